@@ -1,0 +1,54 @@
+# Two commands on a fresh machine with Python >= 3.11 and make:  `make demo`  and  `make test`.
+# Each sets up what it needs in virtual environments of its own (.venv, .venv-demo, .venv-oldest).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help demo test lint test-slow test-oldest bench clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit("partialfair needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + "; name another with make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
+	@$(PYTHON) -m venv $(VENV) || { echo "could not create a virtual environment; on Debian: apt-get install python3-venv"; rm -rf $(VENV); exit 1; }
+
+# The stamps remember which set of packages is installed; pyproject.toml is the only list.
+$(VENV)/.demo: $(BIN)/python pyproject.toml
+	@echo "installing partialfair[cli] into $(VENV) ..."
+	@$(PIP) -e '.[cli]'
+	@touch $@
+
+$(VENV)/.dev: $(BIN)/python pyproject.toml
+	@echo "installing partialfair[dev] into $(VENV) ..."
+	@$(PIP) -e '.[dev]'
+	@touch $@ $(VENV)/.demo
+
+demo: $(VENV)/.demo ## the main job on the embedded data: a table and pictures in demo/
+	@$(BIN)/partialfair demo --out demo
+
+lint: $(VENV)/.dev ## ruff, mypy, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint ## lint, then every test but the slow ones, with branch coverage
+	$(PYTEST) -m "not slow" --cov --cov-report=term
+
+test-slow: $(VENV)/.dev ## the tests that take minutes
+	$(PYTEST) -m slow --hypothesis-profile=thorough
+
+test-oldest: ## every test on the oldest supported versions (tests/oldest.txt)
+	@test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
+	@.venv-oldest/bin/python -m pip install --quiet -c tests/oldest.txt -e '.[cli]' pytest hypothesis polars
+	.venv-oldest/bin/python -m pytest -m "not slow"
+
+bench: $(VENV)/.dev ## the benchmarks; tables in benchmarks/results/
+	$(BIN)/python benchmarks/metrics_speed.py
+
+clean: ## remove what the other targets made
+	rm -rf .venv .venv-oldest demo build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis

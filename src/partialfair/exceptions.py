@@ -1,0 +1,25 @@
+"""What partialfair raises when the fault is in what it was given."""
+
+from __future__ import annotations
+
+__all__ = ["DataFetchError", "InputError", "MissingExtraError", "SmallGroupWarning", "UndefinedGapWarning"]
+
+
+class InputError(ValueError):
+    """The caller's data or settings cannot be used; the message names the culprit in one sentence."""
+
+
+class MissingExtraError(ImportError):
+    """A feature needs an optional dependency that is not installed; the message names the extra."""
+
+
+class DataFetchError(InputError):
+    """A data file could not be found, downloaded or verified; the message names the ways out."""
+
+
+class SmallGroupWarning(UserWarning):
+    """A group, or its share of the interval, has too few members for the numbers to mean much."""
+
+
+class UndefinedGapWarning(UserWarning):
+    """A gap is nan because some group has nobody to compare (for instance no positives in the band)."""
