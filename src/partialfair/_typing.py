@@ -1,0 +1,36 @@
+"""Names for the array shapes and choices that cross module borders."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "ArrayLike",
+    "Floats",
+    "GapScale",
+    "GroupLabel",
+    "Ints",
+    "IntervalLike",
+    "RankWithin",
+    "Ties",
+]
+
+ArrayLike: TypeAlias = Any
+"""Anything array-like: lists, numpy, pandas, polars, Arrow. Checked where it enters, not by the type."""
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Ints: TypeAlias = npt.NDArray[np.integer[Any]]
+
+GroupLabel: TypeAlias = Hashable
+GapScale: TypeAlias = Literal["interval", "absolute"]
+RankWithin: TypeAlias = Literal["group", "group_and_label"]
+Ties: TypeAlias = Literal["half", "geq"]
+
+_Ends: TypeAlias = tuple[float, float]
+_Union: TypeAlias = _Ends | Sequence[_Ends]
+IntervalLike: TypeAlias = _Union | Mapping[GroupLabel, _Union]
+"""``(low, high)``, a sequence of those (a union), or a mapping from group to either."""

@@ -1,0 +1,183 @@
+"""Sensitive features of any kind → small integer group codes.
+
+One column gives one group per distinct value; several columns give intersectional groups, one per
+combination that occurs, labelled by the tuple of values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from partialfair._typing import ArrayLike, GroupLabel, Ints
+from partialfair.exceptions import InputError
+
+__all__ = ["Groups", "encode_groups", "group_name"]
+
+_MAX_INTEGER_SPREAD = 1 << 16
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Group membership of ``n`` rows.
+
+    Attributes
+    ----------
+    codes : (n,) integers
+        Position of each row's group in ``labels``; −1 where the group is missing and was to be ignored.
+    labels
+        Distinct groups that occur, sorted; tuples when several columns were crossed.
+    """
+
+    codes: Ints
+    labels: tuple[GroupLabel, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Labels for people: ``"Female × Black"`` for a crossed group."""
+        return tuple(group_name(label) for label in self.labels)
+
+    def pairs(self) -> Iterable[tuple[int, int]]:
+        """All unordered pairs of group positions."""
+        return combinations(range(len(self.labels)), 2)
+
+
+def group_name(label: GroupLabel) -> str:
+    """How a group is written for people."""
+    return " × ".join(map(str, label)) if isinstance(label, tuple) else str(label)
+
+
+def encode_groups(
+    sensitive_features: ArrayLike, *, n_rows: int | None = None, missing: Literal["error", "ignore"] = "error"
+) -> Groups:
+    """Turn sensitive features into `Groups`.
+
+    Parameters
+    ----------
+    sensitive_features
+        One column (list, numpy, pandas, polars or Arrow; strings, categories, booleans or numbers) or several
+        (a frame, a mapping of columns or a 2-D array).
+    n_rows
+        How many rows there must be.
+    missing
+        What to do with rows that lack a value in some column: refuse them, or code them −1.
+    """
+    columns = _columns(sensitive_features)
+    encoded = [_encode_column(column, name) for name, column in columns]
+    lengths = {codes.size for codes, _ in encoded}
+    if len(lengths) > 1 or (n_rows is not None and lengths != {n_rows}):
+        found = " and ".join(str(length) for length in sorted(lengths))
+        expected = f"but there are {n_rows} scores" if n_rows is not None else "in different columns"
+        raise InputError(f"sensitive_features has {found} rows, {expected}")
+    if missing == "error":
+        for (codes, _), (name, _) in zip(encoded, columns, strict=True):
+            _refuse_missing(codes, name)
+    return _cross(encoded)
+
+
+def _columns(features: ArrayLike) -> list[tuple[str, ArrayLike]]:
+    """Name and split the columns of whatever was given."""
+    if features is None:
+        raise InputError("sensitive_features is missing; give one group per row")
+    if isinstance(features, Mapping):
+        columns = [(f"column {name!r}", column) for name, column in features.items()]
+    elif hasattr(features, "columns") and hasattr(features, "__getitem__"):  # pandas and polars frames
+        columns = [(f"column {name!r}", features[name]) for name in features.columns]
+    elif hasattr(features, "dtype") and getattr(features, "ndim", 1) == 1:  # series and 1-D arrays, untouched
+        name = getattr(features, "name", None)
+        columns = [("sensitive_features" if name is None else f"sensitive feature {name!r}", features)]
+    else:
+        array = np.asarray(features, dtype=_plain_dtype(features))
+        if array.ndim not in (1, 2):
+            raise InputError(f"sensitive_features must have one or two dimensions, not {array.ndim}")
+        if array.ndim == 1:
+            columns = [("sensitive_features", array)]
+        else:
+            columns = [(f"sensitive_features[:, {j}]", array[:, j]) for j in range(array.shape[1])]
+    if not columns:
+        raise InputError("sensitive_features has no columns")
+    return columns
+
+
+def _plain_dtype(features: ArrayLike) -> Any:
+    """Lists become object arrays, so that None stays missing and 1 and "1" stay apart."""
+    return None if hasattr(features, "dtype") or hasattr(features, "__array__") else object
+
+
+def _encode_column(column: ArrayLike, name: str) -> tuple[Ints, tuple[GroupLabel, ...]]:
+    dtype = getattr(column, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype.kind in "iub":
+        codes = _encode_integers(np.asarray(column))
+        if codes is not None:
+            return codes
+    return _encode_by_hashing(column, name)
+
+
+def _encode_integers(values: npt.NDArray[Any]) -> tuple[Ints, tuple[GroupLabel, ...]] | None:
+    """Count instead of hashing when integers lie close together; None when they do not."""
+    if values.size == 0:
+        return None
+    as_integers = values.view(np.int8) if values.dtype.kind == "b" else values
+    low, high = int(as_integers.min()), int(as_integers.max())
+    if high - low >= _MAX_INTEGER_SPREAD:
+        return None
+    shifted = as_integers if low == 0 else as_integers.astype(np.int64) - low
+    present = np.flatnonzero(np.bincount(shifted, minlength=high - low + 1))
+    labels = tuple((values.dtype.type(value + low)).item() for value in present.tolist())
+    if present.size == high - low + 1:
+        return shifted, labels
+    position = np.full(high - low + 1, -1, dtype=np.int32)
+    position[present] = np.arange(present.size)
+    return position[shifted], labels
+
+
+def _encode_by_hashing(column: ArrayLike, name: str) -> tuple[Ints, tuple[GroupLabel, ...]]:
+    import pandas as pd
+
+    if not isinstance(column, pd.Series | pd.Categorical | pd.Index | np.ndarray):
+        column = column.to_numpy() if hasattr(column, "to_numpy") else np.asarray(column)
+    if isinstance(getattr(column, "dtype", None), pd.CategoricalDtype):
+        categorical = pd.Categorical(column).remove_unused_categories()
+        return categorical.codes, tuple(categorical.categories.tolist())
+    try:
+        codes, uniques = pd.factorize(np.asarray(column) if isinstance(column, np.ndarray) else column)
+    except TypeError as error:
+        raise InputError(f"{name} holds values that cannot be groups: {error}") from None
+    labels = list(uniques.tolist())
+    try:
+        order = sorted(range(len(labels)), key=labels.__getitem__)
+    except TypeError:  # mixed types: any fixed order will do
+        order = sorted(range(len(labels)), key=lambda i: (type(labels[i]).__name__, str(labels[i])))
+    position = np.empty(len(labels) + 1, dtype=np.int32)
+    position[order] = np.arange(len(labels))
+    position[-1] = -1  # factorize codes a missing value −1, which indexes the last place
+    return position[codes], tuple(labels[i] for i in order)
+
+
+def _refuse_missing(codes: Ints, name: str) -> None:
+    if codes.size and codes.min() < 0:
+        rows = np.flatnonzero(codes < 0)
+        raise InputError(f"{name} has {rows.size} missing values, the first in row {rows[0]}")
+
+
+def _cross(encoded: list[tuple[Ints, tuple[GroupLabel, ...]]]) -> Groups:
+    """Intersect the columns, keeping only the combinations that occur."""
+    if len(encoded) == 1:
+        return Groups(*encoded[0])
+    known = np.logical_and.reduce([codes >= 0 for codes, _ in encoded])
+    sizes = tuple(max(len(labels), 1) for _, labels in encoded)
+    combined = np.ravel_multi_index([np.where(known, codes, 0) for codes, _ in encoded], sizes)
+    present, codes = np.unique(combined, return_inverse=True)
+    present_known = np.unique(combined[known])
+    codes = np.where(known, np.searchsorted(present_known, present[codes]), -1).astype(np.int32)
+    positions = zip(*np.unravel_index(present_known, sizes), strict=True)
+    labels = tuple(
+        tuple(column_labels[p] for (_, column_labels), p in zip(encoded, place, strict=True))
+        for place in positions
+    )
+    return Groups(codes, labels)

@@ -1,0 +1,178 @@
+"""Intervals of percentiles, ranks and ties.
+
+The rank of a score θ in group k is F̄_k(θ) = Pr(score > θ | group k) (Def. rank): rank 0 is the top, so
+the interval ``(0.05, 0.30)`` holds the ranks 5–30 % **from the top**, the score percentiles 70–95.
+
+This is the only module that turns fractions into ranks and settles ties. It never rounds ``α n`` to a
+whole number of people: a block of tied scores occupies the ranks ``[F̄(s), F̄(s⁻))``, and the part of that
+block inside the interval is split over its members by weight. Duplicating every row then changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from partialfair._typing import Floats, GroupLabel, IntervalLike
+from partialfair.exceptions import InputError
+
+__all__ = [
+    "RANK_TOLERANCE",
+    "IntervalSet",
+    "as_interval_set",
+    "band_weights",
+    "holds_rank",
+    "intervals_by_group",
+    "passed_share",
+]
+
+RANK_TOLERANCE = 1e-12
+"""Two ranks closer than this are the same rank: sums of fractional weights are not exact."""
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]  # numba ships no types
+def passed_share(rank: float, starts: Floats, lengths: Floats, measure: float) -> float:
+    """Share of an interval set that lies above (at smaller ranks than) ``rank``; see `IntervalSet.passed`."""
+    total = 0.0
+    for part in range(starts.size):
+        total += min(max(rank - starts[part], 0.0), lengths[part])
+    return total / measure
+
+
+@njit(cache=True)  # type: ignore[untyped-decorator]
+def holds_rank(rank: float, starts: Floats, lengths: Floats) -> bool:
+    """Whether ``rank`` lies in one of the half-open parts ``[start, start + length)``."""
+    for part in range(starts.size):
+        depth = rank - starts[part]
+        if depth >= -RANK_TOLERANCE and depth < lengths[part] - RANK_TOLERANCE:
+            return True
+    return False
+
+
+@dataclass(frozen=True)
+class IntervalSet:
+    """A union of disjoint half-open intervals ``[low, high)`` of ranks, counted from the top.
+
+    Parameters
+    ----------
+    parts
+        ``(low, high)`` pairs, increasing and disjoint, in [0, 1]. Use `as_interval_set` to build one from
+        what a user wrote.
+    """
+
+    parts: tuple[tuple[float, float], ...]
+
+    @cached_property
+    def starts(self) -> Floats:
+        """First rank of each part."""
+        return np.array([low for low, _ in self.parts])
+
+    @cached_property
+    def lengths(self) -> Floats:
+        """Length of each part."""
+        return np.array([high - low for low, high in self.parts])
+
+    @cached_property
+    def measure(self) -> float:
+        """Total length ``m``: the share of a group that the set holds."""
+        return float(self.lengths.sum())
+
+    def passed(self, ranks: Floats) -> Floats:
+        """Share of the set that lies above each rank.
+
+        ``passed(r) = Σ_parts clip(r − low, 0, high − low) / m``. With ``r = F̄_k(θ)`` this is
+        Pr(score > θ | group k, rank in the set), the closed form (CCDF_onI_all) of the paper.
+        """
+        depth = np.asarray(ranks, dtype=np.float64)[..., None] - self.starts
+        return np.asarray(np.clip(depth, 0.0, self.lengths).sum(axis=-1) / self.measure)
+
+    def __str__(self) -> str:
+        """Both ways of counting: ranks from the top, and score percentiles."""
+        ranks = " and ".join(f"{_percent(low)}–{_percent(high)} %" for low, high in self.parts)
+        scores = " and ".join(f"{_percent(1 - high)}–{_percent(1 - low)}" for low, high in self.parts)
+        return f"ranks {ranks} from the top (score percentiles {scores})"
+
+
+def as_interval_set(interval: Any) -> IntervalSet:
+    """Read one interval ``(low, high)`` or a union ``[(low, high), ...]``; touching parts are joined.
+
+    Raises
+    ------
+    InputError
+        If a part is not two numbers with 0 ≤ low < high ≤ 1, or if two parts overlap.
+    """
+    if isinstance(interval, IntervalSet):
+        return interval
+    if isinstance(interval, str) or not isinstance(interval, Sequence | np.ndarray) or len(interval) == 0:
+        raise InputError(f"interval must be (low, high) or a list of such pairs, not {interval!r}")
+    is_single = all(isinstance(end, Real) for end in interval)
+    parts = sorted(_read_part(part) for part in ([interval] if is_single else interval))
+    joined = [parts[0]]
+    for low, high in parts[1:]:
+        last_low, last_high = joined[-1]
+        if low < last_high:
+            raise InputError(f"the intervals ({last_low}, {last_high}) and ({low}, {high}) overlap")
+        if low == last_high:
+            joined[-1] = (last_low, high)
+        else:
+            joined.append((low, high))
+    return IntervalSet(tuple(joined))
+
+
+def intervals_by_group(interval: IntervalLike, labels: Sequence[GroupLabel]) -> tuple[IntervalSet, ...]:
+    """One interval set per group, in the order of ``labels``.
+
+    A mapping must name every group and no other.
+    """
+    if not isinstance(interval, Mapping):
+        return (as_interval_set(interval),) * len(labels)
+    absent = [label for label in labels if label not in interval]
+    unknown = [label for label in interval if label not in labels]
+    if absent:
+        raise InputError(f"interval names no interval for group {absent[0]!r}")
+    if unknown:
+        raise InputError(f"interval names group {unknown[0]!r}, which is not in the data: {list(labels)}")
+    return tuple(as_interval_set(interval[label]) for label in labels)
+
+
+def band_weights(scores: Floats, weights: Floats | None, interval: IntervalSet) -> Floats:
+    """Share of the interval that each member of one group holds; the shares add up to 1.
+
+    A block of tied scores with weight ``W`` at ranks ``[F̄(s), F̄(s⁻))`` holds
+    ``passed(F̄(s⁻)) − passed(F̄(s))``, and a member of it with weight ``w`` holds ``w / W`` of that.
+
+    Parameters
+    ----------
+    scores : (n,)
+        Scores of one group, in any order.
+    weights : (n,) or None
+        Positive weights; None means all equal.
+    """
+    values, block = np.unique(-scores, return_inverse=True)  # blocks from the top
+    weights = np.ones(scores.size) if weights is None else weights
+    block_weight = np.bincount(block, weights=weights, minlength=values.size)
+    below = np.cumsum(block_weight)
+    passed = interval.passed(np.concatenate([[0.0], below / below[-1]]))
+    return np.asarray((np.diff(passed) / block_weight)[block] * weights)
+
+
+def _read_part(part: Any) -> tuple[float, float]:
+    try:
+        low, high = (float(end) for end in part)
+    except (TypeError, ValueError):
+        raise InputError(f"an interval is two numbers (low, high), not {part!r}") from None
+    if not (0.0 <= low <= 1.0 and 0.0 <= high <= 1.0):
+        raise InputError(f"interval ({low:g}, {high:g}) lies outside [0, 1]; 30 % is written 0.30")
+    if low >= high:
+        raise InputError(f"interval ({low:g}, {high:g}) is empty or reversed; low must be below high")
+    return low, high
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.4g}"

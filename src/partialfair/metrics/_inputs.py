@@ -1,0 +1,245 @@
+"""What every metric does first: check the arrays, split them by group, sort once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
+from typing import Any, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from partialfair._typing import ArrayLike, Floats, GapScale, GroupLabel, IntervalLike
+from partialfair.exceptions import InputError
+from partialfair.groups import encode_groups, group_name
+from partialfair.intervals import IntervalSet, intervals_by_group
+
+__all__ = [
+    "GroupScores",
+    "ScoredGroups",
+    "check_choice",
+    "check_gap_scale",
+    "positives",
+    "scored_groups",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class GroupScores:
+    """Scores of one group, sorted, with its interval.
+
+    Attributes
+    ----------
+    scores : (n,)
+        Ascending.
+    weights : (n,) or None
+        In the same order; None when all are equal.
+    positive : (n,) booleans or None
+        In the same order; None when no labels were given.
+    """
+
+    label: GroupLabel
+    interval: IntervalSet
+    scores: Floats
+    weights: Floats | None = None
+    positive: npt.NDArray[np.bool_] | None = None
+
+    @cached_property
+    def above(self) -> Floats:
+        """Weight of the ``i`` largest scores at position ``i``; empty when weights are equal."""
+        if self.weights is None:
+            return np.empty(0)
+        return np.concatenate([[0.0], np.cumsum(self.weights[::-1])])
+
+    @property
+    def name(self) -> str:
+        """The label as people read it."""
+        return group_name(self.label)
+
+    @property
+    def n(self) -> int:
+        """Number of members with positive weight."""
+        return self.scores.size
+
+    @property
+    def n_effective(self) -> float:
+        """Return ``(Σw)² / Σw²``, the number of equally weighted members that carries the same information."""
+        if self.weights is None:
+            return float(self.n)
+        return float(self.weights.sum() ** 2 / (self.weights**2).sum())
+
+    @property
+    def ranked(self) -> tuple[Floats, Floats]:
+        """What the kernels take for the scores."""
+        return self.scores, self.above
+
+    @property
+    def set_arguments(self) -> tuple[Floats, Floats, float]:
+        """What the kernels take for the interval."""
+        return self.interval.starts, self.interval.lengths, self.interval.measure
+
+    def rank(self, thresholds: npt.ArrayLike) -> Floats:
+        """``F̄(θ)``, the weighted share of members with a score above θ."""
+        n_above = self.n - np.searchsorted(self.scores, thresholds, side="right")
+        if self.weights is None:
+            return np.asarray(n_above / self.n)
+        return np.asarray(self.above[n_above] / self.above[-1])
+
+    def with_label(self, positive: bool) -> GroupScores:
+        """Only the members with that label, ranked among themselves."""
+        assert self.positive is not None
+        keep = self.positive == positive
+        return replace(
+            self,
+            scores=self.scores[keep],
+            weights=_at(self.weights, keep),
+            positive=self.positive[keep],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredGroups:
+    """All groups that are compared."""
+
+    groups: tuple[GroupScores, ...]
+
+    def __iter__(self) -> Iterator[GroupScores]:
+        return iter(self.groups)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """Positions of all unordered pairs of groups."""
+        return combinations(range(len(self.groups)), 2)
+
+    @property
+    def intervals_differ(self) -> bool:
+        """Whether some group has an interval of its own."""
+        return any(group.interval != self.groups[0].interval for group in self.groups)
+
+
+def scored_groups(
+    y_score: ArrayLike,
+    sensitive_features: ArrayLike,
+    interval: IntervalLike = (0.0, 1.0),
+    sample_weight: ArrayLike | None = None,
+    positive: npt.NDArray[np.bool_] | None = None,
+) -> ScoredGroups:
+    """Check, split and sort; the O(n log n) of every metric is here.
+
+    A weight of 0 is the same as an absent row, and a weight of 2 the same as the row twice.
+    """
+    scores = _finite_vector(y_score, "y_score")
+    if scores.size == 0:
+        raise InputError("y_score is empty")
+    weights = None if sample_weight is None else _weights(sample_weight, scores.size)
+    if positive is not None and positive.size != scores.size:
+        raise InputError(f"y_true has {positive.size} rows, but there are {scores.size} scores")
+    encoded = encode_groups(sensitive_features, n_rows=scores.size)
+    members = [np.flatnonzero(encoded.codes == code) for code in range(len(encoded.labels))]
+    if weights is not None:
+        members = [rows[weights[rows] > 0] for rows in members]
+        if np.ptp(weights) == 0:
+            weights = None  # equal weights: counting is exact, summing is not
+    present = [(label, rows) for label, rows in zip(encoded.labels, members, strict=True) if rows.size]
+    if len(present) < 2:
+        who = f"only group {present[0][0]!r}" if present else "no group with positive weight"
+        raise InputError(f"sensitive_features has {who}; a gap needs at least two groups")
+    intervals = intervals_by_group(interval, [label for label, _ in present])
+    return ScoredGroups(
+        tuple(
+            _sorted_group(label, part, scores[rows], _at(weights, rows), _at(positive, rows))
+            for (label, rows), part in zip(present, intervals, strict=True)
+        )
+    )
+
+
+def check_gap_scale(gap_scale: GapScale, scored: ScoredGroups) -> None:
+    """Refuse unknown scales, and the absolute one where groups have intervals of different lengths."""
+    check_choice(gap_scale, "gap_scale", get_args(GapScale))
+    if gap_scale == "absolute" and scored.intervals_differ:
+        raise InputError("gap_scale='absolute' has no meaning when intervals differ by group; use 'interval'")
+
+
+def check_choice(value: str, name: str, choices: tuple[str, ...]) -> None:
+    """Refuse a string that is not one of ``choices``."""
+    if value not in choices:
+        raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
+
+
+def positives(y_true: ArrayLike, pos_label: Any) -> npt.NDArray[np.bool_]:
+    """Which labels equal ``pos_label``; labels must have exactly two classes, or be all of one."""
+    import pandas as pd
+
+    if y_true is None:
+        raise InputError("y_true is missing; this metric needs labels")
+    labels = np.asarray(y_true)
+    if labels.ndim != 1:
+        raise InputError(f"y_true must have one dimension, not {labels.ndim}")
+    if (missing := np.flatnonzero(pd.isna(labels))).size:
+        raise InputError(f"y_true has {missing.size} missing values, the first in row {missing[0]}")
+    classes = pd.unique(labels).tolist()
+    if len(classes) > 2:
+        raise InputError(f"y_true has {len(classes)} classes ({_listing(classes)}), but two are needed")
+    if len(classes) == 2 and pos_label not in classes:
+        raise InputError(f"pos_label {pos_label!r} is not among the classes of y_true ({_listing(classes)})")
+    return np.asarray(labels == pos_label)
+
+
+def _sorted_group(
+    label: GroupLabel,
+    interval: IntervalSet,
+    scores: Floats,
+    weights: Floats | None,
+    positive: npt.NDArray[np.bool_] | None,
+) -> GroupScores:
+    if weights is None and positive is None:
+        scores.sort()  # a copy already: fancy indexing made it
+        return GroupScores(label, interval, scores)
+    order = np.argsort(scores)
+    return GroupScores(label, interval, scores[order], _at(weights, order), _at(positive, order))
+
+
+def _at(values: Any, rows: npt.NDArray[Any]) -> Any:
+    return None if values is None else values[rows]
+
+
+def _finite_vector(values: ArrayLike, name: str) -> Floats:
+    if values is None:
+        raise InputError(f"{name} is missing")
+    try:
+        vector = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} holds {_first_text(values)!r}, which is not a number") from None
+    if vector.ndim != 1:
+        hint = "; for predict_proba take one column, [:, 1]" if vector.ndim == 2 else ""
+        raise InputError(f"{name} must have one dimension, not {vector.ndim}{hint}")
+    if (bad := np.flatnonzero(~np.isfinite(vector))).size:
+        raise InputError(f"{name} has {bad.size} values that are NaN or infinite, the first in row {bad[0]}")
+    return vector
+
+
+def _weights(sample_weight: ArrayLike, n_rows: int) -> Floats:
+    weights = _finite_vector(sample_weight, "sample_weight")
+    if weights.size != n_rows:
+        raise InputError(f"sample_weight has {weights.size} rows, but there are {n_rows} scores")
+    if (bad := np.flatnonzero(weights < 0)).size:
+        raise InputError(f"sample_weight has {bad.size} negative values, the first in row {bad[0]}")
+    return weights
+
+
+def _first_text(values: ArrayLike) -> Any:
+    for value in np.asarray(values, dtype=object).ravel():
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            return value
+    return type(values).__name__
+
+
+def _listing(values: list[Any], most: int = 5) -> str:
+    shown = ", ".join(repr(value) for value in values[:most])
+    return shown if len(values) <= most else f"{shown}, …"
