@@ -1,0 +1,31 @@
+"""Train and audit scoring models that are fair on a chosen band of percentiles.
+
+Heavy imports happen on first use (PEP 562): ``import partialfair`` itself loads nothing but this file.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from partialfair import datasets, metrics, plotting, theory
+    from partialfair.metrics.choice import choose_interval
+
+__version__ = "0.1.0.dev0"
+
+__all__ = ["choose_interval", "datasets", "metrics", "plotting", "theory"]
+
+_HOME_OF = {"choose_interval": "partialfair.metrics.choice"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME_OF:
+        return getattr(importlib.import_module(_HOME_OF[name]), name)
+    if name in __all__:
+        return importlib.import_module(f"partialfair.{name}")
+    raise AttributeError(f"module 'partialfair' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -91,9 +91,6 @@ class CategoricalCodes:
             _encode(name, frame.iloc[:, j], None if categories is None else np.asarray(categories[name]))
             for j, name in enumerate(names)
         ]
-        # Checked here too: the narrow type below would wrap a code that does not fit.
-        for name, (_, levels) in zip(names, columns, strict=True):
-            _check_levels(name, levels)
         codes = np.empty((len(frame), len(names)), dtype=np.uint16)
         for j, (column, _) in enumerate(columns):
             codes[:, j] = column
@@ -147,7 +144,9 @@ def _check_levels(name: str, levels: npt.NDArray[Any]) -> None:
     if levels.ndim != 1:
         raise InputError(f"the categories of column {name!r} must be one-dimensional")
     if len(levels) > _MOST_LEVELS:
-        raise InputError(f"column {name!r} has {len(levels)} categories, more than {_MOST_LEVELS}; bin it first")
+        raise InputError(
+            f"column {name!r} has {len(levels)} categories, more than {_MOST_LEVELS}; bin it first"
+        )
     seen: set[Any] = set()
     for level in levels.tolist():
         if level in seen:
@@ -169,19 +168,20 @@ def _encode(
 
     codes: npt.NDArray[np.integer[Any]]
     if levels is not None:
-        _check_levels(name, levels)
+        _check_levels(name, levels)  # pandas would refuse a repeated level in its own words
         codes = pd.Index(levels).get_indexer(pd.Index(column))
-    elif isinstance(column.dtype, pd.CategoricalDtype):
-        codes = column.cat.codes.to_numpy()
-        levels = column.cat.categories.to_numpy()
     else:
-        codes, found = pd.factorize(column, sort=True)
-        levels = np.asarray(found)
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            codes, levels = column.cat.codes.to_numpy(), column.cat.categories.to_numpy()
+        else:
+            codes, found = pd.factorize(column, sort=True)
+            levels = np.asarray(found)
+        _check_levels(name, levels)  # before the codes are narrowed, which would wrap those that do not fit
     unknown = np.flatnonzero(codes < 0)
     if unknown.size:
         row = int(unknown[0])
-        value = column.iloc[row]
+        (value,) = column.iloc[[row]].tolist()  # a Python value, which prints without its NumPy type
         if pd.isna(value):
             raise InputError(f"column {name!r} is missing at row {row}; fill it with a category of its own")
-        raise InputError(f"column {name!r} has value {value!r} at row {row}, which is not among its categories")
+        raise InputError(f"column {name!r} is {value!r} at row {row}, which is not among its categories")
     return codes, levels

@@ -4,6 +4,9 @@ Called like scikit-learn's and fairlearn's metrics, ``metric(y_true, y_score, *,
 Intervals count from the top: ``(0.05, 0.30)`` holds ranks 5–30 %, score percentiles 70–95.
 """
 
+from partialfair.metrics.choice import IntervalChoice, choose_interval
+from partialfair.metrics.curve import RankCurve, rank_curve
+from partialfair.metrics.map import IntervalGap, UnfairnessMap, unfairness_map
 from partialfair.metrics.partial import (
     partial_demographic_parity_difference,
     partial_equal_opportunity_difference,
@@ -12,8 +15,17 @@ from partialfair.metrics.partial import (
     partial_statistical_parity_difference,
 )
 from partialfair.metrics.ranking import inter_group_pairwise_difference, intra_group_pairwise_difference
+from partialfair.metrics.report import FairnessReport, ReportRow, fairness_report
 
 __all__ = [
+    "FairnessReport",
+    "IntervalChoice",
+    "IntervalGap",
+    "RankCurve",
+    "ReportRow",
+    "UnfairnessMap",
+    "choose_interval",
+    "fairness_report",
     "inter_group_pairwise_difference",
     "intra_group_pairwise_difference",
     "partial_demographic_parity_difference",
@@ -21,4 +33,6 @@ __all__ = [
     "partial_equalized_odds_difference",
     "partial_group_auc_difference",
     "partial_statistical_parity_difference",
+    "rank_curve",
+    "unfairness_map",
 ]

@@ -1,0 +1,59 @@
+"""The datasets, and where their files are.
+
+A new dataset is one module with a loader and an `Entry`, and one line in ``REGISTRY``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from partialfair.datasets import _a9a, _acs_income, _admissions, _bank, _celeba, _law_school
+from partialfair.datasets._entry import Entry, LocatedEntry
+from partialfair.datasets._source import PathLike, ensure, find
+from partialfair.exceptions import InputError
+
+__all__ = ["REGISTRY", "fetch", "list_datasets", "locate"]
+
+REGISTRY: Mapping[str, Entry] = {
+    entry.name: entry
+    for entry in (
+        _admissions.ENTRY,
+        _a9a.ENTRY,
+        _bank.ENTRY,
+        _law_school.ENTRY,
+        _acs_income.ENTRY,
+        _celeba.ENTRY,
+    )
+}
+
+
+def list_datasets() -> tuple[LocatedEntry, ...]:
+    """Return every dataset with the places of its files, found but not checked."""
+    return tuple(LocatedEntry(entry, locate(name)) for name, entry in REGISTRY.items())
+
+
+def locate(name: str) -> dict[str, Path | None]:
+    """Return the local path of each file of a dataset, found but not checked, or None."""
+    return {file.name: find(file) for file in _entry(name).files}
+
+
+def fetch(name: str, *, path: PathLike | None = None) -> tuple[Path, ...]:
+    """Make sure that checked copies of a dataset's files are on this machine, and return their paths.
+
+    Parameters
+    ----------
+    name
+        A key of ``REGISTRY``.
+    path
+        A directory to put them in, made if need be, for instance one that ``$PARTIALFAIR_DATA`` will
+        name on a machine without a network. By default what ``$PARTIALFAIR_DATA`` or the user's cache
+        holds is used, and the rest goes into the cache.
+    """
+    return tuple(ensure(file, path) for file in _entry(name).files)
+
+
+def _entry(name: str) -> Entry:
+    if name not in REGISTRY:
+        raise InputError(f"there is no dataset {name!r}; there are {', '.join(REGISTRY)}")
+    return REGISTRY[name]

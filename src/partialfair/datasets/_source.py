@@ -1,0 +1,269 @@
+"""Where data files come from: a directory of the user's, the cache, or the public source.
+
+Every file is checked on every reading, wherever it was found: a fit on a damaged file would look like a
+result.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib.util
+import io
+import logging
+import lzma
+import os
+import sys
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from partialfair.exceptions import DataFetchError, InputError
+
+__all__ = [
+    "ARCHIVE_ERRORS",
+    "DATA_VARIABLE",
+    "DataFile",
+    "PathLike",
+    "RemoteFile",
+    "cache_directory",
+    "describe",
+    "download",
+    "ensure",
+    "fetch_failure",
+    "find",
+    "read_all",
+    "scratch",
+    "sha256",
+]
+
+DATA_VARIABLE = "PARTIALFAIR_DATA"
+
+ARCHIVE_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, KeyError)
+"""What reading a damaged zip archive, or one without the wanted member, may raise."""
+
+_SUFFIXES = ("", ".gz", ".xz")
+_TIMEOUT_SECONDS = 60
+_CHUNK_BYTES = 1 << 16
+
+_logger = logging.getLogger(__name__)
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+
+class DataFile(Protocol):
+    """A file a loader reads: how its content is recognised, and how it is had when it is not there."""
+
+    @property
+    def dataset(self) -> str:
+        """Name of the dataset it belongs to."""
+
+    @property
+    def name(self) -> str:
+        """Path below a data directory, such as ``"a9a/a9a.t"``."""
+
+    def check(self, raw: bytes, path: Path) -> None:
+        """Raise `DataFetchError` if ``raw``, found at ``path``, is not this file."""
+
+    def obtain(self, directory: Path) -> Path:
+        """Get the file from its public source into ``directory / name``, wholly or not at all."""
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A public file of known content.
+
+    Parameters
+    ----------
+    dataset
+        Name of the dataset it belongs to.
+    name
+        Path below a data directory. Local copies may be plain, ``.gz`` or ``.xz``.
+    raw_sha256
+        Hash of the uncompressed, extracted bytes.
+    url
+        Where it is published.
+    members
+        Path through (nested) zip archives from the published file to this one.
+    """
+
+    dataset: str
+    name: str
+    raw_sha256: str
+    url: str
+    members: tuple[str, ...] = ()
+
+    def check(self, raw: bytes, path: Path) -> None:
+        """Raise `DataFetchError` if ``raw``, found at ``path``, is not this file."""
+        found = sha256(raw)
+        if found != self.raw_sha256:
+            raise DataFetchError(
+                f"{path} is not the expected {self.name}: its content has sha256 {found}, expected"
+                f" {self.raw_sha256}; replace it, or delete it to have it fetched from {self.url}"
+            )
+
+    def obtain(self, directory: Path) -> Path:
+        """Download, extract and verify the file, then move it to ``directory / name``."""
+        target = directory / self.name
+        try:
+            with scratch(directory) as temporary:
+                published = temporary / "published"
+                download(self.url, published)
+                raw = _extract(published.read_bytes(), self.members)
+                found = sha256(raw)
+                if found != self.raw_sha256:
+                    raise fetch_failure(
+                        self, self.url, f"what arrived has sha256 {found}, expected {self.raw_sha256}"
+                    )
+                verified = temporary / "verified"
+                verified.write_bytes(raw)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(verified, target)
+        except (OSError, *ARCHIVE_ERRORS) as error:
+            raise fetch_failure(self, self.url, describe(error)) from error
+        return target
+
+
+def sha256(raw: bytes) -> str:
+    """Return the hexadecimal SHA-256 of some bytes."""
+    return hashlib.sha256(raw).hexdigest()
+
+
+def cache_directory() -> Path:
+    """Return the user's cache, where downloads are kept."""
+    import pooch
+
+    return Path(pooch.os_cache("partialfair"))
+
+
+def find(file: DataFile, path: PathLike | None = None) -> Path | None:
+    """Return the local copy of a file, unchecked, or None.
+
+    ``path``, a directory or the file itself, is the only place looked at when it is given; otherwise the
+    directory named by ``$PARTIALFAIR_DATA``, then the user's cache.
+    """
+    if path is not None:
+        given = Path(path).expanduser()
+        return given if given.is_file() else _find_in(given, file)
+    places = [place for place in (_data_directory(), cache_directory()) if place is not None]
+    return next((found for place in places if (found := _find_in(place, file)) is not None), None)
+
+
+def ensure(file: DataFile, directory: PathLike | None = None) -> Path:
+    """Return a checked local copy of a file, fetched from its public source if there is none.
+
+    With ``directory``, the copy is looked for and put there, not in the user's cache.
+    """
+    found = find(file, directory)
+    if found is None:
+        return file.obtain(cache_directory() if directory is None else Path(directory).expanduser())
+    file.check(_read_raw(found), found)
+    return found
+
+
+def read_all(files: Sequence[DataFile], path: PathLike | None = None) -> list[bytes]:
+    """Return the checked, uncompressed contents of a dataset's files.
+
+    Looked for in ``path`` alone when it is given; otherwise in ``$PARTIALFAIR_DATA``, the user's cache,
+    and at the public source.
+    """
+    if path is not None and len(files) > 1 and Path(path).expanduser().is_file():
+        names = " and ".join(file.name for file in files)
+        raise InputError(f"path={os.fspath(path)!r} is one file, but {names} are needed; give a directory")
+    return [_read(file, path) for file in files]
+
+
+def _read(file: DataFile, path: PathLike | None) -> bytes:
+    found = find(file, path)
+    if found is None and path is not None:
+        raise DataFetchError(
+            f"there is no {file.name} (plain, .gz or .xz) in path={os.fspath(path)!r}; without path= it is"
+            f" looked for in ${DATA_VARIABLE}, in the cache, and at its public source"
+        )
+    found = file.obtain(cache_directory()) if found is None else found
+    raw = _read_raw(found)
+    file.check(raw, found)
+    return raw
+
+
+def _data_directory() -> Path | None:
+    named = os.environ.get(DATA_VARIABLE)
+    if not named:
+        return None
+    directory = Path(named).expanduser()
+    if not directory.is_dir():
+        raise InputError(f"${DATA_VARIABLE} is {named!r}, which is not a directory; correct it or unset it")
+    return directory
+
+
+def _find_in(directory: Path, file: DataFile) -> Path | None:
+    stems = (directory / file.name, directory / Path(file.name).name)
+    candidates = (stem.with_name(stem.name + suffix) for stem in stems for suffix in _SUFFIXES)
+    return next((candidate for candidate in candidates if candidate.is_file()), None)
+
+
+def _read_raw(path: Path) -> bytes:
+    try:
+        stored = path.read_bytes()
+        if path.suffix == ".gz":
+            return gzip.decompress(stored)
+        if path.suffix == ".xz":
+            return lzma.decompress(stored)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise DataFetchError(f"{path} cannot be read ({error}); replace or delete it") from error
+    return stored
+
+
+def _extract(raw: bytes, members: Sequence[str]) -> bytes:
+    for member in members:
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            raw = archive.read(member)
+    return raw
+
+
+@contextmanager
+def scratch(directory: Path) -> Iterator[Path]:
+    """Make a temporary directory inside ``directory``, so that moving a file out of it is atomic."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory, prefix=".fetching-") as temporary:
+        yield Path(temporary)
+
+
+def download(url: str, target: Path) -> None:
+    """Download ``url`` to ``target``, with a progress bar on a terminal and a log line elsewhere."""
+    import pooch
+
+    progress = sys.stderr.isatty() and importlib.util.find_spec("tqdm") is not None
+    if not progress:
+        _logger.info("downloading %s", url)
+    fetch = pooch.HTTPDownloader(progressbar=progress, chunk_size=_CHUNK_BYTES, timeout=_TIMEOUT_SECONDS)
+    fetch(url, str(target), None)
+
+
+def describe(error: Exception) -> str:
+    """Say in a few words why a download or the writing of it failed."""
+    response = getattr(error, "response", None)
+    if response is not None:
+        # pooch streams and does not close what it refused.
+        response.close()
+        return f"the server answered {response.status_code} {response.reason}"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    if isinstance(error, OSError):
+        return f"no connection, or it broke off: {type(error).__name__}"
+    # KeyError's text is the repr of its message.
+    return f"what arrived is not the expected archive: {error.args[0] if error.args else error!r}"
+
+
+def fetch_failure(file: DataFile, url: str, reason: str) -> DataFetchError:
+    """Return the error for a file that could not be had from its public source."""
+    return DataFetchError(
+        f"could not fetch {file.name} from {url} ({reason}); give path= the file or its directory, set"
+        f" ${DATA_VARIABLE} to a directory that holds it, or run `partialfair data fetch {file.dataset}`"
+        " where that address can be reached"
+    )

@@ -1,0 +1,132 @@
+"""Each metric as a family of signed differences, evaluated on data and draws alike.
+
+A metric's gap is ``max_j |d_j|``; these functions yield the d_j in blocks, one column each, for the rows of a
+`Resamples`. They mirror `partialfair.metrics.partial` on cells of scores instead of single scores, and serve only
+the confidence intervals: reported values always come from the exact metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+
+from partialfair._typing import Floats, GapScale, RankWithin
+from partialfair.metrics.resampling import Resamples
+
+__all__ = [
+    "Setting",
+    "demographic_parity",
+    "equal_opportunity",
+    "equalized_odds",
+    "group_auc",
+    "inter_group",
+    "intra_group",
+    "statistical_parity",
+]
+
+N_RANKS = 201
+"""Ranks inside the interval at which the absolute gap is followed."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What metrics need to know besides scores and groups."""
+
+    gap_scale: GapScale = "interval"
+    threshold: float | None = None
+    rank_within: RankWithin = "group"
+
+
+def statistical_parity(resamples: Resamples, setting: Setting) -> Iterator[Floats]:
+    """Differences of conditional distributions at each threshold, or of ranks at each rank in the interval."""
+    n_groups = len(resamples.scored)
+    if setting.gap_scale == "interval":
+        passed = [resamples.passed_linearised(k) for k in range(n_groups)]
+        for k, j in resamples.scored.pairs():
+            yield passed[k] - passed[j]
+        return
+    # The thresholds that count depend on the ranks, which are random. Followed by rank they do not:
+    # θ with F̄_k(θ) = p has |F̄_k − F̄_j| = |p − F̄_j(F̄_k⁻¹(p))| for p in the interval, k and j in both orders.
+    ranks = [resamples.ranks(k) for k in range(n_groups)]
+    parts = resamples.scored.groups[0].interval.parts
+    grid = np.concatenate([np.linspace(low, high, N_RANKS) for low, high in parts])
+    for k, j in permutations(range(n_groups), 2):
+        yield np.stack([grid - np.interp(grid, own, other) for own, other in zip(ranks[k], ranks[j], strict=True)])
+
+
+def demographic_parity(resamples: Resamples, setting: Setting) -> Iterator[Floats]:
+    """Differences of selected shares at the one threshold."""
+    return _pair_differences(resamples, [_selected(resamples, k, setting) for k in range(len(resamples.scored))])
+
+
+def group_auc(resamples: Resamples, setting: Setting) -> Iterator[Floats]:
+    """``Pr(s > s') + ½ Pr(s = s') − ½`` inside the intervals of each pair."""
+    passed = [resamples.passed(k) for k in range(len(resamples.scored))]
+    for k, j in resamples.scored.pairs():
+        yield (_auc(passed[k], passed[j]) - 0.5)[:, None]
+
+
+def equal_opportunity(resamples: Resamples, setting: Setting, positive: bool = True) -> Iterator[Floats]:
+    """Differences of selected shares among the interval's members with one label."""
+    groups = range(len(resamples.scored))
+    if setting.rank_within == "group_and_label":
+        return _pair_differences(resamples, [_selected(resamples, k, setting, positive) for k in groups])
+    return _pair_differences(resamples, [_selected_of_label(resamples, k, setting, positive) for k in groups])
+
+
+def equalized_odds(resamples: Resamples, setting: Setting) -> Iterator[Floats]:
+    """Differences of selected shares for both labels."""
+    for positive in (True, False):
+        yield from equal_opportunity(resamples, setting, positive)
+
+
+def inter_group(resamples: Resamples, setting: Setting) -> Iterator[Floats]:
+    """``A(k⁺, j⁻) − A(j⁺, k⁻)`` for each pair."""
+    ranks = [(resamples.ranks(k, True), resamples.ranks(k, False)) for k in range(len(resamples.scored))]
+    for k, j in resamples.scored.pairs():
+        yield (_auc(ranks[k][0], ranks[j][1]) - _auc(ranks[j][0], ranks[k][1]))[:, None]
+
+
+def intra_group(resamples: Resamples, setting: Setting) -> Iterator[Floats]:
+    """``A(k⁺, k⁻) − A(j⁺, j⁻)`` for each pair."""
+    aucs = [
+        _auc(resamples.ranks(k, True), resamples.ranks(k, False)) for k in range(len(resamples.scored))
+    ]
+    return _pair_differences(resamples, aucs)
+
+
+def _pair_differences(resamples: Resamples, shares: list[Floats]) -> Iterator[Floats]:
+    for k, j in resamples.scored.pairs():
+        yield (shares[k] - shares[j])[:, None]
+
+
+def _threshold_column(resamples: Resamples, setting: Setting) -> int:
+    """Position of the threshold among the knots, which `resample` put there."""
+    return int(np.flatnonzero(resamples.thresholds == setting.threshold)[0])
+
+
+def _selected(resamples: Resamples, k: int, setting: Setting, positive: bool | None = None) -> Floats:
+    share = resamples.passed_linearised(k, positive)[:, _threshold_column(resamples, setting)]
+    return share if setting.gap_scale == "interval" else share * resamples.scored.groups[k].interval.measure
+
+
+def _selected_of_label(resamples: Resamples, k: int, setting: Setting, positive: bool) -> Floats:
+    """Ranks within the group; a cell's share of the interval is split over labels by their weight in it."""
+    everyone, labelled = resamples.weights(k), resamples.weights(k, positive)
+    fraction = np.divide(labelled, everyone, out=np.zeros_like(everyone), where=everyone > 0)
+    in_band = np.diff(resamples.passed(k), axis=1, prepend=0.0) * fraction
+    selected = in_band[:, : _threshold_column(resamples, setting) + 1].sum(axis=1)
+    if setting.gap_scale == "interval":
+        return np.asarray(selected / in_band.sum(axis=1))
+    rate = labelled.sum(axis=1) / everyone.sum(axis=1)
+    return np.asarray(resamples.scored.groups[k].interval.measure * selected / rate)
+
+
+def _auc(upper: Floats, lower: Floats) -> Floats:
+    """Chance that a draw from ``upper`` beats one from ``lower``, given shares passed at each threshold."""
+    mass = np.diff(upper, axis=1, prepend=0.0)
+    not_yet = 1.0 - lower
+    return np.asarray((mass * (not_yet + 0.5 * np.diff(lower, axis=1, prepend=0.0))).sum(axis=1))

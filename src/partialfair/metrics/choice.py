@@ -1,0 +1,134 @@
+"""Where to ask for fairness: the interval around the decision rate that is most unfair (App. B)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from partialfair._typing import ArrayLike
+from partialfair.exceptions import InputError
+from partialfair.intervals import as_interval_set
+from partialfair.metrics import _differences
+from partialfair.metrics._inputs import ScoredGroups, scored_groups
+from partialfair.metrics.partial import statistical_parity_gap
+from partialfair.metrics.resampling import fluctuation, resample
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["IntervalChoice", "choose_interval"]
+
+_STEP = 0.01
+_TIE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class IntervalChoice:
+    """The chosen interval and the positions it was compared with.
+
+    Attributes
+    ----------
+    interval
+        ``(low, high)`` from the top; pass it wherever an interval is asked for.
+    gap, low, high
+        Statistical-parity gap there with its 95 % confidence interval. The interval was chosen for its large
+        gap, so this describes the choice and is not a fresh test of it.
+    positive_rate
+        The decision rate p that every candidate contains.
+    candidates
+        One line per position: ``low``, ``high`` (the ends) and ``gap``.
+    """
+
+    interval: tuple[float, float]
+    gap: float
+    low: float
+    high: float
+    positive_rate: float
+    candidates: pd.DataFrame
+
+
+def choose_interval(
+    y_score: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    positive_rate: float | None = None,
+    threshold: float | None = None,
+    width: float = 0.25,
+    sample_weight: ArrayLike | None = None,
+    random_state: int | np.random.Generator | None = 0,
+) -> IntervalChoice:
+    """Choose the position, of one width, that contains the decision rate and has the widest gap.
+
+    App. B recommends an interval that covers the rate p of positive decisions and shows the most unfairness.
+    Comparing intervals of different widths is degenerate (narrow ones win on the interval scale, wide ones on
+    the absolute scale), so the width is fixed. Equal gaps are told apart by the lower confidence bound, then by
+    how near the middle is to p.
+
+    Parameters
+    ----------
+    y_score, sensitive_features, sample_weight
+        As in `partial_statistical_parity_difference`.
+    positive_rate
+        p, for instance the historical admission rate.
+    threshold
+        Used when p is not given: ``p = Pr(score > threshold)``.
+    width
+        Width of the interval.
+    random_state
+        Seed of the confidence intervals.
+    """
+    if not 0 < width <= 1:
+        raise InputError(f"width must lie in (0, 1], not {width:g}")
+    scored = scored_groups(y_score, sensitive_features, sample_weight=sample_weight)
+    rate = _positive_rate(scored, positive_rate, threshold)
+    first = max(0.0, rate - width)
+    last = min(rate, 1.0 - width)
+    n_positions = max(2, round((last - first) / _STEP) + 1)
+    starts = np.unique(np.round(np.linspace(first, last, n_positions), 12))
+    ends = np.minimum(starts + width, 1.0)
+    moved = [_with_interval(scored, (a, b)) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+    gaps = np.array([statistical_parity_gap(candidate, "interval").value for candidate in moved])
+    seed = np.random.default_rng(random_state)
+    best: tuple[float, float, int, float] | None = None
+    for position in np.flatnonzero(gaps >= gaps.max() - _TIE).tolist():
+        radius = _radius(moved[position], seed)
+        middle = (starts[position] + ends[position]) / 2
+        key = (-radius, -abs(middle - rate), position, radius)
+        best = key if best is None or key > best else best
+    assert best is not None
+    _, _, chosen, radius = best
+    import pandas as pd
+
+    gap = float(gaps[chosen])
+    return IntervalChoice(
+        interval=(float(starts[chosen]), float(ends[chosen])),
+        gap=gap,
+        low=max(0.0, gap - radius),
+        high=min(1.0, gap + radius),
+        positive_rate=rate,
+        candidates=pd.DataFrame({"low": starts, "high": ends, "gap": gaps}),
+    )
+
+
+def _positive_rate(scored: ScoredGroups, positive_rate: float | None, threshold: float | None) -> float:
+    if positive_rate is not None:
+        if not 0 <= positive_rate <= 1:
+            raise InputError(f"positive_rate must lie in [0, 1], not {positive_rate:g}")
+        return float(positive_rate)
+    if threshold is None:
+        raise InputError("give positive_rate (the share of positive decisions) or the threshold that makes them")
+    weight = [group.n if group.weights is None else group.weights.sum() for group in scored]
+    return float(np.average([float(group.rank(threshold)) for group in scored], weights=weight))
+
+
+def _with_interval(scored: ScoredGroups, interval: tuple[float, float]) -> ScoredGroups:
+    part = as_interval_set(interval)
+    return ScoredGroups(tuple(replace(group, interval=part) for group in scored))
+
+
+def _radius(scored: ScoredGroups, rng: np.random.Generator) -> float:
+    resamples = resample(scored, threshold=None, n_resamples=400, rng=rng)
+    setting = _differences.Setting()
+    return fluctuation(lambda: _differences.statistical_parity(resamples, setting), 0.95).radius

@@ -1,0 +1,69 @@
+"""The rank curve: one group's rank against another's as the threshold falls (the paper's Figure 2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from partialfair._typing import ArrayLike, Floats, GroupLabel
+from partialfair.metrics._inputs import scored_groups
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["RankCurve", "rank_curve"]
+
+
+@dataclass(frozen=True, eq=False)
+class RankCurve:
+    """Ranks of falling thresholds in every group.
+
+    Attributes
+    ----------
+    thresholds : (t,)
+        Falling from +∞ to −∞.
+    ranks : (t, n_groups)
+        ``F̄_k(θ)``, the share of group k with a score above θ: from 0 to 1.
+    labels
+        The groups.
+    """
+
+    thresholds: Floats
+    ranks: Floats
+    labels: tuple[GroupLabel, ...]
+
+    def plot(self, *, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draw the curve; see `partialfair.plotting.plot_rank_curve`, which names the options."""
+        from partialfair.plotting import plot_rank_curve
+
+        return plot_rank_curve(self, ax=ax, **options)
+
+
+def rank_curve(
+    y_score: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    n_points: int | None = None,
+) -> RankCurve:
+    """Follow ``(F̄_1(θ), ..., F̄_G(θ))`` as θ falls from +∞ to −∞.
+
+    Equal score distributions give the diagonal; statistical parity on ``[α, β)`` means that the curve follows it
+    between α and β.
+
+    Parameters
+    ----------
+    y_score, sensitive_features, sample_weight
+        As in `partial_statistical_parity_difference`.
+    n_points
+        At most this many thresholds, evenly spaced among the distinct scores; None keeps all of them.
+    """
+    scored = scored_groups(y_score, sensitive_features, sample_weight=sample_weight)
+    distinct = np.unique(np.concatenate([group.scores for group in scored]))[::-1]
+    if n_points is not None and n_points < distinct.size:
+        distinct = distinct[np.linspace(0, distinct.size - 1, n_points).round().astype(int)]
+    thresholds = np.concatenate([[np.inf], distinct, [-np.inf]])
+    ranks = np.stack([group.rank(thresholds) for group in scored], axis=1)
+    return RankCurve(thresholds, ranks, tuple(group.label for group in scored))

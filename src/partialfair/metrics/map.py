@@ -1,0 +1,183 @@
+"""The unfairness map: the gap of every interval of percentiles at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from partialfair._typing import ArrayLike, Floats, GapScale, GroupLabel, Ints
+from partialfair.exceptions import InputError
+from partialfair.metrics import _kernels
+from partialfair.metrics._inputs import check_gap_scale, scored_groups
+from partialfair.theory import dkw_bound
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["IntervalGap", "UnfairnessMap", "unfairness_map"]
+
+
+@dataclass(frozen=True)
+class IntervalGap:
+    """One interval of the map: its gap, the ends of the simultaneous band, and the worst pair."""
+
+    interval: tuple[float, float]
+    value: float
+    low: float
+    high: float
+    groups: tuple[GroupLabel, GroupLabel]
+
+
+@dataclass(frozen=True, eq=False)
+class UnfairnessMap:
+    """Gaps of all intervals ``[i/n, j/n)``, counted from the top.
+
+    Attributes
+    ----------
+    edges : (n + 1,)
+        Ends of the intervals: 0, 1/n, ..., 1.
+    values : (n, n)
+        ``values[i, j − 1]`` is the gap of the worst pair on ``[edges[i], edges[j])``; nan where j ≤ i.
+    low, high : (n, n)
+        A simultaneous confidence band: with probability ``confidence`` **all** true gaps, of every interval
+        and pair, lie inside. Picking the widest of thousands of intervals is allowed for.
+    pair : (n, n)
+        Position in ``pairs`` of the worst pair.
+    pairs
+        All pairs of group labels.
+    """
+
+    edges: Floats
+    values: Floats
+    low: Floats
+    high: Floats
+    pair: Ints
+    pairs: tuple[tuple[GroupLabel, GroupLabel], ...]
+    gap_scale: GapScale
+    confidence: float
+
+    @property
+    def n_intervals(self) -> int:
+        """Number of intervals compared."""
+        return int(np.isfinite(self.values).sum())
+
+    def at(self, low: float, high: float) -> IntervalGap:
+        """Return the interval whose ends are the given edges; they must lie on the grid."""
+        i, j = (self._edge(end) for end in (low, high))
+        if not i < j:
+            raise InputError(f"interval ({low:g}, {high:g}) is empty or reversed; low must be below high")
+        return self._cell(i, j - 1)
+
+    def widest(self, width: float | None = None) -> IntervalGap:
+        """Return the interval with the largest gap, among those of one width if it is given.
+
+        Without a width the answer is degenerate: on the interval scale narrow intervals always win, on the
+        absolute one wide ones do.
+        """
+        if width is None:
+            return self._cell(*divmod(int(np.nanargmax(self.values)), self.values.shape[1]))
+        step = self._edge(width)
+        if step == 0:
+            raise InputError(f"width {width:g} is narrower than the grid's step {self.edges[1]:g}")
+        first = int(np.argmax(np.diagonal(self.values, step - 1)))
+        return self._cell(first, first + step - 1)
+
+    def plot(self, *, interval: tuple[float, float] | None = None, ax: Axes | None = None) -> Axes:
+        """Draw the map; see `partialfair.plotting.plot_unfairness_map`."""
+        from partialfair.plotting import plot_unfairness_map
+
+        return plot_unfairness_map(self, interval=interval, ax=ax)
+
+    def _edge(self, value: float) -> int:
+        position = int(np.argmin(np.abs(self.edges - value)))
+        if abs(self.edges[position] - value) > 1e-9:
+            raise InputError(f"{value:g} is not on the map's grid of step 1/{self.edges.size - 1}")
+        return position
+
+    def _cell(self, i: int, j: int) -> IntervalGap:
+        return IntervalGap(
+            (float(self.edges[i]), float(self.edges[j + 1])),
+            float(self.values[i, j]),
+            float(self.low[i, j]),
+            float(self.high[i, j]),
+            self.pairs[self.pair[i, j]],
+        )
+
+
+def unfairness_map(
+    y_score: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    n_grid: int = 50,
+    gap_scale: GapScale = "interval",
+    confidence: float = 0.95,
+    sample_weight: ArrayLike | None = None,
+) -> UnfairnessMap:
+    """Compute the statistical-parity gap of all ``n_grid (n_grid + 1) / 2`` intervals, exactly, from one sort.
+
+    The curve θ → (F̄_k(θ), F̄_k'(θ)) is monotone and visits at most ``2 n_grid + 1`` cells of the grid; a few
+    extremes per visit determine the gap of every interval (see `partialfair.metrics._kernels.grid_visits`).
+
+    Parameters
+    ----------
+    y_score, sensitive_features, gap_scale, sample_weight
+        As in `partial_statistical_parity_difference`.
+    n_grid
+        Intervals end on multiples of ``1 / n_grid``.
+    confidence
+        Of the whole band at once. It comes from the DKW inequality over all groups: with that probability every
+        F̄_k is within ε_k of the truth everywhere, so every gap is within ``(ε_k + ε_k') / (β − α)``. On the
+        absolute scale it is within ε_k + ε_k' of the gap of the interval shrunk or widened by ε.
+
+    Returns
+    -------
+    UnfairnessMap
+    """
+    if n_grid < 2:
+        raise InputError(f"n_grid must be at least 2, not {n_grid}")
+    scored = scored_groups(y_score, sensitive_features, sample_weight=sample_weight)
+    check_gap_scale(gap_scale, scored)
+    epsilon = [dkw_bound(group.n_effective, confidence, n_comparisons=len(scored)) for group in scored]
+    values, lows, highs, pairs = [], [], [], []
+    for k, j in scored.pairs():
+        a, b = scored.groups[k], scored.groups[j]
+        visits = _kernels.grid_visits(*a.ranked, *b.ranked, n_grid)
+        gaps = _kernels.grid_gaps(*visits, n_grid, gap_scale == "absolute")
+        low, high = _band(gaps, epsilon[k], epsilon[j], gap_scale)
+        values.append(gaps)
+        lows.append(low)
+        highs.append(high)
+        pairs.append((a.label, b.label))
+    stacked = np.stack(values)
+    return UnfairnessMap(
+        edges=np.arange(n_grid + 1) / n_grid,
+        values=stacked.max(axis=0),
+        # The worst gap of all pairs is at least the largest lower end and at most the largest upper end.
+        low=np.stack(lows).max(axis=0),
+        high=np.stack(highs).max(axis=0),
+        pair=stacked.argmax(axis=0),
+        pairs=tuple(pairs),
+        gap_scale=gap_scale,
+        confidence=confidence,
+    )
+
+
+def _band(gaps: Floats, epsilon_a: float, epsilon_b: float, gap_scale: GapScale) -> tuple[Floats, Floats]:
+    """Simultaneous band of one pair's map."""
+    n_grid = gaps.shape[0]
+    slack = epsilon_a + epsilon_b
+    if gap_scale == "interval":
+        first, last = np.indices(gaps.shape)
+        slack_by_width = slack * n_grid / np.maximum(last + 1 - first, 1)
+        return np.maximum(gaps - slack_by_width, 0.0), np.minimum(gaps + slack_by_width, 1.0)
+    # Which θ belong to the interval is uncertain by ε, rounded up to whole cells.
+    steps = int(np.ceil(max(epsilon_a, epsilon_b) * n_grid))
+    low, high = np.full_like(gaps, np.nan), np.full_like(gaps, np.nan)
+    for i in range(n_grid):
+        for j in range(i, n_grid):
+            inside = gaps[i + steps, j - steps] if i + steps <= j - steps else 0.0
+            low[i, j] = max(inside - slack, 0.0)
+            high[i, j] = min(gaps[max(i - steps, 0), min(j + steps, n_grid - 1)] + slack, 1.0)
+    return low, high

@@ -1,0 +1,340 @@
+"""All metrics of one set of scores, with confidence intervals that are right for a maximum."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from partialfair._typing import ArrayLike, Floats, GapScale, GroupLabel, IntervalLike, RankWithin
+from partialfair.exceptions import InputError, SmallGroupWarning
+from partialfair.groups import group_name
+from partialfair.metrics import _differences, partial, ranking
+from partialfair.metrics._differences import Setting
+from partialfair.metrics._inputs import GroupScores, ScoredGroups, check_gap_scale, positives, scored_groups
+from partialfair.metrics.resampling import Fluctuation, Resamples, fluctuation, resample
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["MIN_MEMBERS", "FairnessReport", "GroupSummary", "ReportRow", "fairness_report"]
+
+MIN_MEMBERS = 30
+"""Fewer (effective) members of a group inside the interval than this and the report warns."""
+
+
+@dataclass(frozen=True)
+class _Metric:
+    """One line of the report: the exact gap, and its differences for the confidence interval."""
+
+    gap: Callable[[ScoredGroups, Setting], partial.WorstGap]
+    differences: Callable[[Resamples, Setting], Iterator[Floats]]
+    needs_labels: bool = False
+    needs_threshold: bool = False
+
+
+def _threshold(setting: Setting) -> float:
+    assert setting.threshold is not None
+    return setting.threshold
+
+
+METRICS: dict[str, _Metric] = {
+    "statistical_parity": _Metric(
+        lambda scored, s: partial.statistical_parity_gap(scored, s.gap_scale), _differences.statistical_parity
+    ),
+    "demographic_parity": _Metric(
+        lambda scored, s: partial.demographic_parity_gap(scored, _threshold(s), s.gap_scale),
+        _differences.demographic_parity,
+        needs_threshold=True,
+    ),
+    "group_auc": _Metric(lambda scored, s: partial.group_auc_gap(scored, "half"), _differences.group_auc),
+    "equal_opportunity": _Metric(
+        lambda scored, s: partial.equal_opportunity_gap(scored, _threshold(s), s.gap_scale, s.rank_within),
+        _differences.equal_opportunity,
+        needs_labels=True,
+        needs_threshold=True,
+    ),
+    "equalized_odds": _Metric(
+        lambda scored, s: partial.equalized_odds_gap(scored, _threshold(s), s.gap_scale, s.rank_within),
+        _differences.equalized_odds,
+        needs_labels=True,
+        needs_threshold=True,
+    ),
+    "inter_group_pairwise": _Metric(
+        lambda scored, s: ranking.inter_group_gap(scored, "half"), _differences.inter_group, needs_labels=True
+    ),
+    "intra_group_pairwise": _Metric(
+        lambda scored, s: ranking.intra_group_gap(scored, "half"), _differences.intra_group, needs_labels=True
+    ),
+}
+"""Lines of the report in their order. A new metric is one entry here."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReportRow:
+    """One metric: its gap, confidence interval, and where the worst pair differs.
+
+    Attributes
+    ----------
+    metric, value, low, high
+        Name, gap of the worst pair, and the ends of its confidence interval; nan if undefined.
+    groups
+        Labels of the worst pair.
+    threshold, ranks
+        Score at which they differ most and its rank from the top in the two groups; nan for pairwise metrics.
+    sizes
+        Members of the two groups.
+    """
+
+    metric: str
+    value: float
+    low: float
+    high: float
+    groups: tuple[GroupLabel, GroupLabel]
+    threshold: float
+    ranks: tuple[float, float]
+    sizes: tuple[int, int]
+    fluctuation: Fluctuation | None
+
+    def p_value(self, tolerance: float) -> float:
+        """P-value of the null hypothesis that the true gap is at most ``tolerance``."""
+        if self.fluctuation is None:
+            return float("nan")
+        return self.fluctuation.p_value(self.value - tolerance)
+
+
+@dataclass(frozen=True)
+class GroupSummary:
+    """One group: members, effective members, members inside the interval, and the share of tied scores."""
+
+    group: GroupLabel
+    n: int
+    n_effective: float
+    n_in_interval: float
+    tied_share: float
+    interval: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class FairnessReport:
+    """What `fairness_report` found.
+
+    Attributes
+    ----------
+    rows
+        One per metric.
+    omitted
+        Metrics that could not be computed, each with the reason.
+    groups
+        One summary per group.
+    gap_scale, rank_within, threshold, confidence, n_resamples
+        The settings.
+    """
+
+    rows: tuple[ReportRow, ...]
+    omitted: dict[str, str]
+    groups: tuple[GroupSummary, ...]
+    gap_scale: GapScale
+    rank_within: RankWithin
+    threshold: float | None
+    confidence: float
+    n_resamples: int
+
+    @property
+    def worst(self) -> ReportRow:
+        """The row with the widest gap."""
+        return max(self.rows, key=lambda row: -1.0 if np.isnan(row.value) else row.value)
+
+    def __getitem__(self, metric: str) -> ReportRow:
+        """Return the row of one metric; a missing one says why it was left out."""
+        for row in self.rows:
+            if row.metric == metric:
+                return row
+        raise KeyError(f"{metric}: {self.omitted.get(metric, 'no such metric')}")
+
+    def test(self, tolerance: float) -> pd.DataFrame:
+        """Test "the true gap exceeds ``tolerance``" for each metric.
+
+        Returns
+        -------
+        DataFrame
+            Indexed by metric: ``value``, ``tolerance``, ``p_value`` (of the null hypothesis gap ≤ tolerance)
+            and ``exceeds`` (p ≤ 1 − confidence). The tests are one per metric, not adjusted for their number.
+        """
+        import pandas as pd
+
+        table = pd.DataFrame(
+            {
+                "metric": [row.metric for row in self.rows],
+                "value": [row.value for row in self.rows],
+                "tolerance": tolerance,
+                "p_value": [row.p_value(tolerance) for row in self.rows],
+            }
+        )
+        table["exceeds"] = table["p_value"] <= 1 - self.confidence
+        return table.set_index("metric")
+
+    def to_frame(self) -> pd.DataFrame:
+        """One line per metric; ranks count from the top."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            [
+                {
+                    "metric": row.metric,
+                    "value": row.value,
+                    "low": row.low,
+                    "high": row.high,
+                    "group_a": group_name(row.groups[0]),
+                    "group_b": group_name(row.groups[1]),
+                    "score": row.threshold,
+                    "rank_a": row.ranks[0],
+                    "rank_b": row.ranks[1],
+                    "n_a": row.sizes[0],
+                    "n_b": row.sizes[1],
+                }
+                for row in self.rows
+            ]
+        ).set_index("metric")
+
+    def groups_frame(self) -> pd.DataFrame:
+        """One line per group."""
+        import pandas as pd
+
+        frame = pd.DataFrame([asdict(group) for group in self.groups])
+        frame["group"] = [group_name(group.group) for group in self.groups]
+        return frame.set_index("group")
+
+
+def fairness_report(
+    y_true: ArrayLike | None,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    interval: IntervalLike = (0.0, 1.0),
+    threshold: float | None = None,
+    confidence: float = 0.95,
+    gap_scale: GapScale = "interval",
+    rank_within: RankWithin = "group",
+    pos_label: Any = 1,
+    sample_weight: ArrayLike | None = None,
+    n_resamples: int = 1000,
+    random_state: int | np.random.Generator | None = None,
+) -> FairnessReport:
+    """Compute every partial metric that the data allow, each with a confidence interval.
+
+    Parameters
+    ----------
+    y_true
+        Labels of two classes, or None; then the metrics that need them are left out with a reason.
+    y_score, sensitive_features, interval, gap_scale, sample_weight
+        As in `partial_statistical_parity_difference`.
+    threshold
+        Score above which a row is selected, or None; then the metrics that need it are left out.
+    confidence
+        Nominal coverage of each interval; see `partialfair.metrics.resampling` for how it is reached.
+    rank_within, pos_label
+        As in `partial_equal_opportunity_difference`.
+    n_resamples
+        Bootstrap draws; the cost does not depend on the number of rows.
+    random_state
+        Seed or generator of the draws.
+
+    Returns
+    -------
+    FairnessReport
+
+    Warns
+    -----
+    SmallGroupWarning
+        If some group has fewer than 30 effective members inside the interval.
+
+    Examples
+    --------
+    >>> from partialfair.datasets import make_admissions
+    >>> from partialfair.metrics import fairness_report
+    """
+    if not 0 < confidence < 1:
+        raise InputError(f"confidence must lie between 0 and 1, not {confidence}")
+    if n_resamples < 100:
+        raise InputError(f"n_resamples must be at least 100, not {n_resamples}")
+    positive = None if y_true is None else positives(y_true, pos_label)
+    scored = scored_groups(y_score, sensitive_features, interval, sample_weight, positive)
+    check_gap_scale(gap_scale, scored)
+    for group in scored:
+        _check_members(group)
+    setting = Setting(gap_scale, threshold, rank_within)
+    resamples = resample(
+        scored, threshold=threshold, n_resamples=n_resamples, rng=np.random.default_rng(random_state)
+    )
+    omitted = {name: reason for name, metric in METRICS.items() if (reason := _missing(metric, scored, setting))}
+    rows = tuple(
+        _row(name, metric, resamples, setting, confidence)
+        for name, metric in METRICS.items()
+        if name not in omitted
+    )
+    return FairnessReport(
+        rows,
+        omitted,
+        tuple(_summary(group) for group in scored),
+        gap_scale,
+        rank_within,
+        threshold,
+        confidence,
+        n_resamples,
+    )
+
+
+def _row(
+    name: str, metric: _Metric, resamples: Resamples, setting: Setting, confidence: float
+) -> ReportRow:
+    scored = resamples.scored
+    gap = metric.gap(scored, setting)
+    sizes = {group.label: group.n for group in scored}
+    where = (gap.groups, gap.threshold, gap.ranks, (sizes[gap.groups[0]], sizes[gap.groups[1]]))
+    if np.isnan(gap.value):
+        return ReportRow(name, gap.value, float("nan"), float("nan"), *where, fluctuation=None)
+    spread = fluctuation(lambda: metric.differences(resamples, setting), confidence)
+    low, high = max(0.0, gap.value - spread.radius), min(1.0, gap.value + spread.radius)
+    return ReportRow(name, gap.value, low, high, *where, fluctuation=spread)
+
+
+def _missing(metric: _Metric, scored: ScoredGroups, setting: Setting) -> str:
+    """Why the metric cannot be computed, or the empty string."""
+    lacking = []
+    if metric.needs_labels and scored.groups[0].positive is None:
+        lacking.append("labels")
+    if metric.needs_threshold and setting.threshold is None:
+        lacking.append("a threshold")
+    return f"needs {' and '.join(lacking)}" if lacking else ""
+
+
+def _check_members(group: GroupScores) -> None:
+    """Refuse an interval that holds nobody of a group, and warn where it holds few."""
+    n_inside = group.n_effective * group.interval.measure
+    if group.n * group.interval.measure < 1 - 1e-9:
+        raise InputError(
+            f"the interval ({group.interval}) holds no one in group {group.name!r}, which has {group.n} members"
+        )
+    if n_inside < MIN_MEMBERS:
+        message = (
+            f"group {group.name!r} has only {n_inside:.0f} effective members in the interval; "
+            f"gaps measured on fewer than {MIN_MEMBERS} are mostly noise"
+        )
+        warnings.warn(message, SmallGroupWarning, stacklevel=3)
+
+
+def _summary(group: GroupScores) -> GroupSummary:
+    same_as_next = np.diff(group.scores) == 0
+    tied = np.concatenate([[False], same_as_next]) | np.concatenate([same_as_next, [False]])
+    return GroupSummary(
+        group.label,
+        group.n,
+        group.n_effective,
+        group.n * group.interval.measure,
+        float(tied.mean()),
+        group.interval.parts,
+    )
