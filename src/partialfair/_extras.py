@@ -28,5 +28,7 @@ def require(module: str, *, extra: str, purpose: str) -> ModuleType:
         package = module.partition(".")[0]
         if error.name is None or error.name.partition(".")[0] != package:
             raise
-        message = f"{purpose} needs {package}, which is not installed; run: pip install 'partialfair[{extra}]'"
+        message = (
+            f"{purpose} needs {package}, which is not installed; run: pip install 'partialfair[{extra}]'"
+        )
         raise MissingExtraError(message, name=package) from error

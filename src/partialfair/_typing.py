@@ -13,8 +13,8 @@ __all__ = [
     "Floats",
     "GapScale",
     "GroupLabel",
-    "Ints",
     "IntervalLike",
+    "Ints",
     "RankWithin",
     "Ties",
 ]

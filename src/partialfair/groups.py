@@ -105,7 +105,7 @@ def _columns(features: ArrayLike) -> list[tuple[str, ArrayLike]]:
 
 
 def _plain_dtype(features: ArrayLike) -> Any:
-    """Lists become object arrays, so that None stays missing and 1 and "1" stay apart."""
+    """Make lists object arrays, so that None stays missing and 1 and "1" stay apart."""
     return None if hasattr(features, "dtype") or hasattr(features, "__array__") else object
 
 

@@ -36,7 +36,7 @@ RANK_TOLERANCE = 1e-12
 """Two ranks closer than this are the same rank: sums of fractional weights are not exact."""
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]  # numba ships no types
+@njit(cache=True)
 def passed_share(rank: float, starts: Floats, lengths: Floats, measure: float) -> float:
     """Share of an interval set that lies above (at smaller ranks than) ``rank``; see `IntervalSet.passed`."""
     total = 0.0
@@ -45,7 +45,7 @@ def passed_share(rank: float, starts: Floats, lengths: Floats, measure: float) -
     return total / measure
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def holds_rank(rank: float, starts: Floats, lengths: Floats) -> bool:
     """Whether ``rank`` lies in one of the half-open parts ``[start, start + length)``."""
     for part in range(starts.size):

@@ -4,6 +4,7 @@ Called like scikit-learn's and fairlearn's metrics, ``metric(y_true, y_score, *,
 Intervals count from the top: ``(0.05, 0.30)`` holds ranks 5–30 %, score percentiles 70–95.
 """
 
+from partialfair.metrics.band import band_changes, band_membership
 from partialfair.metrics.choice import IntervalChoice, choose_interval
 from partialfair.metrics.curve import RankCurve, rank_curve
 from partialfair.metrics.map import IntervalGap, UnfairnessMap, unfairness_map
@@ -24,6 +25,8 @@ __all__ = [
     "RankCurve",
     "ReportRow",
     "UnfairnessMap",
+    "band_changes",
+    "band_membership",
     "choose_interval",
     "fairness_report",
     "inter_group_pairwise_difference",

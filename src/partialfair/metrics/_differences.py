@@ -1,8 +1,8 @@
 """Each metric as a family of signed differences, evaluated on data and draws alike.
 
 A metric's gap is ``max_j |d_j|``; these functions yield the d_j in blocks, one column each, for the rows of a
-`Resamples`. They mirror `partialfair.metrics.partial` on cells of scores instead of single scores, and serve only
-the confidence intervals: reported values always come from the exact metrics.
+`Resamples`. They mirror `partialfair.metrics.partial` on cells of scores instead of single scores, and serve
+only the confidence intervals: reported values always come from the exact metrics.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Setting:
 
 
 def statistical_parity(resamples: Resamples, setting: Setting) -> Iterator[Floats]:
-    """Differences of conditional distributions at each threshold, or of ranks at each rank in the interval."""
+    """Differences of conditional distributions at thresholds, or of ranks at ranks in the interval."""
     n_groups = len(resamples.scored)
     if setting.gap_scale == "interval":
         passed = [resamples.passed_linearised(k) for k in range(n_groups)]
@@ -54,12 +54,16 @@ def statistical_parity(resamples: Resamples, setting: Setting) -> Iterator[Float
     parts = resamples.scored.groups[0].interval.parts
     grid = np.concatenate([np.linspace(low, high, N_RANKS) for low, high in parts])
     for k, j in permutations(range(n_groups), 2):
-        yield np.stack([grid - np.interp(grid, own, other) for own, other in zip(ranks[k], ranks[j], strict=True)])
+        yield np.stack(
+            [grid - np.interp(grid, own, other) for own, other in zip(ranks[k], ranks[j], strict=True)]
+        )
 
 
 def demographic_parity(resamples: Resamples, setting: Setting) -> Iterator[Floats]:
     """Differences of selected shares at the one threshold."""
-    return _pair_differences(resamples, [_selected(resamples, k, setting) for k in range(len(resamples.scored))])
+    return _pair_differences(
+        resamples, [_selected(resamples, k, setting) for k in range(len(resamples.scored))]
+    )
 
 
 def group_auc(resamples: Resamples, setting: Setting) -> Iterator[Floats]:
@@ -92,9 +96,7 @@ def inter_group(resamples: Resamples, setting: Setting) -> Iterator[Floats]:
 
 def intra_group(resamples: Resamples, setting: Setting) -> Iterator[Floats]:
     """``A(k⁺, k⁻) − A(j⁺, j⁻)`` for each pair."""
-    aucs = [
-        _auc(resamples.ranks(k, True), resamples.ranks(k, False)) for k in range(len(resamples.scored))
-    ]
+    aucs = [_auc(resamples.ranks(k, True), resamples.ranks(k, False)) for k in range(len(resamples.scored))]
     return _pair_differences(resamples, aucs)
 
 

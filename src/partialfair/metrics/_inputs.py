@@ -21,6 +21,8 @@ __all__ = [
     "ScoredGroups",
     "check_choice",
     "check_gap_scale",
+    "check_weights",
+    "finite_vector",
     "positives",
     "scored_groups",
 ]
@@ -65,7 +67,7 @@ class GroupScores:
 
     @property
     def n_effective(self) -> float:
-        """Return ``(Σw)² / Σw²``, the number of equally weighted members that carries the same information."""
+        """Return ``(Σw)² / Σw²``, the number of equally weighted members that tells as much."""
         if self.weights is None:
             return float(self.n)
         return float(self.weights.sum() ** 2 / (self.weights**2).sum())
@@ -132,10 +134,10 @@ def scored_groups(
 
     A weight of 0 is the same as an absent row, and a weight of 2 the same as the row twice.
     """
-    scores = _finite_vector(y_score, "y_score")
+    scores = finite_vector(y_score, "y_score")
     if scores.size == 0:
         raise InputError("y_score is empty")
-    weights = None if sample_weight is None else _weights(sample_weight, scores.size)
+    weights = None if sample_weight is None else check_weights(sample_weight, scores.size)
     if positive is not None and positive.size != scores.size:
         raise InputError(f"y_true has {positive.size} rows, but there are {scores.size} scores")
     encoded = encode_groups(sensitive_features, n_rows=scores.size)
@@ -207,7 +209,8 @@ def _at(values: Any, rows: npt.NDArray[Any]) -> Any:
     return None if values is None else values[rows]
 
 
-def _finite_vector(values: ArrayLike, name: str) -> Floats:
+def finite_vector(values: ArrayLike, name: str) -> Floats:
+    """Return one column of finite numbers, or a complaint that names it."""
     if values is None:
         raise InputError(f"{name} is missing")
     try:
@@ -222,8 +225,9 @@ def _finite_vector(values: ArrayLike, name: str) -> Floats:
     return vector
 
 
-def _weights(sample_weight: ArrayLike, n_rows: int) -> Floats:
-    weights = _finite_vector(sample_weight, "sample_weight")
+def check_weights(sample_weight: ArrayLike, n_rows: int) -> Floats:
+    """Return non-negative weights of the right length, or a complaint."""
+    weights = finite_vector(sample_weight, "sample_weight")
     if weights.size != n_rows:
         raise InputError(f"sample_weight has {weights.size} rows, but there are {n_rows} scores")
     if (bad := np.flatnonzero(weights < 0)).size:

@@ -26,7 +26,7 @@ def _rank(i: int, above: Floats, n: int) -> float:
     return above[i] / above[n] if above.size else i / n
 
 
-@njit(cache=True)
+@njit  # not cached: numba cannot link a generator that it loaded from its cache; the callers are cached
 def merged_ranks(
     a: Floats, above_a: Floats, b: Floats, above_b: Floats
 ) -> Iterator[tuple[float, float, float]]:
@@ -94,10 +94,8 @@ def band_auc(
 
 
 @njit(cache=True)
-def grid_visits(
-    a: Floats, above_a: Floats, b: Floats, above_b: Floats, n_grid: int
-) -> tuple[Ints, Floats]:
-    """Summarise the curve ``θ → (x, y) = (F̄_a(θ), F̄_b(θ))`` by the cells of an n_grid × n_grid grid it visits.
+def grid_visits(a: Floats, above_a: Floats, b: Floats, above_b: Floats, n_grid: int) -> tuple[Ints, Floats]:
+    """Summarise the curve ``θ → (x, y) = (F̄_a(θ), F̄_b(θ))`` by the cells of a grid that it visits.
 
     The curve is monotone, so it visits at most ``2 n_grid + 1`` cells. For each one, in order, return its
     position and ``max(x − y), max(y − x), min x, max x, min y, max y`` over the visit: all that any interval

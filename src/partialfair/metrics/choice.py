@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from partialfair._typing import ArrayLike
+from partialfair._typing import ArrayLike, Floats
 from partialfair.exceptions import InputError
 from partialfair.intervals import as_interval_set
 from partialfair.metrics import _differences
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["IntervalChoice", "choose_interval"]
 
-_STEP = 0.01
 _TIE = 1e-9
 
 
@@ -63,8 +62,8 @@ def choose_interval(
 
     App. B recommends an interval that covers the rate p of positive decisions and shows the most unfairness.
     Comparing intervals of different widths is degenerate (narrow ones win on the interval scale, wide ones on
-    the absolute scale), so the width is fixed. Equal gaps are told apart by the lower confidence bound, then by
-    how near the middle is to p.
+    the absolute scale), so the width is fixed. Equal gaps are told apart by the lower confidence bound, then
+    by how near the middle is to p.
 
     Parameters
     ----------
@@ -83,11 +82,8 @@ def choose_interval(
         raise InputError(f"width must lie in (0, 1], not {width:g}")
     scored = scored_groups(y_score, sensitive_features, sample_weight=sample_weight)
     rate = _positive_rate(scored, positive_rate, threshold)
-    first = max(0.0, rate - width)
-    last = min(rate, 1.0 - width)
-    n_positions = max(2, round((last - first) / _STEP) + 1)
-    starts = np.unique(np.round(np.linspace(first, last, n_positions), 12))
-    ends = np.minimum(starts + width, 1.0)
+    starts = _positions(rate, width)
+    ends = np.round(starts + width, 12)
     moved = [_with_interval(scored, (a, b)) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
     gaps = np.array([statistical_parity_gap(candidate, "interval").value for candidate in moved])
     seed = np.random.default_rng(random_state)
@@ -118,9 +114,18 @@ def _positive_rate(scored: ScoredGroups, positive_rate: float | None, threshold:
             raise InputError(f"positive_rate must lie in [0, 1], not {positive_rate:g}")
         return float(positive_rate)
     if threshold is None:
-        raise InputError("give positive_rate (the share of positive decisions) or the threshold that makes them")
+        raise InputError(
+            "give positive_rate (the share of positive decisions) or the threshold that makes them"
+        )
     weight = [group.n if group.weights is None else group.weights.sum() for group in scored]
     return float(np.average([float(group.rank(threshold)) for group in scored], weights=weight))
+
+
+def _positions(rate: float, width: float) -> Floats:
+    """Whole percents at which an interval of that width starts and contains the rate."""
+    first, last = max(0.0, rate - width), min(rate, 1.0 - width)
+    percents = np.arange(np.ceil(100 * first - _TIE), np.floor(100 * last + _TIE) + 1)
+    return percents / 100 if percents.size else np.array([first])
 
 
 def _with_interval(scored: ScoredGroups, interval: tuple[float, float]) -> ScoredGroups:

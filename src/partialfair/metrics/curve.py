@@ -50,8 +50,8 @@ def rank_curve(
 ) -> RankCurve:
     """Follow ``(F̄_1(θ), ..., F̄_G(θ))`` as θ falls from +∞ to −∞.
 
-    Equal score distributions give the diagonal; statistical parity on ``[α, β)`` means that the curve follows it
-    between α and β.
+    Equal score distributions give the diagonal; statistical parity on ``[α, β)`` means that the curve follows
+    it between α and β.
 
     Parameters
     ----------

@@ -115,7 +115,7 @@ def unfairness_map(
     confidence: float = 0.95,
     sample_weight: ArrayLike | None = None,
 ) -> UnfairnessMap:
-    """Compute the statistical-parity gap of all ``n_grid (n_grid + 1) / 2`` intervals, exactly, from one sort.
+    """Compute the exact statistical-parity gap of all ``n_grid (n_grid + 1) / 2`` intervals from one sort.
 
     The curve θ → (F̄_k(θ), F̄_k'(θ)) is monotone and visits at most ``2 n_grid + 1`` cells of the grid; a few
     extremes per visit determine the gap of every interval (see `partialfair.metrics._kernels.grid_visits`).
@@ -127,9 +127,9 @@ def unfairness_map(
     n_grid
         Intervals end on multiples of ``1 / n_grid``.
     confidence
-        Of the whole band at once. It comes from the DKW inequality over all groups: with that probability every
-        F̄_k is within ε_k of the truth everywhere, so every gap is within ``(ε_k + ε_k') / (β − α)``. On the
-        absolute scale it is within ε_k + ε_k' of the gap of the interval shrunk or widened by ε.
+        Of the whole band at once. It comes from the DKW inequality over all groups: with that probability
+        every F̄_k is within ε_k of the truth everywhere, so every gap is within ``(ε_k + ε_k') / (β − α)``.
+        On the absolute scale it is within ε_k + ε_k' of the gap of the interval shrunk or widened by ε.
 
     Returns
     -------

@@ -1,8 +1,8 @@
 """The five partial metrics: exact values, any number of groups, ties and weights.
 
 Each public function returns the gap of the worst pair of groups. Beside it stands a function on
-`ScoredGroups` that also says which pair and where; `fairness_report` calls those. The full (usual) metrics are
-the case ``interval=(0, 1)``.
+`ScoredGroups` that also says which pair and where; `fairness_report` calls those. The full (usual) metrics
+are the case ``interval=(0, 1)``.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def partial_statistical_parity_difference(
     sensitive_features : (n,) or (n, q)
         Group of each row; several columns are crossed.
     interval
-        Ranks counted **from the top**: ``(0.05, 0.30)`` holds ranks 5–30 %, score percentiles 70–95. A list of
-        such pairs is a union; a mapping gives each group its own.
+        Ranks counted **from the top**: ``(0.05, 0.30)`` holds ranks 5–30 %, score percentiles 70–95. A list
+        of such pairs is a union; a mapping gives each group its own.
     gap_scale
         ``"interval"`` is the definition. ``"absolute"`` is what the paper's tables report:
         ``max |F̄_k(θ) − F̄_k'(θ)|`` over the scores θ of the two groups at which one of the two ranks lies in
@@ -179,8 +179,8 @@ def partial_equal_opportunity_difference(
 ) -> float:
     """Largest difference between groups in the share of the interval's positives that is selected (pEOP).
 
-    ``max_{k,k'} |T_k − T_k'|`` with ``T_k = Pr(score > θ̂ | group k, label = pos_label, rank in the interval)``
-    (Def. peop). On the absolute scale the condition on the rank moves to the left of the bar:
+    ``max_{k,k'} |T_k − T_k'|`` with ``T_k = Pr(score > θ̂ | group k, label = pos_label, rank in the
+    interval)`` (Def. peop). On the absolute scale the condition on the rank moves to the left of the bar:
     ``T_k = Pr(score > θ̂, rank in the interval | group k, label = pos_label)``.
 
     Parameters
@@ -255,15 +255,17 @@ def group_auc_gap(scored: ScoredGroups, ties: Ties) -> WorstGap:
     check_choice(ties, "ties", get_args(Ties))
     gaps = []
     for a, b in permutations(scored, 2):
-        auc = _kernels.band_auc(
-            *a.ranked, *b.ranked, a.set_arguments, b.set_arguments, TIE_SHARES[ties]
-        )
+        auc = _kernels.band_auc(*a.ranked, *b.ranked, a.set_arguments, b.set_arguments, TIE_SHARES[ties])
         gaps.append(WorstGap(abs(auc - 0.5), (a.label, b.label)))
     return widest(gaps)
 
 
 def equal_opportunity_gap(
-    scored: ScoredGroups, threshold: float, gap_scale: GapScale, rank_within: RankWithin, positive: bool = True
+    scored: ScoredGroups,
+    threshold: float,
+    gap_scale: GapScale,
+    rank_within: RankWithin,
+    positive: bool = True,
 ) -> WorstGap:
     """Worst pair of `partial_equal_opportunity_difference`, among the positives or the negatives."""
     check_gap_scale(gap_scale, scored)
@@ -291,7 +293,7 @@ def equalized_odds_gap(
 
 
 def selected_share(group: GroupScores, threshold: float, gap_scale: GapScale) -> float:
-    """Share of the group's interval with a score above the threshold (of the group, on the absolute scale)."""
+    """Share of the group's interval (on the absolute scale: of the group) that is selected."""
     share = float(group.interval.passed(group.rank(threshold)))
     return share if gap_scale == "interval" else share * group.interval.measure
 
@@ -299,7 +301,7 @@ def selected_share(group: GroupScores, threshold: float, gap_scale: GapScale) ->
 def labelled_share(
     group: GroupScores, threshold: float, gap_scale: GapScale, rank_within: RankWithin, positive: bool
 ) -> float:
-    """Return ``T_k`` of `partial_equal_opportunity_difference` for one label; nan if there is nobody to count."""
+    """Return ``T_k`` of `partial_equal_opportunity_difference` for one label; nan if nobody counts."""
     assert group.positive is not None
     with_label = group.positive == positive
     if not with_label.any():

@@ -1,7 +1,7 @@
 """Pairwise ranking gaps that need labels: the paper's Baselines 2 and 3 as metrics.
 
-Both compare areas under the ROC curve, ``A(S, S') = Pr(s ≥ s')`` for s drawn from S and s' from S', computed by
-merging sorted scores in O(n log n).
+Both compare areas under the ROC curve, ``A(S, S') = Pr(s ≥ s')`` for s drawn from S and s' from S', computed
+by merging sorted scores in O(n log n).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from partialfair.metrics._inputs import GroupScores, ScoredGroups, check_choice,
 from partialfair.metrics.partial import TIE_SHARES, WorstGap, widest
 
 __all__ = ["inter_group_pairwise_difference", "intra_group_pairwise_difference"]
+
 
 def inter_group_pairwise_difference(
     y_true: ArrayLike,

@@ -256,6 +256,16 @@ def fairness_report(
     --------
     >>> from partialfair.datasets import make_admissions
     >>> from partialfair.metrics import fairness_report
+    >>> data = make_admissions(seed=0)
+    >>> report = fairness_report(
+    ...     data.y,
+    ...     data.historical_score,
+    ...     sensitive_features=data.sensitive_features,
+    ...     interval=data.interval,
+    ...     random_state=0,
+    ... )
+    >>> report.worst.metric, report.worst.groups
+    ('statistical_parity', ('North', 'Islands'))
     """
     if not 0 < confidence < 1:
         raise InputError(f"confidence must lie between 0 and 1, not {confidence}")
@@ -270,7 +280,9 @@ def fairness_report(
     resamples = resample(
         scored, threshold=threshold, n_resamples=n_resamples, rng=np.random.default_rng(random_state)
     )
-    omitted = {name: reason for name, metric in METRICS.items() if (reason := _missing(metric, scored, setting))}
+    omitted = {
+        name: reason for name, metric in METRICS.items() if (reason := _missing(metric, scored, setting))
+    }
     rows = tuple(
         _row(name, metric, resamples, setting, confidence)
         for name, metric in METRICS.items()
@@ -288,9 +300,7 @@ def fairness_report(
     )
 
 
-def _row(
-    name: str, metric: _Metric, resamples: Resamples, setting: Setting, confidence: float
-) -> ReportRow:
+def _row(name: str, metric: _Metric, resamples: Resamples, setting: Setting, confidence: float) -> ReportRow:
     scored = resamples.scored
     gap = metric.gap(scored, setting)
     sizes = {group.label: group.n for group in scored}
@@ -317,7 +327,8 @@ def _check_members(group: GroupScores) -> None:
     n_inside = group.n_effective * group.interval.measure
     if group.n * group.interval.measure < 1 - 1e-9:
         raise InputError(
-            f"the interval ({group.interval}) holds no one in group {group.name!r}, which has {group.n} members"
+            f"the interval ({group.interval}) holds no one in group {group.name!r}, "
+            f"which has {group.n} members"
         )
     if n_inside < MIN_MEMBERS:
         message = (

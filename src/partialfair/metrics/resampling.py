@@ -1,10 +1,12 @@
 """Confidence intervals for gaps, which are maxima of absolute differences.
 
-A percentile bootstrap of a maximum is wrong: resampling adds noise, noise widens a maximum, and at a true gap of
-0 the interval never reaches 0. Instead write the gap as ``max_j |d_j|`` over pairs of groups and thresholds, and
-bootstrap the *fluctuation* ``d*_j − d_j``, whose distribution is right for each j and jointly:
+A percentile bootstrap of a maximum is wrong: resampling adds noise, noise widens a maximum, and at a true gap
+of 0 the interval never reaches 0. Instead write the gap as ``max_j |d_j|`` over pairs of groups and
+thresholds, and bootstrap the *fluctuation* ``d*_j − d_j``, whose distribution is right for each j and
+jointly:
 
-1. with probability 1 − δ' no ``d_j`` is off by more than c' (the quantile of ``max_j |d*_j − d_j|``), so the true
+1. with probability 1 − δ' no ``d_j`` is off by more than c' (the quantile of ``max_j |d*_j − d_j|``), so the
+true
    maximum sits among the candidates ``J = {j : |d_j| ≥ max |d| − 2c'}``;
 2. then ``| max_j |d_j| − max_j |true d_j| | ≤ max_{j∈J} |d_j − true d_j|``, and the interval is
    ``gap ± c`` with c the quantile of ``max_{j∈J} |d*_j − d_j|``.
@@ -69,9 +71,9 @@ class Resamples:
         """As `passed`, but with draws that follow the slope 1/m in and near the interval instead of clipping.
 
         ``passed`` has kinks where the interval begins and ends, and which side of a kink the truth is on is
-        itself uncertain by a standard error of F̄. Clipping at the estimate's kinks loses that and covers a true
-        gap of 0 too rarely (92–93 % at 250 members for a nominal 95 %); so the slope goes on for 1/√n, at least
-        two standard errors, beyond each end.
+        itself uncertain by a standard error of F̄. Clipping at the estimate's kinks loses that and covers a
+        true gap of 0 too rarely (92–93 % at 250 members for a nominal 95 %); so the slope goes on for 1/√n,
+        at least two standard errors, beyond each end.
         """
         group = self.scored.groups[k]
         ranks = self.ranks(k, positive)
@@ -80,7 +82,9 @@ class Resamples:
         near = np.zeros(ranks.shape[1], dtype=bool)
         for low, high in group.interval.parts:
             near |= (ranks[0] > low - margin) & (ranks[0] < high + margin)
-        return group.interval.passed(ranks[0]) + near * (ranks - ranks[0]) / group.interval.measure
+        return np.asarray(
+            group.interval.passed(ranks[0]) + near * (ranks - ranks[0]) / group.interval.measure
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +178,7 @@ def _group_knots(group: GroupScores, n_knots: int) -> Floats:
         n_above = np.floor(ranks * group.n).astype(np.int64)
     else:
         n_above = np.searchsorted(group.above, ranks * group.above[-1])
-    return group.scores[group.n - 1 - np.minimum(n_above, group.n - 1)]
+    return np.asarray(group.scores[group.n - 1 - np.minimum(n_above, group.n - 1)])
 
 
 def _draw_cells(group: GroupScores, thresholds: Floats, n_resamples: int, rng: np.random.Generator) -> Floats:

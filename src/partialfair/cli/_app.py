@@ -1,0 +1,284 @@
+"""The commands and their options; the work is in the modules beside this one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import partialfair
+from partialfair import datasets
+from partialfair.cli._audit import Audit, AuditSettings, Gate, check_numbers, measure, print_audit
+from partialfair.cli._compare import Comparison, align, print_comparison
+from partialfair.cli._demo import demo_scores
+from partialfair.cli._output import check_out, console, json_text, step, write_all
+from partialfair.cli._tables import ColumnNames, ScoreTable, read_scores
+from partialfair.exceptions import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="partialfair",
+    help="Audit scoring models for fairness on a chosen band of percentiles.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+data_app = typer.Typer(help="List, fetch and find the datasets of the paper.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+
+class _Scale(StrEnum):
+    """Values of ``--gap-scale``."""
+
+    interval = "interval"
+    absolute = "absolute"
+
+
+class _RankWithin(StrEnum):
+    """Values of ``--rank-within``."""
+
+    group = "group"
+    group_and_label = "group_and_label"
+
+
+Score = Annotated[str, typer.Option("--score", help="Column with the scores; higher is better.")]
+Group = Annotated[
+    list[str], typer.Option("--group", help="Column with the group; repeat it to cross several.")
+]
+Label = Annotated[str | None, typer.Option("--label", help="Column with the true label, of two classes.")]
+PosLabel = Annotated[
+    str | None,
+    typer.Option("--pos-label", help="The label that counts as positive; by default the larger one."),
+]
+Weight = Annotated[str | None, typer.Option("--weight", help="Column with sample weights.")]
+Band = Annotated[
+    tuple[float, float],
+    typer.Option(
+        "--interval", metavar="LOW HIGH", help="Ranks from the top: 0.05 0.30 are score percentiles 70–95."
+    ),
+]
+Threshold = Annotated[
+    float | None, typer.Option("--threshold", help="Score above which a person is selected; has no default.")
+]
+Scale = Annotated[
+    _Scale,
+    typer.Option("--gap-scale", help="'interval' is the definition, 'absolute' what the paper's tables use."),
+]
+Within = Annotated[
+    _RankWithin, typer.Option("--rank-within", help="Where equal opportunity and odds take ranks.")
+]
+Confidence = Annotated[float, typer.Option("--confidence", help="Coverage of the confidence intervals.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of the resampling.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", help="Directory for tables, JSON and pictures; made if need be.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON with a versioned schema instead of tables.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"partialfair {partialfair.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    logging.basicConfig(level=logging.INFO, format="partialfair: %(message)s")
+
+
+@app.command(
+    epilog="Example: partialfair audit scores.csv --score p --group sex --label hired --interval 0.05 0.30 "
+    "--threshold 0.5 --out audit"
+)
+def audit(
+    file: Annotated[Path, typer.Argument(help="CSV, Parquet or Arrow file with one row per person.")],
+    score: Score,
+    group: Group,
+    label: Label = None,
+    pos_label: PosLabel = None,
+    weight: Weight = None,
+    interval: Band = (0.0, 1.0),
+    threshold: Threshold = None,
+    gap_scale: Scale = _Scale.interval,
+    rank_within: Within = _RankWithin.group,
+    confidence: Confidence = 0.95,
+    fail_above: Annotated[
+        float | None,
+        typer.Option("--fail-above", help="Exit with 1 if the gap of --fail-metric is wider than this."),
+    ] = None,
+    fail_metric: Annotated[
+        str, typer.Option("--fail-metric", help="Metric that --fail-above looks at.")
+    ] = "statistical_parity",
+    out: Out = None,
+    as_json: AsJson = False,
+    seed: Seed = 0,
+) -> None:
+    """Find where on the percentile axis a model's scores differ between groups, by how much, how surely."""
+    settings = AuditSettings(
+        interval,
+        threshold,
+        gap_scale.value,
+        rank_within.value,
+        confidence,
+        pos_label,
+        seed,
+    )
+    gate = None if fail_above is None else Gate(fail_metric, fail_above)
+    check_numbers(settings, gate)
+    check_out(out)
+    table = _read(file, ColumnNames(score, tuple(group), label, weight))
+    _finish(measure(table, settings, gate), gate, out, as_json)
+
+
+@app.command(
+    epilog="Example: partialfair compare old.csv new.csv --score p --group sex --id person --interval 0.1 0.3"
+)
+def compare(
+    files: Annotated[list[Path], typer.Argument(help="Two or more files with scores of the same people.")],
+    score: Score,
+    group: Group,
+    id_column: Annotated[
+        str | None,
+        typer.Option("--id", help="Column that identifies a person; without it rows are matched in order."),
+    ] = None,
+    label: Label = None,
+    pos_label: PosLabel = None,
+    weight: Weight = None,
+    interval: Band = (0.0, 1.0),
+    threshold: Threshold = None,
+    gap_scale: Scale = _Scale.interval,
+    rank_within: Within = _RankWithin.group,
+    confidence: Confidence = 0.95,
+    out: Out = None,
+    as_json: AsJson = False,
+    seed: Seed = 0,
+) -> None:
+    """Compare models on the same people: their gaps side by side, and who enters and leaves the interval."""
+    if len(files) < 2:
+        raise InputError("compare needs at least two files; for one use audit")
+    settings = AuditSettings(
+        interval,
+        threshold,
+        gap_scale.value,
+        rank_within.value,
+        confidence,
+        pos_label,
+        seed,
+    )
+    check_numbers(settings, None)
+    check_out(out)
+    columns = ColumnNames(score, tuple(group), label, weight, id_column)
+    tables = align([_read(file, columns) for file in files])
+    comparison = Comparison(tuple(measure(table, settings) for table in tables))
+    written = _write(out, comparison.files()) if out is not None else []
+    if as_json:
+        typer.echo(json_text(comparison.record()))
+    else:
+        print_comparison(comparison, console())
+        _announce(written)
+
+
+@app.command(epilog="Example: partialfair demo --out demo")
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Directory for the scores, tables and pictures.")] = Path(
+        "demo"
+    ),
+    seed: Seed = 0,
+) -> None:
+    """Train an ordinary model on made admissions data, and audit its scores of people it has not seen."""
+    check_out(out)
+    scores = demo_scores(seed)
+    group = str(scores.columns[1])
+    path = out / "scores.csv"
+    _write(out, {path.name: scores.to_csv(index=False)})
+    settings = AuditSettings(
+        datasets.make_admissions(seed=seed).interval, 0.0, "interval", "group", 0.95, None, seed
+    )
+    table = _read(path, ColumnNames("score", (group,), "label"))
+    _finish(measure(table, settings), None, out, as_json=False)
+    low, high = settings.interval
+    typer.echo(
+        "\nThe same by hand:\n"
+        f"  partialfair audit {path} --score score --group {group} --label label --threshold 0 "
+        f"--interval {low:g} {high:g} --out {out}"
+    )
+
+
+@data_app.command("list", epilog="Example: partialfair data list")
+def data_list() -> None:
+    """List the datasets, what they are, and whether their files are on this machine."""
+    for located in datasets.list_datasets():
+        entry = located.entry
+        state = "ready" if located.available else "to be fetched"
+        typer.echo(f"{entry.name:<12} {state:<14} {entry.summary}\n{'':<27} {entry.terms}")
+
+
+@data_app.command("fetch", epilog="Example: partialfair data fetch a9a")
+def data_fetch(
+    name: Annotated[str, typer.Argument(help="Name of a dataset, from `partialfair data list`.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Directory to put the files in; by default the user's cache.")
+    ] = None,
+) -> None:
+    """Download a dataset's files, check them, and print where they are."""
+    check_out(out)
+    with step(f"fetching {name}"):
+        paths = datasets.fetch(name, path=out)
+    for path in paths:
+        typer.echo(path)
+    if not paths:
+        typer.echo(f"{name} is made, not fetched: it has no files")
+
+
+@data_app.command("path", epilog="Example: partialfair data path a9a")
+def data_path(
+    name: Annotated[str, typer.Argument(help="Name of a dataset, from `partialfair data list`.")],
+) -> None:
+    """Print where a dataset's files are on this machine."""
+    located = datasets.locate(name)
+    missing = [file for file, path in located.items() if path is None]
+    if missing:
+        raise InputError(f"{missing[0]} is not on this machine; run: partialfair data fetch {name}")
+    for path in located.values():
+        typer.echo(path)
+
+
+def _read(path: Path, columns: ColumnNames) -> ScoreTable:
+    with step(f"reading {path}"):
+        return read_scores(path, columns)
+
+
+def _finish(result: Audit, gate: Gate | None, out: Path | None, as_json: bool) -> None:
+    """Write, print, and choose the exit code."""
+    written = _write(out, result.files(gate)) if out is not None else []
+    if as_json:
+        typer.echo(json_text(result.record(gate)))
+    else:
+        print_audit(result, gate, console())
+        _announce(written)
+    if gate is not None and not result.passes(gate):
+        raise typer.Exit(1)
+
+
+def _write(out: Path, files: Mapping[str, str | Callable[[], Figure]]) -> list[Path]:
+    with step(f"writing to {out}"):
+        return write_all(out, files)
+
+
+def _announce(written: list[Path]) -> None:
+    if written:
+        typer.echo(f"\nwritten to {written[0].parent}: {', '.join(path.name for path in written)}")

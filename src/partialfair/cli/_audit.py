@@ -1,0 +1,234 @@
+"""``partialfair audit``: one file of scores from any model."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+
+from partialfair._typing import GapScale, RankWithin
+from partialfair.cli._output import (
+    METRIC_TITLES,
+    groups_table,
+    json_text,
+    metrics_table,
+    parity_sentence,
+    report_record,
+    step,
+)
+from partialfair.cli._tables import ScoreTable
+from partialfair.exceptions import InputError
+from partialfair.groups import group_name
+from partialfair.intervals import as_interval_set
+from partialfair.metrics import FairnessReport, UnfairnessMap, fairness_report, rank_curve, unfairness_map
+from partialfair.plotting import plot_rank_curve, plot_score_densities, plot_unfairness_map
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Audit", "AuditSettings", "Gate", "check_numbers", "measure", "positive_label", "print_audit"]
+
+MAP_WIDTH = 0.25
+MAP_GRID = 100
+_CURVE_POINTS = 4000
+
+
+@dataclass(frozen=True)
+class AuditSettings:
+    """How scores are judged; the same for every file of one command."""
+
+    interval: tuple[float, float]
+    threshold: float | None
+    gap_scale: GapScale
+    rank_within: RankWithin
+    confidence: float
+    pos_label: str | None
+    seed: int
+
+
+@dataclass(frozen=True)
+class Gate:
+    """``--fail-above``: the metric and the largest gap that passes."""
+
+    metric: str
+    limit: float
+
+
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """Everything measured on one file."""
+
+    table: ScoreTable
+    settings: AuditSettings
+    report: FairnessReport
+    unfairness: UnfairnessMap
+    notes: tuple[str, ...]
+
+    def record(self, gate: Gate | None) -> dict[str, Any]:
+        """Return plain data for JSON; the schema's number changes when a reader would have to."""
+        worst = self.unfairness.widest(MAP_WIDTH)
+        record = {
+            "schema": "partialfair.audit/1",
+            "file": str(self.table.path),
+            "interval": list(self.settings.interval),
+            **report_record(self.report),
+            "widest_interval": {
+                "width": MAP_WIDTH,
+                "interval": list(worst.interval),
+                "value": worst.value,
+                "low": worst.low,
+                "high": worst.high,
+                "worst_pair": [group_name(label) for label in worst.groups],
+            },
+            "notes": list(self.notes),
+        }
+        if gate is not None:
+            record["gate"] = {
+                "metric": gate.metric,
+                "limit": gate.limit,
+                "passed": self.passes(gate),
+                "p_value": self.report[gate.metric].p_value(gate.limit),
+            }
+        return record
+
+    def passes(self, gate: Gate) -> bool:
+        """Whether the gap is at most the limit; an undefined gap does not pass."""
+        return bool(self.report[gate.metric].value <= gate.limit)
+
+    def files(self, gate: Gate | None) -> dict[str, str | Callable[[], Figure]]:
+        """Return what ``--out`` writes; the figures are drawn when they are called."""
+        return {
+            "audit.json": json_text(self.record(gate)) + "\n",
+            "metrics.csv": self.report.to_frame().to_csv(),
+            "rank_curve.png": self._rank_curve,
+            "score_densities.png": self._densities,
+            "unfairness_map.png": self._map,
+        }
+
+    def _rank_curve(self) -> Figure:
+        table = self.table
+        curve = rank_curve(
+            table.scores, sensitive_features=table.groups, sample_weight=table.weights, n_points=_CURVE_POINTS
+        )
+        return _figure(plot_rank_curve(curve, interval=self.settings.interval))
+
+    def _densities(self) -> Figure:
+        table, settings = self.table, self.settings
+        axes = plot_score_densities(
+            table.scores,
+            sensitive_features=table.groups,
+            interval=settings.interval,
+            threshold=settings.threshold,
+            sample_weight=table.weights,
+        )
+        return _figure(axes[0])
+
+    def _map(self) -> Figure:
+        return _figure(plot_unfairness_map(self.unfairness, interval=self.settings.interval))
+
+
+def check_numbers(settings: AuditSettings, gate: Gate | None) -> None:
+    """Refuse settings that cannot be right, before any file is read."""
+    as_interval_set(settings.interval)
+    if not 0 < settings.confidence < 1:
+        raise InputError(f"--confidence must lie between 0 and 1, not {settings.confidence:g}")
+    if settings.threshold is not None and not np.isfinite(settings.threshold):
+        raise InputError(f"--threshold must be a finite number, not {settings.threshold:g}")
+    if gate is not None and not 0 <= gate.limit <= 1:
+        raise InputError(f"--fail-above must lie between 0 and 1, not {gate.limit:g}")
+    if gate is not None and gate.metric not in METRIC_TITLES:
+        raise InputError(f"--fail-metric must be one of {', '.join(METRIC_TITLES)}, not {gate.metric}")
+
+
+def measure(table: ScoreTable, settings: AuditSettings, gate: Gate | None = None) -> Audit:
+    """Judge one table of scores."""
+    labels = None if table.labels is None else table.labels.to_numpy()
+    with step(f"measuring {len(table.scores):,} scores"), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        report = fairness_report(
+            labels,
+            table.scores,
+            sensitive_features=table.groups,
+            interval=settings.interval,
+            threshold=settings.threshold,
+            confidence=settings.confidence,
+            gap_scale=settings.gap_scale,
+            rank_within=settings.rank_within,
+            pos_label=positive_label(table, settings.pos_label),
+            sample_weight=table.weights,
+            random_state=settings.seed,
+        )
+        unfairness = unfairness_map(
+            table.scores,
+            sensitive_features=table.groups,
+            n_grid=MAP_GRID,
+            gap_scale=settings.gap_scale,
+            confidence=settings.confidence,
+            sample_weight=table.weights,
+        )
+    if gate is not None and gate.metric in report.omitted:
+        raise InputError(f"--fail-metric {gate.metric} {report.omitted[gate.metric]}, which was not given")
+    notes = tuple(dict.fromkeys(str(warning.message) for warning in caught))
+    return Audit(table, settings, report, unfairness, notes)
+
+
+def positive_label(table: ScoreTable, asked: str | None) -> Any:
+    """Return the label that counts as positive: the one asked for, or the larger of the two."""
+    if table.labels is None:
+        return 1
+    classes = sorted(table.labels.unique().tolist(), key=lambda value: (str(type(value)), value))
+    column = f"column {table.labels.name!r} of {table.path}"
+    if len(classes) > 2:
+        raise InputError(f"{column} has {len(classes)} classes ({_some(classes)}), but labels need two")
+    if asked is None:
+        return classes[-1]
+    matching = [value for value in classes if str(value) == asked]
+    if not matching:
+        raise InputError(f"--pos-label {asked} is not a value of {column}, which has {_some(classes)}")
+    return matching[0]
+
+
+def print_audit(audit: Audit, gate: Gate | None, out: Console) -> None:
+    """Print the readable report."""
+    report, settings = audit.report, audit.settings
+    interval = as_interval_set(settings.interval)
+    out.print(
+        f"[bold]{escape(str(audit.table.path))}[/bold]: {interval}; gaps on the {settings.gap_scale} scale\n"
+    )
+    out.print(metrics_table(report))
+    out.print()
+    out.print(groups_table(report))
+    out.print(f"\n{escape(parity_sentence(report))}")
+    worst = audit.unfairness.widest(MAP_WIDTH)
+    out.print(
+        f"The widest gap of any {100 * MAP_WIDTH:g} %-wide interval is {worst.value:.3f}, at "
+        f"{as_interval_set(worst.interval)}, between {escape(' and '.join(map(group_name, worst.groups)))} "
+        f"({100 * settings.confidence:g} % band for all {audit.unfairness.n_intervals:,} intervals at once: "
+        f"{worst.low:.3f} – {worst.high:.3f})."
+    )
+    for name, reason in report.omitted.items():
+        out.print(f"[dim]left out: {METRIC_TITLES[name]} {reason}[/dim]")
+    for note in audit.notes:
+        out.print(f"[yellow]note:[/yellow] {escape(note)}")
+    if gate is not None:
+        verdict = "[green]pass[/green]" if audit.passes(gate) else "[red]FAIL[/red]"
+        row = report[gate.metric]
+        out.print(
+            f"\ngate: {METRIC_TITLES[gate.metric]} gap {row.value:.3f}, limit {gate.limit:g}: {verdict} "
+            f"(p = {row.p_value(gate.limit):.3g} that a true gap of at most {gate.limit:g} looks this wide)"
+        )
+
+
+def _figure(ax: Any) -> Figure:
+    figure: Figure = ax.figure
+    return figure
+
+
+def _some(values: list[Any]) -> str:
+    shown = ", ".join(map(str, values[:5]))
+    return shown if len(values) <= 5 else f"{shown}, …"

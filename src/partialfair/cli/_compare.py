@@ -1,0 +1,185 @@
+"""``partialfair compare``: several models' scores of the same people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from partialfair.cli._audit import Audit
+from partialfair.cli._output import METRIC_TITLES, json_text, report_record
+from partialfair.cli._tables import ScoreTable
+from partialfair.exceptions import InputError
+from partialfair.intervals import as_interval_set
+from partialfair.metrics import band_changes, band_membership, rank_curve
+from partialfair.plotting import plot_rank_curve
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Comparison", "align", "print_comparison"]
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Audits of the same people under several models; the first is what the others are compared with."""
+
+    audits: tuple[Audit, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """Short names of the models: file names, or numbered if they are not distinct."""
+        stems = [audit.table.path.stem for audit in self.audits]
+        distinct = len(set(stems)) == len(stems)
+        return stems if distinct else [f"{stem} ({k + 1})" for k, stem in enumerate(stems)]
+
+    def changes(self, k: int) -> pd.DataFrame:
+        """Who enters and leaves the interval from the first model to the k-th, by group."""
+        first, other = self.audits[0], self.audits[k]
+        return band_changes(
+            first.table.scores,
+            other.table.scores,
+            sensitive_features=first.table.groups,
+            interval=first.settings.interval,
+            sample_weight=first.table.weights,
+        )
+
+    def movers(self) -> pd.DataFrame:
+        """One line per row whose membership of the interval differs between models."""
+        first = self.audits[0]
+        frame = first.table.groups.reset_index(drop=True).copy()
+        ids = first.table.ids
+        frame.insert(
+            0,
+            "row" if ids is None else str(ids.name),
+            np.arange(1, len(frame) + 1) if ids is None else ids.to_numpy(),
+        )
+        for name, audit in zip(self.names, self.audits, strict=True):
+            frame[f"in interval: {name}"] = band_membership(
+                audit.table.scores,
+                sensitive_features=first.table.groups,
+                interval=first.settings.interval,
+                sample_weight=first.table.weights,
+            ).round(6)
+        shares = frame.iloc[:, -len(self.audits) :]
+        return frame[shares.nunique(axis=1) > 1]
+
+    def record(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        return {
+            "schema": "partialfair.compare/1",
+            "interval": list(self.audits[0].settings.interval),
+            "models": [
+                {
+                    "name": name,
+                    "file": str(audit.table.path),
+                    **report_record(audit.report),
+                    "changes_from_first": self.changes(k).to_dict(orient="index") if k else None,
+                    "notes": list(audit.notes),
+                }
+                for k, (name, audit) in enumerate(zip(self.names, self.audits, strict=True))
+            ],
+        }
+
+    def files(self) -> dict[str, str | Callable[[], Figure]]:
+        """Return what ``--out`` writes."""
+        return {
+            "compare.json": json_text(self.record()) + "\n",
+            "movers.csv": self.movers().to_csv(index=False),
+            "rank_curves.png": self._rank_curves,
+        }
+
+    def _rank_curves(self) -> Figure:
+        from matplotlib import pyplot
+
+        n = len(self.audits)
+        figure, axes = pyplot.subplots(1, n, figsize=(4.6 * n, 4.8), squeeze=False, layout="constrained")
+        for ax, name, audit in zip(axes[0], self.names, self.audits, strict=True):
+            table = audit.table
+            curve = rank_curve(
+                table.scores, sensitive_features=table.groups, sample_weight=table.weights, n_points=2000
+            )
+            plot_rank_curve(curve, interval=audit.settings.interval, title=name.replace("$", r"\$"), ax=ax)
+        return figure
+
+
+def align(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
+    """Put the rows of every table in the order of the first, and check that they are the same people."""
+    first = tables[0]
+    aligned = [first]
+    for table in tables[1:]:
+        if first.ids is not None:
+            table = _reorder(table, first)
+        elif len(table.scores) != len(first.scores):
+            raise InputError(
+                f"{table.path} has {len(table.scores):,} rows and {first.path} has {len(first.scores):,}; "
+                "compare needs the same people, so name an --id column that both have, or use equal rows"
+            )
+        differ = (table.groups.astype(str).to_numpy() != first.groups.astype(str).to_numpy()).any(axis=1)
+        if differ.any():
+            row = int(np.argmax(differ)) + 1
+            raise InputError(
+                f"{table.path} puts {int(differ.sum()):,} people into other groups than {first.path}, "
+                f"the first in data row {row}; compare needs the same people in the same order, or an --id column"
+            )
+        # Labels and weights describe the people, not the model: the first file's are used for all.
+        aligned.append(replace(table, groups=first.groups, labels=first.labels, weights=first.weights))
+    return aligned
+
+
+def _reorder(table: ScoreTable, first: ScoreTable) -> ScoreTable:
+    """Return the table with its rows in the first one's order of ids."""
+    wanted, present = _unique_ids(first), _unique_ids(table)
+    for ids, others, lacking in ((wanted, present, table), (present, wanted, first)):
+        absent = ids.difference(others)
+        if len(absent):
+            raise InputError(
+                f"{lacking.path} lacks {absent[0]!r}; compare needs the same people in every file"
+            )
+    place = present.get_indexer(wanted)
+    groups = table.groups.iloc[place].reset_index(drop=True)
+    return replace(table, scores=table.scores[place], groups=groups, ids=first.ids)
+
+
+def _unique_ids(table: ScoreTable) -> pd.Index[Any]:
+    assert table.ids is not None
+    ids: pd.Index[Any] = pd.Index(table.ids)
+    if not ids.is_unique:
+        repeated = ids[ids.duplicated()][0]
+        raise InputError(f"column {ids.name!r} of {table.path} repeats {repeated!r}; ids must be unique")
+    return ids
+
+
+def print_comparison(comparison: Comparison, out: Console) -> None:
+    """Print gaps side by side, then who enters and leaves."""
+    audits, names = comparison.audits, comparison.names
+    settings = audits[0].settings
+    out.print(f"{as_interval_set(settings.interval)}; gaps on the {settings.gap_scale} scale\n".capitalize())
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(f"gap ({100 * settings.confidence:g} % interval)")
+    for name in names:
+        table.add_column(escape(name), justify="right")
+    for row in audits[0].report.rows:
+        cells = [audit.report[row.metric] for audit in audits]
+        table.add_row(
+            METRIC_TITLES[row.metric],
+            *(f"{cell.value:.3f} ({cell.low:.3f} – {cell.high:.3f})" for cell in cells),
+        )
+    out.print(table)
+    for k in range(1, len(audits)):
+        out.print(f"\nWho is in the interval, from {escape(names[0])} to {escape(names[k])}:")
+        moves = Table(box=None, pad_edge=False, header_style="bold")
+        moves.add_column("group")
+        for title in ("in the interval", "stay", "enter", "leave"):
+            moves.add_column(title, justify="right")
+        for group, line in comparison.changes(k).iterrows():
+            moves.add_row(escape(str(group)), *(f"{value:,.0f}" for value in line))
+        out.print(moves)
+    for note in dict.fromkeys(note for audit in audits for note in audit.notes):
+        out.print(f"[yellow]note:[/yellow] {escape(note)}")

@@ -1,0 +1,90 @@
+"""Who is in the interval, and who enters and leaves it when the scores change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from partialfair._typing import ArrayLike, Floats, IntervalLike
+from partialfair.groups import encode_groups, group_name
+from partialfair.intervals import band_weights, intervals_by_group
+from partialfair.metrics._inputs import check_weights, finite_vector
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["band_changes", "band_membership"]
+
+
+def band_membership(
+    y_score: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    interval: IntervalLike,
+    sample_weight: ArrayLike | None = None,
+) -> Floats:
+    """How much of each row lies in its group's interval, from 0 to 1.
+
+    A row with weight w in a group of weight W holds a stretch of length w / W of the group's ranks; its
+    membership is the share of that stretch inside the interval. It is 0 or 1 but for rows that straddle an
+    end of the interval, alone or as part of a block of ties. Rows of weight 0 have membership 0.
+
+    Parameters
+    ----------
+    y_score, sensitive_features, interval, sample_weight
+        As in `partial_statistical_parity_difference`.
+    """
+    scores = finite_vector(y_score, "y_score")
+    weights = np.ones(scores.size) if sample_weight is None else check_weights(sample_weight, scores.size)
+    groups = encode_groups(sensitive_features, n_rows=scores.size)
+    membership = np.zeros(scores.size)
+    for code, part in enumerate(intervals_by_group(interval, groups.labels)):
+        rows = np.flatnonzero((groups.codes == code) & (weights > 0))
+        if rows.size:
+            share = band_weights(scores[rows], weights[rows], part)
+            membership[rows] = share * part.measure * weights[rows].sum() / weights[rows]
+    return np.clip(membership, 0.0, 1.0)  # a sum of weights may be off by a rounding
+
+
+def band_changes(
+    before: ArrayLike,
+    after: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    interval: IntervalLike,
+    sample_weight: ArrayLike | None = None,
+) -> pd.DataFrame:
+    """Compare who is in the interval under two sets of scores of the same rows.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by group: ``in_interval`` (weight inside, the same under both), ``stays``, ``enters`` and
+        ``leaves``, with ``stays + enters = stays + leaves = in_interval``.
+    """
+    import pandas as pd
+
+    old, new = (
+        band_membership(
+            scores, sensitive_features=sensitive_features, interval=interval, sample_weight=sample_weight
+        )
+        for scores in (before, after)
+    )
+    weights = np.ones(old.size) if sample_weight is None else check_weights(sample_weight, old.size)
+    groups = encode_groups(sensitive_features, n_rows=old.size)
+
+    def total(share: Floats) -> Floats:
+        return np.asarray(
+            np.bincount(groups.codes, weights=weights * share, minlength=len(groups.labels)), dtype=np.float64
+        )
+
+    return pd.DataFrame(
+        {
+            "in_interval": total(old),
+            "stays": total(np.minimum(old, new)),
+            "enters": total(np.maximum(new - old, 0.0)),
+            "leaves": total(np.maximum(old - new, 0.0)),
+        },
+        index=pd.Index([group_name(label) for label in groups.labels], name="group"),
+    )

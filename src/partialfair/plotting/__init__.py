@@ -1,0 +1,10 @@
+"""Pictures of scores and results: each function draws on axes and returns them; none trains anything.
+
+Drawing needs matplotlib (``pip install 'partialfair[cli]'``), which is imported on the first call.
+"""
+
+from partialfair.plotting.curves import plot_rank_curve
+from partialfair.plotting.densities import plot_score_densities
+from partialfair.plotting.maps import plot_unfairness_map
+
+__all__ = ["plot_rank_curve", "plot_score_densities", "plot_unfairness_map"]

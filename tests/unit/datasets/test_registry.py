@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+
+import pytest
+
+from partialfair import datasets
+from partialfair.datasets import REGISTRY, Entry, _registry, fetch, list_datasets, locate, make_admissions
+from partialfair.datasets._source import RemoteFile
+from partialfair.exceptions import InputError
+
+CONTENT = b"toy"
+
+
+@pytest.fixture
+def toy(server, cache, monkeypatch) -> Entry:
+    sha = hashlib.sha256(CONTENT).hexdigest()
+    files = tuple(RemoteFile("toy", f"toy/{n}", sha, server.serve(n, CONTENT)) for n in ("one", "two"))
+    entry = Entry("toy", make_admissions, files, "a toy", "none")
+    monkeypatch.setattr(_registry, "REGISTRY", {"toy": entry})
+    return entry
+
+
+def test_fetch_gets_every_file_into_the_cache(toy, cache):
+    assert locate("toy") == {"toy/one": None, "toy/two": None}
+    assert not list_datasets()[0].available
+    paths = fetch("toy")
+    assert paths == (cache / "toy" / "one", cache / "toy" / "two")
+    assert locate("toy") == {"toy/one": paths[0], "toy/two": paths[1]}
+    assert list_datasets()[0].available
+
+
+def test_fetch_gets_every_file_into_a_directory_of_the_users(toy, tmp_path, monkeypatch):
+    fetch("toy", path=tmp_path / "offline")
+    assert locate("toy") == {"toy/one": None, "toy/two": None}
+    monkeypatch.setenv("PARTIALFAIR_DATA", str(tmp_path / "offline"))
+    assert list_datasets()[0].available
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    with pytest.raises(InputError, match="no dataset 'a9b'; there are admissions, a9a, bank"):
+        fetch("a9b")
+
+
+def test_every_entry_is_described_and_its_loader_public():
+    for name, entry in REGISTRY.items():
+        assert entry.name == name
+        assert entry.loader.__name__ in datasets.__all__
+        assert all(file.dataset == name for file in entry.files)
+        assert entry.summary
+        assert entry.terms
+        parameters = inspect.signature(entry.loader).parameters
+        assert all(p.default is not inspect.Parameter.empty for p in parameters.values())
+        assert ("path" in parameters) == bool(entry.files)
+
+
+def test_made_data_are_always_available(cache):
+    assert locate("admissions") == {}
+    assert fetch("admissions") == ()
+
+
+def test_entries_are_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        REGISTRY["a9a"].name = "other"
