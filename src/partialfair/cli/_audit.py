@@ -220,7 +220,7 @@ def print_audit(audit: Audit, gate: Gate | None, out: Console) -> None:
         row = report[gate.metric]
         out.print(
             f"\ngate: {METRIC_TITLES[gate.metric]} gap {row.value:.3f}, limit {gate.limit:g}: {verdict} "
-            f"(p = {row.p_value(gate.limit):.3g} that a true gap of at most {gate.limit:g} looks this wide)"
+            f"(p = {row.p_value(gate.limit):.3g} if the true gap were at most {gate.limit:g})"
         )
 
 

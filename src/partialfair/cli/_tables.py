@@ -66,6 +66,7 @@ def read_scores(path: Path, columns: ColumnNames) -> ScoreTable:
         raise InputError(f"{path} has column names but no rows")
     groups = frame[list(columns.group)]
     _check_groups(groups, path)
+    groups = groups.apply(_readable)
     return ScoreTable(
         path,
         scores=_numbers(frame[columns.score], path),
@@ -152,6 +153,13 @@ def _check_groups(groups: pd.DataFrame, path: Path) -> None:
             f"column {names} of {path} has {len(labels):,} different values; "
             f"a group column has at most {MAX_GROUPS}"
         )
+
+
+def _readable(column: pd.Series) -> pd.Series:
+    """Write bare codes with their column, ``"sex=1"``: a table of groups called 0 and 1 says little."""
+    values = column.astype(str)
+    is_code = pd.to_numeric(values, errors="coerce").notna() | values.isin(["True", "False"])
+    return f"{column.name}=" + values if is_code.all() else column
 
 
 def _complete(column: pd.Series, path: Path) -> pd.Series:

@@ -136,4 +136,7 @@ def _with_interval(scored: ScoredGroups, interval: tuple[float, float]) -> Score
 def _radius(scored: ScoredGroups, rng: np.random.Generator) -> float:
     resamples = resample(scored, threshold=None, n_resamples=400, rng=rng)
     setting = _differences.Setting()
-    return fluctuation(lambda: _differences.statistical_parity(resamples, setting), 0.95).radius
+    n_smallest = min(group.n_effective * group.interval.measure for group in scored)
+    return fluctuation(
+        lambda: _differences.statistical_parity(resamples, setting), 0.95, n_smallest=n_smallest
+    ).radius

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -28,12 +28,18 @@ MIN_MEMBERS = 30
 
 @dataclass(frozen=True)
 class _Metric:
-    """One line of the report: the exact gap, and its differences for the confidence interval."""
+    """One line of the report: the exact gap, and its differences for the confidence interval.
+
+    ``counts`` says whose number decides how much may go unseen: the interval's members, everyone, or one or the
+    other by the gap's scale; ``largest`` is the widest gap there can be.
+    """
 
     gap: Callable[[ScoredGroups, Setting], partial.WorstGap]
     differences: Callable[[Resamples, Setting], Iterator[Floats]]
     needs_labels: bool = False
     needs_threshold: bool = False
+    counts: Literal["by scale", "interval", "everyone"] = "by scale"
+    largest: float = 1.0
 
 
 def _threshold(setting: Setting) -> float:
@@ -50,7 +56,12 @@ METRICS: dict[str, _Metric] = {
         _differences.demographic_parity,
         needs_threshold=True,
     ),
-    "group_auc": _Metric(lambda scored, s: partial.group_auc_gap(scored, "half"), _differences.group_auc),
+    "group_auc": _Metric(
+        lambda scored, s: partial.group_auc_gap(scored, "half"),
+        _differences.group_auc,
+        counts="interval",
+        largest=0.5,
+    ),
     "equal_opportunity": _Metric(
         lambda scored, s: partial.equal_opportunity_gap(scored, _threshold(s), s.gap_scale, s.rank_within),
         _differences.equal_opportunity,
@@ -64,10 +75,16 @@ METRICS: dict[str, _Metric] = {
         needs_threshold=True,
     ),
     "inter_group_pairwise": _Metric(
-        lambda scored, s: ranking.inter_group_gap(scored, "half"), _differences.inter_group, needs_labels=True
+        lambda scored, s: ranking.inter_group_gap(scored, "half"),
+        _differences.inter_group,
+        needs_labels=True,
+        counts="everyone",
     ),
     "intra_group_pairwise": _Metric(
-        lambda scored, s: ranking.intra_group_gap(scored, "half"), _differences.intra_group, needs_labels=True
+        lambda scored, s: ranking.intra_group_gap(scored, "half"),
+        _differences.intra_group,
+        needs_labels=True,
+        counts="everyone",
     ),
 }
 """Lines of the report in their order. A new metric is one entry here."""
@@ -307,9 +324,24 @@ def _row(name: str, metric: _Metric, resamples: Resamples, setting: Setting, con
     where = (gap.groups, gap.threshold, gap.ranks, (sizes[gap.groups[0]], sizes[gap.groups[1]]))
     if np.isnan(gap.value):
         return ReportRow(name, gap.value, float("nan"), float("nan"), *where, fluctuation=None)
-    spread = fluctuation(lambda: metric.differences(resamples, setting), confidence)
-    low, high = max(0.0, gap.value - spread.radius), min(1.0, gap.value + spread.radius)
+    spread = fluctuation(
+        lambda: metric.differences(resamples, setting),
+        confidence,
+        n_smallest=_smallest(metric, scored, setting),
+    )
+    low, high = max(0.0, gap.value - spread.radius), min(metric.largest, gap.value + spread.radius)
     return ReportRow(name, gap.value, low, high, *where, fluctuation=spread)
+
+
+def _smallest(metric: _Metric, scored: ScoredGroups, setting: Setting) -> float:
+    """Effective members of the smallest sample that is compared: of a group, or of a group and label."""
+    samples = (
+        [group.with_label(c) for group in scored for c in (True, False)] if metric.needs_labels else scored
+    )
+    everyone = metric.counts == "everyone" or (
+        metric.counts == "by scale" and setting.gap_scale == "absolute"
+    )
+    return min(part.n_effective * (1 if everyone else part.interval.measure) for part in samples if part.n)
 
 
 def _missing(metric: _Metric, scored: ScoredGroups, setting: Setting) -> str:
@@ -327,12 +359,12 @@ def _check_members(group: GroupScores) -> None:
     n_inside = group.n_effective * group.interval.measure
     if group.n * group.interval.measure < 1 - 1e-9:
         raise InputError(
-            f"the interval ({group.interval}) holds no one in group {group.name!r}, "
+            f"the interval of {group.interval} holds no one in group {group.name!r}, "
             f"which has {group.n} members"
         )
     if n_inside < MIN_MEMBERS:
         message = (
-            f"group {group.name!r} has only {n_inside:.0f} effective members in the interval; "
+            f"group {group.name!r} has about {n_inside:.0f} effective members in the interval; "
             f"gaps measured on fewer than {MIN_MEMBERS} are mostly noise"
         )
         warnings.warn(message, SmallGroupWarning, stacklevel=3)

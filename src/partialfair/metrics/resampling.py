@@ -11,6 +11,10 @@ true
 2. then ``| max_j |d_j| − max_j |true d_j| | ≤ max_{j∈J} |d_j − true d_j|``, and the interval is
    ``gap ± c`` with c the quantile of ``max_{j∈J} |d*_j − d_j|``.
 
+No bootstrap sees what did not happen: if all of a group's 20 members in the interval are selected, so are they
+in every draw. The radius is therefore at least ``1 − δ^(1/n)``, the largest share that n members may all have
+missed with probability δ (about 3/n), for the smallest n compared.
+
 At a true gap of 0 all j are candidates and this is the (bootstrapped) Kolmogorov–Smirnov test; at a large one
 only the neighbourhood of the worst place is left and the interval is almost as short as for one difference.
 
@@ -125,7 +129,9 @@ def resample(
     return Resamples(scored, thresholds, tuple(cells))
 
 
-def fluctuation(differences: Callable[[], Iterator[Floats]], confidence: float) -> Fluctuation:
+def fluctuation(
+    differences: Callable[[], Iterator[Floats]], confidence: float, *, n_smallest: float
+) -> Fluctuation:
     """Bootstrap the distance between ``max_j |d_j|`` and its truth (steps 1 and 2 of the module's text).
 
     Parameters
@@ -135,13 +141,16 @@ def fluctuation(differences: Callable[[], Iterator[Floats]], confidence: float) 
         called twice, so that the blocks of many pairs need not be held at once.
     confidence
         Nominal coverage.
+    n_smallest
+        Effective members of the smallest sample compared; sets the least radius.
     """
     error = 1 - confidence
     gap, everywhere = _widest(differences(), at_least=0.0)
     reach = np.quantile(everywhere, 1 - CANDIDATE_SHARE * error)
     _, among_candidates = _widest(differences(), at_least=gap - 2 * reach)
-    radius = np.quantile(among_candidates, 1 - (1 - CANDIDATE_SHARE) * error)
-    return Fluctuation(float(radius), np.sort(among_candidates))
+    unseen = 1 - error ** (1 / max(n_smallest, 1.0))
+    draws = np.maximum(np.sort(among_candidates), unseen)
+    return Fluctuation(float(np.quantile(draws, 1 - (1 - CANDIDATE_SHARE) * error)), draws)
 
 
 def _widest(blocks: Iterator[Floats], *, at_least: float) -> tuple[float, Floats]:
