@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from tests import brute
+
 STEP = Fraction(1, 20)
 GROUP_NAMES = ("amber", "blue", "coral", "dun", "ecru")
 EVERYONE = (Fraction(0), Fraction(1))
@@ -131,6 +133,16 @@ def tables(
         own = {name: common_intervals() for name in table.present}
         table = table.with_(interval=draw(st.fixed_dictionaries(own)))
     return table.take(draw(st.permutations(range(n)))) if draw(st.booleans()) else table
+
+
+@st.composite
+def tables_cut_between_members(draw) -> Table:
+    """Tables whose interval begins and ends exactly where one member's ranks end and another's begin."""
+    table = draw(tables(weights=("rational",), per_group=False))
+    members = draw(st.sampled_from(list(brute.split(table.scores, table.groups, table.weights).values())))
+    cuts = {brute.rank(members, member.score) for member in members} | {Fraction(1)}
+    ends = draw(st.lists(st.sampled_from(sorted(cuts)), min_size=2, max_size=2, unique=True))
+    return table.with_(interval=tuple(sorted(ends)))
 
 
 def as_array(weights: list[Fraction] | None):

@@ -6,6 +6,7 @@ Exit codes: 0 fine, 1 a gate failed (``audit --fail-above``), 2 bad input. Never
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -17,6 +18,9 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command line."""
+    os.environ["MPLBACKEND"] = "Agg"  # pictures go to files; a backend for windows or notebooks may not load
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # the terminal's encoding may lack a letter
     try:
         require("typer", extra="cli", purpose="the command line")
         require("rich", extra="cli", purpose="the command line")
@@ -26,10 +30,9 @@ def main() -> None:
     except (InputError, MissingExtraError) as error:
         _stop(str(error))
     except KeyboardInterrupt:
-        _stop("interrupted", code=130)
-    except BrokenPipeError:  # the reader of our output went away, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        sys.exit(130)
+    except OSError as error:
+        _stop(f"{error.strerror}: {error.filename}" if error.filename else str(error))
     except Exception as error:
         if os.environ.get("PARTIALFAIR_DEBUG"):
             raise
@@ -39,6 +42,6 @@ def main() -> None:
         )
 
 
-def _stop(message: str, code: int = 2) -> None:
-    sys.stderr.write(f"partialfair: {message}\n")
-    sys.exit(code)
+def _stop(message: str) -> None:
+    sys.stderr.write(f"partialfair: error: {message}\n")
+    sys.exit(2)

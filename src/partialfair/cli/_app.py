@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +16,7 @@ from partialfair import datasets
 from partialfair.cli._audit import Audit, AuditSettings, Gate, check_numbers, measure, print_audit
 from partialfair.cli._compare import Comparison, align, print_comparison
 from partialfair.cli._demo import demo_scores
-from partialfair.cli._output import check_out, console, json_text, step, write_all
+from partialfair.cli._output import check_out, console, json_text, printing, step, write_all
 from partialfair.cli._tables import ColumnNames, ScoreTable, read_scores
 from partialfair.exceptions import InputError
 
@@ -78,7 +79,7 @@ Within = Annotated[
     _RankWithin, typer.Option("--rank-within", help="Where equal opportunity and odds take ranks.")
 ]
 Confidence = Annotated[float, typer.Option("--confidence", help="Coverage of the confidence intervals.")]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of the resampling.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the resampling.")]
 Out = Annotated[
     Path | None, typer.Option("--out", help="Directory for tables, JSON and pictures; made if need be.")
 ]
@@ -97,7 +98,8 @@ def _common(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    logging.basicConfig(level=logging.INFO, format="partialfair: %(message)s")
+    logging.basicConfig(format="partialfair: %(message)s")
+    logging.getLogger("partialfair").setLevel(logging.INFO)
 
 
 @app.command(
@@ -185,11 +187,12 @@ def compare(
     tables = align([_read(file, columns) for file in files])
     comparison = Comparison(tuple(measure(table, settings) for table in tables))
     written = _write(out, comparison.files()) if out is not None else []
-    if as_json:
-        typer.echo(json_text(comparison.record()))
-    else:
-        print_comparison(comparison, console())
-        _announce(written)
+    with printing():
+        if as_json:
+            typer.echo(json_text(comparison.record()))
+        else:
+            print_comparison(comparison, console())
+            _announce(written)
 
 
 @app.command(epilog="Example: partialfair demo --out demo")
@@ -204,27 +207,32 @@ def demo(
     scores = demo_scores(seed)
     group = str(scores.columns[1])
     path = out / "scores.csv"
-    _write(out, {path.name: scores.to_csv(index=False)})
+    written = _write(out, {path.name: scores.to_csv(index=False)})
     settings = AuditSettings(
         datasets.make_admissions(seed=seed).interval, 0.0, "interval", "group", 0.95, None, seed
     )
     table = _read(path, ColumnNames("score", (group,), "label"))
-    _finish(measure(table, settings), None, out, as_json=False)
+    result = measure(table, settings)
+    written += _write(out, result.files(None))
     low, high = settings.interval
-    typer.echo(
-        "\nThe same by hand:\n"
-        f"  partialfair audit {path} --score score --group {group} --label label --threshold 0 "
-        f"--interval {low:g} {high:g} --out {out}"
-    )
+    with printing():
+        print_audit(result, None, console())
+        _announce(written)
+        typer.echo(
+            "\nThe same by hand:\n"
+            f"  partialfair audit {shlex.quote(str(path))} --score score --group {group} --label label "
+            f"--threshold 0 --interval {low:g} {high:g} --out {shlex.quote(str(out))}"
+        )
 
 
 @data_app.command("list", epilog="Example: partialfair data list")
 def data_list() -> None:
     """List the datasets, what they are, and whether their files are on this machine."""
-    for located in datasets.list_datasets():
-        entry = located.entry
-        state = "ready" if located.available else "to be fetched"
-        typer.echo(f"{entry.name:<12} {state:<14} {entry.summary}\n{'':<27} {entry.terms}")
+    located = datasets.list_datasets()
+    with printing():
+        for found in located:
+            entry, state = found.entry, "ready" if found.available else "to be fetched"
+            typer.echo(f"{entry.name:<12} {state:<14} {entry.summary}\n{'':<27} {entry.terms}")
 
 
 @data_app.command("fetch", epilog="Example: partialfair data fetch a9a")
@@ -235,13 +243,10 @@ def data_fetch(
     ] = None,
 ) -> None:
     """Download a dataset's files, check them, and print where they are."""
-    check_out(out)
+    check_out(out, pictures=False)
     with step(f"fetching {name}"):
         paths = datasets.fetch(name, path=out)
-    for path in paths:
-        typer.echo(path)
-    if not paths:
-        typer.echo(f"{name} is made, not fetched: it has no files")
+    _print_paths(name, paths)
 
 
 @data_app.command("path", epilog="Example: partialfair data path a9a")
@@ -253,8 +258,14 @@ def data_path(
     missing = [file for file, path in located.items() if path is None]
     if missing:
         raise InputError(f"{missing[0]} is not on this machine; run: partialfair data fetch {name}")
-    for path in located.values():
+    _print_paths(name, [path for path in located.values() if path is not None])
+
+
+def _print_paths(name: str, paths: Sequence[Path]) -> None:
+    for path in paths:
         typer.echo(path)
+    if not paths:
+        typer.echo(f"{name} is made, not fetched: it has no files", err=True)
 
 
 def _read(path: Path, columns: ColumnNames) -> ScoreTable:
@@ -265,11 +276,12 @@ def _read(path: Path, columns: ColumnNames) -> ScoreTable:
 def _finish(result: Audit, gate: Gate | None, out: Path | None, as_json: bool) -> None:
     """Write, print, and choose the exit code."""
     written = _write(out, result.files(gate)) if out is not None else []
-    if as_json:
-        typer.echo(json_text(result.record(gate)))
-    else:
-        print_audit(result, gate, console())
-        _announce(written)
+    with printing():
+        if as_json:
+            typer.echo(json_text(result.record(gate)))
+        else:
+            print_audit(result, gate, console())
+            _announce(written)
     if gate is not None and not result.passes(gate):
         raise typer.Exit(1)
 

@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 
-from partialfair._typing import GapScale, RankWithin
+from partialfair._typing import GapScale, GroupLabel, RankWithin
 from partialfair.cli._output import (
     METRIC_TITLES,
     groups_table,
@@ -20,6 +20,7 @@ from partialfair.cli._output import (
     parity_sentence,
     report_record,
     step,
+    value_and_interval,
 )
 from partialfair.cli._tables import ScoreTable
 from partialfair.exceptions import InputError
@@ -65,9 +66,22 @@ class Audit:
 
     table: ScoreTable
     settings: AuditSettings
+    positive: str | None
     report: FairnessReport
     unfairness: UnfairnessMap
     notes: tuple[str, ...]
+
+    @property
+    def headline(self) -> str:
+        """What the numbers are about."""
+        positive = "" if self.positive is None else f"; positive label: {self.positive}"
+        interval = as_interval_set(self.settings.interval)
+        return f"{interval}; gaps on the {self.settings.gap_scale} scale{positive}"
+
+    @property
+    def largest_group(self) -> GroupLabel:
+        """The group that the others are drawn against: its ranks are the surest."""
+        return max(self.report.groups, key=lambda group: group.n_effective).group
 
     def record(self, gate: Gate | None) -> dict[str, Any]:
         """Return plain data for JSON; the schema's number changes when a reader would have to."""
@@ -76,6 +90,7 @@ class Audit:
             "schema": "partialfair.audit/1",
             "file": str(self.table.path),
             "interval": list(self.settings.interval),
+            "pos_label": self.positive,
             **report_record(self.report),
             "widest_interval": {
                 "width": MAP_WIDTH,
@@ -115,7 +130,7 @@ class Audit:
         curve = rank_curve(
             table.scores, sensitive_features=table.groups, sample_weight=table.weights, n_points=_CURVE_POINTS
         )
-        return _figure(plot_rank_curve(curve, interval=self.settings.interval))
+        return _figure(plot_rank_curve(curve, reference=self.largest_group, interval=self.settings.interval))
 
     def _densities(self) -> Figure:
         table, settings = self.table, self.settings
@@ -148,6 +163,7 @@ def check_numbers(settings: AuditSettings, gate: Gate | None) -> None:
 def measure(table: ScoreTable, settings: AuditSettings, gate: Gate | None = None) -> Audit:
     """Judge one table of scores."""
     labels = None if table.labels is None else table.labels.to_numpy()
+    positive = None if table.labels is None else positive_label(table, settings.pos_label)
     with step(f"measuring {len(table.scores):,} scores"), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         report = fairness_report(
@@ -159,7 +175,7 @@ def measure(table: ScoreTable, settings: AuditSettings, gate: Gate | None = None
             confidence=settings.confidence,
             gap_scale=settings.gap_scale,
             rank_within=settings.rank_within,
-            pos_label=positive_label(table, settings.pos_label),
+            pos_label=positive,
             sample_weight=table.weights,
             random_state=settings.seed,
         )
@@ -174,17 +190,18 @@ def measure(table: ScoreTable, settings: AuditSettings, gate: Gate | None = None
     if gate is not None and gate.metric in report.omitted:
         raise InputError(f"--fail-metric {gate.metric} {report.omitted[gate.metric]}, which was not given")
     notes = tuple(dict.fromkeys(str(warning.message) for warning in caught))
-    return Audit(table, settings, report, unfairness, notes)
+    name = None if positive is None else str(positive)
+    return Audit(table, settings, name, report, unfairness, notes)
 
 
 def positive_label(table: ScoreTable, asked: str | None) -> Any:
     """Return the label that counts as positive: the one asked for, or the larger of the two."""
-    if table.labels is None:
-        return 1
+    assert table.labels is not None
     classes = sorted(table.labels.unique().tolist(), key=lambda value: (str(type(value)), value))
     column = f"column {table.labels.name!r} of {table.path}"
-    if len(classes) > 2:
-        raise InputError(f"{column} has {len(classes)} classes ({_some(classes)}), but labels need two")
+    if len(classes) != 2:
+        number = "only one class" if len(classes) == 1 else f"{len(classes):,} classes"
+        raise InputError(f"{column} has {number} ({_some(classes)}); labels need two")
     if asked is None:
         return classes[-1]
     matching = [value for value in classes if str(value) == asked]
@@ -196,10 +213,7 @@ def positive_label(table: ScoreTable, asked: str | None) -> Any:
 def print_audit(audit: Audit, gate: Gate | None, out: Console) -> None:
     """Print the readable report."""
     report, settings = audit.report, audit.settings
-    interval = as_interval_set(settings.interval)
-    out.print(
-        f"[bold]{escape(str(audit.table.path))}[/bold]: {interval}; gaps on the {settings.gap_scale} scale\n"
-    )
+    out.print(f"[bold]{escape(str(audit.table.path))}[/bold]: {escape(audit.headline)}\n")
     out.print(metrics_table(report))
     out.print()
     out.print(groups_table(report))
@@ -218,10 +232,10 @@ def print_audit(audit: Audit, gate: Gate | None, out: Console) -> None:
     if gate is not None:
         verdict = "[green]pass[/green]" if audit.passes(gate) else "[red]FAIL[/red]"
         row = report[gate.metric]
-        out.print(
-            f"\ngate: {METRIC_TITLES[gate.metric]} gap {row.value:.3f}, limit {gate.limit:g}: {verdict} "
-            f"(p = {row.p_value(gate.limit):.3g} if the true gap were at most {gate.limit:g})"
-        )
+        gap, _ = value_and_interval(row)
+        p_value = row.p_value(gate.limit)
+        test = "" if np.isnan(p_value) else f" (p = {p_value:.2g} for a true gap of at most {gate.limit:g})"
+        out.print(f"\ngate: {METRIC_TITLES[gate.metric]} gap {gap}, limit {gate.limit:g}: {verdict}{test}")
 
 
 def _figure(ax: Any) -> Figure:

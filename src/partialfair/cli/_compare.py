@@ -13,10 +13,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from partialfair.cli._audit import Audit
-from partialfair.cli._output import METRIC_TITLES, json_text, report_record
+from partialfair.cli._output import METRIC_TITLES, json_text, report_record, value_and_interval
 from partialfair.cli._tables import ScoreTable
 from partialfair.exceptions import InputError
-from partialfair.intervals import as_interval_set
 from partialfair.metrics import band_changes, band_membership, rank_curve
 from partialfair.plotting import plot_rank_curve
 
@@ -34,10 +33,11 @@ class Comparison:
 
     @property
     def names(self) -> list[str]:
-        """Short names of the models: file names, or numbered if they are not distinct."""
-        stems = [audit.table.path.stem for audit in self.audits]
-        distinct = len(set(stems)) == len(stems)
-        return stems if distinct else [f"{stem} ({k + 1})" for k, stem in enumerate(stems)]
+        """Short names of the models: file names, or paths, or numbered paths: the first that are distinct."""
+        paths = [audit.table.path for audit in self.audits]
+        numbered = [f"{path} ({k + 1})" for k, path in enumerate(paths)]
+        choices = ([path.stem for path in paths], [str(path) for path in paths], numbered)
+        return next(names for names in choices if len(set(names)) == len(names))
 
     def changes(self, k: int) -> pd.DataFrame:
         """Who enters and leaves the interval from the first model to the k-th, by group."""
@@ -75,6 +75,7 @@ class Comparison:
         return {
             "schema": "partialfair.compare/1",
             "interval": list(self.audits[0].settings.interval),
+            "pos_label": self.audits[0].positive,
             "models": [
                 {
                     "name": name,
@@ -105,7 +106,13 @@ class Comparison:
             curve = rank_curve(
                 table.scores, sensitive_features=table.groups, sample_weight=table.weights, n_points=2000
             )
-            plot_rank_curve(curve, interval=audit.settings.interval, title=name.replace("$", r"\$"), ax=ax)
+            plot_rank_curve(
+                curve,
+                reference=self.audits[0].largest_group,
+                interval=audit.settings.interval,
+                title=name.replace("$", r"\$"),
+                ax=ax,
+            )
         return figure
 
 
@@ -161,16 +168,16 @@ def print_comparison(comparison: Comparison, out: Console) -> None:
     """Print gaps side by side, then who enters and leaves."""
     audits, names = comparison.audits, comparison.names
     settings = audits[0].settings
-    out.print(f"{as_interval_set(settings.interval)}; gaps on the {settings.gap_scale} scale\n".capitalize())
+    out.print(f"{escape(audits[0].headline)}\n")
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(f"gap ({100 * settings.confidence:g} % interval)")
     for name in names:
         table.add_column(escape(name), justify="right")
     for row in audits[0].report.rows:
-        cells = [audit.report[row.metric] for audit in audits]
+        cells = [value_and_interval(audit.report[row.metric]) for audit in audits]
         table.add_row(
             METRIC_TITLES[row.metric],
-            *(f"{cell.value:.3f} ({cell.low:.3f} – {cell.high:.3f})" for cell in cells),
+            *(f"{value} ({interval})" if interval else value for value, interval in cells),
         )
     out.print(table)
     for k in range(1, len(audits)):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from partialfair._extras import require
 from partialfair.exceptions import InputError
 from partialfair.groups import group_name
 from partialfair.intervals import IntervalSet
@@ -31,8 +35,10 @@ __all__ = [
     "json_text",
     "metrics_table",
     "parity_sentence",
+    "printing",
     "report_record",
     "step",
+    "value_and_interval",
     "write_all",
 ]
 
@@ -49,9 +55,26 @@ METRIC_TITLES = {
 _logger = logging.getLogger("partialfair")
 
 
+class _Console(Console):
+    """A console that leaves a closed pipe to `printing`."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def console() -> Console:
     """Return a console for standard output; wide enough for its tables when it is not a terminal."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    return _Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else 120)
+
+
+@contextmanager
+def printing() -> Iterator[None]:
+    """Print to a reader that may go away, as ``| head`` does; the exit code still tells the verdict."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager
@@ -72,7 +95,7 @@ def metrics_table(report: FairnessReport) -> Table:
     for title in ("metric", "gap", f"{100 * report.confidence:g} % interval", "worst pair", "where"):
         table.add_column(title, justify="right" if title == "gap" else "left")
     for row in report.rows:
-        table.add_row(METRIC_TITLES[row.metric], *_value_cells(row), _pair(row), _where(row))
+        table.add_row(METRIC_TITLES[row.metric], *value_and_interval(row), _pair(row), _where(row))
     return table
 
 
@@ -103,15 +126,17 @@ def parity_sentence(report: FairnessReport) -> str:
             _percent(float(intervals[label].passed(np.array(rank))))
             for label, rank in zip(row.groups, row.ranks, strict=True)
         ]
-    if intervals[first] == intervals[second]:
-        among = f"Among {intervals[first]} of each group"
-    else:
-        among = "Among each group's interval"
+    among = f"Among {intervals[first]} of each group"
     if report.gap_scale == "absolute":
-        among = f"Where a rank lies in {intervals[first]}"
+        among = f"With a threshold at {intervals[first]} of either group"
+    found = (
+        f"{shares[0]} of {group_name(first)} but {shares[1]} of {group_name(second)} score above "
+        f"{row.threshold:.4g}"
+    )
+    if row.value == 0:
+        found = "no threshold tells the groups apart"
     return (
-        f"{among}, {shares[0]} of {group_name(first)} but {shares[1]} of {group_name(second)} score above "
-        f"{row.threshold:.4g}: a gap of {row.value:.3f} ({100 * report.confidence:g} % interval "
+        f"{among}, {found}: a gap of {row.value:.3f} ({100 * report.confidence:g} % interval "
         f"{row.low:.3f} to {row.high:.3f})."
     )
 
@@ -155,40 +180,46 @@ def json_text(record: Mapping[str, Any]) -> str:
     return json.dumps(_finite(record), indent=2, ensure_ascii=False, allow_nan=False)
 
 
-def check_out(out: Path | None) -> None:
-    """Refuse, before any work, an output directory that cannot be one."""
+def check_out(out: Path | None, *, pictures: bool = True) -> None:
+    """Refuse, before any work, an output directory that cannot be one, or pictures that cannot be drawn."""
     if out is None:
         return
+    if pictures:
+        require("matplotlib", extra="cli", purpose="drawing")
     existing = next(parent for parent in (out, *out.absolute().parents) if parent.exists())
     if not existing.is_dir():
         raise InputError(f"--out {out} cannot be made a directory, because {existing} is a file")
 
 
 def write_all(out: Path, files: Mapping[str, str | Callable[[], Figure]]) -> list[Path]:
-    """Write texts and figures into a directory; called when everything else has succeeded."""
+    """Write texts and figures into a directory; nothing is written until everything has been drawn."""
+    contents = {
+        name: content.encode() if isinstance(content, str) else _png(content())
+        for name, content in files.items()
+    }
     try:
         out.mkdir(parents=True, exist_ok=True)
-        paths = []
-        for name, content in files.items():
-            path = out / name
-            if isinstance(content, str):
-                path.write_text(content, encoding="utf-8")
-            else:
-                _save(content(), path)
-            paths.append(path)
+        for name, content in contents.items():
+            (out / name).write_bytes(content)
     except OSError as error:
         raise InputError(f"cannot write to --out {out}: {error.strerror}") from error
-    return paths
+    return [out / name for name in files]
 
 
-def _save(figure: Figure, path: Path) -> None:
+def _png(figure: Figure) -> bytes:
     from matplotlib import pyplot
 
-    figure.savefig(path, dpi=140)
+    drawn = io.BytesIO()
+    with warnings.catch_warnings():
+        # A name in letters that the font lacks is drawn as boxes; the tables have it.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure.savefig(drawn, format="png", dpi=140)
     pyplot.close(figure)
+    return drawn.getvalue()
 
 
-def _value_cells(row: ReportRow) -> tuple[str, str]:
+def value_and_interval(row: ReportRow) -> tuple[str, str]:
+    """Write a gap and its confidence interval."""
     if np.isnan(row.value):
         return "undefined", ""
     return f"{row.value:.3f}", f"{row.low:.3f} – {row.high:.3f}"
@@ -199,7 +230,7 @@ def _pair(row: ReportRow) -> str:
 
 
 def _where(row: ReportRow) -> str:
-    if np.isnan(row.threshold):
+    if not np.isfinite(row.threshold):  # pairwise metrics have none; of no difference it is −∞
         return ""
     ranks = " / ".join(_percent(rank) for rank in row.ranks)
     return f"score {row.threshold:.4g}, {ranks} above it"

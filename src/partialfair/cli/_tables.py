@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import lzma
+import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from partialfair._extras import require
@@ -64,7 +69,7 @@ def read_scores(path: Path, columns: ColumnNames) -> ScoreTable:
     frame = _read_frame(path, columns)
     if frame.empty:
         raise InputError(f"{path} has column names but no rows")
-    groups = frame[list(columns.group)]
+    groups = frame[list(dict.fromkeys(columns.group))]
     _check_groups(groups, path)
     groups = groups.apply(_readable)
     return ScoreTable(
@@ -72,8 +77,8 @@ def read_scores(path: Path, columns: ColumnNames) -> ScoreTable:
         scores=_numbers(frame[columns.score], path),
         groups=groups,
         labels=None if columns.label is None else _complete(frame[columns.label], path),
-        weights=None if columns.weight is None else _numbers(frame[columns.weight], path),
-        ids=None if columns.id is None else _complete(frame[columns.id], path),
+        weights=None if columns.weight is None else _weights(frame[columns.weight], groups, path),
+        ids=None if columns.id is None else _complete(frame[columns.id], path).astype(str),
     )
 
 
@@ -91,23 +96,37 @@ _KINDS = _TEXT_SUFFIXES | _ARROW_SUFFIXES | {".parquet"}
 
 
 def _read_text(path: Path, columns: ColumnNames) -> pd.DataFrame:
+    headers = {separator: list(_csv(path, separator, nrows=0).columns) for separator in _SEPARATORS}
+    separator = next((sep for sep, names in headers.items() if set(columns.needed) <= set(names)), None)
+    if separator is None:
+        separator = max(headers, key=lambda sep: len(headers[sep]))
+        _refuse_missing_columns(path, headers[separator], columns)
+    as_written = [*columns.group, *([] if columns.id is None else [columns.id])]
+    # Groups and ids are read as written ("NA" may be a group, "01" is not 1); only an empty cell is missing.
+    return _csv(
+        path,
+        separator,
+        usecols=columns.needed,
+        dtype=dict.fromkeys(as_written, str),
+        keep_default_na=False,
+        na_values=[""],
+        float_precision="round_trip",
+    )
+
+
+def _csv(path: Path, separator: str, **options: Any) -> pd.DataFrame:
     try:
-        headers = {sep: list(pd.read_csv(path, sep=sep, nrows=0).columns) for sep in _SEPARATORS}
-        separator = next((sep for sep, names in headers.items() if set(columns.needed) <= set(names)), None)
-        if separator is None:
-            _refuse_missing_columns(path, max(headers.values(), key=len), columns)
-        # Groups are read as written ("NA" may be a group, "01" is not 1); only an empty cell is missing.
-        return pd.read_csv(
-            path,
-            sep=separator,
-            usecols=columns.needed,
-            dtype=dict.fromkeys(columns.group, str),
-            keep_default_na=False,
-            na_values=[""],
-            float_precision="round_trip",
-        )
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError, EOFError, OSError) as error:
-        raise InputError(f"{path} cannot be read as CSV: {_one_line(error)}") from error
+        # low_memory would read a column in pieces, of different types; index_col would shift the columns of a
+        # file whose rows end in a separator.
+        frame: pd.DataFrame = pd.read_csv(path, sep=separator, low_memory=False, index_col=False, **options)
+        return frame
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text; save it as CSV in UTF-8") from error
+    except (*_DAMAGED, ValueError, ImportError) as error:  # ParserError is a ValueError
+        raise InputError(f"{path} cannot be read as CSV: {_reason(error)}") from error
+
+
+_DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
 def _read_arrow(path: Path, columns: ColumnNames, *, parquet: bool) -> pd.DataFrame:
@@ -129,7 +148,7 @@ def _read_arrow(path: Path, columns: ColumnNames, *, parquet: bool) -> pd.DataFr
         return pd.DataFrame(read(path, columns=columns.needed).to_pandas())
     except (pyarrow.ArrowException, OSError) as error:
         kind = "Parquet" if parquet else "Arrow"
-        raise InputError(f"{path} cannot be read as {kind}: {_one_line(error)}") from error
+        raise InputError(f"{path} cannot be read as {kind}: {_reason(error)}") from error
 
 
 def _refuse_missing_columns(path: Path, present: Sequence[str], columns: ColumnNames) -> None:
@@ -165,10 +184,7 @@ def _readable(column: pd.Series) -> pd.Series:
 def _complete(column: pd.Series, path: Path) -> pd.Series:
     missing = np.flatnonzero(column.isna())
     if missing.size:
-        raise InputError(
-            f"column {column.name!r} of {path} has {missing.size:,} empty cells, "
-            f"the first in data row {missing[0] + 1}"
-        )
+        raise InputError(f"column {column.name!r} of {path} has an empty cell in {_rows(missing)}")
     return column
 
 
@@ -178,12 +194,31 @@ def _numbers(column: pd.Series, path: Path) -> Floats:
     if bad.size:
         first = column.iloc[bad[0]]
         written = "an empty cell" if pd.isna(first) else repr(str(first))
+        hint = "; decimals need a point" if "," in written else ""
         raise InputError(
-            f"column {column.name!r} of {path} has {bad.size:,} values that are not finite numbers, "
-            f"the first ({written}) in data row {bad[0] + 1}"
+            f"column {column.name!r} of {path} has {written} where a finite number is needed, "
+            f"in {_rows(bad)}{hint}"
         )
     return numbers
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+def _weights(column: pd.Series, groups: pd.DataFrame, path: Path) -> Floats:
+    weights = _numbers(column, path)
+    negative = np.flatnonzero(weights < 0)
+    if negative.size:
+        raise InputError(f"column {column.name!r} of {path} has a negative weight in {_rows(negative)}")
+    if len(groups[weights > 0].drop_duplicates()) < 2:
+        raise InputError(f"column {column.name!r} of {path} gives weight to fewer than two groups")
+    return weights
+
+
+def _rows(positions: npt.NDArray[np.intp]) -> str:
+    """Name the first of some rows, counted as people do, and say how many more there are."""
+    more = positions.size - 1
+    others = f" and {more:,} more row{'s' if more > 1 else ''}" if more else ""
+    return f"data row {positions[0] + 1}{others}"
+
+
+def _reason(error: Exception) -> str:
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return " ".join(text.split())

@@ -51,9 +51,12 @@ def clipped_gap(
     """Return ``max_θ |passed_a(F̄_a(θ)) − passed_b(F̄_b(θ))|`` with its θ, F̄_a(θ) and F̄_b(θ)."""
     best, best_theta, best_a, best_b = -1.0, 0.0, 0.0, 0.0
     for theta, rank_a, rank_b in merged_ranks(a, above_a, b, above_b):
-        gap = abs(passed_share(rank_a, *set_a) - passed_share(rank_b, *set_b))
+        passed_a, passed_b = passed_share(rank_a, *set_a), passed_share(rank_b, *set_b)
+        gap = abs(passed_a - passed_b)
         if gap > best:
             best, best_theta, best_a, best_b = gap, theta, rank_a, rank_b
+        if passed_a == 1.0 and passed_b == 1.0:  # below both intervals nothing differs
+            break
     return best, best_theta, best_a, best_b
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from partialfair._extras import require
 from partialfair._typing import GroupLabel
@@ -15,7 +15,7 @@ __all__ = [
     "GROUP_COLOURS",
     "INTERVAL_COLOUR",
     "MAX_SHOWN",
-    "group_colour",
+    "group_style",
     "new_axes",
     "percent_axis",
     "safe_name",
@@ -27,23 +27,24 @@ GROUP_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#5D3A9B
 INTERVAL_COLOUR = "#D62728"
 
 MAX_SHOWN = 12
-"""More groups than this do not fit a picture; the largest are drawn and the title says so."""
+"""More groups than this do not fit a picture; its title says how many are not drawn."""
 
 
-def group_colour(position: int) -> str:
-    """Colour of the group at that position."""
-    return GROUP_COLOURS[position % len(GROUP_COLOURS)]
+def group_style(position: int) -> dict[str, Any]:
+    """Colour of the group at that position, and dashes when the colours have been used up."""
+    turn, colour = divmod(position, len(GROUP_COLOURS))
+    return {"color": GROUP_COLOURS[colour], "linestyle": "-" if turn == 0 else (0, (1.5 * turn, 1))}
 
 
 def safe_name(label: GroupLabel, most: int = 40) -> str:
-    """Group name as plain text: matplotlib would read $ as maths and hide labels that start with _."""
-    name = group_name(label)
+    """Group name as plain text on one line: matplotlib would read $ as maths and hide names that start with _."""
+    name = " ".join(group_name(label).split()) or "(blank)"
     name = name if len(name) <= most else name[: most - 1] + "…"
     name = name.replace("$", r"\$")
     return "\u200b" + name if name.startswith("_") else name
 
 
-def new_axes(ax: Axes | None, *, size: tuple[float, float] = (5.2, 5.0)) -> Axes:
+def new_axes(ax: Axes | None, *, size: tuple[float, float]) -> Axes:
     """Return the axes given, or new ones on a figure of that size."""
     pyplot = require("matplotlib.pyplot", extra="cli", purpose="drawing")
     return pyplot.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
@@ -53,4 +54,4 @@ def percent_axis(ax: Axes, which: str) -> None:
     """Write fractions as percents on the ``"x"`` or ``"y"`` axis."""
     ticker = require("matplotlib.ticker", extra="cli", purpose="drawing")
     axis = ax.xaxis if which == "x" else ax.yaxis
-    axis.set_major_formatter(ticker.PercentFormatter(xmax=1, decimals=0))
+    axis.set_major_formatter(ticker.PercentFormatter(xmax=1, decimals=0, symbol=" %"))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from partialfair._extras import require
 from partialfair._typing import GroupLabel, IntervalLike
 from partialfair.exceptions import InputError
 from partialfair.intervals import as_interval_set
@@ -11,7 +14,7 @@ from partialfair.metrics.curve import RankCurve
 from partialfair.plotting._style import (
     INTERVAL_COLOUR,
     MAX_SHOWN,
-    group_colour,
+    group_style,
     new_axes,
     percent_axis,
     safe_name,
@@ -21,6 +24,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["plot_rank_curve"]
+
+_INSIDE = 5
+"""A legend of more groups than this stands beside the axes."""
+
+_SHADE: dict[str, Any] = {"color": INTERVAL_COLOUR, "alpha": 0.08, "linewidth": 0, "zorder": 0}
 
 
 def plot_rank_curve(
@@ -43,7 +51,7 @@ def plot_rank_curve(
     reference
         Group on the horizontal axis; the first one by default.
     interval
-        Marked in red on both axes. One interval or a union, common to the groups.
+        Shaded red on both axes. One interval or a union, common to the groups.
     title
         Title of the axes.
     ax
@@ -51,17 +59,18 @@ def plot_rank_curve(
     """
     position = _position(curve, reference)
     others = [k for k in range(len(curve.labels)) if k != position]
-    ax = new_axes(ax)
+    beside = len(others) > _INSIDE
+    ax = new_axes(ax, size=(7.0 if beside else 5.2, 5.0))
     ax.plot([0, 1], [0, 1], color="0.6", linewidth=1, linestyle=(0, (4, 3)), label="equal ranks", zorder=1)
     for k in others[:MAX_SHOWN]:
         # Below θ the ranks jump to their next values: straight segments join them, as in an ROC curve.
         ax.plot(
             curve.ranks[:, position],
             curve.ranks[:, k],
-            color=group_colour(k),
             linewidth=1.8,
             label=safe_name(curve.labels[k]),
             zorder=3,
+            **group_style(k),
         )
     if interval is not None:
         _mark_interval(ax, interval)
@@ -77,7 +86,7 @@ def plot_rank_curve(
     ax.set_title((title or "Rank curve") + note, fontsize=11)
     for which in ("x", "y"):
         percent_axis(ax, which)
-    ax.legend(loc="lower right", fontsize=9, frameon=False)
+    _add_legend(ax, interval, beside=beside)
     return ax
 
 
@@ -91,9 +100,20 @@ def _position(curve: RankCurve, reference: GroupLabel | None) -> int:
 
 def _mark_interval(ax: Axes, interval: IntervalLike) -> None:
     for low, high in as_interval_set(interval).parts:
-        ax.axvspan(low, high, color=INTERVAL_COLOUR, alpha=0.07, linewidth=0, zorder=0)
-        ax.axhspan(low, high, color=INTERVAL_COLOUR, alpha=0.07, linewidth=0, zorder=0)
-        text = f"{100 * low:.3g}–{100 * high:.3g} %"
-        place: dict[str, Any] = {"color": INTERVAL_COLOUR, "fontsize": 8}
-        ax.text((low + high) / 2, 0.012, text, ha="center", va="bottom", **place)
-        ax.text(0.012, (low + high) / 2, text, ha="left", va="center", **place)
+        ax.axvspan(low, high, **_SHADE)
+        ax.axhspan(low, high, **_SHADE)
+
+
+def _add_legend(ax: Axes, interval: IntervalLike | None, *, beside: bool) -> None:
+    """Name the lines and the interval, away from the lines: beside them, or in the emptier corner."""
+    patches = require("matplotlib.patches", extra="cli", purpose="drawing")
+    handles, names = ax.get_legend_handles_labels()
+    if interval is not None:
+        parts = " and ".join(f"{100 * a:.3g}–{100 * b:.3g}" for a, b in as_interval_set(interval).parts)
+        handles.append(patches.Patch(**{**_SHADE, "alpha": 0.2}))
+        names.append(f"interval {parts} %")
+    # Lines above the diagonal leave the lower right corner free, lines below it the upper left one.
+    above = sum(float(np.mean(line.get_ydata() - line.get_xdata())) for line in ax.get_lines())
+    corner = {"loc": "lower right"} if above >= 0 else {"loc": "upper left"}
+    place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if beside else corner
+    ax.legend(handles, names, fontsize=9, frameon=False, **place)

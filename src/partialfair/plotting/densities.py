@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from partialfair._extras import require
 from partialfair._typing import ArrayLike, Floats, IntervalLike
+from partialfair.exceptions import InputError
 from partialfair.metrics._inputs import GroupScores, scored_groups
-from partialfair.plotting._style import INTERVAL_COLOUR, MAX_SHOWN, group_colour, safe_name
+from partialfair.plotting._style import GROUP_COLOURS, INTERVAL_COLOUR, MAX_SHOWN, safe_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +30,9 @@ def plot_score_densities(
     sample_weight: ArrayLike | None = None,
     axes: npt.NDArray[Any] | None = None,
 ) -> npt.NDArray[Any]:
-    """Draw one density per group, one below the other, with the scores of its interval in red.
+    """Draw one density per group, one below the other, with the area of its interval in red.
+
+    The red area is the interval's share of the area under the curve, also where scores are tied.
 
     Parameters
     ----------
@@ -38,7 +41,7 @@ def plot_score_densities(
     threshold
         Marked by a vertical line.
     axes
-        One axes per group, to draw on; new ones by default.
+        One axes per group drawn, to draw on; new ones by default.
 
     Returns
     -------
@@ -58,10 +61,13 @@ def plot_score_densities(
         hidden = len(scored) - len(shown)
         note = f" ({hidden} smaller groups not drawn)" if hidden else ""
         figure.suptitle(f"Score densities, the interval in red{note}", fontsize=11)
+    axes = np.asarray(axes, dtype=object).ravel()
+    if axes.size != len(shown):
+        raise InputError(f"axes must hold one axes for each of the {len(shown)} groups, not {axes.size}")
     every = np.concatenate([group.scores[[0, -1]] for group in scored])
     span = (float(every.min()), float(every.max()))
     for ax, k in zip(axes, shown, strict=True):
-        _draw_group(ax, scored.groups[k], group_colour(k), span)
+        _draw_group(ax, scored.groups[k], GROUP_COLOURS[k % len(GROUP_COLOURS)], span)
         if threshold is not None:
             ax.axvline(threshold, color="0.25", linewidth=1, linestyle=(0, (4, 3)))
     axes[-1].set_xlabel("score" if threshold is None else "score (dashed: threshold)")
@@ -72,17 +78,17 @@ def _draw_group(ax: Axes, group: GroupScores, colour: str, span: tuple[float, fl
     centres, density = _density(group, span)
     ax.plot(centres, density, color=colour, linewidth=1.6)
     ax.fill_between(centres, density, color=colour, alpha=0.18, linewidth=0)
-    for low, high in group.interval.parts:
-        inside = (centres >= _score_at(group, high)) & (centres <= _score_at(group, low))
+    for part in group.interval.parts:
+        last, first = _scores_at(centres, density, part)
+        inside = np.concatenate([[first], centres[(centres > first) & (centres < last)], [last]])
         ax.fill_between(
-            centres, density, where=inside, color=INTERVAL_COLOUR, alpha=0.65, linewidth=0, interpolate=True
+            inside, np.interp(inside, centres, density), color=INTERVAL_COLOUR, alpha=0.65, linewidth=0
         )
     ax.set_ylim(bottom=0)
     ax.set_yticks([])
     for side in ("left", "right", "top"):
         ax.spines[side].set_visible(False)
-    text = f"{safe_name(group.label)}  (n = {group.n:,})"
-    ax.text(0.01, 0.95, text, transform=ax.transAxes, ha="left", va="top", fontsize=9, color=colour)
+    ax.set_title(f"{safe_name(group.label)}  (n = {group.n:,})", loc="left", fontsize=9, color=colour, pad=2)
 
 
 def _density(group: GroupScores, span: tuple[float, float]) -> tuple[Floats, Floats]:
@@ -96,7 +102,8 @@ def _density(group: GroupScores, span: tuple[float, float]) -> tuple[Floats, Flo
     width = span[1] - span[0] or max(abs(span[0]), 1.0) * 0.1
     mean = np.average(group.scores, weights=weights)
     deviation = float(np.sqrt(np.average((group.scores - mean) ** 2, weights=weights)))
-    quartiles = _score_at(group, 0.25) - _score_at(group, 0.75)
+    middle = np.cumsum(weights) / weights.sum()
+    quartiles = group.scores[np.searchsorted(middle, 0.75)] - group.scores[np.searchsorted(middle, 0.25)]
     spread = min(filter(None, (deviation, quartiles / 1.34)), default=0.02 * width)
     bandwidth = max(0.9 * spread * group.n_effective**-0.2, width / 200)
     low, high = span[0] - 3 * bandwidth, span[1] + 3 * bandwidth
@@ -106,12 +113,9 @@ def _density(group: GroupScores, span: tuple[float, float]) -> tuple[Floats, Flo
     return (edges[:-1] + edges[1:]) / 2, np.asarray(density)
 
 
-def _score_at(group: GroupScores, rank: float) -> float:
-    """Score at which a share ``rank`` of the group lies above; beyond the data at the two ends."""
-    if rank <= 0:
-        return float("inf")
-    if rank >= 1:
-        return float("-inf")
-    if group.weights is None:
-        return float(np.quantile(group.scores, 1 - rank))
-    return float(group.scores[::-1][np.searchsorted(group.above[1:], rank * group.above[-1])])
+def _scores_at(centres: Floats, density: Floats, ranks: tuple[float, float]) -> Floats:
+    """Scores above which shares ``ranks`` of the area under the density lie."""
+    from scipy.integrate import cumulative_trapezoid
+
+    above = -cumulative_trapezoid(density[::-1], centres[::-1], initial=0.0)
+    return np.asarray(np.interp(np.array(ranks) * above[-1], above, centres[::-1]))

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from partialfair._typing import IntervalLike
+from partialfair.intervals import as_interval_set
 from partialfair.metrics.map import UnfairnessMap
 from partialfair.plotting._style import INTERVAL_COLOUR, new_axes, percent_axis
 
@@ -15,12 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["plot_unfairness_map"]
 
 _NARROW = 0.1
+_NO_GAP = 1e-9
 
 
 def plot_unfairness_map(
     unfairness: UnfairnessMap,
     *,
-    interval: tuple[float, float] | None = None,
+    interval: IntervalLike | None = None,
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
@@ -33,7 +36,7 @@ def plot_unfairness_map(
     unfairness
         From `unfairness_map`.
     interval
-        Marked by a ring.
+        Marked by a ring; a union by one ring for each of its parts.
     title
         Title of the axes.
     ax
@@ -43,18 +46,24 @@ def plot_unfairness_map(
     edges, values = unfairness.edges, unfairness.values
     # Narrow intervals hold few people and saturate; the colours are spread over the others.
     begins, ends = np.meshgrid(edges[:-1], edges[1:], indexing="ij")
-    top = np.nanmax(np.where(ends - begins >= _NARROW, values, np.nan)) or 1.0
+    widest = float(np.nanmax(np.where(ends - begins >= _NARROW, values, np.nan)))
+    top = widest if widest > _NO_GAP else 1.0
     mesh = ax.pcolormesh(edges, edges, values.T, cmap="viridis", vmin=0, vmax=top, rasterized=True)
-    scale = "of the interval" if unfairness.gap_scale == "interval" else "absolute"
-    ax.figure.colorbar(mesh, ax=ax, extend="max", label=f"gap of the worst pair ({scale} scale)")
+    ax.figure.colorbar(
+        mesh,
+        ax=ax,
+        extend="max" if np.nanmax(values) > top + _NO_GAP else "neither",
+        label=f"gap of the worst pair ({unfairness.gap_scale} scale)",
+    )
     unsure = np.where(unfairness.low > 0, np.nan, np.where(np.isnan(values), np.nan, 1.0))
     ax.pcolormesh(edges, edges, unsure.T, cmap="gray", vmin=0, vmax=1, alpha=0.55, rasterized=True)
-    if interval is not None:
-        half = (edges[1] - edges[0]) / 2  # the cell of [α, β) begins at α and ends at β
+    half = (edges[1] - edges[0]) / 2  # the cell of [α, β) begins at α and ends at β
+    for begin, end in () if interval is None else as_interval_set(interval).parts:
         ax.plot(
-            interval[0] + half,
-            interval[1] - half,
+            begin + half,
+            end - half,
             "o",
+            clip_on=False,
             markersize=11,
             markerfacecolor="none",
             markeredgecolor=INTERVAL_COLOUR,

@@ -1,0 +1,95 @@
+"""Do the confidence intervals cover? Simulated draws with known true gaps."""
+
+import numpy as np
+import pytest
+
+from partialfair.metrics import fairness_report, unfairness_map
+from partialfair.metrics._differences import Setting, statistical_parity
+from partialfair.metrics._inputs import scored_groups
+from partialfair.metrics.partial import statistical_parity_gap
+from partialfair.metrics.resampling import fluctuation, resample
+
+INTERVAL = (0.2, 0.5)
+WIDTH = INTERVAL[1] - INTERVAL[0]
+
+
+def shifted_uniform(rng, sizes, gap):
+    """Uniform scores, the first group shifted by gap·(β − α): the true gap on (α, β) is exactly ``gap``."""
+    scores = np.concatenate([rng.random(n) + (gap * WIDTH if k == 0 else 0.0) for k, n in enumerate(sizes)])
+    return scores, np.repeat(np.arange(len(sizes)), sizes)
+
+
+def coverage(sizes, gap, gap_scale, *, n_draws=500, n_resamples=200, weighted=False):
+    rng = np.random.default_rng(20260101)
+    truth = gap if gap_scale == "interval" else gap * WIDTH
+    covered = 0
+    for _ in range(n_draws):
+        scores, groups = shifted_uniform(rng, sizes, gap)
+        weights = rng.exponential(size=scores.size) if weighted else None
+        scored = scored_groups(scores, groups, INTERVAL, weights)
+        estimate = statistical_parity_gap(scored, gap_scale).value
+        draws = resample(scored, threshold=None, n_resamples=n_resamples, rng=rng)
+        setting = Setting(gap_scale)
+        radius = fluctuation(lambda: statistical_parity(draws, setting), 0.95, n_smallest=1e9).radius  # noqa: B023
+        covered += abs(estimate - truth) <= radius
+    return covered / n_draws
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.05, 0.2])
+def test_intervals_cover_the_true_gap(gap):
+    assert coverage((400, 250), gap, "interval") >= 0.93
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("sizes", [(150, 100), (2000, 1500), (300, 200, 100)])
+@pytest.mark.parametrize("gap_scale", ["interval", "absolute"])
+@pytest.mark.parametrize("gap", [0.0, 0.05, 0.2])
+def test_intervals_cover_whatever_the_sizes_scale_and_weights(gap, gap_scale, sizes, weighted):
+    assert coverage(sizes, gap, gap_scale, weighted=weighted) >= 0.93
+
+
+def labelled(rng, n, shift):
+    groups = (rng.random(n) < 0.4).astype(int)
+    scores = rng.normal(size=n) + shift * groups
+    labels = rng.random(n) < 1 / (1 + np.exp(0.5 * groups * (shift > 0) - 1.5 * scores))
+    return labels, scores, groups
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"gap_scale": "absolute"}, {"rank_within": "group_and_label"}])
+@pytest.mark.parametrize("shift", [0.0, 0.1, 0.4])
+def test_intervals_of_every_metric_cover(shift, options):
+    rng = np.random.default_rng(7)
+    settings = {"interval": (0.1, 0.4), "threshold": 0.7} | options
+    y, s, g = labelled(rng, 2_000_000, shift)
+    truth = fairness_report(y, s, sensitive_features=g, **settings, n_resamples=100).to_frame()["value"]
+    if shift == 0:
+        truth *= 0  # known exactly: the groups have one distribution
+    covered = 0
+    for seed in range(300):
+        y, s, g = labelled(rng, 1500, shift)
+        found = fairness_report(
+            y, s, sensitive_features=g, **settings, random_state=seed, n_resamples=300
+        ).to_frame()
+        covered = covered + ((found["low"] <= truth) & (truth <= found["high"]))
+    assert (covered / 300).min() >= 0.92, covered / 300  # 0.95 less 2.4 standard errors of 300 draws
+
+
+@pytest.mark.parametrize("gap_scale", ["interval", "absolute"])
+def test_the_maps_band_holds_all_true_gaps_at_once(gap_scale):
+    rng = np.random.default_rng(5)
+    shift, n_grid, n_draws = 0.06, 20, 200
+    held = 0
+    for _ in range(n_draws):
+        scores = np.concatenate([rng.random(900) + shift, rng.random(700)])
+        found = unfairness_map(
+            scores, sensitive_features=np.repeat([0, 1], [900, 700]), n_grid=n_grid, gap_scale=gap_scale
+        )
+        width = found.edges[None, 1:] - found.edges[:-1, None]
+        # F̄_1 = F̄_0 + shift, so the clipped lead is min(shift, width) on every interval.
+        with np.errstate(invalid="ignore", divide="ignore"):
+            truth = np.minimum(shift / width, 1.0) if gap_scale == "interval" else np.full_like(width, shift)
+        inside = (found.low <= truth + 1e-12) & (truth <= found.high + 1e-12)
+        held += inside[np.isfinite(found.values)].all()
+    assert held / n_draws >= 0.95

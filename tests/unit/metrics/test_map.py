@@ -1,0 +1,95 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from partialfair.datasets import make_admissions
+from partialfair.exceptions import InputError
+from partialfair.metrics import partial_statistical_parity_difference, unfairness_map
+
+
+@st.composite
+def scored_people(draw):
+    n_groups = draw(st.integers(2, 4))
+    sizes = draw(st.lists(st.integers(1, 9), min_size=n_groups, max_size=n_groups))
+    groups = np.repeat(np.arange(n_groups), sizes)
+    scores = draw(st.lists(st.integers(0, 12), min_size=groups.size, max_size=groups.size))
+    weights = draw(st.none() | st.lists(st.integers(1, 3), min_size=groups.size, max_size=groups.size))
+    return np.array(scores, dtype=float), groups, weights
+
+
+@given(scored_people(), st.integers(2, 9), st.sampled_from(["interval", "absolute"]))
+@settings(max_examples=150)
+def test_every_interval_has_the_metrics_value(people, n_grid, gap_scale):
+    scores, groups, weights = people
+    found = unfairness_map(
+        scores, sensitive_features=groups, n_grid=n_grid, gap_scale=gap_scale, sample_weight=weights
+    )
+    for i in range(n_grid):
+        for j in range(i + 1, n_grid + 1):
+            value = partial_statistical_parity_difference(
+                None,
+                scores,
+                sensitive_features=groups,
+                interval=(i / n_grid, j / n_grid),
+                gap_scale=gap_scale,
+                sample_weight=weights,
+            )
+            cell = found.at(i / n_grid, j / n_grid)
+            assert cell.value == pytest.approx(value, abs=1e-12)
+            assert cell.low <= cell.value + 1e-12
+            assert cell.value <= cell.high + 1e-12
+
+
+def test_many_scores_and_groups_against_the_metric():
+    rng = np.random.default_rng(0)
+    groups = rng.integers(5, size=20_000)
+    scores = rng.normal(size=groups.size) * (1 + 0.1 * groups)
+    found = unfairness_map(scores, sensitive_features=groups, n_grid=100)
+    assert found.n_intervals == 5050
+    for low, high in [(0.0, 1.0), (0.05, 0.3), (0.47, 0.48), (0.9, 1.0)]:
+        direct = partial_statistical_parity_difference(
+            None, scores, sensitive_features=groups, interval=(low, high)
+        )
+        assert found.at(low, high).value == pytest.approx(direct, abs=1e-12)
+        assert found.at(low, high).groups in found.pairs
+
+
+def test_it_finds_the_contested_band_of_the_admissions_data():
+    for seed in range(3):
+        data = make_admissions(20_000, seed=seed)
+        found = unfairness_map(data.historical_score, sensitive_features=data.sensitive_features, n_grid=20)
+        low, high = found.widest(0.25).interval
+        overlap = min(high, data.interval[1]) - max(low, data.interval[0])
+        assert overlap >= 0.15
+        assert found.widest(0.25).low > 0
+        assert found.at(0.6, 0.85).value < found.at(0.15, 0.4).value / 2
+
+
+def test_widest_is_the_largest_of_its_width():
+    rng = np.random.default_rng(1)
+    groups = rng.integers(2, size=2000)
+    found = unfairness_map(rng.normal(size=2000) + 0.3 * groups, sensitive_features=groups, n_grid=10)
+    best = found.widest(0.3)
+    assert best.value == max(found.at(k / 10, (k + 3) / 10).value for k in range(8))
+    assert found.widest().value == np.nanmax(found.values)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: m.at(0.5, 0.5), "empty or reversed"),
+        (lambda m: m.at(0.33, 0.5), "not on the map's grid"),
+        (lambda m: m.widest(0.001), "not on the map's grid"),
+        (lambda m: m.widest(0.0), "narrower"),
+    ],
+)
+def test_questions_off_the_grid(call, message):
+    found = unfairness_map(np.arange(40.0), sensitive_features=[0, 1] * 20, n_grid=10)
+    with pytest.raises(InputError, match=message):
+        call(found)
+
+
+def test_grid_needs_two_steps():
+    with pytest.raises(InputError, match="n_grid"):
+        unfairness_map([1.0, 2.0], sensitive_features=[0, 1], n_grid=1)

@@ -1,0 +1,207 @@
+import numpy as np
+import pytest
+
+from partialfair import metrics
+from partialfair.exceptions import InputError, SmallGroupWarning, UndefinedGapWarning
+from partialfair.metrics import fairness_report
+
+INTERVAL = (0.1, 0.4)
+THRESHOLD = 0.6
+
+
+def people(seed=0, n=3000, shift=0.4, n_groups=3):
+    rng = np.random.default_rng(seed)
+    groups = rng.integers(n_groups, size=n)
+    scores = rng.normal(size=n) + shift * (groups == 1)
+    labels = rng.random(n) < 1 / (1 + np.exp(-scores))
+    return labels, scores, np.array(["North", "South", "Islands", "Coast"])[groups]
+
+
+@pytest.mark.parametrize("gap_scale", ["interval", "absolute"])
+@pytest.mark.parametrize("rank_within", ["group", "group_and_label"])
+def test_every_value_is_the_exact_metric(gap_scale, rank_within):
+    y, s, g = people()
+    w = np.random.default_rng(1).exponential(size=len(s))
+    report = fairness_report(
+        y,
+        s,
+        sensitive_features=g,
+        interval=INTERVAL,
+        threshold=THRESHOLD,
+        gap_scale=gap_scale,
+        rank_within=rank_within,
+        sample_weight=w,
+        random_state=0,
+    )
+    common = {"sensitive_features": g, "sample_weight": w}
+    partial = common | {"interval": INTERVAL}
+    scaled = partial | {"gap_scale": gap_scale}
+    selected = scaled | {"threshold": THRESHOLD}
+    expected = {
+        "statistical_parity": metrics.partial_statistical_parity_difference(y, s, **scaled),
+        "demographic_parity": metrics.partial_demographic_parity_difference(y, s, **selected),
+        "group_auc": metrics.partial_group_auc_difference(y, s, **partial),
+        "equal_opportunity": metrics.partial_equal_opportunity_difference(
+            y, s, **selected, rank_within=rank_within
+        ),
+        "equalized_odds": metrics.partial_equalized_odds_difference(
+            y, s, **selected, rank_within=rank_within
+        ),
+        "inter_group_pairwise": metrics.inter_group_pairwise_difference(y, s, **common),
+        "intra_group_pairwise": metrics.intra_group_pairwise_difference(y, s, **common),
+    }
+    assert report.to_frame()["value"].to_dict() == expected
+    assert not report.omitted
+    for row in report.rows:
+        assert 0 <= row.low <= row.value <= row.high <= 1
+
+
+def test_worst_pair_and_place_are_where_the_gap_is():
+    _, s, g = people()
+    row = fairness_report(None, s, sensitive_features=g, interval=INTERVAL, random_state=0).worst
+    assert row.metric == "statistical_parity"
+    assert "South" in row.groups
+    ranks = [np.mean(s[g == label] > row.threshold) for label in row.groups]
+    assert row.ranks == pytest.approx(ranks)
+    assert row.sizes == tuple(int((g == label).sum()) for label in row.groups)
+    low, high = INTERVAL
+    clipped = (np.clip(ranks, low, high) - low) / (high - low)
+    assert abs(clipped[0] - clipped[1]) == pytest.approx(row.value)
+
+
+def test_rows_that_cannot_be_computed_are_left_out_with_a_reason():
+    _, s, g = people()
+    report = fairness_report(None, s, sensitive_features=g, random_state=0)
+    assert [row.metric for row in report.rows] == ["statistical_parity", "group_auc"]
+    assert report.omitted["demographic_parity"] == "needs a threshold"
+    assert report.omitted["equal_opportunity"] == "needs labels and a threshold"
+    with pytest.raises(KeyError, match="needs labels"):
+        report["intra_group_pairwise"]
+
+
+def test_p_values_fall_with_the_excess_and_agree_with_the_interval():
+    y, s, g = people()
+    report = fairness_report(
+        y, s, sensitive_features=g, interval=INTERVAL, threshold=THRESHOLD, random_state=0
+    )
+    row = report["statistical_parity"]
+    p_values = [row.p_value(tolerance) for tolerance in (0.0, row.low / 2, row.low, row.value, 1.0)]
+    assert p_values == sorted(p_values)
+    assert p_values[0] < 0.01
+    assert p_values[3] == 1.0
+    # Just below the interval's lower end the null hypothesis is rejected, at the gap itself it is not.
+    table = report.test(row.low * 0.99)
+    assert table.loc["statistical_parity", "exceeds"]
+    assert not report.test(row.value).loc["statistical_parity", "exceeds"]
+
+
+def test_same_seed_same_intervals():
+    y, s, g = people()
+    frames = [
+        fairness_report(y, s, sensitive_features=g, interval=INTERVAL, random_state=seed).to_frame()
+        for seed in (3, 3, 4)
+    ]
+    assert frames[0].equals(frames[1])
+    assert not frames[0]["low"].equals(frames[2]["low"])
+
+
+def test_more_data_give_shorter_intervals():
+    widths = []
+    for n in (1_000, 16_000):
+        _, s, g = people(n=n, n_groups=2)
+        row = fairness_report(None, s, sensitive_features=g, interval=INTERVAL, random_state=0).worst
+        widths.append(row.high - row.low)
+    assert widths[1] < widths[0] / 2  # 16 times the data: about a quarter
+
+
+def test_nobody_seen_is_not_certainty():
+    """All of both bands are selected: every draw agrees, yet 60 people cannot prove a gap of exactly 0."""
+    s = np.concatenate([np.linspace(5, 6, 120), np.linspace(5, 6, 120)])
+    g = np.repeat(["a", "b"], 120)
+    row = fairness_report(None, s, sensitive_features=g, interval=(0, 0.5), threshold=0.0, random_state=0)[
+        "demographic_parity"
+    ]
+    assert row.value == 0
+    assert row.high == pytest.approx(1 - 0.05 ** (1 / 60))
+
+
+def test_small_groups_are_warned_about_and_empty_bands_refused():
+    _, s, g = people(n=120)
+    with pytest.warns(SmallGroupWarning, match="effective members"):
+        fairness_report(None, s, sensitive_features=g, interval=INTERVAL, random_state=0)
+    with pytest.raises(InputError, match="holds no one in group"):
+        fairness_report(None, s[:12], sensitive_features=g[:12], interval=(0.1, 0.15), random_state=0)
+
+
+def test_undefined_metric_is_nan_and_names_the_group():
+    y, s, g = people()
+    y = y & (g != "South")
+    with pytest.warns(UndefinedGapWarning, match="'South'"):
+        report = fairness_report(
+            y, s, sensitive_features=g, interval=INTERVAL, threshold=THRESHOLD, random_state=0
+        )
+    row = report["equal_opportunity"]
+    assert np.isnan([row.value, row.low, row.high, row.p_value(0.1)]).all()
+    assert report.worst.metric != "equal_opportunity"
+
+
+def test_tied_share_shows_constant_models():
+    _, s, g = people()
+    report = fairness_report(None, np.ones_like(s), sensitive_features=g, interval=INTERVAL, random_state=0)
+    assert report["statistical_parity"].value == 0
+    assert (report.groups_frame()["tied_share"] == 1).all()
+    report = fairness_report(None, s, sensitive_features=g, interval=INTERVAL, random_state=0)
+    assert (report.groups_frame()["tied_share"] == 0).all()
+
+
+def test_intervals_by_group_and_unions():
+    _, s, g = people(n_groups=2)
+    interval = {"North": (0.1, 0.4), "South": [(0.05, 0.2), (0.3, 0.45)]}
+    report = fairness_report(None, s, sensitive_features=g, interval=interval, random_state=0)
+    direct = metrics.partial_statistical_parity_difference(None, s, sensitive_features=g, interval=interval)
+    assert report["statistical_parity"].value == direct
+    with pytest.raises(InputError, match="absolute"):
+        fairness_report(None, s, sensitive_features=g, interval=interval, gap_scale="absolute")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"confidence": 1.0}, "confidence"),
+        ({"n_resamples": 10}, "n_resamples"),
+        ({"gap_scale": "relative"}, "gap_scale"),
+        ({"threshold": 0.5, "rank_within": "label"}, "rank_within"),
+    ],
+)
+def test_bad_settings(options, message):
+    y, s, g = people(n=600)
+    with pytest.raises(InputError, match=message):
+        fairness_report(y, s, sensitive_features=g, **options)
+
+
+@pytest.mark.parametrize(
+    ("y", "s", "w", "message"),
+    [
+        ([0, 1, 2, 1], [1.0, 2, 3, 4], None, "3 classes"),
+        ([0, 1, None, 1], [1.0, 2, 3, 4], None, "missing values, the first in row 2"),
+        (["no", "yes", "no", "yes"], [1.0, 2, 3, 4], None, "pos_label 1 is not among"),
+        ([0, 1, 1], [1.0, 2, 3, 4], None, "y_true has 3 rows"),
+        ([0, 1, 1, 0], [1.0, np.nan, 3, 4], None, "first in row 1"),
+        ([0, 1, 1, 0], ["1", "x", "3", "4"], None, "'x', which is not a number"),
+        ([0, 1, 1, 0], [[0.1, 0.9]] * 4, None, r"\[:, 1\]"),
+        ([0, 1, 1, 0], [1.0, 2, 3, 4], [1, -1, 1, 1], "negative values, the first in row 1"),
+        ([0, 1, 1, 0], [1.0, 2, 3, 4], [1, 1], "sample_weight has 2 rows"),
+        ([0, 1, 1, 0], [], None, "empty"),
+        ([0, 1, 1, 0], None, None, "y_score is missing"),
+    ],
+)
+def test_bad_arrays_are_named(y, s, w, message):
+    with pytest.raises(InputError, match=message):
+        fairness_report(y, s, sensitive_features=["a", "a", "b", "b"], sample_weight=w)
+
+
+def test_one_group_is_refused():
+    with pytest.raises(InputError, match="only group 'a'"):
+        fairness_report(None, [1.0, 2.0], sensitive_features=["a", "a"])
+    with pytest.raises(InputError, match="only group 'a'"):
+        fairness_report(None, [1.0, 2.0], sensitive_features=["a", "b"], sample_weight=[1, 0])

@@ -1,0 +1,47 @@
+import math
+
+import pytest
+
+from partialfair.exceptions import InputError
+from partialfair.theory import describe_bound, dkw_bound, uniform_deviation_bound
+
+
+def test_dkw_by_hand():
+    # log(2 / .05) = 3.688879..., halved and divided by 1000: .001844439..., whose root is .0429470
+    assert dkw_bound(1000, 0.95) == pytest.approx(0.0429470, abs=1e-7)
+    # three groups at once: log(6 / .05) = 4.787491..., / 2000 = .002393745..., root .0489259
+    assert dkw_bound(1000, 0.95, n_comparisons=3) == pytest.approx(0.0489259, abs=1e-7)
+
+
+def test_uniform_deviation_by_hand():
+    # VC 3, n 100: 8·3·(4.605170 + 1)/100 = 1.345241, root 1.159845;
+    # 2·log(4·10·2/.05)/100 = 2·7.377759/100 = .1475552, root .384129; together 1.543974
+    bound = uniform_deviation_bound(100, vc_dimension=3, n_points=10, n_groups=2, confidence=0.95)
+    assert bound == pytest.approx(1.543974, abs=1e-6)
+
+
+def test_uniform_deviation_is_vacuous_for_the_women_of_a9a():
+    """9,694 women in the training part, 123 features and a threshold, ten points: 1.06, more than any gap."""
+    bound = uniform_deviation_bound(9694, vc_dimension=124, n_points=10, n_groups=2)
+    assert bound == pytest.approx(1.06, abs=0.005)
+    assert "vacuous" in describe_bound(bound)
+
+
+def test_bounds_shrink_with_data_and_grow_with_confidence():
+    assert dkw_bound(400) == pytest.approx(dkw_bound(100) / 2)
+    assert dkw_bound(100, 0.99) > dkw_bound(100, 0.9)
+    small, large = (
+        uniform_deviation_bound(n, vc_dimension=5, n_points=10, n_groups=2) for n in (10**4, 10**6)
+    )
+    assert large < small / math.sqrt(50)
+
+
+def test_describe_bound_says_vacuous_only_when_it_is():
+    assert describe_bound(0.25) == "0.25"
+    assert describe_bound(1.0).startswith("1 (vacuous")
+
+
+@pytest.mark.parametrize("call", [lambda: dkw_bound(0), lambda: dkw_bound(10, 1.0), lambda: dkw_bound(10, 0)])
+def test_refusals(call):
+    with pytest.raises(InputError):
+        call()
