@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
+"""Where tables are kept, unless a benchmark is given another ``--out``."""
 
 
 def best_of(call: Callable[[], Any], repeats: int = 3) -> float:
@@ -43,12 +44,12 @@ def machine() -> dict[str, Any]:
     }
 
 
-def write(name: str, title: str, rows: list[dict[str, Any]]) -> None:
-    """Write rows as JSON and as a Markdown table under ``results/``, and print the table."""
+def write(name: str, title: str, rows: list[dict[str, Any]], out: Path = RESULTS) -> None:
+    """Write rows as JSON and as a Markdown table into a directory, and print the table."""
     host = machine()
-    RESULTS.mkdir(exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
     record = {"title": title, "machine": host, "rows": rows}
-    (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    (out / f"{name}.json").write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
     columns = list(rows[0])
     lines = [
         f"# {title}",
@@ -60,5 +61,5 @@ def write(name: str, title: str, rows: list[dict[str, Any]]) -> None:
         *("| " + " | ".join(str(row[column]) for column in columns) + " |" for row in rows),
     ]
     text = "\n".join(lines) + "\n"
-    (RESULTS / f"{name}.md").write_text(text)
+    (out / f"{name}.md").write_text(text)
     print(text)

@@ -12,11 +12,12 @@ import subprocess
 import sys
 import time
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from _record import best_of, write
+from _record import RESULTS, best_of, write
 from partialfair.metrics import fairness_report, partial_statistical_parity_difference, unfairness_map
 
 INTERVAL = (0.05, 0.30)
@@ -45,7 +46,9 @@ def main() -> None:
     """Measure everything in one run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scores", type=int, default=10_000_000)
-    n = parser.parse_args().scores
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    n = arguments.scores
     rng = np.random.default_rng(0)
     scores = rng.normal(size=n)
     codes = (rng.random(n) < 0.4).astype(np.int8)
@@ -58,7 +61,12 @@ def main() -> None:
     few_labels = rng.random(few.size) < 1 / (1 + np.exp(-few))
     rows = [
         row(f"numpy.sort of {n:,} scores", sort, sort=sort),
-        row("pSP gap, int8 groups, ranks 5–30 %", best_of(lambda: gap(sensitive_features=codes)), "≤ 3 sorts", sort),
+        row(
+            "pSP gap, int8 groups, ranks 5–30 %",
+            best_of(lambda: gap(sensitive_features=codes)),
+            "≤ 3 sorts",
+            sort,
+        ),
         row(
             "pSP gap, int8 groups, all ranks",
             best_of(lambda: gap(sensitive_features=codes, interval=(0.0, 1.0))),
@@ -103,7 +111,7 @@ def main() -> None:
             "≤ 1.3 s",
         ),
     ]
-    write("metrics_speed", "Judging scores", rows)
+    write("metrics_speed", "Judging scores", rows, arguments.out)
 
 
 if __name__ == "__main__":

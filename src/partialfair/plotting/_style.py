@@ -37,7 +37,7 @@ def group_style(position: int) -> dict[str, Any]:
 
 
 def safe_name(label: GroupLabel, most: int = 40) -> str:
-    """Group name as plain text on one line: matplotlib would read $ as maths and hide names that start with _."""
+    """Group name as text on one line: matplotlib would read $ as maths and hide what begins with _."""
     name = " ".join(group_name(label).split()) or "(blank)"
     name = name if len(name) <= most else name[: most - 1] + "…"
     name = name.replace("$", r"\$")

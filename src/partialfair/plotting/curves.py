@@ -86,7 +86,11 @@ def plot_rank_curve(
     ax.set_title((title or "Rank curve") + note, fontsize=11)
     for which in ("x", "y"):
         percent_axis(ax, which)
-    _add_legend(ax, interval, beside=beside)
+    # Lines above the diagonal leave the lower right corner free, lines below it the upper left one.
+    above = np.mean(curve.ranks) >= np.mean(curve.ranks[:, position])
+    corner = {"loc": "lower right" if above else "upper left"}
+    outside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+    _add_legend(ax, interval, **(outside if beside else corner))
     return ax
 
 
@@ -104,16 +108,12 @@ def _mark_interval(ax: Axes, interval: IntervalLike) -> None:
         ax.axhspan(low, high, **_SHADE)
 
 
-def _add_legend(ax: Axes, interval: IntervalLike | None, *, beside: bool) -> None:
-    """Name the lines and the interval, away from the lines: beside them, or in the emptier corner."""
+def _add_legend(ax: Axes, interval: IntervalLike | None, **place: Any) -> None:
+    """Name the lines and the interval."""
     patches = require("matplotlib.patches", extra="cli", purpose="drawing")
     handles, names = ax.get_legend_handles_labels()
     if interval is not None:
         parts = " and ".join(f"{100 * a:.3g}–{100 * b:.3g}" for a, b in as_interval_set(interval).parts)
         handles.append(patches.Patch(**{**_SHADE, "alpha": 0.2}))
         names.append(f"interval {parts} %")
-    # Lines above the diagonal leave the lower right corner free, lines below it the upper left one.
-    above = sum(float(np.mean(line.get_ydata() - line.get_xdata())) for line in ax.get_lines())
-    corner = {"loc": "lower right"} if above >= 0 else {"loc": "upper left"}
-    place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)} if beside else corner
     ax.legend(handles, names, fontsize=9, frameon=False, **place)

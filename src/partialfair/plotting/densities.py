@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_score_densities"]
 
 _N_BINS = 1024
+_NARROWEST = 0.005  # bandwidth, as a share of the axis: the histogram's bins must be narrower
 
 
 def plot_score_densities(
@@ -100,12 +101,12 @@ def _density(group: GroupScores, span: tuple[float, float]) -> tuple[Floats, Flo
 
     weights = np.ones(group.n) if group.weights is None else group.weights
     width = span[1] - span[0] or max(abs(span[0]), 1.0) * 0.1
-    mean = np.average(group.scores, weights=weights)
-    deviation = float(np.sqrt(np.average((group.scores - mean) ** 2, weights=weights)))
-    middle = np.cumsum(weights) / weights.sum()
-    quartiles = group.scores[np.searchsorted(middle, 0.75)] - group.scores[np.searchsorted(middle, 0.25)]
-    spread = min(filter(None, (deviation, quartiles / 1.34)), default=0.02 * width)
-    bandwidth = max(0.9 * spread * group.n_effective**-0.2, width / 200)
+    scaled = (group.scores - span[0]) / width
+    deviation = np.sqrt(np.average((scaled - np.average(scaled, weights=weights)) ** 2, weights=weights))
+    below = np.cumsum(weights) / weights.sum()
+    quartiles = scaled[np.searchsorted(below, 0.75)] - scaled[np.searchsorted(below, 0.25)]
+    spread = min(filter(None, (deviation, quartiles / 1.34)), default=0.02)
+    bandwidth = width * max(0.9 * spread * group.n_effective**-0.2, _NARROWEST)
     low, high = span[0] - 3 * bandwidth, span[1] + 3 * bandwidth
     counts, edges = np.histogram(group.scores, bins=_N_BINS, range=(low, high), weights=weights)
     step = edges[1] - edges[0]
