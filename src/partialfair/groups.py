@@ -86,8 +86,9 @@ def _columns(features: ArrayLike) -> list[tuple[str, ArrayLike]]:
         raise InputError("sensitive_features is missing; give one group per row")
     if isinstance(features, Mapping):
         columns = [(f"column {name!r}", column) for name, column in features.items()]
-    elif hasattr(features, "columns") and hasattr(features, "__getitem__"):  # pandas and polars frames
-        columns = [(f"column {name!r}", features[name]) for name in features.columns]
+    elif hasattr(features, "columns") and hasattr(features, "__getitem__"):  # frames, and Arrow tables
+        names = getattr(features, "column_names", features.columns)
+        columns = [(f"column {name!r}", features[name]) for name in names]
     elif hasattr(features, "dtype") and getattr(features, "ndim", 1) == 1:  # series and 1-D arrays, untouched
         name = getattr(features, "name", None)
         columns = [("sensitive_features" if name is None else f"sensitive feature {name!r}", features)]
@@ -126,7 +127,8 @@ def _encode_integers(values: npt.NDArray[Any]) -> tuple[Ints, tuple[GroupLabel, 
     low, high = int(as_integers.min()), int(as_integers.max())
     if high - low >= _MAX_INTEGER_SPREAD:
         return None
-    shifted = as_integers if low == 0 else as_integers.astype(np.int64) - low
+    wide = as_integers if as_integers.dtype == np.uint64 else as_integers.astype(np.int64, copy=False)
+    shifted = (wide - wide.dtype.type(low)).astype(np.intp) if low else as_integers
     present = np.flatnonzero(np.bincount(shifted, minlength=high - low + 1))
     labels = tuple((values.dtype.type(value + low)).item() for value in present.tolist())
     if present.size == high - low + 1:
@@ -140,7 +142,11 @@ def _encode_by_hashing(column: ArrayLike, name: str) -> tuple[Ints, tuple[GroupL
     import pandas as pd
 
     if not isinstance(column, pd.Series | pd.Categorical | pd.Index | np.ndarray):
-        column = column.to_numpy() if hasattr(column, "to_numpy") else np.asarray(column)
+        arrow = type(column).__module__.partition(".")[0] == "pyarrow"
+        if arrow:
+            column = column.to_pandas()
+        else:
+            column = column.to_numpy() if hasattr(column, "to_numpy") else np.asarray(column)
     if isinstance(getattr(column, "dtype", None), pd.CategoricalDtype):
         categorical = pd.Categorical(column).remove_unused_categories()
         return categorical.codes, tuple(categorical.categories.tolist())

@@ -30,6 +30,7 @@ __all__ = [
     "holds_rank",
     "intervals_by_group",
     "passed_share",
+    "running_weight",
 ]
 
 RANK_TOLERANCE = 1e-12
@@ -116,9 +117,9 @@ def as_interval_set(interval: Any) -> IntervalSet:
     joined = [parts[0]]
     for low, high in parts[1:]:
         last_low, last_high = joined[-1]
-        if low < last_high:
+        if low < last_high - RANK_TOLERANCE:
             raise InputError(f"the intervals ({last_low}, {last_high}) and ({low}, {high}) overlap")
-        if low == last_high:
+        if low <= last_high + RANK_TOLERANCE:
             joined[-1] = (last_low, high)
         else:
             joined.append((low, high))
@@ -141,6 +142,15 @@ def intervals_by_group(interval: IntervalLike, labels: Sequence[GroupLabel]) -> 
     return tuple(as_interval_set(interval[label]) for label in labels)
 
 
+def running_weight(weights: Floats) -> Floats:
+    """Return the sums of the first 0, 1, ..., n weights.
+
+    Added in extended precision: the double-precision sum of a million fractions is off by more than
+    ``RANK_TOLERANCE``.
+    """
+    return np.concatenate([[0.0], np.cumsum(weights, dtype=np.longdouble).astype(np.float64)])
+
+
 def band_weights(scores: Floats, weights: Floats | None, interval: IntervalSet) -> Floats:
     """Share of the interval that each member of one group holds; the shares add up to 1.
 
@@ -154,19 +164,25 @@ def band_weights(scores: Floats, weights: Floats | None, interval: IntervalSet) 
     weights : (n,) or None
         Positive weights; None means all equal.
     """
-    values, block = np.unique(-scores, return_inverse=True)  # blocks from the top
+    from_top = np.argsort(-scores, kind="stable")
     weights = np.ones(scores.size) if weights is None else weights
-    block_weight = np.bincount(block, weights=weights, minlength=values.size)
-    below = np.cumsum(block_weight)
-    passed = interval.passed(np.concatenate([[0.0], below / below[-1]]))
-    return np.asarray((np.diff(passed) / block_weight)[block] * weights)
+    above = running_weight(weights[from_top])
+    changes = np.flatnonzero(np.diff(scores[from_top])) + 1
+    ends = np.concatenate([[0], changes, [scores.size]])  # of the blocks of ties
+    held = np.diff(interval.passed(above[ends] / above[-1])) / np.diff(above[ends])
+    shares = np.empty(scores.size)
+    shares[from_top] = np.repeat(held, np.diff(ends))
+    return shares * weights
 
 
 def _read_part(part: Any) -> tuple[float, float]:
     try:
-        low, high = (float(end) for end in part)
+        low, high = part
     except (TypeError, ValueError):
-        raise InputError(f"an interval is two numbers (low, high), not {part!r}") from None
+        low = high = None
+    if not (isinstance(low, Real) and isinstance(high, Real)):
+        raise InputError(f"an interval is two numbers (low, high), not {part!r}")
+    low, high = float(low), float(high)
     if not (0.0 <= low <= 1.0 and 0.0 <= high <= 1.0):
         raise InputError(f"interval ({low:g}, {high:g}) lies outside [0, 1]; 30 % is written 0.30")
     if low >= high:

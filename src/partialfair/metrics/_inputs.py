@@ -14,7 +14,7 @@ import numpy.typing as npt
 from partialfair._typing import ArrayLike, Floats, GapScale, GroupLabel, IntervalLike
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups, group_name
-from partialfair.intervals import IntervalSet, intervals_by_group
+from partialfair.intervals import IntervalSet, intervals_by_group, running_weight
 
 __all__ = [
     "GroupScores",
@@ -53,7 +53,7 @@ class GroupScores:
         """Weight of the ``i`` largest scores at position ``i``; empty when weights are equal."""
         if self.weights is None:
             return np.empty(0)
-        return np.concatenate([[0.0], np.cumsum(self.weights[::-1])])
+        return running_weight(self.weights[::-1])
 
     @property
     def name(self) -> str:

@@ -30,8 +30,8 @@ MIN_MEMBERS = 30
 class _Metric:
     """One line of the report: the exact gap, and its differences for the confidence interval.
 
-    ``counts`` says whose number decides how much may go unseen: the interval's members, everyone, or one or the
-    other by the gap's scale; ``largest`` is the widest gap there can be.
+    ``counts`` says whose number decides how much may go unseen: the interval's members, everyone, or one or
+    the other by the gap's scale; ``largest`` is the widest gap there can be.
     """
 
     gap: Callable[[ScoredGroups, Setting], partial.WorstGap]

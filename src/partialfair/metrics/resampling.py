@@ -11,9 +11,9 @@ true
 2. then ``| max_j |d_j| − max_j |true d_j| | ≤ max_{j∈J} |d_j − true d_j|``, and the interval is
    ``gap ± c`` with c the quantile of ``max_{j∈J} |d*_j − d_j|``.
 
-No bootstrap sees what did not happen: if all of a group's 20 members in the interval are selected, so are they
-in every draw. The radius is therefore at least ``1 − δ^(1/n)``, the largest share that n members may all have
-missed with probability δ (about 3/n), for the smallest n compared.
+No bootstrap sees what did not happen: if all of a group's 20 members in the interval are selected, so are
+they in every draw. The radius is therefore at least ``1 − δ^(1/n)``, the largest share that n members may all
+have missed with probability δ (about 3/n), for the smallest n compared.
 
 At a true gap of 0 all j are candidates and this is the (bootstrapped) Kolmogorov–Smirnov test; at a large one
 only the neighbourhood of the worst place is left and the interval is almost as short as for one difference.
@@ -30,6 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from partialfair._typing import Floats
+from partialfair.intervals import running_weight
 from partialfair.metrics._inputs import GroupScores, ScoredGroups
 
 __all__ = ["Fluctuation", "Resamples", "fluctuation", "resample"]
@@ -197,7 +198,7 @@ def _draw_cells(group: GroupScores, thresholds: Floats, n_resamples: int, rng: n
         total = squares = np.diff(edges).astype(np.float64)
     else:
         total = np.diff(group.above[edges])
-        squares = np.diff(np.concatenate([[0.0], np.cumsum(group.weights[::-1] ** 2)])[edges])
+        squares = np.diff(running_weight(group.weights[::-1] ** 2)[edges])
     occupied = total > 0
     scale = np.divide(squares, total, out=np.zeros_like(total), where=occupied)
     shape = np.divide(total**2, squares, out=np.zeros_like(total), where=occupied)
