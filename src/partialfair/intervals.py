@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numba import njit
@@ -93,6 +93,17 @@ class IntervalSet:
         depth = np.asarray(ranks, dtype=np.float64)[..., None] - self.starts
         return np.asarray(np.clip(depth, 0.0, self.lengths).sum(axis=-1) / self.measure)
 
+    def rank_at(self, shares: Floats, *, side: Literal["left", "right"]) -> Floats:
+        """Rank at which a share of the set has been passed, the inverse of `passed`.
+
+        For one interval ``low + share · (high − low)``. Where a part ends the inverse jumps over the hole:
+        ``side="left"`` is the end of the part before it, ``side="right"`` the start of the next one.
+        """
+        shares = np.asarray(shares, dtype=np.float64)
+        done = running_weight(self.lengths) / self.measure  # share passed where each part starts
+        before = np.searchsorted(done[1:-1], shares - _slack(side), side="left")
+        return np.asarray(self.starts[before] + (shares - done[before]) * self.measure)
+
     def __str__(self) -> str:
         """Both ways of counting: ranks from the top, and score percentiles."""
         ranks = " and ".join(f"{_percent(low)}–{_percent(high)} %" for low, high in self.parts)
@@ -167,7 +178,8 @@ def band_weights(scores: Floats, weights: Floats | None, interval: IntervalSet) 
     from_top = np.argsort(-scores, kind="stable")
     weights = np.ones(scores.size) if weights is None else weights
     above = running_weight(weights[from_top])
-    changes = np.flatnonzero(np.diff(scores[from_top])) + 1
+    ranked = scores[from_top]
+    changes = np.flatnonzero(ranked[1:] != ranked[:-1]) + 1  # a difference of large scores may overflow
     ends = np.concatenate([[0], changes, [scores.size]])  # of the blocks of ties
     held = np.diff(interval.passed(above[ends] / above[-1])) / np.diff(above[ends])
     shares = np.empty(scores.size)
@@ -188,6 +200,11 @@ def _read_part(part: Any) -> tuple[float, float]:
     if low >= high:
         raise InputError(f"interval ({low:g}, {high:g}) is empty or reversed; low must be below high")
     return low, high
+
+
+def _slack(side: Literal["left", "right"]) -> float:
+    """Shares this close to the end of a part count as having reached it."""
+    return RANK_TOLERANCE if side == "left" else -RANK_TOLERANCE
 
 
 def _percent(fraction: float) -> str:

@@ -40,7 +40,8 @@ def test_a_missing_extra_is_one_sentence(monkeypatch):
     from partialfair._extras import require
     from partialfair.exceptions import MissingExtraError
 
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for name in ("matplotlib", "matplotlib.pyplot"):  # another test may have imported it
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(
         MissingExtraError, match=r"drawing needs matplotlib.*pip install 'partialfair\[cli\]'"
     ):

@@ -188,16 +188,7 @@ def test_the_order_of_rows_does_not_matter(metric, table, data):
 
 
 @every([PARITY[1], OPPORTUNITY[0]])
-@pytest.mark.parametrize(
-    "other_weight",
-    [
-        0.1,
-        pytest.param(
-            1.0,
-            marks=pytest.mark.xfail(strict=True, reason="the running sum is off by more than RANK_TOLERANCE"),
-        ),
-    ],
-)
+@pytest.mark.parametrize("other_weight", [0.1, 1.0])
 def test_a_million_fractional_weights_do_not_blur_the_ends_of_the_interval(metric, other_weight):
     n, top = 10**6, 350_000
     scores = np.repeat([3.0, 1.0, 2.0, 0.0], [top, n - top, 1, 1])
@@ -283,7 +274,9 @@ def test_the_absolute_scale_refuses_intervals_that_differ(metric, other):
 @given(table=tables(max_groups=2, weights=(None,)))
 def test_parity_over_all_ranks_is_the_kolmogorov_smirnov_statistic(table):
     first, second = (scores for scores, _, _ in rows_by_group(table))
-    expected = ks_2samp(first, second).statistic
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # about the p-value, which scipy always computes
+        expected = ks_2samp(first, second).statistic
     for metric in PARITY:
         assert metric(table.with_(interval=EVERYONE)) == same(expected)
 

@@ -26,7 +26,7 @@ def main() -> None:
         require("rich", extra="cli", purpose="the command line")
         from partialfair.cli._app import app
 
-        app()
+        app(prog_name="partialfair")
     except (InputError, MissingExtraError) as error:
         _stop(str(error))
     except KeyboardInterrupt:
@@ -43,5 +43,6 @@ def main() -> None:
 
 
 def _stop(message: str) -> None:
-    sys.stderr.write(f"partialfair: error: {message}\n")
+    one_line = message.replace("\n", " ")
+    sys.stderr.write(f"partialfair: error: {one_line}\n")
     sys.exit(2)

@@ -107,7 +107,9 @@ def _common(
     "--threshold 0.5 --out audit"
 )
 def audit(
-    file: Annotated[Path, typer.Argument(help="CSV, Parquet or Arrow file with one row per person.")],
+    file: Annotated[
+        Path, typer.Argument(readable=False, help="CSV, Parquet or Arrow file with one row per person.")
+    ],
     score: Score,
     group: Group,
     label: Label = None,
@@ -150,7 +152,9 @@ def audit(
     epilog="Example: partialfair compare old.csv new.csv --score p --group sex --id person --interval 0.1 0.3"
 )
 def compare(
-    files: Annotated[list[Path], typer.Argument(help="Two or more files with scores of the same people.")],
+    files: Annotated[
+        list[Path], typer.Argument(readable=False, help="Two or more files with scores of the same people.")
+    ],
     score: Score,
     group: Group,
     id_column: Annotated[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from partialfair._typing import GapScale, GroupLabel, RankWithin
 from partialfair.cli._output import (
@@ -17,6 +17,7 @@ from partialfair.cli._output import (
     groups_table,
     json_text,
     metrics_table,
+    note_line,
     parity_sentence,
     report_record,
     step,
@@ -213,29 +214,35 @@ def positive_label(table: ScoreTable, asked: str | None) -> Any:
 def print_audit(audit: Audit, gate: Gate | None, out: Console) -> None:
     """Print the readable report."""
     report, settings = audit.report, audit.settings
-    out.print(f"[bold]{escape(str(audit.table.path))}[/bold]: {escape(audit.headline)}\n")
+    out.print(Text.assemble((str(audit.table.path), "bold"), f": {audit.headline}\n"))
     out.print(metrics_table(report))
     out.print()
     out.print(groups_table(report))
-    out.print(f"\n{escape(parity_sentence(report))}")
+    out.print(f"\n{parity_sentence(report)}")
     worst = audit.unfairness.widest(MAP_WIDTH)
     out.print(
         f"The widest gap of any {100 * MAP_WIDTH:g} %-wide interval is {worst.value:.3f}, at "
-        f"{as_interval_set(worst.interval)}, between {escape(' and '.join(map(group_name, worst.groups)))} "
+        f"{as_interval_set(worst.interval)}, between {' and '.join(map(group_name, worst.groups))} "
         f"({100 * settings.confidence:g} % band for all {audit.unfairness.n_intervals:,} intervals at once: "
         f"{worst.low:.3f} – {worst.high:.3f})."
     )
     for name, reason in report.omitted.items():
-        out.print(f"[dim]left out: {METRIC_TITLES[name]} {reason}[/dim]")
+        out.print(f"left out: {METRIC_TITLES[name]} {reason}", style="dim")
     for note in audit.notes:
-        out.print(f"[yellow]note:[/yellow] {escape(note)}")
+        out.print(note_line(note))
     if gate is not None:
-        verdict = "[green]pass[/green]" if audit.passes(gate) else "[red]FAIL[/red]"
-        row = report[gate.metric]
-        gap, _ = value_and_interval(row)
-        p_value = row.p_value(gate.limit)
-        test = "" if np.isnan(p_value) else f" (p = {p_value:.2g} for a true gap of at most {gate.limit:g})"
-        out.print(f"\ngate: {METRIC_TITLES[gate.metric]} gap {gap}, limit {gate.limit:g}: {verdict}{test}")
+        out.print(_verdict(audit, gate))
+
+
+def _verdict(audit: Audit, gate: Gate) -> Text:
+    row = audit.report[gate.metric]
+    gap, _ = value_and_interval(row)
+    p_value = row.p_value(gate.limit)
+    return Text.assemble(
+        f"\ngate: {METRIC_TITLES[gate.metric]} gap {gap}, limit {gate.limit:g}: ",
+        ("pass", "green") if audit.passes(gate) else ("FAIL", "red"),
+        "" if np.isnan(p_value) else f" (p = {p_value:.2g} for a true gap of at most {gate.limit:g})",
+    )
 
 
 def _figure(ax: Any) -> Figure:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from partialfair.cli._audit import Audit
-from partialfair.cli._output import METRIC_TITLES, json_text, report_record, value_and_interval
+from partialfair.cli._output import METRIC_TITLES, json_text, note_line, report_record, value_and_interval
 from partialfair.cli._tables import ScoreTable
 from partialfair.exceptions import InputError
 from partialfair.metrics import band_changes, band_membership, rank_curve
@@ -99,8 +98,9 @@ class Comparison:
     def _rank_curves(self) -> Figure:
         from matplotlib import pyplot
 
-        n = len(self.audits)
-        figure, axes = pyplot.subplots(1, n, figsize=(4.6 * n, 4.8), squeeze=False, layout="constrained")
+        n, many = len(self.audits), len(self.audits[0].report.groups) > 6  # then the legend stands beside
+        size = (n * (7.8 if many else 4.6), 4.8)
+        figure, axes = pyplot.subplots(1, n, figsize=size, squeeze=False, layout="constrained")
         for ax, name, audit in zip(axes[0], self.names, self.audits, strict=True):
             table = audit.table
             curve = rank_curve(
@@ -168,11 +168,11 @@ def print_comparison(comparison: Comparison, out: Console) -> None:
     """Print gaps side by side, then who enters and leaves."""
     audits, names = comparison.audits, comparison.names
     settings = audits[0].settings
-    out.print(f"{escape(audits[0].headline)}\n")
+    out.print(f"{audits[0].headline}\n")
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(f"gap ({100 * settings.confidence:g} % interval)")
     for name in names:
-        table.add_column(escape(name), justify="right")
+        table.add_column(name, justify="right")
     for row in audits[0].report.rows:
         cells = [value_and_interval(audit.report[row.metric]) for audit in audits]
         table.add_row(
@@ -181,13 +181,13 @@ def print_comparison(comparison: Comparison, out: Console) -> None:
         )
     out.print(table)
     for k in range(1, len(audits)):
-        out.print(f"\nWho is in the interval, from {escape(names[0])} to {escape(names[k])}:")
+        out.print(f"\nWho is in the interval, from {names[0]} to {names[k]}:")
         moves = Table(box=None, pad_edge=False, header_style="bold")
         moves.add_column("group")
         for title in ("in the interval", "stay", "enter", "leave"):
             moves.add_column(title, justify="right")
         for group, line in comparison.changes(k).iterrows():
-            moves.add_row(escape(str(group)), *(f"{value:,.0f}" for value in line))
+            moves.add_row(str(group), *(f"{value:,.0f}" for value in line))
         out.print(moves)
     for note in dict.fromkeys(note for audit in audits for note in audit.notes):
-        out.print(f"[yellow]note:[/yellow] {escape(note)}")
+        out.print(note_line(note))

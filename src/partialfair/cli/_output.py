@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from partialfair._extras import require
 from partialfair.exceptions import InputError
@@ -34,6 +34,7 @@ __all__ = [
     "groups_table",
     "json_text",
     "metrics_table",
+    "note_line",
     "parity_sentence",
     "printing",
     "report_record",
@@ -63,8 +64,12 @@ class _Console(Console):
 
 
 def console() -> Console:
-    """Return a console for standard output; wide enough for its tables when it is not a terminal."""
-    return _Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else 120)
+    """Return a console for standard output, wide enough for its tables when it is not a terminal.
+
+    It takes no markup: names from the data are printed as they are.
+    """
+    width = None if sys.stdout.isatty() else 120
+    return _Console(markup=False, emoji=False, highlight=False, width=width)
 
 
 @contextmanager
@@ -82,7 +87,7 @@ def step(message: str) -> Iterator[None]:
     """Show what is being done: a spinner on a terminal, a log line elsewhere; always on standard error."""
     terminal = Console(stderr=True)
     if terminal.is_terminal:
-        with terminal.status(escape(message)):
+        with terminal.status(Text(message)):
             yield
     else:
         _logger.info("%s", message)
@@ -107,12 +112,17 @@ def groups_table(report: FairnessReport) -> Table:
         table.add_column(title, justify="right")
     for group in report.groups:
         table.add_row(
-            escape(group_name(group.group)),
+            group_name(group.group),
             f"{group.n:,}",
             f"{group.n_in_interval:,.0f}",
             f"{100 * group.tied_share:.0f} %",
         )
     return table
+
+
+def note_line(note: str) -> Text:
+    """Return a note as it is printed."""
+    return Text.assemble(("note:", "yellow"), f" {note}")
 
 
 def parity_sentence(report: FairnessReport) -> str:
@@ -226,7 +236,7 @@ def value_and_interval(row: ReportRow) -> tuple[str, str]:
 
 
 def _pair(row: ReportRow) -> str:
-    return escape(" / ".join(group_name(label) for label in row.groups))
+    return " / ".join(group_name(label) for label in row.groups)
 
 
 def _where(row: ReportRow) -> str:

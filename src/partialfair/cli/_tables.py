@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import warnings
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ __all__ = ["ColumnNames", "ScoreTable", "read_scores"]
 MAX_GROUPS = 200
 """More distinct values than this and a column is not a group column (an id, say)."""
 
+_PANDAS = tuple(map(int, pd.__version__.split(".")[:2]))
 _SEPARATORS = (",", ";", "\t", "|")
 _TEXT_SUFFIXES = {".csv", ".tsv", ".txt"}
 _ARROW_SUFFIXES = {".arrow", ".feather", ".ipc"}
@@ -103,29 +105,37 @@ def _read_text(path: Path, columns: ColumnNames) -> pd.DataFrame:
         _refuse_missing_columns(path, headers[separator], columns)
     as_written = [*columns.group, *([] if columns.id is None else [columns.id])]
     # Groups and ids are read as written ("NA" may be a group, "01" is not 1); only an empty cell is missing.
-    return _csv(
+    # All columns are read: with usecols pandas accepts rows that have more cells than the header.
+    frame = _csv(
         path,
         separator,
-        usecols=columns.needed,
         dtype=dict.fromkeys(as_written, str),
         keep_default_na=False,
         na_values=[""],
-        float_precision="round_trip",
+        **_EXACT,
     )
+    return frame[columns.needed]
 
 
 def _csv(path: Path, separator: str, **options: Any) -> pd.DataFrame:
     try:
-        # low_memory would read a column in pieces, of different types; index_col would shift the columns of a
-        # file whose rows end in a separator.
-        frame: pd.DataFrame = pd.read_csv(path, sep=separator, low_memory=False, index_col=False, **options)
-        return frame
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            # low_memory would read a column in pieces, of different types; index_col would shift the columns
+            # of a file whose rows end in a separator.
+            return pd.DataFrame(
+                pd.read_csv(path, sep=separator, low_memory=False, index_col=False, **options)
+            )
+    except pd.errors.ParserWarning as warning:
+        raise InputError(f"{path} has rows with more cells than its header has names") from warning
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text; save it as CSV in UTF-8") from error
     except (*_DAMAGED, ValueError, ImportError) as error:  # ParserError is a ValueError
         raise InputError(f"{path} cannot be read as CSV: {_reason(error)}") from error
 
 
+# Before 3.1 pandas read floats exactly only when asked to; since then it warns when asked.
+_EXACT = {"float_precision": "round_trip"} if _PANDAS < (3, 1) else {}
 _DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 

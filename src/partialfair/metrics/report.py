@@ -371,7 +371,7 @@ def _check_members(group: GroupScores) -> None:
 
 
 def _summary(group: GroupScores) -> GroupSummary:
-    same_as_next = np.diff(group.scores) == 0
+    same_as_next = group.scores[1:] == group.scores[:-1]
     tied = np.concatenate([[False], same_as_next]) | np.concatenate([same_as_next, [False]])
     return GroupSummary(
         group.label,

@@ -36,7 +36,7 @@ def group_style(position: int) -> dict[str, Any]:
     return {"color": GROUP_COLOURS[colour], "linestyle": "-" if turn == 0 else (0, (1.5 * turn, 1))}
 
 
-def safe_name(label: GroupLabel, most: int = 40) -> str:
+def safe_name(label: GroupLabel, most: int = 30) -> str:
     """Group name as text on one line: matplotlib would read $ as maths and hide what begins with _."""
     name = " ".join(group_name(label).split()) or "(blank)"
     name = name if len(name) <= most else name[: most - 1] + "…"

@@ -42,7 +42,7 @@ def plot_rank_curve(
     """Draw ``F̄_k(θ)`` of every other group against ``F̄_ref(θ)`` of the reference as θ falls.
 
     On the diagonal a threshold lets the same share of both groups pass. Above it group k does better than the
-    reference, below it worse.
+    reference, below it worse. At most the twelve groups furthest from the diagonal are drawn.
 
     Parameters
     ----------
@@ -58,31 +58,25 @@ def plot_rank_curve(
         Axes to draw on; new ones by default.
     """
     position = _position(curve, reference)
-    others = [k for k in range(len(curve.labels)) if k != position]
+    others = _furthest(curve, position)
+    names = {k: safe_name(curve.labels[k]) for k in others}
     beside = len(others) > _INSIDE
-    ax = new_axes(ax, size=(7.0 if beside else 5.2, 5.0))
+    shaded = None if interval is None else _interval_name(interval)
+    room = 0.8 + 0.08 * max(map(len, ["equal ranks", *names.values(), shaded or ""])) if beside else 0.0
+    ax = new_axes(ax, size=(5.2 + room, 5.0))
     ax.plot([0, 1], [0, 1], color="0.6", linewidth=1, linestyle=(0, (4, 3)), label="equal ranks", zorder=1)
-    for k in others[:MAX_SHOWN]:
+    hidden = len(curve.labels) - 1 - len(others)
+    for order, (k, name) in enumerate(names.items()):
         # Below θ the ranks jump to their next values: straight segments join them, as in an ROC curve.
-        ax.plot(
-            curve.ranks[:, position],
-            curve.ranks[:, k],
-            linewidth=1.8,
-            label=safe_name(curve.labels[k]),
-            zorder=3,
-            **group_style(k),
-        )
-    if interval is not None:
-        _mark_interval(ax, interval)
-    name = safe_name(curve.labels[position])
+        line = {"linewidth": 1.8, "zorder": 3, "clip_on": False, **group_style(order if hidden else k)}
+        ax.plot(curve.ranks[:, position], curve.ranks[:, k], label=name, **line)
+    for low, high in () if interval is None else as_interval_set(interval).parts:
+        ax.axvspan(low, high, **_SHADE)
+        ax.axhspan(low, high, **_SHADE)
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    ax.set_xlabel(f"share of {name} above the threshold (rank from the top)")
-    several = len(others) > 1
-    ax.set_ylabel(
-        f"share of {'each other group' if several else safe_name(curve.labels[others[0]])} above it"
-    )
-    hidden = len(others) - MAX_SHOWN
-    note = f"\n({hidden} more groups not drawn)" if hidden > 0 else ""
+    ax.set_xlabel(f"share of {safe_name(curve.labels[position], 20)} above the threshold (rank from the top)")
+    ax.set_ylabel(f"share of {'each other group' if len(others) > 1 else names[others[0]]} above it")
+    note = f"\n({hidden} groups nearer to the diagonal not drawn)" if hidden else ""
     ax.set_title((title or "Rank curve") + note, fontsize=11)
     for which in ("x", "y"):
         percent_axis(ax, which)
@@ -90,8 +84,15 @@ def plot_rank_curve(
     above = np.mean(curve.ranks) >= np.mean(curve.ranks[:, position])
     corner = {"loc": "lower right" if above else "upper left"}
     outside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
-    _add_legend(ax, interval, **(outside if beside else corner))
+    _add_legend(ax, shaded, **(outside if beside else corner))
     return ax
+
+
+def _furthest(curve: RankCurve, position: int) -> list[int]:
+    """Choose the groups to draw: all but the reference, or those furthest from the diagonal."""
+    others = [k for k in range(len(curve.labels)) if k != position]
+    distance = np.abs(curve.ranks - curve.ranks[:, [position]]).max(axis=0)
+    return sorted(sorted(others, key=lambda k: -distance[k])[:MAX_SHOWN])
 
 
 def _position(curve: RankCurve, reference: GroupLabel | None) -> int:
@@ -102,18 +103,16 @@ def _position(curve: RankCurve, reference: GroupLabel | None) -> int:
     return curve.labels.index(reference)
 
 
-def _mark_interval(ax: Axes, interval: IntervalLike) -> None:
-    for low, high in as_interval_set(interval).parts:
-        ax.axvspan(low, high, **_SHADE)
-        ax.axhspan(low, high, **_SHADE)
+def _interval_name(interval: IntervalLike) -> str:
+    parts = as_interval_set(interval).parts
+    return f"interval {' and '.join(f'{100 * a:.3g}–{100 * b:.3g}' for a, b in parts)} %"
 
 
-def _add_legend(ax: Axes, interval: IntervalLike | None, **place: Any) -> None:
+def _add_legend(ax: Axes, shaded: str | None, **place: Any) -> None:
     """Name the lines and the interval."""
     patches = require("matplotlib.patches", extra="cli", purpose="drawing")
     handles, names = ax.get_legend_handles_labels()
-    if interval is not None:
-        parts = " and ".join(f"{100 * a:.3g}–{100 * b:.3g}" for a, b in as_interval_set(interval).parts)
+    if shaded is not None:
         handles.append(patches.Patch(**{**_SHADE, "alpha": 0.2}))
-        names.append(f"interval {parts} %")
+        names.append(shaded)
     ax.legend(handles, names, fontsize=9, frameon=False, **place)

@@ -1,0 +1,98 @@
+"""Running the command in this process, and a table of scores to run it on."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from partialfair import cli
+from partialfair.cli import _audit
+from partialfair.metrics import fairness_report
+
+COLUMNS = ("--score", "score", "--group", "sex")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """Standard output as strict JSON: anything beside it, or a NaN, fails."""
+        assert self.out, self.err
+        return json.loads(self.out, parse_constant=pytest.fail)
+
+    def assert_refused(self, *words: str) -> None:
+        """One sentence that names the culprit, exit code 2, and nothing written to the directory ``out``."""
+        assert self.code == 2
+        assert self.out == ""
+        assert self.err.startswith("partialfair: error: ")
+        assert self.err.count("\n") == 1, self.err
+        assert "unexpected" not in self.err
+        for word in words:
+            assert word in self.err
+        assert not Path("out").exists()
+
+
+@pytest.fixture
+def run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Outcome]:
+    """Run ``partialfair`` with some arguments, in an empty directory.
+
+    With fewer resamples and a coarser map than usual, for speed.
+    """
+    monkeypatch.setattr(_audit, "fairness_report", partial(fairness_report, n_resamples=100))
+    monkeypatch.setattr(_audit, "MAP_GRID", 20)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")  # the command sets it; this puts it back
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+    def call(*arguments: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["partialfair", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        return Outcome(stop.value.code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def people() -> pd.DataFrame:
+    """Scores of 600 people; women score lower, the more so the higher they rank."""
+    rng = np.random.default_rng(7)
+    n = 600
+    sex, age = rng.choice(["f", "m"], n), rng.choice(["old", "young"], n)
+    merit = np.where(
+        rng.random(n) < 0.5, rng.normal(size=n), rng.normal(size=n).round(1)
+    )  # half of them tied
+    return pd.DataFrame(
+        {
+            "person": [f"p{k:03d}" for k in rng.permutation(n)],
+            "score": merit - 0.4 * (sex == "f") * (merit > 0),
+            "sex": sex,
+            "age": age,
+            "hired": np.where(merit + rng.normal(size=n) > 0, "yes", "no"),
+            "code": np.where(sex == "f", 1, 0),
+            "weight": rng.integers(0, 4, n),
+        }
+    )
+
+
+@pytest.fixture
+def scores(people: pd.DataFrame, tmp_path: Path) -> Path:
+    path = tmp_path / "scores.csv"
+    people.to_csv(path, index=False)
+    return path

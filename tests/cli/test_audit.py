@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import gzip
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from partialfair import metrics
+from tests.cli.conftest import COLUMNS
+
+FILES = {"audit.json", "metrics.csv", "rank_curve.png", "score_densities.png", "unfairness_map.png"}
+BAND = ("--interval", 0.05, 0.45)
+CHOICES = (*COLUMNS, "--label", "hired", "--threshold", 0.5, *BAND)
+
+
+def write_arrow(frame, path):
+    table = pa.Table.from_pandas(frame)
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+WRITERS = {
+    "semicolons.csv": lambda frame, path: frame.to_csv(path, index=False, sep=";"),
+    "tabs.tsv": lambda frame, path: frame.to_csv(path, index=False, sep="\t"),
+    "bars.txt": lambda frame, path: frame.to_csv(path, index=False, sep="|"),
+    "packed.csv.gz": lambda frame, path: path.write_bytes(gzip.compress(frame.to_csv(index=False).encode())),
+    "from_excel.csv": lambda frame, path: path.write_text(frame.to_csv(index=False), encoding="utf-8-sig"),
+    "ends_in_commas.csv": lambda frame, path: path.write_text(frame.to_csv(index=False).replace("\n", ",\n")),
+    "UPPER.CSV": lambda frame, path: frame.to_csv(path, index=False),
+    "table.parquet": lambda frame, path: frame.to_parquet(path),
+    "table.feather": lambda frame, path: frame.to_feather(path),
+    "table.arrow": write_arrow,
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_every_kind_of_file_gives_the_same_numbers(run, people, scores, tmp_path, name):
+    WRITERS[name](people, tmp_path / name)
+    columns = (*CHOICES, "--group", "code", "--weight", "weight", "--json")
+    expected, found = (run("audit", path, *columns).json for path in (scores, name))
+    assert found.pop("file") == name
+    assert expected.pop("file") == str(scores)
+    assert found == expected
+
+
+@pytest.mark.parametrize("gap_scale", ["interval", "absolute"])
+@pytest.mark.parametrize(("pos_label", "rank_within"), [("yes", "group"), ("no", "group_and_label")])
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_the_numbers_are_those_of_the_metrics(run, people, scores, gap_scale, rank_within, pos_label, weight):
+    options = ["--group", "age", "--pos-label", pos_label, "--gap-scale", gap_scale]
+    options += ["--rank-within", rank_within, *([] if weight is None else ["--weight", weight])]
+    found = run("audit", scores, *CHOICES, *options, "--json").json
+    arrays = (people["hired"], people["score"])
+    shared = {
+        "sensitive_features": people[["sex", "age"]],
+        "sample_weight": None if weight is None else people[weight],
+    }
+    band = {**shared, "interval": (0.05, 0.45)}
+    scaled = {**band, "gap_scale": gap_scale}
+    labelled = {**scaled, "threshold": 0.5, "pos_label": pos_label, "rank_within": rank_within}
+    expected = {
+        "statistical_parity": metrics.partial_statistical_parity_difference(*arrays, **scaled),
+        "demographic_parity": metrics.partial_demographic_parity_difference(*arrays, threshold=0.5, **scaled),
+        "group_auc": metrics.partial_group_auc_difference(*arrays, **band),
+        "equal_opportunity": metrics.partial_equal_opportunity_difference(*arrays, **labelled),
+        "equalized_odds": metrics.partial_equalized_odds_difference(*arrays, **labelled),
+        "inter_group_pairwise": metrics.inter_group_pairwise_difference(
+            *arrays, pos_label=pos_label, **shared
+        ),
+        "intra_group_pairwise": metrics.intra_group_pairwise_difference(
+            *arrays, pos_label=pos_label, **shared
+        ),
+    }
+    assert {name: row["value"] for name, row in found["metrics"].items()} == pytest.approx(expected)
+    assert all(row["low"] <= row["value"] <= row["high"] for row in found["metrics"].values())
+    assert (found["gap_scale"], found["pos_label"], found["omitted"]) == (gap_scale, pos_label, {})
+    assert {group["group"] for group in found["groups"]} == {
+        f"{sex} × {age}" for sex in "fm" for age in ("old", "young")
+    }
+
+
+def test_without_labels_and_threshold_the_metrics_that_need_them_are_left_out_with_the_reason(run, scores):
+    found = run("audit", scores, *COLUMNS, "--json").json
+    assert set(found["metrics"]) == {"statistical_parity", "group_auc"}
+    assert found["omitted"]["equal_opportunity"] == "needs labels and a threshold"
+    assert found["pos_label"] is None
+    assert (
+        "left out: equalized odds (pEOD) needs labels and a threshold" in run("audit", scores, *COLUMNS).out
+    )
+
+
+def test_the_table_says_what_was_measured(run, scores):
+    outcome = run("audit", scores, *CHOICES, "--interval", 0.05, 0.3)
+    shown = " ".join(outcome.out.split())
+    for text in (
+        "ranks 5–30 % from the top (score percentiles 70–95); gaps on the interval scale; positive label: ",
+        "statistical parity (pSP)",
+        "95 % interval",
+        "group members in the interval tied scores",
+        "of each group, ",
+        "band for all 210 intervals at once",
+    ):
+        assert text in shown
+    assert outcome.code == 0
+    assert outcome.err == ""
+
+
+def test_on_the_absolute_scale_the_sentence_is_about_thresholds(run, scores):
+    shown = " ".join(run("audit", scores, *COLUMNS, *BAND, "--gap-scale", "absolute").out.split())
+    assert (
+        "With a threshold at ranks 5–45 % from the top (score percentiles 55–95) of either group, " in shown
+    )
+
+
+@pytest.mark.parametrize("gap_scale", ["interval", "absolute"])
+def test_equal_scores_are_told_without_made_up_thresholds(run, people, scores, gap_scale):
+    people.assign(score=0.5).to_csv(scores, index=False)
+    outcome = run("audit", scores, *COLUMNS, *BAND, "--gap-scale", gap_scale)
+    assert "no threshold tells the groups apart: a gap of 0.000" in " ".join(outcome.out.split())
+    assert "inf" not in outcome.out.replace("interval", "")
+    assert "100 %" in outcome.out  # tied
+
+
+def test_few_members_are_noted(run, people, scores):
+    people.head(60).to_csv(scores, index=False)
+    outcome = run("audit", scores, *COLUMNS, *BAND)
+    assert "note: group 'f' has about " in outcome.out
+    notes = run("audit", scores, *COLUMNS, *BAND, "--json").json["notes"]
+    assert len(notes) == 2
+    assert all("mostly noise" in note for note in notes)
+    assert run("audit", scores, *COLUMNS, "--weight", "weight", *BAND, "--json").json["notes"]
+
+
+def test_bare_codes_are_named_by_their_column(run, scores):
+    found = run("audit", scores, "--score", "score", "--group", "code", "--json").json
+    assert [group["group"] for group in found["groups"]] == ["code=0", "code=1"]
+
+
+def test_a_group_column_named_twice_counts_once(run, scores):
+    once, twice = (run("audit", scores, *COLUMNS, *more, "--json").out for more in ([], ["--group", "sex"]))
+    assert once == twice
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [("NA nan", ["NA", "nan"]), ("01 1", ["sex=01", "sex=1"]), ("1e3 x", ["1e3", "x"])],
+)
+def test_groups_are_read_as_written(run, people, scores, groups, expected):
+    people.assign(sex=np.resize(groups.split(), len(people))).to_csv(scores, index=False)
+    found = run("audit", scores, *COLUMNS, "--json").json
+    assert [group["group"] for group in found["groups"]] == expected
+
+
+def test_the_seed_decides_the_intervals_and_nothing_else(run, scores):
+    first, again, other = (run("audit", scores, *COLUMNS, "--json", "--seed", s).json for s in (3, 3, 4))
+    assert first == again
+    rows = [found["metrics"]["statistical_parity"] for found in (first, other)]
+    assert rows[0]["value"] == rows[1]["value"]
+    assert rows[0]["high"] != rows[1]["high"]
+
+
+class TestGate:
+    @pytest.mark.parametrize("metric", ["statistical_parity", "group_auc", "equalized_odds"])
+    def test_it_fails_only_above_the_limit(self, run, scores, metric):
+        value = run("audit", scores, *CHOICES, "--json").json["metrics"][metric]["value"]
+        for limit, passed in ((1.0, True), (value, True), (0.99 * value, False), (0.0, False)):
+            options = ("--fail-metric", metric, "--fail-above", limit, "--json")
+            outcome = run("audit", scores, *CHOICES, *options)
+            assert outcome.code == (0 if passed else 1)
+            gate = outcome.json["gate"]
+            assert (gate["metric"], gate["limit"], gate["passed"]) == (metric, limit, passed)
+            assert 0 <= gate["p_value"] <= 1
+
+    @pytest.mark.parametrize(("limit", "verdict"), [(0.01, "FAIL"), (0.99, "pass")])
+    def test_the_verdict_is_printed(self, run, scores, limit, verdict):
+        shown = run("audit", scores, *COLUMNS, "--fail-above", limit).out
+        assert f"limit {limit}: {verdict} (p = " in shown
+
+    def test_an_undefined_gap_does_not_pass(self, run, people, scores):
+        people.assign(hired=np.where((people["sex"] == "f") | (people["score"] < 0), 0, 1)).to_csv(
+            scores, index=False
+        )
+        gate = ("--fail-metric", "equal_opportunity", "--fail-above", 1)
+        outcome = run("audit", scores, *CHOICES, *gate, "--json")
+        assert outcome.code == 1
+        assert outcome.json["metrics"]["equal_opportunity"]["value"] is None
+        assert outcome.json["gate"] == {
+            "metric": "equal_opportunity",
+            "limit": 1.0,
+            "passed": False,
+            "p_value": None,
+        }
+        shown = run("audit", scores, *CHOICES, *gate).out
+        assert "gap undefined, limit 1: FAIL\n" in shown
+        assert "nan" not in shown
+
+
+def test_out_writes_the_promised_files(run, scores, tmp_path):
+    image = pytest.importorskip("matplotlib.image")
+    options = (*CHOICES, "--fail-above", 0.01)
+    outcome = run("audit", scores, *options, "--out", tmp_path / "deep" / "out")
+    out = tmp_path / "deep" / "out"
+    assert outcome.code == 1
+    assert {path.name for path in out.iterdir()} == FILES
+    assert f"written to {out}: " in outcome.out
+    text = (out / "audit.json").read_text(encoding="utf-8")
+    record = json.loads(text, parse_constant=pytest.fail)
+    assert record["schema"] == "partialfair.audit/1"
+    assert record == run("audit", scores, *options, "--json").json
+    table = pd.read_csv(out / "metrics.csv", index_col="metric")
+    assert table["value"].to_dict() == {
+        name: pytest.approx(row["value"]) for name, row in record["metrics"].items()
+    }
+    for picture in out.glob("*.png"):
+        pixels = image.imread(picture)[::3, ::3, :3]
+        assert min(pixels.shape[:2]) > 100
+        assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 20
+
+
+def test_out_beside_json_prints_nothing_but_json(run, scores, tmp_path):
+    assert run("audit", scores, *COLUMNS, "--json", "--out", "out").json["schema"] == "partialfair.audit/1"
+    assert {path.name for path in (tmp_path / "out").iterdir()} == FILES

@@ -1,0 +1,183 @@
+"""The other commands, and the installed command itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+import partialfair
+from partialfair.cli._demo import demo_scores
+from partialfair.datasets import REGISTRY, _source
+from tests.cli.conftest import COLUMNS
+
+SCRIPT = Path(sysconfig.get_path("scripts")) / "partialfair"
+
+
+def test_version(run):
+    outcome = run("--version")
+    assert (outcome.code, outcome.out) == (0, f"partialfair {partialfair.__version__}\n")
+
+
+@pytest.mark.parametrize("command", ["audit", "compare", "demo", "data list", "data fetch", "data path"])
+def test_help_has_an_example(run, command):
+    outcome = run(*command.split(), "--help")
+    assert outcome.code == 0
+    shown = re.sub(r"\x1b\[[0-9;]*m|\s+", lambda found: "" if found[0][0] == "\x1b" else " ", outcome.out)
+    assert f"Example: partialfair {command}" in shown
+    assert outcome.out == run(*command.split(), "-h").out
+
+
+@pytest.mark.parametrize("arguments", [[], ["data"]])
+def test_without_a_command_there_is_help(run, arguments):
+    outcome = run(*arguments)
+    assert "Usage:" in outcome.out + outcome.err
+    assert "Traceback" not in outcome.err
+
+
+class TestData:
+    @pytest.fixture(autouse=True)
+    def cache(self, tmp_path, monkeypatch) -> Path:
+        """An empty cache in place of the user's, and no $PARTIALFAIR_DATA."""
+        monkeypatch.setattr(_source, "cache_directory", lambda: tmp_path / "cache")
+        monkeypatch.delenv(_source.DATA_VARIABLE, raising=False)
+        return tmp_path / "cache"
+
+    def test_list_says_what_is_there(self, run, cache):
+        def states():
+            lines = run("data", "list").out.splitlines()
+            named = [re.match(r"(\w+) +(ready|to be fetched) ", line) for line in lines]
+            return {found[1]: found[2] for found in named if found}
+
+        assert states() == {name: "ready" if name == "admissions" else "to be fetched" for name in REGISTRY}
+        for file in REGISTRY["law_school"].files:
+            (cache / file.name).parent.mkdir(parents=True, exist_ok=True)
+            (cache / file.name).touch()
+        assert states()["law_school"] == "ready"
+
+    def test_list_names_the_terms(self, run):
+        shown = run("data", "list").out
+        assert all(entry.summary in shown and entry.terms in shown for entry in REGISTRY.values())
+
+    def test_path_prints_paths(self, run, tmp_path, monkeypatch):
+        mine = tmp_path / "mine"
+        for file in REGISTRY["a9a"].files:
+            (mine / file.name).parent.mkdir(parents=True, exist_ok=True)
+            (mine / file.name).touch()
+        monkeypatch.setenv(_source.DATA_VARIABLE, str(mine))
+        outcome = run("data", "path", "a9a")
+        assert outcome.out.splitlines() == [str(mine / file.name) for file in REGISTRY["a9a"].files]
+
+    def test_path_of_what_is_not_there_says_how_to_get_it(self, run):
+        run("data", "path", "bank").assert_refused("bank", "partialfair data fetch bank")
+
+    @pytest.mark.parametrize("command", ["path", "fetch"])
+    def test_an_unknown_name_lists_the_known(self, run, command):
+        run("data", command, "adult").assert_refused("no dataset 'adult'", "a9a")
+
+    @pytest.mark.parametrize("command", ["path", "fetch"])
+    def test_made_data_have_no_files(self, run, command):
+        outcome = run("data", command, "admissions")
+        assert (outcome.code, outcome.out) == (0, "")
+        assert "made, not fetched" in outcome.err
+
+    def test_a_variable_that_names_no_directory(self, run, monkeypatch):
+        monkeypatch.setenv(_source.DATA_VARIABLE, "nowhere")
+        for command in (["list"], ["path", "a9a"], ["fetch", "a9a"]):
+            run("data", *command).assert_refused("$PARTIALFAIR_DATA", "'nowhere'")
+
+    def test_a_failed_fetch_names_the_ways_out(self, run, cache, monkeypatch):
+        def unreachable(url, target):
+            raise ConnectionError
+
+        monkeypatch.setattr(_source, "download", unreachable)
+        run("data", "fetch", "law_school").assert_refused(
+            "law_school", "could not fetch", "$PARTIALFAIR_DATA"
+        )
+        assert not [path for path in cache.rglob("*") if path.is_file()]
+
+    def test_fetch_checks_what_it_finds(self, run, cache):
+        file = REGISTRY["law_school"].files[0]
+        (cache / file.name).parent.mkdir(parents=True)
+        (cache / file.name).write_text("nonsense")
+        run("data", "fetch", "law_school").assert_refused(str(cache / file.name), "sha256")
+
+    def test_fetch_into_a_file(self, run, tmp_path):
+        (tmp_path / "taken").touch()
+        run("data", "fetch", "a9a", "--out", "taken").assert_refused("--out taken")
+
+
+def test_demo_writes_an_audit_of_its_scores(run, tmp_path):
+    out = tmp_path / "a demo"
+    outcome = run("demo", "--out", out)
+    assert outcome.code == 0
+    names = {path.name for path in out.iterdir()}
+    assert {"scores.csv", "audit.json", "rank_curve.png"} < names
+    assert all(name in outcome.out for name in names)
+    assert (out / "scores.csv").read_text() == demo_scores(0).to_csv(index=False)
+    assert not demo_scores(1)["score"].equals(demo_scores(0)["score"])
+    record = json.loads((out / "audit.json").read_text(encoding="utf-8"))
+    assert record["metrics"]["statistical_parity"]["low"] > 0.1
+    assert f"partialfair audit '{out / 'scores.csv'}' --score score --group origin" in outcome.out
+
+
+class TestInstalledCommand:
+    """What only a process of its own can show: exit codes, streams, encodings."""
+
+    @pytest.fixture
+    def start(self, tmp_path):
+        def start(*arguments, **environment):
+            return subprocess.run(
+                [SCRIPT, *map(str, arguments)],
+                cwd=tmp_path,
+                capture_output=True,
+                env={**os.environ, "PYTHONIOENCODING": "utf-8", **environment},
+                timeout=120,
+                check=False,
+            )
+
+        return start
+
+    def test_a_gate_in_a_notebooks_shell(self, start, scores):
+        done = start(
+            "audit",
+            "scores.csv",
+            *COLUMNS,
+            "--fail-above",
+            0.01,
+            "--json",
+            "--out",
+            "out",
+            MPLBACKEND="module://x",
+        )
+        assert done.returncode == 1
+        assert json.loads(done.stdout)["gate"]["passed"] is False
+        progress = done.stderr.decode().splitlines()
+        assert progress[0] == "partialfair: reading scores.csv"
+        assert all(line.startswith("partialfair: ") for line in progress)
+
+    def test_bad_input_in_ascii(self, start):
+        done = start("audit", "absént.csv", *COLUMNS, PYTHONIOENCODING="ascii")
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert done.stderr.splitlines()[-1] == rb"partialfair: error: there is no file abs\xe9nt.csv"
+        assert b"Traceback" not in done.stderr
+
+    @pytest.mark.skipif(os.name != "posix", reason="pipes are closed otherwise there")
+    def test_a_reader_that_leaves_changes_nothing(self, scores, tmp_path):
+        reading, writing = os.pipe()
+        os.close(reading)
+        done = subprocess.run(
+            [SCRIPT, "audit", "scores.csv", *COLUMNS, "--fail-above", "1"],
+            cwd=tmp_path,
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+        os.close(writing)
+        assert done.returncode == 0
+        assert b"rror" not in done.stderr

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.cli.conftest import COLUMNS
+
+BAND = ("--interval", 0.1, 0.35)
+
+
+@pytest.fixture
+def new(people, tmp_path) -> pd.DataFrame:
+    """Another model's scores of the same people, also written to new.csv."""
+    noise = np.random.default_rng(1).normal(scale=0.3, size=len(people))
+    frame = people.assign(score=people["score"] + noise + 0.3 * (people["sex"] == "f"))
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    return frame
+
+
+def models(outcome):
+    """What was found about each model, but for where it was read from."""
+    return [{**model, "file": None, "name": None} for model in outcome.json["models"]]
+
+
+def test_each_model_is_audited_as_it_would_be_alone(run, scores, new):
+    options = (*COLUMNS, *BAND, "--label", "hired", "--threshold", 0.5, "--weight", "weight", "--json")
+    outcome = run("compare", scores, "new.csv", *options)
+    assert outcome.json["schema"] == "partialfair.compare/1"
+    assert [model["name"] for model in outcome.json["models"]] == ["scores", "new"]
+    for model, file in zip(outcome.json["models"], (scores, "new.csv"), strict=True):
+        assert model["metrics"] == run("audit", file, *options).json["metrics"]
+
+
+@pytest.mark.parametrize("weight", [[], ["--weight", "weight"]])
+def test_as_many_enter_as_leave(run, scores, new, weight):
+    outcome = run("compare", scores, "new.csv", *COLUMNS, *BAND, *weight, "--json")
+    assert outcome.json["models"][0]["changes_from_first"] is None
+    changes = outcome.json["models"][1]["changes_from_first"]
+    assert set(changes) == {"f", "m"}
+    for change in changes.values():
+        assert change["stays"] + change["enters"] == pytest.approx(change["in_interval"])
+        assert change["stays"] + change["leaves"] == pytest.approx(change["in_interval"])
+        assert change["enters"] > 0
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_rows_are_matched_by_id_in_any_order(run, scores, new, tmp_path, suffix):
+    shuffled = new.sample(frac=1, random_state=0)
+    write = shuffled.to_csv if suffix == "csv" else shuffled.to_parquet
+    write(tmp_path / f"shuffled.{suffix}", index=False)
+    by_order = run("compare", scores, "new.csv", *COLUMNS, *BAND, "--json")
+    by_id = run("compare", scores, f"shuffled.{suffix}", *COLUMNS, *BAND, "--id", "person", "--json")
+    assert models(by_id) == models(by_order)
+
+
+def test_ids_are_text_whatever_the_file_made_of_them(run, people, scores, tmp_path):
+    people.assign(person=np.arange(600)).to_parquet(tmp_path / "whole.parquet")
+    people.assign(person=[str(k) for k in range(600)]).to_csv(scores, index=False)
+    assert run("compare", "whole.parquet", scores, *COLUMNS, "--id", "person").code == 0
+
+
+def small(scores):
+    return pd.DataFrame({"person": [*"abcdwxyz"], "score": scores, "team": [*"ppppqqqq"]})
+
+
+@pytest.mark.parametrize(("id_options", "first_columns"), [(["--id", "person"], "person"), ([], "row")])
+def test_movers_are_listed(run, tmp_path, id_options, first_columns):
+    old, new = small([4, 3, 2, 1, 4, 3, 2, 1]), small([1, 4, 3, 2, 14, 13, 12, 11])
+    old.to_csv(tmp_path / "old.csv", index=False)
+    (new.iloc[::-1] if id_options else new).to_csv(tmp_path / "new.csv", index=False)
+    options = ("--score", "score", "--group", "team", *id_options, "--interval", 0.25, 0.5)
+    outcome = run("compare", "old.csv", "new.csv", *options, "--out", "out")
+    assert outcome.code == 0
+    shown = " ".join(outcome.out.split())
+    assert "from old to new: group in the interval stay enter leave p 1 0 1 1 q 1 1 0 0" in shown
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "compare.json",
+        "movers.csv",
+        "rank_curves.png",
+    }
+    names = ["b", "c"] if id_options else ["2", "3"]
+    assert (tmp_path / "out" / "movers.csv").read_text().splitlines() == [
+        f"{first_columns},team,in interval: old,in interval: new",
+        f"{names[0]},p,1.0,0.0",
+        f"{names[1]},p,0.0,1.0",
+    ]
+    record = json.loads((tmp_path / "out" / "compare.json").read_text(encoding="utf-8"))
+    assert record == run("compare", "old.csv", "new.csv", *options, "--json").json
+
+
+def test_three_models_are_compared_with_the_first(run, scores, new):
+    found = run("compare", scores, "new.csv", scores, *COLUMNS, *BAND, "--json").json
+    assert len({model["name"] for model in found["models"]}) == 3
+    for change in found["models"][2]["changes_from_first"].values():
+        assert change["enters"] == change["leaves"] == 0
+
+
+def test_files_of_one_name_are_told_apart_by_their_paths(run, people, tmp_path):
+    for folder in ("first", "second"):
+        (tmp_path / folder).mkdir()
+        people.to_csv(tmp_path / folder / "scores.csv", index=False)
+    found = run("compare", "first/scores.csv", "second/scores.csv", *COLUMNS, "--json").json
+    assert [model["name"] for model in found["models"]] == ["first/scores.csv", "second/scores.csv"]
+
+
+def test_an_undefined_gap_is_called_so(run, people, scores):
+    people.assign(hired=np.where((people["sex"] == "f") | (people["score"] < 0), 0, 1)).to_csv(
+        scores, index=False
+    )
+    shown = run("compare", scores, scores, *COLUMNS, *BAND, "--label", "hired", "--threshold", 0.5).out
+    assert "undefined" in shown
+    assert "nan" not in shown
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "words"),
+    [
+        (lambda f: f.head(599), [], ["other.csv has 599 rows", "has 600", "--id"]),
+        (lambda f: f.assign(sex=[*f["sex"][1:], "f"]), [], ["other.csv", "into other groups", "data row"]),
+        (lambda f: f.head(599), ["--id", "person"], ["other.csv lacks 'p"]),
+        (lambda f: f.assign(person=["new", *f["person"][1:]]), ["--id", "person"], ["other.csv lacks 'p"]),
+        (
+            lambda f: f.assign(person=["p001", "p001", *f["person"][2:]]),
+            ["--id", "person"],
+            ["'person' of other.csv repeats 'p001'"],
+        ),
+        (lambda f: f.assign(person=["", *f["person"][1:]]), ["--id", "person"], ["'person'", "data row 1"]),
+        (lambda f: f.assign(sex=f["sex"].str.upper()), ["--id", "person"], ["into other groups"]),
+        (lambda f: f.assign(score="x"), [], ["'score' of other.csv", "'x'"]),
+        (lambda f: f, ["--interval", 0.4, 0.2], ["interval (0.4, 0.2)"]),
+        (lambda f: f, ["--confidence", 2], ["--confidence"]),
+    ],
+)
+def test_refusals(run, people, scores, tmp_path, change, options, words):
+    change(people).to_csv(tmp_path / "other.csv", index=False)
+    outcome = run("compare", scores, "other.csv", *COLUMNS, *options, "--out", "out")
+    outcome.assert_refused(*words)
+
+
+def test_one_file_is_not_enough(run, scores):
+    run("compare", scores, *COLUMNS).assert_refused("at least two files", "audit")
