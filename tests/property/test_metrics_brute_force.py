@@ -7,6 +7,7 @@ import itertools
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from math import isnan, nan
 from typing import Any
 
@@ -143,6 +144,17 @@ def test_is_the_definition(metric, table):
 @given(table=tables_cut_between_members())
 def test_rounding_does_not_move_members_across_the_ends(metric, table):
     check_against_brute_force(metric, table)
+
+
+def test_an_end_that_is_a_rank_in_spite_of_rounding():
+    """The score at rank r is outside (…, r) and inside (r, …), and nobody above it holds any of (r, 1)."""
+    parity, opportunity = PARITY[1], OPPORTUNITY[0]
+    for weights in itertools.product(map(Fraction, ("0.1", "0.2", "0.7", "1/3", "5/7")), repeat=3):
+        before, here, after = (r / sum(weights) for r in itertools.accumulate(weights))
+        table = Table([3, 2, 1, 9], [*"aaab"], [1, 1, 0, 1], [*weights, Fraction(1)], None, 0)
+        assert parity(table.with_(interval=((before + here) / 2, here))) == 0
+        assert parity(table.with_(interval=(here, (here + after) / 2))) == same(float(1 - here))
+        assert isnan(opportunity(table.with_(interval=(here, Fraction(1)))))
 
 
 # Rows and weights

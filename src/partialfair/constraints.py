@@ -1,0 +1,217 @@
+"""Fairness constraints as difference-of-convex functions of scores; the one module that knows both languages.
+
+A constraint is a frozen, reusable statement ("statistical parity on ranks 5–30 % with gap at most .05").
+`build` ties it to groups and weights and gives a `ConstraintBlock`: the atoms, the functions ``f_i ≤ 0`` of
+them, and thresholds θ at which a model that scores everybody 0 is feasible.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import get_args
+
+import numpy as np
+
+from partialfair._typing import Floats, GapScale, IntervalLike
+from partialfair.dc import DC, Affine, AtomBank, DCSystem, GroupMeans, JoinedBank, atom, maximum
+from partialfair.exceptions import InputError
+from partialfair.groups import Groups, group_name
+from partialfair.intervals import IntervalSet, intervals_by_group
+from partialfair.surrogates import Surrogate
+
+__all__ = ["CONSTRAINTS", "Constraint", "ConstraintBlock", "DemographicParity", "StatisticalParity", "join"]
+
+
+@dataclass(frozen=True, eq=False)
+class ConstraintBlock:
+    """One constraint tied to data.
+
+    Attributes
+    ----------
+    bank
+        Convex atoms of the scores and of the block's own thresholds θ.
+    system
+        The functions ``f_i ≤ 0`` of the atoms.
+    theta0
+        Thresholds for scores that are all 0.
+    names
+        What each f_i says, for messages: "at least 10 % of Women above θ₃".
+    """
+
+    bank: AtomBank
+    system: DCSystem
+    theta0: Floats
+    names: tuple[str, ...]
+
+
+def join(blocks: Sequence[ConstraintBlock]) -> ConstraintBlock:
+    """Return several constraints on the same rows as one; each keeps thresholds of its own."""
+    bank = JoinedBank(tuple(block.bank for block in blocks))
+    offsets = np.cumsum([0, *(block.bank.n_atoms for block in blocks)]).tolist()
+    functions = tuple(
+        f.renumbered(offset)
+        for block, offset in zip(blocks, offsets, strict=False)
+        for f in block.system.functions
+    )
+    return ConstraintBlock(
+        bank,
+        DCSystem(functions, bank.n_atoms),
+        np.concatenate([np.empty(0), *(block.theta0 for block in blocks)]),
+        tuple(name for block in blocks for name in block.names),
+    )
+
+
+@dataclass(frozen=True)
+class Constraint(ABC):
+    """What every constraint states.
+
+    Parameters
+    ----------
+    interval
+        Ranks from the top: ``(low, high)``, a list of such pairs, or a mapping from group to either.
+    max_gap
+        κ, the largest gap allowed, in [0, 1].
+    gap_scale
+        ``"interval"``, the definition, or ``"absolute"``, the paper's experiments; see `partialfair.metrics`.
+    """
+
+    interval: IntervalLike = (0.0, 1.0)
+    max_gap: float = 0.05
+    gap_scale: GapScale = "interval"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.max_gap <= 1:
+            raise InputError(f"max_gap must lie in [0, 1], not {self.max_gap}")
+        if self.gap_scale not in get_args(GapScale):
+            choices = " or ".join(map(repr, get_args(GapScale)))
+            raise InputError(f"gap_scale must be {choices}, not {self.gap_scale!r}")
+
+    @abstractmethod
+    def build(self, groups: Groups, weights: Floats, surrogate: Surrogate) -> ConstraintBlock:
+        """Tie the constraint to the rows of a training set."""
+
+    def intervals(self, groups: Groups) -> tuple[IntervalSet, ...]:
+        """Return the interval of each group, refusing those that hold fewer than two members."""
+        parts = intervals_by_group(self.interval, groups.labels)
+        counts = np.bincount(groups.codes[groups.codes >= 0], minlength=len(groups.labels))
+        for label, part, count in zip(groups.labels, parts, counts, strict=True):
+            if count * part.measure < 2 - 1e-9:
+                raise InputError(
+                    f"the interval of {part} holds fewer than two of the {count} members of group "
+                    f"{group_name(label)!r}"
+                )
+        if self.gap_scale == "absolute" and any(part != parts[0] for part in parts):
+            raise InputError("gap_scale='absolute' has no meaning when intervals differ by group")
+        return parts
+
+
+@dataclass(frozen=True)
+class StatisticalParity(Constraint):
+    """Partial statistical parity (pSP) by surrogate bands at a grid of ranks (inprocess_pdp_approx).
+
+    For each u of a grid there is one θ_u with ``p_k(u) ≤ mean σ(s − θ_u) ≤ p_k(u + κ)`` in every group k,
+    where ``p_k(u)`` is the rank at which a share u of the group's interval has been passed. On the absolute
+    scale the grid is of ranks p in [α, β) and the band ``p ≤ mean σ(s − θ_p) ≤ p + κ``.
+
+    Parameters
+    ----------
+    interval, max_gap, gap_scale
+        As in `Constraint`.
+    n_points
+        Size of the grid. On the interval scale it is ``u_j = j(1 − κ)/(N + 1)``, which guarantees κ plus one
+        step; on the absolute scale the paper's ``p_j = α + j(β − α)/N``, j = 0, ..., N − 1.
+    """
+
+    n_points: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.n_points < 1:
+            raise InputError(f"n_points must be at least 1, not {self.n_points}")
+
+    def build(self, groups: Groups, weights: Floats, surrogate: Surrogate) -> ConstraintBlock:
+        """Two functions per point and group: mean σ at least the lower rank, at most the upper one."""
+        intervals = self.intervals(groups)
+        lows, highs = self._bands(intervals)  # (n_points, n_groups)
+        bank = GroupMeans(surrogate, groups.codes, weights, len(groups.labels), len(lows))
+        functions: list[DC] = []
+        names: list[str] = []
+        for j in range(len(lows)):
+            for k, name in enumerate(groups.names):
+                mean = atom(bank.plus(k, j)) - atom(bank.minus(k, j))
+                if lows[j, k] > 0:  # a mean of σ is never below 0
+                    functions.append(-mean + lows[j, k])
+                    names.append(f"at least {100 * lows[j, k]:.3g} % of {name} above threshold {j + 1}")
+                if highs[j, k] < 1:  # nor above 1
+                    functions.append(mean - highs[j, k])
+                    names.append(f"at most {100 * highs[j, k]:.3g} % of {name} above threshold {j + 1}")
+        # Scores 0: every group has mean σ(−θ), put into the middle of the band that all groups share.
+        middles = np.clip((lows.max(axis=1) + highs.min(axis=1)) / 2, 1e-6, 1 - 1e-6)
+        theta0 = np.array([-surrogate.level(float(middle)) for middle in middles])
+        return ConstraintBlock(bank, DCSystem(tuple(functions), bank.n_atoms), theta0, tuple(names))
+
+    def _bands(self, intervals: Sequence[IntervalSet]) -> tuple[Floats, Floats]:
+        """Lower and upper rank of each point in each group."""
+        if self.gap_scale == "absolute":
+            part = intervals[0]
+            shares = np.arange(self.n_points) / self.n_points
+            lows = np.tile(part.rank_at(shares, side="right")[:, None], (1, len(intervals)))
+            return lows, lows + self.max_gap
+        kappa = self.max_gap
+        shares = np.arange(1, self.n_points + 1) * (1 - kappa) / (self.n_points + 1)
+        lows = np.stack([part.rank_at(shares, side="left") for part in intervals], axis=1)
+        highs = np.stack([part.rank_at(shares + kappa, side="right") for part in intervals], axis=1)
+        return lows, highs
+
+
+@dataclass(frozen=True)
+class DemographicParity(Constraint):
+    """Partial demographic parity (pDP) at one threshold (inprocess_wpdp_approx).
+
+    ``P_k − P_k' ≤ κ`` for every ordered pair, with ``P_k = Σ_parts [min(M_k, β) − min(M_k, α)] / m_k`` (not
+    divided on the absolute scale) and ``M_k = A_k − B_k`` the mean of σ = σ⁺ − σ⁻ at the threshold. Since
+    ``min(A − B, c) = A − max(B, A − c) ``, each part is ``max(B, A − α) − max(B, A − β)``: the mean σ⁺ terms
+    of the paper's (DCexample1_wpdp) cancel, which gives the same f with a tighter linearisation.
+
+    Parameters
+    ----------
+    interval, max_gap, gap_scale
+        As in `Constraint`.
+    threshold
+        θ̂, in units of the scores.
+    """
+
+    threshold: float = 0.0
+
+    def build(self, groups: Groups, weights: Floats, surrogate: Surrogate) -> ConstraintBlock:
+        """One function per ordered pair of groups."""
+        intervals = self.intervals(groups)
+        bank = GroupMeans(
+            surrogate, groups.codes, weights, len(groups.labels), 0, fixed=(float(self.threshold),)
+        )
+        shares = [self._share(bank, k, part) for k, part in enumerate(intervals)]
+        functions, names = [], []
+        for k, other in permutations(range(len(groups.labels)), 2):
+            functions.append(shares[k] - shares[other] - self.max_gap)
+            names.append(
+                f"{groups.names[k]} selected at most {self.max_gap:g} more than {groups.names[other]}"
+            )
+        return ConstraintBlock(bank, DCSystem(tuple(functions), bank.n_atoms), np.empty(0), tuple(names))
+
+    def _share(self, bank: GroupMeans, k: int, part: IntervalSet) -> DC:
+        plus, minus = (bank.plus(k, 0), 1.0), (bank.minus(k, 0), 1.0)
+        share = DC()
+        for low, high in part.parts:
+            below = maximum(Affine((minus,)), Affine((plus,), -low))
+            share = share + below - maximum(Affine((minus,)), Affine((plus,), -high))
+        return (1.0 if self.gap_scale == "absolute" else 1.0 / part.measure) * share
+
+
+CONSTRAINTS: dict[str, type[Constraint]] = {
+    "statistical_parity": StatisticalParity,
+    "demographic_parity": DemographicParity,
+}
+"""Names that estimators accept; a new constraint is one class and one entry."""

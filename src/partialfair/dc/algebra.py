@@ -1,0 +1,179 @@
+"""Signed sums of maxima of atoms: differences of convex functions, and their convex majorants.
+
+``f = Σ_t c_t max(pieces_t) + constant``, where a piece is an affine function of atoms with coefficients ≥ 0.
+Terms with c > 0 make up f⁺ and those with c < 0 make up f⁻, so both are convex, and multiplying by a negative
+number swaps them. Group gaps, several groups and unions of intervals then need no new class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from partialfair._typing import Floats, Ints
+
+__all__ = ["DC", "Affine", "DCSystem", "Tangents", "atom", "maximum"]
+
+
+@dataclass(frozen=True)
+class Affine:
+    """``Σ coefficient · atom + constant`` with coefficients ≥ 0: convex, because the atoms are."""
+
+    atoms: tuple[tuple[int, float], ...]
+    constant: float = 0.0
+
+    def __post_init__(self) -> None:
+        if any(coefficient < 0 for _, coefficient in self.atoms):
+            raise ValueError("an affine piece of convex atoms needs coefficients of at least 0")
+
+
+@dataclass(frozen=True)
+class DC:
+    """``Σ c · max(pieces) + constant``; build it from `atom` and `maximum` with +, − and ·."""
+
+    terms: tuple[tuple[float, tuple[Affine, ...]], ...] = ()
+    constant: float = 0.0
+
+    def __add__(self, other: DC | float) -> DC:
+        if isinstance(other, DC):
+            return DC(self.terms + other.terms, self.constant + other.constant)
+        return DC(self.terms, self.constant + other)
+
+    def __rmul__(self, factor: float) -> DC:
+        terms = tuple((factor * c, pieces) for c, pieces in self.terms if factor * c != 0)
+        return DC(terms, factor * self.constant)
+
+    def renumbered(self, offset: int) -> DC:
+        """Return the same function of atoms whose positions are all larger by ``offset``."""
+        terms = tuple(
+            (c, tuple(Affine(tuple((a + offset, x) for a, x in p.atoms), p.constant) for p in pieces))
+            for c, pieces in self.terms
+        )
+        return DC(terms, self.constant)
+
+    def __neg__(self) -> DC:
+        return -1.0 * self
+
+    def __sub__(self, other: DC | float) -> DC:
+        return self + (-other)
+
+
+def atom(position: int) -> DC:
+    """Return one atom as a function."""
+    return DC(((1.0, (Affine(((position, 1.0),)),)),))
+
+
+def maximum(*pieces: Affine) -> DC:
+    """Return the largest of some affine pieces."""
+    return DC(((1.0, pieces),))
+
+
+@dataclass(frozen=True, eq=False)
+class Tangents:
+    """Tangents of every f⁻ at one point: ``f⁻_i(x) + Σ_a slopes[i, a] · (tangent of atom a)``.
+
+    Attributes
+    ----------
+    values : (m,)
+        ``f⁻_i`` at the point.
+    slopes : (m, n_atoms)
+        A subgradient of ``f⁻_i`` in the atoms: the active pieces.
+    """
+
+    values: Floats
+    slopes: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class DCSystem:
+    """Many DC functions of one bank's atoms, evaluated by a few small matrix products.
+
+    Parameters
+    ----------
+    functions
+        ``f_1, ..., f_m``.
+    n_atoms
+        Atoms of the bank.
+    """
+
+    functions: tuple[DC, ...]
+    n_atoms: int
+
+    @property
+    def m(self) -> int:
+        """Number of functions."""
+        return len(self.functions)
+
+    def parts(self, atoms: Floats) -> tuple[Floats, Floats]:
+        """Values of all f⁺ and all f⁻, given the values of the atoms."""
+        if not self._owner.size:
+            return self._constants.copy(), np.zeros(self.m)
+        largest = np.maximum.reduceat(self._matrix @ atoms + self._offsets, self._first)
+        plus, minus = (
+            np.bincount(self._owner, weights=np.maximum(sign * self._factor, 0) * largest, minlength=self.m)
+            for sign in (1, -1)
+        )
+        return plus + self._constants, np.asarray(minus, dtype=np.float64)
+
+    def values(self, atoms: Floats) -> Floats:
+        """Values ``f = f⁺ − f⁻`` of all functions."""
+        plus, minus = self.parts(atoms)
+        return np.asarray(plus - minus)
+
+    def slope(self, atoms: Floats, i: int) -> tuple[Floats, Floats]:
+        """Subgradients of f⁺_i and f⁻_i in the atoms, from the first active piece of each maximum."""
+        plus, minus = np.zeros(self.n_atoms), np.zeros(self.n_atoms)
+        for t in np.flatnonzero(self._owner == i):
+            rows = slice(self._first[t], self._first[t] + self._length[t])
+            heights = self._matrix[rows] @ atoms + self._offsets[rows]
+            active = self._matrix[rows][int(np.argmax(heights))]
+            side = plus if self._factor[t] > 0 else minus
+            side += abs(self._factor[t]) * active
+        return plus, minus
+
+    def tangents(self, atoms: Floats) -> Tangents:
+        """Tangents of all f⁻ at a point, given the values of the atoms there."""
+        slopes = [self.slope(atoms, i)[1] for i in range(self.m)]
+        return Tangents(self.parts(atoms)[1], np.array(slopes).reshape(self.m, self.n_atoms))
+
+    @cached_property
+    def _terms(self) -> list[tuple[int, float, tuple[Affine, ...]]]:
+        return [(i, c, pieces) for i, f in enumerate(self.functions) for c, pieces in f.terms]
+
+    @cached_property
+    def _pieces(self) -> list[Affine]:
+        return [piece for _, _, pieces in self._terms for piece in pieces]
+
+    @cached_property
+    def _matrix(self) -> Floats:
+        matrix = np.zeros((len(self._pieces), self.n_atoms))
+        for row, piece in enumerate(self._pieces):
+            for position, coefficient in piece.atoms:
+                matrix[row, position] += coefficient
+        return matrix
+
+    @cached_property
+    def _offsets(self) -> Floats:
+        return np.array([piece.constant for piece in self._pieces])
+
+    @cached_property
+    def _length(self) -> Ints:
+        return np.array([len(pieces) for _, _, pieces in self._terms], dtype=np.int64)
+
+    @cached_property
+    def _first(self) -> Ints:
+        return np.cumsum(self._length) - self._length
+
+    @cached_property
+    def _factor(self) -> Floats:
+        return np.array([c for _, c, _ in self._terms])
+
+    @cached_property
+    def _owner(self) -> Ints:
+        return np.array([i for i, _, _ in self._terms], dtype=np.int64)
+
+    @cached_property
+    def _constants(self) -> Floats:
+        return np.array([f.constant for f in self.functions], dtype=np.float64)

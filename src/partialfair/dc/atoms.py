@@ -1,0 +1,153 @@
+"""Convex atoms: functions T(s, θ) of all scores and thresholds, jointly convex, evaluated together.
+
+A bank holds many atoms that share their loops over the scores. Constraints refer to atoms by position, so a
+bank is evaluated once per point however many constraints use it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from partialfair._typing import Floats, Ints
+from partialfair.surrogates import Surrogate
+
+__all__ = ["AtomBank", "Gradient", "GroupMeans", "JoinedBank"]
+
+
+@dataclass(frozen=True, eq=False)
+class Gradient:
+    """A (sub)gradient in the scores and in the free thresholds."""
+
+    scores: Floats
+    theta: Floats
+
+
+class AtomBank(Protocol):
+    """Convex functions of (scores, θ), in a fixed order."""
+
+    @property
+    def n_atoms(self) -> int:
+        """Number of atoms."""
+
+    @property
+    def n_theta(self) -> int:
+        """Number of free thresholds θ."""
+
+    def values(self, scores: Floats, theta: Floats) -> Floats:
+        """Value of every atom."""
+
+    def pull_back(self, coefficients: Floats, scores: Floats, theta: Floats) -> Gradient:
+        """Subgradient of ``Σ coefficients · atoms``; for coefficients ≥ 0 that sum is convex."""
+
+
+@dataclass(frozen=True, eq=False)
+class GroupMeans:
+    """The means ``Σ_{i in k} ω_i σ±(s_i − θ_j)`` of a surrogate's two parts, for all groups and thresholds.
+
+    Parameters
+    ----------
+    surrogate
+        σ = σ⁺ − σ⁻.
+    codes : (n,)
+        Group of each score; −1 leaves it out.
+    weights : (n,)
+        Weights, which are scaled to add up to 1 in each group.
+    n_groups
+        Number of groups.
+    n_theta
+        Number of free thresholds.
+    fixed
+        Thresholds that are given, numbered after the free ones.
+    """
+
+    surrogate: Surrogate
+    codes: Ints
+    weights: Floats
+    n_groups: int
+    n_theta: int
+    fixed: tuple[float, ...] = ()
+
+    @cached_property
+    def shares(self) -> Floats:
+        """``ω_i``: the weight of each member in its group."""
+        inside = self.codes >= 0
+        totals = np.bincount(self.codes[inside], weights=self.weights[inside], minlength=self.n_groups)
+        return np.where(inside, self.weights / totals[np.where(inside, self.codes, 0)], 0.0)
+
+    @property
+    def n_thresholds(self) -> int:
+        """Number of thresholds, free and fixed."""
+        return self.n_theta + len(self.fixed)
+
+    @property
+    def n_atoms(self) -> int:
+        """Two per group and threshold."""
+        return 2 * self.n_groups * self.n_thresholds
+
+    def plus(self, group: int, threshold: int) -> int:
+        """Position of the mean of σ⁺."""
+        return group * self.n_thresholds + threshold
+
+    def minus(self, group: int, threshold: int) -> int:
+        """Position of the mean of σ⁻."""
+        return self.n_groups * self.n_thresholds + self.plus(group, threshold)
+
+    def values(self, scores: Floats, theta: Floats) -> Floats:
+        """Value of every atom."""
+        means = self.surrogate.means(scores, self.shares, self.codes, self._thresholds(theta), self.n_groups)
+        return means.ravel()
+
+    def pull_back(self, coefficients: Floats, scores: Floats, theta: Floats) -> Gradient:
+        """Subgradient of ``Σ coefficients · atoms``."""
+        shaped = coefficients.reshape(2, self.n_groups, self.n_thresholds)
+        by_score, by_threshold = self.surrogate.pull_back(
+            shaped, scores, self.shares, self.codes, self._thresholds(theta)
+        )
+        return Gradient(by_score, by_threshold[: self.n_theta])
+
+    def _thresholds(self, theta: Floats) -> Floats:
+        return np.concatenate([theta, self.fixed])
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedBank:
+    """Several banks on the same scores, one after the other; each keeps thresholds of its own."""
+
+    banks: tuple[AtomBank, ...]
+
+    @property
+    def n_atoms(self) -> int:
+        """Atoms of all banks."""
+        return sum(bank.n_atoms for bank in self.banks)
+
+    @property
+    def n_theta(self) -> int:
+        """Free thresholds of all banks."""
+        return sum(bank.n_theta for bank in self.banks)
+
+    def values(self, scores: Floats, theta: Floats) -> Floats:
+        """Value of every atom."""
+        thetas = self._split(theta, [bank.n_theta for bank in self.banks])
+        return np.concatenate(
+            [bank.values(scores, part) for bank, part in zip(self.banks, thetas, strict=True)]
+        )
+
+    def pull_back(self, coefficients: Floats, scores: Floats, theta: Floats) -> Gradient:
+        """Subgradient of ``Σ coefficients · atoms``; banks whose coefficients are all 0 are skipped."""
+        thetas = self._split(theta, [bank.n_theta for bank in self.banks])
+        parts = self._split(coefficients, [bank.n_atoms for bank in self.banks])
+        by_score, by_theta = np.zeros(scores.size), [np.zeros(part.size) for part in thetas]
+        for b, bank in enumerate(self.banks):
+            if parts[b].any():
+                gradient = bank.pull_back(parts[b], scores, thetas[b])
+                by_score += gradient.scores
+                by_theta[b] = gradient.theta
+        return Gradient(by_score, np.concatenate(by_theta))
+
+    @staticmethod
+    def _split(vector: Floats, sizes: list[int]) -> list[Floats]:
+        return np.split(vector, np.cumsum(sizes)[:-1])

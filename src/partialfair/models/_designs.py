@@ -1,0 +1,181 @@
+"""Feature matrices seen through two products, with one coefficient vector per group.
+
+``forward`` gives ``s_i = coef[code_i] · x_i`` and ``backward`` the transpose, ``Σ_i v_i x_i`` by code. Cross
+terms of the features with the group, (1, ξ, γ, γξ), span just that: a separate linear model per group. They
+are never formed; one gather per row does it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+from scipy import sparse
+
+from partialfair._typing import ArrayLike, Floats, Ints
+from partialfair.categoricals import CategoricalCodes
+from partialfair.exceptions import InputError
+
+__all__ = ["CSRDesign", "CodesDesign", "DenseDesign", "Design", "as_design"]
+
+
+class Design(Protocol):
+    """n rows of d features, each row with a code that chooses its coefficient vector."""
+
+    @property
+    def n_codes(self) -> int:
+        """Number of coefficient vectors."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features."""
+
+    def forward(self, coefficients: Floats) -> Floats:
+        """Return ``coefficients[code_i] · x_i`` for each row; coefficients are (n_codes, d)."""
+
+    def backward(self, vector: Floats) -> Floats:
+        """Return ``Σ vector[i] x_i`` over the rows of each code: (n_codes, d)."""
+
+
+def as_design(X: ArrayLike, codes: Ints, n_codes: int) -> Design:
+    """Return the design of whatever holds the features."""
+    if isinstance(X, CategoricalCodes):
+        columns = X.codes.astype(np.int32) + np.asarray(X.offsets, dtype=np.int32)
+        return CodesDesign(columns, X.n_levels, codes, n_codes)
+    if sparse.issparse(X):
+        matrix = X.tocsr()
+        data = np.empty(0) if (matrix.data == 1).all() else matrix.data
+        return CSRDesign(matrix.indptr, matrix.indices, data, matrix.shape, codes, n_codes)
+    array = np.asarray(X)
+    if array.ndim != 2:
+        raise InputError(f"X must have two dimensions, not {array.ndim}")
+    return DenseDesign(array, codes, n_codes)
+
+
+@dataclass(frozen=True, eq=False)
+class DenseDesign:
+    """A numpy array of either order and either precision."""
+
+    X: npt.NDArray[Any]
+    codes: Ints
+    n_codes: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features."""
+        return self.X.shape[0], self.X.shape[1]
+
+    @cached_property
+    def _blocks(self) -> list[tuple[Ints | slice, npt.NDArray[Any]]]:
+        """Rows of each code as a matrix of their own, so that BLAS can run on it."""
+        if self.n_codes == 1:
+            return [(slice(None), self.X)]
+        members = [np.flatnonzero(self.codes == k) for k in range(self.n_codes)]
+        return [(rows, self.X[rows]) for rows in members]
+
+    def forward(self, coefficients: Floats) -> Floats:
+        """As in `Design`."""
+        out = np.empty(self.shape[0])
+        for own, (rows, block) in zip(coefficients, self._blocks, strict=True):
+            out[rows] = block @ own
+        return out
+
+    def backward(self, vector: Floats) -> Floats:
+        """As in `Design`."""
+        return np.array([block.T @ vector[rows] for rows, block in self._blocks], dtype=np.float64)
+
+
+@njit(cache=True)
+def _csr_forward(indptr: Ints, indices: Ints, data: Floats, coefficients: Floats, codes: Ints) -> Floats:
+    out = np.empty(indptr.size - 1)
+    for i in range(out.size):
+        own = coefficients[codes[i]]
+        total = 0.0
+        for place in range(indptr[i], indptr[i + 1]):
+            total += own[indices[place]] * data[place] if data.size else own[indices[place]]
+        out[i] = total
+    return out
+
+
+@njit(cache=True)
+def _csr_backward(
+    indptr: Ints, indices: Ints, data: Floats, vector: Floats, codes: Ints, size: tuple[int, int]
+) -> Floats:
+    out = np.zeros(size)
+    for i in range(vector.size):
+        if vector[i] != 0.0:
+            own = out[codes[i]]
+            for place in range(indptr[i], indptr[i + 1]):
+                own[indices[place]] += vector[i] * data[place] if data.size else vector[i]
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class CSRDesign:
+    """A sparse matrix by rows; empty ``data`` stands for values that are all 1."""
+
+    indptr: Ints
+    indices: Ints
+    data: Floats
+    shape: tuple[int, int]
+    codes: Ints
+    n_codes: int
+
+    def forward(self, coefficients: Floats) -> Floats:
+        """As in `Design`."""
+        return np.asarray(_csr_forward(self.indptr, self.indices, self.data, coefficients, self.codes))
+
+    def backward(self, vector: Floats) -> Floats:
+        """As in `Design`."""
+        size = (self.n_codes, self.shape[1])
+        return np.asarray(_csr_backward(self.indptr, self.indices, self.data, vector, self.codes, size))
+
+
+@njit(cache=True)
+def _codes_forward(columns: Ints, coefficients: Floats, codes: Ints) -> Floats:
+    out = np.empty(columns.shape[0])
+    for i in range(out.size):
+        own = coefficients[codes[i]]
+        total = 0.0
+        for field in range(columns.shape[1]):
+            total += own[columns[i, field]]
+        out[i] = total
+    return out
+
+
+@njit(cache=True)
+def _codes_backward(columns: Ints, vector: Floats, codes: Ints, size: tuple[int, int]) -> Floats:
+    out = np.zeros(size)
+    for i in range(vector.size):
+        if vector[i] != 0.0:
+            own = out[codes[i]]
+            for field in range(columns.shape[1]):
+                own[columns[i, field]] += vector[i]
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class CodesDesign:
+    """One-hot features without values: row i has ones in the columns ``columns[i]``, one per field."""
+
+    columns: Ints
+    n_features: int
+    codes: Ints
+    n_codes: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and one-hot features."""
+        return self.columns.shape[0], self.n_features
+
+    def forward(self, coefficients: Floats) -> Floats:
+        """As in `Design`."""
+        return np.asarray(_codes_forward(self.columns, coefficients, self.codes))
+
+    def backward(self, vector: Floats) -> Floats:
+        """As in `Design`."""
+        return np.asarray(_codes_backward(self.columns, vector, self.codes, (self.n_codes, self.n_features)))

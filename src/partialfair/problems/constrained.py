@@ -1,0 +1,244 @@
+"""Minimise a loss of a model's scores under difference-of-convex constraints on them (problem (DC)).
+
+A point x = (w, θ) is one flat vector: the model's parameters, then the constraints' thresholds. Oracles count
+passes over the data where they happen: one for the scores, one for a vector-Jacobian product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from partialfair._typing import Floats
+from partialfair.constraints import ConstraintBlock
+from partialfair.objectives import Loss
+from partialfair.problems.domains import Domain, WholeSpace
+
+__all__ = ["Evaluation", "Problem", "ScoreModel", "SubTrial", "Subproblem", "Trial"]
+
+
+class ScoreModel(Protocol):
+    """A model is two functions; everything else sees only scores."""
+
+    @property
+    def n_params(self) -> int:
+        """Length of w."""
+
+    @property
+    def n_penalised(self) -> int:
+        """Leading entries of w that the ℓ2 penalty acts on."""
+
+    def scores(self, w: Floats) -> Floats:
+        """Return the score of every row."""
+
+    def vjp(self, w: Floats, vector: Floats) -> Floats:
+        """Return ``J(w)ᵀ vector``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Objective and constraints at a point: ``f_0(x)`` and all ``f_i(x)``, which should be ≤ 0."""
+
+    objective: float
+    constraints: Floats
+
+    @property
+    def violation(self) -> float:
+        """Return ``max(0, max_i f_i(x))``."""
+        return float(self.constraints.max(initial=0.0))
+
+
+@dataclass(eq=False)
+class Problem:
+    """``min f_0(w)`` subject to ``f_i(w, θ) ≤ 0`` and (w, θ) in 𝒲.
+
+    Parameters
+    ----------
+    model
+        Gives scores.
+    loss
+        Convex loss of the scores.
+    constraints
+        The functions f_i, tied to the same rows; several constraints are joined by `constraints.join`.
+    alpha
+        ``f_0 = loss + ½ alpha ‖penalised part of w‖²``.
+    domain
+        𝒲.
+
+    Attributes
+    ----------
+    n_passes
+        Passes over the data so far.
+    """
+
+    model: ScoreModel
+    loss: Loss
+    constraints: ConstraintBlock
+    alpha: float = 0.0
+    domain: Domain = field(default_factory=WholeSpace)
+    n_passes: int = field(default=0, init=False)
+
+    @property
+    def m(self) -> int:
+        """Number of constraint functions."""
+        return self.constraints.system.m
+
+    @property
+    def trivial_start(self) -> Floats:
+        """Return w = 0 with the thresholds at which scores of 0 are feasible (Assumption assume:DC E)."""
+        return np.concatenate([np.zeros(self.model.n_params), self.constraints.theta0])
+
+    def split(self, x: Floats) -> tuple[Floats, Floats]:
+        """Return w and θ."""
+        return x[: self.model.n_params], x[self.model.n_params :]
+
+    def at(self, x: Floats) -> Trial:
+        """Return the oracles of f_0, ..., f_m at x."""
+        return Trial(self, x)
+
+    def evaluate(self, x: Floats) -> Evaluation:
+        """Return objective and constraints at x."""
+        trial = self.at(x)
+        return Evaluation(trial.objective, trial.constraints)
+
+    def linearise(self, x: Floats, *, mu: float = 0.0) -> Subproblem:
+        """Return the convex subproblem (DCA) at x: every f⁻ replaced by its tangent.
+
+        With ``mu`` the shift of Assumption assume:DC A is applied to every f_i: adding ``μ/2 ‖·‖²`` to f⁺ and
+        to f⁻ leaves f as it is and adds ``μ/2 ‖v − x‖²`` to its convex majorant. The ρ-shift of weakly convex
+        functions (wcisdc) is the same transformation with μ = ρ.
+        """
+        return Subproblem(self, x, mu)
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Oracles of ``f_0, f_1, ..., f_m`` at one point; scores and atoms are computed once, when needed."""
+
+    problem: Problem
+    x: Floats
+
+    @cached_property
+    def scores(self) -> Floats:
+        """Scores of all rows; one pass."""
+        self.problem.n_passes += 1
+        return self.problem.model.scores(self.problem.split(self.x)[0])
+
+    @cached_property
+    def atoms(self) -> Floats:
+        """Values of the constraints' atoms."""
+        return self.problem.constraints.bank.values(self.scores, self.problem.split(self.x)[1])
+
+    @cached_property
+    def objective(self) -> float:
+        """``f_0(x)``."""
+        penalised = self.x[: self.problem.model.n_penalised]
+        penalty = 0.5 * self.problem.alpha * float(penalised @ penalised)
+        return self.problem.loss.value(self.scores) + penalty
+
+    @cached_property
+    def constraints(self) -> Floats:
+        """All ``f_i(x)``."""
+        return self.problem.constraints.system.values(self.atoms)
+
+    def objective_gradient(self) -> Floats:
+        """Return ``∇f_0(x)``; one pass."""
+        model = self.problem.model
+        by_score = self.problem.loss.value_and_gradient(self.scores)[1]
+        gradient = self._pull(by_score, np.zeros(self.problem.constraints.bank.n_theta))
+        gradient[: model.n_penalised] += self.problem.alpha * self.x[: model.n_penalised]
+        return gradient
+
+    def constraint_gradient(self, i: int) -> Floats:
+        """Return an element of ``∂f⁺_i(x) − ∂f⁻_i(x)``; one pass."""
+        plus, minus = self.problem.constraints.system.slope(self.atoms, i)
+        return self.atoms_gradient(plus - minus)
+
+    def atoms_gradient(self, slope: Floats) -> Floats:
+        """Return the gradient of ``Σ slope · atoms``; one pass."""
+        theta = self.problem.split(self.x)[1]
+        gradient = self.problem.constraints.bank.pull_back(slope, self.scores, theta)
+        return self._pull(gradient.scores, gradient.theta)
+
+    def _pull(self, by_score: Floats, by_theta: Floats) -> Floats:
+        self.problem.n_passes += 1
+        by_params = self.problem.model.vjp(self.problem.split(self.x)[0], by_score)
+        return np.concatenate([by_params, by_theta])
+
+
+@dataclass(frozen=True, eq=False)
+class Subproblem:
+    """``min g_0(v)`` subject to ``g_i(v) ≤ 0``: convex majorants of f_0, ..., f_m that touch them at x.
+
+    ``g_i(v) = f⁺_i(v) − f⁻_i(x) − ⟨∇f⁻_i(x), v − x⟩ + μ/2 ‖v − x‖²``, and likewise g_0, whose f⁻_0 is 0.
+    """
+
+    problem: Problem
+    x: Floats
+    mu: float = 0.0
+
+    @property
+    def domain(self) -> Domain:
+        """𝒲."""
+        return self.problem.domain
+
+    @cached_property
+    def tangents(self) -> tuple[Floats, Floats]:
+        """Values (m,) and gradients (m, n) of all f⁻ at x.
+
+        In parameter space the tangents are m short vectors: evaluating them takes no pass over the data.
+        """
+        trial = self.problem.at(self.x)
+        found = self.problem.constraints.system.tangents(trial.atoms)
+        rows = [trial.atoms_gradient(slope) for slope in found.slopes]
+        return found.values, np.array(rows).reshape(self.problem.m, self.x.size)
+
+    def at(self, v: Floats) -> SubTrial:
+        """Return the oracles of g_0, ..., g_m at v."""
+        return SubTrial(self, v)
+
+
+@dataclass(frozen=True, eq=False)
+class SubTrial:
+    """Oracles of ``g_0, g_1, ..., g_m`` at one point."""
+
+    subproblem: Subproblem
+    v: Floats
+
+    @cached_property
+    def original(self) -> Trial:
+        """Oracles of the original functions at the same point."""
+        return self.subproblem.problem.at(self.v)
+
+    @cached_property
+    def objective(self) -> float:
+        """``g_0(v)``."""
+        return self.original.objective + self._shift
+
+    @cached_property
+    def constraints(self) -> Floats:
+        """All ``g_i(v)``."""
+        values, gradients = self.subproblem.tangents
+        plus = self.subproblem.problem.constraints.system.parts(self.original.atoms)[0]
+        return np.asarray(plus - values - gradients @ self._step + self._shift)
+
+    def objective_gradient(self) -> Floats:
+        """Return ``∇g_0(v)``; one pass."""
+        return self.original.objective_gradient() + self.subproblem.mu * self._step
+
+    def constraint_gradient(self, i: int) -> Floats:
+        """Return a subgradient of g_i at v; one pass."""
+        plus = self.subproblem.problem.constraints.system.slope(self.original.atoms, i)[0]
+        gradient = self.original.atoms_gradient(plus)
+        return np.asarray(gradient - self.subproblem.tangents[1][i] + self.subproblem.mu * self._step)
+
+    @property
+    def _step(self) -> Floats:
+        return self.v - self.subproblem.x
+
+    @cached_property
+    def _shift(self) -> float:
+        return 0.5 * self.subproblem.mu * float(self._step @ self._step)

@@ -1,0 +1,82 @@
+"""The set 𝒲 of parameters: all of ℝⁿ, a ball or a box, with its projection and normal cone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from partialfair._typing import Floats
+from partialfair.exceptions import InputError
+
+__all__ = ["Ball", "Box", "Domain", "WholeSpace"]
+
+
+class Domain(Protocol):
+    """A closed convex set."""
+
+    def project(self, x: Floats) -> Floats:
+        """Return the nearest point of the set."""
+
+    def stationarity(self, x: Floats, gradient: Floats) -> float:
+        """Return ``min ‖gradient + n‖`` over the normal cone at x."""
+
+
+@dataclass(frozen=True)
+class WholeSpace:
+    """All of ℝⁿ; its normal cone is {0}."""
+
+    def project(self, x: Floats) -> Floats:
+        """Return x."""
+        return x
+
+    def stationarity(self, x: Floats, gradient: Floats) -> float:
+        """Return ‖gradient‖."""
+        return float(np.linalg.norm(gradient))
+
+
+@dataclass(frozen=True)
+class Ball:
+    """``‖x‖ ≤ radius``; on the sphere the normal cone is {t x, t ≥ 0}."""
+
+    radius: float
+
+    def __post_init__(self) -> None:
+        if not self.radius > 0:
+            raise InputError(f"the radius of a ball must be positive, not {self.radius}")
+
+    def project(self, x: Floats) -> Floats:
+        """Shrink x onto the sphere if it lies outside."""
+        norm = float(np.linalg.norm(x))
+        return x if norm <= self.radius else x * (self.radius / norm)
+
+    def stationarity(self, x: Floats, gradient: Floats) -> float:
+        """Remove from −gradient what points outwards, if x lies on the sphere."""
+        norm = float(np.linalg.norm(x))
+        if norm < self.radius * (1 - 1e-9):
+            return float(np.linalg.norm(gradient))
+        outwards = x / norm
+        return float(np.linalg.norm(gradient + max(0.0, -float(gradient @ outwards)) * outwards))
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """``low ≤ x ≤ high`` in every coordinate; on a face the normal cone points out of it."""
+
+    low: Floats | float
+    high: Floats | float
+
+    def __post_init__(self) -> None:
+        if np.any(np.asarray(self.low) > np.asarray(self.high)):
+            raise InputError("a box needs low ≤ high in every coordinate")
+
+    def project(self, x: Floats) -> Floats:
+        """Clip every coordinate."""
+        return np.clip(x, self.low, self.high)
+
+    def stationarity(self, x: Floats, gradient: Floats) -> float:
+        """Drop the coordinates in which −gradient points out of a face that x lies on."""
+        slack = 1e-9 * np.maximum(1.0, np.abs(x))
+        blocked = ((x <= self.low + slack) & (gradient > 0)) | ((x >= self.high - slack) & (gradient < 0))
+        return float(np.linalg.norm(np.where(blocked, 0.0, gradient)))

@@ -1,0 +1,73 @@
+"""The switching subgradient method directly on the DC problem (Algorithm 3), a baseline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from partialfair._typing import Floats
+from partialfair.exceptions import InputError
+from partialfair.problems import Problem
+from partialfair.solvers.inner.switching import switching_step
+from partialfair.solvers.result import Callback, Result, Run, Status
+
+__all__ = ["DirectSwitching"]
+
+
+@dataclass(frozen=True)
+class DirectSwitching:
+    """Algorithm 3 with a static or a diminishing tolerance.
+
+    Parameters
+    ----------
+    n_steps
+        T.
+    epsilon
+        Static ``ε_t = ε``; also the one tolerance at which all iterates are judged. With a diminishing ε_t
+        the paper's rule (t in 𝒯 if f ≤ ε_t) would let early, infeasible iterates win.
+    diminishing
+        c of ``ε_t = c / (t + 1)``; None for the static schedule.
+    record_every
+        Steps between two lines of history.
+    """
+
+    n_steps: int = 10_000
+    epsilon: float = 1e-3
+    diminishing: float | None = None
+    record_every: int = 100
+
+    def __post_init__(self) -> None:
+        if (
+            self.n_steps < 1
+            or not self.epsilon > 0
+            or (self.diminishing is not None and not self.diminishing > 0)
+        ):
+            raise InputError("DirectSwitching needs n_steps ≥ 1, epsilon > 0 and diminishing > 0 or None")
+
+    def solve(
+        self,
+        problem: Problem,
+        start: Floats,
+        *,
+        time_limit: float | None = None,
+        callback: Callback | None = None,
+    ) -> Result:
+        """Run Algorithm 3; the result is the best iterate that is feasible up to ``epsilon``."""
+        run = Run(problem, self.epsilon, time_limit, callback)
+        x = problem.domain.project(start)
+        best, lowest = x, float("inf")
+        ending = run.record(0, x)
+        try:
+            for t in range(self.n_steps):
+                if ending is not None:
+                    return run.result(ending)
+                epsilon_t = self.epsilon if self.diminishing is None else self.diminishing / (t + 1)
+                oracle = problem.at(x)
+                following, _ = switching_step(problem, oracle, x, epsilon_t)  # Alg. 3, lines 4 to 11
+                if oracle.constraints.max(initial=0.0) <= self.epsilon and oracle.objective < lowest:
+                    best, lowest = x, oracle.objective
+                x = following
+                if (t + 1) % self.record_every == 0 or t + 1 == self.n_steps:
+                    ending = run.record(t + 1, best if lowest < float("inf") else x)
+        except KeyboardInterrupt:
+            return run.result(Status.STOPPED)
+        return run.result(ending or Status.MAX_ITER)

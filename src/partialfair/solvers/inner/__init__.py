@@ -1,0 +1,1 @@
+"""Solvers of IDCA's convex subproblem."""

@@ -1,0 +1,94 @@
+"""The switching subgradient method (Algorithm 2), on anything with oracles ``at(x)`` and a domain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from partialfair._typing import Floats
+from partialfair.exceptions import InputError
+from partialfair.problems import Domain, Subproblem
+
+__all__ = ["Oracle", "Switchable", "Switching", "switching_step"]
+
+
+class Oracle(Protocol):
+    """Values and gradients of an objective and of constraints at one point."""
+
+    @property
+    def objective(self) -> float:
+        """Value of the objective."""
+
+    @property
+    def constraints(self) -> Floats:
+        """Values of the constraints."""
+
+    def objective_gradient(self) -> Floats:
+        """Return a subgradient of the objective."""
+
+    def constraint_gradient(self, i: int) -> Floats:
+        """Return a subgradient of constraint i."""
+
+
+class Switchable(Protocol):
+    """What the method minimises: a problem or a subproblem."""
+
+    @property
+    def domain(self) -> Domain:
+        """The set 𝒲."""
+
+    def at(self, x: Floats, /) -> Oracle:
+        """Return the oracles at x."""
+
+
+def switching_step(target: Switchable, oracle: Oracle, v: Floats, epsilon: float) -> tuple[Floats, bool]:
+    """Step as Algorithms 2 and 3 do: along the objective if v is nearly feasible, else the worst constraint.
+
+    Returns
+    -------
+    next point, whether v was nearly feasible
+        A zero subgradient cannot be followed; the point then stays where it is.
+    """
+    constraints = oracle.constraints
+    worst = int(np.argmax(constraints)) if constraints.size else -1
+    feasible = worst < 0 or constraints[worst] <= epsilon  # Alg. 2, line 4
+    gradient = oracle.objective_gradient() if feasible else oracle.constraint_gradient(worst)
+    length = epsilon if feasible else constraints[worst]
+    norm = float(gradient @ gradient)
+    step = length / norm if norm > 0 else 0.0
+    return target.domain.project(v - step * gradient), feasible  # Alg. 2, lines 5 and 7
+
+
+@dataclass(frozen=True)
+class Switching:
+    """``SSG(v, ε, T)``, the paper's inner solver.
+
+    Parameters
+    ----------
+    n_steps
+        T.
+    epsilon
+        Infeasibility tolerance ε, also the step's numerator.
+    """
+
+    n_steps: int = 200
+    epsilon: float = 2e-3
+
+    def __post_init__(self) -> None:
+        if self.n_steps < 1 or not self.epsilon > 0:
+            raise InputError(
+                f"switching needs n_steps ≥ 1 and epsilon > 0, not {self.n_steps}, {self.epsilon}"
+            )
+
+    def solve(self, subproblem: Subproblem, start: Floats) -> Floats:
+        """Return the nearly feasible iterate with the smallest g_0 (Alg. 2, line 10), or the start."""
+        v, best, lowest = start, start, np.inf
+        for _ in range(self.n_steps):
+            oracle = subproblem.at(v)
+            following, feasible = switching_step(subproblem, oracle, v, self.epsilon)
+            if feasible and oracle.objective < lowest:
+                best, lowest = v, oracle.objective
+            v = following
+        return best

@@ -1,0 +1,126 @@
+"""How a solve ended, and what it saw on the way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+import numpy as np
+
+from partialfair._typing import Floats
+from partialfair.problems import Evaluation, Problem
+
+__all__ = ["Callback", "Record", "Result", "Run", "Status"]
+
+
+class Status(StrEnum):
+    """Endings; running out of steps is not infeasibility, and neither is convergence."""
+
+    CONVERGED = "converged"
+    MAX_ITER = "max_iter"
+    TIME_LIMIT = "time_limit"
+    STALLED = "stalled"
+    NONFINITE = "nonfinite"
+    STOPPED = "stopped"
+    NO_FEASIBLE_POINT = "no_feasible_point"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One line of history: after which step, at what cost, how good."""
+
+    step: int
+    passes: int
+    seconds: float
+    objective: float
+    violation: float
+
+
+Callback: TypeAlias = Callable[[Record], bool | None]
+"""Called after every outer step; returning True stops the solve."""
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The best feasible iterate of a solve, or the least violating one if none was feasible.
+
+    Attributes
+    ----------
+    x
+        The point (w, θ).
+    status
+        How the solve ended.
+    objective, violation
+        ``f_0(x)`` and ``max(0, max_i f_i(x))``.
+    history
+        One record per outer step; evaluating them is off the clock.
+    """
+
+    x: Floats
+    status: Status
+    objective: float
+    violation: float
+    history: tuple[Record, ...]
+
+
+@dataclass(eq=False)
+class Run:
+    """Book-keeping of one solve: the clock, the history, the best point so far, and when to stop."""
+
+    problem: Problem
+    tolerance: float
+    time_limit: float | None = None
+    callback: Callback | None = None
+    history: list[Record] = field(default_factory=list)
+    best: tuple[bool, float, Floats, Evaluation] | None = None
+    _seconds: float = 0.0
+    _since: float = field(default_factory=time.perf_counter)
+
+    @property
+    def seconds(self) -> float:
+        """Time spent solving, without evaluations and callbacks."""
+        return self._seconds + time.perf_counter() - self._since
+
+    @contextmanager
+    def off_the_clock(self) -> Iterator[None]:
+        """Stop the clock, and do not count passes."""
+        self._seconds += time.perf_counter() - self._since
+        passes = self.problem.n_passes
+        try:
+            yield
+        finally:
+            self.problem.n_passes = passes
+            self._since = time.perf_counter()
+
+    def record(self, step: int, x: Floats) -> Status | None:
+        """Evaluate a point, remember it if it is the best so far, and say whether to stop."""
+        seconds = self.seconds
+        with self.off_the_clock():
+            found = self.problem.evaluate(x)
+            if not (np.isfinite(found.objective) and np.isfinite(found.violation)):
+                return Status.NONFINITE
+            feasible = found.violation <= self.tolerance
+            # Feasible beats infeasible; then the lower objective, or the lower violation.
+            key = found.objective if feasible else found.violation
+            if self.best is None or (feasible, -key) > (self.best[0], -self.best[1]):
+                self.best = (feasible, key, x.copy(), found)
+            line = Record(step, self.problem.n_passes, seconds, found.objective, found.violation)
+            self.history.append(line)
+            if self.callback is not None and self.callback(line):
+                return Status.STOPPED
+        if self.time_limit is not None and seconds > self.time_limit:
+            return Status.TIME_LIMIT
+        return None
+
+    def result(self, status: Status) -> Result:
+        """Return the best point; without any feasible one the status says so, unless it was interrupted."""
+        if self.best is None:
+            raise FloatingPointError("the starting point has a loss or constraint that is not finite")
+        feasible, _, x, found = self.best
+        ran_out = status in (Status.CONVERGED, Status.MAX_ITER, Status.STALLED)
+        ending = Status.NO_FEASIBLE_POINT if ran_out and not feasible else status
+        return Result(x, ending, found.objective, found.violation, tuple(self.history))

@@ -1,0 +1,227 @@
+"""Continuous stand-ins σ(x) for the indicator 1[x > 0], as differences of convex functions.
+
+A surrogate is written ``σ = σ⁺ − σ⁻`` with both parts convex and non-decreasing: composed with scores
+``h_w(ξ) − θ`` that are linear in (w, θ), each part is then convex in (w, θ), and no ρ-shift is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+from numba import njit
+
+from partialfair._typing import Floats, Ints
+from partialfair.exceptions import InputError
+
+__all__ = ["SURROGATES", "Ramp", "Sigmoid", "Surrogate", "Terms", "surrogate"]
+
+Terms: TypeAlias = Callable[[float], tuple[float, float, float, float]]
+"""Compiled ``x → (σ⁺(x), σ⁻(x), a slope of σ⁺ at x, a slope of σ⁻ at x)`` for width 1."""
+
+
+@njit(inline="always")  # numba caches a caller that holds these loops, not one that passes a function along
+def _means(
+    terms: Terms, width: float, scores: Floats, weights: Floats, codes: Ints, thetas: Floats, n_groups: int
+) -> Floats:
+    """Weighted group sums of σ± at every threshold in one pass; (2, n_groups, n_thetas)."""
+    out = np.zeros((2, n_groups, thetas.size))
+    for i in range(scores.size):
+        k = codes[i]
+        if k >= 0:
+            for j in range(thetas.size):
+                plus, minus, _, _ = terms((scores[i] - thetas[j]) / width)
+                out[0, k, j] += weights[i] * plus
+                out[1, k, j] += weights[i] * minus
+    return out
+
+
+@njit(inline="always")
+def _pull_back(
+    terms: Terms,
+    width: float,
+    coefficients: Floats,
+    scores: Floats,
+    weights: Floats,
+    codes: Ints,
+    thetas: Floats,
+) -> tuple[Floats, Floats]:
+    """Gradients in scores and thresholds of ``Σ coefficients · means``, in one pass."""
+    used = np.zeros((coefficients.shape[1], thetas.size), dtype=np.bool_)
+    for k in range(coefficients.shape[1]):
+        for j in range(thetas.size):
+            used[k, j] = coefficients[0, k, j] != 0.0 or coefficients[1, k, j] != 0.0
+    by_score, by_theta = np.zeros(scores.size), np.zeros(thetas.size)
+    for i in range(scores.size):
+        k = codes[i]
+        if k >= 0:
+            for j in range(thetas.size):
+                if used[k, j]:
+                    _, _, up, down = terms((scores[i] - thetas[j]) / width)
+                    slope = weights[i] * (coefficients[0, k, j] * up + coefficients[1, k, j] * down) / width
+                    by_score[i] += slope
+                    by_theta[j] -= slope
+    return by_score, by_theta
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """A surrogate of some width: ``σ_s(x) = σ(x / s)``.
+
+    A new surrogate is a subclass with compiled ``terms`` and an entry in ``SURROGATES``. The kernels below
+    are compiled for it in each process; a subclass may override them with functions that numba can cache.
+
+    Parameters
+    ----------
+    width
+        The width s, in units of the scores.
+    """
+
+    width: float = 1.0
+
+    terms: ClassVar[Terms]
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.width) and self.width > 0):
+            raise InputError(f"surrogate_width must be a positive number, not {self.width}")
+
+    def __call__(self, x: Floats) -> Floats:
+        """Return σ(x)."""
+        plus, minus = self.parts(x)
+        return np.asarray(plus - minus)
+
+    def parts(self, x: Floats) -> tuple[Floats, Floats]:
+        """Return σ⁺(x) and σ⁻(x)."""
+        flat = np.atleast_1d(np.asarray(x, dtype=np.float64))
+        found = np.array([type(self).terms(value / self.width)[:2] for value in flat.ravel()])
+        return found[:, 0].reshape(np.shape(x)), found[:, 1].reshape(np.shape(x))
+
+    def level(self, share: float) -> float:
+        """Return the x with σ(x) = share, for 0 < share < 1 (σ must be continuous and non-decreasing)."""
+        low, high = -1.0, 1.0
+        while float(self(np.array(low))) > share:
+            low *= 2
+        while float(self(np.array(high))) < share:
+            high *= 2
+        for _ in range(200):
+            middle = (low + high) / 2
+            low, high = (middle, high) if float(self(np.array(middle))) < share else (low, middle)
+        return (low + high) / 2
+
+    def means(self, scores: Floats, weights: Floats, codes: Ints, thetas: Floats, n_groups: int) -> Floats:
+        """Return ``Σ_{i in k} weights_i σ±(scores_i − θ_j)``: (2, n_groups, n_thetas), σ⁺ first."""
+        return np.asarray(_means(type(self).terms, self.width, scores, weights, codes, thetas, n_groups))
+
+    def pull_back(
+        self, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
+    ) -> tuple[Floats, Floats]:
+        """Return the (sub)gradients of ``Σ coefficients · means`` in the scores and in the thresholds."""
+        found: tuple[Floats, Floats] = _pull_back(
+            type(self).terms, self.width, coefficients, scores, weights, codes, thetas
+        )
+        return found
+
+
+@njit(cache=True)
+def _ramp_terms(x: float) -> tuple[float, float, float, float]:
+    return max(x + 0.5, 0.0), max(x - 0.5, 0.0), 1.0 if x > -0.5 else 0.0, 1.0 if x > 0.5 else 0.0
+
+
+@njit(cache=True)
+def _ramp_means(
+    width: float, scores: Floats, weights: Floats, codes: Ints, thetas: Floats, n_groups: int
+) -> Floats:
+    return _means(_ramp_terms, width, scores, weights, codes, thetas, n_groups)
+
+
+@njit(cache=True)
+def _ramp_pull_back(
+    width: float, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
+) -> tuple[Floats, Floats]:
+    return _pull_back(_ramp_terms, width, coefficients, scores, weights, codes, thetas)
+
+
+@dataclass(frozen=True)
+class Ramp(Surrogate):
+    """``σ(x) = clip(x/s + ½, 0, 1)``, with ``σ⁺ = max(x/s + ½, 0)`` and ``σ⁻ = max(x/s − ½, 0)``.
+
+    The paper's choice (Example hingesurrogate_pdp, s = 1). Scores within s/2 of a threshold count partly.
+    """
+
+    terms: ClassVar[Terms] = staticmethod(_ramp_terms)
+
+    def means(self, scores: Floats, weights: Floats, codes: Ints, thetas: Floats, n_groups: int) -> Floats:
+        """As `Surrogate.means`, from numba's cache."""
+        return np.asarray(_ramp_means(self.width, scores, weights, codes, thetas, n_groups))
+
+    def pull_back(
+        self, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
+    ) -> tuple[Floats, Floats]:
+        """As `Surrogate.pull_back`, from numba's cache."""
+        found: tuple[Floats, Floats] = _ramp_pull_back(
+            self.width, coefficients, scores, weights, codes, thetas
+        )
+        return found
+
+
+@njit(cache=True)
+def _sigmoid_terms(x: float) -> tuple[float, float, float, float]:
+    small = np.exp(-abs(x))
+    value = 1.0 / (1.0 + small) if x > 0 else small / (1.0 + small)
+    slope = value * (1.0 - value)
+    if x <= 0:
+        return value, 0.0, slope, 0.0
+    return 0.5 + x / 4, 0.5 + x / 4 - value, 0.25, 0.25 - slope
+
+
+@njit(cache=True)
+def _sigmoid_means(
+    width: float, scores: Floats, weights: Floats, codes: Ints, thetas: Floats, n_groups: int
+) -> Floats:
+    return _means(_sigmoid_terms, width, scores, weights, codes, thetas, n_groups)
+
+
+@njit(cache=True)
+def _sigmoid_pull_back(
+    width: float, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
+) -> tuple[Floats, Floats]:
+    return _pull_back(_sigmoid_terms, width, coefficients, scores, weights, codes, thetas)
+
+
+@dataclass(frozen=True)
+class Sigmoid(Surrogate):
+    """``σ(x) = 1 / (1 + exp(−x/s))``, with σ⁺ = σ up to 0 and its tangent ``½ + x/(4s)`` beyond.
+
+    σ is convex up to 0 and concave beyond, so both σ⁺ and σ⁻ = σ⁺ − σ are convex and non-decreasing: linear
+    scorers need no ρ-shift, unlike in the paper's Example sigmoidsurrogate_pdp.
+    """
+
+    terms: ClassVar[Terms] = staticmethod(_sigmoid_terms)
+
+    def means(self, scores: Floats, weights: Floats, codes: Ints, thetas: Floats, n_groups: int) -> Floats:
+        """As `Surrogate.means`, from numba's cache."""
+        return np.asarray(_sigmoid_means(self.width, scores, weights, codes, thetas, n_groups))
+
+    def pull_back(
+        self, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
+    ) -> tuple[Floats, Floats]:
+        """As `Surrogate.pull_back`, from numba's cache."""
+        found: tuple[Floats, Floats] = _sigmoid_pull_back(
+            self.width, coefficients, scores, weights, codes, thetas
+        )
+        return found
+
+
+SURROGATES: dict[str, type[Surrogate]] = {"ramp": Ramp, "sigmoid": Sigmoid}
+"""Names that estimators accept."""
+
+
+def surrogate(name: str | Surrogate, width: float = 1.0) -> Surrogate:
+    """Return the surrogate of that name and width; one that is already built is returned as it is."""
+    if isinstance(name, Surrogate):
+        return name
+    if name not in SURROGATES:
+        raise InputError(f"surrogate must be one of {', '.join(map(repr, SURROGATES))}, not {name!r}")
+    return SURROGATES[name](width)

@@ -1,0 +1,64 @@
+"""Small training problems, and the same written for cvxpy."""
+
+import cvxpy as cp
+import numpy as np
+
+from partialfair.constraints import DemographicParity, StatisticalParity, join
+from partialfair.groups import encode_groups
+from partialfair.models import linear_model
+from partialfair.objectives import LogisticLoss
+from partialfair.problems import Problem, WholeSpace
+from partialfair.surrogates import Ramp
+
+WHOLE = WholeSpace()
+
+
+def problem(kind="statistical", *, n=80, d=3, seed=0, alpha=0.05, max_gap=0.1, domain=WHOLE):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    groups = encode_groups(np.where(X[:, 0] + rng.normal(size=n) > 0, "a", "b"))
+    y = np.where(X @ np.linspace(1.5, 0.5, d) + rng.normal(size=n) > 0, 1.0, -1.0)
+    built = {
+        "statistical": StatisticalParity((0.1, 0.6), max_gap, n_points=3),
+        "demographic": DemographicParity((0.1, 0.9), max_gap),
+    }
+    statements = built.values() if kind == "both" else [built[kind]]
+    blocks = [statement.build(groups, np.ones(n), Ramp(1.0)) for statement in statements]
+    return Problem(linear_model(X), LogisticLoss(y, np.ones(n)), join(blocks), alpha, domain)
+
+
+def solve_subproblem(sub):
+    """Optimum of a subproblem of a ramp-constrained linear model, by cvxpy."""
+    task = sub.problem
+    v = cp.Variable(sub.x.size)
+    X, n_w = task.model.design.X, task.model.n_params
+    scores = X @ v[: n_w - 1] + v[n_w - 1]
+    loss = cp.sum(cp.multiply(task.loss.weights, cp.logistic(-cp.multiply(task.loss.signs, scores))))
+    shift = 0.5 * sub.mu * cp.sum_squares(v - sub.x)
+    objective = loss + 0.5 * task.alpha * cp.sum_squares(v[: task.model.n_penalised]) + shift
+    atoms = []
+    first = n_w
+    for bank in task.constraints.bank.banks:
+        thetas = [v[first + j] for j in range(bank.n_theta)] + list(bank.fixed)
+        first += bank.n_theta
+        for sign in (0.5, -0.5):
+            atoms += [
+                cp.sum(
+                    cp.multiply(
+                        bank.shares[bank.codes == k], cp.pos((scores - theta)[bank.codes == k] + sign)
+                    )
+                )
+                for k in range(bank.n_groups)
+                for theta in thetas
+            ]
+    values, gradients = sub.tangents
+    constraints = []
+    for i, f in enumerate(task.constraints.system.functions):
+        plus = f.constant
+        for factor, pieces in f.terms:
+            if factor > 0:
+                heights = [sum(c * atoms[a] for a, c in piece.atoms) + piece.constant for piece in pieces]
+                plus = plus + factor * (cp.maximum(*heights) if len(heights) > 1 else heights[0])
+        constraints.append(plus - values[i] - gradients[i] @ (v - sub.x) + shift <= 0)
+    value = cp.Problem(cp.Minimize(objective), constraints).solve(solver=cp.CLARABEL)
+    return value, np.asarray(v.value)

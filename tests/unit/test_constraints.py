@@ -1,0 +1,181 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partialfair.constraints import CONSTRAINTS, DemographicParity, StatisticalParity, join
+from partialfair.dc import check_majorises
+from partialfair.exceptions import InputError
+from partialfair.groups import encode_groups
+from partialfair.metrics import (
+    partial_demographic_parity_difference,
+    partial_statistical_parity_difference,
+)
+from partialfair.surrogates import Ramp, Sigmoid
+
+N = 60
+UNION = [(0.1, 0.3), (0.5, 0.8)]
+BY_GROUP = {"a": (0.1, 0.5), "b": UNION, "c": (0.0, 1.0)}
+STATEMENTS = [
+    StatisticalParity((0.1, 0.5), 0.1),
+    StatisticalParity((0.1, 0.5), 0.1, "absolute"),
+    StatisticalParity(UNION, 0.1, n_points=4),
+    StatisticalParity(BY_GROUP, 0.1),
+    DemographicParity((0.1, 0.5), 0.1, threshold=0.2),
+    DemographicParity((0.1, 0.5), 0.1, "absolute"),
+    DemographicParity(UNION, 0.1),
+    DemographicParity(BY_GROUP, 0.1),
+]
+
+
+def people(n=N, seed=0):
+    rng = np.random.default_rng(seed)
+    labels = np.array(["a", "b", "c"])[np.arange(n) % 3]
+    return encode_groups(labels), labels, rng
+
+
+@pytest.mark.parametrize("sigma", [Ramp(1.0), Sigmoid(0.5)], ids=str)
+@pytest.mark.parametrize("constraint", STATEMENTS, ids=str)
+def test_linearisations_majorise(constraint, sigma):
+    groups, _, rng = people()
+    block = constraint.build(groups, rng.random(N), sigma)
+    check_majorises(block.bank, block.system, N, n_trials=15)
+    assert len(block.names) == block.system.m
+
+
+def surrogate_share(scores, labels, label, theta, sigma):
+    return float(np.mean(sigma(scores[labels == label] - theta)))
+
+
+@pytest.mark.parametrize("sigma", [Ramp(0.7), Sigmoid(0.7)], ids=str)
+@given(seed=st.integers(0, 1000))
+def test_statistical_parity_says_what_the_paper_writes(sigma, seed):
+    """(inprocess_pdp_approx): p ≤ mean σ(s − θ_p) ≤ p + κ(β − α) for each group and point."""
+    groups, labels, rng = people(seed=seed)
+    low, high, kappa, n_points = 0.2, 0.7, 0.1, 5
+    block = StatisticalParity((low, high), kappa, n_points=n_points).build(groups, np.ones(N), sigma)
+    scores, theta = rng.normal(size=N), rng.normal(size=n_points)
+    found = block.system.values(block.bank.values(scores, theta))
+    expected = []
+    for j in range(n_points):
+        p = low + (j + 1) * (1 - kappa) / (n_points + 1) * (high - low)
+        for label in "abc":
+            mean = surrogate_share(scores, labels, label, theta[j], sigma)
+            expected += [p - mean, mean - (p + kappa * (high - low))]
+    assert found == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("sigma", [Ramp(0.7), Sigmoid(0.7)], ids=str)
+@given(seed=st.integers(0, 1000))
+def test_demographic_parity_says_what_the_paper_writes(sigma, seed):
+    """(inprocess_wpdp_approx): clipped surrogate shares of every ordered pair differ by at most κ(β − α)."""
+    groups, labels, rng = people(seed=seed)
+    low, high, kappa = 0.2, 0.7, 0.1
+    scores = rng.normal(size=N)
+    means = [surrogate_share(scores, labels, label, 0.3, sigma) for label in "abc"]
+    clipped = [min(mean, high) - min(mean, low) for mean in means]
+    pairs = [(k, j) for k in range(3) for j in range(3) if k != j]
+    for gap_scale, factor in (("interval", 1 / (high - low)), ("absolute", 1.0)):
+        constraint = DemographicParity((low, high), kappa, gap_scale, threshold=0.3)
+        block = constraint.build(groups, np.ones(N), sigma)
+        found = block.system.values(block.bank.values(scores, np.empty(0)))
+        assert found == pytest.approx([factor * (clipped[k] - clipped[j]) - kappa for k, j in pairs])
+
+
+def test_a_narrow_surrogate_is_the_metric():
+    """With a width below the distance of any two scores, feasibility is the exact gap (up to the grid)."""
+    groups, labels, rng = people(n=600)
+    scores = rng.permutation(600) * 1.0 + 0.3 * (labels == "a")
+    sigma, interval = Ramp(1e-3), (0.2, 0.6)
+    block = DemographicParity(interval, 0.0, threshold=400.65).build(groups, np.ones(600), sigma)
+    exact = partial_demographic_parity_difference(
+        None, scores, sensitive_features=labels, threshold=400.65, interval=interval
+    )
+    assert block.system.values(block.bank.values(scores, np.empty(0))).max() == pytest.approx(exact)
+
+    gap = partial_statistical_parity_difference(None, scores, sensitive_features=labels, interval=interval)
+    cuts = np.sort(scores) + 0.05
+    for allowed, expected in ((gap + 0.05, True), (gap - 0.05, False)):
+        block = StatisticalParity(interval, allowed, n_points=60).build(groups, np.ones(600), sigma)
+        n_theta = block.bank.n_theta
+        # Each point chooses its own threshold; try every cut for all of them at once.
+        tries = np.array(
+            [block.system.values(block.bank.values(scores, np.full(n_theta, cut))) for cut in cuts]
+        )
+        by_point = tries.reshape(len(cuts), n_theta, -1).max(axis=2).min(axis=0)
+        assert bool((by_point <= 1e-9).all()) is expected
+
+
+@pytest.mark.parametrize("sigma", [Ramp(1.0), Sigmoid(2.0)], ids=str)
+@pytest.mark.parametrize("constraint", [c for c in STATEMENTS if c.interval is not BY_GROUP], ids=str)
+def test_scores_of_zero_are_feasible_at_the_start(constraint, sigma):
+    groups, _, _ = people()
+    block = constraint.build(groups, np.ones(N), sigma)
+    assert block.system.values(block.bank.values(np.zeros(N), block.theta0)).max() <= 0
+
+
+def test_the_papers_start_for_the_ramp():
+    """θ_p = s(½ − p − κ'/2)."""
+    groups, _, _ = people()
+    block = StatisticalParity((0.05, 0.30), 0.05, "absolute").build(groups, np.ones(N), Ramp(2.0))
+    points = 0.05 + np.arange(10) * 0.025
+    assert block.theta0 == pytest.approx(2.0 * (0.5 - points - 0.025))
+
+
+def test_vacuous_functions_are_dropped():
+    groups, _, _ = people()
+    block = StatisticalParity((0.0, 1.0), 0.3, "absolute").build(groups, np.ones(N), Ramp(1.0))
+    # Points 0, .1, ..., .9 in three groups: no lower bound at 0, no upper bound from .7 on.
+    assert block.system.m == 3 * (9 + 7)
+
+
+def test_weights_count_as_repeated_rows_and_missing_groups_do_not_count():
+    groups, labels, rng = people()
+    weights, scores = rng.integers(1, 4, size=N), rng.normal(size=N)
+    constraint, theta = StatisticalParity((0.1, 0.5), 0.1), rng.normal(size=10)
+    weighted = constraint.build(groups, weights.astype(float), Ramp(1.0))
+    repeated = constraint.build(encode_groups(np.repeat(labels, weights)), np.ones(weights.sum()), Ramp(1.0))
+    expected = repeated.system.values(repeated.bank.values(np.repeat(scores, weights), theta))
+    assert weighted.system.values(weighted.bank.values(scores, theta)) == pytest.approx(expected)
+    some = encode_groups([None, *labels[1:]], missing="ignore")
+    without = constraint.build(encode_groups(labels[1:]), np.ones(N - 1), Ramp(1.0))
+    ignoring = constraint.build(some, np.ones(N), Ramp(1.0))
+    assert ignoring.bank.values(scores, theta) == pytest.approx(without.bank.values(scores[1:], theta))
+
+
+def test_joined_constraints_are_both():
+    groups, _, rng = people()
+    blocks = [c.build(groups, np.ones(N), Ramp(1.0)) for c in (STATEMENTS[0], STATEMENTS[4], STATEMENTS[2])]
+    both = join(blocks)
+    scores, theta = rng.normal(size=N), rng.normal(size=both.bank.n_theta)
+    expected, first = [], 0
+    for block in blocks:
+        last = first + block.bank.n_theta
+        expected += block.system.values(block.bank.values(scores, theta[first:last])).tolist()
+        first = last
+    assert both.system.values(both.bank.values(scores, theta)) == pytest.approx(expected)
+    check_majorises(both.bank, both.system, N, n_trials=3)
+
+
+@pytest.mark.parametrize("kind", CONSTRAINTS.values())
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_gap": 1.5}, "max_gap"),
+        ({"max_gap": -0.1}, "max_gap"),
+        ({"gap_scale": "relative"}, "gap_scale"),
+        ({"interval": (0.5, 0.55)}, "fewer than two of the 20 members of group 'a'"),
+        ({"interval": (0.5, 0.2)}, "reversed"),
+        ({"interval": {"a": (0, 1), "b": (0, 1)}}, "no interval for group 'c'"),
+        ({"interval": BY_GROUP, "gap_scale": "absolute"}, "absolute"),
+    ],
+)
+def test_refusals(kind, options, message):
+    groups, _, _ = people()
+    with pytest.raises(InputError, match=message):
+        kind(**options).build(groups, np.ones(N), Ramp(1.0))
+
+
+def test_points_are_counted():
+    with pytest.raises(InputError, match="n_points"):
+        StatisticalParity(n_points=0)

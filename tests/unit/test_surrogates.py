@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partialfair.exceptions import InputError
+from partialfair.surrogates import SURROGATES, Ramp, Sigmoid, surrogate
+
+EVERY = [kind(width) for kind in SURROGATES.values() for width in (0.3, 1.0, 4.0)]
+reals = st.floats(-30, 30)
+
+
+def test_the_formulas():
+    x = np.linspace(-6, 6, 301)
+    assert Ramp(2.0)(x) == pytest.approx(np.clip(x / 2 + 0.5, 0, 1))
+    assert Sigmoid(2.0)(x) == pytest.approx(1 / (1 + np.exp(-x / 2)))
+
+
+@pytest.mark.parametrize("sigma", EVERY, ids=str)
+@given(x=reals, y=reals, share=st.floats(0, 1))
+def test_parts_are_convex_and_do_not_fall(sigma, x, y, share):
+    between = share * x + (1 - share) * y
+    for part in range(2):
+        at_x, at_y, at_between = (sigma.parts(np.array(z))[part] for z in (x, y, between))
+        assert at_between <= share * at_x + (1 - share) * at_y + 1e-9
+        assert (at_y - at_x) * (y - x) >= -1e-12
+
+
+@pytest.mark.parametrize("sigma", EVERY, ids=str)
+@given(x=reals, y=reals)
+def test_slopes_are_subgradients(sigma, x, y):
+    plus, minus, up, down = type(sigma).terms(x)
+    at_y = type(sigma).terms(y)
+    assert at_y[0] >= plus + up * (y - x) - 1e-9
+    assert at_y[1] >= minus + down * (y - x) - 1e-9
+
+
+@pytest.mark.parametrize("sigma", EVERY, ids=str)
+@pytest.mark.parametrize("share", [1e-6, 0.1, 0.5, 0.9])
+def test_level_inverts(sigma, share):
+    assert float(sigma(np.array(sigma.level(share)))) == pytest.approx(share, rel=1e-6)
+
+
+@pytest.mark.parametrize("sigma", EVERY, ids=str)
+def test_means_and_pull_back_by_hand(sigma):
+    rng = np.random.default_rng(0)
+    scores, weights, codes = rng.normal(size=30), rng.random(30), rng.integers(-1, 3, size=30)
+    thetas = np.array([-0.4, 0.1, 0.9])
+    means = sigma.means(scores, weights, codes, thetas, 3)
+    for k in range(3):
+        for j, theta in enumerate(thetas):
+            parts = sigma.parts(scores[codes == k] - theta)
+            assert means[:, k, j] == pytest.approx([weights[codes == k] @ part for part in parts])
+    coefficients = rng.normal(size=(2, 3, 3))
+    by_score, by_theta = sigma.pull_back(coefficients, scores, weights, codes, thetas)
+    step = 1e-6
+
+    def total(scores, thetas):
+        return (coefficients * sigma.means(scores, weights, codes, thetas, 3)).sum()
+
+    for i in range(30):
+        nudge = step * (np.arange(30) == i)
+        slope = (total(scores + nudge, thetas) - total(scores - nudge, thetas)) / (2 * step)
+        assert by_score[i] == pytest.approx(slope, abs=1e-6)
+    for j in range(3):
+        nudge = step * (np.arange(3) == j)
+        slope = (total(scores, thetas + nudge) - total(scores, thetas - nudge)) / (2 * step)
+        assert by_theta[j] == pytest.approx(slope, abs=1e-6)
+
+
+def test_names_and_refusals():
+    assert surrogate("sigmoid", 0.5) == Sigmoid(0.5)
+    assert surrogate(Ramp(3.0)) == Ramp(3.0)
+    with pytest.raises(InputError, match="'ramp', 'sigmoid'"):
+        surrogate("step")
+    for width in (0.0, -1.0, np.nan):
+        with pytest.raises(InputError, match="surrogate_width"):
+            Ramp(width)
