@@ -30,8 +30,8 @@ def test_code_runs(code, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_links_lead_somewhere(page):
-    targets = re.findall(r"\]\(([^)#]+)", page.read_text())
-    local = [target for target in targets if not target.startswith("http")]
+    targets = re.findall(r"\]\(([^)#]+)|src=\"([^\"]+)", page.read_text())
+    local = [one or other for one, other in targets if not one.startswith("http")]
     assert all((page.parent / target).exists() for target in local)
 
 

@@ -360,7 +360,7 @@ def _check_members(group: GroupScores) -> None:
     if group.n * group.interval.measure < 1 - 1e-9:
         raise InputError(
             f"the interval of {group.interval} holds no one in group {group.name!r}, "
-            f"which has {group.n} members"
+            f"which has {group.n} {'member' if group.n == 1 else 'members'}"
         )
     if n_inside < MIN_MEMBERS:
         message = (
