@@ -128,7 +128,8 @@ def _encode_integers(values: npt.NDArray[Any]) -> tuple[Ints, tuple[GroupLabel, 
     if high - low >= _MAX_INTEGER_SPREAD:
         return None
     wide = as_integers if as_integers.dtype == np.uint64 else as_integers.astype(np.int64, copy=False)
-    shifted = (wide - wide.dtype.type(low)).astype(np.intp) if low else as_integers
+    countable = low == 0 and as_integers.dtype != np.uint64
+    shifted = as_integers if countable else (wide - wide.dtype.type(low)).astype(np.intp)
     present = np.flatnonzero(np.bincount(shifted, minlength=high - low + 1))
     labels = tuple((values.dtype.type(value + low)).item() for value in present.tolist())
     if present.size == high - low + 1:

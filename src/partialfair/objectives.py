@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -16,25 +17,37 @@ __all__ = ["LogisticLoss", "Loss"]
 class Loss(Protocol):
     """A convex function of the score vector."""
 
-    def value(self, scores: Floats) -> float:
-        """Return the loss."""
-
     def value_and_gradient(self, scores: Floats) -> tuple[float, Floats]:
         """Return the loss and its gradient in the scores."""
 
 
 @njit(cache=True)
 def _logistic(scores: Floats, signs: Floats, shares: Floats, gradient: Floats) -> float:
-    """Return the loss; fill ``gradient`` unless it is empty."""
+    """Return the loss and fill ``gradient``."""
     total = 0.0
     for i in range(scores.size):
         margin = signs[i] * scores[i]
         small = np.exp(-abs(margin))  # never overflows
         total += shares[i] * (np.log1p(small) + max(-margin, 0.0))
-        if gradient.size:
-            wrong = 1.0 / (1.0 + small) if margin < 0 else small / (1.0 + small)
-            gradient[i] = -shares[i] * signs[i] * wrong
+        wrong = 1.0 / (1.0 + small) if margin < 0 else small / (1.0 + small)
+        gradient[i] = -shares[i] * signs[i] * wrong
     return total
+
+
+@njit(cache=True)
+def _equal_logistic(scores: Floats, signs: Floats, share: float, gradient: Floats) -> float:
+    """As `_logistic` with equal weights: one logarithm per 32 rows, of a product that is at most 2³²."""
+    total, product = 0.0, 1.0
+    for i in range(scores.size):
+        margin = signs[i] * scores[i]
+        small = np.exp(-abs(margin))
+        product *= 1.0 + small
+        if i % 32 == 31:
+            total += np.log(product)
+            product = 1.0
+        total += max(-margin, 0.0)
+        gradient[i] = -share * signs[i] * (1.0 if margin < 0 else small) / (1.0 + small)
+    return share * (total + np.log(product))
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,11 +68,13 @@ class LogisticLoss:
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", self.weights / self.weights.sum())
 
-    def value(self, scores: Floats) -> float:
-        """Return the loss."""
-        return float(_logistic(scores, self.signs, self.weights, np.empty(0)))
-
     def value_and_gradient(self, scores: Floats) -> tuple[float, Floats]:
         """Return the loss and its gradient in the scores."""
         gradient = np.empty(scores.size)
+        if self._equal:
+            return float(_equal_logistic(scores, self.signs, self.weights[0], gradient)), gradient
         return float(_logistic(scores, self.signs, self.weights, gradient)), gradient
+
+    @cached_property
+    def _equal(self) -> bool:
+        return bool(np.ptp(self.weights) == 0)

@@ -130,17 +130,79 @@ def _ramp_terms(x: float) -> tuple[float, float, float, float]:
 
 
 @njit(cache=True)
+def _n_below(edges: Floats, value: float) -> int:
+    """Return how many edges, which ascend, are strictly below ``value``."""
+    low, high = 0, edges.size
+    while low < high:
+        middle = (low + high) // 2
+        if edges[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True)
+def _ramp_edges(width: float, thetas: Floats) -> tuple[Floats, Ints]:
+    """Kinks θ_j − s/2 of all σ⁺ and θ_j + s/2 of all σ⁻, ascending, and the place of each in (σ⁺, σ⁻)."""
+    kinks = np.concatenate((thetas - width / 2, thetas + width / 2))
+    order = np.argsort(kinks)
+    return kinks[order], order
+
+
+@njit(cache=True)
 def _ramp_means(
     width: float, scores: Floats, weights: Floats, codes: Ints, thetas: Floats, n_groups: int
 ) -> Floats:
-    return _means(_ramp_terms, width, scores, weights, codes, thetas, n_groups)
+    """Both parts are ``(s − kink)₊ / width``, so sums of weights and of scores above each kink are enough.
+
+    Each score is put between two kinks by bisection: O(n log J) instead of O(n J).
+    """
+    edges, order = _ramp_edges(width, thetas)
+    weight, moment = np.zeros((n_groups, edges.size + 1)), np.zeros((n_groups, edges.size + 1))
+    for i in range(scores.size):
+        if codes[i] >= 0:
+            place = _n_below(edges, scores[i])
+            weight[codes[i], place] += weights[i]
+            moment[codes[i], place] += weights[i] * scores[i]
+    out = np.empty((2, n_groups, thetas.size))
+    for k in range(n_groups):
+        above, total = 0.0, 0.0
+        for place in range(edges.size - 1, -1, -1):
+            above += weight[k, place + 1]
+            total += moment[k, place + 1]
+            out[order[place] // thetas.size, k, order[place] % thetas.size] = (
+                total - edges[place] * above
+            ) / width
+    return out
 
 
 @njit(cache=True)
 def _ramp_pull_back(
     width: float, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
 ) -> tuple[Floats, Floats]:
-    return _pull_back(_ramp_terms, width, coefficients, scores, weights, codes, thetas)
+    """Slopes are constant between kinks: one look-up per score."""
+    edges, order = _ramp_edges(width, thetas)
+    n_groups = coefficients.shape[1]
+    slope = np.zeros((n_groups, edges.size + 1))
+    for k in range(n_groups):
+        for place in range(edges.size):
+            own = coefficients[order[place] // thetas.size, k, order[place] % thetas.size]
+            slope[k, place + 1] = slope[k, place] + own / width
+    weight = np.zeros((n_groups, edges.size + 1))
+    by_score = np.zeros(scores.size)
+    for i in range(scores.size):
+        if codes[i] >= 0:
+            place = _n_below(edges, scores[i])
+            by_score[i] = weights[i] * slope[codes[i], place]
+            weight[codes[i], place] += weights[i]
+    by_theta = np.zeros(thetas.size)
+    for k in range(n_groups):
+        above = 0.0
+        for place in range(edges.size - 1, -1, -1):
+            above += weight[k, place + 1]
+            by_theta[order[place] % thetas.size] -= (slope[k, place + 1] - slope[k, place]) * above
+    return by_score, by_theta
 
 
 @dataclass(frozen=True)
@@ -153,13 +215,13 @@ class Ramp(Surrogate):
     terms: ClassVar[Terms] = staticmethod(_ramp_terms)
 
     def means(self, scores: Floats, weights: Floats, codes: Ints, thetas: Floats, n_groups: int) -> Floats:
-        """As `Surrogate.means`, from numba's cache."""
+        """As `Surrogate.means`, in O(n log J)."""
         return np.asarray(_ramp_means(self.width, scores, weights, codes, thetas, n_groups))
 
     def pull_back(
         self, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
     ) -> tuple[Floats, Floats]:
-        """As `Surrogate.pull_back`, from numba's cache."""
+        """As `Surrogate.pull_back`, in O(n log J)."""
         found: tuple[Floats, Floats] = _ramp_pull_back(
             self.width, coefficients, scores, weights, codes, thetas
         )

@@ -44,12 +44,14 @@ class Design(Protocol):
 def as_design(X: ArrayLike, codes: Ints, n_codes: int) -> Design:
     """Return the design of whatever holds the features."""
     if isinstance(X, CategoricalCodes):
-        columns = X.codes.astype(np.int32) + np.asarray(X.offsets, dtype=np.int32)
+        columns = X.codes.astype(np.uint32) + np.asarray(X.offsets, dtype=np.uint32)
         return CodesDesign(columns, X.n_levels, codes, n_codes)
     if sparse.issparse(X):
         matrix = X.tocsr()
         data = np.empty(0) if (matrix.data == 1).all() else matrix.data
-        return CSRDesign(matrix.indptr, matrix.indices, data, matrix.shape, codes, n_codes)
+        # Unsigned: numba then need not ask of every index whether it counts from the end.
+        indptr, indices = matrix.indptr.astype(np.uint64), matrix.indices.astype(np.uint32)
+        return CSRDesign(indptr, indices, data, matrix.shape, codes, n_codes)
     array = np.asarray(X)
     if array.ndim != 2:
         raise InputError(f"X must have two dimensions, not {array.ndim}")
@@ -95,8 +97,12 @@ def _csr_forward(indptr: Ints, indices: Ints, data: Floats, coefficients: Floats
     for i in range(out.size):
         own = coefficients[codes[i]]
         total = 0.0
-        for place in range(indptr[i], indptr[i + 1]):
-            total += own[indices[place]] * data[place] if data.size else own[indices[place]]
+        if data.size:
+            for place in range(indptr[i], indptr[i + 1]):
+                total += own[indices[place]] * data[place]
+        else:
+            for place in range(indptr[i], indptr[i + 1]):
+                total += own[indices[place]]
         out[i] = total
     return out
 
@@ -107,10 +113,15 @@ def _csr_backward(
 ) -> Floats:
     out = np.zeros(size)
     for i in range(vector.size):
-        if vector[i] != 0.0:
+        value = vector[i]
+        if value != 0.0:
             own = out[codes[i]]
-            for place in range(indptr[i], indptr[i + 1]):
-                own[indices[place]] += vector[i] * data[place] if data.size else vector[i]
+            if data.size:
+                for place in range(indptr[i], indptr[i + 1]):
+                    own[indices[place]] += value * data[place]
+            else:
+                for place in range(indptr[i], indptr[i + 1]):
+                    own[indices[place]] += value
     return out
 
 

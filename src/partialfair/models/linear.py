@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
+from numba import njit
 
 from partialfair._typing import ArrayLike, Floats, Ints
 from partialfair.categoricals import CategoricalCodes
@@ -15,6 +16,18 @@ from partialfair.models._designs import Design, as_design
 __all__ = ["GroupTerms", "LinearModel", "linear_model"]
 
 GroupTerms: TypeAlias = Literal["intercept", "interactions"] | None
+
+
+@njit(cache=True)
+def _add_intercepts(scores: Floats, intercepts: Floats, codes: Ints) -> None:
+    for i in range(scores.size):
+        scores[i] += intercepts[codes[i]]
+
+
+@njit(cache=True)
+def _add_by_code(totals: Floats, vector: Floats, codes: Ints) -> None:
+    for i in range(vector.size):
+        totals[codes[i]] += vector[i]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,13 +71,17 @@ class LinearModel:
         """Return the score of every row."""
         coefficients, intercepts = self.unpack(w)
         scores = self.design.forward(coefficients)
-        return scores + intercepts[self.intercept_codes] if self.n_intercepts else scores
+        if self.n_intercepts:
+            _add_intercepts(scores, intercepts, self.intercept_codes)
+        return scores
 
     def vjp(self, w: Floats, vector: Floats) -> Floats:
         """Return ``J(w)ᵀ vector``; for a linear model J does not depend on w."""
         coefficients = self.design.backward(vector)
-        intercepts = np.bincount(self.intercept_codes, weights=vector, minlength=self.n_intercepts)
-        return np.concatenate([coefficients.ravel(), intercepts[: self.n_intercepts]])
+        intercepts = np.zeros(self.n_intercepts)
+        if self.n_intercepts:
+            _add_by_code(intercepts, vector, self.intercept_codes)
+        return np.concatenate([coefficients.ravel(), intercepts])
 
 
 def linear_model(

@@ -137,7 +137,7 @@ class Trial:
         """``f_0(x)``."""
         penalised = self.x[: self.problem.model.n_penalised]
         penalty = 0.5 * self.problem.alpha * float(penalised @ penalised)
-        return self.problem.loss.value(self.scores) + penalty
+        return self._loss[0] + penalty
 
     @cached_property
     def constraints(self) -> Floats:
@@ -147,8 +147,7 @@ class Trial:
     def objective_gradient(self) -> Floats:
         """Return ``∇f_0(x)``; one pass."""
         model = self.problem.model
-        by_score = self.problem.loss.value_and_gradient(self.scores)[1]
-        gradient = self._pull(by_score, np.zeros(self.problem.constraints.bank.n_theta))
+        gradient = self._pull(self._loss[1], np.zeros(self.problem.constraints.bank.n_theta))
         gradient[: model.n_penalised] += self.problem.alpha * self.x[: model.n_penalised]
         return gradient
 
@@ -162,6 +161,10 @@ class Trial:
         theta = self.problem.split(self.x)[1]
         gradient = self.problem.constraints.bank.pull_back(slope, self.scores, theta)
         return self._pull(gradient.scores, gradient.theta)
+
+    @cached_property
+    def _loss(self) -> tuple[float, Floats]:
+        return self.problem.loss.value_and_gradient(self.scores)
 
     def _pull(self, by_score: Floats, by_theta: Floats) -> Floats:
         self.problem.n_passes += 1
