@@ -42,9 +42,20 @@ def test_options_on_the_page_exist():
     assert set(re.findall(r"--[a-z][a-z-]+", page)) <= set(re.findall(r"--[a-z][a-z-]+", source))
 
 
-def test_benchmark_runs(tmp_path):
-    script = ROOT / "benchmarks" / "metrics_speed.py"
-    command = [sys.executable, str(script), "--scores", "60000", "--out", str(tmp_path)]
-    run = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "pSP gap" in run.stdout
-    assert (tmp_path / "metrics_speed.md").read_text().strip() in run.stdout
+def run_benchmark(name, *arguments):
+    command = [sys.executable, str(ROOT / "benchmarks" / name), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_speed_benchmark_runs(tmp_path):
+    printed = run_benchmark("metrics_speed.py", "--scores", 60_000, "--out", tmp_path)
+    assert "pSP gap" in printed
+    assert (tmp_path / "metrics_speed.md").read_text().strip() in printed
+
+
+@pytest.mark.real_data
+def test_switching_benchmark_runs(tmp_path, data_dir):
+    small = ["--outer", 50, "--steps", 2, "--epsilons", 0.002]
+    printed = run_benchmark("paper_switching.py", *small, "--data", data_dir, "--out", tmp_path)
+    assert "law_school" in printed
+    assert (tmp_path / "switching_step.md").exists()
