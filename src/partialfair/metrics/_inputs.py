@@ -53,7 +53,7 @@ class GroupScores:
         """Weight of the ``i`` largest scores at position ``i``; empty when weights are equal."""
         if self.weights is None:
             return np.empty(0)
-        return running_weight(self.weights[::-1])
+        return np.asarray(running_weight(self.weights[::-1]))
 
     @property
     def name(self) -> str:
@@ -232,7 +232,9 @@ def check_weights(sample_weight: ArrayLike, n_rows: int) -> Floats:
         raise InputError(f"sample_weight has {weights.size} rows, but there are {n_rows} scores")
     if (bad := np.flatnonzero(weights < 0)).size:
         raise InputError(f"sample_weight has {bad.size} negative values, the first in row {bad[0]}")
-    return weights
+    with np.errstate(over="ignore"):
+        overflows = not np.isfinite(weights.sum())
+    return weights / weights.max() if overflows else weights
 
 
 def _first_text(values: ArrayLike) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from itertools import permutations
+from numbers import Real
 from typing import Any, get_args
 
 import numpy as np
@@ -198,7 +199,8 @@ def partial_equal_opportunity_difference(
     Returns
     -------
     float
-        Gap of the worst pair, in [0, 1]; nan with a warning if some group has no positives in the interval.
+        Gap of the worst pair, in [0, 1]; nan with a warning if some group has no positives in the interval
+        (on the absolute scale: no positives at all, since T_k = 0 is then defined).
     """
     positive = positives(y_true, pos_label)
     scored = scored_groups(y_score, sensitive_features, interval, sample_weight, positive)
@@ -312,7 +314,8 @@ def labelled_share(
     selected = in_band[group.scores[with_label] > threshold].sum()
     if gap_scale == "absolute":
         weights = np.ones(group.n) if group.weights is None else group.weights
-        return float(group.interval.measure * selected / (weights[with_label].sum() / weights.sum()))
+        share = group.interval.measure * selected / (weights[with_label].sum() / weights.sum())
+        return min(float(share), 1.0)  # all of them selected may round to a little more
     total = in_band.sum()
     return float(selected / total) if total > RANK_TOLERANCE else float("nan")
 
@@ -334,6 +337,6 @@ def widest(gaps: list[WorstGap]) -> WorstGap:
     return max(gaps, key=lambda gap: np.inf if np.isnan(gap.value) else gap.value)
 
 
-def _check_threshold(threshold: float) -> None:
-    if not np.isscalar(threshold) or isinstance(threshold, str) or np.isnan(threshold):
+def _check_threshold(threshold: Any) -> None:
+    if not isinstance(threshold, Real) or np.isnan(float(threshold)):
         raise InputError(f"threshold must be a number, not {threshold!r}")

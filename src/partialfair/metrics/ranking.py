@@ -41,7 +41,8 @@ def inter_group_pairwise_difference(
     y_true, y_score, sensitive_features, pos_label, sample_weight
         As in `partial_equal_opportunity_difference`.
     ties
-        Count a tie as ½ (``"half"``) or as 1 (``"geq"``, the definition's ≥).
+        Count a tie as ½ (``"half"``) or as 1 (``"geq"``, the definition's ≥, under which constant scores have
+        gap 1).
 
     Returns
     -------
