@@ -87,7 +87,9 @@ def _columns(features: ArrayLike) -> list[tuple[str, ArrayLike]]:
     if isinstance(features, Mapping):
         columns = [(f"column {name!r}", column) for name, column in features.items()]
     elif hasattr(features, "columns") and hasattr(features, "__getitem__"):  # frames, and Arrow tables
-        names = getattr(features, "column_names", features.columns)
+        names = list(getattr(features, "column_names", features.columns))
+        if len(set(names)) < len(names):
+            raise InputError(f"sensitive_features has several columns of one name: {names}")
         columns = [(f"column {name!r}", features[name]) for name in names]
     elif hasattr(features, "dtype") and getattr(features, "ndim", 1) == 1:  # series and 1-D arrays, untouched
         name = getattr(features, "name", None)

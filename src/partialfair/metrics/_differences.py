@@ -14,7 +14,7 @@ from itertools import permutations
 import numpy as np
 
 from partialfair._typing import Floats, GapScale, RankWithin
-from partialfair.metrics.resampling import Resamples
+from partialfair.metrics.resampling import PairBlock, Resamples
 
 __all__ = [
     "Setting",
@@ -40,13 +40,13 @@ class Setting:
     rank_within: RankWithin = "group"
 
 
-def statistical_parity(resamples: Resamples, setting: Setting) -> Iterator[Floats]:
+def statistical_parity(resamples: Resamples, setting: Setting) -> Iterator[PairBlock]:
     """Differences of conditional distributions at thresholds, or of ranks at ranks in the interval."""
     n_groups = len(resamples.scored)
     if setting.gap_scale == "interval":
         passed = [resamples.passed_linearised(k) for k in range(n_groups)]
         for k, j in resamples.scored.pairs():
-            yield passed[k] - passed[j]
+            yield PairBlock(k, j, passed[k] - passed[j])
         return
     # The thresholds that count depend on the ranks, which are random. Followed by rank they do not:
     # θ with F̄_k(θ) = p has |F̄_k − F̄_j| = |p − F̄_j(F̄_k⁻¹(p))| for p in the interval, k and j in both orders.
@@ -54,26 +54,25 @@ def statistical_parity(resamples: Resamples, setting: Setting) -> Iterator[Float
     parts = resamples.scored.groups[0].interval.parts
     grid = np.concatenate([np.linspace(low, high, N_RANKS) for low, high in parts])
     for k, j in permutations(range(n_groups), 2):
-        yield np.stack(
-            [grid - np.interp(grid, own, other) for own, other in zip(ranks[k], ranks[j], strict=True)]
-        )
+        rows = zip(ranks[k], ranks[j], strict=True)
+        yield PairBlock(k, j, np.stack([grid - np.interp(grid, own, other) for own, other in rows]))
 
 
-def demographic_parity(resamples: Resamples, setting: Setting) -> Iterator[Floats]:
+def demographic_parity(resamples: Resamples, setting: Setting) -> Iterator[PairBlock]:
     """Differences of selected shares at the one threshold."""
     return _pair_differences(
         resamples, [_selected(resamples, k, setting) for k in range(len(resamples.scored))]
     )
 
 
-def group_auc(resamples: Resamples, setting: Setting) -> Iterator[Floats]:
+def group_auc(resamples: Resamples, setting: Setting) -> Iterator[PairBlock]:
     """``Pr(s > s') + ½ Pr(s = s') − ½`` inside the intervals of each pair."""
-    passed = [resamples.passed(k) for k in range(len(resamples.scored))]
+    curves = [_Curve(resamples.passed(k)) for k in range(len(resamples.scored))]
     for k, j in resamples.scored.pairs():
-        yield (_auc(passed[k], passed[j]) - 0.5)[:, None]
+        yield PairBlock(k, j, (curves[k].auc(curves[j]) - 0.5)[:, None])
 
 
-def equal_opportunity(resamples: Resamples, setting: Setting, positive: bool = True) -> Iterator[Floats]:
+def equal_opportunity(resamples: Resamples, setting: Setting, positive: bool = True) -> Iterator[PairBlock]:
     """Differences of selected shares among the interval's members with one label."""
     groups = range(len(resamples.scored))
     if setting.rank_within == "group_and_label":
@@ -81,28 +80,31 @@ def equal_opportunity(resamples: Resamples, setting: Setting, positive: bool = T
     return _pair_differences(resamples, [_selected_of_label(resamples, k, setting, positive) for k in groups])
 
 
-def equalized_odds(resamples: Resamples, setting: Setting) -> Iterator[Floats]:
+def equalized_odds(resamples: Resamples, setting: Setting) -> Iterator[PairBlock]:
     """Differences of selected shares for both labels."""
     for positive in (True, False):
         yield from equal_opportunity(resamples, setting, positive)
 
 
-def inter_group(resamples: Resamples, setting: Setting) -> Iterator[Floats]:
+def inter_group(resamples: Resamples, setting: Setting) -> Iterator[PairBlock]:
     """``A(k⁺, j⁻) − A(j⁺, k⁻)`` for each pair."""
-    ranks = [(resamples.ranks(k, True), resamples.ranks(k, False)) for k in range(len(resamples.scored))]
+    groups = range(len(resamples.scored))
+    positives, negatives = ([_Curve(resamples.ranks(k, label)) for k in groups] for label in (True, False))
     for k, j in resamples.scored.pairs():
-        yield (_auc(ranks[k][0], ranks[j][1]) - _auc(ranks[j][0], ranks[k][1]))[:, None]
+        lead = positives[k].auc(negatives[j]) - positives[j].auc(negatives[k])
+        yield PairBlock(k, j, lead[:, None])
 
 
-def intra_group(resamples: Resamples, setting: Setting) -> Iterator[Floats]:
+def intra_group(resamples: Resamples, setting: Setting) -> Iterator[PairBlock]:
     """``A(k⁺, k⁻) − A(j⁺, j⁻)`` for each pair."""
-    aucs = [_auc(resamples.ranks(k, True), resamples.ranks(k, False)) for k in range(len(resamples.scored))]
+    groups = range(len(resamples.scored))
+    aucs = [_Curve(resamples.ranks(k, True)).auc(_Curve(resamples.ranks(k, False))) for k in groups]
     return _pair_differences(resamples, aucs)
 
 
-def _pair_differences(resamples: Resamples, shares: list[Floats]) -> Iterator[Floats]:
+def _pair_differences(resamples: Resamples, shares: list[Floats]) -> Iterator[PairBlock]:
     for k, j in resamples.scored.pairs():
-        yield (shares[k] - shares[j])[:, None]
+        yield PairBlock(k, j, (shares[k] - shares[j])[:, None])
 
 
 def _threshold_column(resamples: Resamples, setting: Setting) -> int:
@@ -121,14 +123,22 @@ def _selected_of_label(resamples: Resamples, k: int, setting: Setting, positive:
     fraction = np.divide(labelled, everyone, out=np.zeros_like(everyone), where=everyone > 0)
     in_band = np.diff(resamples.passed(k), axis=1, prepend=0.0) * fraction
     selected = in_band[:, : _threshold_column(resamples, setting) + 1].sum(axis=1)
-    if setting.gap_scale == "interval":
-        return np.asarray(selected / in_band.sum(axis=1))
-    rate = labelled.sum(axis=1) / everyone.sum(axis=1)
-    return np.asarray(resamples.scored.groups[k].interval.measure * selected / rate)
+    if setting.gap_scale == "absolute":
+        rate = labelled.sum(axis=1) / everyone.sum(axis=1)
+        return np.asarray(resamples.scored.groups[k].interval.measure * selected / rate)
+    total = in_band.sum(axis=1)
+    # A draw may move the few with the label out of the interval; the least radius answers for those.
+    unchanged = np.full_like(total, selected[0] / total[0])
+    return np.asarray(np.divide(selected, total, out=unchanged, where=total > 0))
 
 
-def _auc(upper: Floats, lower: Floats) -> Floats:
-    """Chance that a draw from ``upper`` beats one from ``lower``, given shares passed at each threshold."""
-    mass = np.diff(upper, axis=1, prepend=0.0)
-    not_yet = 1.0 - lower
-    return np.asarray((mass * (not_yet + 0.5 * np.diff(lower, axis=1, prepend=0.0))).sum(axis=1))
+class _Curve:
+    """Shares passed at falling thresholds, ready to be compared with others."""
+
+    def __init__(self, passed: Floats) -> None:
+        self._mass = np.diff(passed, axis=1, prepend=0.0)
+        self._still_below = 1.0 - passed + 0.5 * self._mass
+
+    def auc(self, other: _Curve) -> Floats:
+        """Chance that a draw from this one beats a draw from the other, ties counting ½."""
+        return np.asarray(np.einsum("bj,bj->b", self._mass, other._still_below))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
+from numbers import Real
 from typing import Any, get_args
 
 import numpy as np
@@ -21,6 +22,7 @@ __all__ = [
     "ScoredGroups",
     "check_choice",
     "check_gap_scale",
+    "check_threshold",
     "check_weights",
     "finite_vector",
     "positives",
@@ -172,6 +174,12 @@ def check_choice(value: str, name: str, choices: tuple[str, ...]) -> None:
         raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
 
 
+def check_threshold(threshold: Any) -> None:
+    """Refuse what is not one real number."""
+    if not isinstance(threshold, Real) or np.isnan(float(threshold)):
+        raise InputError(f"threshold must be a number, not {threshold!r}")
+
+
 def positives(y_true: ArrayLike, pos_label: Any) -> npt.NDArray[np.bool_]:
     """Which labels equal ``pos_label``; labels must have exactly two classes, or be all of one."""
     import pandas as pd
@@ -213,9 +221,13 @@ def finite_vector(values: ArrayLike, name: str) -> Floats:
     """Return one column of finite numbers, or a complaint that names it."""
     if values is None:
         raise InputError(f"{name} is missing")
+    if isinstance(values, np.ma.MaskedArray):
+        values = np.ma.filled(values.astype(np.float64), np.nan)
     try:
+        if getattr(getattr(values, "dtype", None), "kind", None) in ("c", "m", "M"):  # complex numbers, dates
+            raise TypeError
         vector = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"{name} holds {_first_text(values)!r}, which is not a number") from None
     if vector.ndim != 1:
         hint = "; for predict_proba take one column, [:, 1]" if vector.ndim == 2 else ""
@@ -232,9 +244,8 @@ def check_weights(sample_weight: ArrayLike, n_rows: int) -> Floats:
         raise InputError(f"sample_weight has {weights.size} rows, but there are {n_rows} scores")
     if (bad := np.flatnonzero(weights < 0)).size:
         raise InputError(f"sample_weight has {bad.size} negative values, the first in row {bad[0]}")
-    with np.errstate(over="ignore"):
-        overflows = not np.isfinite(weights.sum())
-    return weights / weights.max() if overflows else weights
+    # Scaled by a power of two, which is exact: sums and squares of extreme weights then stay in range.
+    return np.ldexp(weights, -int(np.frexp(weights.max(initial=0.0))[1]))
 
 
 def _first_text(values: ArrayLike) -> Any:

@@ -16,7 +16,14 @@ from numba import njit
 from partialfair._typing import Floats, Ints
 from partialfair.intervals import RANK_TOLERANCE, holds_rank, passed_share
 
-__all__ = ["absolute_gap", "band_auc", "clipped_gap", "grid_gaps", "grid_visits"]
+__all__ = [
+    "absolute_gap",
+    "absolute_grid_gaps",
+    "band_auc",
+    "clipped_gap",
+    "clipped_grid_gaps",
+    "grid_visits",
+]
 
 SetArguments: TypeAlias = tuple[Floats, Floats, float]
 
@@ -135,8 +142,8 @@ def _side_gap(
 
 
 @njit(cache=True)
-def grid_gaps(cells: Ints, extremes: Floats, n_grid: int, absolute: bool) -> Floats:
-    """Gap of every interval ``[i / n_grid, j / n_grid)``, at ``[i, j − 1]``; nan where j ≤ i."""
+def clipped_grid_gaps(cells: Ints, extremes: Floats, n_grid: int) -> Floats:
+    """Clipped gap of every interval ``[i / n_grid, j / n_grid)``, at ``[i, j − 1]``; nan where j ≤ i."""
     gaps = np.full((n_grid, n_grid), np.nan)
     for i in range(n_grid):
         for j in range(i + 1, n_grid + 1):
@@ -145,10 +152,23 @@ def grid_gaps(cells: Ints, extremes: Floats, n_grid: int, absolute: bool) -> Flo
             for visit in range(cells.shape[0]):
                 x, y = cells[visit]
                 lead_x, lead_y, least_x, most_x, least_y, most_y = extremes[visit]
-                if not absolute:
-                    best = max(best, _side_gap(x, y, i, j, low, high, lead_x, most_x, least_y))
-                    best = max(best, _side_gap(y, x, i, j, low, high, lead_y, most_y, least_x))
-                elif i <= x < j or i <= y < j:
-                    best = max(best, lead_x, lead_y)
-            gaps[i, j - 1] = best if absolute else best / (high - low)
+                best = max(best, _side_gap(x, y, i, j, low, high, lead_x, most_x, least_y))
+                best = max(best, _side_gap(y, x, i, j, low, high, lead_y, most_y, least_x))
+            gaps[i, j - 1] = best / (high - low)
+    return gaps
+
+
+@njit(cache=True)
+def absolute_grid_gaps(cells: Ints, extremes: Floats, n_grid: int, with_bottom: bool) -> Floats:
+    """As `clipped_grid_gaps` on the absolute scale; ``with_bottom`` adds rank 1 where intervals end there."""
+    gaps = np.full((n_grid, n_grid), np.nan)
+    for i in range(n_grid):
+        for j in range(i + 1, n_grid + 1):
+            last = n_grid + 1 if with_bottom and j == n_grid else j
+            best = 0.0
+            for visit in range(cells.shape[0]):
+                x, y = cells[visit]
+                if i <= x < last or i <= y < last:
+                    best = max(best, extremes[visit, 0], extremes[visit, 1])
+            gaps[i, j - 1] = best
     return gaps

@@ -11,9 +11,9 @@ from partialfair._typing import ArrayLike, Floats
 from partialfair.exceptions import InputError
 from partialfair.intervals import as_interval_set
 from partialfair.metrics import _differences
-from partialfair.metrics._inputs import ScoredGroups, scored_groups
+from partialfair.metrics._inputs import ScoredGroups, check_threshold, scored_groups
 from partialfair.metrics.partial import statistical_parity_gap
-from partialfair.metrics.resampling import fluctuation, resample
+from partialfair.metrics.resampling import Fluctuation, fluctuation, resample
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,6 +78,8 @@ def choose_interval(
     random_state
         Seed of the confidence intervals.
     """
+    import pandas as pd
+
     if not 0 < width <= 1:
         raise InputError(f"width must lie in (0, 1], not {width:g}")
     scored = scored_groups(y_score, sensitive_features, sample_weight=sample_weight)
@@ -86,23 +88,17 @@ def choose_interval(
     ends = np.round(starts + width, 12)
     moved = [_with_interval(scored, (a, b)) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
     gaps = np.array([statistical_parity_gap(candidate, "interval").value for candidate in moved])
-    seed = np.random.default_rng(random_state)
-    best: tuple[float, float, int, float] | None = None
-    for position in np.flatnonzero(gaps >= gaps.max() - _TIE).tolist():
-        radius = _radius(moved[position], seed)
-        middle = (starts[position] + ends[position]) / 2
-        key = (-radius, -abs(middle - rate), position, radius)
-        best = key if best is None or key > best else best
-    assert best is not None
-    _, _, chosen, radius = best
-    import pandas as pd
-
+    rng = np.random.default_rng(random_state)
+    tied = np.flatnonzero(gaps >= gaps.max() - _TIE).tolist()
+    spreads = {position: _spread(moved[position], rng) for position in tied}
+    # The surer lower bound first, then the middle that is nearer to the rate.
+    chosen = min(tied, key=lambda p: (spreads[p].below, abs((starts[p] + ends[p]) / 2 - rate)))
     gap = float(gaps[chosen])
     return IntervalChoice(
         interval=(float(starts[chosen]), float(ends[chosen])),
         gap=gap,
-        low=max(0.0, gap - radius),
-        high=min(1.0, gap + radius),
+        low=max(0.0, gap - spreads[chosen].below),
+        high=min(1.0, gap + spreads[chosen].above),
         positive_rate=rate,
         candidates=pd.DataFrame({"low": starts, "high": ends, "gap": gaps}),
     )
@@ -113,7 +109,9 @@ def _positive_rate(scored: ScoredGroups, positive_rate: float | None, threshold:
         if not 0 <= positive_rate <= 1:
             raise InputError(f"positive_rate must lie in [0, 1], not {positive_rate:g}")
         return float(positive_rate)
-    if threshold is None:
+    if threshold is not None:
+        check_threshold(threshold)
+    else:
         raise InputError(
             "give positive_rate (the share of positive decisions) or the threshold that makes them"
         )
@@ -125,7 +123,7 @@ def _positions(rate: float, width: float) -> Floats:
     """Whole percents at which an interval of that width starts and contains the rate."""
     first, last = max(0.0, rate - width), min(rate, 1.0 - width)
     percents = np.arange(np.ceil(100 * first - _TIE), np.floor(100 * last + _TIE) + 1)
-    return percents / 100 if percents.size else np.array([first])
+    return np.abs(percents) / 100 if percents.size else np.array([first])  # never −0
 
 
 def _with_interval(scored: ScoredGroups, interval: tuple[float, float]) -> ScoredGroups:
@@ -133,10 +131,8 @@ def _with_interval(scored: ScoredGroups, interval: tuple[float, float]) -> Score
     return ScoredGroups(tuple(replace(group, interval=part) for group in scored))
 
 
-def _radius(scored: ScoredGroups, rng: np.random.Generator) -> float:
+def _spread(scored: ScoredGroups, rng: np.random.Generator) -> Fluctuation:
     resamples = resample(scored, threshold=None, n_resamples=400, rng=rng)
+    n_members = [group.n_effective * group.interval.measure for group in scored]
     setting = _differences.Setting()
-    n_smallest = min(group.n_effective * group.interval.measure for group in scored)
-    return fluctuation(
-        lambda: _differences.statistical_parity(resamples, setting), 0.95, n_smallest=n_smallest
-    ).radius
+    return fluctuation(lambda: _differences.statistical_parity(resamples, setting), 0.95, n_members)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from partialfair._typing import ArrayLike, Floats, GroupLabel
+from partialfair.exceptions import InputError
 from partialfair.metrics._inputs import scored_groups
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ def rank_curve(
     n_points
         At most this many thresholds, evenly spaced among the distinct scores; None keeps all of them.
     """
+    if n_points is not None and n_points < 2:
+        raise InputError(f"n_points must be at least 2, not {n_points}")
     scored = scored_groups(y_score, sensitive_features, sample_weight=sample_weight)
     distinct = np.unique(np.concatenate([group.scores for group in scored]))[::-1]
     if n_points is not None and n_points < distinct.size:

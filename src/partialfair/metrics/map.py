@@ -135,8 +135,8 @@ def unfairness_map(
     -------
     UnfairnessMap
     """
-    if n_grid < 2:
-        raise InputError(f"n_grid must be at least 2, not {n_grid}")
+    if int(n_grid) != n_grid or n_grid < 2:
+        raise InputError(f"n_grid must be a whole number of at least 2, not {n_grid!r}")
     scored = scored_groups(y_score, sensitive_features, sample_weight=sample_weight)
     check_gap_scale(gap_scale, scored)
     epsilon = [dkw_bound(group.n_effective, confidence, n_comparisons=len(scored)) for group in scored]
@@ -144,8 +144,13 @@ def unfairness_map(
     for k, j in scored.pairs():
         a, b = scored.groups[k], scored.groups[j]
         visits = _kernels.grid_visits(*a.ranked, *b.ranked, n_grid)
-        gaps = _kernels.grid_gaps(*visits, n_grid, gap_scale == "absolute")
-        low, high = _band(gaps, epsilon[k], epsilon[j], gap_scale)
+        if gap_scale == "interval":
+            gaps = _kernels.clipped_grid_gaps(*visits, n_grid)
+            low, high = _interval_band(gaps, epsilon[k] + epsilon[j])
+        else:
+            gaps = _kernels.absolute_grid_gaps(*visits, n_grid, False)
+            with_bottom = _kernels.absolute_grid_gaps(*visits, n_grid, True)
+            low, high = _absolute_band(gaps, with_bottom, epsilon[k], epsilon[j])
         values.append(gaps)
         lows.append(low)
         highs.append(high)
@@ -164,20 +169,28 @@ def unfairness_map(
     )
 
 
-def _band(gaps: Floats, epsilon_a: float, epsilon_b: float, gap_scale: GapScale) -> tuple[Floats, Floats]:
-    """Simultaneous band of one pair's map."""
+def _interval_band(gaps: Floats, slack: float) -> tuple[Floats, Floats]:
+    """Band of one pair's map: every gap is off by at most (ε_k + ε_k') / width."""
+    first, last = np.indices(gaps.shape)
+    slack_by_width = slack * gaps.shape[0] / np.maximum(last + 1 - first, 1)
+    return np.maximum(gaps - slack_by_width, 0.0), np.minimum(gaps + slack_by_width, 1.0)
+
+
+def _absolute_band(
+    gaps: Floats, with_bottom: Floats, epsilon_a: float, epsilon_b: float
+) -> tuple[Floats, Floats]:
+    """Band of one pair's map on the absolute scale: which θ belong to the interval is uncertain by ε too.
+
+    ε is rounded up to whole cells. ``with_bottom`` are the gaps when intervals that end at 1 include rank 1:
+    a θ whose true rank is just below 1 may lie below everybody in the sample.
+    """
     n_grid = gaps.shape[0]
     slack = epsilon_a + epsilon_b
-    if gap_scale == "interval":
-        first, last = np.indices(gaps.shape)
-        slack_by_width = slack * n_grid / np.maximum(last + 1 - first, 1)
-        return np.maximum(gaps - slack_by_width, 0.0), np.minimum(gaps + slack_by_width, 1.0)
-    # Which θ belong to the interval is uncertain by ε, rounded up to whole cells.
     steps = int(np.ceil(max(epsilon_a, epsilon_b) * n_grid))
     low, high = np.full_like(gaps, np.nan), np.full_like(gaps, np.nan)
     for i in range(n_grid):
         for j in range(i, n_grid):
             inside = gaps[i + steps, j - steps] if i + steps <= j - steps else 0.0
             low[i, j] = max(inside - slack, 0.0)
-            high[i, j] = min(gaps[max(i - steps, 0), min(j + steps, n_grid - 1)] + slack, 1.0)
+            high[i, j] = min(with_bottom[max(i - steps, 0), min(j + steps, n_grid - 1)] + slack, 1.0)
     return low, high

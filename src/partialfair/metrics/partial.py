@@ -10,13 +10,12 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from itertools import permutations
-from numbers import Real
 from typing import Any, get_args
 
 import numpy as np
 
 from partialfair._typing import ArrayLike, GapScale, GroupLabel, IntervalLike, RankWithin, Ties
-from partialfair.exceptions import InputError, UndefinedGapWarning
+from partialfair.exceptions import UndefinedGapWarning
 from partialfair.intervals import RANK_TOLERANCE, band_weights
 from partialfair.metrics import _kernels
 from partialfair.metrics._inputs import (
@@ -24,6 +23,7 @@ from partialfair.metrics._inputs import (
     ScoredGroups,
     check_choice,
     check_gap_scale,
+    check_threshold,
     positives,
     scored_groups,
 )
@@ -247,7 +247,7 @@ def statistical_parity_gap(scored: ScoredGroups, gap_scale: GapScale) -> WorstGa
 def demographic_parity_gap(scored: ScoredGroups, threshold: float, gap_scale: GapScale) -> WorstGap:
     """Worst pair of `partial_demographic_parity_difference`."""
     check_gap_scale(gap_scale, scored)
-    _check_threshold(threshold)
+    check_threshold(threshold)
     shares = [selected_share(group, threshold, gap_scale) for group in scored]
     return _widest_difference(scored, shares, threshold)
 
@@ -272,7 +272,7 @@ def equal_opportunity_gap(
     """Worst pair of `partial_equal_opportunity_difference`, among the positives or the negatives."""
     check_gap_scale(gap_scale, scored)
     check_choice(rank_within, "rank_within", get_args(RankWithin))
-    _check_threshold(threshold)
+    check_threshold(threshold)
     shares = [labelled_share(group, threshold, gap_scale, rank_within, positive) for group in scored]
     for group, share in zip(scored, shares, strict=True):
         if np.isnan(share):
@@ -335,8 +335,3 @@ def _widest_difference(scored: ScoredGroups, shares: list[float], threshold: flo
 def widest(gaps: list[WorstGap]) -> WorstGap:
     """Return the widest gap; an undefined one wins, so that it cannot hide behind a defined one."""
     return max(gaps, key=lambda gap: np.inf if np.isnan(gap.value) else gap.value)
-
-
-def _check_threshold(threshold: Any) -> None:
-    if not isinstance(threshold, Real) or np.isnan(float(threshold)):
-        raise InputError(f"threshold must be a number, not {threshold!r}")

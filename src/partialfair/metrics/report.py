@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from partialfair._typing import ArrayLike, Floats, GapScale, GroupLabel, IntervalLike, RankWithin
+from partialfair._typing import ArrayLike, GapScale, GroupLabel, IntervalLike, RankWithin
 from partialfair.exceptions import InputError, SmallGroupWarning
 from partialfair.groups import group_name
+from partialfair.intervals import IntervalSet, band_weights
 from partialfair.metrics import _differences, partial, ranking
 from partialfair.metrics._differences import Setting
-from partialfair.metrics._inputs import GroupScores, ScoredGroups, check_gap_scale, positives, scored_groups
-from partialfair.metrics.resampling import Fluctuation, Resamples, fluctuation, resample
+from partialfair.metrics._inputs import (
+    GroupScores,
+    ScoredGroups,
+    check_choice,
+    check_gap_scale,
+    check_threshold,
+    positives,
+    scored_groups,
+)
+from partialfair.metrics.resampling import Fluctuation, PairBlock, Resamples, fluctuation, resample
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,14 +40,16 @@ class _Metric:
     """One line of the report: the exact gap, and its differences for the confidence interval.
 
     ``counts`` says whose number decides how much may go unseen: the interval's members, everyone, or one or
-    the other by the gap's scale; ``largest`` is the widest gap there can be.
+    the other by the gap's scale; ``labels`` are those it compares, and ``largest`` is the widest gap there
+    can be.
     """
 
     gap: Callable[[ScoredGroups, Setting], partial.WorstGap]
-    differences: Callable[[Resamples, Setting], Iterator[Floats]]
+    differences: Callable[[Resamples, Setting], Iterator[PairBlock]]
     needs_labels: bool = False
     needs_threshold: bool = False
     counts: Literal["by scale", "interval", "everyone"] = "by scale"
+    labels: tuple[bool, ...] = (True, False)
     largest: float = 1.0
 
 
@@ -67,6 +78,7 @@ METRICS: dict[str, _Metric] = {
         _differences.equal_opportunity,
         needs_labels=True,
         needs_threshold=True,
+        labels=(True,),
     ),
     "equalized_odds": _Metric(
         lambda scored, s: partial.equalized_odds_gap(scored, _threshold(s), s.gap_scale, s.rank_within),
@@ -90,7 +102,7 @@ METRICS: dict[str, _Metric] = {
 """Lines of the report in their order. A new metric is one entry here."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ReportRow:
     """One metric: its gap, confidence interval, and where the worst pair differs.
 
@@ -104,6 +116,9 @@ class ReportRow:
         Score at which they differ most and its rank from the top in the two groups; nan for pairwise metrics.
     sizes
         Members of the two groups.
+    fluctuation, least
+        How far the gap may be from the truth, and what ``low`` is measured from: the gap itself, or less
+        where ties make it uncertain which scores belong to the interval.
     """
 
     metric: str
@@ -115,12 +130,17 @@ class ReportRow:
     ranks: tuple[float, float]
     sizes: tuple[int, int]
     fluctuation: Fluctuation | None
+    least: float
+
+    def __repr__(self) -> str:
+        pair = " / ".join(map(group_name, self.groups))
+        return f"<{self.metric}: {self.value:.4g} ({self.low:.4g} to {self.high:.4g}), {pair}>"
 
     def p_value(self, tolerance: float) -> float:
         """P-value of the null hypothesis that the true gap is at most ``tolerance``."""
         if self.fluctuation is None:
             return float("nan")
-        return self.fluctuation.p_value(self.value - tolerance)
+        return self.fluctuation.p_value(self.least - tolerance)
 
 
 @dataclass(frozen=True)
@@ -135,7 +155,7 @@ class GroupSummary:
     interval: tuple[tuple[float, float], ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FairnessReport:
     """What `fairness_report` found.
 
@@ -164,6 +184,10 @@ class FairnessReport:
     def worst(self) -> ReportRow:
         """The row with the widest gap."""
         return max(self.rows, key=lambda row: -1.0 if np.isnan(row.value) else row.value)
+
+    def __repr__(self) -> str:
+        table = self.to_frame().to_string()
+        return f"<FairnessReport of {len(self.rows)} metrics, {len(self.groups)} groups>\n{table}"
 
     def __getitem__(self, metric: str) -> ReportRow:
         """Return the row of one metric; a missing one says why it was left out."""
@@ -286,14 +310,19 @@ def fairness_report(
     """
     if not 0 < confidence < 1:
         raise InputError(f"confidence must lie between 0 and 1, not {confidence}")
-    if n_resamples < 100:
-        raise InputError(f"n_resamples must be at least 100, not {n_resamples}")
+    if n_resamples * (1 - confidence) < 5 - 1e-9:
+        needed = int(np.ceil(5 / (1 - confidence) - 1e-9))
+        raise InputError(f"confidence {confidence} needs n_resamples of at least {needed}, not {n_resamples}")
+    check_choice(rank_within, "rank_within", get_args(RankWithin))
+    if threshold is not None:
+        check_threshold(threshold)
     positive = None if y_true is None else positives(y_true, pos_label)
     scored = scored_groups(y_score, sensitive_features, interval, sample_weight, positive)
     check_gap_scale(gap_scale, scored)
+    setting = Setting(gap_scale, threshold, rank_within)
     for group in scored:
         _check_members(group)
-    setting = Setting(gap_scale, threshold, rank_within)
+        _check_labels(group, setting)
     resamples = resample(
         scored, threshold=threshold, n_resamples=n_resamples, rng=np.random.default_rng(random_state)
     )
@@ -323,25 +352,63 @@ def _row(name: str, metric: _Metric, resamples: Resamples, setting: Setting, con
     sizes = {group.label: group.n for group in scored}
     where = (gap.groups, gap.threshold, gap.ranks, (sizes[gap.groups[0]], sizes[gap.groups[1]]))
     if np.isnan(gap.value):
-        return ReportRow(name, gap.value, float("nan"), float("nan"), *where, fluctuation=None)
-    spread = fluctuation(
-        lambda: metric.differences(resamples, setting),
-        confidence,
-        n_smallest=_smallest(metric, scored, setting),
-    )
-    low, high = max(0.0, gap.value - spread.radius), min(metric.largest, gap.value + spread.radius)
-    return ReportRow(name, gap.value, low, high, *where, fluctuation=spread)
+        return ReportRow(
+            name, gap.value, float("nan"), float("nan"), *where, fluctuation=None, least=gap.value
+        )
+    n_members = _n_members(metric, scored, setting)
+    spread = fluctuation(lambda: metric.differences(resamples, setting), confidence, n_members)
+    least, most = gap.value, gap.value
+    if name == "statistical_parity" and setting.gap_scale == "absolute":
+        least, most = _envelope(scored, gap.value)
+    low, high = max(0.0, least - spread.below), min(metric.largest, most + spread.above)
+    return ReportRow(name, gap.value, low, high, *where, fluctuation=spread, least=least)
 
 
-def _smallest(metric: _Metric, scored: ScoredGroups, setting: Setting) -> float:
-    """Effective members of the smallest sample that is compared: of a group, or of a group and label."""
-    samples = (
-        [group.with_label(c) for group in scored for c in (True, False)] if metric.needs_labels else scored
+def _envelope(scored: ScoredGroups, gap: float) -> tuple[float, float]:
+    """Absolute gaps of the interval shrunk and widened by two standard errors of a rank, if there are ties.
+
+    A block of ties near an end of the interval belongs to it or not by a hair, and the gap jumps with it. The
+    bootstrap follows ranks continuously and does not see the jump.
+    """
+    if not any((group.scores[1:] == group.scores[:-1]).any() for group in scored):
+        return gap, gap
+    margin = 1 / np.sqrt(min(group.n_effective for group in scored))
+    parts = scored.groups[0].interval.parts
+    shrunk = [(low + margin, high - margin) for low, high in parts if low + margin < high - margin]
+    widened = [(max(low - margin, 0.0), min(high + margin, 1.0)) for low, high in parts]
+    # Each part by itself: widened parts may overlap, and the gap of a union is that of its worst part.
+    least, most = (
+        max((_absolute_gap(scored, part) for part in changed), default=0.0) for changed in (shrunk, widened)
     )
-    everyone = metric.counts == "everyone" or (
-        metric.counts == "by scale" and setting.gap_scale == "absolute"
-    )
-    return min(part.n_effective * (1 if everyone else part.interval.measure) for part in samples if part.n)
+    return min(least, gap), max(most, gap)
+
+
+def _absolute_gap(scored: ScoredGroups, part: tuple[float, float]) -> float:
+    interval = IntervalSet((part,))
+    moved = ScoredGroups(tuple(replace(group, interval=interval) for group in scored))
+    return partial.statistical_parity_gap(moved, "absolute").value
+
+
+def _n_members(metric: _Metric, scored: ScoredGroups, setting: Setting) -> list[float]:
+    """Effective members of each group, of its scarcer label where labels count, that the metric compares."""
+    by_scale = metric.counts == "by scale" and setting.gap_scale == "absolute"
+    everyone = by_scale or metric.counts == "everyone"
+    if not metric.needs_labels:
+        return [group.n_effective * (1 if everyone else group.interval.measure) for group in scored]
+    if everyone:
+        return [min(group.with_label(c).n_effective for c in metric.labels) for group in scored]
+    return [
+        min(_labelled_in_interval(group, c, setting.rank_within) for c in metric.labels) for group in scored
+    ]
+
+
+def _labelled_in_interval(group: GroupScores, label: bool, rank_within: RankWithin) -> float:
+    """Effective members with that label inside the interval."""
+    if rank_within == "group_and_label":
+        return group.with_label(label).n_effective * group.interval.measure
+    assert group.positive is not None
+    inside = band_weights(group.scores, group.weights, group.interval)[group.positive == label]
+    return float(inside.sum() ** 2 / (inside**2).sum()) if inside.any() else 0.0
 
 
 def _missing(metric: _Metric, scored: ScoredGroups, setting: Setting) -> str:
@@ -356,28 +423,46 @@ def _missing(metric: _Metric, scored: ScoredGroups, setting: Setting) -> str:
 
 def _check_members(group: GroupScores) -> None:
     """Refuse an interval that holds nobody of a group, and warn where it holds few."""
-    n_inside = group.n_effective * group.interval.measure
     if group.n * group.interval.measure < 1 - 1e-9:
         raise InputError(
             f"the interval of {group.interval} holds no one in group {group.name!r}, "
             f"which has {group.n} {'member' if group.n == 1 else 'members'}"
         )
+    _warn_if_few(group.n_effective * group.interval.measure, group, "members")
+
+
+def _check_labels(group: GroupScores, setting: Setting) -> None:
+    """Warn where the interval holds few members with a label, although it holds enough in all."""
+    if group.positive is None or setting.threshold is None:
+        return
+    if group.n_effective * group.interval.measure < MIN_MEMBERS:
+        return
+    for label, kind in ((True, "positives"), (False, "negatives")):
+        n_inside = _labelled_in_interval(group, label, setting.rank_within)
+        if n_inside > 0:  # none at all makes the metric undefined, which has a warning of its own
+            _warn_if_few(n_inside, group, kind)
+
+
+def _warn_if_few(n_inside: float, group: GroupScores, kind: str) -> None:
     if n_inside < MIN_MEMBERS:
         message = (
-            f"group {group.name!r} has about {n_inside:.0f} effective members in the interval; "
+            f"group {group.name!r} has about {n_inside:.0f} effective {kind} in the interval; "
             f"gaps measured on fewer than {MIN_MEMBERS} are mostly noise"
         )
-        warnings.warn(message, SmallGroupWarning, stacklevel=3)
+        warnings.warn(message, SmallGroupWarning, stacklevel=4)
 
 
 def _summary(group: GroupScores) -> GroupSummary:
     same_as_next = group.scores[1:] == group.scores[:-1]
     tied = np.concatenate([[False], same_as_next]) | np.concatenate([same_as_next, [False]])
     return GroupSummary(
-        group.label,
-        group.n,
-        group.n_effective,
-        group.n * group.interval.measure,
-        float(tied.mean()),
-        group.interval.parts,
+        group.label, group.n, group.n_effective, _rows_inside(group), float(tied.mean()), group.interval.parts
     )
+
+
+def _rows_inside(group: GroupScores) -> float:
+    """Rows inside the interval, whatever their weights; a row that straddles an end counts in part."""
+    if group.weights is None:
+        return group.n * group.interval.measure
+    shares = band_weights(group.scores, group.weights, group.interval)
+    return float((shares * group.interval.measure * group.weights.sum() / group.weights).sum())

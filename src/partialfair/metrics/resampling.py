@@ -2,43 +2,48 @@
 
 A percentile bootstrap of a maximum is wrong: resampling adds noise, noise widens a maximum, and at a true gap
 of 0 the interval never reaches 0. Instead write the gap as ``max_j |d_j|`` over pairs of groups and
-thresholds, and bootstrap the *fluctuation* ``d*_j − d_j``, whose distribution is right for each j and
-jointly:
+thresholds, and bootstrap the *fluctuation* ``d*_j − d_j`` of all differences together:
 
-1. with probability 1 − δ' no ``d_j`` is off by more than c' (the quantile of ``max_j |d*_j − d_j|``), so the
-true
-   maximum sits among the candidates ``J = {j : |d_j| ≥ max |d| − 2c'}``;
-2. then ``| max_j |d_j| − max_j |true d_j| | ≤ max_{j∈J} |d_j − true d_j|``, and the interval is
-   ``gap ± c`` with c the quantile of ``max_{j∈J} |d*_j − d_j|``.
-
-No bootstrap sees what did not happen: if all of a group's 20 members in the interval are selected, so are
-they in every draw. The radius is therefore at least ``1 − δ^(1/n)``, the largest share that n members may all
-have missed with probability δ (about 3/n), for the smallest n compared.
+1. measure the fluctuation of each pair p of groups in units of its own size s_p, so that a small group blurs
+   only the pairs it is in; with probability 1 − δ' no ``d_j`` is off by more than ``c' s_p``, so the true
+   maximum is at least ``L = max_p (max_{j∈p} |d_j| − c' s_p)`` and sits among the candidates
+   ``J = {j : |d_j| + c' s_p ≥ L}``;
+2. let c be the quantile of ``max_{j∈J} |d*_j − d_j| / s_p``; the interval runs from the largest
+   ``|d_j| − c s_p`` to the largest ``|d_j| + c s_p`` over the candidates.
 
 At a true gap of 0 all j are candidates and this is the (bootstrapped) Kolmogorov–Smirnov test; at a large one
 only the neighbourhood of the worst place is left and the interval is almost as short as for one difference.
 
-The draws are a Bayesian bootstrap (exponential weights) on cells of scores: a cell with weight W = Σw and
-V = Σw² gets a Gamma weight of mean W and variance V. The cost does not depend on the number of rows.
+No bootstrap sees what did not happen: if all of a group's 20 members in the interval are selected, so are
+they in every draw. The radius is therefore at least ``1 − (δ − δ')^(1/n)``, the largest share that n members
+may all have missed with that probability (about 3/n), for the smallest n compared.
+
+The draws are a Bayesian bootstrap (exponential weights) on cells of scores: a cell with weight W = Σw and V =
+Σw² gets a Gamma weight of mean W and variance V. Weights thus count as sampling weights: a row of weight 2 is
+one observation, not two. The number of cells, and so the cost of a draw, does not depend on the number of
+rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from partialfair._typing import Floats
-from partialfair.intervals import running_weight
 from partialfair.metrics._inputs import GroupScores, ScoredGroups
 
-__all__ = ["Fluctuation", "Resamples", "fluctuation", "resample"]
+__all__ = ["Fluctuation", "PairBlock", "PairFluctuation", "Resamples", "fluctuation", "resample"]
 
 CANDIDATE_SHARE = 0.1
 """Share δ'/δ of the error probability that step 1 spends on finding the candidates."""
 
 N_KNOTS = 512
+"""Thresholds at which distributions are followed, over all groups (at least 8 for each)."""
+
+_MAX_KEPT_BYTES = 200 << 20
+_TINY = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,24 +98,85 @@ class Resamples:
 
 
 @dataclass(frozen=True, eq=False)
+class PairBlock:
+    """Differences between groups k and j: (B + 1, m), row 0 from the data, the others from the draws."""
+
+    k: int
+    j: int
+    values: Floats
+
+
+@dataclass(frozen=True)
+class PairFluctuation:
+    """One pair of groups: its gap on the cells, the size of its fluctuation, and its smaller sample."""
+
+    gap: float
+    scale: float
+    n_smallest: float
+
+    @property
+    def unit(self) -> float:
+        """The scale, corrected for few members: a Bayesian bootstrap divides by n + 1, not by n − 1."""
+        return self.scale * float(np.sqrt((self.n_smallest + 1) / max(self.n_smallest - 1, 0.5)))
+
+    def radius(self, c: float, error: float) -> float:
+        """How far the pair's gap may be off, at least by what nobody in the sample would have shown."""
+        return max(c * self.unit, 1 - float(error ** (1 / self.n_smallest)))
+
+
+@dataclass(frozen=True, eq=False)
 class Fluctuation:
     """How far an estimated gap may be from the truth.
 
     Attributes
     ----------
-    radius
-        ``c``: the confidence interval is the gap ± c, cut to [0, 1].
+    pairs
+        The pairs with candidates for the widest difference.
     draws : (B,)
-        ``max_{j∈J} |d*_j − d_j|``, sorted; nan-free.
+        ``max_{j∈J} |d*_j − d_j| / s_p``, sorted.
+    error
+        δ, one minus the nominal coverage.
     """
 
-    radius: float
+    pairs: tuple[PairFluctuation, ...]
     draws: Floats
+    error: float
+
+    @property
+    def gap(self) -> float:
+        """Widest gap on the cells; the exact one differs by what a cell blurs."""
+        return max(pair.gap for pair in self.pairs)
+
+    @property
+    def below(self) -> float:
+        """How far the truth may lie below the gap."""
+        return self.gap - max(pair.gap - self._radius(pair) for pair in self.pairs)
+
+    @property
+    def above(self) -> float:
+        """How far the truth may lie above the gap."""
+        return max(pair.gap + self._radius(pair) for pair in self.pairs) - self.gap
 
     def p_value(self, excess: float) -> float:
-        """Chance of an estimated gap this far above the truth: small values speak for a true excess."""
-        n_as_far = self.draws.size - np.searchsorted(self.draws, excess, side="left")
-        return float((1 + n_as_far) / (1 + self.draws.size))
+        """Chance of a gap that exceeds the truth by ``excess``: small values speak for a true excess.
+
+        It includes δ', what finding the candidates may cost, and the chance that nobody who would have shown
+        otherwise was seen; so it is at most δ just where the confidence interval excludes the truth.
+        """
+        truth = self.gap - excess
+        chance = min(self._chance(pair, pair.gap - truth) for pair in self.pairs)
+        return min(1.0, chance + CANDIDATE_SHARE * self.error)
+
+    def _chance(self, pair: PairFluctuation, excess: float) -> float:
+        if excess <= 0:
+            return 1.0
+        n_as_far = self.draws.size - np.searchsorted(self.draws, excess / pair.unit, side="left")
+        unseen = max(1 - excess, 0.0) ** pair.n_smallest
+        return float(max((1 + n_as_far) / (1 + self.draws.size), unseen))
+
+    def _radius(self, pair: PairFluctuation) -> float:
+        left = (1 - CANDIDATE_SHARE) * self.error
+        return pair.radius(float(np.quantile(self.draws, 1 - left, method="higher")), left)
 
 
 def resample(
@@ -131,44 +197,71 @@ def resample(
 
 
 def fluctuation(
-    differences: Callable[[], Iterator[Floats]], confidence: float, *, n_smallest: float
+    differences: Callable[[], Iterator[PairBlock]], confidence: float, n_members: Sequence[float]
 ) -> Fluctuation:
     """Bootstrap the distance between ``max_j |d_j|`` and its truth (steps 1 and 2 of the module's text).
 
     Parameters
     ----------
     differences
-        Yields blocks ``(B + 1, m)`` of differences d: row 0 from the data, the others from the draws. It is
-        called twice, so that the blocks of many pairs need not be held at once.
+        Yields blocks of differences d: row 0 from the data, the others from the draws. It is called twice, so
+        that the blocks of many pairs need not be held at once.
     confidence
         Nominal coverage.
-    n_smallest
-        Effective members of the smallest sample compared; sets the least radius.
+    n_members
+        Effective members of each group that the metric compares.
     """
     error = 1 - confidence
-    gap, everywhere = _widest(differences(), at_least=0.0)
-    reach = np.quantile(everywhere, 1 - CANDIDATE_SHARE * error)
-    _, among_candidates = _widest(differences(), at_least=gap - 2 * reach)
-    unseen = 1 - error ** (1 / max(n_smallest, 1.0))
-    draws = np.maximum(np.sort(among_candidates), unseen)
-    return Fluctuation(float(np.quantile(draws, 1 - (1 - CANDIDATE_SHARE) * error)), draws)
+    kept = _Kept(differences)
+    deviations, pairs = [], []
+    for block in kept.blocks():
+        deviation = _widest(block.values)
+        deviations.append(deviation / (scale := max(float(np.median(deviation)), _TINY)))
+        n_smallest = max(min(n_members[block.k], n_members[block.j]), 1.0)
+        pairs.append(PairFluctuation(float(np.abs(block.values[0]).max()), scale, n_smallest))
+    c = float(np.quantile(np.max(deviations, axis=0), 1 - CANDIDATE_SHARE * error))
+    least = max(pair.gap - pair.radius(c, CANDIDATE_SHARE * error) for pair in pairs)
+    draws, candidates = np.zeros(deviations[0].size), []
+    for block, pair in zip(kept.blocks(), pairs, strict=True):
+        possible = np.abs(block.values[0]) + pair.radius(c, CANDIDATE_SHARE * error) >= least
+        if possible.any():
+            draws = np.maximum(draws, _widest(block.values[:, possible]) / pair.scale)
+            candidates.append(pair)
+    return Fluctuation(tuple(candidates), np.sort(draws), error)
 
 
-def _widest(blocks: Iterator[Floats], *, at_least: float) -> tuple[float, Floats]:
-    """Largest |d_j|, and of each draw the largest |d*_j − d_j| over the j with |d_j| ≥ at_least."""
-    gap, widest = 0.0, np.zeros(1)
-    for block in blocks:
-        size = np.abs(block[0])
-        candidates = block[:, size >= at_least]
-        gap = max(gap, float(size.max()))
-        deviation = np.abs(candidates[1:] - candidates[0]).max(axis=1, initial=0.0)
-        widest = np.maximum(widest, deviation)
-    return gap, widest
+class _Kept:
+    """Blocks of differences for two passes: kept while they are small, computed again where they are not."""
+
+    def __init__(self, differences: Callable[[], Iterator[PairBlock]]) -> None:
+        self.differences = differences
+        self.kept: list[PairBlock] | None = None
+
+    def blocks(self) -> Iterator[PairBlock]:
+        if self.kept is not None:
+            yield from self.kept
+            return
+        kept: list[PairBlock] | None = []
+        n_bytes = 0
+        for block in self.differences():
+            n_bytes += block.values.nbytes
+            if kept is not None:
+                kept.append(block)
+            if n_bytes > _MAX_KEPT_BYTES:
+                kept = None
+            yield block
+        self.kept = kept
+
+
+def _widest(block: Floats) -> Floats:
+    """Largest |d*_j − d_j| of each draw."""
+    deviation = block[1:] - block[0]
+    return np.asarray(np.maximum(deviation.max(axis=1), -deviation.min(axis=1)))
 
 
 def _knots(scored: ScoredGroups, threshold: float | None) -> Floats:
     """Thresholds from each group's quantiles: half over all ranks, half in and around its interval."""
-    per_group = max(N_KNOTS // len(scored), 32)
+    per_group = max(N_KNOTS // len(scored), 8)
     knots = [_group_knots(group, per_group) for group in scored]
     if threshold is not None:
         knots.append(np.array([threshold]))
@@ -193,12 +286,15 @@ def _group_knots(group: GroupScores, n_knots: int) -> Floats:
 
 def _draw_cells(group: GroupScores, thresholds: Floats, n_resamples: int, rng: np.random.Generator) -> Floats:
     n_above = group.n - np.searchsorted(group.scores, thresholds, side="right")
-    edges = np.concatenate([[0], n_above, [group.n]])
+    counts = np.diff(np.concatenate([[0], n_above, [group.n]]))
     if group.weights is None:
-        total = squares = np.diff(edges).astype(np.float64)
+        total = squares = counts.astype(np.float64)
     else:
-        total = np.diff(group.above[edges])
-        squares = np.diff(running_weight(group.weights[::-1] ** 2)[edges])
+        # Summed cell by cell: differences of running sums would drown small cells in large weights.
+        cell = np.repeat(np.arange(counts.size), counts)
+        from_top = group.weights[::-1]
+        total = np.bincount(cell, weights=from_top, minlength=counts.size).astype(np.float64, copy=False)
+        squares = np.bincount(cell, weights=from_top**2, minlength=counts.size).astype(np.float64, copy=False)
     occupied = total > 0
     scale = np.divide(squares, total, out=np.zeros_like(total), where=occupied)
     shape = np.divide(total**2, squares, out=np.zeros_like(total), where=occupied)
