@@ -1,5 +1,5 @@
 # Two commands on a fresh machine with Python >= 3.11 and make:  `make demo`  and  `make test`.
-# Each sets up what it needs in virtual environments of its own (.venv, .venv-demo, .venv-oldest).
+# Each sets up what it needs in a virtual environment of its own (.venv; .venv-oldest for `make test-oldest`).
 
 PYTHON ?= python3
 VENV := .venv
@@ -42,7 +42,7 @@ test: lint ## lint, then every test but the slow ones, with branch coverage
 test-slow: $(VENV)/.dev ## the tests that take minutes
 	$(PYTEST) -m slow --hypothesis-profile=thorough
 
-test-oldest: ## every test on the oldest supported versions (tests/oldest.txt)
+test-oldest: ## every test but the slow ones on the oldest supported versions (tests/oldest.txt)
 	@test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
 	@.venv-oldest/bin/python -m pip install --quiet -c tests/oldest.txt -e '.[cli]' pytest hypothesis polars
 	.venv-oldest/bin/python -m pytest -m "not slow"
@@ -51,4 +51,4 @@ bench: $(VENV)/.dev ## the benchmarks; tables in benchmarks/results/
 	$(BIN)/python benchmarks/metrics_speed.py
 
 clean: ## remove what the other targets made
-	rm -rf .venv .venv-oldest demo build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-oldest demo build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

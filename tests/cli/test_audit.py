@@ -223,3 +223,19 @@ def test_out_writes_the_promised_files(run, scores, tmp_path):
 def test_out_beside_json_prints_nothing_but_json(run, scores, tmp_path):
     assert run("audit", scores, *COLUMNS, "--json", "--out", "out").json["schema"] == "partialfair.audit/1"
     assert {path.name for path in (tmp_path / "out").iterdir()} == FILES
+
+
+@pytest.mark.parametrize(("threshold", "side"), [(-50, "above"), (50, "not above")])
+def test_a_threshold_that_cuts_nobody_is_pointed_out(run, scores, threshold, side):
+    notes = run("audit", scores, *COLUMNS, "--threshold", threshold, *BAND, "--json").json["notes"]
+    assert any(
+        f"every score inside the interval is {side} the threshold {threshold}" in note for note in notes
+    )
+    notes = run("audit", scores, *COLUMNS, "--threshold", 0.5, *BAND, "--json").json["notes"]
+    assert not any("every score inside" in note for note in notes)
+
+
+def test_the_audited_interval_wins_ties_for_the_widest(run, scores):
+    widest = run("audit", scores, *COLUMNS, "--json").json["widest_interval"]["interval"]
+    assert "No other 25 %-wide interval" in run("audit", scores, *COLUMNS, "--interval", *widest).out
+    assert "The widest gap of any 25 %-wide interval" in run("audit", scores, *COLUMNS, *BAND).out

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import shlex
+import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -224,7 +227,7 @@ def demo(
         _announce(written)
         typer.echo(
             "\nThe same by hand:\n"
-            f"  partialfair audit {shlex.quote(str(path))} --score score --group {group} --label label "
+            f"  {_command()} audit {shlex.quote(str(path))} --score score --group {group} --label label "
             f"--threshold 0 --interval {low:g} {high:g} --out {shlex.quote(str(out))}"
         )
 
@@ -270,6 +273,11 @@ def _print_paths(name: str, paths: Sequence[Path]) -> None:
         typer.echo(path)
     if not paths:
         typer.echo(f"{name} is made, not fetched: it has no files", err=True)
+
+
+def _command() -> str:
+    """How this program is called: by name where the shell finds it, else by the path it was started with."""
+    return "partialfair" if shutil.which("partialfair") else shlex.quote(os.path.relpath(sys.argv[0]))
 
 
 def _read(path: Path, columns: ColumnNames) -> ScoreTable:

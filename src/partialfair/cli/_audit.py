@@ -27,7 +27,14 @@ from partialfair.cli._tables import ScoreTable
 from partialfair.exceptions import InputError
 from partialfair.groups import group_name
 from partialfair.intervals import as_interval_set
-from partialfair.metrics import FairnessReport, UnfairnessMap, fairness_report, rank_curve, unfairness_map
+from partialfair.metrics import (
+    FairnessReport,
+    UnfairnessMap,
+    band_membership,
+    fairness_report,
+    rank_curve,
+    unfairness_map,
+)
 from partialfair.plotting import plot_rank_curve, plot_score_densities, plot_unfairness_map
 
 if TYPE_CHECKING:
@@ -189,10 +196,34 @@ def measure(table: ScoreTable, settings: AuditSettings, gate: Gate | None = None
             sample_weight=table.weights,
         )
     if gate is not None and gate.metric in report.omitted:
-        raise InputError(f"--fail-metric {gate.metric} {report.omitted[gate.metric]}, which was not given")
-    notes = tuple(dict.fromkeys(str(warning.message) for warning in caught))
+        raise InputError(
+            f"--fail-metric {gate.metric} {report.omitted[gate.metric]}: see --label and --threshold"
+        )
+    idle = _idle_threshold(table, settings)
+    notes = tuple(dict.fromkeys([*(str(warning.message) for warning in caught), *idle]))
     name = None if positive is None else str(positive)
     return Audit(table, settings, name, report, unfairness, notes)
+
+
+def _idle_threshold(table: ScoreTable, settings: AuditSettings) -> list[str]:
+    """Say so if the threshold cuts nobody's interval: gaps at the threshold are then 0 whatever the model."""
+    if settings.threshold is None:
+        return []
+    inside = band_membership(
+        table.scores,
+        sensitive_features=table.groups,
+        interval=settings.interval,
+        sample_weight=table.weights,
+    )
+    scores = table.scores[inside > 0]
+    low, high = float(scores.min()), float(scores.max())
+    if low <= settings.threshold < high:
+        return []
+    side = "above" if low > settings.threshold else "not above"
+    return [
+        f"every score inside the interval is {side} the threshold {settings.threshold:g}, so gaps at the "
+        f"threshold are 0 whatever the model; the scores inside run from {low:.4g} to {high:.4g}"
+    ]
 
 
 def positive_label(table: ScoreTable, asked: str | None) -> Any:
@@ -213,25 +244,34 @@ def positive_label(table: ScoreTable, asked: str | None) -> Any:
 
 def print_audit(audit: Audit, gate: Gate | None, out: Console) -> None:
     """Print the readable report."""
-    report, settings = audit.report, audit.settings
+    report = audit.report
     out.print(Text.assemble((str(audit.table.path), "bold"), f": {audit.headline}\n"))
     out.print(metrics_table(report))
     out.print()
     out.print(groups_table(report))
     out.print(f"\n{parity_sentence(report)}")
-    worst = audit.unfairness.widest(MAP_WIDTH)
-    out.print(
-        f"The widest gap of any {100 * MAP_WIDTH:g} %-wide interval is {worst.value:.3f}, at "
-        f"{as_interval_set(worst.interval)}, between {' and '.join(map(group_name, worst.groups))} "
-        f"({100 * settings.confidence:g} % band for all {audit.unfairness.n_intervals:,} intervals at once: "
-        f"{worst.low:.3f} – {worst.high:.3f})."
-    )
+    out.print(_widest_sentence(audit))
     for name, reason in report.omitted.items():
         out.print(f"left out: {METRIC_TITLES[name]} {reason}", style="dim")
     for note in audit.notes:
         out.print(note_line(note))
     if gate is not None:
         out.print(_verdict(audit, gate))
+
+
+def _widest_sentence(audit: Audit) -> str:
+    """Say where, among intervals of one width, the gap is widest; the audited one wins ties."""
+    worst = audit.unfairness.widest(MAP_WIDTH)
+    low, high = audit.settings.interval
+    own = audit.report["statistical_parity"].value
+    if np.isclose(high - low, MAP_WIDTH) and own >= worst.value - 1e-9:
+        return f"No other {100 * MAP_WIDTH:g} %-wide interval has a wider gap."
+    return (
+        f"The widest gap of any {100 * MAP_WIDTH:g} %-wide interval is {worst.value:.3f}, at "
+        f"{as_interval_set(worst.interval)}, between {' and '.join(map(group_name, worst.groups))} "
+        f"({100 * audit.settings.confidence:g} % band for all {audit.unfairness.n_intervals:,} intervals at "
+        f"once: {worst.low:.3f} – {worst.high:.3f})."
+    )
 
 
 def _verdict(audit: Audit, gate: Gate) -> Text:

@@ -187,7 +187,8 @@ def print_comparison(comparison: Comparison, out: Console) -> None:
         for title in ("in the interval", "stay", "enter", "leave"):
             moves.add_column(title, justify="right")
         for group, line in comparison.changes(k).iterrows():
-            moves.add_row(str(group), *(f"{value:,.0f}" for value in line))
+            whole = all(float(value).is_integer() for value in line)
+            moves.add_row(str(group), *(f"{value:,.{0 if whole else 1}f}" for value in line))
         out.print(moves)
     for note in dict.fromkeys(note for audit in audits for note in audit.notes):
         out.print(note_line(note))

@@ -97,7 +97,13 @@ def step(message: str) -> Iterator[None]:
 def metrics_table(report: FairnessReport) -> Table:
     """Return one line per metric, with the confidence interval and where the worst pair differs."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("metric", "gap", f"{100 * report.confidence:g} % interval", "worst pair", "where"):
+    for title in (
+        "metric",
+        "gap",
+        f"{100 * report.confidence:g} % interval",
+        "worst pair",
+        "where (shares of whole groups)",
+    ):
         table.add_column(title, justify="right" if title == "gap" else "left")
     for row in report.rows:
         table.add_row(METRIC_TITLES[row.metric], *value_and_interval(row), _pair(row), _where(row))

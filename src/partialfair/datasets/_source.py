@@ -125,7 +125,7 @@ class RemoteFile:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 os.replace(verified, target)
         except (OSError, *ARCHIVE_ERRORS) as error:
-            raise fetch_failure(self, self.url, describe(error)) from error
+            raise fetch_failure(self, self.url, describe(error)) from None
         return target
 
 

@@ -72,10 +72,11 @@ def plot_unfairness_map(
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     ax.set_xlabel("the interval begins at rank (from the top)")
     ax.set_ylabel("… and ends at rank")
+    ring = "" if interval is None else "ring: your interval\n"
     ax.text(
         0.98,
         0.03,
-        f"faded: the true gap could be 0\n({100 * unfairness.confidence:g} % band for all\n"
+        f"{ring}faded: the true gap could be 0\n({100 * unfairness.confidence:g} % band for all\n"
         f"{unfairness.n_intervals:,} intervals at once)",
         transform=ax.transAxes,
         ha="right",
