@@ -446,7 +446,7 @@ def _check_labels(group: GroupScores, setting: Setting) -> None:
 def _warn_if_few(n_inside: float, group: GroupScores, kind: str) -> None:
     if n_inside < MIN_MEMBERS:
         message = (
-            f"group {group.name!r} has about {n_inside:.0f} effective {kind} in the interval; "
+            f"group {group.name!r} has about {int(n_inside)} effective {kind} in the interval; "
             f"gaps measured on fewer than {MIN_MEMBERS} are mostly noise"
         )
         warnings.warn(message, SmallGroupWarning, stacklevel=4)

@@ -71,7 +71,7 @@ def test_intervals_of_every_metric_cover(shift, options):
         truth *= 0  # known exactly: the groups have one distribution
     covered = 0
     for seed in range(300):
-        y, s, g = labelled(rng, 1500, shift)
+        y, s, g = labelled(rng, 2500, shift)
         found = fairness_report(
             y, s, sensitive_features=g, **settings, random_state=seed, n_resamples=300
         ).to_frame()
