@@ -121,7 +121,7 @@ def _selected_of_label(resamples: Resamples, k: int, setting: Setting, positive:
     """Ranks within the group; a cell's share of the interval is split over labels by their weight in it."""
     everyone, labelled = resamples.weights(k), resamples.weights(k, positive)
     fraction = np.divide(labelled, everyone, out=np.zeros_like(everyone), where=everyone > 0)
-    in_band = np.diff(resamples.passed(k), axis=1, prepend=0.0) * fraction
+    in_band = np.diff(resamples.passed_linearised(k), axis=1, prepend=0.0) * fraction
     selected = in_band[:, : _threshold_column(resamples, setting) + 1].sum(axis=1)
     if setting.gap_scale == "absolute":
         rate = labelled.sum(axis=1) / everyone.sum(axis=1)
