@@ -238,3 +238,8 @@ def test_a_bug_is_owned_up_to_and_can_be_traced(run, scores, monkeypatch):
     monkeypatch.setenv("PARTIALFAIR_DEBUG", "1")
     with pytest.raises(RuntimeError, match="wires crossed"):
         run("audit", scores, *COLUMNS, *OUT)
+
+
+def test_two_columns_of_one_name_are_refused(run, tmp_path):
+    (tmp_path / "twice.csv").write_text("score,sex,sex\n1,a,b\n2,b,a\n")
+    run("audit", "twice.csv", *COLUMNS, "--out", "out").assert_refused("2 columns called 'sex'")

@@ -23,6 +23,7 @@ from partialfair.exceptions import InputError
 from partialfair.groups import group_name
 from partialfair.intervals import IntervalSet
 from partialfair.metrics import FairnessReport, ReportRow
+from partialfair.metrics.report import METRICS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,15 +44,7 @@ __all__ = [
     "write_all",
 ]
 
-METRIC_TITLES = {
-    "statistical_parity": "statistical parity (pSP)",
-    "demographic_parity": "demographic parity (pDP)",
-    "group_auc": "group AUC (pGAUC)",
-    "equal_opportunity": "equal opportunity (pEOP)",
-    "equalized_odds": "equalized odds (pEOD)",
-    "inter_group_pairwise": "inter-group pairwise (all ranks)",
-    "intra_group_pairwise": "intra-group pairwise (all ranks)",
-}
+METRIC_TITLES = {name: metric.title for name, metric in METRICS.items()}
 
 _logger = logging.getLogger("partialfair")
 

@@ -103,6 +103,10 @@ def _read_text(path: Path, columns: ColumnNames) -> pd.DataFrame:
     if separator is None:
         separator = max(headers, key=lambda sep: len(headers[sep]))
         _refuse_missing_columns(path, headers[separator], columns)
+    written = _csv(path, separator, nrows=1, header=None, dtype=str).iloc[0].tolist()
+    for name in columns.needed:
+        if written.count(name) > 1:  # pandas would quietly call the second one "name.1"
+            raise InputError(f"{path} has {written.count(name)} columns called {name!r}; rename all but one")
     as_written = [*columns.group, *([] if columns.id is None else [columns.id])]
     # Groups and ids are read as written ("NA" may be a group, "01" is not 1); only an empty cell is missing.
     # All columns are read: with usecols pandas accepts rows that have more cells than the header.

@@ -132,7 +132,7 @@ def scored_groups(
     sample_weight: ArrayLike | None = None,
     positive: npt.NDArray[np.bool_] | None = None,
 ) -> ScoredGroups:
-    """Check, split and sort; the O(n log n) of every metric is here.
+    """Check, split and sort: O(n log n), and O(n) more for each group.
 
     A weight of 0 is the same as an absent row, and a weight of 2 the same as the row twice.
     """

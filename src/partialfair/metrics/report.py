@@ -37,13 +37,14 @@ MIN_MEMBERS = 30
 
 @dataclass(frozen=True)
 class _Metric:
-    """One line of the report: the exact gap, and its differences for the confidence interval.
+    """One line of the report: its title, the exact gap, and its differences for the confidence interval.
 
     ``counts`` says whose number decides how much may go unseen: the interval's members, everyone, or one or
     the other by the gap's scale; ``labels`` are those it compares, and ``largest`` is the widest gap there
     can be.
     """
 
+    title: str
     gap: Callable[[ScoredGroups, Setting], partial.WorstGap]
     differences: Callable[[Resamples, Setting], Iterator[PairBlock]]
     needs_labels: bool = False
@@ -60,20 +61,25 @@ def _threshold(setting: Setting) -> float:
 
 METRICS: dict[str, _Metric] = {
     "statistical_parity": _Metric(
-        lambda scored, s: partial.statistical_parity_gap(scored, s.gap_scale), _differences.statistical_parity
+        "statistical parity (pSP)",
+        lambda scored, s: partial.statistical_parity_gap(scored, s.gap_scale),
+        _differences.statistical_parity,
     ),
     "demographic_parity": _Metric(
+        "demographic parity (pDP)",
         lambda scored, s: partial.demographic_parity_gap(scored, _threshold(s), s.gap_scale),
         _differences.demographic_parity,
         needs_threshold=True,
     ),
     "group_auc": _Metric(
+        "group AUC (pGAUC)",
         lambda scored, s: partial.group_auc_gap(scored, "half"),
         _differences.group_auc,
         counts="interval",
         largest=0.5,
     ),
     "equal_opportunity": _Metric(
+        "equal opportunity (pEOP)",
         lambda scored, s: partial.equal_opportunity_gap(scored, _threshold(s), s.gap_scale, s.rank_within),
         _differences.equal_opportunity,
         needs_labels=True,
@@ -81,18 +87,21 @@ METRICS: dict[str, _Metric] = {
         labels=(True,),
     ),
     "equalized_odds": _Metric(
+        "equalized odds (pEOD)",
         lambda scored, s: partial.equalized_odds_gap(scored, _threshold(s), s.gap_scale, s.rank_within),
         _differences.equalized_odds,
         needs_labels=True,
         needs_threshold=True,
     ),
     "inter_group_pairwise": _Metric(
+        "inter-group pairwise (all ranks)",
         lambda scored, s: ranking.inter_group_gap(scored, "half"),
         _differences.inter_group,
         needs_labels=True,
         counts="everyone",
     ),
     "intra_group_pairwise": _Metric(
+        "intra-group pairwise (all ranks)",
         lambda scored, s: ranking.intra_group_gap(scored, "half"),
         _differences.intra_group,
         needs_labels=True,
