@@ -32,8 +32,8 @@ def scores_of_the_papers_model(X, y, group, split, alpha):
 @pytest.mark.parametrize(
     ("load", "options", "alpha", "n_splits", "fairness", "within", "accuracy"),
     [
-        # DESIGN's measurements: a9a .5967 ± .003, law school .5515 ± .014, bank .408 ± .017 (the paper .5970,
-        # .5397, .4366), and the accuracies it found.
+        # Measured with another implementation: a9a .5967 ± .003, law school .5515 ± .014, bank .408 ± .017;
+        # the paper reports .5970, .5397 and .4366.
         (load_a9a, {"drop_sensitive": True}, 1e-6, 2, 0.597, 0.005, 0.8497),
         (load_law_school, {}, 1e-4, 5, 0.5515, 0.014, 0.9011),
         (load_bank, {}, 1e-4, 5, 0.408, 0.017, 0.8991),
