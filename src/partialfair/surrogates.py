@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numba import njit
@@ -70,8 +70,8 @@ def _pull_back(
 class Surrogate:
     """A surrogate of some width: ``σ_s(x) = σ(x / s)``.
 
-    A new surrogate is a subclass with compiled ``terms`` and an entry in ``SURROGATES``. The kernels below
-    are compiled for it in each process; a subclass may override them with functions that numba can cache.
+    A new surrogate is a subclass with compiled ``terms`` and an entry in ``SURROGATES``. The loops over
+    scores are compiled for it in each process, unless it brings ``kernels`` that numba can cache.
 
     Parameters
     ----------
@@ -82,6 +82,7 @@ class Surrogate:
     width: float = 1.0
 
     terms: ClassVar[Terms]
+    kernels: ClassVar[tuple[Callable[..., Any], Callable[..., Any]] | None] = None
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.width) and self.width > 0):
@@ -112,16 +113,21 @@ class Surrogate:
 
     def means(self, scores: Floats, weights: Floats, codes: Ints, thetas: Floats, n_groups: int) -> Floats:
         """Return ``Σ_{i in k} weights_i σ±(scores_i − θ_j)``: (2, n_groups, n_thetas), σ⁺ first."""
-        return np.asarray(_means(type(self).terms, self.width, scores, weights, codes, thetas, n_groups))
+        arguments = (self.width, scores, weights, codes, thetas, n_groups)
+        if self.kernels is None:
+            return np.asarray(_means(type(self).terms, *arguments))
+        return np.asarray(self.kernels[0](*arguments))
 
     def pull_back(
         self, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
     ) -> tuple[Floats, Floats]:
         """Return the (sub)gradients of ``Σ coefficients · means`` in the scores and in the thresholds."""
-        found: tuple[Floats, Floats] = _pull_back(
-            type(self).terms, self.width, coefficients, scores, weights, codes, thetas
-        )
-        return found
+        arguments = (self.width, coefficients, scores, weights, codes, thetas)
+        if self.kernels is None:
+            by_score, by_theta = _pull_back(type(self).terms, *arguments)
+        else:
+            by_score, by_theta = self.kernels[1](*arguments)
+        return by_score, by_theta
 
 
 @njit(cache=True)
@@ -213,19 +219,7 @@ class Ramp(Surrogate):
     """
 
     terms: ClassVar[Terms] = staticmethod(_ramp_terms)
-
-    def means(self, scores: Floats, weights: Floats, codes: Ints, thetas: Floats, n_groups: int) -> Floats:
-        """As `Surrogate.means`, in O(n log J)."""
-        return np.asarray(_ramp_means(self.width, scores, weights, codes, thetas, n_groups))
-
-    def pull_back(
-        self, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
-    ) -> tuple[Floats, Floats]:
-        """As `Surrogate.pull_back`, in O(n log J)."""
-        found: tuple[Floats, Floats] = _ramp_pull_back(
-            self.width, coefficients, scores, weights, codes, thetas
-        )
-        return found
+    kernels = (_ramp_means, _ramp_pull_back)
 
 
 @njit(cache=True)
@@ -261,19 +255,7 @@ class Sigmoid(Surrogate):
     """
 
     terms: ClassVar[Terms] = staticmethod(_sigmoid_terms)
-
-    def means(self, scores: Floats, weights: Floats, codes: Ints, thetas: Floats, n_groups: int) -> Floats:
-        """As `Surrogate.means`, from numba's cache."""
-        return np.asarray(_sigmoid_means(self.width, scores, weights, codes, thetas, n_groups))
-
-    def pull_back(
-        self, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
-    ) -> tuple[Floats, Floats]:
-        """As `Surrogate.pull_back`, from numba's cache."""
-        found: tuple[Floats, Floats] = _sigmoid_pull_back(
-            self.width, coefficients, scores, weights, codes, thetas
-        )
-        return found
+    kernels = (_sigmoid_means, _sigmoid_pull_back)
 
 
 SURROGATES: dict[str, type[Surrogate]] = {"ramp": Ramp, "sigmoid": Sigmoid}

@@ -119,8 +119,8 @@ def test_demo_writes_an_audit_of_its_scores(run, tmp_path):
     names = {path.name for path in out.iterdir()}
     assert {"scores.csv", "audit.json", "rank_curve.png"} < names
     assert all(name in outcome.out for name in names)
-    assert (out / "scores.csv").read_text() == demo_scores(0).to_csv(index=False)
-    assert not demo_scores(1)["score"].equals(demo_scores(0)["score"])
+    assert (out / "scores.csv").read_text() == demo_scores(0)[0].to_csv(index=False)
+    assert not demo_scores(1)[0]["score"].equals(demo_scores(0)[0]["score"])
     record = json.loads((out / "audit.json").read_text(encoding="utf-8"))
     assert record["metrics"]["statistical_parity"]["low"] > 0.1
     assert f"partialfair audit '{out / 'scores.csv'}' --score score --group origin" in outcome.out

@@ -68,6 +68,30 @@ def test_means_and_pull_back_by_hand(sigma):
         assert by_theta[j] == pytest.approx(slope, abs=1e-6)
 
 
+class Plain(Sigmoid):
+    """The sigmoid without kernels of its own: what a new surrogate gets."""
+
+    kernels = None
+
+
+class PlainRamp(Ramp):
+    kernels = None
+
+
+@pytest.mark.parametrize(("plain", "own"), [(Plain(0.7), Sigmoid(0.7)), (PlainRamp(0.7), Ramp(0.7))])
+def test_a_surrogate_needs_no_kernels_of_its_own(plain, own):
+    rng = np.random.default_rng(0)
+    scores, weights, codes = rng.normal(size=50), rng.random(50), rng.integers(-1, 3, size=50)
+    thetas, coefficients = rng.normal(size=4), rng.normal(size=(2, 3, 4))
+    found, expected = (sigma.means(scores, weights, codes, thetas, 3) for sigma in (plain, own))
+    assert found == pytest.approx(expected)
+    found, expected = (
+        np.concatenate(sigma.pull_back(coefficients, scores, weights, codes, thetas))
+        for sigma in (plain, own)
+    )
+    assert found == pytest.approx(expected)
+
+
 def test_names_and_refusals():
     assert surrogate("sigmoid", 0.5) == Sigmoid(0.5)
     assert surrogate(Ramp(3.0)) == Ramp(3.0)

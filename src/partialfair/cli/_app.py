@@ -136,13 +136,7 @@ def audit(
 ) -> None:
     """Find where on the percentile axis a model's scores differ between groups, by how much, how surely."""
     settings = AuditSettings(
-        interval,
-        threshold,
-        gap_scale.value,
-        rank_within.value,
-        confidence,
-        pos_label,
-        seed,
+        interval, threshold, gap_scale.value, rank_within.value, confidence, pos_label, seed
     )
     gate = None if fail_above is None else Gate(fail_metric, fail_above)
     check_numbers(settings, gate)
@@ -180,13 +174,7 @@ def compare(
     if len(files) < 2:
         raise InputError("compare needs at least two files; for one use audit")
     settings = AuditSettings(
-        interval,
-        threshold,
-        gap_scale.value,
-        rank_within.value,
-        confidence,
-        pos_label,
-        seed,
+        interval, threshold, gap_scale.value, rank_within.value, confidence, pos_label, seed
     )
     check_numbers(settings, None)
     check_out(out)
@@ -211,17 +199,15 @@ def demo(
 ) -> None:
     """Train an ordinary model on made admissions data, and audit its scores of people it has not seen."""
     check_out(out)
-    scores = demo_scores(seed)
+    scores, interval = demo_scores(seed)
     group = str(scores.columns[1])
     path = out / "scores.csv"
     written = _write(out, {path.name: scores.to_csv(index=False)})
-    settings = AuditSettings(
-        datasets.make_admissions(seed=seed).interval, 0.0, "interval", "group", 0.95, None, seed
-    )
+    settings = AuditSettings(interval, 0.0, "interval", "group", 0.95, None, seed)
     table = _read(path, ColumnNames("score", (group,), "label"))
     result = measure(table, settings)
     written += _write(out, result.files(None))
-    low, high = settings.interval
+    low, high = interval
     with printing():
         print_audit(result, None, console())
         _announce(written)

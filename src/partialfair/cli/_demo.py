@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["demo_scores"]
 
 
-def demo_scores(seed: int) -> pd.DataFrame:
+def demo_scores(seed: int) -> tuple[pd.DataFrame, tuple[float, float]]:
     """Train an ordinary logistic regression on synthetic admissions and score the people it has not seen.
 
     Returns
@@ -47,4 +47,4 @@ def demo_scores(seed: int) -> pd.DataFrame:
     scores = group.to_frame()
     scores.insert(0, "score", model.decision_function(X_test))
     scores["label"] = y_test
-    return scores
+    return scores, data.interval

@@ -119,6 +119,10 @@ class ScoredGroups:
         """Positions of all unordered pairs of groups."""
         return combinations(range(len(self.groups)), 2)
 
+    def on(self, interval: IntervalSet) -> ScoredGroups:
+        """Return the same groups with another, common interval; nothing is sorted again."""
+        return ScoredGroups(tuple(replace(group, interval=interval) for group in self.groups))
+
     @property
     def intervals_differ(self) -> bool:
         """Whether some group has an interval of its own."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,7 +86,9 @@ def choose_interval(
     rate = _positive_rate(scored, positive_rate, threshold)
     starts = _positions(rate, width)
     ends = np.round(starts + width, 12)
-    moved = [_with_interval(scored, (a, b)) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+    moved = [
+        scored.on(as_interval_set(ends_of)) for ends_of in zip(starts.tolist(), ends.tolist(), strict=True)
+    ]
     gaps = np.array([statistical_parity_gap(candidate, "interval").value for candidate in moved])
     rng = np.random.default_rng(random_state)
     tied = np.flatnonzero(gaps >= gaps.max() - _TIE).tolist()
@@ -109,12 +111,11 @@ def _positive_rate(scored: ScoredGroups, positive_rate: float | None, threshold:
         if not 0 <= positive_rate <= 1:
             raise InputError(f"positive_rate must lie in [0, 1], not {positive_rate:g}")
         return float(positive_rate)
-    if threshold is not None:
-        check_threshold(threshold)
-    else:
+    if threshold is None:
         raise InputError(
             "give positive_rate (the share of positive decisions) or the threshold that makes them"
         )
+    check_threshold(threshold)
     weight = [group.n if group.weights is None else group.weights.sum() for group in scored]
     return float(np.average([float(group.rank(threshold)) for group in scored], weights=weight))
 
@@ -124,11 +125,6 @@ def _positions(rate: float, width: float) -> Floats:
     first, last = max(0.0, rate - width), min(rate, 1.0 - width)
     percents = np.arange(np.ceil(100 * first - _TIE), np.floor(100 * last + _TIE) + 1)
     return np.abs(percents) / 100 if percents.size else np.array([first])  # never −0
-
-
-def _with_interval(scored: ScoredGroups, interval: tuple[float, float]) -> ScoredGroups:
-    part = as_interval_set(interval)
-    return ScoredGroups(tuple(replace(group, interval=part) for group in scored))
 
 
 def _spread(scored: ScoredGroups, rng: np.random.Generator) -> Fluctuation:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -52,6 +52,7 @@ class _Metric:
     counts: Literal["by scale", "interval", "everyone"] = "by scale"
     labels: tuple[bool, ...] = (True, False)
     largest: float = 1.0
+    reach: Callable[[ScoredGroups, Setting, float], tuple[float, float]] = lambda scored, s, gap: (gap, gap)
 
 
 def _threshold(setting: Setting) -> float:
@@ -64,6 +65,7 @@ METRICS: dict[str, _Metric] = {
         "statistical parity (pSP)",
         lambda scored, s: partial.statistical_parity_gap(scored, s.gap_scale),
         _differences.statistical_parity,
+        reach=lambda scored, s, gap: _parity_reach(scored, s, gap),
     ),
     "demographic_parity": _Metric(
         "demographic parity (pDP)",
@@ -300,7 +302,7 @@ def fairness_report(
     Warns
     -----
     SmallGroupWarning
-        If some group has fewer than 30 effective members inside the interval.
+        If some group has fewer than 30 effective members, in all or with one label, inside the interval.
 
     Examples
     --------
@@ -366,20 +368,19 @@ def _row(name: str, metric: _Metric, resamples: Resamples, setting: Setting, con
         )
     n_members = _n_members(metric, scored, setting)
     spread = fluctuation(lambda: metric.differences(resamples, setting), confidence, n_members)
-    least, most = gap.value, gap.value
-    if name == "statistical_parity" and setting.gap_scale == "absolute":
-        least, most = _envelope(scored, gap.value)
+    least, most = metric.reach(scored, setting, gap.value)
     low, high = max(0.0, least - spread.below), min(metric.largest, most + spread.above)
     return ReportRow(name, gap.value, low, high, *where, fluctuation=spread, least=least)
 
 
-def _envelope(scored: ScoredGroups, gap: float) -> tuple[float, float]:
+def _parity_reach(scored: ScoredGroups, setting: Setting, gap: float) -> tuple[float, float]:
     """Absolute gaps of the interval shrunk and widened by two standard errors of a rank, if there are ties.
 
-    A block of ties near an end of the interval belongs to it or not by a hair, and the gap jumps with it. The
-    bootstrap follows ranks continuously and does not see the jump.
+    A block of ties near an end of the interval belongs to it or not by a hair, and the absolute gap jumps
+    with it. The bootstrap follows ranks continuously and does not see the jump.
     """
-    if not any((group.scores[1:] == group.scores[:-1]).any() for group in scored):
+    tied = any((group.scores[1:] == group.scores[:-1]).any() for group in scored)
+    if setting.gap_scale == "interval" or not tied:
         return gap, gap
     margin = 1 / np.sqrt(min(group.n_effective for group in scored))
     parts = scored.groups[0].interval.parts
@@ -393,9 +394,7 @@ def _envelope(scored: ScoredGroups, gap: float) -> tuple[float, float]:
 
 
 def _absolute_gap(scored: ScoredGroups, part: tuple[float, float]) -> float:
-    interval = IntervalSet((part,))
-    moved = ScoredGroups(tuple(replace(group, interval=interval) for group in scored))
-    return partial.statistical_parity_gap(moved, "absolute").value
+    return partial.statistical_parity_gap(scored.on(IntervalSet((part,))), "absolute").value
 
 
 def _n_members(metric: _Metric, scored: ScoredGroups, setting: Setting) -> list[float]:
