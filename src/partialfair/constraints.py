@@ -48,7 +48,7 @@ class ConstraintBlock:
 
 
 def join(blocks: Sequence[ConstraintBlock]) -> ConstraintBlock:
-    """Return several constraints on the same rows as one; each keeps thresholds of its own."""
+    """Return any number of constraints on the same rows as one; each keeps thresholds of its own."""
     bank = JoinedBank(tuple(block.bank for block in blocks))
     offsets = np.cumsum([0, *(block.bank.n_atoms for block in blocks)]).tolist()
     functions = tuple(

@@ -9,7 +9,7 @@ from partialfair.constraints import DemographicParity, StatisticalParity, join
 from partialfair.groups import encode_groups
 from partialfair.models import linear_model
 from partialfair.objectives import LogisticLoss
-from partialfair.problems import Problem, WholeSpace
+from partialfair.problems import Ball, Box, Problem, WholeSpace
 from partialfair.surrogates import Ramp
 
 cp = pytest.importorskip("cvxpy", reason="the reference solver, cvxpy, is not installed")
@@ -25,13 +25,16 @@ def problem(kind="statistical", *, n=80, d=3, seed=0, alpha=0.05, max_gap=0.1, d
         "statistical": StatisticalParity((0.1, 0.6), max_gap, n_points=3),
         "demographic": DemographicParity((0.1, 0.9), max_gap),
     }
-    statements = built.values() if kind == "both" else [built[kind]]
-    blocks = [statement.build(groups, np.ones(n), Ramp(1.0)) for statement in statements]
+    kinds = {"both": list(built), "none": []}.get(kind, [kind])
+    blocks = [statement.build(groups, np.ones(n), Ramp(1.0)) for statement in map(built.get, kinds)]
     return Problem(linear_model(X), LogisticLoss(y, np.ones(n)), join(blocks), alpha, domain)
 
 
-def solve_subproblem(sub):
-    """Optimum of a subproblem of a ramp-constrained linear model, by cvxpy."""
+def solve_subproblem(sub, multipliers=None):
+    """Optimum of a subproblem of a ramp-constrained linear model, by cvxpy.
+
+    With multipliers, the minimum of its Lagrangian instead.
+    """
     task = sub.problem
     v = cp.Variable(sub.x.size)
     X, n_w = task.model.design.X, task.model.n_params
@@ -55,16 +58,37 @@ def solve_subproblem(sub):
                 for theta in thetas
             ]
     values, gradients = sub.tangents
-    constraints = []
+    functions = []
     for i, f in enumerate(task.constraints.system.functions):
         plus = f.constant
         for factor, pieces in f.terms:
             if factor > 0:
                 heights = [sum(c * atoms[a] for a, c in piece.atoms) + piece.constant for piece in pieces]
                 plus = plus + factor * (cp.maximum(*heights) if len(heights) > 1 else heights[0])
-        constraints.append(plus - values[i] - gradients[i] @ (v - sub.x) + shift <= 0)
+        functions.append(plus - values[i] - gradients[i] @ (v - sub.x) + shift)
+    if isinstance(sub.domain, Ball):
+        conditions = [cp.norm(v) <= sub.domain.radius]
+    elif isinstance(sub.domain, Box):
+        conditions = [sub.domain.low <= v, v <= sub.domain.high]
+    else:
+        conditions = []
+    if multipliers is None:
+        conditions += [function <= 0 for function in functions]
+    else:
+        objective = objective + sum(m * g for m, g in zip(multipliers, functions, strict=True) if m > 0)
     with warnings.catch_warnings():
         # Near a fixed point the feasible set has almost no interior; the answer is good to 1e-7 all the same.
         warnings.filterwarnings("ignore", "Solution may be inaccurate")
-        value = cp.Problem(cp.Minimize(objective), constraints).solve(solver=cp.CLARABEL)
+        value = cp.Problem(cp.Minimize(objective), conditions).solve(
+            solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11
+        )
     return value, np.asarray(v.value)
+
+
+class Exact:
+    """An inner solver for IDCA that leaves nothing to be desired but speed."""
+
+    epsilon = 1e-7
+
+    def solve(self, subproblem, start):
+        return solve_subproblem(subproblem)[1]

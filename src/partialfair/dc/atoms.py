@@ -115,7 +115,7 @@ class GroupMeans:
 
 @dataclass(frozen=True, eq=False)
 class JoinedBank:
-    """Several banks on the same scores, one after the other; each keeps thresholds of its own."""
+    """Any number of banks on the same scores, in a row; each keeps thresholds of its own."""
 
     banks: tuple[AtomBank, ...]
 
@@ -132,9 +132,8 @@ class JoinedBank:
     def values(self, scores: Floats, theta: Floats) -> Floats:
         """Value of every atom."""
         thetas = self._split(theta, [bank.n_theta for bank in self.banks])
-        return np.concatenate(
-            [bank.values(scores, part) for bank, part in zip(self.banks, thetas, strict=True)]
-        )
+        values = [bank.values(scores, part) for bank, part in zip(self.banks, thetas, strict=True)]
+        return np.concatenate([np.empty(0), *values])
 
     def pull_back(self, coefficients: Floats, scores: Floats, theta: Floats) -> Gradient:
         """Subgradient of ``Σ coefficients · atoms``; banks whose coefficients are all 0 are skipped."""
@@ -146,8 +145,9 @@ class JoinedBank:
                 gradient = bank.pull_back(parts[b], scores, thetas[b])
                 by_score += gradient.scores
                 by_theta[b] = gradient.theta
-        return Gradient(by_score, np.concatenate(by_theta))
+        return Gradient(by_score, np.concatenate([np.empty(0), *by_theta]))
 
     @staticmethod
     def _split(vector: Floats, sizes: list[int]) -> list[Floats]:
-        return np.split(vector, np.cumsum(sizes)[:-1])
+        ends = np.cumsum(sizes, dtype=np.int64)
+        return [vector[end - size : end] for size, end in zip(sizes, ends, strict=True)]

@@ -1,0 +1,125 @@
+"""The certificate against cvxpy and against the definition: it says yes, and it says no."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from partialfair.exceptions import InputError
+from partialfair.problems import Ball, Box, WholeSpace, certify
+from partialfair.solvers import IDCA
+from tests.solvers.problems import Exact, problem, solve_subproblem
+
+DOMAINS = [WholeSpace(), Ball(1.2), Box(-0.5, 0.5)]
+TOL = 1e-4
+seeds = st.integers(0, 10_000)
+
+
+@st.composite
+def problems(draw):
+    return problem(
+        draw(st.sampled_from(["statistical", "demographic", "both"])),
+        n=draw(st.integers(40, 120)),
+        d=draw(st.integers(1, 5)),
+        seed=draw(seeds),
+        max_gap=draw(st.sampled_from([0.05, 0.1, 0.3])),
+        domain=draw(st.sampled_from(DOMAINS)),
+    )
+
+
+def feasible_point(task, share, mu=0.3):
+    """A point between the trivial start and the first IDCA step: feasible, because majorants are convex."""
+    start = task.domain.project(task.trivial_start)
+    assume(task.evaluate(start).violation <= 0)
+    return start + share * (solve_subproblem(task.linearise(start, mu=mu))[1] - start)
+
+
+def stationary_point(task):
+    """Where IDCA with exact steps ends."""
+    return IDCA(max_outer=150, inner=Exact(), mu=0.02, tol=1e-5).solve(task, task.trivial_start).x
+
+
+@settings(max_examples=25)
+@given(problems(), st.floats(0, 1), st.sampled_from([0.1, 1.0]))
+def test_distance_is_the_distance_to_the_subproblems_solution(task, share, mu):
+    x = feasible_point(task, share)
+    found = certify(task, x, mu=mu)
+    distance = np.linalg.norm(solve_subproblem(task.linearise(x, mu=mu))[1] - x)
+    # The search may end when the distance is known to a tenth, and the bound adds that tenth.
+    slack = 1e-5 + 0.2 * distance
+    assert found.distance == pytest.approx(distance, abs=slack)
+
+
+@settings(max_examples=25)
+@given(problems(), st.floats(0, 1), st.integers(0, 3))
+def test_the_bounds_hold_for_the_reported_multipliers_after_any_number_of_steps(task, share, max_steps):
+    """The definition itself: ŵ minimises the Lagrangian with these λ, and the rest is evaluated at x."""
+    x = feasible_point(task, share)
+    found = certify(task, x, max_steps=max_steps)
+    _, nearby = solve_subproblem(task.linearise(x, mu=1.0), found.multipliers)
+    distance, reference_error = np.linalg.norm(nearby - x), 1e-5
+    assert distance <= found.distance + reference_error
+    assert distance >= found.distance - found.distance_error - reference_error
+    constraints = task.evaluate(x).constraints
+    assert found.multipliers.min() >= 0
+    assert found.complementarity == pytest.approx(np.abs(found.multipliers * constraints).max(), abs=1e-12)
+    assert found.feasibility == pytest.approx(max(0, constraints.max()), abs=1e-9)
+    assert found.stationarity == pytest.approx((1 + found.multipliers.sum()) * found.distance)
+
+
+@settings(max_examples=8)
+@given(st.sampled_from(["statistical", "demographic", "both"]), st.sampled_from(DOMAINS), seeds)
+def test_it_accepts_what_cvxpy_solved_and_rejects_what_lies_beside_it(kind, domain, seed):
+    task = problem(kind, seed=seed, max_gap=0.03, domain=domain)
+    assume(task.evaluate(domain.project(task.trivial_start)).violation <= 0)
+    x = stationary_point(task)
+    found = certify(task, x, tol=TOL)
+    assert found.holds(TOL), str(found)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        beside = domain.project(x + 0.02 * rng.normal(size=x.size))
+        assert not certify(task, beside, tol=TOL).holds(TOL)
+
+
+def test_it_rejects_feasible_points_that_are_not_stationary():
+    task = problem()
+    found = certify(task, task.trivial_start)
+    assert found.feasibility == 0
+    assert found.stationarity > 0.01
+    assert not found.holds(TOL)
+
+
+def test_it_rejects_infeasible_points_however_low_the_loss():
+    task = problem(max_gap=0.05)
+    free = problem("none")
+    w = solve_subproblem(free.linearise(free.trivial_start))[1]
+    x = np.concatenate([w, task.constraints.theta0])
+    found = certify(task, x)
+    assert found.feasibility == pytest.approx(task.evaluate(x).violation)
+    assert found.feasibility > 0.02
+    assert not found.holds(0.01)
+
+
+def test_a_point_outside_the_domain_is_infeasible():
+    task = problem()
+    x = solve_subproblem(task.linearise(task.trivial_start, mu=0.3))[1]
+    small = problem(domain=Ball(0.9 * np.linalg.norm(x)))
+    found = certify(small, x)
+    assert found.feasibility >= 0.09 * np.linalg.norm(x)
+
+
+def test_without_constraints_it_is_the_proximal_distance():
+    task = problem("none")
+    optimum = solve_subproblem(task.linearise(task.trivial_start))[1]
+    assert certify(task, optimum).holds(TOL)
+    assert not certify(task, optimum + 0.01).holds(TOL)
+
+
+def test_bad_questions():
+    task = problem()
+    with pytest.raises(InputError, match="mu > 0"):
+        certify(task, task.trivial_start, mu=0.0)
+    with pytest.raises(InputError, match="finite coordinates"):
+        certify(task, task.trivial_start[1:])
+    with pytest.raises(InputError, match="finite coordinates"):
+        certify(task, task.trivial_start * np.nan)
