@@ -85,7 +85,7 @@ class Experiment:
         problem, kept = self.problem, []
         x = problem.trivial_start
         for _ in range(n_outer // 50):
-            x = IDCA(max_outer=50, inner=inner).solve(problem, x).x
+            x = IDCA(max_iter=50, inner=inner).solve(problem, x).x
             kept.append(x)
         return kept
 

@@ -9,14 +9,27 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from partialfair import datasets, metrics, plotting, theory
+    from partialfair import constraints, datasets, metrics, plotting, solvers, theory
+    from partialfair.estimators.classifier import PartialFairClassifier
     from partialfair.metrics.choice import choose_interval
 
 __version__ = "0.1.0.dev0"
 
-__all__ = ["choose_interval", "datasets", "metrics", "plotting", "theory"]
+__all__ = [
+    "PartialFairClassifier",
+    "choose_interval",
+    "constraints",
+    "datasets",
+    "metrics",
+    "plotting",
+    "solvers",
+    "theory",
+]
 
-_HOME_OF = {"choose_interval": "partialfair.metrics.choice"}
+_HOME_OF = {
+    "PartialFairClassifier": "partialfair.estimators.classifier",
+    "choose_interval": "partialfair.metrics.choice",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -8,21 +8,30 @@ them, and thresholds θ at which a model that scores everybody 0 is feasible.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import permutations
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import combinations, permutations
 from typing import get_args
 
 import numpy as np
 
+from partialfair._checks import check_choice
 from partialfair._typing import Floats, GapScale, IntervalLike
 from partialfair.dc import DC, Affine, AtomBank, DCSystem, GroupMeans, JoinedBank, atom, maximum
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, group_name
-from partialfair.intervals import IntervalSet, intervals_by_group
+from partialfair.intervals import IntervalSet, as_interval_set, intervals_by_group
 from partialfair.surrogates import Surrogate
 
-__all__ = ["CONSTRAINTS", "Constraint", "ConstraintBlock", "DemographicParity", "StatisticalParity", "join"]
+__all__ = [
+    "CONSTRAINTS",
+    "Constraint",
+    "ConstraintBlock",
+    "DemographicParity",
+    "StatisticalParity",
+    "check_compatible",
+    "join",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,9 +94,7 @@ class Constraint(ABC):
     def __post_init__(self) -> None:
         if not 0 <= self.max_gap <= 1:
             raise InputError(f"max_gap must lie in [0, 1], not {self.max_gap}")
-        if self.gap_scale not in get_args(GapScale):
-            choices = " or ".join(map(repr, get_args(GapScale)))
-            raise InputError(f"gap_scale must be {choices}, not {self.gap_scale!r}")
+        check_choice(self.gap_scale, "gap_scale", get_args(GapScale))
 
     @abstractmethod
     def build(self, groups: Groups, weights: Floats, surrogate: Surrogate) -> ConstraintBlock:
@@ -106,6 +113,43 @@ class Constraint(ABC):
         if self.gap_scale == "absolute" and any(part != parts[0] for part in parts):
             raise InputError("gap_scale='absolute' has no meaning when intervals differ by group")
         return parts
+
+    def rank_boxes(self, groups: Groups) -> tuple[Floats, Floats]:
+        """Return bounds (n, n_groups) on the ranks F̄_k(θ) at n thresholds, if it states any."""
+        return np.empty((0, len(groups.labels))), np.empty((0, len(groups.labels)))
+
+    def says(self) -> str:
+        """Describe the constraint in a few words, for messages."""
+        by_group = isinstance(self.interval, Mapping)
+        where = "ranks by group" if by_group else str(as_interval_set(self.interval))
+        return f"{type(self).__name__}({where}, max_gap={self.max_gap:g})"
+
+
+def check_compatible(constraints: Sequence[Constraint], groups: Groups) -> None:
+    """Refuse lists that contradict themselves: the same demand twice, or demands that exclude each other.
+
+    Ranks fall in every group as a threshold rises. So of two boxes of ranks, one must be reachable from the
+    other by going down in all groups, or no scores whatsoever meet both.
+    """
+    for one, other in combinations(constraints, 2):
+        if _same_demand(one, other, groups):
+            raise InputError(f"the list asks for {one.says()} and for {other.says()}; keep one of them")
+        lows, highs = one.rank_boxes(groups)
+        other_lows, other_highs = other.rank_boxes(groups)
+        above = (lows[:, None] <= other_highs[None] + 1e-12).all(axis=2)
+        below = (other_lows[None] <= highs[:, None] + 1e-12).all(axis=2)
+        if not (above | below).all():
+            raise InputError(f"no scores can satisfy both {one.says()} and {other.says()}")
+
+
+def _same_demand(one: Constraint, other: Constraint, groups: Groups) -> bool:
+    """Whether two constraints differ in ``max_gap`` at most, however their intervals are written."""
+    own = [field.name for field in fields(one) if field.name not in ("interval", "max_gap")]
+    return (
+        type(one) is type(other)
+        and all(getattr(one, name) == getattr(other, name) for name in own)
+        and one.intervals(groups) == other.intervals(groups)
+    )
 
 
 @dataclass(frozen=True)
@@ -134,8 +178,7 @@ class StatisticalParity(Constraint):
 
     def build(self, groups: Groups, weights: Floats, surrogate: Surrogate) -> ConstraintBlock:
         """Two functions per point and group: mean σ at least the lower rank, at most the upper one."""
-        intervals = self.intervals(groups)
-        lows, highs = self._bands(intervals)  # (n_points, n_groups)
+        lows, highs = self.rank_boxes(groups)
         bank = GroupMeans(surrogate, groups.codes, weights, len(groups.labels), len(lows))
         functions: list[DC] = []
         names: list[str] = []
@@ -153,8 +196,9 @@ class StatisticalParity(Constraint):
         theta0 = np.array([-surrogate.level(float(middle)) for middle in middles])
         return ConstraintBlock(bank, DCSystem(tuple(functions), bank.n_atoms), theta0, tuple(names))
 
-    def _bands(self, intervals: Sequence[IntervalSet]) -> tuple[Floats, Floats]:
-        """Lower and upper rank of each point in each group."""
+    def rank_boxes(self, groups: Groups) -> tuple[Floats, Floats]:
+        """Return the lower and upper rank of each point in each group."""
+        intervals = self.intervals(groups)
         if self.gap_scale == "absolute":
             part = intervals[0]
             shares = np.arange(self.n_points) / self.n_points

@@ -46,6 +46,14 @@ class Groups:
         """All unordered pairs of group positions."""
         return combinations(range(len(self.labels)), 2)
 
+    def take(self, rows: npt.NDArray[Any]) -> Groups:
+        """Return the membership of some rows (positions or a mask), with the groups that occur among them."""
+        codes = self.codes[rows]
+        present = np.unique(codes[codes >= 0])
+        position = np.full(len(self.labels) + 1, -1, dtype=np.int32)
+        position[present] = np.arange(present.size)  # code −1 indexes the last place, which stays −1
+        return Groups(position[codes], tuple(self.labels[k] for k in present.tolist()))
+
 
 def group_name(label: GroupLabel) -> str:
     """How a group is written for people."""
@@ -53,7 +61,11 @@ def group_name(label: GroupLabel) -> str:
 
 
 def encode_groups(
-    sensitive_features: ArrayLike, *, n_rows: int | None = None, missing: Literal["error", "ignore"] = "error"
+    sensitive_features: ArrayLike,
+    *,
+    n_rows: int | None = None,
+    rows_of: str = "scores",
+    missing: Literal["error", "ignore"] = "error",
 ) -> Groups:
     """Turn sensitive features into `Groups`.
 
@@ -61,18 +73,24 @@ def encode_groups(
     ----------
     sensitive_features
         One column (list, numpy, pandas, polars or Arrow; strings, categories, booleans or numbers) or several
-        (a frame, a mapping of columns or a 2-D array).
+        (a frame, a mapping of columns or a 2-D array); or `Groups`, which are checked like the rest.
     n_rows
         How many rows there must be.
+    rows_of
+        What those are rows of, for the complaint.
     missing
         What to do with rows that lack a value in some column: refuse them, or code them −1.
     """
-    columns = _columns(sensitive_features)
-    encoded = [_encode_column(column, name) for name, column in columns]
+    if isinstance(sensitive_features, Groups):
+        columns = [("sensitive_features", sensitive_features)]
+        encoded = [(sensitive_features.codes, sensitive_features.labels)]
+    else:
+        columns = _columns(sensitive_features)
+        encoded = [_encode_column(column, name) for name, column in columns]
     lengths = {codes.size for codes, _ in encoded}
     if len(lengths) > 1 or (n_rows is not None and lengths != {n_rows}):
         found = " and ".join(str(length) for length in sorted(lengths))
-        expected = f"but there are {n_rows} scores" if n_rows is not None else "in different columns"
+        expected = f"but there are {n_rows} {rows_of}" if n_rows is not None else "in different columns"
         raise InputError(f"sensitive_features has {found} rows, {expected}")
     if missing == "error":
         for (codes, _), (name, _) in zip(encoded, columns, strict=True):

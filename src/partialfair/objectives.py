@@ -8,10 +8,11 @@ from typing import Protocol
 
 import numpy as np
 from numba import njit
+from scipy.special import logit
 
 from partialfair._typing import Floats
 
-__all__ = ["LogisticLoss", "Loss"]
+__all__ = ["LOSSES", "LogisticLoss", "Loss"]
 
 
 class Loss(Protocol):
@@ -19,6 +20,12 @@ class Loss(Protocol):
 
     def value_and_gradient(self, scores: Floats) -> tuple[float, Floats]:
         """Return the loss and its gradient in the scores."""
+
+    def curvature(self, scores: Floats) -> Floats:
+        """Return the second derivative in each score; losses that couple scores have none to give."""
+
+    def best_constant(self) -> float:
+        """Return the score with the smallest loss if everybody has the same."""
 
 
 @njit(cache=True)
@@ -75,6 +82,20 @@ class LogisticLoss:
             return float(_equal_logistic(scores, self.signs, self.weights[0], gradient)), gradient
         return float(_logistic(scores, self.signs, self.weights, gradient)), gradient
 
+    def curvature(self, scores: Floats) -> Floats:
+        """Return ``ω_i σ(s_i)(1 − σ(s_i))``."""
+        small = np.exp(-np.abs(scores))
+        return np.asarray(self.weights * small / (1 + small) ** 2)
+
+    def best_constant(self) -> float:
+        """Return the log-odds of the weighted share of positives."""
+        positive = float(self.weights[self.signs > 0].sum())
+        return float(logit(np.clip(positive, 1e-9, 1 - 1e-9)))
+
     @cached_property
     def _equal(self) -> bool:
         return bool(np.ptp(self.weights) == 0)
+
+
+LOSSES: dict[str, type[LogisticLoss]] = {"logistic": LogisticLoss}
+"""Names that estimators accept."""

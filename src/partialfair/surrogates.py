@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numba import njit
 
+from partialfair._checks import check_choice
 from partialfair._typing import Floats, Ints
 from partialfair.exceptions import InputError
 
@@ -85,8 +86,8 @@ class Surrogate:
     kernels: ClassVar[tuple[Callable[..., Any], Callable[..., Any]] | None] = None
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.width) and self.width > 0):
-            raise InputError(f"surrogate_width must be a positive number, not {self.width}")
+        if not (isinstance(self.width, float | int | np.number) and 0 < self.width < np.inf):
+            raise InputError(f"surrogate_width must be a positive number, not {self.width!r}")
 
     def __call__(self, x: Floats) -> Floats:
         """Return σ(x)."""
@@ -266,6 +267,5 @@ def surrogate(name: str | Surrogate, width: float = 1.0) -> Surrogate:
     """Return the surrogate of that name and width; one that is already built is returned as it is."""
     if isinstance(name, Surrogate):
         return name
-    if name not in SURROGATES:
-        raise InputError(f"surrogate must be one of {', '.join(map(repr, SURROGATES))}, not {name!r}")
+    check_choice(name, "surrogate", SURROGATES)
     return SURROGATES[name](width)

@@ -36,7 +36,7 @@ def feasible_point(task, share, mu=0.3):
 
 def stationary_point(task):
     """Where IDCA with exact steps ends."""
-    return IDCA(max_outer=150, inner=Exact(), mu=0.02, tol=1e-5).solve(task, task.trivial_start).x
+    return IDCA(max_iter=150, inner=Exact(), mu=0.02, tol=1e-5).solve(task, task.trivial_start).x
 
 
 @settings(max_examples=25)

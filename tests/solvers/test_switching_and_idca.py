@@ -65,7 +65,7 @@ def test_switching_solves_the_subproblem_to_cvxpys_optimum(kind):
 def test_idca_with_exact_steps_descends_and_stays_feasible(kind):
     """Lemma thm:nearfeasibility and the descent in the proof of thm:idca, with cvxpy as the inner solver."""
     task = problem(kind)
-    result = IDCA(max_outer=8, inner=Exact(), mu=0.05).solve(task, task.trivial_start)
+    result = IDCA(max_iter=8, inner=Exact(), mu=0.05).solve(task, task.trivial_start)
     objectives = [line.objective for line in result.history]
     assert (np.diff(objectives) <= 1e-6).all()
     assert objectives[-1] < objectives[0] - 0.02
@@ -75,7 +75,7 @@ def test_idca_with_exact_steps_descends_and_stays_feasible(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_idca_with_switching_improves_and_stays_nearly_feasible(kind):
     task = problem(kind)
-    result = IDCA(max_outer=30, inner=Switching(100, 2e-3)).solve(task, task.trivial_start)
+    result = IDCA(max_iter=30, inner=Switching(100, 2e-3)).solve(task, task.trivial_start)
     assert result.status is Status.MAX_ITER
     assert result.objective < task.evaluate(task.trivial_start).objective - 0.02
     assert result.violation <= 2e-3
@@ -86,7 +86,7 @@ def test_idca_with_switching_improves_and_stays_nearly_feasible(kind):
 @pytest.mark.parametrize("diminishing", [None, 0.05])
 def test_direct_switching_judges_iterates_at_one_tolerance(diminishing):
     task = problem()
-    solver = DirectSwitching(n_steps=6000, epsilon=1e-3, diminishing=diminishing)
+    solver = DirectSwitching(max_iter=6000, epsilon=1e-3, diminishing=diminishing)
     result = solver.solve(task, task.trivial_start)
     assert result.violation <= 1e-3
     assert result.objective < task.evaluate(task.trivial_start).objective - 0.01
@@ -95,20 +95,20 @@ def test_direct_switching_judges_iterates_at_one_tolerance(diminishing):
 @pytest.mark.parametrize("domain", [Ball(1.5), Box(-0.4, 0.4)])
 def test_iterates_stay_in_the_domain(domain):
     task = problem(domain=domain)
-    result = IDCA(max_outer=10).solve(task, task.trivial_start)
+    result = IDCA(max_iter=10).solve(task, task.trivial_start)
     assert result.x == pytest.approx(domain.project(result.x))
 
 
 def test_unconstrained_problems_reach_the_loss_minimum():
     task = problem("none")
-    result = IDCA(max_outer=60, inner=Switching(300, 1e-4)).solve(task, task.trivial_start)
+    result = IDCA(max_iter=60, inner=Switching(300, 1e-4)).solve(task, task.trivial_start)
     optimum, _ = solve_subproblem(task.linearise(task.trivial_start))
     assert result.objective <= optimum + 2e-3
 
 
 def test_passes_are_counted_where_they_happen():
     task = problem()
-    IDCA(max_outer=3, inner=Switching(50)).solve(task, task.trivial_start)
+    IDCA(max_iter=3, inner=Switching(50)).solve(task, task.trivial_start)
     # Per outer step: the scores and m tangents; then scores and one gradient for each inner step.
     assert task.n_passes == 3 * (1 + task.m + 2 * 50)
 
@@ -116,7 +116,7 @@ def test_passes_are_counted_where_they_happen():
 def test_a_callback_sees_each_step_and_can_stop():
     seen = []
     task = problem()
-    result = IDCA(max_outer=50).solve(
+    result = IDCA(max_iter=50).solve(
         task, task.trivial_start, callback=lambda line: seen.append(line) or line.step == 4
     )
     assert result.status is Status.STOPPED
@@ -126,12 +126,12 @@ def test_a_callback_sees_each_step_and_can_stop():
 
 def test_time_limit():
     task = problem()
-    result = IDCA(max_outer=10_000).solve(task, task.trivial_start, time_limit=0.2)
+    result = IDCA(max_iter=10_000).solve(task, task.trivial_start, time_limit=0.2)
     assert result.status is Status.TIME_LIMIT
     assert len(result.history) < 1000
 
 
-@pytest.mark.parametrize("solver", [IDCA(max_outer=50), DirectSwitching(n_steps=5000)])
+@pytest.mark.parametrize("solver", [IDCA(max_iter=50), DirectSwitching(max_iter=5000)])
 def test_interruption_returns_the_best_point_so_far(solver):
     def interrupt(line):
         if len(seen := [*history, line]) and line.step >= 3:
@@ -147,7 +147,7 @@ def test_interruption_returns_the_best_point_so_far(solver):
 
 def test_an_infeasible_problem_says_so_and_returns_the_least_violating_point():
     task = problem(max_gap=0.0)
-    solver = IDCA(max_outer=3, inner=Switching(20, 1e-9))
+    solver = IDCA(max_iter=3, inner=Switching(20, 1e-9))
     start = task.trivial_start + np.linspace(0.5, 1.5, task.trivial_start.size)
     result = solver.solve(task, start)
     assert result.status is Status.NO_FEASIBLE_POINT

@@ -12,6 +12,7 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
+from partialfair._checks import check_choice, check_weights, finite_vector
 from partialfair._typing import ArrayLike, Floats, GapScale, GroupLabel, IntervalLike
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups, group_name
@@ -20,11 +21,8 @@ from partialfair.intervals import IntervalSet, intervals_by_group, running_weigh
 __all__ = [
     "GroupScores",
     "ScoredGroups",
-    "check_choice",
     "check_gap_scale",
     "check_threshold",
-    "check_weights",
-    "finite_vector",
     "positives",
     "scored_groups",
 ]
@@ -172,12 +170,6 @@ def check_gap_scale(gap_scale: GapScale, scored: ScoredGroups) -> None:
         raise InputError("gap_scale='absolute' has no meaning when intervals differ by group; use 'interval'")
 
 
-def check_choice(value: str, name: str, choices: tuple[str, ...]) -> None:
-    """Refuse a string that is not one of ``choices``."""
-    if value not in choices:
-        raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
-
-
 def check_threshold(threshold: Any) -> None:
     """Refuse what is not one real number."""
     if not isinstance(threshold, Real) or np.isnan(float(threshold)):
@@ -219,46 +211,6 @@ def _sorted_group(
 
 def _at(values: Any, rows: npt.NDArray[Any]) -> Any:
     return None if values is None else values[rows]
-
-
-def finite_vector(values: ArrayLike, name: str) -> Floats:
-    """Return one column of finite numbers, or a complaint that names it."""
-    if values is None:
-        raise InputError(f"{name} is missing")
-    if isinstance(values, np.ma.MaskedArray):
-        values = np.ma.filled(values.astype(np.float64), np.nan)
-    try:
-        if getattr(getattr(values, "dtype", None), "kind", None) in ("c", "m", "M"):  # complex numbers, dates
-            raise TypeError
-        vector = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{name} holds {_first_text(values)!r}, which is not a number") from None
-    if vector.ndim != 1:
-        hint = "; for predict_proba take one column, [:, 1]" if vector.ndim == 2 else ""
-        raise InputError(f"{name} must have one dimension, not {vector.ndim}{hint}")
-    if (bad := np.flatnonzero(~np.isfinite(vector))).size:
-        raise InputError(f"{name} has {bad.size} values that are NaN or infinite, the first in row {bad[0]}")
-    return vector
-
-
-def check_weights(sample_weight: ArrayLike, n_rows: int) -> Floats:
-    """Return non-negative weights of the right length, or a complaint."""
-    weights = finite_vector(sample_weight, "sample_weight")
-    if weights.size != n_rows:
-        raise InputError(f"sample_weight has {weights.size} rows, but there are {n_rows} scores")
-    if (bad := np.flatnonzero(weights < 0)).size:
-        raise InputError(f"sample_weight has {bad.size} negative values, the first in row {bad[0]}")
-    # Scaled by a power of two, which is exact: sums and squares of extreme weights then stay in range.
-    return np.ldexp(weights, -int(np.frexp(weights.max(initial=0.0))[1]))
-
-
-def _first_text(values: ArrayLike) -> Any:
-    for value in np.asarray(values, dtype=object).ravel():
-        try:
-            float(value)
-        except (TypeError, ValueError):
-            return value
-    return type(values).__name__
 
 
 def _listing(values: list[Any], most: int = 5) -> str:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from partialfair._checks import check_weights, finite_vector
 from partialfair._typing import ArrayLike, Floats, IntervalLike
 from partialfair.groups import encode_groups, group_name
 from partialfair.intervals import band_weights, intervals_by_group
-from partialfair.metrics._inputs import check_weights, finite_vector
 
 if TYPE_CHECKING:
     import pandas as pd

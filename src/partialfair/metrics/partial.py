@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from partialfair._checks import check_choice
 from partialfair._typing import ArrayLike, GapScale, GroupLabel, IntervalLike, RankWithin, Ties
 from partialfair.exceptions import UndefinedGapWarning
 from partialfair.intervals import RANK_TOLERANCE, band_weights
@@ -21,7 +22,6 @@ from partialfair.metrics import _kernels
 from partialfair.metrics._inputs import (
     GroupScores,
     ScoredGroups,
-    check_choice,
     check_gap_scale,
     check_threshold,
     positives,

@@ -12,10 +12,11 @@ from typing import Any, get_args
 
 import numpy as np
 
+from partialfair._checks import check_choice
 from partialfair._typing import ArrayLike, Ties
 from partialfair.exceptions import UndefinedGapWarning
 from partialfair.metrics import _kernels
-from partialfair.metrics._inputs import GroupScores, ScoredGroups, check_choice, positives, scored_groups
+from partialfair.metrics._inputs import GroupScores, ScoredGroups, positives, scored_groups
 from partialfair.metrics.partial import TIE_SHARES, WorstGap, widest
 
 __all__ = ["inter_group_pairwise_difference", "intra_group_pairwise_difference"]

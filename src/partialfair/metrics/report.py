@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from partialfair._checks import check_choice
 from partialfair._typing import ArrayLike, GapScale, GroupLabel, IntervalLike, RankWithin
 from partialfair.exceptions import InputError, SmallGroupWarning
 from partialfair.groups import group_name
@@ -18,7 +19,6 @@ from partialfair.metrics._differences import Setting
 from partialfair.metrics._inputs import (
     GroupScores,
     ScoredGroups,
-    check_choice,
     check_gap_scale,
     check_threshold,
     positives,

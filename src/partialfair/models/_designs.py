@@ -7,6 +7,7 @@ are never formed; one gather per row does it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -83,12 +84,25 @@ class DenseDesign:
         """As in `Design`."""
         out = np.empty(self.shape[0])
         for own, (rows, block) in zip(coefficients, self._blocks, strict=True):
-            out[rows] = block @ own
+            out[rows] = np.concatenate([np.empty(0), *(part @ own for part in _pieces(block))])
         return out
 
     def backward(self, vector: Floats) -> Floats:
         """As in `Design`."""
-        return np.array([block.T @ vector[rows] for rows, block in self._blocks], dtype=np.float64)
+        out = np.zeros((self.n_codes, self.shape[1]))
+        for own, (rows, block) in zip(out, self._blocks, strict=True):
+            values = vector[rows]
+            first = 0
+            for part in _pieces(block):
+                own += part.T @ values[first : first + len(part)]
+                first += len(part)
+        return out
+
+
+def _pieces(block: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
+    """Rows to multiply at once: all in double precision; otherwise few, since each piece is converted."""
+    size = len(block) if block.dtype == np.float64 else 4096
+    return (block[first : first + size] for first in range(0, len(block), max(size, 1)))
 
 
 @njit(cache=True)

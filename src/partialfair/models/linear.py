@@ -75,6 +75,10 @@ class LinearModel:
             _add_intercepts(scores, intercepts, self.intercept_codes)
         return scores
 
+    def jvp(self, w: Floats, direction: Floats) -> Floats:
+        """Return ``J(w) direction``: the scores of the direction."""
+        return self.scores(direction)
+
     def vjp(self, w: Floats, vector: Floats) -> Floats:
         """Return ``J(w)ᵀ vector``; for a linear model J does not depend on w."""
         coefficients = self.design.backward(vector)

@@ -21,7 +21,7 @@ __all__ = ["Evaluation", "Problem", "ScoreModel", "SubTrial", "Subproblem", "Tri
 
 
 class ScoreModel(Protocol):
-    """A model is two functions; everything else sees only scores."""
+    """A model is its scores and their derivative; everything else sees only scores."""
 
     @property
     def n_params(self) -> int:
@@ -33,6 +33,9 @@ class ScoreModel(Protocol):
 
     def scores(self, w: Floats) -> Floats:
         """Return the score of every row."""
+
+    def jvp(self, w: Floats, direction: Floats) -> Floats:
+        """Return ``J(w) direction``."""
 
     def vjp(self, w: Floats, vector: Floats) -> Floats:
         """Return ``J(w)ᵀ vector``."""
@@ -150,6 +153,17 @@ class Trial:
         gradient = self._pull(self._loss[1], np.zeros(self.problem.constraints.bank.n_theta))
         gradient[: model.n_penalised] += self.problem.alpha * self.x[: model.n_penalised]
         return gradient
+
+    def objective_curvature(self, direction: Floats) -> Floats:
+        """Return ``∇²f_0(x) direction``, for scores that are linear in w; two passes."""
+        model = self.problem.model
+        w = self.problem.split(self.x)[0]
+        along = model.jvp(w, self.problem.split(direction)[0])
+        self.problem.n_passes += 1
+        theta = np.zeros(self.problem.constraints.bank.n_theta)
+        product = self._pull(self.problem.loss.curvature(self.scores) * along, theta)
+        product[: model.n_penalised] += self.problem.alpha * direction[: model.n_penalised]
+        return product
 
     def constraint_gradient(self, i: int) -> Floats:
         """Return an element of ``∂f⁺_i(x) − ∂f⁻_i(x)``; one pass."""

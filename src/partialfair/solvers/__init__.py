@@ -3,6 +3,24 @@
 from partialfair.solvers.direct import DirectSwitching
 from partialfair.solvers.idca import IDCA
 from partialfair.solvers.inner.switching import Switching
-from partialfair.solvers.result import Record, Result, Status
+from partialfair.solvers.newton import Newton
+from partialfair.solvers.result import Record, Result, Run, Solver, Status
 
-__all__ = ["IDCA", "DirectSwitching", "Record", "Result", "Status", "Switching"]
+__all__ = [
+    "IDCA",
+    "SOLVERS",
+    "DirectSwitching",
+    "Newton",
+    "Record",
+    "Result",
+    "Run",
+    "Solver",
+    "Status",
+    "Switching",
+]
+
+SOLVERS: dict[str, type[IDCA] | type[DirectSwitching]] = {
+    "idca-switching": IDCA,
+    "switching": DirectSwitching,
+}
+"""Names that estimators accept; a new solver is one class with a ``max_iter`` and one entry."""

@@ -19,7 +19,7 @@ class DirectSwitching:
 
     Parameters
     ----------
-    n_steps
+    max_iter
         T.
     epsilon
         Static ``ε_t = ε``; also the one tolerance at which all iterates are judged. With a diminishing ε_t
@@ -30,18 +30,18 @@ class DirectSwitching:
         Steps between two lines of history.
     """
 
-    n_steps: int = 10_000
+    max_iter: int = 10_000
     epsilon: float = 1e-3
     diminishing: float | None = None
     record_every: int = 100
 
     def __post_init__(self) -> None:
         if (
-            self.n_steps < 1
+            self.max_iter < 1
             or not self.epsilon > 0
             or (self.diminishing is not None and not self.diminishing > 0)
         ):
-            raise InputError("DirectSwitching needs n_steps ≥ 1, epsilon > 0 and diminishing > 0 or None")
+            raise InputError("DirectSwitching needs max_iter ≥ 1, epsilon > 0 and diminishing > 0 or None")
 
     def solve(
         self,
@@ -57,7 +57,7 @@ class DirectSwitching:
         best, lowest = x, float("inf")
         ending = run.record(0, x)
         try:
-            for t in range(self.n_steps):
+            for t in range(self.max_iter):
                 if ending is not None:
                     return run.result(ending)
                 epsilon_t = self.epsilon if self.diminishing is None else self.diminishing / (t + 1)
@@ -66,7 +66,7 @@ class DirectSwitching:
                 if oracle.constraints.max(initial=0.0) <= self.epsilon and oracle.objective < lowest:
                     best, lowest = x, oracle.objective
                 x = following
-                if (t + 1) % self.record_every == 0 or t + 1 == self.n_steps:
+                if (t + 1) % self.record_every == 0 or t + 1 == self.max_iter:
                     ending = run.record(t + 1, best if lowest < float("inf") else x)
         except KeyboardInterrupt:
             return run.result(Status.STOPPED)

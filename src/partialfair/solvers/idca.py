@@ -32,7 +32,7 @@ class IDCA:
 
     Parameters
     ----------
-    max_outer
+    max_iter
         K.
     inner
         Solver of the subproblems; the paper's is `Switching`.
@@ -42,7 +42,7 @@ class IDCA:
         Stop as stalled when an outer step moves x by no more than this, relative to 1 + ‖x‖.
     """
 
-    max_outer: int = 200
+    max_iter: int = 200
     inner: InnerSolver = field(default_factory=Switching)
     mu: float = 0.0
     tol: float = 1e-10
@@ -63,7 +63,7 @@ class IDCA:
         x = problem.domain.project(start)
         ending = run.record(0, x)
         try:
-            for k in range(self.max_outer):
+            for k in range(self.max_iter):
                 if ending is not None:
                     return run.result(ending)
                 subproblem = problem.linearise(x, mu=self.mu)  # tangents of f⁻ at x, eq. (convexifyf)

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from partialfair._typing import Floats
 from partialfair.problems import Evaluation, Problem
 
-__all__ = ["Callback", "Record", "Result", "Run", "Status"]
+__all__ = ["Callback", "Record", "Result", "Run", "Solver", "Status"]
 
 
 class Status(StrEnum):
@@ -65,6 +65,20 @@ class Result:
     objective: float
     violation: float
     history: tuple[Record, ...]
+
+
+class Solver(Protocol):
+    """A frozen settings object."""
+
+    def solve(
+        self,
+        problem: Problem,
+        start: Floats,
+        *,
+        time_limit: float | None = None,
+        callback: Callback | None = None,
+    ) -> Result:
+        """Return the best point found from ``start``; `Run` keeps its books."""
 
 
 @dataclass(eq=False)

@@ -1,0 +1,207 @@
+"""From what users pass to ``fit`` and ``predict`` to features, groups and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from sklearn.utils.validation import check_array, validate_data
+
+from partialfair._checks import check_choice, check_weights
+from partialfair._typing import ArrayLike, Floats, GroupLabel, Ints
+from partialfair.categoricals import CategoricalCodes
+from partialfair.exceptions import InputError
+from partialfair.groups import Groups, encode_groups, group_name
+
+__all__ = [
+    "Features",
+    "known_groups",
+    "n_rows_of",
+    "read_features",
+    "read_groups",
+    "read_weights",
+    "take_rows",
+]
+
+Features: TypeAlias = Any
+"""Dense array, CSR matrix or `CategoricalCodes`, all finite."""
+
+
+def read_features(
+    estimator: Any, X: ArrayLike, sensitive_columns: Any, *, reset: bool
+) -> tuple[Features, dict[str, ArrayLike] | None]:
+    """Return the features as numbers, and the columns taken out of them that hold the group.
+
+    ``n_features_in_`` and ``feature_names_in_`` describe X as it was passed, sensitive columns included.
+    """
+    if isinstance(X, CategoricalCodes):
+        if sensitive_columns is not None:
+            raise InputError("sensitive_columns cannot be read from integer codes; pass sensitive_features")
+        return _read_codes(estimator, X, reset), None
+    if sensitive_columns is None:
+        features = validate_data(
+            estimator,
+            X,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+        )
+        groups = None
+    else:
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        names, places = _locate(X, sensitive_columns)
+        groups = {name: _column(X, place) for name, place in zip(names, places, strict=True)}
+        features = check_array(
+            _without(X, places),
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+            estimator=estimator,
+        )
+    _check_finite(features, _feature_names(estimator, X, sensitive_columns))
+    return features, groups
+
+
+def read_groups(
+    sensitive_features: ArrayLike | None,
+    columns: Mapping[str, ArrayLike] | None,
+    n_rows: int,
+    missing: Literal["error", "ignore"] = "error",
+) -> Groups | None:
+    """Return the group of every row from ``sensitive_features`` or from columns of X; None without either."""
+    check_choice(missing, "missing_groups", ("error", "ignore"))
+    sources = [source for source in (columns, sensitive_features) if source is not None]
+    found = [encode_groups(source, n_rows=n_rows, rows_of="rows of X", missing=missing) for source in sources]
+    if len(found) == 2 and not _same_partition(found[0].codes, found[1].codes):
+        raise InputError(
+            "sensitive_features and sensitive_columns give different groups; leave one of them out"
+        )
+    return found[0] if found else None
+
+
+def known_groups(groups: Groups, known: tuple[GroupLabel, ...]) -> Groups:
+    """Return the same membership, coded among the groups seen in training."""
+    position = {label: k for k, label in enumerate(known)}
+    for label in groups.labels:
+        if label not in position:
+            names = ", ".join(repr(group_name(one)) for one in known)
+            raise InputError(f"group {group_name(label)!r} was not seen in fit, which saw {names}")
+    codes = np.array([position[label] for label in groups.labels], dtype=np.int32)
+    return Groups(codes[groups.codes], known)
+
+
+def read_weights(sample_weight: ArrayLike | None, n_rows: int) -> Floats:
+    """Return the weight of every row, some of them positive."""
+    if sample_weight is None:
+        return np.ones(n_rows)
+    weights = check_weights(sample_weight, n_rows, "rows of X")
+    if not weights.any():
+        raise InputError("sample_weight is zero in every row")
+    return weights
+
+
+def take_rows(X: Features, rows: npt.NDArray[np.bool_]) -> Features:
+    """Return some rows of the features; all of them without a copy."""
+    if rows.all():
+        return X
+    return X.take(rows) if isinstance(X, CategoricalCodes) else X[rows]
+
+
+def n_rows_of(X: Features) -> int:
+    """Return the number of rows."""
+    return X.n_rows if isinstance(X, CategoricalCodes) else int(X.shape[0])
+
+
+def _read_codes(estimator: Any, X: CategoricalCodes, reset: bool) -> CategoricalCodes:
+    names = np.asarray(X.feature_names, dtype=object)
+    if reset:
+        estimator.n_features_in_, estimator.feature_names_in_ = names.size, names
+    elif not np.array_equal(names, getattr(estimator, "feature_names_in_", np.empty(0))):
+        raise InputError("X has other columns or categories than those seen in fit")
+    return X
+
+
+def _locate(X: ArrayLike, sensitive_columns: Any) -> tuple[list[str], list[int]]:
+    """Return names for messages, and positions in X."""
+    several = isinstance(sensitive_columns, list | tuple | np.ndarray)
+    wanted = list(sensitive_columns) if several else [sensitive_columns]
+    if not wanted:
+        raise InputError("sensitive_columns is empty; name the columns of X that hold the group")
+    columns = list(X.columns) if hasattr(X, "columns") else None
+    n_columns = len(columns) if columns is not None else np.shape(X)[1]
+    names, places = [], []
+    for column in wanted:
+        if columns is not None and column in columns:
+            if columns.count(column) > 1:
+                raise InputError(f"X has several columns named {column!r}")
+            place = columns.index(column)
+        elif isinstance(column, int | np.integer) and -n_columns <= column < n_columns:
+            place = int(column) % n_columns
+        else:
+            kind = "names" if isinstance(column, str) else "is"
+            raise InputError(f"sensitive_columns {kind} {column!r}, which is not a column of X")
+        names.append(str(columns[place]) if columns is not None else f"column {place}")
+        places.append(place)
+    if len(set(places)) < len(places):
+        raise InputError(f"sensitive_columns lists a column twice: {wanted}")
+    if len(places) == n_columns:
+        raise InputError("sensitive_columns are all the columns of X, so no feature is left")
+    return names, places
+
+
+def _column(X: ArrayLike, place: int) -> ArrayLike:
+    if hasattr(X, "iloc"):
+        return X.iloc[:, place]
+    if hasattr(X, "columns"):
+        return X[X.columns[place]]
+    if sparse.issparse(X):
+        return X.tocsc()[:, [place]].toarray().ravel()
+    return np.asarray(X)[:, place]
+
+
+def _without(X: ArrayLike, places: list[int]) -> ArrayLike:
+    keep = [j for j in range(np.shape(X)[1]) if j not in set(places)]
+    if hasattr(X, "iloc"):
+        return X.iloc[:, keep]
+    if hasattr(X, "columns"):
+        return X.select([X.columns[j] for j in keep])
+    if sparse.issparse(X):
+        return X.tocsc()[:, keep]
+    return np.asarray(X)[:, keep]
+
+
+def _feature_names(estimator: Any, X: ArrayLike, sensitive_columns: Any) -> list[str]:
+    """Names of the features for messages, without the sensitive columns."""
+    names = getattr(estimator, "feature_names_in_", None)
+    all_names = (
+        [f"column {name!r}" for name in names]
+        if names is not None
+        else [f"column {j}" for j in range(estimator.n_features_in_)]
+    )
+    places = set() if sensitive_columns is None else set(_locate(X, sensitive_columns)[1])
+    return [name for j, name in enumerate(all_names) if j not in places]
+
+
+def _check_finite(X: Features, names: list[str]) -> None:
+    values = X.data if sparse.issparse(X) else X
+    if np.isfinite(values.sum()) or np.isfinite(values).all():  # a finite sum spares the second look
+        return
+    bad = ~np.isfinite(values)
+    what = "NaN" if np.isnan(values).any() else "infinity"
+    if sparse.issparse(X):
+        rows, columns = sparse.csr_matrix((bad, X.indices, X.indptr), shape=X.shape).nonzero()
+    else:
+        rows, columns = bad.nonzero()
+    raise InputError(
+        f"X contains {what}: {int(bad.sum())} values are not finite, the first in row {rows[0]}, "
+        f"{names[columns[0]]}"
+    )
+
+
+def _same_partition(codes: Ints, others: Ints) -> bool:
+    pairs = {(int(a), int(b)) for a, b in np.unique(np.stack([codes, others]), axis=1).T}
+    return len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})

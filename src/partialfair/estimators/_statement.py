@@ -1,0 +1,77 @@
+"""From an estimator's parameters to constraints and solver, or to one sentence about what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, cast
+
+from partialfair._checks import check_choice
+from partialfair.constraints import CONSTRAINTS, Constraint
+from partialfair.exceptions import InputError
+from partialfair.solvers import SOLVERS, Newton, Solver
+
+__all__ = ["read_constraints", "read_solver"]
+
+# Parameters of an estimator that a constraint stated by name is made of, and their defaults.
+_STATED_BY = {
+    "interval": (0.0, 1.0),
+    "max_gap": 0.05,
+    "gap_scale": "interval",
+    "n_points": 10,
+    "constraint_threshold": 0.0,
+}
+
+
+def read_constraints(estimator: Any) -> tuple[Constraint, ...]:
+    """Return the constraints that an estimator's parameters state; they check themselves.
+
+    A name takes its interval, gap and so on from the estimator's parameters. Objects bring their own, and
+    then those parameters must be left alone: silence about which of the two holds would be worse.
+    """
+    stated = estimator.constraint
+    if stated is None:
+        return ()
+    check_choice(estimator.enforce, "enforce", ("exact", "surrogate"))
+    if estimator.enforce == "exact":
+        raise InputError(
+            "enforce='exact' is not available yet; enforce='surrogate' bounds the surrogate of the gap, "
+            "and result_.gap then says what the exact gap is"
+        )
+    if isinstance(stated, str):
+        check_choice(stated, "constraint", CONSTRAINTS)
+        return (_named(estimator, CONSTRAINTS[stated]),)
+    objects = (stated,) if isinstance(stated, Constraint) else stated
+    if (
+        not isinstance(objects, Sequence)
+        or not objects
+        or not all(isinstance(one, Constraint) for one in objects)
+    ):
+        names = ", ".join(map(repr, CONSTRAINTS))
+        raise InputError(f"constraint must be {names}, None, a constraint or a list of them, not {stated!r}")
+    for name, default in _STATED_BY.items():
+        if getattr(estimator, name) != default:
+            raise InputError(f"constraint is an object with settings of its own, so {name} must not be given")
+    return tuple(objects)
+
+
+def read_solver(estimator: Any, constraints: Sequence[Constraint]) -> Solver:
+    """Return the solver of that name, or the one given."""
+    wanted, max_iter = estimator.solver, estimator.max_iter
+    if not isinstance(wanted, str):
+        if not callable(getattr(wanted, "solve", None)):
+            raise InputError(f"solver must be a name or an object with a method solve, not {wanted!r}")
+        if max_iter is not None:
+            raise InputError("solver is an object with settings of its own, so max_iter must not be given")
+        return cast(Solver, wanted)
+    check_choice(wanted, "solver", ("auto", *SOLVERS))
+    settings = {} if max_iter is None else {"max_iter": max_iter}
+    if not constraints:
+        return Newton(**settings)
+    return SOLVERS["idca-switching" if wanted == "auto" else wanted](**settings)
+
+
+def _named(estimator: Any, kind: type[Constraint]) -> Constraint:
+    given = {name: getattr(estimator, name) for name in _STATED_BY}
+    given["threshold"] = given.pop("constraint_threshold")
+    return kind(**{field.name: given[field.name] for field in fields(kind)})

@@ -1,0 +1,302 @@
+"""A linear classifier whose scores obey partial-fairness constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.special import expit, log_expit
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+from partialfair._checks import check_choice
+from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
+from partialfair.constraints import Constraint
+from partialfair.estimators._base import PartialFairEstimator
+from partialfair.estimators._inputs import n_rows_of, read_features, read_groups, read_weights, take_rows
+from partialfair.estimators._statement import read_constraints, read_solver
+from partialfair.exceptions import InputError
+from partialfair.models.linear import GroupTerms
+from partialfair.objectives import LOSSES
+from partialfair.solvers import Record, Solver
+from partialfair.surrogates import Surrogate
+
+__all__ = ["PartialFairClassifier"]
+
+_ROUTED = {"sensitive_features": True}
+
+
+class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
+    """Linear classifier whose scores have alike distributions across groups on an interval of percentiles.
+
+    ``min mean loss + ½ alpha ‖coef‖²`` subject to a bound ``max_gap`` on the gap between groups among the
+    members of each group whose rank, counted **from the top** by score, lies in the interval. The paper's
+    difference-of-convex program, solved by its algorithms; every fit carries a certificate.
+
+    Parameters
+    ----------
+    constraint
+        ``"statistical_parity"``, ``"demographic_parity"``, None for an ordinary classifier, a constraint of
+        `partialfair.constraints`, or a list of those.
+    interval
+        Ranks from the top: ``(0.05, 0.30)`` holds ranks 5–30 %, score percentiles 70–95. Also a list of such
+        pairs (their union) or a mapping from group to either.
+    max_gap
+        κ, the largest gap allowed, in [0, 1].
+    gap_scale
+        ``"interval"``, the definition, or ``"absolute"``, the scale of the paper's experiments.
+    enforce
+        ``"surrogate"`` bounds the surrogate of the gap, as the paper does; the exact training gap is in
+        ``result_.gap``. ``"exact"`` is not available yet and is refused.
+    n_points
+        Ranks at which statistical parity is imposed.
+    constraint_threshold
+        Score at which demographic parity is imposed. `predict` always cuts at 0.
+    loss
+        ``"logistic"``.
+    alpha
+        Strength of the ℓ2 penalty on the coefficients; intercepts are free. scikit-learn's
+        ``C = 1 / (alpha · n)``.
+    fit_intercept
+        Whether scores have an intercept.
+    class_weight
+        None, ``"balanced"`` or a mapping from class to weight; enters the loss only.
+    missing_groups
+        ``"error"``, or ``"ignore"``: rows without a group then count in the loss only.
+    sensitive_columns
+        Names or positions of columns of X that hold the group. They are read, then dropped from the features,
+        so that plain ``predict(X)`` works in scorers and searches.
+    group_terms
+        None: one model for all. ``"intercept"``: an intercept per group. ``"interactions"``: a model per
+        group, as in the paper. Prediction then needs the group; using it may be unlawful where you are.
+    surrogate
+        ``"ramp"``, ``"sigmoid"`` or a surrogate of `partialfair.surrogates`.
+    surrogate_width
+        In units of the scores; the paper's is 1.0. ``"auto"`` takes a quarter of the spread of the scores of
+        the unconstrained model.
+    solver
+        ``"auto"``, ``"idca-switching"`` (Algorithms 1 and 2; what auto means now), ``"switching"``
+        (Algorithm 3), or a solver of `partialfair.solvers` with settings of its own.
+    tol
+        ε of the certificate at which the fit counts as converged.
+    max_iter
+        Outer steps; None for the solver's own default.
+    time_limit
+        Seconds after which the best point so far is taken.
+    warm_start
+        Start from the last solution, if it has the right shape.
+    callback
+        Called with a record of each step; returning True stops the fit.
+    verbose
+        1 shows progress on standard error once a second, 2 every step.
+
+    Attributes
+    ----------
+    classes_ : (2,)
+        Labels; positive scores stand for the second.
+    coef_ : (1, n_features) or (n_groups, n_features)
+        One row, or with interactions one per group in the order of ``groups_``.
+    intercept_ : (1,) or (n_groups,)
+        Likewise, with any group terms.
+    groups_ : (n_groups,)
+        Groups seen in training; None if they were not needed.
+    result_ : FitResult
+        Status, objective, violation, exact gap and where it is, thresholds, history, certificate.
+    n_iter_, n_features_in_, feature_names_in_
+        As everywhere in scikit-learn; sensitive columns are counted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partialfair import PartialFairClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> groups = rng.choice(["a", "b"], 400)
+    >>> X = rng.normal(size=(400, 2)) + (groups == "a")[:, None]
+    >>> y = X.sum(axis=1) + rng.normal(size=400) > 1
+    >>> clf = PartialFairClassifier(interval=(0.1, 0.5), max_gap=0.1, enforce="surrogate", tol=0.1)
+    >>> clf = clf.fit(X, y, sensitive_features=groups)
+    >>> free = PartialFairClassifier(constraint=None).fit(X, y)
+    >>> bool(clf.result_.gap < 0.2)
+    True
+    """
+
+    # Requested by default, so that pipelines and searches hand the groups on without set_fit_request.
+    __metadata_request__fit = _ROUTED
+    __metadata_request__decision_function = _ROUTED
+    __metadata_request__predict = _ROUTED
+    __metadata_request__predict_proba = _ROUTED
+    __metadata_request__predict_log_proba = _ROUTED
+    __metadata_request__score = _ROUTED
+
+    def __init__(
+        self,
+        constraint: str | Constraint | Sequence[Constraint] | None = "statistical_parity",
+        *,
+        interval: IntervalLike = (0.0, 1.0),
+        max_gap: float = 0.05,
+        gap_scale: GapScale = "interval",
+        enforce: Literal["exact", "surrogate"] = "exact",
+        n_points: int = 10,
+        constraint_threshold: float = 0.0,
+        loss: str = "logistic",
+        alpha: float = 1e-4,
+        fit_intercept: bool = True,
+        class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
+        missing_groups: Literal["error", "ignore"] = "error",
+        sensitive_columns: Any = None,
+        group_terms: GroupTerms = None,
+        surrogate: str | Surrogate = "ramp",
+        surrogate_width: float | Literal["auto"] = "auto",
+        solver: str | Solver = "auto",
+        tol: float = 1e-4,
+        max_iter: int | None = None,
+        time_limit: float | None = None,
+        warm_start: bool = False,
+        callback: Callable[[Record], bool | None] | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.constraint = constraint
+        self.interval = interval
+        self.max_gap = max_gap
+        self.gap_scale = gap_scale
+        self.enforce = enforce
+        self.n_points = n_points
+        self.constraint_threshold = constraint_threshold
+        self.loss = loss
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.missing_groups = missing_groups
+        self.sensitive_columns = sensitive_columns
+        self.group_terms = group_terms
+        self.surrogate = surrogate
+        self.surrogate_width = surrogate_width
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.warm_start = warm_start
+        self.callback = callback
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        sensitive_features: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : (n, d)
+            Numbers: array, frame (pandas, polars), sparse matrix, or `CategoricalCodes`.
+        y : (n,)
+            Labels of two classes.
+        sensitive_features : (n,) or (n, q)
+            Group of each row; several columns are crossed. Not needed with ``sensitive_columns``.
+        sample_weight : (n,)
+            Weight 2 is the row twice, weight 0 the row absent: in the loss and in the groups' distributions.
+        """
+        self._check_settings()
+        constraints = read_constraints(self)
+        solver = read_solver(self, constraints)
+        check_choice(self.loss, "loss", LOSSES)
+        features, columns = read_features(self, X, self.sensitive_columns, reset=True)
+        n_rows = n_rows_of(features)
+        labels = _read_labels(y, n_rows)
+        weights = read_weights(sample_weight, n_rows)
+        groups = read_groups(sensitive_features, columns, n_rows, self.missing_groups)
+        present = weights > 0
+        weights, labels = weights[present], labels[present]
+        self.classes_ = _two_classes(labels)
+        groups = self._check_groups(None if groups is None else groups.take(present), constraints)
+        positive = labels == self.classes_[1]
+        factors = self._class_factors(positive, weights)
+        loss = LOSSES[self.loss](np.where(positive, 1.0, -1.0), weights * factors)
+        self._fit_model(take_rows(features, present), loss, constraints, groups, weights, solver)
+        return self
+
+    def decision_function(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
+        """Return the scores; groups are needed only if the model has group terms."""
+        return self._scores(X, sensitive_features)
+
+    def predict(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> npt.NDArray[Any]:
+        """Return ``classes_[1]`` where the score is above 0, else ``classes_[0]``."""
+        above = self.decision_function(X, sensitive_features) > 0
+        return np.asarray(self.classes_[above.astype(np.intp)])
+
+    def predict_proba(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
+        """Return the probabilities of the two classes that the logistic loss takes the scores for."""
+        scores = self.decision_function(X, sensitive_features)
+        return np.column_stack([expit(-scores), expit(scores)])
+
+    def predict_log_proba(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
+        """Return the logarithms of `predict_proba`."""
+        scores = self.decision_function(X, sensitive_features)
+        return np.column_stack([log_expit(-scores), log_expit(scores)])
+
+    def score(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        sensitive_features: ArrayLike | None = None,
+    ) -> float:
+        """Return the accuracy."""
+        return float(accuracy_score(y, self.predict(X, sensitive_features), sample_weight=sample_weight))
+
+    def _class_factors(self, positive: npt.NDArray[np.bool_], weights: Floats) -> Floats:
+        """Return the factor of each row's weight in the loss; "balanced" makes both classes count alike."""
+        if self.class_weight is None:
+            return np.ones(weights.size)
+        if self.class_weight == "balanced":
+            factors = [weights.sum() / (2 * weights[positive == side].sum()) for side in (False, True)]
+        elif isinstance(self.class_weight, Mapping):
+            for label in self.class_weight:
+                if label not in self.classes_.tolist():
+                    raise InputError(f"class_weight names class {label!r}, which is not in y")
+            factors = [float(self.class_weight.get(label, 1.0)) for label in self.classes_.tolist()]
+            if not (min(factors) >= 0 and np.isfinite(factors).all() and max(factors) > 0):
+                raise InputError(f"class_weight must hold weights of at least 0, not {self.class_weight}")
+        else:
+            raise InputError(f"class_weight must be None, 'balanced' or a mapping, not {self.class_weight!r}")
+        return np.asarray(factors)[positive.astype(np.intp)]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+def _read_labels(y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
+    if y is None:
+        raise InputError("fit requires y to be passed, but the target y is None")
+    labels = column_or_1d(y, warn=True)
+    if len(labels) != n_rows:
+        raise InputError(f"y has {len(labels)} rows, but there are {n_rows} rows of X")
+    if (missing := np.flatnonzero(pd.isna(labels) | np.isin(labels, [np.inf, -np.inf]))).size:
+        raise InputError(
+            f"y has {missing.size} values that are NaN or infinite, the first in row {missing[0]}"
+        )
+    check_classification_targets(labels)
+    return np.asarray(labels)
+
+
+def _two_classes(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    classes = np.unique(labels)
+    if classes.size == 2:
+        return classes
+    if classes.size == 1:
+        raise InputError(f"y has only one class, {classes.tolist()[0]!r}; a classifier needs two")
+    shown = ", ".join(map(repr, classes.tolist()[:5]))
+    raise InputError(f"Only binary classification is supported. y has {classes.size} classes: {shown}")

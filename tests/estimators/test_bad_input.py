@@ -1,0 +1,184 @@
+"""Bad input is one sentence that names the culprit, before any long work."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from partialfair import PartialFairClassifier
+from partialfair.constraints import DemographicParity, StatisticalParity
+from partialfair.exceptions import InputError
+from partialfair.solvers import IDCA
+
+
+class Untouched:
+    """A solver that must not be reached."""
+
+    def solve(self, *_, **__):
+        raise AssertionError("long work was begun before the input was checked")
+
+
+def fit(people, settings=None, **data):
+    clf = PartialFairClassifier(**{"enforce": "surrogate", "solver": Untouched(), **(settings or {})})
+    arguments = {"X": people.X, "y": people.y, "sensitive_features": people.groups, **data}
+    return clf.fit(**arguments)
+
+
+def refuses(people, match, settings=None, **data):
+    with pytest.raises(InputError, match=match) as caught:
+        fit(people, settings, **data)
+    assert "\n" not in str(caught.value)
+
+
+def with_value(X, row, column, value):
+    X = X.copy()
+    X[row, column] = value
+    return X
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"enforce": "exact"}, r"enforce='exact' is not available yet; enforce='surrogate'"),
+        ({"enforce": "loosely"}, r"enforce must be one of 'exact', 'surrogate', not 'loosely'"),
+        ({"constraint": "parity"}, r"constraint must be one of 'statistical_parity'.* not 'parity'"),
+        ({"constraint": 3}, r"constraint must be .* not 3"),
+        ({"constraint": []}, r"constraint must be .* not \[\]"),
+        ({"constraint": StatisticalParity(), "max_gap": 0.1}, r"so max_gap must not be given"),
+        ({"max_gap": 1.5}, r"max_gap must lie in \[0, 1\], not 1.5"),
+        ({"max_gap": -0.1}, r"max_gap must lie in \[0, 1\], not -0.1"),
+        ({"max_gap": float("nan")}, r"max_gap must lie in \[0, 1\], not nan"),
+        ({"interval": (0.5, 0.2)}, r"0.5.*0.2"),
+        ({"interval": (0.5, 0.505)}, r"fewer than two of the \d+ members of group 'f'"),
+        ({"interval": {"f": (0, 1)}}, r"no interval for group 'm'"),
+        ({"interval": {"f": (0, 1), "m": (0, 1), "x": (0, 1)}}, r"names group 'x'"),
+        ({"gap_scale": "relative"}, r"gap_scale must be one of"),
+        ({"interval": {"f": (0, 0.5), "m": (0, 1)}, "gap_scale": "absolute"}, r"'absolute' has no meaning"),
+        ({"n_points": 0}, r"n_points must be at least 1"),
+        ({"alpha": -1.0}, r"alpha must be at least 0, not -1"),
+        ({"loss": "zero-one"}, r"loss must be one of 'logistic', not 'zero-one'"),
+        ({"solver": "simplex"}, r"solver must be one of 'auto', 'idca-switching', 'switching'"),
+        ({"solver": 7}, r"solver must be a name or an object with a method solve, not 7"),
+        ({"solver": IDCA(), "max_iter": 5}, r"so max_iter must not be given"),
+        ({"surrogate": "step"}, r"surrogate must be one of 'ramp', 'sigmoid', not 'step'"),
+        ({"surrogate_width": -1.0}, r"surrogate_width must be a positive number, not -1"),
+        ({"surrogate_width": "wide"}, r"surrogate_width must be a positive number.* not 'wide'"),
+        ({"group_terms": "all"}, r"group_terms must be None, 'intercept' or 'interactions', not 'all'"),
+        ({"missing_groups": "drop"}, r"missing_groups must be one of 'error', 'ignore', not 'drop'"),
+        ({"class_weight": "even"}, r"class_weight must be None, 'balanced' or a mapping, not 'even'"),
+        ({"class_weight": {"maybe": 2.0}}, r"class_weight names class 'maybe', which is not in y"),
+        ({"class_weight": {"no": -2.0}}, r"class_weight must hold weights of at least 0"),
+        ({"tol": 0.0}, r"tol must be positive, not 0"),
+        ({"time_limit": -3.0}, r"time_limit must be positive or None, not -3"),
+        ({"solver": "auto", "max_iter": 0}, r"max_iter must be at least 1 or None, not 0"),
+    ],
+)
+def test_settings(people, settings, match):
+    refuses(people, match, settings)
+
+
+def test_groups(people):
+    refuses(
+        people, r"a constraint needs the group of every row: pass sensitive_features", sensitive_features=None
+    )
+    refuses(
+        people,
+        r"sensitive_features has 299 rows, but there are 300 rows of X",
+        sensitive_features=people.groups[:-1],
+    )
+    refuses(people, r"only group 'f'; a constraint needs at least two groups", sensitive_features=["f"] * 300)
+    holes = people.groups.astype(object)
+    holes[7] = None
+    refuses(people, r"1 missing values, the first in row 7", sensitive_features=holes)
+    lonely = people.groups.copy()
+    lonely[3] = "x"
+    refuses(people, r"fewer than two of the 1 members of group 'x'", sensitive_features=lonely)
+    refuses(
+        people,
+        r"group_terms='intercept' needs the group of every row",
+        {"constraint": None, "group_terms": "intercept"},
+        sensitive_features=None,
+    )
+
+
+def test_tables(people):
+    refuses(
+        people,
+        r"X contains NaN: 1 values are not finite, the first in row 5, column 1",
+        X=with_value(people.X, 5, 1, np.nan),
+    )
+    refuses(people, r"X contains infinity: .* row 5, column 0", X=with_value(people.X, 5, 0, -np.inf))
+    frame = pd.DataFrame(with_value(people.X, 2, 1, np.nan), columns=["merit", "income"])
+    refuses(people, r"row 2, column 'income'", X=frame)
+    refuses(people, r"row 2, column 1", X=sparse.csr_matrix(with_value(people.X, 2, 1, np.nan)))
+    refuses(people, r"y has 299 rows, but there are 300 rows of X", y=people.y[:-1])
+    refuses(people, r"y has only one class, 'no'; a classifier needs two", y=["no"] * 300)
+    refuses(people, r"y has 3 classes: 'a', 'b', 'c'", y=np.resize(["a", "b", "c"], 300))
+    labels = people.y.astype(object)
+    labels[4] = None
+    refuses(people, r"y has 1 values that are NaN or infinite, the first in row 4", y=labels)
+    refuses(people, r"sample_weight has 2 rows, but there are 300 rows of X", sample_weight=[1, 2])
+    refuses(people, r"sample_weight has 300 negative values", sample_weight=-np.ones(300))
+    refuses(people, r"sample_weight is zero in every row", sample_weight=np.zeros(300))
+
+
+@pytest.mark.parametrize(
+    ("columns", "match"),
+    [
+        ("gender", r"sensitive_columns names 'gender', which is not a column of X"),
+        (5, r"sensitive_columns is 5, which is not a column of X"),
+        ([], r"sensitive_columns is empty"),
+        (["sex", 1], r"sensitive_columns lists a column twice"),
+        (["merit", "sex", "income"], r"all the columns of X, so no feature is left"),
+    ],
+)
+def test_sensitive_columns(people, columns, match):
+    refuses(people, match, {"sensitive_columns": columns}, X=people.frame, sensitive_features=None)
+
+
+def test_groups_given_twice_must_agree(people):
+    settings = {"sensitive_columns": "sex"}
+    refuses(
+        people, r"give different groups", settings, X=people.frame, sensitive_features=people.groups[::-1]
+    )
+    renamed = np.where(people.groups == "f", 1, 0)
+    with pytest.raises(AssertionError, match="long work"):  # the same groups under other names are fine
+        fit(people, settings, X=people.frame, sensitive_features=renamed)
+
+
+def test_lists_that_contradict_themselves(people):
+    twice = [StatisticalParity((0.1, 0.5), 0.05), StatisticalParity([(0.1, 0.3), (0.3, 0.5)], 0.1)]
+    refuses(
+        people,
+        r"the list asks for StatisticalParity.*max_gap=0.05.* and for .*max_gap=0.1.*; keep one",
+        {"constraint": twice},
+    )
+    # The best tenth of f like the middle of m, and the middle of f like the best tenth of m.
+    crossed = [
+        StatisticalParity({"f": (0.0, 0.1), "m": (0.5, 0.6)}, 0.05),
+        StatisticalParity({"f": (0.5, 0.6), "m": (0.0, 0.1)}, 0.05),
+    ]
+    refuses(people, r"no scores can satisfy both", {"constraint": crossed})
+    compatible = [
+        StatisticalParity((0.1, 0.5), 0.05),
+        StatisticalParity((0.2, 0.8), 0.1),
+        DemographicParity((0.1, 0.5), 0.05),
+    ]
+    with pytest.raises(AssertionError, match="long work"):
+        fit(people, {"constraint": compatible})
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_prediction(people):
+    clf = PartialFairClassifier(enforce="surrogate", n_points=2, max_iter=1, group_terms="intercept")
+    clf.fit(people.X, people.y, sensitive_features=people.groups)
+    with pytest.raises(InputError, match=r"group 'x' was not seen in fit, which saw 'f', 'm'"):
+        clf.predict(people.X[:2], sensitive_features=["f", "x"])
+    with pytest.raises(InputError, match="needs the group to score a row"):
+        clf.predict(people.X)
+    with pytest.raises(InputError, match="sensitive_features has 3 rows, but there are 2 rows of X"):
+        clf.predict(people.X[:2], sensitive_features=["f", "m", "f"])
+    with pytest.raises(InputError, match="X contains NaN"):
+        clf.predict([[np.nan, 0.0]], sensitive_features=["f"])
+    with pytest.raises(ValueError, match="expecting 2 features"):
+        clf.predict([[0.0]], sensitive_features=["f"])

@@ -1,0 +1,41 @@
+"""scikit-learn's own checks, on the ordinary classifier and on the constrained path."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from partialfair import PartialFairClassifier
+
+
+class GroupsFromFeatures(PartialFairClassifier):
+    """Derives two groups from X, because scikit-learn's checks know nothing of sensitive features."""
+
+    def fit(self, X, y, *, sensitive_features=None, sample_weight=None):
+        return super().fit(X, y, sensitive_features=two_groups(X), sample_weight=sample_weight)
+
+
+def two_groups(X):
+    """A row's group depends on that row alone, so that repeating rows and shuffling them change nothing."""
+    try:
+        dense = np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=float)
+        groups = np.floor(10 * np.abs(np.nan_to_num(dense)).sum(axis=1)) % 2
+    except Exception:  # not a table of numbers: the classifier is about to say so
+        return None
+    if np.bincount(groups.astype(int), minlength=2).min() < 2:  # a handful of rows, or equal ones
+        return np.arange(len(dense)) % 2
+    return groups
+
+
+CONSTRAINED = GroupsFromFeatures(enforce="surrogate", max_gap=0.2, n_points=3, max_iter=4, time_limit=1.0)
+
+
+@parametrize_with_checks([PartialFairClassifier(constraint=None)])
+def test_ordinary_classifier(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks([CONSTRAINED])
+def test_constrained_classifier(estimator, check):
+    check(estimator)
