@@ -1,6 +1,7 @@
-"""What is to be solved, as data with counted oracles, and the certificate of any point."""
+"""What is to be solved, as data with counted oracles; certificates of points and the theory's constants."""
 
 from partialfair.problems.certificate import Certificate, certify
+from partialfair.problems.constants import ProblemConstants, estimate_constants
 from partialfair.problems.constrained import Evaluation, Problem, Subproblem
 from partialfair.problems.domains import Ball, Box, Domain, WholeSpace
 
@@ -11,7 +12,9 @@ __all__ = [
     "Domain",
     "Evaluation",
     "Problem",
+    "ProblemConstants",
     "Subproblem",
     "WholeSpace",
     "certify",
+    "estimate_constants",
 ]

@@ -25,6 +25,9 @@ class InnerSolver(Protocol):
     def solve(self, subproblem: Subproblem, start: Floats) -> Floats:
         """Return an ε-optimal point (eq. epsilonwk)."""
 
+    def longer(self) -> InnerSolver | None:
+        """Return the same solver with a larger budget, or None if that would not help."""
+
 
 @dataclass(frozen=True)
 class IDCA:
@@ -39,7 +42,8 @@ class IDCA:
     mu
         Shift of Assumption assume:DC A: every g_i gains ``μ/2 ‖v − x‖²``. The paper's experiments use 0.
     tol
-        Stop as stalled when an outer step moves x by no more than this, relative to 1 + ‖x‖.
+        An outer step that moves x by no more than this, relative to 1 + ‖x‖, asks the inner solver for a
+        longer run (T_k of thm:idca is not the same for all k); if there is none, the solve has stalled.
     """
 
     max_iter: int = 200
@@ -60,19 +64,22 @@ class IDCA:
         Ctrl-C ends the run with the best point so far and status STOPPED.
         """
         run = Run(problem, self.inner.epsilon, time_limit, callback)
+        inner: InnerSolver | None = self.inner
         x = problem.domain.project(start)
         ending = run.record(0, x)
         try:
             for k in range(self.max_iter):
+                if inner is None:
+                    return run.result(Status.STALLED)
                 if ending is not None:
                     return run.result(ending)
                 subproblem = problem.linearise(x, mu=self.mu)  # tangents of f⁻ at x, eq. (convexifyf)
-                following = self.inner.solve(subproblem, x)  # Alg. 1, line 3
+                following = inner.solve(subproblem, x)  # Alg. 1, line 3
                 moved = np.linalg.norm(following - x)
                 x = following
                 ending = run.record(k + 1, x)
-                if ending is None and moved <= self.tol * (1 + np.linalg.norm(x)):
-                    ending = Status.STALLED
+                if moved <= self.tol * (1 + np.linalg.norm(x)):
+                    inner = inner.longer()
         except KeyboardInterrupt:
             return run.result(Status.STOPPED)
         return run.result(ending or Status.MAX_ITER)

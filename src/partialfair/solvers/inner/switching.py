@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -82,6 +82,10 @@ class Switching:
             raise InputError(
                 f"switching needs n_steps ≥ 1 and epsilon > 0, not {self.n_steps}, {self.epsilon}"
             )
+
+    def longer(self) -> Switching | None:
+        """Return SSG with twice the steps, up to a few thousand."""
+        return replace(self, n_steps=2 * self.n_steps) if self.n_steps < 4000 else None
 
     def solve(self, subproblem: Subproblem, start: Floats) -> Floats:
         """Return the nearly feasible iterate with the smallest g_0 (Alg. 2, line 10), or the start."""

@@ -1,0 +1,50 @@
+"""Estimated constants against what can be computed by hand."""
+
+import numpy as np
+import pytest
+
+from partialfair.exceptions import InputError
+from partialfair.problems import Ball, estimate_constants
+from partialfair.theory import idca_budget
+from tests.solvers.problems import problem
+
+
+def test_lipschitz_estimate_lies_between_difference_quotients_and_a_bound():
+    """Parts of a ramp of width 1 have slopes of at most 1 in each score and threshold."""
+    task = problem(alpha=0.0)
+    start, mu, radius = task.trivial_start, 0.1, 3.0
+    longest = np.linalg.norm(np.column_stack([task.model.design.X, np.ones(80)]), axis=1).max()
+    found = estimate_constants(task, mu=mu, radius=radius, n_samples=30)
+    assert found.lipschitz <= np.sqrt(longest**2 + 1) + mu * max(radius, np.linalg.norm(start))
+
+    def parts(x):
+        return np.concatenate(task.constraints.system.parts(task.at(x).atoms)) + mu / 2 * x @ x
+
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        step = 1e-6 * rng.normal(size=start.size)
+        quotients = np.abs(parts(start + step) - parts(start)) / np.linalg.norm(step)
+        assert quotients.max() <= found.lipschitz + 1e-6
+
+
+def test_nu_is_half_the_allowed_width():
+    """At the trivial start every mean σ lies in the middle of its band (κ' = κ(β − α) wide)."""
+    found = estimate_constants(problem(max_gap=0.1), mu=1.0, radius=1.0, n_samples=1)
+    assert found.nu == pytest.approx(0.1 * 0.5 / 2)
+    assert found.mu == 1.0
+    assert found.decrease == pytest.approx(np.log(2))
+
+
+def test_budget_is_the_theorems_and_refuses_without_slack():
+    found = estimate_constants(problem(domain=Ball(2.0)), mu=0.5, radius=2.0)
+    expected = idca_budget(
+        lipschitz=found.lipschitz, mu=0.5, nu=found.nu, epsilon=0.1, decrease=found.decrease
+    )
+    assert found.budget(0.1) == expected
+    with pytest.raises(InputError, match="nu > 0"):
+        estimate_constants(problem(max_gap=0.0), mu=1.0, radius=1.0).budget(0.1)
+
+
+def test_bad_settings():
+    with pytest.raises(InputError, match="must be positive"):
+        estimate_constants(problem(), mu=0.0, radius=1.0)
