@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["DataFetchError", "InputError", "MissingExtraError", "SmallGroupWarning", "UndefinedGapWarning"]
+__all__ = [
+    "DataFetchError",
+    "InputError",
+    "MissingExtraError",
+    "SmallGroupWarning",
+    "SurrogateWarning",
+    "UndefinedGapWarning",
+]
 
 
 class InputError(ValueError):
@@ -19,6 +26,10 @@ class DataFetchError(InputError):
 
 class SmallGroupWarning(UserWarning):
     """A group, or its share of the interval, has too few members for the numbers to mean much."""
+
+
+class SurrogateWarning(UserWarning):
+    """Training met the surrogate of a constraint in a way that says little about the exact gap."""
 
 
 class UndefinedGapWarning(UserWarning):

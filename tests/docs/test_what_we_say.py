@@ -4,27 +4,31 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import sklearn
+
+from partialfair.surrogates import SURROGATES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-def python_blocks():
-    for page in PAGES:
-        for number, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)):
-            yield pytest.param(code, id=f"{page.stem}-{number}")
+def code_of(page):
+    """The blocks of a page run one after the other, as its reader would run them."""
+    return "\n".join(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
 
 
-@pytest.mark.parametrize("code", list(python_blocks()))
-def test_code_runs(code, tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", [page for page in PAGES if code_of(page)], ids=lambda page: page.stem)
+def test_code_runs(page, tmp_path, monkeypatch):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     monkeypatch.chdir(tmp_path)
-    with sklearn.config_context():  # a page may change the configuration
-        exec(compile(code, "page", "exec"), {})
+    # A page may change the configuration and register things.
+    with sklearn.config_context(), patch.dict(SURROGATES):
+        # A named module, which dataclasses with postponed annotations look up.
+        exec(compile(code_of(page), page.name, "exec"), {"__name__": "page"})
     matplotlib.pyplot.close("all")
 
 
@@ -42,13 +46,18 @@ def test_options_on_the_page_exist():
     assert set(re.findall(r"--[a-z][a-z-]+", page)) <= set(re.findall(r"--[a-z][a-z-]+", source))
 
 
-def run_benchmark(name, *arguments):
-    command = [sys.executable, str(ROOT / "benchmarks" / name), *map(str, arguments)]
+def test_the_trained_picture_can_be_drawn(tmp_path):
+    run_script("docs/make_images.py", tmp_path)
+    assert (tmp_path / "trained_rank_curves.png").stat().st_size > 10_000
+
+
+def run_script(path, *arguments):
+    command = [sys.executable, str(ROOT / path), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_speed_benchmark_runs(tmp_path):
-    printed = run_benchmark("metrics_speed.py", "--scores", 60_000, "--out", tmp_path)
+    printed = run_script("benchmarks/metrics_speed.py", "--scores", 60_000, "--out", tmp_path)
     assert "pSP gap" in printed
     assert (tmp_path / "metrics_speed.md").read_text().strip() in printed
 
@@ -56,6 +65,6 @@ def test_speed_benchmark_runs(tmp_path):
 @pytest.mark.real_data
 def test_switching_benchmark_runs(tmp_path, data_dir):
     small = ["--outer", 50, "--steps", 2, "--epsilons", 0.002]
-    printed = run_benchmark("paper_switching.py", *small, "--data", data_dir, "--out", tmp_path)
+    printed = run_script("benchmarks/paper_switching.py", *small, "--data", data_dir, "--out", tmp_path)
     assert "law_school" in printed
     assert (tmp_path / "switching_step.md").exists()

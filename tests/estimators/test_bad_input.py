@@ -9,6 +9,7 @@ from partialfair import PartialFairClassifier
 from partialfair.constraints import DemographicParity, StatisticalParity
 from partialfair.exceptions import InputError
 from partialfair.solvers import IDCA
+from partialfair.surrogates import Ramp
 
 
 class Untouched:
@@ -61,6 +62,7 @@ def with_value(X, row, column, value):
         ({"solver": 7}, r"solver must be a name or an object with a method solve, not 7"),
         ({"solver": IDCA(), "max_iter": 5}, r"so max_iter must not be given"),
         ({"surrogate": "step"}, r"surrogate must be one of 'ramp', 'sigmoid', not 'step'"),
+        ({"surrogate": Ramp(0.5), "surrogate_width": 1.0}, r"so surrogate_width must not be given"),
         ({"surrogate_width": -1.0}, r"surrogate_width must be a positive number, not -1"),
         ({"surrogate_width": "wide"}, r"surrogate_width must be a positive number.* not 'wide'"),
         ({"group_terms": "all"}, r"group_terms must be None, 'intercept' or 'interactions', not 'all'"),

@@ -16,6 +16,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from partialfair import PartialFairClassifier
 from partialfair.categoricals import CategoricalCodes
 from partialfair.constraints import DemographicParity, StatisticalParity
+from partialfair.exceptions import SurrogateWarning
 from partialfair.metrics import (
     partial_demographic_parity_difference,
     partial_statistical_parity_difference,
@@ -305,10 +306,19 @@ def test_interrupting_a_fit_keeps_the_best_so_far(people):
 def test_a_model_that_ranks_nobody_is_called_that(people):
     X = np.ones((len(people.y), 1))
     clf = PartialFairClassifier(enforce="surrogate", max_gap=0.3, n_points=3, tol=0.05)
-    with pytest.warns(ConvergenceWarning, match="all training scores are equal"):
+    with pytest.warns(SurrogateWarning, match="all training scores are equal"):
         clf.fit(X, people.y, sensitive_features=people.groups)
     assert clf.result_.status is Status.CONVERGED
     assert clf.result_.tied_share == 1
+
+
+def test_scores_that_shrink_into_one_ramp_are_reported(people):
+    """With the one feature that carries the group, only shrinking can meet the surrogate."""
+    clf = quick(max_gap=0.02, max_iter=200)
+    with pytest.warns(SurrogateWarning, match=r"shrunk to a spread of .* the exact gap is"):
+        clf.fit(people.X[:, [1]], people.y, sensitive_features=people.groups)
+    assert clf.result_.spread < clf.result_.surrogate_width
+    assert clf.result_.gap > 0.1
 
 
 def test_auto_width_follows_the_scale_of_the_scores(people):

@@ -35,7 +35,9 @@ def test_ordinary_classifier(estimator, check):
     check(estimator)
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings(
+    "ignore::sklearn.exceptions.ConvergenceWarning", "ignore::partialfair.exceptions.SurrogateWarning"
+)
 @parametrize_with_checks([CONSTRAINED])
 def test_constrained_classifier(estimator, check):
     check(estimator)

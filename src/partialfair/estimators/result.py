@@ -38,6 +38,8 @@ class FitResult:
         The width that was used; nan without constraints.
     tied_share
         Share of the training weight on the most common score; 1 for a model that ranks nobody.
+    spread
+        Interquartile range of the training scores / 1.349; below one width the surrogate says little.
     history
         One record per step: passes over the data, seconds, objective, violation.
     kkt
@@ -53,6 +55,7 @@ class FitResult:
     thresholds: Floats
     surrogate_width: float
     tied_share: float
+    spread: float
     history: tuple[Record, ...]
     kkt: Certificate
 
