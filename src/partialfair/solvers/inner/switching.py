@@ -72,10 +72,14 @@ class Switching:
         T.
     epsilon
         Infeasibility tolerance ε, also the step's numerator.
+    longest
+        When a run finds nothing better than its start, IDCA asks for one of twice the steps, up to this many;
+        0 keeps T as it is.
     """
 
     n_steps: int = 200
     epsilon: float = 2e-3
+    longest: int = 6400
 
     def __post_init__(self) -> None:
         if self.n_steps < 1 or not self.epsilon > 0:
@@ -84,8 +88,8 @@ class Switching:
             )
 
     def longer(self) -> Switching | None:
-        """Return SSG with twice the steps, up to a few thousand."""
-        return replace(self, n_steps=2 * self.n_steps) if self.n_steps < 4000 else None
+        """Return SSG with twice the steps, unless that is too long."""
+        return replace(self, n_steps=2 * self.n_steps) if 2 * self.n_steps <= self.longest else None
 
     def solve(self, subproblem: Subproblem, start: Floats) -> Floats:
         """Return the nearly feasible iterate with the smallest g_0 (Alg. 2, line 10), or the start."""
