@@ -188,3 +188,12 @@ def test_stationarity_is_the_distance_from_the_normal_cone(domain):
 def test_settings_that_cannot_be_right(make):
     with pytest.raises(InputError):
         make()
+
+
+def test_a_stalled_idca_asks_for_longer_runs():
+    """One step sees the start alone; then T doubles, unless it is to stay as it is."""
+    task = problem()
+    fixed = IDCA(max_iter=40, inner=Switching(1, longest=0)).solve(task, task.trivial_start)
+    longer = IDCA(max_iter=40, inner=Switching(1)).solve(task, task.trivial_start)
+    assert fixed.status is Status.STALLED
+    assert longer.objective < fixed.objective - 0.01
