@@ -121,7 +121,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=None, help="directory of the data files")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
-    inners = [Switching(steps, epsilon, longest=0) for steps, epsilon in product(arguments.steps, arguments.epsilons)]
+    grid = product(arguments.steps, arguments.epsilons)
+    inners = [Switching(steps, epsilon, longest=0) for steps, epsilon in grid]
     law, a9a = load_law_school(path=arguments.data), load_a9a(path=arguments.data, drop_sensitive=True)
     table = []
     for row in (Row(law, 0.005, 0.9563, 0.8909), Row(a9a, 0.05, 0.9310, 0.8393)):

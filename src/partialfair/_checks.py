@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,36 @@ import numpy as np
 from partialfair._typing import ArrayLike, Floats
 from partialfair.exceptions import InputError
 
-__all__ = ["check_choice", "check_weights", "finite_vector"]
+__all__ = ["check_choice", "check_count", "check_number", "check_weights", "finite_vector", "first_text"]
 
 
 def check_choice(value: str, name: str, choices: Collection[str]) -> None:
     """Refuse a string that is not one of ``choices``."""
-    if value not in choices:
+    if not (isinstance(value, str) and value in choices):
         raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
+
+
+def check_number(
+    value: Any, name: str, *, low: float = -np.inf, high: float = np.inf, above: float = -np.inf
+) -> None:
+    """Refuse what is not one finite number with ``low ≤ value ≤ high`` and ``value > above``."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+    if is_number and np.isfinite(value) and low <= value <= high and value > above:
+        return
+    if low > -np.inf and high < np.inf:
+        wanted = f"lie in [{low:g}, {high:g}]"
+    elif above > -np.inf:
+        wanted = "be positive" if above == 0 else f"be above {above:g}"
+    else:
+        wanted = f"be at least {low:g}" if low > -np.inf else "be a number"
+    raise InputError(f"{name} must {wanted}, not {value!r}")
+
+
+def check_count(value: Any, name: str) -> None:
+    """Refuse what is not a whole number of at least 1."""
+    check_number(value, name, low=1)
+    if int(value) != value:
+        raise InputError(f"{name} must be a whole number, not {value!r}")
 
 
 def finite_vector(values: ArrayLike, name: str) -> Floats:
@@ -30,9 +54,11 @@ def finite_vector(values: ArrayLike, name: str) -> Floats:
             raise TypeError
         vector = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{name} holds {_first_text(values)!r}, which is not a number") from None
+        culprit = first_text(values) or type(values).__name__
+        raise InputError(f"{name} holds {culprit!r}, which is not a number") from None
     if vector.ndim != 1:
-        hint = "; for predict_proba take one column, [:, 1]" if vector.ndim == 2 else ""
+        from_proba = name == "y_score" and vector.ndim == 2
+        hint = "; for predict_proba take one column, [:, 1]" if from_proba else ""
         raise InputError(f"{name} must have one dimension, not {vector.ndim}{hint}")
     if (bad := np.flatnonzero(~np.isfinite(vector))).size:
         raise InputError(f"{name} has {bad.size} values that are NaN or infinite, the first in row {bad[0]}")
@@ -50,10 +76,12 @@ def check_weights(sample_weight: ArrayLike, n_rows: int, rows_of: str = "scores"
     return np.ldexp(weights, -int(np.frexp(weights.max(initial=0.0))[1]))
 
 
-def _first_text(values: ArrayLike) -> Any:
+def first_text(values: ArrayLike) -> str | None:
+    """Return the first value that is text and not a number, or None."""
     for value in np.asarray(values, dtype=object).ravel():
-        try:
-            float(value)
-        except (TypeError, ValueError):
-            return value
-    return type(values).__name__
+        if isinstance(value, str):
+            try:
+                float(value)
+            except ValueError:
+                return value
+    return None

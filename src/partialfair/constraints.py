@@ -15,7 +15,7 @@ from typing import get_args
 
 import numpy as np
 
-from partialfair._checks import check_choice
+from partialfair._checks import check_choice, check_count, check_number
 from partialfair._typing import Floats, GapScale, IntervalLike
 from partialfair.dc import DC, Affine, AtomBank, DCSystem, GroupMeans, JoinedBank, atom, maximum
 from partialfair.exceptions import InputError
@@ -92,8 +92,7 @@ class Constraint(ABC):
     gap_scale: GapScale = "interval"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.max_gap <= 1:
-            raise InputError(f"max_gap must lie in [0, 1], not {self.max_gap}")
+        check_number(self.max_gap, "max_gap", low=0.0, high=1.0)
         check_choice(self.gap_scale, "gap_scale", get_args(GapScale))
 
     @abstractmethod
@@ -108,7 +107,7 @@ class Constraint(ABC):
             if count * part.measure < 2 - 1e-9:
                 raise InputError(
                     f"the interval of {part} holds fewer than two of the {count} members of group "
-                    f"{group_name(label)!r}"
+                    f"{group_name(label)!r}; merge small groups or widen the interval"
                 )
         if self.gap_scale == "absolute" and any(part != parts[0] for part in parts):
             raise InputError("gap_scale='absolute' has no meaning when intervals differ by group")
@@ -158,7 +157,8 @@ class StatisticalParity(Constraint):
 
     For each u of a grid there is one θ_u with ``p_k(u) ≤ mean σ(s − θ_u) ≤ p_k(u + κ)`` in every group k,
     where ``p_k(u)`` is the rank at which a share u of the group's interval has been passed. On the absolute
-    scale the grid is of ranks p in [α, β) and the band ``p ≤ mean σ(s − θ_p) ≤ p + κ``.
+    scale the grid is of ranks p in [α, β) and the band ``p ≤ mean σ(s − θ_p) ≤ p + κ``. Violations are on the
+    scale of the gap: on the interval scale they are shares of the interval, not of the group.
 
     Parameters
     ----------
@@ -173,12 +173,13 @@ class StatisticalParity(Constraint):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.n_points < 1:
-            raise InputError(f"n_points must be at least 1, not {self.n_points}")
+        check_count(self.n_points, "n_points")
 
     def build(self, groups: Groups, weights: Floats, surrogate: Surrogate) -> ConstraintBlock:
         """Two functions per point and group: mean σ at least the lower rank, at most the upper one."""
         lows, highs = self.rank_boxes(groups)
+        relative = self.gap_scale == "interval"
+        factors = [1 / part.measure if relative else 1.0 for part in self.intervals(groups)]
         bank = GroupMeans(surrogate, groups.codes, weights, len(groups.labels), len(lows))
         functions: list[DC] = []
         names: list[str] = []
@@ -186,10 +187,10 @@ class StatisticalParity(Constraint):
             for k, name in enumerate(groups.names):
                 mean = atom(bank.plus(k, j)) - atom(bank.minus(k, j))
                 if lows[j, k] > 0:  # a mean of σ is never below 0
-                    functions.append(-mean + lows[j, k])
+                    functions.append(factors[k] * (-mean + lows[j, k]))
                     names.append(f"at least {100 * lows[j, k]:.3g} % of {name} above threshold {j + 1}")
                 if highs[j, k] < 1:  # nor above 1
-                    functions.append(mean - highs[j, k])
+                    functions.append(factors[k] * (mean - highs[j, k]))
                     names.append(f"at most {100 * highs[j, k]:.3g} % of {name} above threshold {j + 1}")
         # Scores 0: every group has mean σ(−θ), put into the middle of the band that all groups share.
         middles = np.clip((lows.max(axis=1) + highs.min(axis=1)) / 2, 1e-6, 1 - 1e-6)
@@ -229,6 +230,10 @@ class DemographicParity(Constraint):
     """
 
     threshold: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number(self.threshold, "the threshold of demographic parity")
 
     def build(self, groups: Groups, weights: Floats, surrogate: Surrogate) -> ConstraintBlock:
         """One function per ordered pair of groups."""

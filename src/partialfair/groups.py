@@ -66,6 +66,7 @@ def encode_groups(
     n_rows: int | None = None,
     rows_of: str = "scores",
     missing: Literal["error", "ignore"] = "error",
+    advice: str = "",
 ) -> Groups:
     """Turn sensitive features into `Groups`.
 
@@ -80,8 +81,13 @@ def encode_groups(
         What those are rows of, for the complaint.
     missing
         What to do with rows that lack a value in some column: refuse them, or code them −1.
+    advice
+        What to add to that complaint.
     """
     if isinstance(sensitive_features, Groups):
+        codes = sensitive_features.codes
+        if codes.size and not -1 <= codes.min() <= codes.max() < len(sensitive_features.labels):
+            raise InputError("Groups has codes that are not positions of its labels")
         columns = [("sensitive_features", sensitive_features)]
         encoded = [(sensitive_features.codes, sensitive_features.labels)]
     else:
@@ -94,7 +100,7 @@ def encode_groups(
         raise InputError(f"sensitive_features has {found} rows, {expected}")
     if missing == "error":
         for (codes, _), (name, _) in zip(encoded, columns, strict=True):
-            _refuse_missing(codes, name)
+            _refuse_missing(codes, name, advice)
     return _cross(encoded)
 
 
@@ -102,6 +108,8 @@ def _columns(features: ArrayLike) -> list[tuple[str, ArrayLike]]:
     """Name and split the columns of whatever was given."""
     if features is None:
         raise InputError("sensitive_features is missing; give one group per row")
+    if isinstance(features, str):
+        raise InputError(f"sensitive_features must hold one group per row, not the name {features!r}")
     if isinstance(features, Mapping):
         columns = [(f"column {name!r}", column) for name, column in features.items()]
     elif hasattr(features, "columns") and hasattr(features, "__getitem__"):  # frames, and Arrow tables
@@ -186,10 +194,10 @@ def _encode_by_hashing(column: ArrayLike, name: str) -> tuple[Ints, tuple[GroupL
     return position[codes], tuple(labels[i] for i in order)
 
 
-def _refuse_missing(codes: Ints, name: str) -> None:
+def _refuse_missing(codes: Ints, name: str, advice: str) -> None:
     if codes.size and codes.min() < 0:
         rows = np.flatnonzero(codes < 0)
-        raise InputError(f"{name} has {rows.size} missing values, the first in row {rows[0]}")
+        raise InputError(f"{name} has {rows.size} missing values, the first in row {rows[0]}{advice}")
 
 
 def _cross(encoded: list[tuple[Ints, tuple[GroupLabel, ...]]]) -> Groups:

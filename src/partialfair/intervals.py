@@ -147,7 +147,7 @@ def intervals_by_group(interval: IntervalLike, labels: Sequence[GroupLabel]) -> 
     absent = [label for label in labels if label not in interval]
     unknown = [label for label in interval if label not in labels]
     if absent:
-        raise InputError(f"interval names no interval for group {absent[0]!r}")
+        raise InputError(f"interval names no interval for group {absent[0]!r}, only for {list(interval)}")
     if unknown:
         raise InputError(f"interval names group {unknown[0]!r}, which is not in the data: {list(labels)}")
     return tuple(as_interval_set(interval[label]) for label in labels)

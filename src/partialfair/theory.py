@@ -101,7 +101,7 @@ def idca_budget(*, lipschitz: float, mu: float, nu: float, epsilon: float, decre
     """
     if not nu > 0:
         raise InputError(
-            f"the theorem needs nu > 0 (Slater's condition), not {nu}; at max_gap = 0 there is none"
+            f"the theorem needs nu > 0 (Slater's condition), not {nu}; at max_gap = 0 there is no such slack"
         )
     for name, value in {"lipschitz": lipschitz, "mu": mu, "epsilon": epsilon, "decrease": decrease}.items():
         if not value > 0:

@@ -9,6 +9,8 @@ from unittest.mock import patch
 import pytest
 import sklearn
 
+from partialfair.constraints import CONSTRAINTS
+from partialfair.estimators import JUDGES
 from partialfair.surrogates import SURROGATES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +28,7 @@ def test_code_runs(page, tmp_path, monkeypatch):
     matplotlib.use("Agg")
     monkeypatch.chdir(tmp_path)
     # A page may change the configuration and register things.
-    with sklearn.config_context(), patch.dict(SURROGATES):
+    with sklearn.config_context(), patch.dict(SURROGATES), patch.dict(CONSTRAINTS), patch.dict(JUDGES):
         # A named module, which dataclasses with postponed annotations look up.
         exec(compile(code_of(page), page.name, "exec"), {"__name__": "page"})
     matplotlib.pyplot.close("all")

@@ -40,23 +40,36 @@ def with_value(X, row, column, value):
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"enforce": "exact"}, r"enforce='exact' is not available yet; enforce='surrogate'"),
+        ({"enforce": "exact"}, r"enforce='exact' is not available yet; pass enforce='surrogate'"),
         ({"enforce": "loosely"}, r"enforce must be one of 'exact', 'surrogate', not 'loosely'"),
-        ({"constraint": "parity"}, r"constraint must be one of 'statistical_parity'.* not 'parity'"),
+        ({"constraint": "parity"}, r"constraint must be 'statistical_parity'.* not 'parity'"),
+        ({"constraint": ["statistical_parity", "parity"]}, r"constraint must be .* not 'parity'"),
         ({"constraint": 3}, r"constraint must be .* not 3"),
         ({"constraint": []}, r"constraint must be .* not \[\]"),
         ({"constraint": StatisticalParity(), "max_gap": 0.1}, r"so max_gap must not be given"),
         ({"max_gap": 1.5}, r"max_gap must lie in \[0, 1\], not 1.5"),
+        ({"max_gap": "0.1"}, r"max_gap must lie in \[0, 1\], not '0.1'"),
+        ({"max_gap": None}, r"max_gap must lie in \[0, 1\], not None"),
         ({"max_gap": -0.1}, r"max_gap must lie in \[0, 1\], not -0.1"),
         ({"max_gap": float("nan")}, r"max_gap must lie in \[0, 1\], not nan"),
         ({"interval": (0.5, 0.2)}, r"0.5.*0.2"),
         ({"interval": (0.5, 0.505)}, r"fewer than two of the \d+ members of group 'f'"),
-        ({"interval": {"f": (0, 1)}}, r"no interval for group 'm'"),
+        ({"interval": {"f": (0, 1)}}, r"no interval for group 'm', only for \['f'\]"),
         ({"interval": {"f": (0, 1), "m": (0, 1), "x": (0, 1)}}, r"names group 'x'"),
         ({"gap_scale": "relative"}, r"gap_scale must be one of"),
         ({"interval": {"f": (0, 0.5), "m": (0, 1)}, "gap_scale": "absolute"}, r"'absolute' has no meaning"),
         ({"n_points": 0}, r"n_points must be at least 1"),
+        ({"n_points": 2.5}, r"n_points must be a whole number, not 2.5"),
+        (
+            {"constraint": "demographic_parity", "constraint_threshold": float("nan")},
+            r"the threshold of demographic parity must be a number, not nan",
+        ),
         ({"alpha": -1.0}, r"alpha must be at least 0, not -1"),
+        ({"alpha": "strong"}, r"alpha must be at least 0, not 'strong'"),
+        ({"alpha": float("inf")}, r"alpha must be at least 0, not inf"),
+        ({"callback": 3}, r"callback must be a function of one record, not 3"),
+        ({"loss": []}, r"loss must be one of 'logistic', not \[\]"),
+        ({"solver": IDCA}, r"solver must be an object, IDCA\(\), not its class"),
         ({"loss": "zero-one"}, r"loss must be one of 'logistic', not 'zero-one'"),
         ({"solver": "simplex"}, r"solver must be one of 'auto', 'idca-switching', 'switching'"),
         ({"solver": 7}, r"solver must be a name or an object with a method solve, not 7"),
@@ -71,8 +84,8 @@ def with_value(X, row, column, value):
         ({"class_weight": {"maybe": 2.0}}, r"class_weight names class 'maybe', which is not in y"),
         ({"class_weight": {"no": -2.0}}, r"class_weight must hold weights of at least 0"),
         ({"tol": 0.0}, r"tol must be positive, not 0"),
-        ({"time_limit": -3.0}, r"time_limit must be positive or None, not -3"),
-        ({"solver": "auto", "max_iter": 0}, r"max_iter must be at least 1 or None, not 0"),
+        ({"time_limit": -3.0}, r"time_limit must be positive, not -3"),
+        ({"solver": "auto", "max_iter": 0}, r"max_iter must be at least 1, not 0"),
     ],
 )
 def test_settings(people, settings, match):
@@ -91,7 +104,10 @@ def test_groups(people):
     refuses(people, r"only group 'f'; a constraint needs at least two groups", sensitive_features=["f"] * 300)
     holes = people.groups.astype(object)
     holes[7] = None
-    refuses(people, r"1 missing values, the first in row 7", sensitive_features=holes)
+    refuses(
+        people, r"1 missing values, the first in row 7; missing_groups='ignore'", sensitive_features=holes
+    )
+    refuses(people, r"one group per row, not the name 'sex'", sensitive_features="sex")
     lonely = people.groups.copy()
     lonely[3] = "x"
     refuses(people, r"fewer than two of the 1 members of group 'x'", sensitive_features=lonely)
@@ -113,6 +129,9 @@ def test_tables(people):
     frame = pd.DataFrame(with_value(people.X, 2, 1, np.nan), columns=["merit", "income"])
     refuses(people, r"row 2, column 'income'", X=frame)
     refuses(people, r"row 2, column 1", X=sparse.csr_matrix(with_value(people.X, 2, 1, np.nan)))
+    refuses(people, r"column 'sex' of X holds '[fm]', which is not a number; encode it", X=people.frame)
+    refuses(people, r"column 1 of X holds '[fm]', which is not", X=people.frame.to_numpy())
+    refuses(people, r"feature 1 of X holds values too large to square", X=people.X * [1, 1e200])
     refuses(people, r"y has 299 rows, but there are 300 rows of X", y=people.y[:-1])
     refuses(people, r"y has only one class, 'no'; a classifier needs two", y=["no"] * 300)
     refuses(people, r"y has 3 classes: 'a', 'b', 'c'", y=np.resize(["a", "b", "c"], 300))
@@ -127,15 +146,20 @@ def test_tables(people):
 @pytest.mark.parametrize(
     ("columns", "match"),
     [
-        ("gender", r"sensitive_columns names 'gender', which is not a column of X"),
+        ("gender", r"names 'gender', which is not a column of X; it has 'merit', 'sex', 'income'"),
         (5, r"sensitive_columns is 5, which is not a column of X"),
         ([], r"sensitive_columns is empty"),
+        (True, r"sensitive_columns is True, which is not a column of X"),
         (["sex", 1], r"sensitive_columns lists a column twice"),
         (["merit", "sex", "income"], r"all the columns of X, so no feature is left"),
     ],
 )
 def test_sensitive_columns(people, columns, match):
     refuses(people, match, {"sensitive_columns": columns}, X=people.frame, sensitive_features=None)
+
+
+def test_sensitive_columns_of_something_flat(people):
+    refuses(people, r"X must have two dimensions, not 1", {"sensitive_columns": 0}, X=people.X[:, 0])
 
 
 def test_groups_given_twice_must_agree(people):
@@ -170,7 +194,9 @@ def test_lists_that_contradict_themselves(people):
         fit(people, {"constraint": compatible})
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings(
+    "ignore::sklearn.exceptions.ConvergenceWarning", "ignore::partialfair.exceptions.SurrogateWarning"
+)
 def test_prediction(people):
     clf = PartialFairClassifier(enforce="surrogate", n_points=2, max_iter=1, group_terms="intercept")
     clf.fit(people.X, people.y, sensitive_features=people.groups)
@@ -178,6 +204,8 @@ def test_prediction(people):
         clf.predict(people.X[:2], sensitive_features=["f", "x"])
     with pytest.raises(InputError, match="needs the group to score a row"):
         clf.predict(people.X)
+    with pytest.raises(InputError, match=r"group 0 was not seen in fit, which saw 'f', 'm'"):
+        clf.predict(people.X[:2], sensitive_features=[0, 0])
     with pytest.raises(InputError, match="sensitive_features has 3 rows, but there are 2 rows of X"):
         clf.predict(people.X[:2], sensitive_features=["f", "m", "f"])
     with pytest.raises(InputError, match="X contains NaN"):

@@ -24,7 +24,9 @@ from partialfair.metrics import (
 from partialfair.solvers import IDCA, DirectSwitching, Status, Switching
 from tests.solvers.problems import Exact
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::sklearn.exceptions.ConvergenceWarning", "ignore::partialfair.exceptions.SurrogateWarning"
+)
 
 INTERVAL = (0.1, 0.6)
 QUICK = {"enforce": "surrogate", "interval": INTERVAL, "max_gap": 0.1, "n_points": 4, "max_iter": 10}
@@ -139,7 +141,7 @@ def test_shapes_and_scores_by_group_terms(people, group_terms, fit_intercept):
     intercept = clf.intercept_[own if len(clf.intercept_) > 1 else np.zeros_like(own)]
     assert scores == pytest.approx((coef * people.X).sum(axis=1) + intercept)
     assert clf.coef_.shape == (2 if group_terms == "interactions" else 1, 2)
-    assert clf.intercept_.shape == (2 if group_terms and fit_intercept else 1,)
+    assert clf.intercept_.shape == (2 if group_terms else 1,)
     assert fit_intercept or not clf.intercept_.any()
 
 
@@ -279,6 +281,116 @@ def test_warm_start_goes_on_where_it_stopped(people):
     assert clf.result_.thresholds.shape == (7,)  # another shape: a cold start
 
 
+def test_warm_start_on_a_tightening_path_is_as_good_as_a_cold_one(people):
+    """The last solution violates the new constraint, so it is no place to start from."""
+    settings = {"solver": IDCA(max_iter=40, inner=Switching(200, longest=0)), "max_iter": None}
+    warm = quick(warm_start=True, **settings)
+    for max_gap in (0.5, 0.1, 0.03):
+        warm.set_params(max_gap=max_gap).fit(people.X, people.y, sensitive_features=people.groups)
+        cold = quick(max_gap=max_gap, **settings)
+        cold.fit(people.X, people.y, sensitive_features=people.groups)
+        assert warm.result_.max_violation <= 5e-3
+        assert warm.result_.objective <= cold.result_.objective + 5e-3
+
+
+def test_warm_start_never_misplaces_parameters(people):
+    """Three features and four points have as many numbers as two features and five points."""
+    X = np.column_stack([people.X, people.X[:, 0] ** 2])
+    clf = quick(warm_start=True, n_points=4).fit(X, people.y, sensitive_features=people.groups)
+    clf.set_params(n_points=5).fit(people.X, people.y, sensitive_features=people.groups)
+    expected = quick(n_points=5).fit(people.X, people.y, sensitive_features=people.groups)
+    assert (clf.coef_ == expected.coef_).all()
+
+
+def test_units_of_features_do_not_matter(people):
+    """Without a penalty the problem is the same in any units, and so is what is said of it."""
+    settings = {"alpha": 0.0, "max_iter": 15, "surrogate_width": 1.0}
+    one = quick(**settings).fit(people.X, people.y, sensitive_features=people.groups)
+    for units in ([1, 1e-3], [1e-6, 1e4]):
+        other = quick(**settings).fit(people.X * units, people.y, sensitive_features=people.groups)
+        assert other.coef_ * units == pytest.approx(one.coef_, rel=1e-6)
+        assert other.result_.kkt.residual == pytest.approx(one.result_.kkt.residual, rel=1e-3)
+    free, tiny = (
+        PartialFairClassifier(constraint=None, alpha=0.0).fit(people.X * unit, people.y) for unit in (1, 1e-8)
+    )
+    assert tiny.coef_ * 1e-8 == pytest.approx(free.coef_, rel=1e-6)
+
+
+def test_scores_come_from_what_was_fitted(people):
+    clf = quick(group_terms="interactions").fit(people.X, people.y, sensitive_features=people.groups)
+    before = clf.decision_function(people.X, people.groups)
+    clf.set_params(group_terms=None, fit_intercept=False)
+    assert (clf.decision_function(people.X, people.groups) == before).all()
+    clf.intercept_ = clf.intercept_ + 1
+    assert clf.decision_function(people.X, people.groups) == pytest.approx(before + 1)
+    with pytest.raises(ValueError, match="only one class"):
+        clf.fit(people.X[:, :1], np.zeros(300), sensitive_features=people.groups)
+    with pytest.raises(ValueError, match="X has 1 features, but there are 2 coefficients"):
+        clf.decision_function(people.X[:, :1], people.groups)
+
+
+def test_crossed_columns_are_matched_by_name(people):
+    crossed = pd.DataFrame({"u": people.groups == "f", "v": np.arange(300) % 2 == 0})
+    clf = quick(group_terms="intercept", max_iter=3).fit(people.X, people.y, sensitive_features=crossed)
+    expected = clf.decision_function(people.X, crossed)
+    assert (clf.decision_function(people.X, crossed[["v", "u"]]) == expected).all()
+    with pytest.raises(ValueError, match="sensitive_features has columns 'v', 'w', and fit 'u', 'v'"):
+        clf.decision_function(people.X, crossed.rename(columns={"u": "w"})[["v", "w"]])
+
+
+def test_names_in_a_list_share_the_settings(people):
+    clf = quick(constraint=["statistical_parity", "demographic_parity"], max_iter=3)
+    clf.fit(people.X, people.y, sensitive_features=people.groups)
+    kinds = [type(one) for one in clf.result_.constraints]
+    assert kinds == [StatisticalParity, DemographicParity]
+    assert all(one.interval == INTERVAL and one.max_gap == 0.1 for one in clf.result_.constraints)
+    assert str(clf.result_).count("exact training gap") == 2
+
+
+def test_constraints_that_nothing_can_violate_leave_an_ordinary_classifier(people):
+    clf = PartialFairClassifier(enforce="surrogate", max_gap=1.0)
+    clf.fit(people.X, people.y, sensitive_features=people.groups)
+    free = PartialFairClassifier(constraint=None).fit(people.X, people.y)
+    assert clf.result_.status is Status.CONVERGED
+    assert clf.coef_ == pytest.approx(free.coef_, rel=1e-6)
+
+
+def test_intervals_of_different_widths_by_group(people):
+    """Scoring everybody alike violates such a constraint, so training has to find its way in."""
+    interval = {"f": (0.1, 0.5), "m": (0.1, 0.3)}
+    clf = quick(interval=interval, max_gap=0.2, max_iter=60, group_terms="interactions")
+    clf.fit(people.X, people.y, sensitive_features=people.groups)
+    assert clf.result_.max_violation <= 5e-3
+    assert clf.score(people.X, people.y, sensitive_features=people.groups) > 0.6
+
+
+def test_a_larger_tolerance_takes_fewer_steps(people):
+    """The certificate is looked at on the way, not at the end only."""
+    steps = [
+        quick(tol=tol, max_iter=100).fit(people.X, people.y, sensitive_features=people.groups).n_iter_
+        for tol in (0.2, 1e-4)
+    ]
+    assert steps[0] < steps[1]
+
+
+def test_interrupting_the_search_for_a_width_ends_the_fit(people, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("partialfair.problems.constrained.Trial.objective_curvature", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        quick().fit(people.X, people.y, sensitive_features=people.groups)
+
+
+def test_width_and_warnings_with_tied_scores(people):
+    """Most rows are all zero: half of the weight on one score says nothing about the rest."""
+    rng = np.random.default_rng(3)
+    X = np.where(rng.random((300, 1)) < 0.7, 0.0, people.X[:, :1])
+    clf = quick(max_iter=2).fit(X, people.y, sensitive_features=people.groups)
+    scores = PartialFairClassifier(constraint=None).fit(X, people.y).decision_function(X)
+    assert clf.result_.surrogate_width == pytest.approx(0.25 * scores.std(), rel=1e-3)
+
+
 def test_callback_time_limit_and_progress(people, capsys):
     seen = []
     clf = quick(callback=lambda line: seen.append(line) or line.step == 2, verbose=2)
@@ -315,7 +427,7 @@ def test_a_model_that_ranks_nobody_is_called_that(people):
 def test_scores_that_shrink_into_one_ramp_are_reported(people):
     """With the one feature that carries the group, only shrinking can meet the surrogate."""
     clf = quick(max_gap=0.02, max_iter=200)
-    with pytest.warns(SurrogateWarning, match=r"shrunk to a spread of .* the exact gap is"):
+    with pytest.warns(SurrogateWarning, match=r"a spread of .* the exact gap is"):
         clf.fit(people.X[:, [1]], people.y, sensitive_features=people.groups)
     assert clf.result_.spread < clf.result_.surrogate_width
     assert clf.result_.gap > 0.1

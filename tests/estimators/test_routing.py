@@ -12,7 +12,9 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from partialfair import PartialFairClassifier
 from partialfair.metrics import partial_statistical_parity_difference
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::sklearn.exceptions.ConvergenceWarning", "ignore::partialfair.exceptions.SurrogateWarning"
+)
 
 INTERVAL = (0.1, 0.6)
 

@@ -37,11 +37,12 @@ def solve_subproblem(sub, multipliers=None):
     """
     task = sub.problem
     v = cp.Variable(sub.x.size)
-    X, n_w = task.model.design.X, task.model.n_params
+    X, n_w = task.model.design.X / task.model.scales, task.model.n_params
     scores = X @ v[: n_w - 1] + v[n_w - 1]
     loss = cp.sum(cp.multiply(task.loss.weights, cp.logistic(-cp.multiply(task.loss.signs, scores))))
     shift = 0.5 * sub.mu * cp.sum_squares(v - sub.x)
-    objective = loss + 0.5 * task.alpha * cp.sum_squares(v[: task.model.n_penalised]) + shift
+    squares = cp.square(v[: task.model.n_penalised])
+    objective = loss + 0.5 * cp.sum(cp.multiply(task.alpha, squares)) + shift
     atoms = []
     first = n_w
     for bank in task.constraints.bank.banks:

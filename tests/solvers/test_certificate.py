@@ -104,8 +104,10 @@ def test_a_point_outside_the_domain_is_infeasible():
     task = problem()
     x = solve_subproblem(task.linearise(task.trivial_start, mu=0.3))[1]
     small = problem(domain=Ball(0.9 * np.linalg.norm(x)))
-    found = certify(small, x)
-    assert found.feasibility >= 0.09 * np.linalg.norm(x)
+    for mu in (1.0, 100.0):
+        found = certify(small, x, mu=mu)
+        assert found.feasibility >= 0.09 * np.linalg.norm(x)
+        assert found.stationarity >= mu * found.feasibility  # ŵ lies in 𝒲, so it is at least as far
 
 
 def test_without_constraints_it_is_the_proximal_distance():
@@ -117,7 +119,7 @@ def test_without_constraints_it_is_the_proximal_distance():
 
 def test_bad_questions():
     task = problem()
-    with pytest.raises(InputError, match="mu > 0"):
+    with pytest.raises(InputError, match="a mu in"):
         certify(task, task.trivial_start, mu=0.0)
     with pytest.raises(InputError, match="finite coordinates"):
         certify(task, task.trivial_start[1:])

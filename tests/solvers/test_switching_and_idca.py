@@ -117,7 +117,7 @@ def test_a_callback_sees_each_step_and_can_stop():
     seen = []
     task = problem()
     result = IDCA(max_iter=50).solve(
-        task, task.trivial_start, callback=lambda line: seen.append(line) or line.step == 4
+        task, task.trivial_start, callback=lambda line, _: seen.append(line) or line.step == 4
     )
     assert result.status is Status.STOPPED
     assert [line.step for line in seen] == [0, 1, 2, 3, 4]
@@ -133,7 +133,7 @@ def test_time_limit():
 
 @pytest.mark.parametrize("solver", [IDCA(max_iter=50), DirectSwitching(max_iter=5000)])
 def test_interruption_returns_the_best_point_so_far(solver):
-    def interrupt(line):
+    def interrupt(line, _):
         if len(seen := [*history, line]) and line.step >= 3:
             raise KeyboardInterrupt
         history.append(seen[-1])

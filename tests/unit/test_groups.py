@@ -208,7 +208,7 @@ def test_nothing_but_missing_values():
         ({}, "no columns"),
         (pd.DataFrame(index=range(3)), "no columns"),
         (None, "sensitive_features is missing"),
-        ("abc", "one or two dimensions, not 0"),
+        ("abc", "one group per row, not the name 'abc'"),
         (np.zeros((3, 1, 1)), "one or two dimensions, not 3"),
         ([[1], [1, 2], [1]], "cannot be groups"),
     ],

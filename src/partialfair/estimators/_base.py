@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -14,19 +12,29 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from partialfair._checks import check_count, check_number
 from partialfair._typing import ArrayLike, Floats
 from partialfair.constraints import Constraint, check_compatible, join
-from partialfair.estimators._inputs import Features, known_groups, n_rows_of, read_features, read_groups
+from partialfair.estimators._inputs import (
+    Features,
+    in_columns_of,
+    known_groups,
+    n_rows_of,
+    names_of,
+    read_features,
+    read_groups,
+)
 from partialfair.estimators._judge import judge
+from partialfair.estimators._scales import column_scales, spread, tied_share
+from partialfair.estimators._watch import Watch
 from partialfair.estimators.result import FitResult
 from partialfair.exceptions import InputError, SurrogateWarning
 from partialfair.groups import Groups, group_name
-from partialfair.metrics.partial import WorstGap
 from partialfair.models import linear_model
 from partialfair.models.linear import LinearModel
 from partialfair.objectives import Loss
 from partialfair.problems import Problem, certify
-from partialfair.solvers import Newton, Record, Result, Solver, Status
+from partialfair.solvers import Newton, Solver, Status
 from partialfair.surrogates import Surrogate, surrogate
 
 __all__ = ["PartialFairEstimator"]
@@ -34,6 +42,21 @@ __all__ = ["PartialFairEstimator"]
 # Width of a surrogate in units of the spread of the unconstrained scores. On a9a, law school and the made
 # admissions at max_gap .05 the exact gap was smallest between .15 and .4.
 _RELATIVE_WIDTH = 0.25
+
+# By how much a start may violate the constraints more than another and still be taken for feasible.
+_NEARLY = 1e-2
+
+_ADVICE = {
+    Status.MAX_ITER: "raise max_iter or tol",
+    Status.TIME_LIMIT: "raise time_limit or tol",
+    Status.STALLED: "its steps no longer move: raise tol, or take another solver",
+    Status.STOPPED: "it was stopped by the callback or the keyboard",
+    Status.NONFINITE: "it met values that are not finite: scale the features",
+    Status.NO_FEASIBLE_POINT: (
+        "it found no point that satisfies the constraints: raise max_gap, or add features or group_terms "
+        "that can close the gap"
+    ),
+}
 
 
 class PartialFairEstimator(BaseEstimator):
@@ -43,31 +66,39 @@ class PartialFairEstimator(BaseEstimator):
     """
 
     def _check_settings(self) -> None:
-        """Refuse numbers that cannot be right."""
-        if not self.alpha >= 0:
-            raise InputError(f"alpha must be at least 0, not {self.alpha}")
-        if not self.tol > 0:
-            raise InputError(f"tol must be positive, not {self.tol}")
-        if self.time_limit is not None and not self.time_limit > 0:
-            raise InputError(f"time_limit must be positive or None, not {self.time_limit}")
-        if self.max_iter is not None and not self.max_iter >= 1:
-            raise InputError(f"max_iter must be at least 1 or None, not {self.max_iter}")
+        """Refuse settings that cannot be right."""
+        check_number(self.alpha, "alpha", low=0.0)
+        check_number(self.tol, "tol", above=0.0)
+        if self.time_limit is not None:
+            check_number(self.time_limit, "time_limit", above=0.0)
+        if self.max_iter is not None:
+            check_count(self.max_iter, "max_iter")
+        if self.callback is not None and not callable(self.callback):
+            raise InputError(f"callback must be a function of one record, not {self.callback!r}")
         if isinstance(self.surrogate, Surrogate) and self.surrogate_width != "auto":
             raise InputError("surrogate has a width of its own, so surrogate_width must not be given")
         surrogate(self.surrogate, 1.0 if self.surrogate_width == "auto" else self.surrogate_width)
 
-    def _check_groups(self, groups: Groups | None, constraints: Sequence[Constraint]) -> Groups | None:
-        """Refuse what the constraints or the group terms cannot work with, before any long work."""
+    def _read_groups(
+        self,
+        sensitive_features: ArrayLike | None,
+        columns: dict[str, ArrayLike] | None,
+        present: npt.NDArray[np.bool_],
+        constraints: Sequence[Constraint],
+    ) -> Groups | None:
+        """Return the groups of the rows that count, if anything needs them; refuse what cannot work."""
         if not constraints and self.group_terms is None:
             return None
-        if groups is None:
+        everybody = read_groups(sensitive_features, columns, present.size, self.missing_groups)
+        if everybody is None:
             wanted = "a constraint" if constraints else f"group_terms={self.group_terms!r}"
             raise InputError(
                 f"{wanted} needs the group of every row: pass sensitive_features to fit, or name the "
                 "columns of X in sensitive_columns"
             )
+        groups = everybody.take(present)
         if self.group_terms is not None and groups.codes.min(initial=0) < 0:
-            row = int(np.flatnonzero(groups.codes < 0)[0])
+            row = int(np.flatnonzero(everybody.codes < 0)[0])
             raise InputError(f"group_terms={self.group_terms!r} needs every row's group; row {row} has none")
         if constraints and len(groups.labels) < 2:
             who = f"only group {group_name(groups.labels[0])!r}" if groups.labels else "no group"
@@ -75,6 +106,7 @@ class PartialFairEstimator(BaseEstimator):
         for constraint in constraints:
             constraint.intervals(groups)
         check_compatible(constraints, groups)
+        self._group_columns = names_of(sensitive_features)
         return groups
 
     def _fit_model(
@@ -87,165 +119,149 @@ class PartialFairEstimator(BaseEstimator):
         solver: Solver,
     ) -> None:
         """Solve, certify, measure, and set the fitted attributes."""
-        model = self._model(X, groups)
-        width = self._width(model, loss, weights) if constraints else float("nan")
-        blocks = [
-            constraint.build(groups, weights, self._surrogate(width))
-            for constraint in constraints
-            if groups is not None
-        ]
-        problem = Problem(model, loss, join(blocks), self.alpha)
+        model = self._model(X, groups, weights)
+        # The penalty is on the coefficients, and parameters are coefficients times scales.
+        alpha = np.tile(self.alpha / model.scales**2, model.design.n_codes)
+        width = self._width(model, loss, alpha, weights) if constraints else float("nan")
+        sigma = surrogate(self.surrogate, width) if constraints else None
+        blocks = [one.build(groups, weights, sigma) for one in constraints if groups and sigma]
+        problem = Problem(model, loss, join(blocks), alpha)
+        if not problem.m and isinstance(self.solver, str):
+            solver = Newton()  # constraints that nothing can violate
+        labels = () if groups is None else groups.labels
+        watch = Watch(problem, self.tol, self.callback, self.verbose)
         found = solver.solve(
-            problem, self._start(problem), time_limit=self.time_limit, callback=self._progress()
+            problem, self._start(problem, model, labels), time_limit=self.time_limit, callback=watch
         )
-        w = problem.split(found.x)[0]
+        certificate = certify(problem, found.x, tol=self.tol)
+        status = found.status
+        if certificate.holds(self.tol):
+            status = Status.CONVERGED
+        elif status is Status.CONVERGED:  # by the solver's own lights only
+            status = Status.STALLED
+        w, thresholds = problem.split(found.x)
         scores = model.scores(w)
-        self.coef_, self.intercept_ = (part.copy() for part in model.unpack(w))
-        if not self.fit_intercept:
-            self.intercept_ = np.zeros(1)
-        self.groups_: Any = None if groups is None else _object_array(groups.labels)
+        self.coef_, intercepts = (part.copy() for part in model.unpack(w))
+        n_intercepts = 1 if self.group_terms is None else len(labels)
+        self.intercept_ = intercepts if self.fit_intercept else np.zeros(n_intercepts)
+        self.groups_: Any = _object_array(labels) if groups is not None else None
         self.n_iter_ = max(1, found.history[-1].step)
-        gaps = tuple(judge(one, scores, groups, weights) for one in constraints if groups is not None)
-        ties, spread = _tied_share(scores, weights), _spread(scores, weights)
-        self.result_ = self._result(problem, found, constraints, gaps, width, ties, spread)
-        self._warn(self.result_)
+        self.result_ = FitResult(
+            status=status,
+            objective=found.objective,
+            max_violation=found.violation,
+            constraints=tuple(constraints),
+            gaps=tuple(judge(one, scores, groups, weights) for one in constraints if groups),
+            thresholds=thresholds.copy(),
+            surrogate_width=width,
+            tied_share=tied_share(scores, weights),
+            spread=spread(scores, weights),
+            history=found.history,
+            kkt=certificate,
+            tol=self.tol,
+        )
+        _warn(self.result_)
 
     def _scores(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:
         """Score rows as fitted; the group is read only if the model has group terms."""
         check_is_fitted(self)
         features, columns = read_features(self, X, self.sensitive_columns, reset=False)
+        n_codes, n_intercepts = len(self.coef_), len(self.intercept_)
         groups = None
-        if self.group_terms is not None:
-            groups = read_groups(sensitive_features, columns, n_rows_of(features))
+        if max(n_codes, n_intercepts) > 1:
+            given = in_columns_of(self._group_columns, sensitive_features)
+            groups = read_groups(given, columns, n_rows_of(features))
             if groups is None:
                 raise InputError(
-                    f"group_terms={self.group_terms!r} needs the group to score a row: pass "
+                    "the model has group terms, so it needs the group to score a row: pass "
                     "sensitive_features, or name the columns of X in sensitive_columns"
                 )
             groups = known_groups(groups, tuple(self.groups_))
-        model = self._model(features, groups)
-        intercepts = self.intercept_ if self.fit_intercept else np.empty(0)
-        return model.scores(np.concatenate([self.coef_.ravel(), intercepts]))
+        terms = "interactions" if n_codes > 1 else "intercept" if n_intercepts > 1 else None
+        model = linear_model(
+            features,
+            codes=None if groups is None else groups.codes,
+            n_groups=1 if groups is None else len(groups.labels),
+            group_terms=terms,  # type: ignore[arg-type]
+        )
+        if model.design.shape[1] != self.coef_.shape[1]:
+            raise InputError(
+                f"X has {model.design.shape[1]} features, but there are {self.coef_.shape[1]} coefficients"
+            )
+        return model.scores(model.pack(self.coef_, self.intercept_))
 
-    def _model(self, X: Features, groups: Groups | None) -> LinearModel:
+    def _model(self, X: Features, groups: Groups | None, weights: Floats) -> LinearModel:
         return linear_model(
             X,
             codes=None if groups is None else groups.codes,
             n_groups=1 if groups is None else len(groups.labels),
             group_terms=self.group_terms,
             fit_intercept=self.fit_intercept,
+            scales=column_scales(X, weights),
         )
 
-    def _width(self, model: LinearModel, loss: Loss, weights: Floats) -> float:
+    def _width(self, model: LinearModel, loss: Loss, alpha: Floats, weights: Floats) -> float:
         """Read the surrogate's width; "auto" is relative to the spread of the unconstrained scores."""
         if isinstance(self.surrogate, Surrogate):
             return self.surrogate.width
         if self.surrogate_width != "auto":
-            return surrogate(self.surrogate, self.surrogate_width).width
-        problem = Problem(model, loss, join([]), self.alpha)
+            return float(self.surrogate_width)
+        problem = Problem(model, loss, join([]), alpha)
         free = Newton(tol=1e-6).solve(problem, problem.trivial_start)
-        spread = _spread(model.scores(free.x), weights)
-        return _RELATIVE_WIDTH * spread if spread > 0 else 1.0
+        if free.status is Status.STOPPED:
+            raise KeyboardInterrupt
+        scores = model.scores(free.x)
+        unit = spread(scores, weights)
+        return _RELATIVE_WIDTH * unit if unit > 1e-9 * (1 + np.abs(scores).max()) else 1.0
 
-    def _surrogate(self, width: float) -> Surrogate:
-        return surrogate(self.surrogate, width)
-
-    def _start(self, problem: Problem) -> Floats:
+    def _start(self, problem: Problem, model: LinearModel, labels: Sequence[Any]) -> Floats:
         """Return the last solution when starting warm, else the best model that scores everybody alike.
 
         With thresholds moved along, that model is as feasible as w = 0 (Assumption assume:DC E), unless some
-        constraint has a threshold of its own.
+        constraint has a threshold of its own. The last solution must be nearly as feasible, because the paper's
+        methods need a feasible start.
         """
-        start = problem.trivial_start
+        candidates = [problem.trivial_start]
         if self.fit_intercept:
-            moved = start.copy()
-            moved[problem.model.n_penalised :] += problem.loss.best_constant()
-            if problem.evaluate(moved).violation <= problem.evaluate(start).violation:
-                start = moved
-            problem.n_passes = 0
-        if not (self.warm_start and hasattr(self, "result_")):
-            return start
-        intercepts = self.intercept_ if self.fit_intercept else np.empty(0)
-        last = np.concatenate([self.coef_.ravel(), intercepts, self.result_.thresholds])
-        return last if last.shape == start.shape else start
+            alike = problem.trivial_start
+            alike[model.n_penalised :] += problem.loss.best_constant()
+            candidates.append(alike)
+        if self.warm_start and hasattr(self, "result_") and _same(labels, self.groups_):
+            intercepts = self.intercept_ if self.fit_intercept else np.empty(0)
+            shapes = (model.design.n_codes, model.design.shape[1]), (model.n_intercepts,)
+            n_theta = problem.constraints.bank.n_theta
+            if (self.coef_.shape, intercepts.shape, self.result_.thresholds.size) == (*shapes, n_theta):
+                last = model.pack(self.coef_, intercepts)
+                candidates.append(np.concatenate([last, self.result_.thresholds]))
+        violations = [problem.evaluate(x).violation for x in candidates]
+        problem.n_passes = 0
+        nearly = np.array(violations) <= min(violations) + _NEARLY
+        return candidates[int(np.flatnonzero(nearly)[-1])]
 
-    def _progress(self) -> Any:
-        """Join the user's callback with lines on standard error, at most one a second, when verbose."""
-        if not self.verbose:
-            return self.callback
-        last_shown = -np.inf
 
-        def show(line: Record) -> bool | None:
-            nonlocal last_shown
-            now = time.monotonic()
-            if now - last_shown >= 1 or self.verbose > 1:
-                last_shown = now
-                sys.stderr.write(
-                    f"step {line.step:>5}  {line.passes:>9,} passes  {line.seconds:7.1f} s  "
-                    f"objective {line.objective:.6f}  violation {line.violation:.1e}\n"
-                )
-            return None if self.callback is None else self.callback(line)
-
-        return show
-
-    def _result(
-        self,
-        problem: Problem,
-        found: Result,
-        constraints: Sequence[Constraint],
-        gaps: tuple[WorstGap, ...],
-        width: float,
-        tied_share: float,
-        spread: float,
-    ) -> FitResult:
-        certificate = certify(problem, found.x, tol=self.tol)
-        excess = [gap.value - constraint.max_gap for gap, constraint in zip(gaps, constraints, strict=True)]
-        binding = gaps[int(np.nanargmax(excess))] if not np.isnan(excess).all() else None
-        status = found.status
-        if certificate.holds(self.tol):
-            status = Status.CONVERGED
-        elif status is Status.CONVERGED:  # by the solver's own lights only
-            status = Status.STALLED
-        return FitResult(
-            status=status,
-            objective=found.objective,
-            max_violation=found.violation,
-            gap=float("nan") if binding is None else binding.value,
-            binding=binding,
-            gaps=gaps,
-            thresholds=problem.split(found.x)[1].copy(),
-            surrogate_width=width,
-            tied_share=tied_share,
-            spread=spread,
-            history=found.history,
-            kkt=certificate,
+def _warn(result: FitResult) -> None:
+    """Say what the fit leaves open: an unfinished solve, or a surrogate that has lost touch with the gap."""
+    if result.status is not Status.CONVERGED:
+        warnings.warn(
+            f"the solver ended with status {result.status} after {result.history[-1].step} steps, and the "
+            f"certificate does not hold at tol={result.tol:g} ({result.kkt}); {_ADVICE[result.status]}",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    if result.gaps and result.tied_share == 1:
+        warnings.warn("all training scores are equal: the model ranks nobody", SurrogateWarning, stacklevel=4)
+    elif result.spread < result.surrogate_width and np.nanmax(result.excess, initial=0.0) > 0:
+        warnings.warn(
+            f"the scores have a spread of {result.spread:.3g}, less than one surrogate width "
+            f"({result.surrogate_width:.3g}), within which only means are compared: the exact gap is "
+            f"{result.gap:.3g}; narrow surrogate_width, or add features or group_terms that can close it",
+            SurrogateWarning,
+            stacklevel=4,
         )
 
-    def _warn(self, result: FitResult) -> None:
-        if result.status is not Status.CONVERGED:
-            warnings.warn(
-                f"the solver ended with status {result.status} after {result.history[-1].step} steps, and "
-                f"the certificate does not hold at tol={self.tol:g}: {result.kkt}; raise max_iter or tol, or "
-                "scale the features",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        if result.status not in (Status.CONVERGED, Status.STALLED):
-            return  # scores of unfinished work say little about where it would have ended
-        if result.gaps and result.tied_share == 1:
-            warnings.warn(
-                "all training scores are equal: the model satisfies the constraint by ranking nobody",
-                SurrogateWarning,
-                stacklevel=4,
-            )
-        elif result.spread < result.surrogate_width:
-            warnings.warn(
-                f"the scores have shrunk to a spread of {result.spread:.3g}, less than one surrogate width "
-                f"({result.surrogate_width:.3g}), within which only means are compared: the exact gap is "
-                f"{result.gap:.3g}; narrow surrogate_width, or add features or group_terms that can close it",
-                SurrogateWarning,
-                stacklevel=4,
-            )
+
+def _same(labels: Sequence[Any], groups: Any) -> bool:
+    return tuple(labels) == (() if groups is None else tuple(groups))
 
 
 def _object_array(labels: Sequence[Any]) -> npt.NDArray[np.object_]:
@@ -254,17 +270,3 @@ def _object_array(labels: Sequence[Any]) -> npt.NDArray[np.object_]:
     for k, label in enumerate(labels):
         array[k] = label
     return array
-
-
-def _spread(scores: Floats, weights: Floats) -> float:
-    """Return the weighted interquartile range / 1.349: the standard deviation, if scores are normal."""
-    order = np.argsort(scores)
-    passed = np.cumsum(weights[order]) / weights.sum()
-    low, high = scores[order[np.searchsorted(passed, [0.25 - 1e-12, 0.75 - 1e-12])]]
-    return float(high - low) / 1.349
-
-
-def _tied_share(scores: Floats, weights: Floats) -> float:
-    """Return the largest share of the weight that one score holds."""
-    _, position = np.unique(scores, return_inverse=True)
-    return float(np.bincount(position, weights=weights).max() / weights.sum())

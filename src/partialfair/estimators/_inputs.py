@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -10,16 +11,18 @@ import numpy.typing as npt
 from scipy import sparse
 from sklearn.utils.validation import check_array, validate_data
 
-from partialfair._checks import check_choice, check_weights
+from partialfair._checks import check_choice, check_weights, first_text
 from partialfair._typing import ArrayLike, Floats, GroupLabel, Ints
 from partialfair.categoricals import CategoricalCodes
 from partialfair.exceptions import InputError
-from partialfair.groups import Groups, encode_groups, group_name
+from partialfair.groups import Groups, encode_groups
 
 __all__ = [
     "Features",
+    "in_columns_of",
     "known_groups",
     "n_rows_of",
+    "names_of",
     "read_features",
     "read_groups",
     "read_weights",
@@ -42,26 +45,12 @@ def read_features(
             raise InputError("sensitive_columns cannot be read from integer codes; pass sensitive_features")
         return _read_codes(estimator, X, reset), None
     if sensitive_columns is None:
-        features = validate_data(
-            estimator,
-            X,
-            reset=reset,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_all_finite=False,
-        )
-        groups = None
+        features, groups = _numbers(partial(validate_data, estimator, reset=reset), X), None
     else:
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         names, places = _locate(X, sensitive_columns)
         groups = {name: _column(X, place) for name, place in zip(names, places, strict=True)}
-        features = check_array(
-            _without(X, places),
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_all_finite=False,
-            estimator=estimator,
-        )
+        features = _numbers(partial(check_array, estimator=estimator), _without(X, places))
     _check_finite(features, _feature_names(estimator, X, sensitive_columns))
     return features, groups
 
@@ -75,7 +64,11 @@ def read_groups(
     """Return the group of every row from ``sensitive_features`` or from columns of X; None without either."""
     check_choice(missing, "missing_groups", ("error", "ignore"))
     sources = [source for source in (columns, sensitive_features) if source is not None]
-    found = [encode_groups(source, n_rows=n_rows, rows_of="rows of X", missing=missing) for source in sources]
+    advice = "; missing_groups='ignore' lets such rows count in the loss only"
+    found = [
+        encode_groups(source, n_rows=n_rows, rows_of="rows of X", missing=missing, advice=advice)
+        for source in sources
+    ]
     if len(found) == 2 and not _same_partition(found[0].codes, found[1].codes):
         raise InputError(
             "sensitive_features and sensitive_columns give different groups; leave one of them out"
@@ -83,13 +76,33 @@ def read_groups(
     return found[0] if found else None
 
 
+def names_of(source: ArrayLike | None) -> tuple[Any, ...]:
+    """Return the names of the columns that are crossed, if there are several and they have names."""
+    if isinstance(source, Mapping):
+        names = tuple(source)
+    else:
+        names = tuple(getattr(source, "column_names", getattr(source, "columns", ())))
+    return names if len(names) > 1 else ()
+
+
+def in_columns_of(names: tuple[Any, ...], source: ArrayLike | None) -> ArrayLike | None:
+    """Return the columns of sensitive features in the order in which fit crossed them."""
+    given = names_of(source)
+    if source is None or not names or not given or given == names:
+        return source
+    if set(given) != set(names):
+        raise InputError(
+            f"sensitive_features has columns {_listing(list(given))}, and fit {_listing(list(names))}"
+        )
+    return {name: source[name] for name in names}
+
+
 def known_groups(groups: Groups, known: tuple[GroupLabel, ...]) -> Groups:
     """Return the same membership, coded among the groups seen in training."""
     position = {label: k for k, label in enumerate(known)}
     for label in groups.labels:
         if label not in position:
-            names = ", ".join(repr(group_name(one)) for one in known)
-            raise InputError(f"group {group_name(label)!r} was not seen in fit, which saw {names}")
+            raise InputError(f"group {label!r} was not seen in fit, which saw {_listing(list(known))}")
     codes = np.array([position[label] for label in groups.labels], dtype=np.int32)
     return Groups(codes[groups.codes], known)
 
@@ -125,10 +138,28 @@ def _read_codes(estimator: Any, X: CategoricalCodes, reset: bool) -> Categorical
     return X
 
 
+def _numbers(check: Callable[..., Features], X: ArrayLike) -> Features:
+    """Convert a table by scikit-learn's check; if text is in the way, say where."""
+    try:
+        return check(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
+    except ValueError:
+        table = X if hasattr(X, "columns") else np.asarray(X, dtype=object)
+        for place in range(table.shape[1] if len(table.shape) == 2 else 0):
+            if (text := first_text(_column(table, place))) is not None:
+                name = repr(X.columns[place]) if hasattr(X, "columns") else str(place)
+                raise InputError(
+                    f"column {name} of X holds {text!r}, which is not a number; encode it first, or name it "
+                    "in sensitive_columns if it is the group"
+                ) from None
+        raise
+
+
 def _locate(X: ArrayLike, sensitive_columns: Any) -> tuple[list[str], list[int]]:
     """Return names for messages, and positions in X."""
-    several = isinstance(sensitive_columns, list | tuple | np.ndarray)
-    wanted = list(sensitive_columns) if several else [sensitive_columns]
+    if len(np.shape(X)) != 2:
+        raise InputError(f"X must have two dimensions, not {len(np.shape(X))}")
+    single = isinstance(sensitive_columns, str | int | np.integer)
+    wanted = [sensitive_columns] if single else list(sensitive_columns)
     if not wanted:
         raise InputError("sensitive_columns is empty; name the columns of X that hold the group")
     columns = list(X.columns) if hasattr(X, "columns") else None
@@ -139,11 +170,16 @@ def _locate(X: ArrayLike, sensitive_columns: Any) -> tuple[list[str], list[int]]
             if columns.count(column) > 1:
                 raise InputError(f"X has several columns named {column!r}")
             place = columns.index(column)
-        elif isinstance(column, int | np.integer) and -n_columns <= column < n_columns:
+        elif (
+            isinstance(column, int | np.integer)
+            and not isinstance(column, bool)
+            and -n_columns <= column < n_columns
+        ):
             place = int(column) % n_columns
         else:
             kind = "names" if isinstance(column, str) else "is"
-            raise InputError(f"sensitive_columns {kind} {column!r}, which is not a column of X")
+            known = f"; it has {_listing(columns)}" if columns is not None else f", which has {n_columns}"
+            raise InputError(f"sensitive_columns {kind} {column!r}, which is not a column of X{known}")
         names.append(str(columns[place]) if columns is not None else f"column {place}")
         places.append(place)
     if len(set(places)) < len(places):
@@ -200,6 +236,10 @@ def _check_finite(X: Features, names: list[str]) -> None:
         f"X contains {what}: {int(bad.sum())} values are not finite, the first in row {rows[0]}, "
         f"{names[columns[0]]}"
     )
+
+
+def _listing(names: list[Any], most: int = 8) -> str:
+    return ", ".join(map(repr, names[:most])) + (", …" if len(names) > most else "")
 
 
 def _same_partition(codes: Ints, others: Ints) -> bool:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, cast
 
+import numpy as np
+
 from partialfair._checks import check_choice
 from partialfair.constraints import CONSTRAINTS, Constraint
 from partialfair.exceptions import InputError
@@ -26,8 +28,8 @@ _STATED_BY = {
 def read_constraints(estimator: Any) -> tuple[Constraint, ...]:
     """Return the constraints that an estimator's parameters state; they check themselves.
 
-    A name takes its interval, gap and so on from the estimator's parameters. Objects bring their own, and
-    then those parameters must be left alone: silence about which of the two holds would be worse.
+    A name takes its interval, gap and so on from the estimator's parameters. Objects bring their own; without
+    any name those parameters must then be left alone: silence about which holds would be worse.
     """
     stated = estimator.constraint
     if stated is None:
@@ -35,30 +37,27 @@ def read_constraints(estimator: Any) -> tuple[Constraint, ...]:
     check_choice(estimator.enforce, "enforce", ("exact", "surrogate"))
     if estimator.enforce == "exact":
         raise InputError(
-            "enforce='exact' is not available yet; enforce='surrogate' bounds the surrogate of the gap, "
-            "and result_.gap then says what the exact gap is"
+            "enforce='exact' is not available yet; pass enforce='surrogate', which bounds the surrogate of "
+            "the gap, and read the exact one from result_.gap"
         )
-    if isinstance(stated, str):
-        check_choice(stated, "constraint", CONSTRAINTS)
-        return (_named(estimator, CONSTRAINTS[stated]),)
-    objects = (stated,) if isinstance(stated, Constraint) else stated
-    if (
-        not isinstance(objects, Sequence)
-        or not objects
-        or not all(isinstance(one, Constraint) for one in objects)
-    ):
-        names = ", ".join(map(repr, CONSTRAINTS))
-        raise InputError(f"constraint must be {names}, None, a constraint or a list of them, not {stated!r}")
-    for name, default in _STATED_BY.items():
-        if getattr(estimator, name) != default:
-            raise InputError(f"constraint is an object with settings of its own, so {name} must not be given")
-    return tuple(objects)
+    listed = list(stated) if isinstance(stated, list | tuple) else [stated]
+    for one in listed or [stated]:
+        if one not in CONSTRAINTS if isinstance(one, str) else not isinstance(one, Constraint):
+            names = ", ".join(map(repr, CONSTRAINTS))
+            raise InputError(
+                f"constraint must be {names}, None, a constraint object, or a list of those, not {one!r}"
+            )
+    if not any(isinstance(one, str) for one in listed):
+        _refuse_settings_given_twice(estimator)
+    return tuple(_named(estimator, CONSTRAINTS[one]) if isinstance(one, str) else one for one in listed)
 
 
 def read_solver(estimator: Any, constraints: Sequence[Constraint]) -> Solver:
     """Return the solver of that name, or the one given."""
     wanted, max_iter = estimator.solver, estimator.max_iter
     if not isinstance(wanted, str):
+        if isinstance(wanted, type):
+            raise InputError(f"solver must be an object, {wanted.__name__}(), not its class")
         if not callable(getattr(wanted, "solve", None)):
             raise InputError(f"solver must be a name or an object with a method solve, not {wanted!r}")
         if max_iter is not None:
@@ -71,7 +70,14 @@ def read_solver(estimator: Any, constraints: Sequence[Constraint]) -> Solver:
     return SOLVERS["idca-switching" if wanted == "auto" else wanted](**settings)
 
 
+def _refuse_settings_given_twice(estimator: Any) -> None:
+    for name, default in _STATED_BY.items():
+        given = np.asarray(getattr(estimator, name), dtype=object)
+        if not np.array_equal(given, np.asarray(default, dtype=object)):
+            raise InputError(f"constraint is an object with settings of its own, so {name} must not be given")
+
+
 def _named(estimator: Any, kind: type[Constraint]) -> Constraint:
     given = {name: getattr(estimator, name) for name in _STATED_BY}
     given["threshold"] = given.pop("constraint_threshold")
-    return kind(**{field.name: given[field.name] for field in fields(kind)})
+    return kind(**{field.name: given[field.name] for field in fields(kind) if field.name in given})

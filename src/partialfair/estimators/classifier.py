@@ -18,7 +18,7 @@ from partialfair._checks import check_choice
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
-from partialfair.estimators._inputs import n_rows_of, read_features, read_groups, read_weights, take_rows
+from partialfair.estimators._inputs import n_rows_of, read_features, read_weights, take_rows
 from partialfair.estimators._statement import read_constraints, read_solver
 from partialfair.exceptions import InputError
 from partialfair.models.linear import GroupTerms
@@ -81,15 +81,17 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         the unconstrained model.
     solver
         ``"auto"``, ``"idca-switching"`` (Algorithms 1 and 2; what auto means now), ``"switching"``
-        (Algorithm 3), or a solver of `partialfair.solvers` with settings of its own.
+        (Algorithm 3), or a solver of `partialfair.solvers` with settings of its own. Without constraints a
+        name means Newton's method.
     tol
-        ε of the certificate at which the fit counts as converged.
+        ε of the certificate: the fit ends as converged when all its residuals are at most this. Violations
+        are on the scale of ``max_gap``.
     max_iter
         Outer steps; None for the solver's own default.
     time_limit
-        Seconds after which the best point so far is taken.
+        Seconds after which the solver ends with its best point, looked at between its outer steps.
     warm_start
-        Start from the last solution, if it has the right shape.
+        Start from the last solution, if it has the right shape and is as feasible as a cold start.
     callback
         Called with a record of each step; returning True stops the fit.
     verbose
@@ -102,7 +104,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
     coef_ : (1, n_features) or (n_groups, n_features)
         One row, or with interactions one per group in the order of ``groups_``.
     intercept_ : (1,) or (n_groups,)
-        Likewise, with any group terms.
+        Likewise, with any group terms; zeros without intercepts.
     groups_ : (n_groups,)
         Groups seen in training; None if they were not needed.
     result_ : FitResult
@@ -213,15 +215,15 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         n_rows = n_rows_of(features)
         labels = _read_labels(y, n_rows)
         weights = read_weights(sample_weight, n_rows)
-        groups = read_groups(sensitive_features, columns, n_rows, self.missing_groups)
         present = weights > 0
         weights, labels = weights[present], labels[present]
-        self.classes_ = _two_classes(labels)
-        groups = self._check_groups(None if groups is None else groups.take(present), constraints)
-        positive = labels == self.classes_[1]
-        factors = self._class_factors(positive, weights)
+        classes = _two_classes(labels)
+        groups = self._read_groups(sensitive_features, columns, present, constraints)
+        positive = labels == classes[1]
+        factors = self._class_factors(classes, positive, weights)
         loss = LOSSES[self.loss](np.where(positive, 1.0, -1.0), weights * factors)
         self._fit_model(take_rows(features, present), loss, constraints, groups, weights, solver)
+        self.classes_ = classes
         return self
 
     def decision_function(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
@@ -254,17 +256,19 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         """Return the accuracy."""
         return float(accuracy_score(y, self.predict(X, sensitive_features), sample_weight=sample_weight))
 
-    def _class_factors(self, positive: npt.NDArray[np.bool_], weights: Floats) -> Floats:
+    def _class_factors(
+        self, classes: npt.NDArray[Any], positive: npt.NDArray[np.bool_], weights: Floats
+    ) -> Floats:
         """Return the factor of each row's weight in the loss; "balanced" makes both classes count alike."""
         if self.class_weight is None:
             return np.ones(weights.size)
-        if self.class_weight == "balanced":
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             factors = [weights.sum() / (2 * weights[positive == side].sum()) for side in (False, True)]
         elif isinstance(self.class_weight, Mapping):
             for label in self.class_weight:
-                if label not in self.classes_.tolist():
+                if label not in classes.tolist():
                     raise InputError(f"class_weight names class {label!r}, which is not in y")
-            factors = [float(self.class_weight.get(label, 1.0)) for label in self.classes_.tolist()]
+            factors = [float(self.class_weight.get(label, 1.0)) for label in classes.tolist()]
             if not (min(factors) >= 0 and np.isfinite(factors).all() and max(factors) > 0):
                 raise InputError(f"class_weight must hold weights of at least 0, not {self.class_weight}")
         else:

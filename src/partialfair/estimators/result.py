@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from partialfair._typing import Floats
+from partialfair.constraints import Constraint
 from partialfair.groups import group_name
 from partialfair.metrics.partial import WorstGap
 from partialfair.problems import Certificate
@@ -20,18 +23,14 @@ class FitResult:
     Attributes
     ----------
     status
-        CONVERGED only if the certificate holds at the estimator's ``tol``.
+        CONVERGED only if the certificate holds at ``tol``.
     objective
         Weighted mean loss plus penalty.
     max_violation
-        ``max(0, max_i f_i)``: by how much the surrogate constraints are violated, in shares of a group.
-    gap
-        The exact gap of the training scores, as `partialfair.metrics` measures it: that of ``binding``.
-    binding
-        Among the constraints, the gap that is widest relative to what is allowed, with the worst pair of
-        groups, and the score and the ranks at which they differ; None without constraints.
-    gaps
-        The exact gap of each constraint.
+        ``max(0, max_i f_i)``: by how much the surrogate constraints are violated, on the scale of max_gap.
+    constraints, gaps
+        The constraints, and the exact gap of the training scores that each is about, as `partialfair.metrics`
+        measures it, with the worst pair of groups, and the score and ranks at which they differ.
     thresholds
         The θ of the constraints.
     surrogate_width
@@ -39,18 +38,20 @@ class FitResult:
     tied_share
         Share of the training weight on the most common score; 1 for a model that ranks nobody.
     spread
-        Interquartile range of the training scores / 1.349; below one width the surrogate says little.
+        Spread of the training scores; below one width the surrogate says little.
     history
-        One record per step: passes over the data, seconds, objective, violation.
+        Records of the steps: passes over the data, seconds, objective, violation.
     kkt
-        The certificate: residuals of the nearly ε-KKT conditions, with multipliers.
+        The certificate: residuals of the nearly ε-KKT conditions, with multipliers, in units in which every
+        feature has root mean square 1.
+    tol
+        What the residuals were to reach.
     """
 
     status: Status
     objective: float
     max_violation: float
-    gap: float
-    binding: WorstGap | None
+    constraints: tuple[Constraint, ...]
     gaps: tuple[WorstGap, ...]
     thresholds: Floats
     surrogate_width: float
@@ -58,16 +59,38 @@ class FitResult:
     spread: float
     history: tuple[Record, ...]
     kkt: Certificate
+    tol: float
+
+    @property
+    def excess(self) -> Floats:
+        """By how much each exact gap exceeds what its constraint allows; nan where no metric is known."""
+        pairs = zip(self.gaps, self.constraints, strict=True)
+        return np.array([gap.value - constraint.max_gap for gap, constraint in pairs])
+
+    @property
+    def binding(self) -> WorstGap | None:
+        """The gap that is widest relative to what is allowed; None without constraints that have one."""
+        excess = self.excess
+        return None if np.isnan(excess).all() else self.gaps[int(np.nanargmax(excess))]
+
+    @property
+    def gap(self) -> float:
+        """The exact gap of ``binding``; nan without."""
+        return float("nan") if self.binding is None else self.binding.value
 
     def __str__(self) -> str:
         last = self.history[-1]
         lines = [
-            f"{self.status} after {last.step} steps, {last.passes:,} passes, {last.seconds:.2f} s",
+            f"{self.status} after {last.step} steps, {last.passes:,} passes over data, {last.seconds:.2f} s",
             f"objective {self.objective:.6g}, surrogate constraints violated by {self.max_violation:.1e}",
-            f"certificate: {self.kkt}",
+            f"certificate, to be at most {self.tol:g}: {self.kkt}",
         ]
-        if self.binding is not None and self.binding.groups[0] is not None:
-            pair = " and ".join(map(group_name, self.binding.groups))
-            ranks = " and ".join(f"{100 * rank:.1f} %" for rank in self.binding.ranks)
-            lines.append(f"exact training gap {self.gap:.4g}, between {pair} (ranks {ranks} from the top)")
+        for constraint, gap in zip(self.constraints, self.gaps, strict=True):
+            if not np.isnan(gap.value):
+                pair = " and ".join(map(group_name, gap.groups))
+                ranks = " and ".join(f"{100 * rank:.1f} %" for rank in gap.ranks)
+                lines.append(
+                    f"{type(constraint).__name__}: exact training gap {gap.value:.4g} (max_gap "
+                    f"{constraint.max_gap:g}), between {pair}, at ranks {ranks} from the top"
+                )
         return "\n".join(lines)

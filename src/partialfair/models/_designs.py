@@ -41,6 +41,18 @@ class Design(Protocol):
     def backward(self, vector: Floats) -> Floats:
         """Return ``Σ vector[i] x_i`` over the rows of each code: (n_codes, d)."""
 
+    def backward_many(self, first: int, vectors: Floats, groups: Ints, out: Floats) -> None:
+        """Add ``Σ x_i vectors[i]ᵀ``, over the rows of each group, to ``out``: (n_groups, d, q).
+
+        ``vectors`` (r, q) and ``groups`` belong to r rows from ``first`` on; rows of group −1 are left out.
+        """
+
+    def gram(self, weights: Floats) -> Floats:
+        """Return ``Σ weights[i] x_i x_iᵀ`` over the rows of each code: (n_codes, d, d)."""
+
+    def squares(self, weights: Floats) -> Floats:
+        """Return ``Σ weights[i] x_ij²`` over all rows: (d,)."""
+
 
 def as_design(X: ArrayLike, codes: Ints, n_codes: int) -> Design:
     """Return the design of whatever holds the features."""
@@ -98,6 +110,31 @@ class DenseDesign:
                 first += len(part)
         return out
 
+    def backward_many(self, first: int, vectors: Floats, groups: Ints, out: Floats) -> None:
+        """As in `Design`."""
+        rows = self.X[first : first + len(vectors)]
+        for k in np.unique(groups[groups >= 0]).tolist():
+            own = np.flatnonzero(groups == k)
+            out[k] += rows[own].T @ vectors[own]
+
+    def gram(self, weights: Floats) -> Floats:
+        """As in `Design`."""
+        out = np.zeros((self.n_codes, self.shape[1], self.shape[1]))
+        for own, (rows, block) in zip(out, self._blocks, strict=True):
+            values = weights[rows]
+            for first in range(0, len(block), 4096):
+                part = np.asarray(block[first : first + 4096], dtype=np.float64)
+                own += part.T @ (part * values[first : first + 4096, None])
+        return out
+
+    def squares(self, weights: Floats) -> Floats:
+        """As in `Design`."""
+        out = np.zeros(self.shape[1])
+        for first in range(0, self.shape[0], 4096):
+            part = np.asarray(self.X[first : first + 4096], dtype=np.float64)
+            out += weights[first : first + 4096] @ (part * part)
+        return out
+
 
 def _pieces(block: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
     """Rows to multiply at once: all in double precision; otherwise few, since each piece is converted."""
@@ -139,6 +176,44 @@ def _csr_backward(
     return out
 
 
+@njit(cache=True)
+def _csr_backward_many(
+    indptr: Ints, indices: Ints, data: Floats, first: int, vectors: Floats, groups: Ints, out: Floats
+) -> None:
+    for r in range(groups.size):
+        if groups[r] >= 0:
+            own, vector = out[groups[r]], vectors[r]
+            for place in range(indptr[first + r], indptr[first + r + 1]):
+                target = own[indices[place]]
+                value = data[place] if data.size else 1.0
+                for j in range(vector.size):
+                    target[j] += value * vector[j]
+
+
+@njit(cache=True)
+def _csr_gram(
+    indptr: Ints, indices: Ints, data: Floats, weights: Floats, codes: Ints, size: tuple[int, int, int]
+) -> Floats:
+    """Fill one entry of each symmetric pair."""
+    out = np.zeros(size)
+    for i in range(weights.size):
+        own = out[codes[i]]
+        for place in range(indptr[i], indptr[i + 1]):
+            target = own[indices[place]]
+            value = weights[i] * data[place] if data.size else weights[i]
+            for other in range(indptr[i], place + 1):
+                target[indices[other]] += value * data[other] if data.size else value
+    return out
+
+
+def _symmetric(half: Floats) -> Floats:
+    """Complete matrices of which one entry of each symmetric pair is filled."""
+    full = half + half.transpose(0, 2, 1)
+    diagonal = np.arange(half.shape[1])
+    full[:, diagonal, diagonal] = half[:, diagonal, diagonal]
+    return full
+
+
 @dataclass(frozen=True, eq=False)
 class CSRDesign:
     """A sparse matrix by rows; empty ``data`` stands for values that are all 1."""
@@ -158,6 +233,21 @@ class CSRDesign:
         """As in `Design`."""
         size = (self.n_codes, self.shape[1])
         return np.asarray(_csr_backward(self.indptr, self.indices, self.data, vector, self.codes, size))
+
+    def backward_many(self, first: int, vectors: Floats, groups: Ints, out: Floats) -> None:
+        """As in `Design`."""
+        _csr_backward_many(self.indptr, self.indices, self.data, first, vectors, groups, out)
+
+    def gram(self, weights: Floats) -> Floats:
+        """As in `Design`."""
+        size = (self.n_codes, self.shape[1], self.shape[1])
+        return _symmetric(_csr_gram(self.indptr, self.indices, self.data, weights, self.codes, size))
+
+    def squares(self, weights: Floats) -> Floats:
+        """As in `Design`."""
+        squared, size = self.data * self.data, (self.n_codes, self.shape[1])
+        out = _csr_backward(self.indptr, self.indices, squared, weights, self.codes, size)
+        return np.asarray(out.sum(axis=0))
 
 
 @njit(cache=True)
@@ -183,6 +273,30 @@ def _codes_backward(columns: Ints, vector: Floats, codes: Ints, size: tuple[int,
     return out
 
 
+@njit(cache=True)
+def _codes_backward_many(columns: Ints, first: int, vectors: Floats, groups: Ints, out: Floats) -> None:
+    for r in range(groups.size):
+        if groups[r] >= 0:
+            own, vector = out[groups[r]], vectors[r]
+            for field in range(columns.shape[1]):
+                target = own[columns[first + r, field]]
+                for j in range(vector.size):
+                    target[j] += vector[j]
+
+
+@njit(cache=True)
+def _codes_gram(columns: Ints, weights: Floats, codes: Ints, size: tuple[int, int, int]) -> Floats:
+    """Fill one entry of each symmetric pair."""
+    out = np.zeros(size)
+    for i in range(weights.size):
+        own = out[codes[i]]
+        for field in range(columns.shape[1]):
+            target = own[columns[i, field]]
+            for other in range(field + 1):
+                target[columns[i, other]] += weights[i]
+    return out
+
+
 @dataclass(frozen=True, eq=False)
 class CodesDesign:
     """One-hot features without values: row i has ones in the columns ``columns[i]``, one per field."""
@@ -204,3 +318,16 @@ class CodesDesign:
     def backward(self, vector: Floats) -> Floats:
         """As in `Design`."""
         return np.asarray(_codes_backward(self.columns, vector, self.codes, (self.n_codes, self.n_features)))
+
+    def backward_many(self, first: int, vectors: Floats, groups: Ints, out: Floats) -> None:
+        """As in `Design`."""
+        _codes_backward_many(self.columns, first, vectors, groups, out)
+
+    def gram(self, weights: Floats) -> Floats:
+        """As in `Design`."""
+        size = (self.n_codes, self.n_features, self.n_features)
+        return _symmetric(_codes_gram(self.columns, weights, self.codes, size))
+
+    def squares(self, weights: Floats) -> Floats:
+        """As in `Design`."""
+        return np.asarray(self.backward(weights).sum(axis=0))

@@ -34,7 +34,7 @@ def _add_by_code(totals: Floats, vector: Floats, codes: Ints) -> None:
 class LinearModel:
     """``s_i = coef[c_i] · x_i + intercept[b_i]``, with c and b the group or 0.
 
-    The parameters w are the coefficients, row by row, then the intercepts.
+    The parameters w are the coefficients times the features' ``scales``, row by row, then the intercepts.
 
     Parameters
     ----------
@@ -42,11 +42,15 @@ class LinearModel:
         The features, with the coefficient vector that each row uses.
     intercept_codes, n_intercepts
         Which intercept each row uses, and how many there are (0: none).
+    scales : (d,)
+        Units of the features. With their root mean squares a step in w moves the scores by as much whatever
+        the features' units, and a distance between parameters means something; 1 leaves w the coefficients.
     """
 
     design: Design
     intercept_codes: Ints
     n_intercepts: int
+    scales: Floats | float = 1.0
 
     @property
     def n_rows(self) -> int:
@@ -65,7 +69,12 @@ class LinearModel:
 
     def unpack(self, w: Floats) -> tuple[Floats, Floats]:
         """Return coefficients (n_codes, d) and intercepts (n_intercepts,)."""
-        return w[: self.n_penalised].reshape(self.design.n_codes, -1), w[self.n_penalised :]
+        scaled = w[: self.n_penalised].reshape(self.design.n_codes, -1)
+        return scaled / self.scales, w[self.n_penalised :]
+
+    def pack(self, coefficients: Floats, intercepts: Floats) -> Floats:
+        """Return the parameters w of given coefficients and intercepts."""
+        return np.concatenate([(coefficients * self.scales).ravel(), intercepts])
 
     def scores(self, w: Floats) -> Floats:
         """Return the score of every row."""
@@ -81,7 +90,7 @@ class LinearModel:
 
     def vjp(self, w: Floats, vector: Floats) -> Floats:
         """Return ``J(w)ᵀ vector``; for a linear model J does not depend on w."""
-        coefficients = self.design.backward(vector)
+        coefficients = self.design.backward(vector) / self.scales
         intercepts = np.zeros(self.n_intercepts)
         if self.n_intercepts:
             _add_by_code(intercepts, vector, self.intercept_codes)
@@ -95,6 +104,7 @@ def linear_model(
     n_groups: int = 1,
     group_terms: GroupTerms = None,
     fit_intercept: bool = True,
+    scales: Floats | float = 1.0,
 ) -> LinearModel:
     """Return the linear scorer of some features.
 
@@ -111,6 +121,8 @@ def linear_model(
         model with cross terms, which is a separate model per group.
     fit_intercept
         Whether there are intercepts at all.
+    scales
+        Units of the features, see `LinearModel`.
     """
     if group_terms not in (None, "intercept", "interactions"):
         raise InputError(f"group_terms must be None, 'intercept' or 'interactions', not {group_terms!r}")
@@ -119,8 +131,8 @@ def linear_model(
     n_rows = X.n_rows if isinstance(X, CategoricalCodes) else X.shape[0]
     nobody = (np.zeros(n_rows, dtype=np.int8), 1)
     if group_terms is None:
-        return LinearModel(as_design(X, *nobody), nobody[0], int(fit_intercept))
+        return LinearModel(as_design(X, *nobody), nobody[0], int(fit_intercept), scales)
     if codes is None:
         raise InputError(f"group_terms={group_terms!r} needs the group of every row")
     design = as_design(X, *((codes, n_groups) if group_terms == "interactions" else nobody))
-    return LinearModel(design, codes, n_groups if fit_intercept else 0)
+    return LinearModel(design, codes, n_groups if fit_intercept else 0, scales)

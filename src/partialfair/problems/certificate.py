@@ -33,6 +33,9 @@ _OBJECTIVE, _DOMAIN = 0, -1
 class Certificate:
     """Residuals of the nearly ε-KKT conditions at a point; it is a nearly ε-KKT point if all are ≤ ε.
 
+    They have the units of the problem's parameters and functions: features in tiny units have tiny gradients,
+    and then small residuals say little. Estimators measure features by their root mean squares.
+
     Attributes
     ----------
     mu
@@ -62,7 +65,8 @@ class Certificate:
     @property
     def residual(self) -> float:
         """The smallest ε for which this witness shows a nearly ε-KKT point."""
-        return max(self.distance, self.stationarity, self.feasibility, self.complementarity)
+        residuals = [self.distance, self.stationarity, self.feasibility, self.complementarity]
+        return float(np.max(residuals))  # nan, unlike with max(), is never small
 
     def holds(self, tol: float) -> bool:
         """Whether the point is nearly ``tol``-KKT."""
@@ -124,10 +128,14 @@ class _Point:
         return np.maximum(self.start.constraints, 0.0)
 
     @cached_property
+    def outside(self) -> float:
+        """Distance of x from 𝒲."""
+        return float(np.linalg.norm(self.problem.domain.project(self.x) - self.x))
+
+    @cached_property
     def feasibility(self) -> float:
         """How far x is from satisfying the constraints, or from 𝒲."""
-        outside = float(np.linalg.norm(self.problem.domain.project(self.x) - self.x))
-        return max(outside, float(self.start.constraints.max(initial=0.0)))
+        return max(self.outside, float(self.start.constraints.max(initial=0.0)))
 
     def first_cuts(self, tol: float) -> _Cuts:
         """Return the tangents at x of the objective and of the constraints that are nearly active."""
@@ -172,15 +180,16 @@ def certify(
     max_steps
         Cutting-plane steps; the bounds hold after any number of them.
     """
-    if not mu > 0:
-        raise InputError(f"the certificate needs mu > 0, not {mu}")
+    if not 1e-8 <= mu <= 1e8:
+        raise InputError(f"the certificate needs a mu in [1e-8, 1e8], not {mu}")
     if x.shape != problem.trivial_start.shape or not np.isfinite(x).all():
         raise InputError(f"a point of this problem has {problem.trivial_start.size} finite coordinates")
     point = _Point(problem, x, mu, problem.linearise(x))
     cuts = point.first_cuts(tol)
-    # λ = 0 is always a witness: its ŵ is no farther than the gradient is long.
+    # λ = 0 is a witness for any x in 𝒲: its ŵ is no farther than the gradient is long.
     radius = float(np.linalg.norm(cuts.gradients[0])) / (2 * mu)
-    best = point.certificate(np.zeros(problem.m), radius, radius)
+    known = radius if point.outside == 0 else np.inf
+    best = point.certificate(np.zeros(problem.m), known, known)
     scale = max(radius / 5, tol)
     for _ in range(max_steps):
         witness = _solve_model(point, cuts, scale)

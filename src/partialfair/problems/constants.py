@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
-from partialfair.exceptions import InputError
 from partialfair.problems.constrained import Problem
 from partialfair.theory import IdcaBudget, idca_budget
 
@@ -25,8 +25,8 @@ class ProblemConstants:
     mu
         μ: that of the shift. f⁻_0 is 0 here, so the problem has no strong convexity of its own.
     nu
-        ν, bounded from above: the slack that a model which scores everybody alike has. With max_gap = 0
-        there is none, and `budget` refuses.
+        The slack of a model that scores everybody alike, which bounds ν from above when all groups share one
+        interval. With max_gap = 0 there is none, and `budget` refuses.
     decrease
         ``f_0(w⁰) − f_lb``, bounded by the loss at w = 0.
     """
@@ -65,8 +65,9 @@ def estimate_constants(
     n_samples, random_state
         How many points, and their seed.
     """
-    if not (mu > 0 and radius > 0 and n_samples >= 1):
-        raise InputError(f"mu, radius and n_samples must be positive, not {mu}, {radius} and {n_samples}")
+    check_number(mu, "mu", above=0.0)
+    check_number(radius, "radius", above=0.0)
+    check_count(n_samples, "n_samples")
     rng = np.random.default_rng(random_state)
     start = problem.domain.project(problem.trivial_start)
     points = [start, *(_draw(problem, radius, rng) for _ in range(n_samples))]

@@ -67,7 +67,7 @@ class Problem:
     constraints
         The functions f_i, tied to the same rows; several constraints are joined by `constraints.join`.
     alpha
-        ``f_0 = loss + ½ alpha ‖penalised part of w‖²``.
+        ``f_0 = loss + ½ Σ alpha_j w_j²`` over the penalised part of w; one number, or one for each.
     domain
         𝒲.
 
@@ -80,7 +80,7 @@ class Problem:
     model: ScoreModel
     loss: Loss
     constraints: ConstraintBlock
-    alpha: float = 0.0
+    alpha: Floats | float = 0.0
     domain: Domain = field(default_factory=WholeSpace)
     n_passes: int = field(default=0, init=False)
 
@@ -139,8 +139,7 @@ class Trial:
     def objective(self) -> float:
         """``f_0(x)``."""
         penalised = self.x[: self.problem.model.n_penalised]
-        penalty = 0.5 * self.problem.alpha * float(penalised @ penalised)
-        return self._loss[0] + penalty
+        return self._loss[0] + 0.5 * float(penalised @ (self.problem.alpha * penalised))
 
     @cached_property
     def constraints(self) -> Floats:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
-from partialfair.exceptions import InputError
 from partialfair.problems import Problem
 from partialfair.solvers.inner.switching import switching_step
 from partialfair.solvers.result import Callback, Result, Run, Status
@@ -36,12 +36,11 @@ class DirectSwitching:
     record_every: int = 100
 
     def __post_init__(self) -> None:
-        if (
-            self.max_iter < 1
-            or not self.epsilon > 0
-            or (self.diminishing is not None and not self.diminishing > 0)
-        ):
-            raise InputError("DirectSwitching needs max_iter ≥ 1, epsilon > 0 and diminishing > 0 or None")
+        check_count(self.max_iter, "max_iter of DirectSwitching")
+        check_count(self.record_every, "record_every of DirectSwitching")
+        check_number(self.epsilon, "epsilon of DirectSwitching", above=0.0)
+        if self.diminishing is not None:
+            check_number(self.diminishing, "diminishing of DirectSwitching", above=0.0)
 
     def solve(
         self,

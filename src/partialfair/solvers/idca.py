@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
 from partialfair.problems import Problem, Subproblem
 from partialfair.solvers.inner.switching import Switching
@@ -51,6 +52,10 @@ class IDCA:
     mu: float = 0.0
     tol: float = 1e-10
 
+    def __post_init__(self) -> None:
+        check_count(self.max_iter, "max_iter of IDCA")
+        check_number(self.mu, "mu of IDCA", low=0.0)
+
     def solve(
         self,
         problem: Problem,
@@ -69,10 +74,10 @@ class IDCA:
         ending = run.record(0, x)
         try:
             for k in range(self.max_iter):
-                if inner is None:
-                    return run.result(Status.STALLED)
                 if ending is not None:
                     return run.result(ending)
+                if inner is None:
+                    return run.result(Status.STALLED)
                 subproblem = problem.linearise(x, mu=self.mu)  # tangents of f⁻ at x, eq. (convexifyf)
                 following = inner.solve(subproblem, x)  # Alg. 1, line 3
                 moved = np.linalg.norm(following - x)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
+from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
 from partialfair.exceptions import InputError
 from partialfair.problems import Problem, WholeSpace
@@ -31,6 +32,10 @@ class Newton:
     max_iter: int = 200
     tol: float = 1e-9
 
+    def __post_init__(self) -> None:
+        check_count(self.max_iter, "max_iter of Newton")
+        check_number(self.tol, "tol of Newton", above=0.0)
+
     def solve(
         self,
         problem: Problem,
@@ -52,8 +57,10 @@ class Newton:
                 ended.append(ending)
                 raise StopIteration
 
+        first = run.record(0, start)
+        if first is not None:
+            return run.result(first)
         try:
-            run.record(0, start)
             found = minimize(
                 lambda x: trials.at(x).objective,
                 start,
@@ -61,7 +68,7 @@ class Newton:
                 hessp=lambda x, direction: trials.at(x).objective_curvature(direction),
                 method="trust-ncg",
                 callback=record,
-                options={"gtol": self.tol, "maxiter": self.max_iter},
+                options={"gtol": self.tol, "maxiter": self.max_iter, "max_trust_radius": 1e6},
             )
         except KeyboardInterrupt:
             return run.result(Status.STOPPED)

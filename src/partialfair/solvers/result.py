@@ -40,8 +40,8 @@ class Record:
     violation: float
 
 
-Callback: TypeAlias = Callable[[Record], bool | None]
-"""Called after every outer step; returning True stops the solve."""
+Callback: TypeAlias = Callable[[Record, Floats], bool | None]
+"""Called after every outer step with its record and the best point so far; returning True stops the solve."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +124,7 @@ class Run:
                 self.best = (feasible, key, x.copy(), found)
             line = Record(step, self.problem.n_passes, seconds, found.objective, found.violation)
             self.history.append(line)
-            if self.callback is not None and self.callback(line):
+            if self.callback is not None and self.callback(line, self.best[2]):
                 return Status.STOPPED
         if self.time_limit is not None and seconds > self.time_limit:
             return Status.TIME_LIMIT

@@ -7,8 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
+from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
-from partialfair.exceptions import InputError
 from partialfair.problems import Domain, Subproblem
 
 __all__ = ["Oracle", "Switchable", "Switching", "switching_step"]
@@ -78,26 +78,29 @@ class Switching:
     """
 
     n_steps: int = 200
-    epsilon: float = 2e-3
+    epsilon: float = 5e-3
     longest: int = 6400
 
     def __post_init__(self) -> None:
-        if self.n_steps < 1 or not self.epsilon > 0:
-            raise InputError(
-                f"switching needs n_steps ≥ 1 and epsilon > 0, not {self.n_steps}, {self.epsilon}"
-            )
+        check_count(self.n_steps, "n_steps of Switching")
+        check_number(self.epsilon, "epsilon of Switching", above=0.0)
 
     def longer(self) -> Switching | None:
         """Return SSG with twice the steps, unless that is too long."""
         return replace(self, n_steps=2 * self.n_steps) if 2 * self.n_steps <= self.longest else None
 
     def solve(self, subproblem: Subproblem, start: Floats) -> Floats:
-        """Return the nearly feasible iterate with the smallest g_0 (Alg. 2, line 10), or the start."""
-        v, best, lowest = start, start, np.inf
+        """Return the nearly feasible iterate with the smallest g_0 (Alg. 2, line 10).
+
+        The paper starts from feasible points. From others, as long as no iterate is nearly feasible, the one
+        that violates the constraints least is returned.
+        """
+        v, best, key = start, start, (True, np.inf)
         for _ in range(self.n_steps):
             oracle = subproblem.at(v)
             following, feasible = switching_step(subproblem, oracle, v, self.epsilon)
-            if feasible and oracle.objective < lowest:
-                best, lowest = v, oracle.objective
+            found = (not feasible, oracle.objective if feasible else float(oracle.constraints.max()))
+            if found < key:
+                best, key = v, found
             v = following
         return best
