@@ -7,6 +7,7 @@ from scipy import sparse
 from partialfair.categoricals import CategoricalCodes
 from partialfair.exceptions import InputError
 from partialfair.models import linear_model
+from partialfair.models._designs import as_design
 
 N, N_GROUPS = 40, 3
 
@@ -86,3 +87,37 @@ def test_the_penalised_part_is_the_coefficients():
 def test_refusals(options, message):
     with pytest.raises(InputError, match=message):
         linear_model(np.ones((3, 2)), **options)
+
+
+@pytest.mark.parametrize("kind", ["dense", "fortran", "float32", "csr", "csc", "one-hot csr", "codes"])
+@pytest.mark.parametrize("n_codes", [1, N_GROUPS])
+@given(seed=st.integers(0, 100))
+def test_second_moments_are_those_of_the_matrix(kind, n_codes, seed):
+    rng = np.random.default_rng(seed)
+    X, dense = features(kind, rng)
+    codes, groups = rng.integers(n_codes, size=N), rng.integers(-1, N_GROUPS, size=N)
+    design, weights = as_design(X, codes, n_codes), rng.random(N)
+    tolerance = 1e-5 if kind == "float32" else 1e-10
+    for k, found in enumerate(design.gram(weights)):
+        own = dense[codes == k]
+        assert found == pytest.approx(own.T @ (own * weights[codes == k, None]), abs=tolerance)
+    assert design.squares(weights) == pytest.approx(weights @ dense**2, abs=tolerance)
+    first, vectors = 7, rng.normal(size=(N - 7, 4))
+    out = np.ones((N_GROUPS, dense.shape[1], 4))
+    design.backward_many(first, vectors, groups[first:], out)
+    for k, found in enumerate(out):
+        own = groups[first:] == k
+        assert found == pytest.approx(1 + dense[first:][own].T @ vectors[own], abs=tolerance)
+
+
+def test_parameters_are_coefficients_times_scales():
+    rng = np.random.default_rng(0)
+    X, scales = rng.normal(size=(N, 3)), np.array([0.1, 1.0, 20.0])
+    plain, scaled = linear_model(X), linear_model(X, scales=scales)
+    coefficients, intercepts = rng.normal(size=(1, 3)), rng.normal(size=1)
+    w = scaled.pack(coefficients, intercepts)
+    assert w[:3] == pytest.approx(coefficients[0] * scales)
+    assert scaled.scores(w) == pytest.approx(plain.scores(plain.pack(coefficients, intercepts)))
+    assert scaled.unpack(w)[0] == pytest.approx(coefficients)
+    v, direction = rng.normal(size=N), rng.normal(size=4)
+    assert scaled.vjp(w, v) @ direction == pytest.approx(v @ scaled.jvp(w, direction))

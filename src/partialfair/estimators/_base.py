@@ -218,7 +218,7 @@ class PartialFairEstimator(BaseEstimator):
         """Return the last solution when starting warm, else the best model that scores everybody alike.
 
         With thresholds moved along, that model is as feasible as w = 0 (Assumption assume:DC E), unless some
-        constraint has a threshold of its own. The last solution must be nearly as feasible, because the paper's
+        constraint has a threshold of its own. The last solution must be nearly as feasible: the paper's
         methods need a feasible start.
         """
         candidates = [problem.trivial_start]
