@@ -67,6 +67,18 @@ def _pull_back(
     return by_score, by_theta
 
 
+@njit(inline="always")
+def _slopes(terms: Terms, width: float, scores: Floats, weights: Floats, thetas: Floats) -> Floats:
+    """Weighted slopes of σ⁺, then of σ⁻, at every threshold: (n, 2 n_thetas)."""
+    out = np.empty((scores.size, 2 * thetas.size))
+    for i in range(scores.size):
+        for j in range(thetas.size):
+            _, _, up, down = terms((scores[i] - thetas[j]) / width)
+            out[i, j] = weights[i] * up / width
+            out[i, thetas.size + j] = weights[i] * down / width
+    return out
+
+
 @dataclass(frozen=True)
 class Surrogate:
     """A surrogate of some width: ``σ_s(x) = σ(x / s)``.
@@ -83,7 +95,7 @@ class Surrogate:
     width: float = 1.0
 
     terms: ClassVar[Terms]
-    kernels: ClassVar[tuple[Callable[..., Any], Callable[..., Any]] | None] = None
+    kernels: ClassVar[tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]] | None] = None
 
     def __post_init__(self) -> None:
         if not (isinstance(self.width, float | int | np.number) and 0 < self.width < np.inf):
@@ -129,6 +141,13 @@ class Surrogate:
         else:
             by_score, by_theta = self.kernels[1](*arguments)
         return by_score, by_theta
+
+    def slopes(self, scores: Floats, weights: Floats, thetas: Floats) -> Floats:
+        """Return ``weights_i σ±'(scores_i − θ_j)``: (n, 2 n_thetas), σ⁺ first."""
+        arguments = (self.width, scores, weights, thetas)
+        if self.kernels is None:
+            return np.asarray(_slopes(type(self).terms, *arguments))
+        return np.asarray(self.kernels[2](*arguments))
 
 
 @njit(cache=True)
@@ -212,6 +231,11 @@ def _ramp_pull_back(
     return by_score, by_theta
 
 
+@njit(cache=True)
+def _ramp_slopes(width: float, scores: Floats, weights: Floats, thetas: Floats) -> Floats:
+    return _slopes(_ramp_terms, width, scores, weights, thetas)
+
+
 @dataclass(frozen=True)
 class Ramp(Surrogate):
     """``σ(x) = clip(x/s + ½, 0, 1)``, with ``σ⁺ = max(x/s + ½, 0)`` and ``σ⁻ = max(x/s − ½, 0)``.
@@ -220,7 +244,7 @@ class Ramp(Surrogate):
     """
 
     terms: ClassVar[Terms] = staticmethod(_ramp_terms)
-    kernels = (_ramp_means, _ramp_pull_back)
+    kernels = (_ramp_means, _ramp_pull_back, _ramp_slopes)
 
 
 @njit(cache=True)
@@ -247,6 +271,11 @@ def _sigmoid_pull_back(
     return _pull_back(_sigmoid_terms, width, coefficients, scores, weights, codes, thetas)
 
 
+@njit(cache=True)
+def _sigmoid_slopes(width: float, scores: Floats, weights: Floats, thetas: Floats) -> Floats:
+    return _slopes(_sigmoid_terms, width, scores, weights, thetas)
+
+
 @dataclass(frozen=True)
 class Sigmoid(Surrogate):
     """``σ(x) = 1 / (1 + exp(−x/s))``, with σ⁺ = σ up to 0 and its tangent ``½ + x/(4s)`` beyond.
@@ -256,7 +285,7 @@ class Sigmoid(Surrogate):
     """
 
     terms: ClassVar[Terms] = staticmethod(_sigmoid_terms)
-    kernels = (_sigmoid_means, _sigmoid_pull_back)
+    kernels = (_sigmoid_means, _sigmoid_pull_back, _sigmoid_slopes)
 
 
 SURROGATES: dict[str, type[Surrogate]] = {"ramp": Ramp, "sigmoid": Sigmoid}

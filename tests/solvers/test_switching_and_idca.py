@@ -109,8 +109,8 @@ def test_unconstrained_problems_reach_the_loss_minimum():
 def test_passes_are_counted_where_they_happen():
     task = problem()
     IDCA(max_iter=3, inner=Switching(50)).solve(task, task.trivial_start)
-    # Per outer step: the scores and m tangents; then scores and one gradient for each inner step.
-    assert task.n_passes == 3 * (1 + task.m + 2 * 50)
+    # Per outer step: the scores and all tangents at once; then scores and one gradient for each inner step.
+    assert task.n_passes == 3 * (2 + 2 * 50)
 
 
 def test_a_callback_sees_each_step_and_can_stop():

@@ -133,10 +133,24 @@ class DCSystem:
             side += abs(self._factor[t]) * active
         return plus, minus
 
+    def slopes(self, atoms: Floats) -> tuple[Floats, Floats]:
+        """Subgradients of all f⁺ and of all f⁻ in the atoms: (m, n_atoms) each."""
+        plus, minus = np.zeros((self.m, self.n_atoms)), np.zeros((self.m, self.n_atoms))
+        if self._owner.size:
+            heights = self._matrix @ atoms + self._offsets
+            term = np.repeat(np.arange(self._length.size), self._length)
+            highest = heights == np.maximum.reduceat(heights, self._first)[term]
+            # The first active piece of each maximum, as in `slope`.
+            active = np.flatnonzero(highest)[np.unique(term[highest], return_index=True)[1]]
+            for side, sign in ((plus, 1), (minus, -1)):
+                np.add.at(
+                    side, self._owner, np.maximum(sign * self._factor, 0)[:, None] * self._matrix[active]
+                )
+        return plus, minus
+
     def tangents(self, atoms: Floats) -> Tangents:
         """Tangents of all f⁻ at a point, given the values of the atoms there."""
-        slopes = [self.slope(atoms, i)[1] for i in range(self.m)]
-        return Tangents(self.parts(atoms)[1], np.array(slopes).reshape(self.m, self.n_atoms))
+        return Tangents(self.parts(atoms)[1], self.slopes(atoms)[1])
 
     @cached_property
     def _terms(self) -> list[tuple[int, float, tuple[Affine, ...]]]:

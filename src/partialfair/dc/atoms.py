@@ -6,16 +6,18 @@ bank is evaluated once per point however many constraints use it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+from scipy import linalg
 
 from partialfair._typing import Floats, Ints
 from partialfair.surrogates import Surrogate
 
-__all__ = ["AtomBank", "Gradient", "GroupMeans", "JoinedBank"]
+__all__ = ["AtomBank", "Gradient", "GroupMeans", "JoinedBank", "PullMany", "pulled_one_by_one"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +44,31 @@ class AtomBank(Protocol):
 
     def pull_back(self, coefficients: Floats, scores: Floats, theta: Floats) -> Gradient:
         """Subgradient of ``Σ coefficients · atoms``; for coefficients ≥ 0 that sum is convex."""
+
+    def jacobian(self, scores: Floats, theta: Floats, pull: PullMany) -> tuple[Floats, Floats]:
+        """Subgradients of all atoms: in the model's parameters (n_atoms, n_params), and in θ.
+
+        `pulled_one_by_one` does it for any bank, with a pass over the data for each atom.
+        """
+
+
+class PullMany(Protocol):
+    """How a model pulls vectors on its scores back to its parameters."""
+
+    def one(self, vector: Floats) -> Floats:
+        """Return ``Jᵀ vector``; one pass."""
+
+    def many(
+        self, slopes: Callable[[int, int], Floats], groups: Ints, n_groups: int, n_columns: int
+    ) -> tuple[Floats, Floats]:
+        """Return ``Jᵀ`` times many vectors by group, and the vectors' sums; one pass."""
+
+
+def pulled_one_by_one(bank: AtomBank, scores: Floats, theta: Floats, pull: PullMany) -> tuple[Floats, Floats]:
+    """Return the Jacobian of any bank, atom by atom."""
+    gradients = [bank.pull_back(unit, scores, theta) for unit in np.eye(bank.n_atoms)]
+    by_theta = np.array([gradient.theta for gradient in gradients]).reshape(bank.n_atoms, bank.n_theta)
+    return np.array([pull.one(gradient.scores) for gradient in gradients]), by_theta
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +136,22 @@ class GroupMeans:
         )
         return Gradient(by_score, by_threshold[: self.n_theta])
 
+    def jacobian(self, scores: Floats, theta: Floats, pull: PullMany) -> tuple[Floats, Floats]:
+        """Subgradients of all atoms in one pass; rows are taken a few thousand at a time."""
+        thresholds, shares = self._thresholds(theta), self.shares
+
+        def slopes(first: int, stop: int) -> Floats:
+            return self.surrogate.slopes(scores[first:stop], shares[first:stop], thresholds)
+
+        by_params, sums = pull.many(slopes, self.codes, self.n_groups, 2 * self.n_thresholds)
+        parts = by_params.reshape(self.n_groups, 2, self.n_thresholds, -1).transpose(1, 0, 2, 3)
+        by_theta = np.zeros((2, self.n_groups, self.n_thresholds, self.n_theta))
+        each = np.arange(self.n_theta)
+        by_theta[:, :, each, each] = -sums.reshape(self.n_groups, 2, -1).transpose(1, 0, 2)[
+            ..., : self.n_theta
+        ]
+        return parts.reshape(self.n_atoms, -1), by_theta.reshape(self.n_atoms, self.n_theta)
+
     def _thresholds(self, theta: Floats) -> Floats:
         return np.concatenate([theta, self.fixed])
 
@@ -146,6 +189,16 @@ class JoinedBank:
                 by_score += gradient.scores
                 by_theta[b] = gradient.theta
         return Gradient(by_score, np.concatenate([np.empty(0), *by_theta]))
+
+    def jacobian(self, scores: Floats, theta: Floats, pull: PullMany) -> tuple[Floats, Floats]:
+        """Subgradients of all atoms, one pass for each bank."""
+        thetas = self._split(theta, [bank.n_theta for bank in self.banks])
+        parts = [bank.jacobian(scores, own, pull) for bank, own in zip(self.banks, thetas, strict=True)]
+        if not parts:
+            return np.empty((0, pull.one(np.zeros(scores.size)).size)), np.empty((0, 0))
+        return np.vstack([by_params for by_params, _ in parts]), linalg.block_diag(
+            *(part[1] for part in parts)
+        )
 
     @staticmethod
     def _split(vector: Floats, sizes: list[int]) -> list[Floats]:

@@ -32,6 +32,10 @@ class Design(Protocol):
         """Number of coefficient vectors."""
 
     @property
+    def codes(self) -> Ints:
+        """Which of them each row uses."""
+
+    @property
     def shape(self) -> tuple[int, int]:
         """Rows and features."""
 

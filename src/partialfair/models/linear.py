@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -12,6 +13,7 @@ from partialfair._typing import ArrayLike, Floats, Ints
 from partialfair.categoricals import CategoricalCodes
 from partialfair.exceptions import InputError
 from partialfair.models._designs import Design, as_design
+from partialfair.models.blocks import BlockMatrix
 
 __all__ = ["GroupTerms", "LinearModel", "linear_model"]
 
@@ -28,6 +30,18 @@ def _add_intercepts(scores: Floats, intercepts: Floats, codes: Ints) -> None:
 def _add_by_code(totals: Floats, vector: Floats, codes: Ints) -> None:
     for i in range(vector.size):
         totals[codes[i]] += vector[i]
+
+
+@njit(cache=True)
+def _add_rows_by_code(totals: Floats, rows: Floats, codes: Ints) -> None:
+    for i in range(rows.shape[0]):
+        if codes[i] >= 0:
+            for j in range(rows.shape[1]):
+                totals[codes[i], j] += rows[i, j]
+
+
+_CHUNK = 4096
+"""Rows whose vectors are held at once in `LinearModel.vjp_many`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +80,65 @@ class LinearModel:
     def n_penalised(self) -> int:
         """Leading entries of w that an ℓ2 penalty acts on: the coefficients, not the intercepts."""
         return self.design.n_codes * self.design.shape[1]
+
+    def gram(self, weights: Floats) -> BlockMatrix:
+        """Return ``Jᵀ diag(weights) J``: a block for each coefficient vector and its intercepts; one pass."""
+        n, d, q = self.design.n_codes, self.design.shape[1], self.n_intercepts
+        blocks = self.design.gram(weights) / np.multiply.outer(self.scales, self.scales)
+        coefficients = np.arange(n * d).reshape(n, d)
+        if not q:
+            return BlockMatrix(tuple(coefficients), tuple(blocks))
+        sums, cross = np.zeros(q), np.zeros((q, d, 1))
+        _add_by_code(sums, weights, self.intercept_codes)
+        self.design.backward_many(0, weights[:, None], self.intercept_codes, cross)
+        own = [np.arange(q)] if n == 1 else [np.array([k]) for k in range(n)]
+        joined = [
+            np.block(
+                [
+                    [block, (cross[which, :, 0] / self.scales).T],
+                    [cross[which, :, 0] / self.scales, np.diag(sums[which])],
+                ]
+            )
+            for block, which in zip(blocks, own, strict=True)
+        ]
+        places = tuple(np.append(row, n * d + which) for row, which in zip(coefficients, own, strict=True))
+        return BlockMatrix(places, tuple(joined))
+
+    def vjp_many(
+        self, slopes: Callable[[int, int], Floats], groups: Ints, n_groups: int, n_columns: int
+    ) -> tuple[Floats, Floats]:
+        """Return ``Jᵀ`` times many vectors at once, each restricted to one group, and the vectors' sums.
+
+        Parameters
+        ----------
+        slopes
+            ``slopes(first, stop)`` gives the vectors' entries for some rows, (stop − first, n_columns).
+        groups
+            Group of each row, −1 for rows to leave out; with interactions those of the model.
+        n_groups, n_columns
+            How many groups, and how many vectors for each.
+
+        Returns
+        -------
+        (n_groups, n_columns, n_params), (n_groups, n_columns)
+        """
+        n, d = self.design.n_codes, self.design.shape[1]
+        if n > 1 and not np.array_equal(groups, self.design.codes):
+            raise InputError("a model with interactions needs constraints on the same groups")
+        features, sums = np.zeros((n_groups, d, n_columns)), np.zeros((n_groups, n_columns))
+        for first in range(0, self.n_rows, _CHUNK):
+            vectors = slopes(first, min(first + _CHUNK, self.n_rows))
+            own = groups[first : first + _CHUNK]
+            self.design.backward_many(first, vectors, own, features)
+            _add_rows_by_code(sums, vectors, own)
+        coefficients = features.transpose(0, 2, 1) / self.scales
+        out = np.zeros((n_groups, n_columns, self.n_params))
+        for k in range(n_groups):
+            block = k if n > 1 else 0
+            out[k, :, block * d : (block + 1) * d] = coefficients[k]
+            if self.n_intercepts:
+                out[k, :, n * d + (k if self.n_intercepts > 1 else 0)] = sums[k]
+        return out, sums
 
     def unpack(self, w: Floats) -> tuple[Floats, Floats]:
         """Return coefficients (n_codes, d) and intercepts (n_intercepts,)."""

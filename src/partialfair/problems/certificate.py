@@ -141,10 +141,9 @@ class _Point:
         """Return the tangents at x of the objective and of the constraints that are nearly active."""
         cuts, zero = _Cuts(), np.zeros_like(self.x)
         cuts.add(_OBJECTIVE, 0.0, self.start.objective_gradient(), zero)
+        gradients = self.start.constraint_jacobian()
         for i in np.flatnonzero(self.start.constraints > -tol).tolist():
-            cuts.add(
-                i + 1, self.start.constraints[i] - self.allowed[i], self.start.constraint_gradient(i), zero
-            )
+            cuts.add(i + 1, self.start.constraints[i] - self.allowed[i], gradients[i], zero)
         return cuts
 
     def certificate(self, multipliers: Floats, length: float, error: float) -> Certificate:
@@ -209,8 +208,9 @@ def certify(
         if error <= 0.1 * length or max(found.distance, found.stationarity) <= 0.1 * tol:
             break
         cuts.add(_OBJECTIVE, objective, at.objective_gradient(), step)
+        gradients = at.constraint_jacobian()
         for i in np.flatnonzero((constraints + shift > 0) | (multipliers > 0)).tolist():
-            cuts.add(i + 1, constraints[i], at.constraint_gradient(i), step)
+            cuts.add(i + 1, constraints[i], gradients[i], step)
         scale = max(length, 1e-3 * tol)
     return best
 

@@ -6,14 +6,16 @@ passes over the data where they happen: one for the scores, one for a vector-Jac
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
-from partialfair._typing import Floats
+from partialfair._typing import Floats, Ints
 from partialfair.constraints import ConstraintBlock
+from partialfair.models.blocks import BlockMatrix
 from partialfair.objectives import Loss
 from partialfair.problems.domains import Domain, WholeSpace
 
@@ -39,6 +41,14 @@ class ScoreModel(Protocol):
 
     def vjp(self, w: Floats, vector: Floats) -> Floats:
         """Return ``J(w)ᵀ vector``."""
+
+    def vjp_many(
+        self, slopes: Callable[[int, int], Floats], groups: Ints, n_groups: int, n_columns: int
+    ) -> tuple[Floats, Floats]:
+        """Return ``J(w)ᵀ`` times many vectors, each restricted to one group, and the vectors' sums."""
+
+    def gram(self, weights: Floats) -> BlockMatrix:
+        """Return ``Jᵀ diag(weights) J``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,6 +186,28 @@ class Trial:
         return self._pull(gradient.scores, gradient.theta)
 
     @cached_property
+    def atoms_jacobian(self) -> Floats:
+        """Subgradients of all atoms at x: (n_atoms, n); one pass for each bank that can."""
+        bank, theta = self.problem.constraints.bank, self.problem.split(self.x)[1]
+        return np.hstack(bank.jacobian(self.scores, theta, _Pull(self)))
+
+    def constraint_jacobian(self) -> Floats:
+        """Elements of all ``∂f⁺_i(x) − ∂f⁻_i(x)``: (m, n)."""
+        plus, minus = self.problem.constraints.system.slopes(self.atoms)
+        return np.asarray((plus - minus) @ self.atoms_jacobian)
+
+    def objective_hessian(self) -> BlockMatrix:
+        """Return ``∇²f_0(x)`` in the model's parameters, for scores that are linear in them; one pass."""
+        model = self.problem.model
+        self.problem.n_passes += 1
+        hessian = model.gram(self.problem.loss.curvature(self.scores))
+        alpha = np.zeros(model.n_params)
+        alpha[: model.n_penalised] = self.problem.alpha
+        for places, block in zip(hessian.positions, hessian.blocks, strict=True):
+            block[np.diag_indices_from(block)] += alpha[places]
+        return hessian
+
+    @cached_property
     def _loss(self) -> tuple[float, Floats]:
         return self.problem.loss.value_and_gradient(self.scores)
 
@@ -183,6 +215,27 @@ class Trial:
         self.problem.n_passes += 1
         by_params = self.problem.model.vjp(self.problem.split(self.x)[0], by_score)
         return np.concatenate([by_params, by_theta])
+
+
+@dataclass(frozen=True, eq=False)
+class _Pull:
+    """The model at one point, as banks see it; passes are counted."""
+
+    trial: Trial
+
+    def one(self, vector: Floats) -> Floats:
+        self.trial.problem.n_passes += 1
+        return self.trial.problem.model.vjp(self._w, vector)
+
+    def many(
+        self, slopes: Callable[[int, int], Floats], groups: Ints, n_groups: int, n_columns: int
+    ) -> tuple[Floats, Floats]:
+        self.trial.problem.n_passes += 1
+        return self.trial.problem.model.vjp_many(slopes, groups, n_groups, n_columns)
+
+    @property
+    def _w(self) -> Floats:
+        return self.trial.problem.split(self.trial.x)[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,8 +262,7 @@ class Subproblem:
         """
         trial = self.problem.at(self.x)
         found = self.problem.constraints.system.tangents(trial.atoms)
-        rows = [trial.atoms_gradient(slope) for slope in found.slopes]
-        return found.values, np.array(rows).reshape(self.problem.m, self.x.size)
+        return found.values, found.slopes @ trial.atoms_jacobian
 
     def at(self, v: Floats) -> SubTrial:
         """Return the oracles of g_0, ..., g_m at v."""
@@ -250,6 +302,12 @@ class SubTrial:
         plus = self.subproblem.problem.constraints.system.slope(self.original.atoms, i)[0]
         gradient = self.original.atoms_gradient(plus)
         return np.asarray(gradient - self.subproblem.tangents[1][i] + self.subproblem.mu * self._step)
+
+    def constraint_jacobian(self) -> Floats:
+        """Subgradients of all g_i at v: (m, n)."""
+        plus = self.subproblem.problem.constraints.system.slopes(self.original.atoms)[0]
+        jacobian = plus @ self.original.atoms_jacobian
+        return np.asarray(jacobian - self.subproblem.tangents[1] + self.subproblem.mu * self._step)
 
     @property
     def _step(self) -> Floats:

@@ -1,0 +1,85 @@
+"""Batched oracles against those that take one pass each."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from partialfair.categoricals import CategoricalCodes
+from partialfair.constraints import DemographicParity, StatisticalParity, join
+from partialfair.dc import pulled_one_by_one
+from partialfair.groups import encode_groups
+from partialfair.models import linear_model
+from partialfair.models.blocks import BlockMatrix
+from partialfair.objectives import LogisticLoss
+from partialfair.problems import Problem
+from partialfair.problems.constrained import _Pull
+from partialfair.surrogates import Ramp, Sigmoid
+
+N, N_GROUPS = 90, 3
+
+
+def task(kind, group_terms, fit_intercept, sigma, seed):
+    rng = np.random.default_rng(seed)
+    dense = rng.normal(size=(N, 4)) * (rng.random((N, 4)) < 0.7)
+    codes = CategoricalCodes(rng.integers(3, size=(N, 2)), (np.arange(3), np.arange(3)), ("a", "b"))
+    X = {"dense": dense, "csr": sparse.csr_matrix(dense), "codes": codes}[kind]
+    groups = encode_groups(np.arange(N) % N_GROUPS)
+    width = 6 if kind == "codes" else 4
+    model = linear_model(
+        X,
+        codes=groups.codes,
+        n_groups=N_GROUPS,
+        group_terms=group_terms,
+        fit_intercept=fit_intercept,
+        scales=rng.uniform(0.5, 2, width),
+    )
+    blocks = [
+        statement.build(groups, rng.random(N), sigma)
+        for statement in (StatisticalParity((0.1, 0.7), 0.1, n_points=4), DemographicParity((0.2, 0.9), 0.1))
+    ]
+    loss = LogisticLoss(rng.choice([-1.0, 1.0], N), rng.random(N))
+    problem = Problem(model, loss, join(blocks), alpha=0.1)
+    return problem, rng.normal(size=problem.trivial_start.size)
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr", "codes"])
+@pytest.mark.parametrize(
+    ("group_terms", "fit_intercept"),
+    [(None, True), (None, False), ("intercept", True), ("interactions", True), ("interactions", False)],
+)
+@given(seed=st.integers(0, 50), ramp=st.booleans())
+def test_jacobians_and_hessians(kind, group_terms, fit_intercept, seed, ramp):
+    problem, x = task(kind, group_terms, fit_intercept, Ramp(0.8) if ramp else Sigmoid(0.8), seed)
+    at = problem.at(x)
+    each = [at.atoms_gradient(unit) for unit in np.eye(problem.constraints.bank.n_atoms)]
+    assert at.atoms_jacobian == pytest.approx(np.array(each), abs=1e-12)
+    slow = pulled_one_by_one(problem.constraints.bank, at.scores, problem.split(x)[1], _Pull(at))
+    assert np.hstack(slow) == pytest.approx(np.array(each), abs=1e-12)
+    rows = [at.constraint_gradient(i) for i in range(problem.m)]
+    assert at.constraint_jacobian() == pytest.approx(np.array(rows), abs=1e-12)
+    hessian, direction = at.objective_hessian(), np.random.default_rng(seed).normal(size=x.size)
+    n = problem.model.n_params
+    assert hessian @ direction[:n] == pytest.approx(at.objective_curvature(direction)[:n], abs=1e-12)
+    sub = problem.linearise(x + 0.1, mu=0.3)
+    rows = [sub.at(x).constraint_gradient(i) for i in range(problem.m)]
+    assert sub.at(x).constraint_jacobian() == pytest.approx(np.array(rows), abs=1e-12)
+
+
+def test_all_constraint_gradients_take_one_pass_for_each_bank():
+    problem, x = task("csr", "interactions", True, Ramp(1.0), 0)
+    at = problem.at(x)
+    at.constraint_jacobian()
+    assert problem.n_passes == 1 + 2  # the scores, and two constraints
+
+
+def test_block_cholesky_solves():
+    rng = np.random.default_rng(0)
+    places = (np.array([0, 3]), np.array([1, 2, 4]))
+    blocks = tuple(a @ a.T for a in (rng.normal(size=(2, 2)), rng.normal(size=(3, 3))))
+    matrix, diagonal = BlockMatrix(places, blocks), rng.uniform(1, 2, 5)
+    right = rng.normal(size=(5, 2))
+    found = matrix.cholesky(diagonal).solve(right)
+    for column in range(2):
+        assert matrix @ found[:, column] + diagonal * found[:, column] == pytest.approx(right[:, column])
