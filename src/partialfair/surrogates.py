@@ -79,6 +79,36 @@ def _slopes(terms: Terms, width: float, scores: Floats, weights: Floats, thetas:
     return out
 
 
+@njit(inline="always")
+def _bends(
+    terms: Terms,
+    width: float,
+    coefficients: Floats,
+    scores: Floats,
+    weights: Floats,
+    codes: Ints,
+    thetas: Floats,
+) -> tuple[Floats, Floats]:
+    """Curvature of ``Σ coefficients · means`` in scores and thresholds, averaged over a fifth of a width."""
+    reach = 0.1
+    by_score, by_theta = np.zeros(scores.size), np.zeros(thetas.size)
+    for i in range(scores.size):
+        k = codes[i]
+        if k >= 0:
+            for j in range(thetas.size):
+                if coefficients[0, k, j] != 0.0 or coefficients[1, k, j] != 0.0:
+                    x = (scores[i] - thetas[j]) / width
+                    _, _, up, down = terms(x + reach)
+                    _, _, up_before, down_before = terms(x - reach)
+                    bend = coefficients[0, k, j] * (up - up_before) + coefficients[1, k, j] * (
+                        down - down_before
+                    )
+                    bend *= weights[i] / (2 * reach * width * width)
+                    by_score[i] += bend
+                    by_theta[j] += bend
+    return by_score, by_theta
+
+
 @dataclass(frozen=True)
 class Surrogate:
     """A surrogate of some width: ``σ_s(x) = σ(x / s)``.
@@ -95,7 +125,7 @@ class Surrogate:
     width: float = 1.0
 
     terms: ClassVar[Terms]
-    kernels: ClassVar[tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]] | None] = None
+    kernels: ClassVar[tuple[Callable[..., Any], ...] | None] = None
 
     def __post_init__(self) -> None:
         if not (isinstance(self.width, float | int | np.number) and 0 < self.width < np.inf):
@@ -140,6 +170,20 @@ class Surrogate:
             by_score, by_theta = _pull_back(type(self).terms, *arguments)
         else:
             by_score, by_theta = self.kernels[1](*arguments)
+        return by_score, by_theta
+
+    def bends(
+        self, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
+    ) -> tuple[Floats, Floats]:
+        """Return second derivatives of ``Σ coefficients · means`` in each score and each threshold.
+
+        Kinks have none; differences of slopes a fifth of the width apart tell how many kinks there are.
+        """
+        arguments = (self.width, coefficients, scores, weights, codes, thetas)
+        if self.kernels is None:
+            by_score, by_theta = _bends(type(self).terms, *arguments)
+        else:
+            by_score, by_theta = self.kernels[3](*arguments)
         return by_score, by_theta
 
     def slopes(self, scores: Floats, weights: Floats, thetas: Floats) -> Floats:
@@ -236,6 +280,13 @@ def _ramp_slopes(width: float, scores: Floats, weights: Floats, thetas: Floats) 
     return _slopes(_ramp_terms, width, scores, weights, thetas)
 
 
+@njit(cache=True)
+def _ramp_bends(
+    width: float, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
+) -> tuple[Floats, Floats]:
+    return _bends(_ramp_terms, width, coefficients, scores, weights, codes, thetas)
+
+
 @dataclass(frozen=True)
 class Ramp(Surrogate):
     """``σ(x) = clip(x/s + ½, 0, 1)``, with ``σ⁺ = max(x/s + ½, 0)`` and ``σ⁻ = max(x/s − ½, 0)``.
@@ -244,7 +295,7 @@ class Ramp(Surrogate):
     """
 
     terms: ClassVar[Terms] = staticmethod(_ramp_terms)
-    kernels = (_ramp_means, _ramp_pull_back, _ramp_slopes)
+    kernels = (_ramp_means, _ramp_pull_back, _ramp_slopes, _ramp_bends)
 
 
 @njit(cache=True)
@@ -276,6 +327,13 @@ def _sigmoid_slopes(width: float, scores: Floats, weights: Floats, thetas: Float
     return _slopes(_sigmoid_terms, width, scores, weights, thetas)
 
 
+@njit(cache=True)
+def _sigmoid_bends(
+    width: float, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
+) -> tuple[Floats, Floats]:
+    return _bends(_sigmoid_terms, width, coefficients, scores, weights, codes, thetas)
+
+
 @dataclass(frozen=True)
 class Sigmoid(Surrogate):
     """``σ(x) = 1 / (1 + exp(−x/s))``, with σ⁺ = σ up to 0 and its tangent ``½ + x/(4s)`` beyond.
@@ -285,7 +343,7 @@ class Sigmoid(Surrogate):
     """
 
     terms: ClassVar[Terms] = staticmethod(_sigmoid_terms)
-    kernels = (_sigmoid_means, _sigmoid_pull_back, _sigmoid_slopes)
+    kernels = (_sigmoid_means, _sigmoid_pull_back, _sigmoid_slopes, _sigmoid_bends)
 
 
 SURROGATES: dict[str, type[Surrogate]] = {"ramp": Ramp, "sigmoid": Sigmoid}

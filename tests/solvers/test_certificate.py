@@ -100,6 +100,21 @@ def test_it_rejects_infeasible_points_however_low_the_loss():
     assert not found.holds(0.01)
 
 
+def test_huge_multipliers_do_not_hide_the_gradient():
+    """With max_gap = 0 two opposite constraints pin every feasible point, at a price that knows no bound."""
+    task = problem("demographic", max_gap=0.0, alpha=0.0)
+    X = task.model.design.X
+    X[:, 1], X[:, 2] = X[:, 0], 1.0
+    x = 2.0**40 * np.array([1, -1, 1, -1])  # all scores 0, exactly; but x + step − x is 0 for small steps
+    at = task.at(x)
+    gradient, row = at.objective_gradient(), at.constraint_gradient(0)
+    assert at.constraints == pytest.approx(0, abs=1e-12)
+    across = gradient - (gradient @ row) / (row @ row) * row  # what no multiplier can balance
+    found = certify(task, x)
+    assert found.stationarity >= 0.5 * np.linalg.norm(across)
+    assert not found.holds(TOL)
+
+
 def test_a_point_outside_the_domain_is_infeasible():
     task = problem()
     x = solve_subproblem(task.linearise(task.trivial_start, mu=0.3))[1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from scipy import linalg
@@ -44,6 +44,12 @@ class AtomBank(Protocol):
 
     def pull_back(self, coefficients: Floats, scores: Floats, theta: Floats) -> Gradient:
         """Subgradient of ``Σ coefficients · atoms``; for coefficients ≥ 0 that sum is convex."""
+
+    def curvature(self, coefficients: Floats, scores: Floats, theta: Floats) -> Gradient:
+        """Second derivatives of ``Σ coefficients · atoms`` in each score and threshold, smoothed over kinks.
+
+        They only guide steps; zeros are allowed.
+        """
 
     def jacobian(self, scores: Floats, theta: Floats, pull: PullMany) -> tuple[Floats, Floats]:
         """Subgradients of all atoms: in the model's parameters (n_atoms, n_params), and in θ.
@@ -136,6 +142,14 @@ class GroupMeans:
         )
         return Gradient(by_score, by_threshold[: self.n_theta])
 
+    def curvature(self, coefficients: Floats, scores: Floats, theta: Floats) -> Gradient:
+        """Second derivatives of ``Σ coefficients · atoms``, smoothed over kinks."""
+        shaped = coefficients.reshape(2, self.n_groups, self.n_thresholds)
+        by_score, by_threshold = self.surrogate.bends(
+            shaped, scores, self.shares, self.codes, self._thresholds(theta)
+        )
+        return Gradient(by_score, by_threshold[: self.n_theta])
+
     def jacobian(self, scores: Floats, theta: Floats, pull: PullMany) -> tuple[Floats, Floats]:
         """Subgradients of all atoms in one pass; rows are taken a few thousand at a time."""
         thresholds, shares = self._thresholds(theta), self.shares
@@ -179,16 +193,26 @@ class JoinedBank:
         return np.concatenate([np.empty(0), *values])
 
     def pull_back(self, coefficients: Floats, scores: Floats, theta: Floats) -> Gradient:
-        """Subgradient of ``Σ coefficients · atoms``; banks whose coefficients are all 0 are skipped."""
+        """Subgradient of ``Σ coefficients · atoms``."""
+        return self._combined("pull_back", coefficients, scores, theta)
+
+    def _combined(
+        self, method: Literal["pull_back", "curvature"], coefficients: Floats, scores: Floats, theta: Floats
+    ) -> Gradient:
+        """Add up the banks; those whose coefficients are all 0 are skipped."""
         thetas = self._split(theta, [bank.n_theta for bank in self.banks])
         parts = self._split(coefficients, [bank.n_atoms for bank in self.banks])
         by_score, by_theta = np.zeros(scores.size), [np.zeros(part.size) for part in thetas]
         for b, bank in enumerate(self.banks):
             if parts[b].any():
-                gradient = bank.pull_back(parts[b], scores, thetas[b])
+                gradient = getattr(bank, method)(parts[b], scores, thetas[b])
                 by_score += gradient.scores
                 by_theta[b] = gradient.theta
         return Gradient(by_score, np.concatenate([np.empty(0), *by_theta]))
+
+    def curvature(self, coefficients: Floats, scores: Floats, theta: Floats) -> Gradient:
+        """Second derivatives of ``Σ coefficients · atoms``, smoothed over kinks."""
+        return self._combined("curvature", coefficients, scores, theta)
 
     def jacobian(self, scores: Floats, theta: Floats, pull: PullMany) -> tuple[Floats, Floats]:
         """Subgradients of all atoms, one pass for each bank."""

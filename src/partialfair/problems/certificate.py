@@ -27,6 +27,7 @@ from partialfair.problems.constrained import Problem, Subproblem, SubTrial
 __all__ = ["Certificate", "certify"]
 
 _OBJECTIVE, _DOMAIN = 0, -1
+_ROUNDING = 4 * np.finfo(float).eps
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,8 +201,11 @@ def certify(
         constraints = at.constraints - point.allowed
         shift, total = 0.5 * mu * float(step @ step), 1 + float(multipliers.sum())
         excess = objective + float(multipliers @ constraints) + total * shift - witness.lower_bound
+        # Rounding of the Lagrangian's terms may hide as much; with huge multipliers that is not little.
+        scale_of_terms = 1 + abs(point.start.objective) + float(multipliers @ (1 + np.abs(constraints)))
+        excess = max(excess, 0.0) + _ROUNDING * scale_of_terms
         # ŵ minimises the Lagrangian, which is μ (1 + Σ λ)-strongly convex: the excess bounds the distance.
-        error = float(np.sqrt(2 * max(excess, 0.0) / (mu * total)))
+        error = float(np.sqrt(2 * excess / (mu * total)))
         length = float(np.linalg.norm(step))
         found = point.certificate(multipliers, length, error)
         best = min(best, found, key=lambda one: (one.residual, one.distance))
@@ -259,7 +263,10 @@ def _solve_model(point: _Point, cuts: _Cuts, scale: float) -> _Witness | None:
     # The model's Lagrangian is Σ duals · planes + μ/2 (1 + Σ λ) ‖d‖²: its minimiser over 𝒲 is a projection.
     curvature = mu * (1 + float(multipliers.sum()))
     slope = duals @ gradients
-    step = problem.domain.project(point.x - slope / curvature) - point.x
+    step = -slope / curvature
+    projected = problem.domain.project(point.x + step)
+    if not np.array_equal(projected, point.x + step):  # else x + step − x would round small steps away
+        step = projected - point.x
     lower_bound = float(duals @ values + slope @ step + 0.5 * curvature * (step @ step))
     return _Witness(multipliers, step, lower_bound)
 

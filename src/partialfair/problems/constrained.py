@@ -196,16 +196,26 @@ class Trial:
         plus, minus = self.problem.constraints.system.slopes(self.atoms)
         return np.asarray((plus - minus) @ self.atoms_jacobian)
 
-    def objective_hessian(self) -> BlockMatrix:
-        """Return ``∇²f_0(x)`` in the model's parameters, for scores that are linear in them; one pass."""
+    def lagrangian_hessian(self, coefficients: Floats | None = None) -> BlockMatrix:
+        """Return ``∇²f_0(x)`` plus a bound on that of ``Σ coefficients · atoms``, of linear scores; one pass.
+
+        An atom's curvature c in ``s_i − θ_j`` couples w and θ; ``c (a − b)² ≤ 2 c a² + 2 c b²`` parts them.
+        """
         model = self.problem.model
         self.problem.n_passes += 1
-        hessian = model.gram(self.problem.loss.curvature(self.scores))
+        n_theta = self.problem.constraints.bank.n_theta
+        weights, by_theta = self.problem.loss.curvature(self.scores), np.zeros(n_theta)
+        if coefficients is not None:
+            theta = self.problem.split(self.x)[1]
+            bend = self.problem.constraints.bank.curvature(coefficients, self.scores, theta)
+            weights, by_theta = weights + 2 * bend.scores, 2 * bend.theta
+        hessian = model.gram(weights)
         alpha = np.zeros(model.n_params)
         alpha[: model.n_penalised] = self.problem.alpha
         for places, block in zip(hessian.positions, hessian.blocks, strict=True):
             block[np.diag_indices_from(block)] += alpha[places]
-        return hessian
+        thetas = np.arange(model.n_params, model.n_params + n_theta)
+        return BlockMatrix((*hessian.positions, thetas), (*hessian.blocks, np.diag(by_theta)))
 
     @cached_property
     def _loss(self) -> tuple[float, Floats]:

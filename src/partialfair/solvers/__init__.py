@@ -5,10 +5,12 @@ from partialfair.solvers.idca import IDCA
 from partialfair.solvers.inner.switching import Switching
 from partialfair.solvers.newton import Newton
 from partialfair.solvers.result import Record, Result, Run, Solver, Status
+from partialfair.solvers.sqp import SQP
 
 __all__ = [
     "IDCA",
     "SOLVERS",
+    "SQP",
     "DirectSwitching",
     "Newton",
     "Record",
