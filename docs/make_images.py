@@ -10,10 +10,17 @@ from partialfair import PartialFairClassifier
 from partialfair.datasets import make_admissions
 from partialfair.metrics import partial_statistical_parity_difference, rank_curve
 from partialfair.plotting import plot_rank_curve
+from partialfair.solvers import SQP
 
 MODELS = {
     "no constraint": {"constraint": None},
-    "max_gap = 0.1": {"interval": (0.15, 0.40), "max_gap": 0.1, "enforce": "surrogate", "tol": 0.01},
+    "max_gap = 0.1": {
+        "interval": (0.15, 0.40),
+        "max_gap": 0.1,
+        "enforce": "surrogate",
+        "solver": SQP(),
+        "tol": 1e-3,
+    },
 }
 
 
