@@ -49,6 +49,8 @@ test-oldest: ## every test but the slow ones on the oldest supported versions (t
 
 bench: $(VENV)/.dev ## the benchmarks; tables in benchmarks/results/
 	$(BIN)/python benchmarks/metrics_speed.py
+	$(BIN)/python benchmarks/paper_switching.py
+	$(BIN)/python benchmarks/solvers.py
 
 clean: ## remove what the other targets made
 	rm -rf .venv .venv-oldest demo build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -65,6 +65,14 @@ def test_speed_benchmark_runs(tmp_path):
 
 
 @pytest.mark.real_data
+def test_solvers_benchmark_runs(tmp_path, data_dir):
+    small = ["--outer", 1, "--steps", 2]
+    printed = run_script("benchmarks/solvers.py", *small, "--data", data_dir, "--out", tmp_path)
+    assert printed.count("DemographicParity") >= 3
+    assert (tmp_path / "solvers.md").exists()
+
+
+@pytest.mark.real_data
 def test_switching_benchmark_runs(tmp_path, data_dir):
     small = ["--outer", 50, "--steps", 2, "--epsilons", 0.002]
     printed = run_script("benchmarks/paper_switching.py", *small, "--data", data_dir, "--out", tmp_path)

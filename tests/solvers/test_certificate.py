@@ -132,6 +132,15 @@ def test_without_constraints_it_is_the_proximal_distance():
     assert not certify(task, optimum + 0.01).holds(TOL)
 
 
+@settings(max_examples=15)
+@given(problems(), st.floats(0, 1), st.sampled_from([1e-3, 1e-2, 0.1, 1.0]))
+def test_deciding_gives_the_same_answer(task, share, tol):
+    x = feasible_point(task, share)
+    full, quick = certify(task, x, tol=tol), certify(task, x, tol=tol, decide=True)
+    sure = abs(np.log(full.residual / tol)) > 0.3 if full.residual > 0 else True
+    assert not sure or quick.holds(tol) == full.holds(tol)
+
+
 def test_bad_questions():
     task = problem()
     with pytest.raises(InputError, match="a mu in"):

@@ -51,4 +51,4 @@ class Watch:
         if line.passes < self._next_look:
             return False
         self._next_look = 2.0 * line.passes
-        return certify(self.problem, best, tol=self.tol).holds(self.tol)
+        return certify(self.problem, best, tol=self.tol, decide=True).holds(self.tol)

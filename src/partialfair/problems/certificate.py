@@ -162,7 +162,13 @@ class _Point:
 
 
 def certify(
-    problem: Problem, x: Floats, *, mu: float = 1.0, tol: float = 1e-4, max_steps: int = 50
+    problem: Problem,
+    x: Floats,
+    *,
+    mu: float = 1.0,
+    tol: float = 1e-4,
+    max_steps: int = 50,
+    decide: bool = False,
 ) -> Certificate:
     """Return the certificate of x; it may say no.
 
@@ -179,6 +185,8 @@ def certify(
         the distance is known to within a tenth.
     max_steps
         Cutting-plane steps; the bounds hold after any number of them.
+    decide
+        End as soon as it is known whether the certificate holds at ``tol``.
     """
     if not 1e-8 <= mu <= 1e8:
         raise InputError(f"the certificate needs a mu in [1e-8, 1e8], not {mu}")
@@ -210,6 +218,8 @@ def certify(
         found = point.certificate(multipliers, length, error)
         best = min(best, found, key=lambda one: (one.residual, one.distance))
         if error <= 0.1 * length or max(found.distance, found.stationarity) <= 0.1 * tol:
+            break
+        if decide and (found.holds(tol) or max(length - error, point.feasibility) > tol):
             break
         cuts.add(_OBJECTIVE, objective, at.objective_gradient(), step)
         gradients = at.constraint_jacobian()
