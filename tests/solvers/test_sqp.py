@@ -11,7 +11,7 @@ from partialfair.groups import encode_groups
 from partialfair.models import linear_model
 from partialfair.models.blocks import BlockMatrix
 from partialfair.objectives import LogisticLoss
-from partialfair.problems import Problem, certify
+from partialfair.problems import Ball, Problem, certify
 from partialfair.solvers import IDCA, SQP, Newton, Status
 from partialfair.solvers._elastic import ElasticModel, box_maximiser
 from partialfair.surrogates import Ramp, Sigmoid
@@ -116,3 +116,15 @@ def test_endings():
     assert SQP().solve(task, task.trivial_start, callback=interrupt).status is Status.STOPPED
     with pytest.raises(InputError, match="max_iter of SQP"):
         SQP(max_iter=0)
+    with pytest.raises(InputError, match="over all of"):
+        SQP().solve(problem(domain=Ball(1.0)), task.trivial_start)
+
+
+def test_singular_designs():
+    """Equal features, one that is always 0, and no penalty: the Hessian has no inverse."""
+    task = problem(n=200, d=4, alpha=0.0)
+    X = task.model.design.X
+    X[:, 1], X[:, 2] = X[:, 0], 0.0
+    result = SQP().solve(task, task.trivial_start)
+    assert result.violation <= 5e-5
+    assert result.objective < task.evaluate(task.trivial_start).objective - 0.01

@@ -8,7 +8,8 @@ import numpy as np
 
 from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
-from partialfair.problems import Problem
+from partialfair.exceptions import InputError
+from partialfair.problems import Problem, WholeSpace
 from partialfair.problems.constrained import Trial
 from partialfair.solvers._elastic import ElasticModel
 from partialfair.solvers.result import Callback, Result, Run, Status
@@ -53,6 +54,10 @@ class SQP:
         callback: Callback | None = None,
     ) -> Result:
         """Run until the KKT residual is small or no step helps; Ctrl-C keeps the best point so far."""
+        if not isinstance(problem.domain, WholeSpace):
+            raise InputError(
+                "SQP solves problems over all of ℝⁿ; IDCA and DirectSwitching know other domains"
+            )
         run = Run(problem, self.tol, time_limit, callback)
         at, multipliers = problem.at(start), np.zeros(problem.m)
         price, proximal = 1.0, 1e-2
@@ -66,7 +71,11 @@ class SQP:
                 while following is None:
                     if proximal > _LARGEST_PROXIMAL:
                         return run.result(Status.STALLED)
-                    step, multipliers = local.step(proximal, price)
+                    try:
+                        step, multipliers = local.step(proximal, price)
+                    except np.linalg.LinAlgError:  # a singular Hessian, and τ below its rounding errors
+                        proximal *= 4
+                        continue
                     price = local.raised(price, multipliers, step)
                     if local.residual(multipliers) <= self.tol:
                         return run.result(Status.CONVERGED)
