@@ -21,7 +21,7 @@ from partialfair.metrics import (
     partial_demographic_parity_difference,
     partial_statistical_parity_difference,
 )
-from partialfair.solvers import IDCA, DirectSwitching, Status, Switching
+from partialfair.solvers import IDCA, SQP, DirectSwitching, Status, Switching
 from tests.solvers.problems import Exact
 
 pytestmark = pytest.mark.filterwarnings(
@@ -92,6 +92,17 @@ def test_exact_inner_steps_converge_with_a_certificate(people):
         clf.fit(people.X, people.y, sensitive_features=people.groups)
     assert clf.result_.status is Status.CONVERGED
     assert clf.result_.kkt.holds(clf.tol)
+
+
+@pytest.mark.parametrize("constraint", ["statistical_parity", "demographic_parity"])
+@pytest.mark.parametrize("group_terms", [None, "interactions"])
+def test_sqp_converges_in_few_passes(people, constraint, group_terms):
+    clf = quick(constraint=constraint, group_terms=group_terms, solver=SQP(), max_iter=None, tol=5e-3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        clf.fit(people.X, people.y, sensitive_features=people.groups)
+    assert clf.result_.status is Status.CONVERGED
+    assert clf.result_.history[-1].passes < 1000
 
 
 def test_unfinished_work_is_said_to_be_unfinished(people):
