@@ -388,7 +388,7 @@ def test_interrupting_the_search_for_a_width_ends_the_fit(people, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("partialfair.problems.constrained.Trial.objective_curvature", interrupt)
+    monkeypatch.setattr("partialfair.problems.constrained.Trial.lagrangian_hessian", interrupt)
     with pytest.raises(KeyboardInterrupt):
         quick().fit(people.X, people.y, sensitive_features=people.groups)
 

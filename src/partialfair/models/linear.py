@@ -81,6 +81,11 @@ class LinearModel:
         """Leading entries of w that an ℓ2 penalty acts on: the coefficients, not the intercepts."""
         return self.design.n_codes * self.design.shape[1]
 
+    @property
+    def block_size(self) -> int:
+        """Size of the largest block of `gram`."""
+        return self.design.shape[1] + (self.n_intercepts if self.design.n_codes == 1 else 1)
+
     def gram(self, weights: Floats) -> BlockMatrix:
         """Return ``Jᵀ diag(weights) J``: a block for each coefficient vector and its intercepts; one pass."""
         n, d, q = self.design.n_codes, self.design.shape[1], self.n_intercepts

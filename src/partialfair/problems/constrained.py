@@ -50,6 +50,10 @@ class ScoreModel(Protocol):
     def gram(self, weights: Floats) -> BlockMatrix:
         """Return ``Jᵀ diag(weights) J``."""
 
+    @property
+    def block_size(self) -> int:
+        """Size of its largest block."""
+
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:

@@ -16,10 +16,15 @@ from partialfair.solvers.result import Callback, Result, Run, Status
 
 __all__ = ["Newton"]
 
+_ROUNDING = 1e-15
+
 
 @dataclass(frozen=True)
 class Newton:
-    """``min f_0(w)``: Newton steps by conjugate gradients in a trust region; the Hessian is never formed.
+    """``min f_0(w)`` by Newton steps.
+
+    The Hessian is formed and factored by group blocks, with a line search; if its blocks would be too large,
+    steps are found by conjugate gradients in a trust region and it is never formed.
 
     Parameters
     ----------
@@ -27,10 +32,13 @@ class Newton:
         Newton steps.
     tol
         Stop when ‖∇f_0‖ is no larger.
+    largest_block
+        Size up to which blocks are factored.
     """
 
     max_iter: int = 200
     tol: float = 1e-9
+    largest_block: int = 3000
 
     def __post_init__(self) -> None:
         check_count(self.max_iter, "max_iter of Newton")
@@ -48,6 +56,38 @@ class Newton:
         if problem.m or not isinstance(problem.domain, WholeSpace):
             raise InputError("Newton solves problems without constraints, over all of ℝⁿ")
         run = Run(problem, 0.0, time_limit, callback)
+        first = run.record(0, start)
+        if first is not None:
+            return run.result(first)
+        small = problem.model.block_size <= self.largest_block
+        try:
+            ending = self._factor(problem, start, run) if small else self._conjugate(problem, start, run)
+        except KeyboardInterrupt:
+            ending = Status.STOPPED
+        return run.result(ending)
+
+    def _factor(self, problem: Problem, start: Floats, run: Run) -> Status:
+        at, ridge = problem.at(start), 1e-12
+        for k in range(self.max_iter):
+            gradient = at.objective_gradient()
+            if np.linalg.norm(gradient) <= self.tol:
+                return Status.CONVERGED
+            hessian, factor = at.lagrangian_hessian(), None
+            while factor is None:
+                try:
+                    factor = hessian.cholesky(np.full(start.size, ridge))
+                except np.linalg.LinAlgError:  # singular up to rounding
+                    ridge *= 10
+            following = _downhill(at, -factor.solve(gradient), gradient)
+            if following is None:
+                return Status.STALLED
+            at = following
+            ending = run.record(k + 1, at.x)
+            if ending is not None:
+                return ending
+        return Status.MAX_ITER
+
+    def _conjugate(self, problem: Problem, start: Floats, run: Run) -> Status:
         trials = _LastTrial(problem)
         ended: list[Status] = []
 
@@ -57,26 +97,31 @@ class Newton:
                 ended.append(ending)
                 raise StopIteration
 
-        first = run.record(0, start)
-        if first is not None:
-            return run.result(first)
-        try:
-            found = minimize(
-                lambda x: trials.at(x).objective,
-                start,
-                jac=lambda x: trials.at(x).objective_gradient(),
-                hessp=lambda x, direction: trials.at(x).objective_curvature(direction),
-                method="trust-ncg",
-                callback=record,
-                options={"gtol": self.tol, "maxiter": self.max_iter, "max_trust_radius": 1e6},
-            )
-        except KeyboardInterrupt:
-            return run.result(Status.STOPPED)
+        found = minimize(
+            lambda x: trials.at(x).objective,
+            start,
+            jac=lambda x: trials.at(x).objective_gradient(),
+            hessp=lambda x, direction: trials.at(x).objective_curvature(direction),
+            method="trust-ncg",
+            callback=record,
+            options={"gtol": self.tol, "maxiter": self.max_iter, "max_trust_radius": 1e6},
+        )
         if ended:
-            return run.result(ended[0])
+            return ended[0]
         if np.linalg.norm(found.jac) <= self.tol:
-            return run.result(Status.CONVERGED)
-        return run.result(Status.MAX_ITER if found.nit >= self.max_iter else Status.STALLED)
+            return Status.CONVERGED
+        return Status.MAX_ITER if found.nit >= self.max_iter else Status.STALLED
+
+
+def _downhill(at: Trial, step: Floats, gradient: Floats) -> Trial | None:
+    """Halve a step until the objective falls enough (Armijo); None if it never does."""
+    slope, slack = float(gradient @ step), _ROUNDING * (1 + abs(at.objective))
+    for halvings in range(40):
+        length = 0.5**halvings
+        trial = at.problem.at(at.x + length * step)
+        if trial.objective <= at.objective + 1e-4 * length * slope + slack:
+            return trial
+    return None
 
 
 class _LastTrial:
