@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -49,6 +49,7 @@ def task(kind, group_terms, fit_intercept, sigma, seed):
     ("group_terms", "fit_intercept"),
     [(None, True), (None, False), ("intercept", True), ("interactions", True), ("interactions", False)],
 )
+@settings(max_examples=6)
 @given(seed=st.integers(0, 50), ramp=st.booleans())
 def test_jacobians_and_hessians(kind, group_terms, fit_intercept, seed, ramp):
     problem, x = task(kind, group_terms, fit_intercept, Ramp(0.8) if ramp else Sigmoid(0.8), seed)

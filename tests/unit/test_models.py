@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -91,6 +91,7 @@ def test_refusals(options, message):
 
 @pytest.mark.parametrize("kind", ["dense", "fortran", "float32", "csr", "csc", "one-hot csr", "codes"])
 @pytest.mark.parametrize("n_codes", [1, N_GROUPS])
+@settings(max_examples=10)
 @given(seed=st.integers(0, 100))
 def test_second_moments_are_those_of_the_matrix(kind, n_codes, seed):
     rng = np.random.default_rng(seed)
