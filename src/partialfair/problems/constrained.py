@@ -218,6 +218,8 @@ class Trial:
         alpha[: model.n_penalised] = self.problem.alpha
         for places, block in zip(hessian.positions, hessian.blocks, strict=True):
             block[np.diag_indices_from(block)] += alpha[places]
+        if not n_theta:
+            return hessian
         thetas = np.arange(model.n_params, model.n_params + n_theta)
         return BlockMatrix((*hessian.positions, thetas), (*hessian.blocks, np.diag(by_theta)))
 
