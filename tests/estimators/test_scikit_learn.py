@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import sklearn
 from scipy import sparse
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -30,7 +31,14 @@ def two_groups(X):
 CONSTRAINED = GroupsFromFeatures(enforce="surrogate", max_gap=0.2, n_points=3, max_iter=4, time_limit=1.0)
 
 
-@parametrize_with_checks([PartialFairClassifier(constraint=None)])
+def upstream(_):
+    """Checks that are wrong in old versions: labels of three classes were made binary in two different ways."""
+    names = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]
+    fixed = tuple(map(int, sklearn.__version__.split(".")[:2])) >= (1, 7)
+    return {} if fixed else dict.fromkeys(names, "scikit-learn's check is wrong for binary classifiers")
+
+
+@parametrize_with_checks([PartialFairClassifier(constraint=None)], expected_failed_checks=upstream)
 def test_ordinary_classifier(estimator, check):
     check(estimator)
 
@@ -38,6 +46,6 @@ def test_ordinary_classifier(estimator, check):
 @pytest.mark.filterwarnings(
     "ignore::sklearn.exceptions.ConvergenceWarning", "ignore::partialfair.exceptions.SurrogateWarning"
 )
-@parametrize_with_checks([CONSTRAINED])
+@parametrize_with_checks([CONSTRAINED], expected_failed_checks=upstream)
 def test_constrained_classifier(estimator, check):
     check(estimator)
