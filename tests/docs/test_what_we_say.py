@@ -24,14 +24,14 @@ def code_of(page):
 
 @pytest.mark.parametrize("page", [page for page in PAGES if code_of(page)], ids=lambda page: page.stem)
 def test_code_runs(page, tmp_path, monkeypatch):
-    matplotlib = pytest.importorskip("matplotlib")
-    matplotlib.use("Agg")
+    pytest.importorskip("matplotlib").use("Agg")
+    pyplot = pytest.importorskip("matplotlib.pyplot")
     monkeypatch.chdir(tmp_path)
     # A page may change the configuration and register things.
     with sklearn.config_context(), patch.dict(SURROGATES), patch.dict(CONSTRAINTS), patch.dict(JUDGES):
         # A named module, which dataclasses with postponed annotations look up.
         exec(compile(code_of(page), page.name, "exec"), {"__name__": "page"})
-    matplotlib.pyplot.close("all")
+    pyplot.close("all")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

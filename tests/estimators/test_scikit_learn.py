@@ -32,7 +32,7 @@ CONSTRAINED = GroupsFromFeatures(enforce="surrogate", max_gap=0.2, n_points=3, m
 
 
 def upstream(_):
-    """Checks that are wrong in old versions: labels of three classes were made binary in two different ways."""
+    """Return the checks that are wrong in old versions: they make labels binary in two different ways."""
     names = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]
     fixed = tuple(map(int, sklearn.__version__.split(".")[:2])) >= (1, 7)
     return {} if fixed else dict.fromkeys(names, "scikit-learn's check is wrong for binary classifiers")
