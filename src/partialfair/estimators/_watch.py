@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from partialfair._typing import Floats
 from partialfair.problems import Problem, certify
@@ -35,7 +35,7 @@ class Watch:
     callback: Callable[[Record], bool | None] | None
     verbose: int
     _next_look: float = 1.0
-    _last_shown: float = field(default=float("-inf"))
+    _last_shown: float = float("-inf")
 
     def __call__(self, line: Record, best: Floats) -> bool:
         """Show, ask, look."""

@@ -8,6 +8,7 @@ constraints and many parameters: with A factored, the dual is a quadratic progra
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import clarabel
 import numpy as np
@@ -16,7 +17,7 @@ from scipy import sparse
 from partialfair._typing import Floats
 from partialfair.models.blocks import BlockCholesky
 
-__all__ = ["ElasticModel"]
+__all__ = ["ElasticModel", "box_maximiser"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,17 +41,21 @@ class ElasticModel:
     rows: Floats
     penalty: float
 
-    def __post_init__(self) -> None:
-        solved = self.factor.solve(np.column_stack([self.gradient, self.rows.T]))
-        object.__setattr__(self, "_newton", solved[:, 0])
-        object.__setattr__(self, "_solved", solved[:, 1:])
-        object.__setattr__(self, "_gram", self.rows @ solved[:, 1:])
-
     def step(self, values: Floats) -> tuple[Floats, Floats]:
         """Return p and λ for constraints with these values at p = 0."""
-        newton, solved, gram = self._newton, self._solved, self._gram  # type: ignore[attr-defined]
-        multipliers = box_maximiser(gram, values - self.rows @ newton, self.penalty)
-        return -newton - solved @ multipliers, multipliers
+        newton, pushes = self._solved[:, 0], self._solved[:, 1:]
+        multipliers = box_maximiser(self._gram, values - self.rows @ newton, self.penalty)
+        return -newton - pushes @ multipliers, multipliers
+
+    @cached_property
+    def _solved(self) -> Floats:
+        """``A⁻¹ (g, C_1, ..., C_m)``, by columns."""
+        return self.factor.solve(np.column_stack([self.gradient, self.rows.T]))
+
+    @cached_property
+    def _gram(self) -> Floats:
+        """``C A⁻¹ Cᵀ``."""
+        return np.asarray(self.rows @ self._solved[:, 1:])
 
 
 def box_maximiser(gram: Floats, linear: Floats, bound: float) -> Floats:
