@@ -8,7 +8,7 @@ them, and thresholds θ at which a model that scores everybody 0 is feasible.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import combinations, permutations
 from typing import get_args
@@ -46,6 +46,8 @@ class ConstraintBlock:
         The functions ``f_i ≤ 0`` of the atoms.
     theta0
         Thresholds for scores that are all 0.
+    thresholds_at
+        From scores to thresholds that violate little.
     names
         What each f_i says, for messages: "at least 10 % of Women above θ₃".
     """
@@ -54,6 +56,7 @@ class ConstraintBlock:
     system: DCSystem
     theta0: Floats
     names: tuple[str, ...]
+    thresholds_at: Callable[[Floats], Floats] = lambda scores: np.empty(0)
 
 
 def join(blocks: Sequence[ConstraintBlock]) -> ConstraintBlock:
@@ -70,6 +73,7 @@ def join(blocks: Sequence[ConstraintBlock]) -> ConstraintBlock:
         DCSystem(functions, bank.n_atoms),
         np.concatenate([np.empty(0), *(block.theta0 for block in blocks)]),
         tuple(name for block in blocks for name in block.names),
+        lambda scores: np.concatenate([np.empty(0), *(block.thresholds_at(scores) for block in blocks)]),
     )
 
 
@@ -195,7 +199,13 @@ class StatisticalParity(Constraint):
         # Scores 0: every group has mean σ(−θ), put into the middle of the band that all groups share.
         middles = np.clip((lows.max(axis=1) + highs.min(axis=1)) / 2, 1e-6, 1 - 1e-6)
         theta0 = np.array([-surrogate.level(float(middle)) for middle in middles])
-        return ConstraintBlock(bank, DCSystem(tuple(functions), bank.n_atoms), theta0, tuple(names))
+        return ConstraintBlock(
+            bank,
+            DCSystem(tuple(functions), bank.n_atoms),
+            theta0,
+            tuple(names),
+            lambda scores: _scores_at(np.clip((lows + highs) / 2, 0, 1), scores, bank),
+        )
 
     def rank_boxes(self, groups: Groups) -> tuple[Floats, Floats]:
         """Return the lower and upper rank of each point in each group."""
@@ -210,6 +220,17 @@ class StatisticalParity(Constraint):
         lows = np.stack([part.rank_at(shares, side="left") for part in intervals], axis=1)
         highs = np.stack([part.rank_at(shares + kappa, side="right") for part in intervals], axis=1)
         return lows, highs
+
+
+def _scores_at(ranks: Floats, scores: Floats, bank: GroupMeans) -> Floats:
+    """Return the groups' mean scores at some ranks (n, n_groups) from the top."""
+    found = np.empty_like(ranks)
+    for k in range(bank.n_groups):
+        members = np.flatnonzero(bank.codes == k)
+        order = members[np.argsort(-scores[members])]
+        passed = np.cumsum(bank.shares[order])
+        found[:, k] = scores[order[np.minimum(np.searchsorted(passed, ranks[:, k]), order.size - 1)]]
+    return np.asarray(found.mean(axis=1))
 
 
 @dataclass(frozen=True)

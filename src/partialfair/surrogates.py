@@ -8,16 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numba import njit
 
 from partialfair._checks import check_choice
+from partialfair._pieces import Pieces, hinge_pieces, look_up, moments
 from partialfair._typing import Floats, Ints
 from partialfair.exceptions import InputError
 
-__all__ = ["SURROGATES", "Ramp", "Sigmoid", "Surrogate", "Terms", "surrogate"]
+__all__ = [
+    "SURROGATES",
+    "Kernels",
+    "Kink",
+    "Ramp",
+    "RoundedRamp",
+    "Sigmoid",
+    "Surrogate",
+    "Terms",
+    "surrogate",
+]
 
 Terms: TypeAlias = Callable[[float], tuple[float, float, float, float]]
 """Compiled ``x → (σ⁺(x), σ⁻(x), a slope of σ⁺ at x, a slope of σ⁻ at x)`` for width 1."""
@@ -83,15 +94,15 @@ def _slopes(terms: Terms, width: float, scores: Floats, weights: Floats, thetas:
 def _bends(
     terms: Terms,
     width: float,
+    reach: float,
     coefficients: Floats,
     scores: Floats,
     weights: Floats,
     codes: Ints,
     thetas: Floats,
-) -> tuple[Floats, Floats]:
-    """Curvature of ``Σ coefficients · means`` in scores and thresholds, averaged over a fifth of a width."""
-    reach = 0.1
-    by_score, by_theta = np.zeros(scores.size), np.zeros(thetas.size)
+) -> Floats:
+    """Curvature of ``Σ coefficients · means`` in ``s_i − θ_j``, averaged over ``reach`` widths each way."""
+    out = np.zeros((scores.size, thetas.size))
     for i in range(scores.size):
         k = codes[i]
         if k >= 0:
@@ -100,13 +111,32 @@ def _bends(
                     x = (scores[i] - thetas[j]) / width
                     _, _, up, down = terms(x + reach)
                     _, _, up_before, down_before = terms(x - reach)
-                    bend = coefficients[0, k, j] * (up - up_before) + coefficients[1, k, j] * (
-                        down - down_before
+                    out[i, j] = (
+                        weights[i]
+                        * (
+                            coefficients[0, k, j] * (up - up_before)
+                            + coefficients[1, k, j] * (down - down_before)
+                        )
+                        / (2 * reach * width * width)
                     )
-                    bend *= weights[i] / (2 * reach * width * width)
-                    by_score[i] += bend
-                    by_theta[j] += bend
-    return by_score, by_theta
+    return out
+
+
+class Kernels(NamedTuple):
+    """Compiled loops over scores, for a surrogate with loops of its own."""
+
+    means: Callable[..., Any]
+    pull_back: Callable[..., Any]
+    slopes: Callable[..., Any]
+    bends: Callable[..., Any]
+
+
+class Kink(NamedTuple):
+    """A jump of the slope of one convex part of a surrogate of width 1."""
+
+    part: int
+    place: float
+    jump: float
 
 
 @dataclass(frozen=True)
@@ -114,7 +144,8 @@ class Surrogate:
     """A surrogate of some width: ``σ_s(x) = σ(x / s)``.
 
     A new surrogate is a subclass with compiled ``terms`` and an entry in ``SURROGATES``. The loops over
-    scores are compiled for it in each process, unless it brings ``kernels`` that numba can cache.
+    scores are compiled for it in each process, unless it brings ``kernels`` that numba can cache. If its
+    parts have ``kinks``, naming them lets solvers and certificates treat them exactly.
 
     Parameters
     ----------
@@ -125,7 +156,8 @@ class Surrogate:
     width: float = 1.0
 
     terms: ClassVar[Terms]
-    kernels: ClassVar[tuple[Callable[..., Any], ...] | None] = None
+    kernels: ClassVar[Kernels | None] = None
+    kinks: ClassVar[tuple[Kink, ...]] = ()
 
     def __post_init__(self) -> None:
         if not (isinstance(self.width, float | int | np.number) and 0 < self.width < np.inf):
@@ -141,6 +173,10 @@ class Surrogate:
         flat = np.atleast_1d(np.asarray(x, dtype=np.float64))
         found = np.array([type(self).terms(value / self.width)[:2] for value in flat.ravel()])
         return found[:, 0].reshape(np.shape(x)), found[:, 1].reshape(np.shape(x))
+
+    def pieces(self, thetas: Floats) -> Pieces | None:
+        """Return the polynomials that the parts are between the edges of all thresholds, if they are."""
+        return None
 
     def level(self, share: float) -> float:
         """Return the x with σ(x) = share, for 0 < share < 1 (σ must be continuous and non-decreasing)."""
@@ -159,7 +195,7 @@ class Surrogate:
         arguments = (self.width, scores, weights, codes, thetas, n_groups)
         if self.kernels is None:
             return np.asarray(_means(type(self).terms, *arguments))
-        return np.asarray(self.kernels[0](*arguments))
+        return np.asarray(self.kernels.means(*arguments))
 
     def pull_back(
         self, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
@@ -169,29 +205,28 @@ class Surrogate:
         if self.kernels is None:
             by_score, by_theta = _pull_back(type(self).terms, *arguments)
         else:
-            by_score, by_theta = self.kernels[1](*arguments)
+            by_score, by_theta = self.kernels.pull_back(*arguments)
         return by_score, by_theta
 
     def bends(
         self, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
-    ) -> tuple[Floats, Floats]:
-        """Return second derivatives of ``Σ coefficients · means`` in each score and each threshold.
+    ) -> Floats:
+        """Return second derivatives of ``Σ coefficients · means`` in all ``s_i − θ_j``: (n, n_thetas).
 
         Kinks have none; differences of slopes a fifth of the width apart tell how many kinks there are.
         """
-        arguments = (self.width, coefficients, scores, weights, codes, thetas)
+        reach = 0.1 if self.kinks else 1e-3
+        arguments = (self.width, reach, coefficients, scores, weights, codes, thetas)
         if self.kernels is None:
-            by_score, by_theta = _bends(type(self).terms, *arguments)
-        else:
-            by_score, by_theta = self.kernels[3](*arguments)
-        return by_score, by_theta
+            return np.asarray(_bends(type(self).terms, *arguments))
+        return np.asarray(self.kernels.bends(*arguments))
 
     def slopes(self, scores: Floats, weights: Floats, thetas: Floats) -> Floats:
         """Return ``weights_i σ±'(scores_i − θ_j)``: (n, 2 n_thetas), σ⁺ first."""
         arguments = (self.width, scores, weights, thetas)
         if self.kernels is None:
             return np.asarray(_slopes(type(self).terms, *arguments))
-        return np.asarray(self.kernels[2](*arguments))
+        return np.asarray(self.kernels.slopes(*arguments))
 
 
 @njit(cache=True)
@@ -199,103 +234,78 @@ def _ramp_terms(x: float) -> tuple[float, float, float, float]:
     return max(x + 0.5, 0.0), max(x - 0.5, 0.0), 1.0 if x > -0.5 else 0.0, 1.0 if x > 0.5 else 0.0
 
 
-@njit(cache=True)
-def _n_below(edges: Floats, value: float) -> int:
-    """Return how many edges, which ascend, are strictly below ``value``."""
-    low, high = 0, edges.size
-    while low < high:
-        middle = (low + high) // 2
-        if edges[middle] < value:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+class _HingeRamp(Surrogate):
+    """What ramps share: all their sums come from sums over the scores between two edges."""
 
+    rounding: ClassVar[float]
 
-@njit(cache=True)
-def _ramp_edges(width: float, thetas: Floats) -> tuple[Floats, Ints]:
-    """Kinks θ_j − s/2 of all σ⁺ and θ_j + s/2 of all σ⁻, ascending, and the place of each in (σ⁺, σ⁻)."""
-    kinks = np.concatenate((thetas - width / 2, thetas + width / 2))
-    order = np.argsort(kinks)
-    return kinks[order], order
+    def pieces(self, thetas: Floats) -> Pieces:
+        """Return the polynomials that the parts are between the edges of all thresholds."""
+        centres = np.concatenate([thetas - self.width / 2, thetas + self.width / 2])
+        return hinge_pieces(centres, self.width, self.rounding)
 
+    def means(self, scores: Floats, weights: Floats, codes: Ints, thetas: Floats, n_groups: int) -> Floats:
+        """As in `Surrogate`, by one look-up per score."""
+        pieces = self.pieces(thetas)
+        sums = moments(pieces.bins(scores), scores, weights, codes, n_groups, pieces.n_bins)
+        means = np.einsum("mgb,mbj->gj", sums, pieces.values)
+        return np.ascontiguousarray(means.reshape(n_groups, 2, -1).transpose(1, 0, 2))
 
-@njit(cache=True)
-def _ramp_means(
-    width: float, scores: Floats, weights: Floats, codes: Ints, thetas: Floats, n_groups: int
-) -> Floats:
-    """Both parts are ``(s − kink)₊ / width``, so sums of weights and of scores above each kink are enough.
-
-    Each score is put between two kinks by bisection: O(n log J) instead of O(n J).
-    """
-    edges, order = _ramp_edges(width, thetas)
-    weight, moment = np.zeros((n_groups, edges.size + 1)), np.zeros((n_groups, edges.size + 1))
-    for i in range(scores.size):
-        if codes[i] >= 0:
-            place = _n_below(edges, scores[i])
-            weight[codes[i], place] += weights[i]
-            moment[codes[i], place] += weights[i] * scores[i]
-    out = np.empty((2, n_groups, thetas.size))
-    for k in range(n_groups):
-        above, total = 0.0, 0.0
-        for place in range(edges.size - 1, -1, -1):
-            above += weight[k, place + 1]
-            total += moment[k, place + 1]
-            out[order[place] // thetas.size, k, order[place] % thetas.size] = (
-                total - edges[place] * above
-            ) / width
-    return out
-
-
-@njit(cache=True)
-def _ramp_pull_back(
-    width: float, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
-) -> tuple[Floats, Floats]:
-    """Slopes are constant between kinks: one look-up per score."""
-    edges, order = _ramp_edges(width, thetas)
-    n_groups = coefficients.shape[1]
-    slope = np.zeros((n_groups, edges.size + 1))
-    for k in range(n_groups):
-        for place in range(edges.size):
-            own = coefficients[order[place] // thetas.size, k, order[place] % thetas.size]
-            slope[k, place + 1] = slope[k, place] + own / width
-    weight = np.zeros((n_groups, edges.size + 1))
-    by_score = np.zeros(scores.size)
-    for i in range(scores.size):
-        if codes[i] >= 0:
-            place = _n_below(edges, scores[i])
-            by_score[i] = weights[i] * slope[codes[i], place]
-            weight[codes[i], place] += weights[i]
-    by_theta = np.zeros(thetas.size)
-    for k in range(n_groups):
-        above = 0.0
-        for place in range(edges.size - 1, -1, -1):
-            above += weight[k, place + 1]
-            by_theta[order[place] % thetas.size] -= (slope[k, place + 1] - slope[k, place]) * above
-    return by_score, by_theta
-
-
-@njit(cache=True)
-def _ramp_slopes(width: float, scores: Floats, weights: Floats, thetas: Floats) -> Floats:
-    return _slopes(_ramp_terms, width, scores, weights, thetas)
-
-
-@njit(cache=True)
-def _ramp_bends(
-    width: float, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
-) -> tuple[Floats, Floats]:
-    return _bends(_ramp_terms, width, coefficients, scores, weights, codes, thetas)
+    def pull_back(
+        self, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
+    ) -> tuple[Floats, Floats]:
+        """As in `Surrogate`, by one look-up per score."""
+        pieces = self.pieces(thetas)
+        n_groups = coefficients.shape[1]
+        each = coefficients.transpose(1, 0, 2).reshape(n_groups, -1)
+        bins = pieces.bins(scores)
+        by_score = look_up(np.einsum("mbj,gj->mgb", pieces.slopes, each), bins, scores, weights, codes)
+        sums = moments(bins, scores, weights, codes, n_groups, pieces.n_bins)[:2]
+        totals = np.einsum("mgb,mbj,gj->j", sums, pieces.slopes, each)
+        return by_score, -totals.reshape(2, -1).sum(axis=0)
 
 
 @dataclass(frozen=True)
-class Ramp(Surrogate):
+class Ramp(_HingeRamp):
     """``σ(x) = clip(x/s + ½, 0, 1)``, with ``σ⁺ = max(x/s + ½, 0)`` and ``σ⁻ = max(x/s − ½, 0)``.
 
     The paper's choice (Example hingesurrogate_pdp, s = 1). Scores within s/2 of a threshold count partly.
     """
 
     terms: ClassVar[Terms] = staticmethod(_ramp_terms)
-    kernels = (_ramp_means, _ramp_pull_back, _ramp_slopes, _ramp_bends)
+    rounding: ClassVar[float] = 0.0
+    kinks: ClassVar[tuple[Kink, ...]] = (Kink(0, -0.5, 1.0), Kink(1, 0.5, 1.0))
+
+
+_ROUNDING = 0.25
+
+
+@njit(cache=True)
+def _rounded_hinge(x: float) -> tuple[float, float]:
+    if x <= -_ROUNDING:
+        return 0.0, 0.0
+    if x >= _ROUNDING:
+        return x, 1.0
+    return (x + _ROUNDING) ** 2 / (4 * _ROUNDING), (x + _ROUNDING) / (2 * _ROUNDING)
+
+
+@njit(cache=True)
+def _rounded_terms(x: float) -> tuple[float, float, float, float]:
+    plus, up = _rounded_hinge(x + 0.5)
+    minus, down = _rounded_hinge(x - 0.5)
+    return plus, minus, up, down
+
+
+@dataclass(frozen=True)
+class RoundedRamp(_HingeRamp):
+    """The ramp with corners rounded by parabolas, over a quarter of a width on both sides.
+
+    As good a stand-in for the indicator as the ramp, and without its kinks, one per score and threshold,
+    which make up most of the work of a solver.
+    """
+
+    terms: ClassVar[Terms] = staticmethod(_rounded_terms)
+    rounding: ClassVar[float] = _ROUNDING
 
 
 @njit(cache=True)
@@ -329,9 +339,15 @@ def _sigmoid_slopes(width: float, scores: Floats, weights: Floats, thetas: Float
 
 @njit(cache=True)
 def _sigmoid_bends(
-    width: float, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
-) -> tuple[Floats, Floats]:
-    return _bends(_sigmoid_terms, width, coefficients, scores, weights, codes, thetas)
+    width: float,
+    reach: float,
+    coefficients: Floats,
+    scores: Floats,
+    weights: Floats,
+    codes: Ints,
+    thetas: Floats,
+) -> Floats:
+    return _bends(_sigmoid_terms, width, reach, coefficients, scores, weights, codes, thetas)
 
 
 @dataclass(frozen=True)
@@ -343,10 +359,10 @@ class Sigmoid(Surrogate):
     """
 
     terms: ClassVar[Terms] = staticmethod(_sigmoid_terms)
-    kernels = (_sigmoid_means, _sigmoid_pull_back, _sigmoid_slopes, _sigmoid_bends)
+    kernels = Kernels(_sigmoid_means, _sigmoid_pull_back, _sigmoid_slopes, _sigmoid_bends)
 
 
-SURROGATES: dict[str, type[Surrogate]] = {"ramp": Ramp, "sigmoid": Sigmoid}
+SURROGATES: dict[str, type[Surrogate]] = {"ramp": Ramp, "rounded_ramp": RoundedRamp, "sigmoid": Sigmoid}
 """Names that estimators accept."""
 
 

@@ -39,32 +39,20 @@ def stationary_point(task):
     return IDCA(max_iter=150, inner=Exact(), mu=0.02, tol=1e-5).solve(task, task.trivial_start).x
 
 
-@settings(max_examples=25)
+@settings(max_examples=40)
 @given(problems(), st.floats(0, 1), st.sampled_from([0.1, 1.0]))
-def test_distance_is_the_distance_to_the_subproblems_solution(task, share, mu):
-    x = feasible_point(task, share)
-    found = certify(task, x, mu=mu)
-    distance = np.linalg.norm(solve_subproblem(task.linearise(x, mu=mu))[1] - x)
-    # The search may end when the distance is known to a tenth, and the bound adds that tenth.
-    slack = 1e-5 + 0.2 * distance
-    assert found.distance == pytest.approx(distance, abs=slack)
-
-
-@settings(max_examples=25)
-@given(problems(), st.floats(0, 1), st.integers(0, 3))
-def test_the_bounds_hold_for_the_reported_multipliers_after_any_number_of_steps(task, share, max_steps):
+def test_the_bounds_hold_for_the_reported_multipliers(task, share, mu):
     """The definition itself: ŵ minimises the Lagrangian with these λ, and the rest is evaluated at x."""
     x = feasible_point(task, share)
-    found = certify(task, x, max_steps=max_steps)
-    _, nearby = solve_subproblem(task.linearise(x, mu=1.0), found.multipliers)
-    distance, reference_error = np.linalg.norm(nearby - x), 1e-5
-    assert distance <= found.distance + reference_error
-    assert distance >= found.distance - found.distance_error - reference_error
+    found = certify(task, x, mu=mu)
+    _, nearby = solve_subproblem(task.linearise(x, mu=mu), found.multipliers)
+    reference_error = 1e-5
+    assert np.linalg.norm(nearby - x) <= found.distance + reference_error
     constraints = task.evaluate(x).constraints
     assert found.multipliers.min() >= 0
     assert found.complementarity == pytest.approx(np.abs(found.multipliers * constraints).max(), abs=1e-12)
     assert found.feasibility == pytest.approx(max(0, constraints.max()), abs=1e-9)
-    assert found.stationarity == pytest.approx((1 + found.multipliers.sum()) * found.distance)
+    assert found.stationarity == pytest.approx(mu * (1 + found.multipliers.sum()) * found.distance)
 
 
 @settings(max_examples=8)
@@ -130,15 +118,6 @@ def test_without_constraints_it_is_the_proximal_distance():
     optimum = solve_subproblem(task.linearise(task.trivial_start))[1]
     assert certify(task, optimum).holds(TOL)
     assert not certify(task, optimum + 0.01).holds(TOL)
-
-
-@settings(max_examples=15)
-@given(problems(), st.floats(0, 1), st.sampled_from([1e-3, 1e-2, 0.1, 1.0]))
-def test_deciding_gives_the_same_answer(task, share, tol):
-    x = feasible_point(task, share)
-    full, quick = certify(task, x, tol=tol), certify(task, x, tol=tol, decide=True)
-    sure = abs(np.log(full.residual / tol)) > 0.3 if full.residual > 0 else True
-    assert not sure or quick.holds(tol) == full.holds(tol)
 
 
 def test_bad_questions():

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partialfair.exceptions import InputError
-from partialfair.surrogates import SURROGATES, Ramp, Sigmoid, surrogate
+from partialfair.surrogates import SURROGATES, Ramp, RoundedRamp, Sigmoid, Surrogate, surrogate
 
 EVERY = [kind(width) for kind in SURROGATES.values() for width in (0.3, 1.0, 4.0)]
 reals = st.floats(-30, 30)
@@ -74,11 +74,14 @@ class Plain(Sigmoid):
     kernels = None
 
 
-class PlainRamp(Ramp):
-    kernels = None
+def by_terms(ramp):
+    """A ramp that does not know that it is piecewise polynomial."""
+    return type("ByTerms", (Surrogate,), {"terms": staticmethod(ramp.terms)})(ramp.width)
 
 
-@pytest.mark.parametrize(("plain", "own"), [(Plain(0.7), Sigmoid(0.7)), (PlainRamp(0.7), Ramp(0.7))])
+@pytest.mark.parametrize(
+    ("plain", "own"), [(Plain(0.7), Sigmoid(0.7)), *((by_terms(r), r) for r in (Ramp(0.7), RoundedRamp(0.7)))]
+)
 def test_a_surrogate_needs_no_kernels_of_its_own(plain, own):
     rng = np.random.default_rng(0)
     scores, weights, codes = rng.normal(size=50), rng.random(50), rng.integers(-1, 3, size=50)
@@ -95,7 +98,7 @@ def test_a_surrogate_needs_no_kernels_of_its_own(plain, own):
 def test_names_and_refusals():
     assert surrogate("sigmoid", 0.5) == Sigmoid(0.5)
     assert surrogate(Ramp(3.0)) == Ramp(3.0)
-    with pytest.raises(InputError, match="'ramp', 'sigmoid'"):
+    with pytest.raises(InputError, match="'ramp', 'rounded_ramp', 'sigmoid'"):
         surrogate("step")
     for width in (0.0, -1.0, np.nan):
         with pytest.raises(InputError, match="surrogate_width"):

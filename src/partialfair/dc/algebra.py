@@ -14,7 +14,7 @@ import numpy as np
 
 from partialfair._typing import Floats, Ints
 
-__all__ = ["DC", "Affine", "DCSystem", "Tangents", "atom", "maximum"]
+__all__ = ["DC", "Affine", "DCSystem", "Tangents", "Ties", "atom", "maximum"]
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,27 @@ class Tangents:
 
 
 @dataclass(frozen=True, eq=False)
+class Ties:
+    """Kinks of maxima: ``f⁺_i`` gains ``factor · max(0, −gap + ⟨slopes, change of the atoms⟩)``.
+
+    Attributes
+    ----------
+    functions, factors, gaps : (K,)
+        Which f_i, the factor of its maximum, and how much lower the piece is than the highest one.
+    slopes : (K, n_atoms)
+        Slope of the piece minus that of the highest one.
+    keys : (K,)
+        A number for each pair of a piece and the highest one.
+    """
+
+    functions: Ints
+    factors: Floats
+    gaps: Floats
+    slopes: Floats
+    keys: Ints
+
+
+@dataclass(frozen=True, eq=False)
 class DCSystem:
     """Many DC functions of one bank's atoms, evaluated by a few small matrix products.
 
@@ -151,6 +172,29 @@ class DCSystem:
     def tangents(self, atoms: Floats) -> Tangents:
         """Tangents of all f⁻ at a point, given the values of the atoms there."""
         return Tangents(self.parts(atoms)[1], self.slopes(atoms)[1])
+
+    def ties(self, atoms: Floats, reach: float) -> Ties:
+        """Pieces of maxima in some f⁺ that are not the highest but at most ``reach`` lower."""
+        if not self._owner.size:
+            none = np.empty(0, dtype=np.int64)
+            return Ties(none, np.empty(0), np.empty(0), np.empty((0, self.n_atoms)), none)
+        heights = self._matrix @ atoms + self._offsets
+        term = np.repeat(np.arange(self._length.size), self._length)
+        highest = np.array(
+            [
+                first + np.argmax(heights[first : first + n])
+                for first, n in zip(self._first, self._length, strict=True)
+            ]
+        )[term]
+        gaps = heights[highest] - heights
+        near = np.flatnonzero((gaps <= reach) & (highest != np.arange(gaps.size)) & (self._factor[term] > 0))
+        return Ties(
+            self._owner[term[near]],
+            self._factor[term[near]],
+            gaps[near],
+            self._matrix[near] - self._matrix[highest[near]],
+            near * gaps.size + highest[near],
+        )
 
     @cached_property
     def _terms(self) -> list[tuple[int, float, tuple[Affine, ...]]]:

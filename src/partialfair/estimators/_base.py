@@ -11,6 +11,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
 
 from partialfair._checks import check_count, check_number
 from partialfair._typing import ArrayLike, Floats
@@ -34,7 +35,7 @@ from partialfair.models import linear_model
 from partialfair.models.linear import LinearModel
 from partialfair.objectives import Loss
 from partialfair.problems import Problem, certify
-from partialfair.solvers import Newton, Solver, Status
+from partialfair.solvers import IDCA, Certified, Newton, Solver, Status
 from partialfair.surrogates import Surrogate, surrogate
 
 __all__ = ["PartialFairEstimator"]
@@ -45,6 +46,9 @@ _RELATIVE_WIDTH = 0.25
 
 # By how much a start may violate the constraints more than another and still be taken for feasible.
 _NEARLY = 1e-2
+
+# Size up to which Hessians of models are factored.
+_LARGEST_BLOCK = 3000
 
 _ADVICE = {
     Status.MAX_ITER: "raise max_iter or tol",
@@ -73,6 +77,7 @@ class PartialFairEstimator(BaseEstimator):
             check_number(self.time_limit, "time_limit", above=0.0)
         if self.max_iter is not None:
             check_count(self.max_iter, "max_iter")
+        check_count(self.n_starts, "n_starts")
         if self.callback is not None and not callable(self.callback):
             raise InputError(f"callback must be a function of one record, not {self.callback!r}")
         if isinstance(self.surrogate, Surrogate) and self.surrogate_width != "auto":
@@ -119,20 +124,37 @@ class PartialFairEstimator(BaseEstimator):
         solver: Solver,
     ) -> None:
         """Solve, certify, measure, and set the fitted attributes."""
+        # NumPy and SciPy bring a BLAS each, whose threads get in each other's way: small products, of which a
+        # solve has many, take several times as long with both.
+        with threadpool_limits(1, user_api="blas"):
+            self._solve(X, loss, constraints, groups, weights, solver)
+        _warn(self.result_)
+
+    def _solve(
+        self,
+        X: Features,
+        loss: Loss,
+        constraints: Sequence[Constraint],
+        groups: Groups | None,
+        weights: Floats,
+        solver: Solver,
+    ) -> None:
         model = self._model(X, groups, weights)
         # The penalty is on the coefficients, and parameters are coefficients times scales.
         alpha = np.tile(self.alpha / model.scales**2, model.design.n_codes)
-        width = self._width(model, loss, alpha, weights) if constraints else float("nan")
-        sigma = surrogate(self.surrogate, width) if constraints else None
+        labels = () if groups is None else groups.labels
+        free = self._free_fit(model, loss, alpha) if constraints else None
+        sigma = None if free is None else self._sigma(model.scores(free), weights)
         blocks = [one.build(groups, weights, sigma) for one in constraints if groups and sigma]
         problem = Problem(model, loss, join(blocks), alpha)
-        if not problem.m and isinstance(self.solver, str):
-            solver = Newton()  # constraints that nothing can violate
-        labels = () if groups is None else groups.labels
+        if isinstance(self.solver, str):
+            if not problem.m:
+                solver = Newton()  # constraints that nothing can violate
+            elif self.solver in ("auto", "idca") and model.block_size > _LARGEST_BLOCK:
+                solver = IDCA()  # Hessians would be too large
         watch = Watch(problem, self.tol, self.callback, self.verbose)
-        found = solver.solve(
-            problem, self._start(problem, model, labels), time_limit=self.time_limit, callback=watch
-        )
+        start = self._start(problem, model, labels, free if isinstance(solver, Certified) else None)
+        found = solver.solve(problem, start, time_limit=self.time_limit, callback=watch)
         certificate = certify(problem, found.x, tol=self.tol)
         status = found.status
         if certificate.holds(self.tol):
@@ -153,14 +175,14 @@ class PartialFairEstimator(BaseEstimator):
             constraints=tuple(constraints),
             gaps=tuple(judge(one, scores, groups, weights) for one in constraints if groups),
             thresholds=thresholds.copy(),
-            surrogate_width=width,
+            obstacle=_obstacle(problem, found.x) if status is Status.NO_FEASIBLE_POINT else None,
+            surrogate=sigma,
             tied_share=tied_share(scores, weights),
             spread=spread(scores, weights),
             history=found.history,
             kkt=certificate,
             tol=self.tol,
         )
-        _warn(self.result_)
 
     def _scores(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:
         """Score rows as fitted; the group is read only if the model has group terms."""
@@ -200,32 +222,34 @@ class PartialFairEstimator(BaseEstimator):
             scales=column_scales(X, weights),
         )
 
-    def _width(self, model: LinearModel, loss: Loss, alpha: Floats, weights: Floats) -> float:
-        """Read the surrogate's width; "auto" is relative to the spread of the unconstrained scores."""
-        if isinstance(self.surrogate, Surrogate):
-            return self.surrogate.width
-        if self.surrogate_width != "auto":
-            return float(self.surrogate_width)
+    def _free_fit(self, model: LinearModel, loss: Loss, alpha: Floats) -> Floats:
+        """Return the parameters of the unconstrained model."""
         problem = Problem(model, loss, join([]), alpha)
-        free = Newton(tol=1e-6).solve(problem, problem.trivial_start)
+        free = Newton(tol=1e-6).solve(problem, problem.constant_start)
         if free.status is Status.STOPPED:
             raise KeyboardInterrupt
-        scores = model.scores(free.x)
+        return free.x
+
+    def _sigma(self, scores: Floats, weights: Floats) -> Surrogate:
+        """Return the surrogate; "auto" makes it as wide as suits the spread of the unconstrained scores."""
+        if isinstance(self.surrogate, Surrogate):
+            return self.surrogate
+        if self.surrogate_width != "auto":
+            return surrogate(self.surrogate, float(self.surrogate_width))
         unit = spread(scores, weights)
-        return _RELATIVE_WIDTH * unit if unit > 1e-9 * (1 + np.abs(scores).max()) else 1.0
+        width = _RELATIVE_WIDTH * unit if unit > 1e-9 * (1 + np.abs(scores).max()) else 1.0
+        return surrogate("rounded_ramp" if self.surrogate == "ramp" else self.surrogate, width)
 
-    def _start(self, problem: Problem, model: LinearModel, labels: Sequence[Any]) -> Floats:
-        """Return the last solution when starting warm, else the best model that scores everybody alike.
+    def _start(
+        self, problem: Problem, model: LinearModel, labels: Sequence[Any], free: Floats | None
+    ) -> Floats:
+        """Return the last solution when starting warm, else one that suits the solver.
 
-        With thresholds moved along, that model is as feasible as w = 0 (Assumption assume:DC E), unless some
-        constraint has a threshold of its own. The last solution must be nearly as feasible: the paper's
-        methods need a feasible start.
+        That is the unconstrained model, or for the paper's methods, which need a feasible start, the best
+        model that scores everybody alike (Assumption assume:DC E), unless w = 0 is more feasible, because a
+        constraint has a threshold of its own. For them the last solution must be nearly as feasible.
         """
-        candidates = [problem.trivial_start]
-        if self.fit_intercept:
-            alike = problem.trivial_start
-            alike[model.n_penalised :] += problem.loss.best_constant()
-            candidates.append(alike)
+        candidates = [problem.trivial_start, problem.constant_start]
         if self.warm_start and hasattr(self, "result_") and _same(labels, self.groups_):
             intercepts = self.intercept_ if self.fit_intercept else np.empty(0)
             shapes = (model.design.n_codes, model.design.shape[1]), (model.n_intercepts,)
@@ -233,27 +257,40 @@ class PartialFairEstimator(BaseEstimator):
             if (self.coef_.shape, intercepts.shape, self.result_.thresholds.size) == (*shapes, n_theta):
                 last = model.pack(self.coef_, intercepts)
                 candidates.append(np.concatenate([last, self.result_.thresholds]))
+        if free is not None:
+            return candidates[-1] if len(candidates) > 2 else problem.start_at(free)
         violations = [problem.evaluate(x).violation for x in candidates]
         problem.n_passes = 0
         nearly = np.array(violations) <= min(violations) + _NEARLY
         return candidates[int(np.flatnonzero(nearly)[-1])]
 
 
+def _obstacle(problem: Problem, x: Floats) -> str:
+    """Return what the most violated constraint says."""
+    return problem.constraints.names[int(np.argmax(problem.evaluate(x).constraints))]
+
+
 def _warn(result: FitResult) -> None:
     """Say what the fit leaves open: an unfinished solve, or a surrogate that has lost touch with the gap."""
     if result.status is not Status.CONVERGED:
+        obstacle = "" if result.obstacle is None else f" (most violated: {result.obstacle})"
         warnings.warn(
             f"the solver ended with status {result.status} after {result.history[-1].step} steps, and the "
-            f"certificate does not hold at tol={result.tol:g} ({result.kkt}); {_ADVICE[result.status]}",
+            f"certificate does not hold at tol={result.tol:g} ({result.kkt}); "
+            f"{_ADVICE[result.status]}{obstacle}",
             ConvergenceWarning,
             stacklevel=4,
         )
     if result.gaps and result.tied_share == 1:
         warnings.warn("all training scores are equal: the model ranks nobody", SurrogateWarning, stacklevel=4)
-    elif result.spread < result.surrogate_width and np.nanmax(result.excess, initial=0.0) > 0:
+    elif (
+        result.surrogate
+        and result.spread < result.surrogate.width
+        and np.nanmax(result.excess, initial=0.0) > 0
+    ):
         warnings.warn(
             f"the scores have a spread of {result.spread:.3g}, less than one surrogate width "
-            f"({result.surrogate_width:.3g}), within which only means are compared: the exact gap is "
+            f"({result.surrogate.width:.3g}), within which only means are compared: the exact gap is "
             f"{result.gap:.3g}; narrow surrogate_width, or add features or group_terms that can close it",
             SurrogateWarning,
             stacklevel=4,

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any, cast
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from partialfair._checks import check_choice
 from partialfair.constraints import CONSTRAINTS, Constraint
@@ -63,11 +64,14 @@ def read_solver(estimator: Any, constraints: Sequence[Constraint]) -> Solver:
         if max_iter is not None:
             raise InputError("solver is an object with settings of its own, so max_iter must not be given")
         return cast(Solver, wanted)
-    check_choice(wanted, "solver", ("auto", *SOLVERS))
+    check_choice(wanted, "solver", SOLVERS)
     settings = {} if max_iter is None else {"max_iter": max_iter}
     if not constraints:
         return Newton(**settings)
-    return SOLVERS["idca-switching" if wanted == "auto" else wanted](**settings)
+    if wanted == "auto":
+        seed = int(check_random_state(estimator.random_state).randint(2**31 - 1))
+        settings |= {"tol": estimator.tol, "n_starts": estimator.n_starts, "seed": seed}
+    return SOLVERS[wanted](**settings)
 
 
 def _refuse_settings_given_twice(estimator: Any) -> None:

@@ -78,11 +78,15 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         ``"ramp"``, ``"sigmoid"`` or a surrogate of `partialfair.surrogates`.
     surrogate_width
         In units of the scores; the paper's is 1.0. ``"auto"`` takes a quarter of the spread of the scores of
-        the unconstrained model.
+        the unconstrained model, and rounds the corners of the ramp, which makes fits faster.
     solver
-        ``"auto"``, ``"idca-switching"`` (Algorithms 1 and 2; what auto means now), ``"switching"``
-        (Algorithm 3), or a solver of `partialfair.solvers` with settings of its own. Without constraints a
-        name means Newton's method.
+        ``"auto"`` (sequential quadratic programming from ``n_starts`` starts, then IDCA, until the
+        certificate holds), ``"idca"`` (Algorithm 1 with Newton steps inside), the paper's
+        ``"idca-switching"`` (Algorithms 1 and 2) and ``"switching"`` (Algorithm 3), or a solver of
+        `partialfair.solvers` with settings of its own. Without constraints a name means Newton's method.
+    n_starts
+        Starts of ``solver="auto"``: the unconstrained model, the best model that scores everybody alike, and
+        random ones. Local solutions differ; the best is kept.
     tol
         ε of the certificate: the fit ends as converged when all its residuals are at most this. Violations
         are on the scale of ``max_gap``.
@@ -91,7 +95,10 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
     time_limit
         Seconds after which the solver ends with its best point, looked at between its outer steps.
     warm_start
-        Start from the last solution, if it has the right shape and is as feasible as a cold start.
+        Start from the last solution, if it has the right shape and, for the paper's solvers, is as feasible
+        as a cold start.
+    random_state
+        For random starts.
     callback
         Called with a record of each step; returning True stops the fit.
     verbose
@@ -120,7 +127,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
     >>> groups = rng.choice(["a", "b"], 400)
     >>> X = rng.normal(size=(400, 2)) + np.outer(groups == "a", [1, 0])  # the first feature tells the group
     >>> y = X.sum(axis=1) + rng.normal(size=400) > 0.5
-    >>> clf = PartialFairClassifier(interval=(0.1, 0.5), max_gap=0.1, enforce="surrogate", tol=0.05)
+    >>> clf = PartialFairClassifier(interval=(0.1, 0.5), max_gap=0.1, enforce="surrogate")
     >>> clf.fit(X, y, sensitive_features=groups).result_.status
     <Status.CONVERGED: 'converged'>
     >>> bool(abs(clf.coef_[0, 0]) < clf.coef_[0, 1] / 2)  # so it counts for less than half of the other
@@ -155,10 +162,12 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         surrogate: str | Surrogate = "ramp",
         surrogate_width: float | Literal["auto"] = "auto",
         solver: str | Solver = "auto",
+        n_starts: int = 2,
         tol: float = 1e-4,
         max_iter: int | None = None,
         time_limit: float | None = None,
         warm_start: bool = False,
+        random_state: Any = None,
         callback: Callable[[Record], bool | None] | None = None,
         verbose: int = 0,
     ) -> None:
@@ -179,10 +188,12 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         self.surrogate = surrogate
         self.surrogate_width = surrogate_width
         self.solver = solver
+        self.n_starts = n_starts
         self.tol = tol
         self.max_iter = max_iter
         self.time_limit = time_limit
         self.warm_start = warm_start
+        self.random_state = random_state
         self.callback = callback
         self.verbose = verbose
 

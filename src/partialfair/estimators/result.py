@@ -12,6 +12,7 @@ from partialfair.groups import group_name
 from partialfair.metrics.partial import WorstGap
 from partialfair.problems import Certificate
 from partialfair.solvers import Record, Status
+from partialfair.surrogates import Surrogate
 
 __all__ = ["FitResult"]
 
@@ -33,8 +34,10 @@ class FitResult:
         measures it, with the worst pair of groups, and the score and ranks at which they differ.
     thresholds
         The θ of the constraints.
-    surrogate_width
-        The width that was used; nan without constraints.
+    obstacle
+        What the most violated constraint says, if no point was found that satisfies all.
+    surrogate
+        The surrogate that was used; None without constraints.
     tied_share
         Share of the training weight on the most common score; 1 for a model that ranks nobody.
     spread
@@ -54,7 +57,8 @@ class FitResult:
     constraints: tuple[Constraint, ...]
     gaps: tuple[WorstGap, ...]
     thresholds: Floats
-    surrogate_width: float
+    obstacle: str | None
+    surrogate: Surrogate | None
     tied_share: float
     spread: float
     history: tuple[Record, ...]
@@ -85,6 +89,8 @@ class FitResult:
             f"objective {self.objective:.6g}, surrogate constraints violated by {self.max_violation:.1e}",
             f"certificate, to be at most {self.tol:g}: {self.kkt}",
         ]
+        if self.obstacle is not None:
+            lines.append(f"in the way: {self.obstacle}")
         for constraint, gap in zip(self.constraints, self.gaps, strict=True):
             if not np.isnan(gap.value):
                 pair = " and ".join(map(group_name, gap.groups))

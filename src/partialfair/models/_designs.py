@@ -51,11 +51,17 @@ class Design(Protocol):
         ``vectors`` (r, q) and ``groups`` belong to r rows from ``first`` on; rows of group −1 are left out.
         """
 
+    def backward_binned(self, first: Floats, second: Floats, places: Ints, out: Floats) -> None:
+        """Add ``Σ (first[i], second[i]) x_i`` over the rows of each place ≥ 0 to out (n_places, d, 2)."""
+
     def gram(self, weights: Floats) -> Floats:
         """Return ``Σ weights[i] x_i x_iᵀ`` over the rows of each code: (n_codes, d, d)."""
 
     def squares(self, weights: Floats) -> Floats:
         """Return ``Σ weights[i] x_ij²`` over all rows: (d,)."""
+
+    def rows(self, which: Ints) -> Floats:
+        """Return some rows, dense: (n_which, d)."""
 
 
 def as_design(X: ArrayLike, codes: Ints, n_codes: int) -> Design:
@@ -121,6 +127,13 @@ class DenseDesign:
             own = np.flatnonzero(groups == k)
             out[k] += rows[own].T @ vectors[own]
 
+    def backward_binned(self, first: Floats, second: Floats, places: Ints, out: Floats) -> None:
+        """As in `Design`."""
+        for start in range(0, self.shape[0], 4096):
+            rows = slice(start, start + 4096)
+            part = np.ascontiguousarray(self.X[rows], dtype=np.float64)
+            _dense_backward_binned(part, first[rows], second[rows], places[rows], out)
+
     def gram(self, weights: Floats) -> Floats:
         """As in `Design`."""
         out = np.zeros((self.n_codes, self.shape[1], self.shape[1]))
@@ -130,6 +143,10 @@ class DenseDesign:
                 part = np.asarray(block[first : first + 4096], dtype=np.float64)
                 own += part.T @ (part * values[first : first + 4096, None])
         return out
+
+    def rows(self, which: Ints) -> Floats:
+        """As in `Design`."""
+        return np.asarray(self.X[which], dtype=np.float64)
 
     def squares(self, weights: Floats) -> Floats:
         """As in `Design`."""
@@ -144,6 +161,39 @@ def _pieces(block: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
     """Rows to multiply at once: all in double precision; otherwise few, since each piece is converted."""
     size = len(block) if block.dtype == np.float64 else 4096
     return (block[first : first + size] for first in range(0, len(block), max(size, 1)))
+
+
+@njit(cache=True)
+def _dense_backward_binned(X: Floats, first: Floats, second: Floats, places: Ints, out: Floats) -> None:
+    for i in range(places.size):
+        if places[i] >= 0:
+            own = out[places[i]]
+            for j in range(X.shape[1]):
+                own[j, 0] += first[i] * X[i, j]
+                own[j, 1] += second[i] * X[i, j]
+
+
+@njit(cache=True)
+def _csr_backward_binned(
+    indptr: Ints, indices: Ints, data: Floats, first: Floats, second: Floats, places: Ints, out: Floats
+) -> None:
+    for i in range(places.size):
+        if places[i] >= 0:
+            own = out[places[i]]
+            for place in range(indptr[i], indptr[i + 1]):
+                value = data[place] if data.size else 1.0
+                own[indices[place], 0] += value * first[i]
+                own[indices[place], 1] += value * second[i]
+
+
+@njit(cache=True)
+def _codes_backward_binned(columns: Ints, first: Floats, second: Floats, places: Ints, out: Floats) -> None:
+    for i in range(places.size):
+        if places[i] >= 0:
+            own = out[places[i]]
+            for field in range(columns.shape[1]):
+                own[columns[i, field], 0] += first[i]
+                own[columns[i, field], 1] += second[i]
 
 
 @njit(cache=True)
@@ -201,6 +251,8 @@ def _csr_gram(
     """Fill one entry of each symmetric pair."""
     out = np.zeros(size)
     for i in range(weights.size):
+        if weights[i] == 0.0:
+            continue
         own = out[codes[i]]
         for place in range(indptr[i], indptr[i + 1]):
             target = own[indices[place]]
@@ -242,10 +294,22 @@ class CSRDesign:
         """As in `Design`."""
         _csr_backward_many(self.indptr, self.indices, self.data, first, vectors, groups, out)
 
+    def backward_binned(self, first: Floats, second: Floats, places: Ints, out: Floats) -> None:
+        """As in `Design`."""
+        _csr_backward_binned(self.indptr, self.indices, self.data, first, second, places, out)
+
     def gram(self, weights: Floats) -> Floats:
         """As in `Design`."""
         size = (self.n_codes, self.shape[1], self.shape[1])
         return _symmetric(_csr_gram(self.indptr, self.indices, self.data, weights, self.codes, size))
+
+    def rows(self, which: Ints) -> Floats:
+        """As in `Design`."""
+        out = np.zeros((which.size, self.shape[1]))
+        for own, i in zip(out, which, strict=True):
+            places = slice(int(self.indptr[i]), int(self.indptr[i + 1]))
+            np.add.at(own, self.indices[places], self.data[places] if self.data.size else 1.0)
+        return out
 
     def squares(self, weights: Floats) -> Floats:
         """As in `Design`."""
@@ -293,6 +357,8 @@ def _codes_gram(columns: Ints, weights: Floats, codes: Ints, size: tuple[int, in
     """Fill one entry of each symmetric pair."""
     out = np.zeros(size)
     for i in range(weights.size):
+        if weights[i] == 0.0:
+            continue
         own = out[codes[i]]
         for field in range(columns.shape[1]):
             target = own[columns[i, field]]
@@ -327,10 +393,20 @@ class CodesDesign:
         """As in `Design`."""
         _codes_backward_many(self.columns, first, vectors, groups, out)
 
+    def backward_binned(self, first: Floats, second: Floats, places: Ints, out: Floats) -> None:
+        """As in `Design`."""
+        _codes_backward_binned(self.columns, first, second, places, out)
+
     def gram(self, weights: Floats) -> Floats:
         """As in `Design`."""
         size = (self.n_codes, self.n_features, self.n_features)
         return _symmetric(_codes_gram(self.columns, weights, self.codes, size))
+
+    def rows(self, which: Ints) -> Floats:
+        """As in `Design`."""
+        out = np.zeros((which.size, self.n_features))
+        np.add.at(out, (np.arange(which.size)[:, None], self.columns[which].astype(np.int64)), 1.0)
+        return out
 
     def squares(self, weights: Floats) -> Floats:
         """As in `Design`."""

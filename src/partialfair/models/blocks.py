@@ -1,16 +1,26 @@
-"""Symmetric matrices that are block-diagonal up to the order of coordinates: Hessians of models by group."""
+"""Symmetric matrices that are block-diagonal up to the order of coordinates: Hessians of models by group.
+
+Thresholds, which are few, couple with all parameters: they border the blocks.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import linalg
 
 from partialfair._typing import Floats, Ints
 
-__all__ = ["BlockCholesky", "BlockMatrix"]
+__all__ = ["ArrowMatrix", "BlockCholesky", "BlockMatrix", "Factored"]
+
+
+class Factored(Protocol):
+    """A matrix that can be inverted."""
+
+    def solve(self, right: Floats) -> Floats:
+        """Return the solution for one right-hand side (n,) or several (n, m)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +44,17 @@ class BlockMatrix:
             out[places] = block @ vector[places]
         return out
 
-    def cholesky(self, diagonal: Floats) -> BlockCholesky:
-        """Factor this matrix plus a diagonal one; LinAlgError if the sum is not positive definite."""
+    def minus(self, other: BlockMatrix, factor: float) -> BlockMatrix:
+        """Return this matrix minus a multiple of another with the same blocks."""
+        pairs = zip(self.blocks, other.blocks, strict=True)
+        return BlockMatrix(self.positions, tuple(own - factor * theirs for own, theirs in pairs))
+
+    def cholesky(self, shift: float) -> BlockCholesky:
+        """Factor this matrix plus a multiple of the identity; LinAlgError if it is not positive definite."""
         factors = []
-        for places, block in zip(self.positions, self.blocks, strict=True):
+        for block in self.blocks:
             shifted = block.copy()
-            shifted[np.diag_indices_from(shifted)] += diagonal[places]
+            shifted[np.diag_indices_from(shifted)] += shift
             factors.append(linalg.cho_factor(shifted, overwrite_a=True, check_finite=False))
         return BlockCholesky(self.positions, tuple(factors))
 
@@ -57,3 +72,64 @@ class BlockCholesky:
         for places, factor in zip(self.positions, self.factors, strict=True):
             out[places] = linalg.cho_solve(factor, right[places], check_finite=False)
         return out
+
+
+@dataclass(frozen=True, eq=False)
+class ArrowMatrix:
+    """``[[inner, cross], [crossᵀ, corner]]``.
+
+    Attributes
+    ----------
+    inner
+        Of the parameters.
+    cross : (n_params, n_theta)
+        Between parameters and thresholds.
+    corner : (n_theta, n_theta)
+        Of the thresholds.
+    """
+
+    inner: BlockMatrix
+    cross: Floats
+    corner: Floats
+
+    def __matmul__(self, vector: Floats) -> Floats:
+        w, theta = np.split(vector, [len(self.cross)])
+        return np.concatenate([self.inner @ w + self.cross @ theta, w @ self.cross + self.corner @ theta])
+
+    def minus(self, other: ArrowMatrix, factor: float) -> ArrowMatrix:
+        """Return this matrix minus a multiple of another with the same blocks."""
+        return ArrowMatrix(
+            self.inner.minus(other.inner, factor),
+            self.cross - factor * other.cross,
+            self.corner - factor * other.corner,
+        )
+
+    def shifted(self, shift: float) -> ArrowMatrix:
+        """Return this matrix plus a multiple of the identity."""
+        blocks = tuple(block + shift * np.eye(len(block)) for block in self.inner.blocks)
+        corner = self.corner + shift * np.eye(len(self.corner))
+        return ArrowMatrix(BlockMatrix(self.inner.positions, blocks), self.cross, corner)
+
+    def cholesky(self, shift: float) -> Factored:
+        """Factor this matrix plus a multiple of the identity; LinAlgError if it is not positive definite."""
+        inner = self.inner.cholesky(shift)
+        if not self.corner.size:
+            return inner
+        solved = inner.solve(self.cross)
+        schur = self.corner + shift * np.eye(len(self.corner)) - self.cross.T @ solved
+        return _ArrowCholesky(inner, solved, linalg.cho_factor(schur, overwrite_a=True, check_finite=False))
+
+
+@dataclass(frozen=True, eq=False)
+class _ArrowCholesky:
+    """An arrow matrix factored by its Schur complement in the thresholds."""
+
+    inner: BlockCholesky
+    solved: Floats
+    schur: Any
+
+    def solve(self, right: Floats) -> Floats:
+        """As in `Factored`."""
+        upper, lower = np.split(right, [len(self.solved)])
+        theta = linalg.cho_solve(self.schur, lower - self.solved.T @ upper, check_finite=False)
+        return np.concatenate([self.inner.solve(upper) - self.solved @ theta, theta])

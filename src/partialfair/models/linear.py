@@ -33,6 +33,14 @@ def _add_by_code(totals: Floats, vector: Floats, codes: Ints) -> None:
 
 
 @njit(cache=True)
+def _add_two_by_code(totals: Floats, first: Floats, second: Floats, codes: Ints) -> None:
+    for i in range(first.size):
+        if codes[i] >= 0:
+            totals[codes[i], 0] += first[i]
+            totals[codes[i], 1] += second[i]
+
+
+@njit(cache=True)
 def _add_rows_by_code(totals: Floats, rows: Floats, codes: Ints) -> None:
     for i in range(rows.shape[0]):
         if codes[i] >= 0:
@@ -93,15 +101,20 @@ class LinearModel:
         coefficients = np.arange(n * d).reshape(n, d)
         if not q:
             return BlockMatrix(tuple(coefficients), tuple(blocks))
-        sums, cross = np.zeros(q), np.zeros((q, d, 1))
+        sums = np.zeros(q)
         _add_by_code(sums, weights, self.intercept_codes)
-        self.design.backward_many(0, weights[:, None], self.intercept_codes, cross)
+        if q == n:
+            cross = self.design.backward(weights)
+        else:
+            each = np.zeros((q, d, 1))
+            self.design.backward_many(0, weights[:, None], self.intercept_codes, each)
+            cross = each[:, :, 0]
         own = [np.arange(q)] if n == 1 else [np.array([k]) for k in range(n)]
         joined = [
             np.block(
                 [
-                    [block, (cross[which, :, 0] / self.scales).T],
-                    [cross[which, :, 0] / self.scales, np.diag(sums[which])],
+                    [block, (cross[which] / self.scales).T],
+                    [cross[which] / self.scales, np.diag(sums[which])],
                 ]
             )
             for block, which in zip(blocks, own, strict=True)
@@ -144,6 +157,47 @@ class LinearModel:
             if self.n_intercepts:
                 out[k, :, n * d + (k if self.n_intercepts > 1 else 0)] = sums[k]
         return out, sums
+
+    def vjp_binned(
+        self, scores: Floats, weights: Floats, bins: Ints, groups: Ints, shape: tuple[int, int]
+    ) -> Floats:
+        """Return sums of ``weight · (1, score)`` times rows of J, and 1, over each group and bin.
+
+        The shape is (n_groups, n_bins); rows of group −1 are left out. With interactions the groups are those
+        of the model.
+
+        Returns
+        -------
+        (n_groups, n_bins, 2, n_params + 1)
+        """
+        n, d = self.design.n_codes, self.design.shape[1]
+        if n > 1 and not np.array_equal(groups, self.design.codes):
+            raise InputError("a model with interactions needs constraints on the same groups")
+        n_groups, n_bins = shape
+        features, sums = np.zeros((n_groups * n_bins, d, 2)), np.zeros((n_groups, n_bins, 2))
+        places = np.where(groups >= 0, groups.astype(np.int64) * n_bins + bins, -1)
+        self.design.backward_binned(weights, weights * scores, places, features)
+        _add_two_by_code(sums.reshape(-1, 2), weights, weights * scores, places)
+        shaped = features.reshape(n_groups, n_bins, d, 2).transpose(0, 1, 3, 2)
+        out = np.zeros((n_groups, n_bins, 2, self.n_params + 1))
+        for k in range(n_groups):
+            first = k * d if n > 1 else 0
+            np.divide(shaped[k], self.scales, out=out[k, :, :, first : first + d])
+            if self.n_intercepts:
+                out[k, :, :, n * d + (k if self.n_intercepts > 1 else 0)] = sums[k]
+        out[..., -1] = sums
+        return out
+
+    def rows(self, which: Ints) -> Floats:
+        """Return some rows of J: (n_which, n_params)."""
+        d = self.design.shape[1]
+        out = np.zeros((which.size, self.n_params))
+        first = d * self.design.codes[which].astype(np.int64)
+        features = self.design.rows(which) / self.scales
+        out[np.arange(which.size)[:, None], first[:, None] + np.arange(d)] = features
+        if self.n_intercepts:
+            out[np.arange(which.size), self.n_penalised + self.intercept_codes[which].astype(np.int64)] = 1
+        return out
 
     def unpack(self, w: Floats) -> tuple[Floats, Floats]:
         """Return coefficients (n_codes, d) and intercepts (n_intercepts,)."""

@@ -9,17 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
 from partialfair._typing import Floats, Ints
 from partialfair.constraints import ConstraintBlock
-from partialfair.models.blocks import BlockMatrix
+from partialfair.dc import AtomBank
+from partialfair.models.blocks import ArrowMatrix, BlockMatrix
 from partialfair.objectives import Loss
 from partialfair.problems.domains import Domain, WholeSpace
+from partialfair.problems.kinks import Kinks, atom_rows, merged
 
 __all__ = ["Evaluation", "Problem", "ScoreModel", "SubTrial", "Subproblem", "Trial"]
+
+
+T = TypeVar("T")
+
+_TIE = 0.05
+"""Pieces of a maximum that are at most so much lower, on the scale of gaps, count as kinks."""
 
 
 class ScoreModel(Protocol):
@@ -47,12 +55,20 @@ class ScoreModel(Protocol):
     ) -> tuple[Floats, Floats]:
         """Return ``J(w)ᵀ`` times many vectors, each restricted to one group, and the vectors' sums."""
 
+    def vjp_binned(
+        self, scores: Floats, weights: Floats, bins: Ints, groups: Ints, shape: tuple[int, int]
+    ) -> Floats:
+        """Return ``Jᵀ`` times weights, and times weights · scores, and their sums, of each group and bin."""
+
     def gram(self, weights: Floats) -> BlockMatrix:
         """Return ``Jᵀ diag(weights) J``."""
 
     @property
     def block_size(self) -> int:
         """Size of its largest block."""
+
+    def rows(self, which: Ints) -> Floats:
+        """Return some rows of J: (n_which, n_params)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +124,22 @@ class Problem:
         """Return w = 0 with the thresholds at which scores of 0 are feasible (Assumption assume:DC E)."""
         return np.concatenate([np.zeros(self.model.n_params), self.constraints.theta0])
 
+    @property
+    def constant_start(self) -> Floats:
+        """Return the best model that scores everybody alike, with the thresholds moved along.
+
+        It is as feasible as the trivial start, unless some constraint has a threshold of its own; without
+        intercepts it is the trivial start.
+        """
+        start = self.trivial_start
+        if self.model.n_params > self.model.n_penalised:
+            start[self.model.n_penalised :] += self.loss.best_constant()
+        return start
+
+    def start_at(self, w: Floats) -> Floats:
+        """Return w with thresholds that suit its scores."""
+        return np.concatenate([w, self.constraints.thresholds_at(self.model.scores(w))])
+
     def split(self, x: Floats) -> tuple[Floats, Floats]:
         """Return w and θ."""
         return x[: self.model.n_params], x[self.model.n_params :]
@@ -160,6 +192,11 @@ class Trial:
         """All ``f_i(x)``."""
         return self.problem.constraints.system.values(self.atoms)
 
+    @cached_property
+    def slopes(self) -> tuple[Floats, Floats]:
+        """Subgradients of all f⁺ and of all f⁻ in the atoms: (m, n_atoms) each."""
+        return self.problem.constraints.system.slopes(self.atoms)
+
     def objective_gradient(self) -> Floats:
         """Return ``∇f_0(x)``; one pass."""
         model = self.problem.model
@@ -193,35 +230,91 @@ class Trial:
     def atoms_jacobian(self) -> Floats:
         """Subgradients of all atoms at x: (n_atoms, n); one pass for each bank that can."""
         bank, theta = self.problem.constraints.bank, self.problem.split(self.x)[1]
-        return np.hstack(bank.jacobian(self.scores, theta, _Pull(self)))
+        return np.hstack(bank.jacobian(self.scores, theta, self._puller))
 
     def constraint_jacobian(self) -> Floats:
         """Elements of all ``∂f⁺_i(x) − ∂f⁻_i(x)``: (m, n)."""
-        plus, minus = self.problem.constraints.system.slopes(self.atoms)
+        plus, minus = self.slopes
         return np.asarray((plus - minus) @ self.atoms_jacobian)
 
-    def lagrangian_hessian(self, coefficients: Floats | None = None) -> BlockMatrix:
-        """Return ``∇²f_0(x)`` plus a bound on that of ``Σ coefficients · atoms``, of linear scores; one pass.
+    def objective_hessian(self) -> ArrowMatrix:
+        """Return ``∇²f_0(x)`` of linear scores; one pass."""
+        return self._convex_hessian(np.zeros(self.problem.constraints.bank.n_atoms))
 
-        An atom's curvature c in ``s_i − θ_j`` couples w and θ; ``c (a − b)² ≤ 2 c a² + 2 c b²`` parts them.
-        """
-        model = self.problem.model
+    def lagrangian_hessian(self, multipliers: Floats) -> tuple[ArrowMatrix, ArrowMatrix | None]:
+        """Return the Hessians of ``f_0 + Σ λ_i f⁺_i`` and of ``Σ λ_i f⁻_i``, smoothed; None if that is 0."""
+        plus, minus = self.slopes
+        concave = self._atoms_hessian(multipliers @ minus) if multipliers.any() else None
+        return self._convex_hessian(multipliers @ plus), concave
+
+    def convex_hessian(self, multipliers: Floats) -> ArrowMatrix:
+        """Return the Hessian of ``f_0 + Σ λ_i f⁺_i``, smoothed over kinks."""
+        return self._convex_hessian(multipliers @ self.slopes[0])
+
+    def _atoms_hessian(self, coefficients: Floats) -> ArrowMatrix:
+        bank, theta = self.problem.constraints.bank, self.problem.split(self.x)[1]
+        found = bank.curvature(coefficients, self.scores, theta, self._puller)
         self.problem.n_passes += 1
-        n_theta = self.problem.constraints.bank.n_theta
-        weights, by_theta = self.problem.loss.curvature(self.scores), np.zeros(n_theta)
-        if coefficients is not None:
+        return ArrowMatrix(self.problem.model.gram(found.scores), found.cross, np.diag(found.theta))
+
+    def _convex_hessian(self, coefficients: Floats) -> ArrowMatrix:
+        """Return the Hessian of f_0 plus that of ``Σ coefficients · atoms``, in one pass for the blocks."""
+        model, bank = self.problem.model, self.problem.constraints.bank
+        weights = self.problem.loss.curvature(self.scores)
+        cross, corner = np.zeros((model.n_params, bank.n_theta)), np.zeros(bank.n_theta)
+        if coefficients.any():
             theta = self.problem.split(self.x)[1]
-            bend = self.problem.constraints.bank.curvature(coefficients, self.scores, theta)
-            weights, by_theta = weights + 2 * bend.scores, 2 * bend.theta
-        hessian = model.gram(weights)
+            found = bank.curvature(coefficients, self.scores, theta, self._puller)
+            weights, cross, corner = weights + found.scores, found.cross, found.theta
+        self.problem.n_passes += 1
+        inner = model.gram(weights)
         alpha = np.zeros(model.n_params)
         alpha[: model.n_penalised] = self.problem.alpha
-        for places, block in zip(hessian.positions, hessian.blocks, strict=True):
+        for places, block in zip(inner.positions, inner.blocks, strict=True):
             block[np.diag_indices_from(block)] += alpha[places]
-        if not n_theta:
-            return hessian
-        thetas = np.arange(model.n_params, model.n_params + n_theta)
-        return BlockMatrix((*hessian.positions, thetas), (*hessian.blocks, np.diag(by_theta)))
+        return ArrowMatrix(inner, cross, np.diag(corner))
+
+    def kinks(
+        self, multipliers: Floats, reach: float, towards: Trial | None = None, limit: int = 400
+    ) -> Kinks | None:
+        """Return the kinks of f⁺ that matter; None if there are too many.
+
+        Parameters
+        ----------
+        multipliers : (m,)
+            Those of the f_i with a positive one matter.
+        reach
+            How near, in widths of the surrogate.
+        towards
+            Or on the way to this point, if it is given.
+        limit
+            How many kinks, after those of equal rows of the data are joined, are too many.
+        """
+        bank, system = self.problem.constraints.bank, self.problem.constraints.system
+        theta = self.problem.split(self.x)[1]
+        plus = self.slopes[0]
+        moves = (np.zeros(self.scores.size), np.zeros(theta.size))
+        if towards is not None:
+            moves = (towards.scores - self.scores, towards.problem.split(towards.x)[1] - theta)
+        found = bank.kinks((multipliers > 0) @ plus, self.scores, theta, moves, reach, 20 * limit)
+        if found is None:
+            return None
+        found, model_rows = merged(found, self.problem.model.rows(found.rows))
+        if found.atoms.size > limit:
+            return None
+        ties = system.ties(self.atoms, _TIE if multipliers.any() else 0.0)
+        shares = np.zeros((ties.gaps.size, system.m))
+        shares[np.arange(ties.gaps.size), ties.functions] = ties.factors
+        return Kinks(
+            np.vstack([atom_rows(found, model_rows, self.x.size), ties.slopes @ self.atoms_jacobian]),
+            np.concatenate([found.weights * np.abs(found.residuals), ties.gaps]),
+            np.vstack([plus[:, found.atoms].T, shares]),
+            np.concatenate([found.atoms * self.scores.size + found.rows, -1 - ties.keys]),
+        )
+
+    @cached_property
+    def _puller(self) -> _Pull:
+        return _Pull(self)
 
     @cached_property
     def _loss(self) -> tuple[float, Floats]:
@@ -238,6 +331,7 @@ class _Pull:
     """The model at one point, as banks see it; passes are counted."""
 
     trial: Trial
+    memory: dict[AtomBank, Any] = field(default_factory=dict)
 
     def one(self, vector: Floats) -> Floats:
         self.trial.problem.n_passes += 1
@@ -248,6 +342,21 @@ class _Pull:
     ) -> tuple[Floats, Floats]:
         self.trial.problem.n_passes += 1
         return self.trial.problem.model.vjp_many(slopes, groups, n_groups, n_columns)
+
+    def binned(
+        self, scores: Floats, weights: Floats, bins: Ints, groups: Ints, shape: tuple[int, int]
+    ) -> Floats:
+        self.trial.problem.n_passes += 1
+        return self.trial.problem.model.vjp_binned(scores, weights, bins, groups, shape)
+
+    def remembered(self, bank: AtomBank, compute: Callable[[], T]) -> T:
+        if bank not in self.memory:
+            self.memory[bank] = compute()
+        return cast(T, self.memory[bank])
+
+    @property
+    def n_params(self) -> int:
+        return self.trial.problem.model.n_params
 
     @property
     def _w(self) -> Floats:
@@ -277,8 +386,8 @@ class Subproblem:
         In parameter space the tangents are m short vectors: evaluating them takes no pass over the data.
         """
         trial = self.problem.at(self.x)
-        found = self.problem.constraints.system.tangents(trial.atoms)
-        return found.values, found.slopes @ trial.atoms_jacobian
+        values = self.problem.constraints.system.parts(trial.atoms)[1]
+        return values, trial.slopes[1] @ trial.atoms_jacobian
 
     def at(self, v: Floats) -> SubTrial:
         """Return the oracles of g_0, ..., g_m at v."""
@@ -321,9 +430,26 @@ class SubTrial:
 
     def constraint_jacobian(self) -> Floats:
         """Subgradients of all g_i at v: (m, n)."""
-        plus = self.subproblem.problem.constraints.system.slopes(self.original.atoms)[0]
+        plus = self.original.slopes[0]
         jacobian = plus @ self.original.atoms_jacobian
         return np.asarray(jacobian - self.subproblem.tangents[1] + self.subproblem.mu * self._step)
+
+    @property
+    def x(self) -> Floats:
+        """The point itself."""
+        return self.v
+
+    def lagrangian_hessian(self, multipliers: Floats) -> tuple[ArrowMatrix, None]:
+        """Return the Hessian of ``g_0 + Σ λ_i g_i``, smoothed over kinks; nothing of it is concave."""
+        shift = self.subproblem.mu * (1 + float(multipliers.sum()))
+        return self.original.convex_hessian(multipliers).shifted(shift), None
+
+    def kinks(
+        self, multipliers: Floats, reach: float, towards: SubTrial | None = None, limit: int = 400
+    ) -> Kinks | None:
+        """Return the kinks of all g_i that matter: those of f⁺."""
+        there = None if towards is None else towards.original
+        return self.original.kinks(multipliers, reach, there, limit)
 
     @property
     def _step(self) -> Floats:

@@ -22,6 +22,9 @@ class Domain(Protocol):
     def stationarity(self, x: Floats, gradient: Floats) -> float:
         """Return ``min ‖gradient + n‖`` over the normal cone at x."""
 
+    def normals(self, x: Floats) -> Floats:
+        """Return generators of the normal cone at x, up to rounding: (q, n)."""
+
 
 @dataclass(frozen=True)
 class WholeSpace:
@@ -34,6 +37,10 @@ class WholeSpace:
     def stationarity(self, x: Floats, gradient: Floats) -> float:
         """Return ‖gradient‖."""
         return float(np.linalg.norm(gradient))
+
+    def normals(self, x: Floats) -> Floats:
+        """Return none."""
+        return np.empty((0, x.size))
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,11 @@ class Ball:
         outwards = x / norm
         return float(np.linalg.norm(gradient + max(0.0, -float(gradient @ outwards)) * outwards))
 
+    def normals(self, x: Floats) -> Floats:
+        """Return the direction of x, if it lies on the sphere."""
+        norm = float(np.linalg.norm(x))
+        return np.empty((0, x.size)) if norm < self.radius * (1 - 1e-6) else x[None] / norm
+
 
 @dataclass(frozen=True, eq=False)
 class Box:
@@ -80,3 +92,8 @@ class Box:
         slack = 1e-9 * np.maximum(1.0, np.abs(x))
         blocked = ((x <= self.low + slack) & (gradient > 0)) | ((x >= self.high - slack) & (gradient < 0))
         return float(np.linalg.norm(np.where(blocked, 0.0, gradient)))
+
+    def normals(self, x: Floats) -> Floats:
+        """Return the directions out of the faces that x lies on."""
+        slack, unit = 1e-6 * np.maximum(1.0, np.abs(x)), np.eye(x.size)
+        return np.vstack([-unit[x <= self.low + slack], unit[x >= self.high - slack]])

@@ -1,7 +1,12 @@
 """Solvers that read like the paper's algorithms; each is a frozen settings object with ``solve``."""
 
+from collections.abc import Callable
+from functools import partial
+
+from partialfair.solvers.certified import Certified
 from partialfair.solvers.direct import DirectSwitching
 from partialfair.solvers.idca import IDCA
+from partialfair.solvers.inner.newton import NewtonSteps
 from partialfair.solvers.inner.switching import Switching
 from partialfair.solvers.newton import Newton
 from partialfair.solvers.result import Record, Result, Run, Solver, Status
@@ -11,8 +16,10 @@ __all__ = [
     "IDCA",
     "SOLVERS",
     "SQP",
+    "Certified",
     "DirectSwitching",
     "Newton",
+    "NewtonSteps",
     "Record",
     "Result",
     "Run",
@@ -21,7 +28,9 @@ __all__ = [
     "Switching",
 ]
 
-SOLVERS: dict[str, type[IDCA] | type[DirectSwitching]] = {
+SOLVERS: dict[str, Callable[..., Solver]] = {
+    "auto": Certified,
+    "idca": partial(IDCA, inner=NewtonSteps(), mu=1e-2),
     "idca-switching": IDCA,
     "switching": DirectSwitching,
 }

@@ -72,10 +72,10 @@ class Newton:
             gradient = at.objective_gradient()
             if np.linalg.norm(gradient) <= self.tol:
                 return Status.CONVERGED
-            hessian, factor = at.lagrangian_hessian(), None
+            hessian, factor = at.objective_hessian(), None
             while factor is None:
                 try:
-                    factor = hessian.cholesky(np.full(start.size, ridge))
+                    factor = hessian.cholesky(ridge)
                 except np.linalg.LinAlgError:  # singular up to rounding
                     ridge *= 10
             following = _downhill(at, -factor.solve(gradient), gradient)

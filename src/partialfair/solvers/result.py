@@ -91,6 +91,7 @@ class Run:
     callback: Callback | None = None
     history: list[Record] = field(default_factory=list)
     best: tuple[bool, float, Floats, Evaluation] | None = None
+    last: tuple[bool, float, Floats, Evaluation] | None = None
     _seconds: float = 0.0
     _since: float = field(default_factory=time.perf_counter)
 
@@ -110,18 +111,19 @@ class Run:
             self.problem.n_passes = passes
             self._since = time.perf_counter()
 
-    def record(self, step: int, x: Floats) -> Status | None:
-        """Evaluate a point, remember it if it is the best so far, and say whether to stop."""
+    def record(self, step: int, x: Floats, known: Evaluation | None = None) -> Status | None:
+        """Evaluate a point, unless that is known, remember it if it is the best, and say whether to stop."""
         seconds = self.seconds
         with self.off_the_clock():
-            found = self.problem.evaluate(x)
+            found = self.problem.evaluate(x) if known is None else known
             if not (np.isfinite(found.objective) and np.isfinite(found.violation)):
                 return Status.NONFINITE
             feasible = found.violation <= self.tolerance
             # Feasible beats infeasible; then the lower objective, or the lower violation.
             key = found.objective if feasible else found.violation
+            self.last = (feasible, key, x.copy(), found)
             if self.best is None or (feasible, -key) > (self.best[0], -self.best[1]):
-                self.best = (feasible, key, x.copy(), found)
+                self.best = self.last
             line = Record(step, self.problem.n_passes, seconds, found.objective, found.violation)
             self.history.append(line)
             if self.callback is not None and self.callback(line, self.best[2]):
@@ -131,10 +133,10 @@ class Run:
         return None
 
     def result(self, status: Status) -> Result:
-        """Return the best point; without any feasible one the status says so, unless it was interrupted."""
-        if self.best is None:
+        """Return the best point, or if it converged the last; without any feasible one the status says so."""
+        if self.best is None or self.last is None:
             raise FloatingPointError("the starting point has a loss or constraint that is not finite")
-        feasible, _, x, found = self.best
+        feasible, _, x, found = self.last if status is Status.CONVERGED else self.best
         ran_out = status in (Status.CONVERGED, Status.MAX_ITER, Status.STALLED)
         ending = Status.NO_FEASIBLE_POINT if ran_out and not feasible else status
         return Result(x, ending, found.objective, found.violation, tuple(self.history))

@@ -1,0 +1,106 @@
+"""Functions of scores that are polynomials between edges: sums over scores come from a few sums per bin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from partialfair._typing import Floats, Ints
+
+__all__ = ["Pieces", "hinge_pieces", "look_up", "moments"]
+
+_REACH = 0.1
+"""Bends of sharp corners are averaged over so many widths on both sides."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """J functions of a score s, each a polynomial between two edges.
+
+    Attributes
+    ----------
+    edges : (B − 1,)
+        Ascending.
+    values : (3, B, J)
+        ``values[0] + values[1] s + values[2] s²``.
+    slopes : (2, B, J)
+        Likewise the first derivatives.
+    bends : (B, J)
+        The second derivatives, averaged over sharp corners.
+    """
+
+    edges: Floats
+    values: Floats
+    slopes: Floats
+    bends: Floats
+
+    @property
+    def n_bins(self) -> int:
+        """B."""
+        return self.edges.size + 1
+
+    def bins(self, scores: Floats) -> Ints:
+        """Between which edges each score lies; one that equals an edge lies below it."""
+        return np.asarray(_bins(self.edges, scores))
+
+
+def hinge_pieces(centres: Floats, width: float, rounding: float) -> Pieces:
+    """Return the pieces of ``max(s − centre, 0) / width``, rounded over ``rounding`` widths on both sides."""
+    half = width * (rounding or _REACH)
+    edges = np.unique(np.concatenate([centres - half, centres + half, centres]))
+    middles = np.concatenate([[edges[0] - 1], (edges[1:] + edges[:-1]) / 2, [edges[-1] + 1]])
+    x = middles[:, None] - centres
+    corner, above = np.abs(x) < half, x > 0
+    values, slopes = np.zeros((3, *x.shape)), np.zeros((2, *x.shape))
+    straight = above if rounding == 0 else x >= half
+    values[0], values[1] = np.where(straight, -centres, 0.0), straight
+    slopes[0] = straight
+    if rounding:
+        shift = half - centres
+        values[:, corner] = np.broadcast_to(
+            np.stack([shift**2, 2 * shift, np.ones_like(shift)])[:, None] / (4 * half), values.shape
+        )[:, corner]
+        slopes[:, corner] = np.broadcast_to(
+            np.stack([shift, np.ones_like(shift)])[:, None] / (2 * half), slopes.shape
+        )[:, corner]
+    return Pieces(edges, values / width, slopes / width, corner / (2 * half * width))
+
+
+@njit(cache=True)
+def _bins(edges: Floats, scores: Floats) -> Ints:
+    out = np.empty(scores.size, dtype=np.int32)
+    for i in range(scores.size):
+        low, high, value = 0, edges.size, scores[i]
+        while low < high:
+            middle = (low + high) // 2
+            if edges[middle] < value:
+                low = middle + 1
+            else:
+                high = middle
+        out[i] = low
+    return out
+
+
+@njit(cache=True)
+def moments(bins: Ints, scores: Floats, weights: Floats, codes: Ints, n_groups: int, n_bins: int) -> Floats:
+    """Add up ``weight · (1, s, s²)`` over the scores of each group in each bin: (3, n_groups, n_bins)."""
+    out = np.zeros((3, n_groups, n_bins))
+    for i in range(scores.size):
+        if codes[i] >= 0:
+            first = weights[i] * scores[i]
+            out[0, codes[i], bins[i]] += weights[i]
+            out[1, codes[i], bins[i]] += first
+            out[2, codes[i], bins[i]] += first * scores[i]
+    return out
+
+
+@njit(cache=True)
+def look_up(table: Floats, bins: Ints, scores: Floats, weights: Floats, codes: Ints) -> Floats:
+    """Return ``weight · (table[0] + table[1] s)`` of each score's group and bin; 0 without a group."""
+    out = np.zeros(scores.size)
+    for i in range(scores.size):
+        if codes[i] >= 0:
+            out[i] = weights[i] * (table[0, codes[i], bins[i]] + table[1, codes[i], bins[i]] * scores[i])
+    return out

@@ -1,0 +1,57 @@
+"""Small dense quadratic programs in multipliers: what every step and every certificate comes down to.
+
+There are few constraints and many parameters, so programs are solved in their duals:
+``max_z ⟨linear, z⟩ − ½ zᵀ gram z`` over multipliers ``z = (λ, ν)`` with ``0 ≤ λ ≤ upper`` for constraints and
+``0 ≤ ν ≤ shares · λ`` for kinks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import piqp
+
+from partialfair._typing import Floats
+
+__all__ = ["best_multipliers"]
+
+_INFINITY = 1e30
+
+
+def best_multipliers(gram: Floats, linear: Floats, shares: Floats, upper: Floats) -> Floats:
+    """Return the maximiser z ≥ 0; clipped into its bounds, so that it is a witness however it was found.
+
+    Parameters
+    ----------
+    gram : (m + K, m + K)
+        Positive semidefinite.
+    linear : (m + K,)
+        The linear term.
+    shares : (K, m)
+        Bounds of ν by λ.
+    upper : (m,)
+        Bounds of λ.
+    """
+    n_kinks, m = shares.shape
+    if m == 0:
+        return np.zeros(0)
+    solver = piqp.DenseSolver()
+    # A gap g to a kink leaves a residual of √g in a certificate; below 1e-10 the solver stalls.
+    solver.settings.eps_abs, solver.settings.eps_rel = 1e-10, 0.0
+    solver.settings.max_iter = 100
+    bounded = np.hstack([-shares, np.eye(n_kinks)]) if n_kinks else None
+    solver.setup(
+        gram,
+        -linear,
+        None,
+        None,
+        bounded,
+        None if bounded is None else np.full(n_kinks, -_INFINITY),
+        None if bounded is None else np.zeros(n_kinks),
+        np.zeros(m + n_kinks),
+        np.concatenate([np.minimum(upper, _INFINITY), np.full(n_kinks, _INFINITY)]),
+    )
+    solver.solve()
+    found = np.nan_to_num(np.array(solver.result.x))
+    found[:m] = np.clip(found[:m], 0.0, upper)
+    found[m:] = np.clip(found[m:], 0.0, shares @ found[:m])
+    return np.asarray(found)

@@ -1,0 +1,168 @@
+"""The engine that estimators use: sequential quadratic programming from several starts, then IDCA."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from partialfair._checks import check_count, check_number
+from partialfair._typing import Floats
+from partialfair.exceptions import InputError
+from partialfair.problems import Evaluation, Problem, WholeSpace, certify
+from partialfair.solvers._descent import Descent, Point
+from partialfair.solvers.inner.newton import NewtonSteps
+from partialfair.solvers.result import Callback, Result, Run, Status
+
+__all__ = ["Certified"]
+
+_SCOUT_STEPS = 12
+_MU = 1e-2
+"""Shift of the last resort, IDCA: its steps are longer than with that of the certificate, and still safe."""
+
+
+@dataclass(frozen=True)
+class Certified:
+    """Local solutions differ: set out from several starts, follow the best, and end with a certificate.
+
+    A few steps of `SQP` are taken from each start, and the most promising is followed until it is stationary;
+    if it cannot be, the next. If none can, steps of IDCA, whose subproblems are convex and always lead down,
+    go on from the best point.
+
+    Parameters
+    ----------
+    max_iter
+        Steps, of all phases together.
+    tol
+        ε of the certificate.
+    n_starts
+        How many starts: the one given, the best model that scores everybody alike, and random ones.
+    seed
+        For the random ones.
+    """
+
+    max_iter: int = 400
+    tol: float = 1e-4
+    n_starts: int = 2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_count(self.max_iter, "max_iter")
+        check_count(self.n_starts, "n_starts")
+        check_number(self.tol, "tol", above=0.0)
+
+    def solve(
+        self,
+        problem: Problem,
+        start: Floats,
+        *,
+        time_limit: float | None = None,
+        callback: Callback | None = None,
+    ) -> Result:
+        """Run until the certificate holds, or say why it does not; Ctrl-C keeps the best point so far."""
+        if not isinstance(problem.domain, WholeSpace):
+            raise InputError("this solver needs all of ℝⁿ; IDCA and DirectSwitching know other domains")
+        run = Run(problem, self.tol, time_limit, callback)
+        search = _Search(problem, run, self.max_iter, self.tol)
+        try:
+            paths = [search.path(x) for x in self._starts(problem, start)]
+            for path in paths:
+                search.follow(path, _SCOUT_STEPS if len(paths) > 1 else self.max_iter)
+            for path in sorted(paths, key=_Path.worth):
+                if search.follow(path, self.max_iter):
+                    return run.result(Status.CONVERGED)
+            return run.result(search.descend())
+        except _Ended as end:
+            return run.result(end.status)
+        except KeyboardInterrupt:
+            return run.result(Status.STOPPED)
+
+    def _starts(self, problem: Problem, start: Floats) -> Iterator[Floats]:
+        alike = problem.constant_start
+        yield start
+        if self.n_starts > 1:
+            yield alike
+        rng = np.random.default_rng(self.seed)
+        spread = np.linalg.norm(start - alike) / np.sqrt(start.size)
+        for _ in range(self.n_starts - 2):
+            yield alike + spread * rng.normal(size=start.size)
+
+
+class _Ended(Exception):
+    """The run is over before the algorithm is."""
+
+    def __init__(self, status: Status) -> None:
+        self.status = status
+
+
+@dataclass(eq=False)
+class _Path:
+    """One start, how far it got, and whether there it ends."""
+
+    at: Point
+    descent: Descent
+    stuck: bool = False
+    stationary: bool = field(default=False)
+
+    def worth(self) -> tuple[bool, float]:
+        """Order paths: those that go on first, then by the objective, with violations at the going price."""
+        violations = float(np.maximum(self.at.constraints, 0.0).sum())
+        return self.stuck and not self.stationary, self.at.objective + violations
+
+
+@dataclass(eq=False)
+class _Search:
+    """Counts steps, whatever takes them."""
+
+    problem: Problem
+    run: Run
+    max_iter: int
+    tol: float
+    steps: int = 0
+
+    def path(self, start: Floats) -> _Path:
+        at = self.problem.at(start)
+        self._record(at)
+        # The certificate is computed anew at the end, with other multipliers: leave it some room.
+        return _Path(at, Descent(self.problem.at, np.zeros(self.problem.m), 0.5 * self.tol))
+
+    def follow(self, path: _Path, n_steps: int) -> bool:
+        """Advance along a path; True if it ends at a stationary point."""
+        for _ in range(n_steps):
+            if path.stuck:
+                break
+            following = path.descent.advance(path.at)
+            if following is None:
+                path.stuck = True
+                path.stationary = path.descent.residual <= path.descent.tol
+            else:
+                path.at = following
+                self._count(path.at)
+        if path.stationary:
+            self._record(path.at)  # as the last: it may be that another path was
+        return path.stationary
+
+    def descend(self) -> Status:
+        """Take IDCA steps from the best point until the certificate holds or they no longer move."""
+        if self.run.best is None:
+            return Status.NONFINITE
+        x = self.run.best[2]
+        while not certify(self.problem, x, tol=self.tol).holds(self.tol):
+            following = NewtonSteps(epsilon=0.1 * self.tol).solve(self.problem.linearise(x, mu=_MU), x)
+            if np.linalg.norm(following - x) <= 1e-10 * (1 + np.linalg.norm(x)):
+                return Status.STALLED
+            x = following
+            self._count(self.problem.at(x))
+        return Status.CONVERGED
+
+    def _count(self, at: Point) -> None:
+        self.steps += 1
+        self._record(at)
+        if self.steps >= self.max_iter:
+            raise _Ended(Status.MAX_ITER)
+
+    def _record(self, at: Point) -> None:
+        ending = self.run.record(self.steps, at.x, Evaluation(at.objective, at.constraints))
+        if ending is not None:
+            raise _Ended(ending)

@@ -1,0 +1,56 @@
+"""IDCA's convex subproblem by Newton steps with a quadratic program each, kinks and all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from partialfair._checks import check_count, check_number
+from partialfair._typing import Floats
+from partialfair.exceptions import InputError
+from partialfair.problems import Subproblem, WholeSpace
+from partialfair.solvers._descent import Descent, Point
+
+__all__ = ["NewtonSteps"]
+
+
+@dataclass(frozen=True)
+class NewtonSteps:
+    """Newton model of the loss, tangents and kinks of the convex parts, one quadratic program a step.
+
+    Parameters
+    ----------
+    n_steps
+        Steps at most.
+    epsilon
+        Residual of the subproblem's KKT conditions to reach.
+    smallest
+        What `longer` may lower it to.
+    """
+
+    n_steps: int = 30
+    epsilon: float = 1e-4
+    smallest: float = 1e-7
+
+    def __post_init__(self) -> None:
+        check_count(self.n_steps, "n_steps of NewtonSteps")
+        check_number(self.epsilon, "epsilon of NewtonSteps", above=0.0)
+
+    def solve(self, subproblem: Subproblem, start: Floats) -> Floats:
+        """Return a point whose residual is small, or the last that was reached."""
+        if not isinstance(subproblem.domain, WholeSpace):
+            raise InputError("NewtonSteps solves problems over all of ℝⁿ; Switching knows other domains")
+        at: Point = subproblem.at(start)
+        descent = Descent(subproblem.at, np.zeros(subproblem.problem.m), self.epsilon)
+        for _ in range(self.n_steps):
+            following = descent.advance(at)
+            if following is None:
+                break
+            at = following
+        return at.x
+
+    def longer(self) -> NewtonSteps | None:
+        """Return the same with a smaller residual to reach."""
+        smaller = self.epsilon / 10
+        return replace(self, epsilon=smaller) if smaller >= self.smallest else None

@@ -1,0 +1,160 @@
+"""The engine on problems drawn by a seed; the certificate of each answer is computed anew."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from partialfair.categoricals import CategoricalCodes
+from partialfair.constraints import DemographicParity, StatisticalParity, join
+from partialfair.exceptions import InputError
+from partialfair.groups import encode_groups
+from partialfair.models import linear_model
+from partialfair.objectives import LogisticLoss
+from partialfair.problems import Ball, Problem, certify
+from partialfair.solvers import SOLVERS, Certified, Newton, Status
+from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+from tests.solvers.problems import problem
+
+TOL = 1e-4
+
+
+def draw(seed):
+    """A training problem of any size, design, groups, weights, intervals, gaps and surrogate."""
+    rng = np.random.default_rng(seed)
+    n_groups = int(rng.choice([2, 2, 3, 5, 20]))
+    n, d = int(rng.integers(60, 400)) * n_groups, int(rng.integers(1, 20))
+    shares = rng.dirichlet(np.full(n_groups, 3.0)) + 0.3 / n_groups  # some groups are small
+    codes = np.concatenate([np.arange(n_groups), rng.choice(n_groups, n - n_groups, p=shares / shares.sum())])
+    groups = encode_groups(codes)
+    kind = rng.choice(["dense", "csr", "codes", "deficient"])
+    dense = rng.normal(size=(n, d)) + 0.5 * rng.normal(size=(n_groups, d))[groups.codes]
+    if kind == "codes":
+        levels = int(rng.integers(2, 6))
+        columns = np.clip(np.digitize(dense, np.linspace(-1.5, 1.5, levels - 1)), 0, levels - 1)
+        X = CategoricalCodes(columns, (np.arange(levels),) * d, tuple(map(str, range(d))))
+        score = columns @ rng.normal(size=d)
+    else:
+        if kind == "deficient":  # a feature twice, and one that is always 0
+            dense = np.column_stack([dense, dense[:, 0], np.zeros(n)])
+        dense = dense * (rng.random(dense.shape) < 0.6) if kind == "csr" else dense
+        X = sparse.csr_matrix(dense) if kind == "csr" else dense
+        score = dense @ rng.normal(size=dense.shape[1])
+    noise = rng.choice([0.0, 0.5, 2.0])  # without any the classes are separable
+    y = np.where(score - np.median(score) + noise * rng.normal(size=n) > 0, 1.0, -1.0)
+    weights = rng.choice([np.ones(n), rng.uniform(0.5, 2, n)])
+    low = float(rng.choice([0.0, 0.1, 0.4]))
+    interval, gap = (low, low + float(rng.choice([0.2, 0.5]))), float(rng.choice([0.0, 0.02, 0.05, 0.2]))
+    statements = {
+        "statistical": [StatisticalParity(interval, gap, n_points=int(rng.choice([3, 10, 50])))],
+        "absolute": [StatisticalParity(interval, gap, "absolute", n_points=10)],
+        "demographic": [DemographicParity(interval, gap)],
+        "both": [StatisticalParity(interval, gap, n_points=5), DemographicParity((0.0, 1.0), 0.2)],
+    }[str(rng.choice(["statistical", "statistical", "absolute", "demographic", "both"]))]
+    terms = rng.choice([None, "intercept", "interactions"])
+    if n_groups == 20 and terms == "interactions":
+        terms = None  # more parameters than people in a group
+    model = linear_model(X, codes=groups.codes, n_groups=n_groups, group_terms=terms)
+    sigma = rng.choice([Ramp, RoundedRamp, RoundedRamp, Sigmoid])(float(rng.choice([0.3, 1.0])))
+    blocks = [statement.build(groups, weights, sigma) for statement in statements]
+    loss = LogisticLoss(y, weights)
+    return Problem(model, loss, join(blocks), float(rng.choice([1e-4, 1e-2])))
+
+
+def solve(task, solver):
+    free = Problem(task.model, task.loss, join([]), task.alpha)
+    w = Newton(tol=1e-6).solve(free, free.trivial_start).x
+    return solver.solve(task, task.start_at(w))
+
+
+def check(task, result):
+    """What every ending promises."""
+    again = Problem(task.model, task.loss, task.constraints, task.alpha)
+    evaluation = again.evaluate(result.x)
+    assert result.objective == pytest.approx(evaluation.objective)
+    assert result.violation == pytest.approx(evaluation.violation, abs=1e-9)
+    certificate = certify(again, result.x, tol=TOL)
+    if result.status is Status.CONVERGED:
+        assert certificate.holds(1.5 * TOL), str(certificate)
+        beside = result.x + 0.05 * np.random.default_rng(0).normal(size=result.x.size)
+        assert not certify(again, beside, tol=TOL).holds(TOL)
+    else:
+        assert result.status in (Status.MAX_ITER, Status.STALLED, Status.NO_FEASIBLE_POINT)
+    return result.status is Status.CONVERGED
+
+
+@pytest.mark.parametrize("seed", range(1, 13))
+def test_a_dozen_random_problems(seed):
+    task = draw(seed)
+    check(task, solve(task, Certified(tol=TOL)))
+
+
+@pytest.mark.slow
+def test_nearly_all_of_two_hundred_random_problems_are_certified():
+    tasks = [draw(1000 + seed) for seed in range(200)]
+    converged = [check(task, solve(task, Certified(tol=TOL))) for task in tasks]
+    assert np.mean(converged) >= 0.95
+
+
+@pytest.mark.parametrize("kind", ["statistical", "demographic", "both"])
+def test_idca_with_newton_steps_goes_where_it_should(kind):
+    task = problem(kind, n=300, max_gap=0.05)
+    result = SOLVERS["idca"](max_iter=60).solve(task, task.trivial_start)
+    assert result.violation <= 1e-4
+    assert result.objective < task.evaluate(task.trivial_start).objective
+    assert certify(task, result.x).holds(2e-3)
+    objectives = [line.objective for line in result.history]
+    assert np.diff(objectives).max() <= 1e-4  # the majorants' minima lead down, up to the inner tolerance
+
+
+def test_more_starts_are_never_worse_and_a_seed_decides():
+    task = problem("statistical", n=300, max_gap=0.05)
+    one, two, five = (solve(task, Certified(n_starts=k)).objective for k in (1, 2, 5))
+    assert two <= one + 1e-3
+    assert five <= two + 1e-3
+    assert solve(task, Certified(n_starts=5)).objective == five
+
+
+def test_what_cannot_be_met_is_said_with_the_nearest_point():
+    """Two groups with one feature that only one of them has: no threshold at 0 selects both alike."""
+    rng = np.random.default_rng(0)
+    groups = encode_groups(np.arange(200) % 2)
+    X = np.where(groups.codes == 0, 1.0, -1.0)[:, None] * np.ones((200, 1))
+    statements = [DemographicParity((0.0, 1.0), 0.0), StatisticalParity((0.0, 1.0), 0.0, n_points=3)]
+    blocks = [statement.build(groups, np.ones(200), Ramp(0.5)) for statement in statements]
+    y = np.where(rng.random(200) < 0.5, 1.0, -1.0)
+    task = Problem(linear_model(X, fit_intercept=False), LogisticLoss(y, np.ones(200)), join(blocks), 1e-2)
+    result = solve(task, Certified())
+    assert result.violation <= 1e-4  # w = 0 selects both alike: half of each
+    impossible = task.constraints
+    shifted = Problem(task.model, task.loss, _harder(impossible), task.alpha)
+    result = solve(shifted, Certified(max_iter=60))
+    assert result.status is Status.NO_FEASIBLE_POINT
+    assert result.violation == pytest.approx(0.3, abs=0.01)
+
+
+def _harder(block):
+    """The same functions, all larger by .3: nothing meets them, and w = 0 comes nearest."""
+    from dataclasses import replace
+
+    functions = tuple(f + 0.3 for f in block.system.functions)
+    return replace(block, system=replace(block.system, functions=functions))
+
+
+def test_endings():
+    task = problem("statistical", n=200)
+    assert Certified(max_iter=3).solve(task, task.trivial_start).status is Status.MAX_ITER
+    stopped = Certified().solve(task, task.trivial_start, callback=lambda line, _: line.step == 2)
+    assert stopped.status is Status.STOPPED
+    assert Certified().solve(task, task.trivial_start, time_limit=1e-9).status is Status.TIME_LIMIT
+
+    def interrupt(line, _):
+        if line.step == 1:
+            raise KeyboardInterrupt
+
+    assert Certified().solve(task, task.trivial_start, callback=interrupt).status is Status.STOPPED
+    with pytest.raises(InputError, match="n_starts"):
+        Certified(n_starts=0)
+    with pytest.raises(InputError, match="all of"):
+        Certified().solve(problem(domain=Ball(1.0)), task.trivial_start)
+    with pytest.raises(InputError, match="all of"):
+        SOLVERS["idca"]().solve(problem(domain=Ball(1.0)), task.trivial_start)
