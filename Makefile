@@ -51,6 +51,10 @@ bench: $(VENV)/.dev ## the benchmarks; tables in benchmarks/results/
 	$(BIN)/python benchmarks/metrics_speed.py
 	$(BIN)/python benchmarks/paper_switching.py
 	$(BIN)/python benchmarks/solvers.py
+	@$(PIP) -e '.[peers]'
+	$(BIN)/python benchmarks/quadratic.py
+	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/growth.py
 
 clean: ## remove what the other targets made
 	rm -rf .venv .venv-oldest demo build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

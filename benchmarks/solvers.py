@@ -1,31 +1,34 @@
-"""SQP beside IDCA with switching subgradients at the paper's budget, on the same problems and kernels.
+"""The engine beside IDCA with switching subgradients at the paper's budget, on the same problems and kernels.
 
 Run ``python benchmarks/solvers.py [--outer 400] [--steps 200]``; data files as in docs/data.md. The problems
-are the paper's (interactions, ramp of width 1, ten points, κ on the absolute scale) with ``alpha=1e-4``; both
-start from w = 0. SQP ends when the certificate, whose time is counted, holds at 1e-3, or when no step helps.
+are the paper's (interactions, ramp of width 1, ten points, κ on the absolute scale) with ``alpha=1e-4``.
+The engine sets out from the unconstrained optimum, whose passes and time are counted, and from a constant
+model, and ends when its certificate holds at 1e-4. Both use one thread. IDCA ends early when its steps no
+longer move: the budget is ``2 · outer · steps`` passes, of which it uses those that are listed.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
 
 from _record import RESULTS, write
-from partialfair.constraints import Constraint, DemographicParity, StatisticalParity
+from partialfair.constraints import Constraint, DemographicParity, StatisticalParity, join
 from partialfair.datasets import Dataset, load_a9a, load_bank, load_law_school
 from partialfair.estimators._scales import column_scales
-from partialfair.estimators._watch import Watch
 from partialfair.groups import encode_groups
 from partialfair.models import linear_model
 from partialfair.objectives import LogisticLoss
 from partialfair.problems import Problem, certify
-from partialfair.solvers import IDCA, SQP, Solver, Switching
+from partialfair.solvers import IDCA, Certified, Newton, Switching
 from partialfair.surrogates import Ramp
 
 MAX_GAPS = {"law_school": 0.05, "a9a": 0.05, "bank": 0.05}
@@ -52,14 +55,22 @@ def state(data: Dataset, constraint: Constraint) -> Problem:
     return Problem(model, loss, constraint.build(groups, weights, Ramp(1.0)), alpha)
 
 
-def run(problem: Problem, solver: Solver, watched: bool) -> dict[str, Any]:
-    """Solve from w = 0 and describe what came out."""
+def fast(problem: Problem, max_iter: int = 400) -> Any:
+    """Solve from the unconstrained optimum and from a constant model."""
+    free = Problem(problem.model, problem.loss, join([]), problem.alpha)
+    w = Newton(tol=1e-6).solve(free, free.constant_start).x
+    problem.n_passes += free.n_passes
+    return Certified(max_iter=max_iter).solve(problem, problem.start_at(w))
+
+
+def run(problem: Problem, solve: Callable[[Problem], Any]) -> dict[str, Any]:
+    """Solve and describe what came out."""
     problem.n_passes = 0
-    watch = Watch(problem, 1e-3, None, 0) if watched else None
     start = time.perf_counter()
-    result = solver.solve(problem, problem.trivial_start, callback=watch)
+    result = solve(problem)
     seconds, passes = time.perf_counter() - start, problem.n_passes
     return {
+        "status": str(result.status),
         "seconds": seconds,
         "passes": passes,
         "objective": result.objective,
@@ -78,6 +89,7 @@ def main() -> None:
     arguments = parser.parse_args()
     slow = IDCA(max_iter=arguments.outer, inner=Switching(arguments.steps, 2e-3, longest=0))
     table = []
+    threadpool_limits(1)
     for load in (load_law_school, load_bank, load_a9a):
         options = {"drop_sensitive": True} if load is load_a9a else {}
         data = load(path=arguments.data, **options)
@@ -87,25 +99,29 @@ def main() -> None:
             DemographicParity(data.interval, kappa, "absolute"),
         ):
             problem = state(data, constraint)
-            run(problem, SQP(max_iter=2), watched=True)  # compiles
-            fast, paper = run(problem, SQP(), watched=True), run(problem, slow, watched=False)
+            run(problem, lambda problem: fast(problem, max_iter=30))  # compiles
+            ours = run(problem, fast)
+            paper = run(problem, lambda problem: slow.solve(problem, problem.trivial_start))
+            budget = 2 * arguments.outer * arguments.steps
             common = {"data": data.name, "constraint": type(constraint).__name__}
-            for name, found in (("SQP", fast), ("IDCA, switching", paper)):
+            for name, found in (("engine", ours), ("IDCA, switching", paper)):
                 table.append(
                     {
                         **common,
                         "solver": name,
+                        "status": found["status"],
                         "seconds": f"{found['seconds']:.2f}",
                         "passes": f"{found['passes']:,}",
                         "objective": f"{found['objective']:.5f}",
                         "violation": f"{found['violation']:.1e}",
                         "certificate": f"{found['certificate']:.1e}",
-                        "times fewer passes": f"{found['passes'] / fast['passes']:.0f}",
-                        "times faster": f"{found['seconds'] / fast['seconds']:.0f}",
+                        "times fewer passes": f"{found['passes'] / ours['passes']:.0f}",
+                        "than the budget": f"{budget / ours['passes']:.0f}" if found is ours else "",
+                        "times faster": f"{found['seconds'] / ours['seconds']:.0f}",
                     }
                 )
                 print(table[-1], flush=True)
-    write("solvers", "SQP beside IDCA with switching subgradients", table, arguments.out)
+    write("solvers", "The engine beside IDCA with switching subgradients", table, arguments.out)
 
 
 if __name__ == "__main__":

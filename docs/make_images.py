@@ -10,7 +10,6 @@ from partialfair import PartialFairClassifier
 from partialfair.datasets import make_admissions
 from partialfair.metrics import partial_statistical_parity_difference, rank_curve
 from partialfair.plotting import plot_rank_curve
-from partialfair.solvers import SQP
 
 MODELS = {
     "no constraint": {"constraint": None},
@@ -18,8 +17,6 @@ MODELS = {
         "interval": (0.15, 0.40),
         "max_gap": 0.1,
         "enforce": "surrogate",
-        "solver": SQP(),
-        "tol": 1e-3,
     },
 }
 

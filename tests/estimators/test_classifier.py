@@ -233,7 +233,7 @@ def test_weights_repeat_rows_and_zeros_remove_them(people):
     other.fit(people.X[rows], people.y[rows], sensitive_features=people.groups[rows])
     assert one.coef_ == pytest.approx(other.coef_, rel=1e-6)
     assert one.result_.gap == pytest.approx(other.result_.gap, abs=1e-9)
-    assert one.result_.surrogate_width == pytest.approx(other.result_.surrogate_width)
+    assert one.result_.surrogate.width == pytest.approx(other.result_.surrogate.width)
 
 
 def test_rows_of_weight_zero_may_hold_groups_and_classes_of_their_own(people):
@@ -388,7 +388,7 @@ def test_interrupting_the_search_for_a_width_ends_the_fit(people, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("partialfair.problems.constrained.Trial.lagrangian_hessian", interrupt)
+    monkeypatch.setattr("partialfair.problems.constrained.Trial.objective_hessian", interrupt)
     with pytest.raises(KeyboardInterrupt):
         quick().fit(people.X, people.y, sensitive_features=people.groups)
 
@@ -399,7 +399,7 @@ def test_width_and_warnings_with_tied_scores(people):
     X = np.where(rng.random((300, 1)) < 0.7, 0.0, people.X[:, :1])
     clf = quick(max_iter=2).fit(X, people.y, sensitive_features=people.groups)
     scores = PartialFairClassifier(constraint=None).fit(X, people.y).decision_function(X)
-    assert clf.result_.surrogate_width == pytest.approx(0.25 * scores.std(), rel=1e-3)
+    assert clf.result_.surrogate.width == pytest.approx(0.25 * scores.std(), rel=1e-3)
 
 
 def test_callback_time_limit_and_progress(people, capsys):
@@ -440,7 +440,7 @@ def test_scores_that_shrink_into_one_ramp_are_reported(people):
     clf = quick(max_gap=0.02, max_iter=200)
     with pytest.warns(SurrogateWarning, match=r"a spread of .* the exact gap is"):
         clf.fit(people.X[:, [1]], people.y, sensitive_features=people.groups)
-    assert clf.result_.spread < clf.result_.surrogate_width
+    assert clf.result_.spread < clf.result_.surrogate.width
     assert clf.result_.gap > 0.1
 
 
@@ -449,7 +449,7 @@ def test_auto_width_follows_the_scale_of_the_scores(people):
     widths = [
         quick(alpha=0.0, max_iter=1)
         .fit(people.X * factor, people.y, sensitive_features=people.groups)
-        .result_.surrogate_width
+        .result_.surrogate.width
         for factor in (1, 20)
     ]
     assert widths[0] == pytest.approx(widths[1], rel=1e-3)

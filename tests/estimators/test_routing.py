@@ -21,7 +21,7 @@ INTERVAL = (0.1, 0.6)
 
 def quick(**settings):
     return PartialFairClassifier(
-        **{"enforce": "surrogate", "interval": INTERVAL, "n_points": 3, "max_iter": 4, **settings}
+        **{"enforce": "surrogate", "interval": INTERVAL, "n_points": 3, "max_iter": 60, **settings}
     )
 
 

@@ -123,6 +123,7 @@ class _Search:
 
     def path(self, start: Floats) -> _Path:
         at = self.problem.at(start)
+        self.steps += bool(self.run.history)  # the first start is no step, setting out anew is one
         self._record(at)
         # The certificate is computed anew at the end, with other multipliers: leave it some room.
         return _Path(at, Descent(self.problem.at, np.zeros(self.problem.m), 0.5 * self.tol))
