@@ -70,16 +70,28 @@ def hinge_pieces(centres: Floats, width: float, rounding: float) -> Pieces:
 
 @njit(cache=True)
 def _bins(edges: Floats, scores: Floats) -> Ints:
+    """Count the edges below each score; equal cells tell where to begin, faster than bisection."""
+    n_cells = 16 * edges.size
+    low, high = edges[0], edges[-1]
+    scale = n_cells / (high - low) if high > low else 0.0
+    first, below = np.empty(n_cells + 1, dtype=np.int32), 0
+    for cell in range(n_cells + 1):
+        # A little to the left, so that rounding never begins too far right.
+        while below < edges.size and (edges[below] - low) * scale < cell - 0.5:
+            below += 1
+        first[cell] = below
     out = np.empty(scores.size, dtype=np.int32)
     for i in range(scores.size):
-        low, high, value = 0, edges.size, scores[i]
-        while low < high:
-            middle = (low + high) // 2
-            if edges[middle] < value:
-                low = middle + 1
-            else:
-                high = middle
-        out[i] = low
+        value = scores[i]
+        if value <= low:
+            out[i] = 0
+        elif value > high:
+            out[i] = edges.size
+        else:
+            place = first[int((value - low) * scale)]
+            while edges[place] < value:
+                place += 1
+            out[i] = place
     return out
 
 

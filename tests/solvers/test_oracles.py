@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from partialfair._pieces import Pieces
 from partialfair.categoricals import CategoricalCodes
 from partialfair.constraints import DemographicParity, StatisticalParity, join
 from partialfair.dc import pulled_one_by_one
@@ -56,7 +57,9 @@ def test_jacobians_and_hessians(kind, group_terms, fit_intercept, seed, sigma):
     at = problem.at(x)
     each = [at.atoms_gradient(unit) for unit in np.eye(problem.constraints.bank.n_atoms)]
     assert at.atoms_jacobian == pytest.approx(np.array(each), abs=1e-12)
-    slow = pulled_one_by_one(problem.constraints.bank, at.scores, problem.split(x)[1], _Pull(at))
+    slow = pulled_one_by_one(
+        problem.constraints.bank, at.scores, problem.split(x)[1], _Pull(problem, problem.split(x)[0])
+    )
     assert np.hstack(slow) == pytest.approx(np.array(each), abs=1e-12)
     rows = [at.constraint_gradient(i) for i in range(problem.m)]
     assert at.constraint_jacobian() == pytest.approx(np.array(rows), abs=1e-12)
@@ -87,6 +90,31 @@ def test_lagrangian_hessians_are_derivatives_of_gradients(kind, group_terms, see
     change = convex @ direction - (0 if concave is None else concave @ direction)
     expected = (gradient(x + direction) - gradient(x - direction)) / 2
     assert change == pytest.approx(expected, abs=2e-9)
+
+
+@pytest.mark.parametrize("kind", ["csr", "codes"])
+def test_threads_add_up_to_the_same(kind, monkeypatch):
+    problem, x = task(kind, "interactions", True, Ramp(0.8), 0)
+    multipliers = np.ones(problem.m)
+
+    def oracles():
+        at = problem.at(x)
+        convex, concave = at.lagrangian_hessian(multipliers)
+        return [at.objective_gradient(), at.atoms_jacobian, convex @ x, concave @ x]
+
+    alone = oracles()
+    monkeypatch.setattr("partialfair.models._designs._ROWS_PER_THREAD", 20)
+    monkeypatch.setattr("partialfair.models._designs.get_num_threads", lambda: 3)
+    for found, expected in zip(oracles(), alone, strict=True):
+        assert found == pytest.approx(expected, abs=1e-12)
+
+
+@given(st.integers(0, 1000), st.integers(1, 80), st.floats(-6, 6))
+def test_bins_are_those_of_a_sorted_search(seed, n_edges, size):
+    rng = np.random.default_rng(seed)
+    edges = np.unique(rng.normal(size=n_edges) * 10.0 ** rng.uniform(-abs(size), abs(size), n_edges))
+    scores = np.concatenate([edges, np.nextafter(edges, np.inf), rng.normal(size=50) * 10.0**size])
+    assert (Pieces(edges, *[np.empty(0)] * 3).bins(scores) == np.searchsorted(edges, scores)).all()
 
 
 @pytest.mark.parametrize("shift", [0.5, 2.0])

@@ -7,14 +7,16 @@ are never formed; one gather per row does it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+from numba import get_num_threads, njit
 from scipy import sparse
 
 from partialfair._typing import ArrayLike, Floats, Ints
@@ -22,6 +24,26 @@ from partialfair.categoricals import CategoricalCodes
 from partialfair.exceptions import InputError
 
 __all__ = ["CSRDesign", "CodesDesign", "DenseDesign", "Design", "as_design"]
+
+
+_ROWS_PER_THREAD = 100_000
+
+
+def _summed(n_rows: int, part: Callable[[slice], Floats]) -> Floats:
+    """Add up what some threads compute of parts of the rows; kernels release the lock of the interpreter.
+
+    There are as many threads as numba may use (``NUMBA_NUM_THREADS``), and fewer if rows are few.
+    """
+    n_threads = max(1, min(get_num_threads(), n_rows // _ROWS_PER_THREAD))
+    if n_threads == 1:
+        return part(slice(0, n_rows))
+    bounds = np.linspace(0, n_rows, n_threads + 1).astype(int)
+    parts = [slice(int(first), int(stop)) for first, stop in pairwise(bounds)]
+    with ThreadPoolExecutor(n_threads) as pool:
+        first, *others = pool.map(part, parts)
+    for other in others:
+        first += other
+    return first
 
 
 class Design(Protocol):
@@ -51,8 +73,8 @@ class Design(Protocol):
         ``vectors`` (r, q) and ``groups`` belong to r rows from ``first`` on; rows of group −1 are left out.
         """
 
-    def backward_binned(self, first: Floats, second: Floats, places: Ints, out: Floats) -> None:
-        """Add ``Σ (first[i], second[i]) x_i`` over the rows of each place ≥ 0 to out (n_places, d, 2)."""
+    def backward_binned(self, first: Floats, second: Floats, places: Ints, n_places: int) -> Floats:
+        """Return ``Σ (first[i], second[i]) x_i`` over the rows of each place ≥ 0: (n_places, d, 2)."""
 
     def gram(self, weights: Floats) -> Floats:
         """Return ``Σ weights[i] x_i x_iᵀ`` over the rows of each code: (n_codes, d, d)."""
@@ -127,12 +149,14 @@ class DenseDesign:
             own = np.flatnonzero(groups == k)
             out[k] += rows[own].T @ vectors[own]
 
-    def backward_binned(self, first: Floats, second: Floats, places: Ints, out: Floats) -> None:
+    def backward_binned(self, first: Floats, second: Floats, places: Ints, n_places: int) -> Floats:
         """As in `Design`."""
+        out = np.zeros((n_places, self.shape[1], 2))
         for start in range(0, self.shape[0], 4096):
             rows = slice(start, start + 4096)
             part = np.ascontiguousarray(self.X[rows], dtype=np.float64)
             _dense_backward_binned(part, first[rows], second[rows], places[rows], out)
+        return out
 
     def gram(self, weights: Floats) -> Floats:
         """As in `Design`."""
@@ -173,7 +197,7 @@ def _dense_backward_binned(X: Floats, first: Floats, second: Floats, places: Int
                 own[j, 1] += second[i] * X[i, j]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _csr_backward_binned(
     indptr: Ints, indices: Ints, data: Floats, first: Floats, second: Floats, places: Ints, out: Floats
 ) -> None:
@@ -186,7 +210,7 @@ def _csr_backward_binned(
                 own[indices[place], 1] += value * second[i]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _codes_backward_binned(columns: Ints, first: Floats, second: Floats, places: Ints, out: Floats) -> None:
     for i in range(places.size):
         if places[i] >= 0:
@@ -212,7 +236,7 @@ def _csr_forward(indptr: Ints, indices: Ints, data: Floats, coefficients: Floats
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _csr_backward(
     indptr: Ints, indices: Ints, data: Floats, vector: Floats, codes: Ints, size: tuple[int, int]
 ) -> Floats:
@@ -244,7 +268,7 @@ def _csr_backward_many(
                     target[j] += value * vector[j]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _csr_gram(
     indptr: Ints, indices: Ints, data: Floats, weights: Floats, codes: Ints, size: tuple[int, int, int]
 ) -> Floats:
@@ -262,12 +286,18 @@ def _csr_gram(
     return out
 
 
+@njit(cache=True)
 def _symmetric(half: Floats) -> Floats:
-    """Complete matrices of which one entry of each symmetric pair is filled."""
-    full = half + half.transpose(0, 2, 1)
-    diagonal = np.arange(half.shape[1])
-    full[:, diagonal, diagonal] = half[:, diagonal, diagonal]
-    return full
+    """Complete matrices of which one entry of each symmetric pair is filled, in tiles that stay in cache."""
+    n, tile = half.shape[1], 64
+    for own in half:
+        for top in range(0, n, tile):
+            for left in range(0, top + 1, tile):
+                for i in range(top, min(top + tile, n)):
+                    for j in range(left, min(left + tile, i)):
+                        own[i, j] += own[j, i]
+                        own[j, i] = own[i, j]
+    return half
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,20 +318,42 @@ class CSRDesign:
     def backward(self, vector: Floats) -> Floats:
         """As in `Design`."""
         size = (self.n_codes, self.shape[1])
-        return np.asarray(_csr_backward(self.indptr, self.indices, self.data, vector, self.codes, size))
+        return _summed(
+            self.shape[0],
+            lambda rows: _csr_backward(
+                self._part(rows), self.indices, self.data, vector[rows], self.codes[rows], size
+            ),
+        )
+
+    def _part(self, rows: slice) -> Ints:
+        """Return where some rows begin and end."""
+        return self.indptr[rows.start : rows.stop + 1]
 
     def backward_many(self, first: int, vectors: Floats, groups: Ints, out: Floats) -> None:
         """As in `Design`."""
         _csr_backward_many(self.indptr, self.indices, self.data, first, vectors, groups, out)
 
-    def backward_binned(self, first: Floats, second: Floats, places: Ints, out: Floats) -> None:
+    def backward_binned(self, first: Floats, second: Floats, places: Ints, n_places: int) -> Floats:
         """As in `Design`."""
-        _csr_backward_binned(self.indptr, self.indices, self.data, first, second, places, out)
+
+        def part(rows: slice) -> Floats:
+            out = np.zeros((n_places, self.shape[1], 2))
+            own = (first[rows], second[rows], places[rows])
+            _csr_backward_binned(self._part(rows), self.indices, self.data, *own, out)
+            return out
+
+        return _summed(self.shape[0], part)
 
     def gram(self, weights: Floats) -> Floats:
         """As in `Design`."""
         size = (self.n_codes, self.shape[1], self.shape[1])
-        return _symmetric(_csr_gram(self.indptr, self.indices, self.data, weights, self.codes, size))
+        half = _summed(
+            self.shape[0],
+            lambda rows: _csr_gram(
+                self._part(rows), self.indices, self.data, weights[rows], self.codes[rows], size
+            ),
+        )
+        return np.asarray(_symmetric(half))
 
     def rows(self, which: Ints) -> Floats:
         """As in `Design`."""
@@ -330,7 +382,7 @@ def _codes_forward(columns: Ints, coefficients: Floats, codes: Ints) -> Floats:
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _codes_backward(columns: Ints, vector: Floats, codes: Ints, size: tuple[int, int]) -> Floats:
     out = np.zeros(size)
     for i in range(vector.size):
@@ -352,7 +404,7 @@ def _codes_backward_many(columns: Ints, first: int, vectors: Floats, groups: Int
                     target[j] += vector[j]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _codes_gram(columns: Ints, weights: Floats, codes: Ints, size: tuple[int, int, int]) -> Floats:
     """Fill one entry of each symmetric pair."""
     out = np.zeros(size)
@@ -387,20 +439,34 @@ class CodesDesign:
 
     def backward(self, vector: Floats) -> Floats:
         """As in `Design`."""
-        return np.asarray(_codes_backward(self.columns, vector, self.codes, (self.n_codes, self.n_features)))
+        size = (self.n_codes, self.n_features)
+        return _summed(
+            self.shape[0],
+            lambda rows: _codes_backward(self.columns[rows], vector[rows], self.codes[rows], size),
+        )
 
     def backward_many(self, first: int, vectors: Floats, groups: Ints, out: Floats) -> None:
         """As in `Design`."""
         _codes_backward_many(self.columns, first, vectors, groups, out)
 
-    def backward_binned(self, first: Floats, second: Floats, places: Ints, out: Floats) -> None:
+    def backward_binned(self, first: Floats, second: Floats, places: Ints, n_places: int) -> Floats:
         """As in `Design`."""
-        _codes_backward_binned(self.columns, first, second, places, out)
+
+        def part(rows: slice) -> Floats:
+            out = np.zeros((n_places, self.n_features, 2))
+            _codes_backward_binned(self.columns[rows], first[rows], second[rows], places[rows], out)
+            return out
+
+        return _summed(self.shape[0], part)
 
     def gram(self, weights: Floats) -> Floats:
         """As in `Design`."""
         size = (self.n_codes, self.n_features, self.n_features)
-        return _symmetric(_codes_gram(self.columns, weights, self.codes, size))
+        half = _summed(
+            self.shape[0],
+            lambda rows: _codes_gram(self.columns[rows], weights[rows], self.codes[rows], size),
+        )
+        return np.asarray(_symmetric(half))
 
     def rows(self, which: Ints) -> Floats:
         """As in `Design`."""

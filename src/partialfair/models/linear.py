@@ -174,9 +174,9 @@ class LinearModel:
         if n > 1 and not np.array_equal(groups, self.design.codes):
             raise InputError("a model with interactions needs constraints on the same groups")
         n_groups, n_bins = shape
-        features, sums = np.zeros((n_groups * n_bins, d, 2)), np.zeros((n_groups, n_bins, 2))
+        sums = np.zeros((n_groups, n_bins, 2))
         places = np.where(groups >= 0, groups.astype(np.int64) * n_bins + bins, -1)
-        self.design.backward_binned(weights, weights * scores, places, features)
+        features = self.design.backward_binned(weights, weights * scores, places, n_groups * n_bins)
         _add_two_by_code(sums.reshape(-1, 2), weights, weights * scores, places)
         shaped = features.reshape(n_groups, n_bins, d, 2).transpose(0, 1, 3, 2)
         out = np.zeros((n_groups, n_bins, 2, self.n_params + 1))

@@ -314,7 +314,7 @@ class Trial:
 
     @cached_property
     def _puller(self) -> _Pull:
-        return _Pull(self)
+        return _Pull(self.problem, self.problem.split(self.x)[0])
 
     @cached_property
     def _loss(self) -> tuple[float, Floats]:
@@ -328,26 +328,30 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class _Pull:
-    """The model at one point, as banks see it; passes are counted."""
+    """The model at one point, as banks see it; passes are counted.
 
-    trial: Trial
+    It does not know the trial it belongs to: in a cycle, arrays as long as the data would outlive their use.
+    """
+
+    problem: Problem
+    w: Floats
     memory: dict[AtomBank, Any] = field(default_factory=dict)
 
     def one(self, vector: Floats) -> Floats:
-        self.trial.problem.n_passes += 1
-        return self.trial.problem.model.vjp(self._w, vector)
+        self.problem.n_passes += 1
+        return self.problem.model.vjp(self.w, vector)
 
     def many(
         self, slopes: Callable[[int, int], Floats], groups: Ints, n_groups: int, n_columns: int
     ) -> tuple[Floats, Floats]:
-        self.trial.problem.n_passes += 1
-        return self.trial.problem.model.vjp_many(slopes, groups, n_groups, n_columns)
+        self.problem.n_passes += 1
+        return self.problem.model.vjp_many(slopes, groups, n_groups, n_columns)
 
     def binned(
         self, scores: Floats, weights: Floats, bins: Ints, groups: Ints, shape: tuple[int, int]
     ) -> Floats:
-        self.trial.problem.n_passes += 1
-        return self.trial.problem.model.vjp_binned(scores, weights, bins, groups, shape)
+        self.problem.n_passes += 1
+        return self.problem.model.vjp_binned(scores, weights, bins, groups, shape)
 
     def remembered(self, bank: AtomBank, compute: Callable[[], T]) -> T:
         if bank not in self.memory:
@@ -356,11 +360,7 @@ class _Pull:
 
     @property
     def n_params(self) -> int:
-        return self.trial.problem.model.n_params
-
-    @property
-    def _w(self) -> Floats:
-        return self.trial.problem.split(self.trial.x)[0]
+        return self.problem.model.n_params
 
 
 @dataclass(frozen=True, eq=False)

@@ -145,7 +145,7 @@ class Descent:
 
     def _propose(self, local: _Local, proximal: float, kinks: Kinks) -> _Proposal | None:
         """Solve the model; None if the point is stationary. Raise the price if that is in the way."""
-        factor, self.share = local.factor(proximal, min(1.0, 2 * self.share))
+        factor, self.share = local.factor(proximal, min(1.0, 1.5 * self.share))
         model = ElasticModel(factor, local.gradient, local.rows, kinks, self.price)
         step = model.step(local.at.constraints)
         self.residual = local.residual(step, kinks)
