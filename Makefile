@@ -55,6 +55,7 @@ bench: $(VENV)/.dev ## the benchmarks; tables in benchmarks/results/
 	$(BIN)/python benchmarks/quadratic.py
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/growth.py
+	$(BIN)/python benchmarks/quality.py
 
 clean: ## remove what the other targets made
 	rm -rf .venv .venv-oldest demo build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

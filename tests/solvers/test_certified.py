@@ -1,11 +1,14 @@
 """The engine on problems drawn by a seed; the certificate of each answer is computed anew."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import sparse
 
 from partialfair.categoricals import CategoricalCodes
 from partialfair.constraints import DemographicParity, StatisticalParity, join
+from partialfair.estimators._scales import spread
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups
 from partialfair.models import linear_model
@@ -54,10 +57,12 @@ def draw(seed):
     if n_groups == 20 and terms == "interactions":
         terms = None  # more parameters than people in a group
     model = linear_model(X, codes=groups.codes, n_groups=n_groups, group_terms=terms)
-    sigma = rng.choice([Ramp, RoundedRamp, RoundedRamp, Sigmoid])(float(rng.choice([0.3, 1.0])))
+    loss, alpha = LogisticLoss(y, weights), float(rng.choice([1e-4, 1e-2]))
+    free = Problem(model, loss, join([]), alpha)
+    unit = spread(model.scores(Newton(tol=1e-6).solve(free, free.trivial_start).x), weights)
+    sigma = rng.choice([Ramp, RoundedRamp, RoundedRamp, Sigmoid])(unit * float(rng.choice([0.25, 0.5])))
     blocks = [statement.build(groups, weights, sigma) for statement in statements]
-    loss = LogisticLoss(y, weights)
-    return Problem(model, loss, join(blocks), float(rng.choice([1e-4, 1e-2])))
+    return Problem(model, loss, join(blocks), alpha)
 
 
 def solve(task, solver):
@@ -125,8 +130,7 @@ def test_what_cannot_be_met_is_said_with_the_nearest_point():
     task = Problem(linear_model(X, fit_intercept=False), LogisticLoss(y, np.ones(200)), join(blocks), 1e-2)
     result = solve(task, Certified())
     assert result.violation <= 1e-4  # w = 0 selects both alike: half of each
-    impossible = task.constraints
-    shifted = Problem(task.model, task.loss, _harder(impossible), task.alpha)
+    shifted = Problem(task.model, task.loss, _harder(task.constraints), task.alpha)
     result = solve(shifted, Certified(max_iter=60))
     assert result.status is Status.NO_FEASIBLE_POINT
     assert result.violation == pytest.approx(0.3, abs=0.01)
@@ -134,8 +138,6 @@ def test_what_cannot_be_met_is_said_with_the_nearest_point():
 
 def _harder(block):
     """The same functions, all larger by .3: nothing meets them, and w = 0 comes nearest."""
-    from dataclasses import replace
-
     functions = tuple(f + 0.3 for f in block.system.functions)
     return replace(block, system=replace(block.system, functions=functions))
 

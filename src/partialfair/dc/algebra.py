@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from partialfair._typing import Floats, Ints
 
@@ -173,8 +174,8 @@ class DCSystem:
         """Tangents of all f⁻ at a point, given the values of the atoms there."""
         return Tangents(self.parts(atoms)[1], self.slopes(atoms)[1])
 
-    def ties(self, atoms: Floats, reach: float) -> Ties:
-        """Pieces of maxima in some f⁺ that are not the highest but at most ``reach`` lower."""
+    def ties(self, atoms: Floats, wanted: npt.NDArray[np.bool_], reach: float) -> Ties:
+        """Pieces of maxima in the f⁺ that are wanted, at most ``reach`` lower than the highest."""
         if not self._owner.size:
             none = np.empty(0, dtype=np.int64)
             return Ties(none, np.empty(0), np.empty(0), np.empty((0, self.n_atoms)), none)
@@ -187,7 +188,8 @@ class DCSystem:
             ]
         )[term]
         gaps = heights[highest] - heights
-        near = np.flatnonzero((gaps <= reach) & (highest != np.arange(gaps.size)) & (self._factor[term] > 0))
+        convex = wanted[self._owner[term]] & (self._factor[term] > 0)
+        near = np.flatnonzero((gaps <= reach) & (highest != np.arange(gaps.size)) & convex)
         return Ties(
             self._owner[term[near]],
             self._factor[term[near]],

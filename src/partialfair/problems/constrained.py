@@ -302,7 +302,7 @@ class Trial:
         found, model_rows = merged(found, self.problem.model.rows(found.rows))
         if found.atoms.size > limit:
             return None
-        ties = system.ties(self.atoms, _TIE if multipliers.any() else 0.0)
+        ties = system.ties(self.atoms, multipliers > 0, _TIE)
         shares = np.zeros((ties.gaps.size, system.m))
         shares[np.arange(ties.gaps.size), ties.functions] = ties.factors
         return Kinks(

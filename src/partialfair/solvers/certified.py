@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -70,8 +70,13 @@ class Certified:
             for path in paths:
                 search.follow(path, _SCOUT_STEPS if len(paths) > 1 else self.max_iter)
             for path in sorted(paths, key=_Path.worth):
-                if search.follow(path, self.max_iter):
-                    return run.result(Status.CONVERGED)
+                search.follow(path, self.max_iter)
+                if path.stationary:
+                    break
+            done = [path for path in paths if path.stationary]
+            if done:
+                search.end_at(min(done, key=lambda path: path.at.objective))
+                return run.result(Status.CONVERGED)
             return run.result(search.descend())
         except _Ended as end:
             return run.result(end.status)
@@ -103,7 +108,7 @@ class _Path:
     at: Point
     descent: Descent
     stuck: bool = False
-    stationary: bool = field(default=False)
+    stationary: bool = False
 
     def worth(self) -> tuple[bool, float]:
         """Order paths: those that go on first, then by the objective, with violations at the going price."""
@@ -128,8 +133,8 @@ class _Search:
         # The certificate is computed anew at the end, with other multipliers: leave it some room.
         return _Path(at, Descent(self.problem.at, np.zeros(self.problem.m), 0.5 * self.tol))
 
-    def follow(self, path: _Path, n_steps: int) -> bool:
-        """Advance along a path; True if it ends at a stationary point."""
+    def follow(self, path: _Path, n_steps: int) -> None:
+        """Advance along a path, until its end at most."""
         for _ in range(n_steps):
             if path.stuck:
                 break
@@ -140,9 +145,10 @@ class _Search:
             else:
                 path.at = following
                 self._count(path.at)
-        if path.stationary:
-            self._record(path.at)  # as the last: it may be that another path was
-        return path.stationary
+
+    def end_at(self, path: _Path) -> None:
+        """Record the end of a path as the last point."""
+        self._record(path.at)
 
     def descend(self) -> Status:
         """Take IDCA steps from the best point until the certificate holds or they no longer move."""
