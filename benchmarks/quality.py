@@ -4,7 +4,7 @@ Run ``python benchmarks/quality.py [--only a9a] [--data DIR]``. For every split 
 grid a model is fitted for each alpha, and the alpha with the highest accuracy on the validation part is kept.
 Fairness is ``1 − gap`` on the absolute scale, as in the paper (see docs/metrics.md), on the test part. Our
 accuracy is interpolated at the fairness of each of the paper's points; standard errors are those of our
-splits. The paper's encoding of bank is not known: there, changes against the unconstrained model are compared.
+splits. The paper's encoding of bank is not known: changes against the unconstrained model are compared.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Run ``python benchmarks/solvers.py [--outer 400] [--steps 200]``; data files as in docs/data.md. The problems
 are the paper's (interactions, ramp of width 1, ten points, κ on the absolute scale) with ``alpha=1e-4``.
 The engine sets out from the unconstrained optimum, whose passes and time are counted, and from a constant
-model, and ends when its certificate holds at 1e-4. Both use one thread. IDCA ends early when its steps no
-longer move: the budget is ``2 · outer · steps`` passes, of which it uses those that are listed.
+model, and ends when its certificate holds at 1e-4. Both use one thread. IDCA runs for its whole budget, as
+in the paper; "moving" says how much of it, in passes and seconds, had gone when the point last changed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from partialfair.groups import encode_groups
 from partialfair.models import linear_model
 from partialfair.objectives import LogisticLoss
 from partialfair.problems import Problem, certify
-from partialfair.solvers import IDCA, Certified, Newton, Switching
+from partialfair.solvers import IDCA, Certified, Newton, Record, Switching
 from partialfair.surrogates import Ramp
 
 MAX_GAPS = {"law_school": 0.05, "a9a": 0.05, "bank": 0.05}
@@ -76,7 +76,16 @@ def run(problem: Problem, solve: Callable[[Problem], Any]) -> dict[str, Any]:
         "objective": result.objective,
         "violation": result.violation,
         "certificate": certify(problem, result.x).residual,
+        "moving": _last_change(result.history),
     }
+
+
+def _last_change(history: tuple[Record, ...]) -> Record:
+    """Return the record after which objective and violation stay as they are."""
+    last = next(
+        (k for k in range(len(history) - 1, 0, -1) if history[k].objective != history[k - 1].objective), 0
+    )
+    return history[last]
 
 
 def main() -> None:
@@ -87,7 +96,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=None, help="directory of the data files")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
-    slow = IDCA(max_iter=arguments.outer, inner=Switching(arguments.steps, 2e-3, longest=0))
+    inner = Switching(arguments.steps, 2e-3, longest=arguments.steps)
+    slow = IDCA(max_iter=arguments.outer, inner=inner, tol=-1.0)  # no step is too short for another
     table = []
     threadpool_limits(1)
     for load in (load_law_school, load_bank, load_a9a):
@@ -102,7 +112,6 @@ def main() -> None:
             run(problem, lambda problem: fast(problem, max_iter=30))  # compiles
             ours = run(problem, fast)
             paper = run(problem, lambda problem: slow.solve(problem, problem.trivial_start))
-            budget = 2 * arguments.outer * arguments.steps
             common = {"data": data.name, "constraint": type(constraint).__name__}
             for name, found in (("engine", ours), ("IDCA, switching", paper)):
                 table.append(
@@ -116,8 +125,9 @@ def main() -> None:
                         "violation": f"{found['violation']:.1e}",
                         "certificate": f"{found['certificate']:.1e}",
                         "times fewer passes": f"{found['passes'] / ours['passes']:.0f}",
-                        "than the budget": f"{budget / ours['passes']:.0f}" if found is ours else "",
                         "times faster": f"{found['seconds'] / ours['seconds']:.0f}",
+                        "moving: times fewer passes": f"{found['moving'].passes / ours['passes']:.0f}",
+                        "moving: times faster": f"{found['moving'].seconds / ours['seconds']:.0f}",
                     }
                 )
                 print(table[-1], flush=True)

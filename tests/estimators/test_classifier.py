@@ -1,6 +1,7 @@
 """PartialFairClassifier as its users meet it."""
 
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -454,3 +455,34 @@ def test_auto_width_follows_the_scale_of_the_scores(people):
     ]
     assert widths[0] == pytest.approx(widths[1], rel=1e-3)
     assert widths[0] > 0
+
+
+def test_what_is_in_the_way_is_named(people):
+    """Equal scores have equal ranks, and these intervals ask for different ones."""
+    X = np.ones((len(people.y), 1))
+    clf = PartialFairClassifier(
+        interval={"f": (0.0, 0.1), "m": (0.5, 0.6)},
+        max_gap=0.05,
+        enforce="surrogate",
+        n_points=2,
+        max_iter=30,
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        clf.fit(X, people.y, sensitive_features=people.groups)
+    assert clf.result_.status is Status.NO_FEASIBLE_POINT
+    assert re.match(r"at (least|most) .* % of [fm] above threshold [12]", clf.result_.obstacle)
+    assert f"in the way: {clf.result_.obstacle}" in str(clf.result_)
+    assert any(f"most violated: {clf.result_.obstacle}" in str(one.message) for one in caught)
+
+
+def test_named_solvers_agree_where_they_should(people):
+    """Certified points of the same problem; IDCA only goes down from a worse start."""
+    settings = {"enforce": "surrogate", "interval": INTERVAL, "n_points": 3, "alpha": 1e-2}
+    auto = PartialFairClassifier(**settings).fit(people.X, people.y, sensitive_features=people.groups)
+    idca = PartialFairClassifier(**settings, solver="idca", tol=1e-3)
+    idca.fit(people.X, people.y, sensitive_features=people.groups)
+    assert auto.result_.status is Status.CONVERGED
+    assert idca.result_.status is Status.CONVERGED
+    assert auto.result_.objective <= idca.result_.objective + 1e-3
+    assert auto.result_.max_violation <= 1e-4
