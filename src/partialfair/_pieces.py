@@ -82,16 +82,14 @@ def _bins(edges: Floats, scores: Floats) -> Ints:
         first[cell] = below
     out = np.empty(scores.size, dtype=np.int32)
     for i in range(scores.size):
-        value = scores[i]
-        if value <= low:
-            out[i] = 0
-        elif value > high:
-            out[i] = edges.size
-        else:
+        value, place = scores[i], 0  # which is also where nan goes
+        if value > high:
+            place = edges.size
+        elif value > low:
             place = first[int((value - low) * scale)]
             while edges[place] < value:
                 place += 1
-            out[i] = place
+        out[i] = place
     return out
 
 

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import sparse
 
 from partialfair.categoricals import CategoricalCodes
@@ -91,6 +93,24 @@ def check(task, result):
 def test_a_dozen_random_problems(seed):
     task = draw(seed)
     check(task, solve(task, Certified(tol=TOL)))
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 10_000), st.integers(2, 5), st.sampled_from([0.03, 0.1, 0.3]), st.booleans())
+def test_small_problems_end_feasible_and_lower_than_they_began(seed, n_groups, max_gap, ramp):
+    rng = np.random.default_rng(seed)
+    n, d = 60 * n_groups, 4
+    groups = encode_groups(rng.permutation(np.arange(n) % n_groups))
+    X = rng.normal(size=(n, d)) + 0.5 * rng.normal(size=(n_groups, d))[groups.codes]
+    y = np.where(X @ rng.normal(size=d) + rng.normal(size=n) > 0, 1.0, -1.0)
+    sigma = Ramp(1.0) if ramp else Sigmoid(0.3)
+    statements = [StatisticalParity((0.1, 0.6), max_gap, n_points=4), DemographicParity((0.2, 0.8), max_gap)]
+    blocks = [statement.build(groups, np.ones(n), sigma) for statement in statements]
+    task = Problem(linear_model(X), LogisticLoss(y, np.ones(n)), join(blocks), alpha=1e-2)
+    result = solve(task, Certified())
+    assert result.violation <= 1e-4
+    assert result.objective < task.evaluate(task.trivial_start).objective
+    check(task, result)
 
 
 @pytest.mark.slow

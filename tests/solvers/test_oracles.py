@@ -114,7 +114,9 @@ def test_bins_are_those_of_a_sorted_search(seed, n_edges, size):
     rng = np.random.default_rng(seed)
     edges = np.unique(rng.normal(size=n_edges) * 10.0 ** rng.uniform(-abs(size), abs(size), n_edges))
     scores = np.concatenate([edges, np.nextafter(edges, np.inf), rng.normal(size=50) * 10.0**size])
-    assert (Pieces(edges, *[np.empty(0)] * 3).bins(scores) == np.searchsorted(edges, scores)).all()
+    pieces = Pieces(edges, *[np.empty(0)] * 3)
+    assert (pieces.bins(scores) == np.searchsorted(edges, scores)).all()
+    assert pieces.bins(np.array([-np.inf, np.inf, np.nan])).tolist() == [0, edges.size, 0]
 
 
 @pytest.mark.parametrize("shift", [0.5, 2.0])

@@ -189,4 +189,4 @@ class _View:
         rounding = _ROUNDING * (1 + abs(self.at.objective) + float(own @ (1 + np.abs(self.slack))))
         multipliers = np.zeros(self.at.problem.m)
         multipliers[self.active] = own
-        return multipliers, float(np.sqrt(2 * (fall + inexact + rounding) / (self.mu * total)))
+        return multipliers, float(np.sqrt(2 * (max(fall, 0.0) + inexact + rounding) / (self.mu * total)))
