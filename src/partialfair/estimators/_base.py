@@ -151,7 +151,8 @@ class PartialFairEstimator(BaseEstimator):
             if not problem.m:
                 solver = Newton()  # constraints that nothing can violate
             elif self.solver in ("auto", "idca") and model.block_size > _LARGEST_BLOCK:
-                solver = IDCA()  # Hessians would be too large
+                # Hessians would be too large.
+                solver = IDCA() if self.max_iter is None else IDCA(max_iter=self.max_iter)
         watch = Watch(problem, self.tol, self.callback, self.verbose)
         start = self._start(problem, model, labels, free if isinstance(solver, Certified) else None)
         found = solver.solve(problem, start, time_limit=self.time_limit, callback=watch)

@@ -65,23 +65,26 @@ class Certified:
             raise InputError("this solver needs all of ℝⁿ; IDCA and DirectSwitching know other domains")
         run = Run(problem, self.tol, time_limit, callback)
         search = _Search(problem, run, self.max_iter, self.tol)
+        paths: list[_Path] = []
         try:
-            paths = [search.path(x) for x in self._starts(problem, start)]
+            paths.extend(search.path(x) for x in self._starts(problem, start))
             for path in paths:
                 search.follow(path, _SCOUT_STEPS if len(paths) > 1 else self.max_iter)
             for path in sorted(paths, key=_Path.worth):
                 search.follow(path, self.max_iter)
                 if path.stationary:
                     break
-            done = [path for path in paths if path.stationary]
-            if done:
-                search.end_at(min(done, key=lambda path: path.at.objective))
-                return run.result(Status.CONVERGED)
-            return run.result(search.descend())
+            ending = None if any(path.stationary for path in paths) else search.descend()
         except _Ended as end:
-            return run.result(end.status)
+            ending = end.status
         except KeyboardInterrupt:
-            return run.result(Status.STOPPED)
+            ending = Status.STOPPED
+        done = [path.at for path in paths if path.stationary]
+        if done and ending in (None, Status.MAX_ITER):  # one path may have arrived before the steps ran out
+            best = min(done, key=lambda at: at.objective)
+            run.record(search.steps, best.x, Evaluation(best.objective, best.constraints))
+            ending = Status.CONVERGED
+        return run.result(ending or Status.CONVERGED)
 
     def _starts(self, problem: Problem, start: Floats) -> Iterator[Floats]:
         alike = problem.constant_start
@@ -145,10 +148,6 @@ class _Search:
             else:
                 path.at = following
                 self._count(path.at)
-
-    def end_at(self, path: _Path) -> None:
-        """Record the end of a path as the last point."""
-        self._record(path.at)
 
     def descend(self) -> Status:
         """Take IDCA steps from the best point until the certificate holds or they no longer move."""
