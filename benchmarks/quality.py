@@ -2,7 +2,7 @@
 
 Run ``python benchmarks/quality.py [--only a9a] [--data DIR]``. For every split of a data set and every κ of a
 grid a model is fitted for each alpha, and the alpha with the highest accuracy on the validation part is kept.
-The surrogate is a rounded ramp of width 2: wide ones generalise better at high fairness than the default.
+The surrogate is a rounded ramp of width 2, chosen on a9a: at high fairness wide ones generalise better.
 Fairness is ``1 − gap`` on the absolute scale, as in the paper (see docs/metrics.md), on the test part. Our
 accuracy is interpolated at the fairness of each of the paper's points; standard errors are those of our
 splits. The paper's encoding of bank is not known: changes against the unconstrained model are compared.
