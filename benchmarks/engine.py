@@ -79,13 +79,18 @@ class Part:
         return sparse.csr_matrix(sparse.hstack([*own, shift], format="csr"))
 
 
-def load(name: str, path: Path | None, n: int | None) -> tuple[Dataset, Part, Part]:
-    """Return the data set with the training and test part of its first split, or n of its training rows."""
-    data = LOADERS[name](path=path)
+def as_part(data: Dataset) -> Part:
+    """Return all rows of a data set, with dense features standardised."""
     X: Any = data.X
     if not isinstance(X, CategoricalCodes) and not sparse.issparse(X):
         X = StandardScaler().fit_transform(X.to_numpy(dtype=float))
-    whole = Part(X, data.y, data.sensitive_features.to_numpy())
+    return Part(X, data.y, data.sensitive_features.to_numpy())
+
+
+def load(name: str, path: Path | None, n: int | None) -> tuple[Dataset, Part, Part]:
+    """Return the data set with the training and test part of its first split, or n of its training rows."""
+    data = LOADERS[name](path=path)
+    whole = as_part(data)
     split = data.split(0)
     train = split.train
     if name == "acs_income":  # all rows count for the speed; those of the test are then not new

@@ -16,13 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
-from sklearn.preprocessing import StandardScaler
 
 from _record import RESULTS, write
-from engine import LOADERS, Part
+from engine import LOADERS, Part, as_part
 from partialfair import PartialFairClassifier
-from partialfair.categoricals import CategoricalCodes
 from partialfair.metrics import partial_statistical_parity_difference
 
 # Fairness and accuracy of the paper's Tables 2 (ACS) and 3, and the unconstrained accuracy.
@@ -94,10 +91,7 @@ def main() -> None:
     table = []
     for name in arguments.only:
         data = LOADERS[name](path=arguments.data)
-        X: Any = data.X
-        if not isinstance(X, CategoricalCodes) and not sparse.issparse(X):
-            X = StandardScaler().fit_transform(X.to_numpy(dtype=float))
-        whole = Part(X, data.y, data.sensitive_features.to_numpy())
+        whole = as_part(data)
         seeds = range(N_SPLITS.get(name, 5))
         curves = [curve(whole, data.split(seed), data.interval, name) for seed in seeds]
         free, points = PAPER[name]

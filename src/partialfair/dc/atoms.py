@@ -265,7 +265,7 @@ class GroupMeans:
         return Gradient(by_score, by_threshold[: self.n_theta])
 
     def curvature(self, coefficients: Floats, scores: Floats, theta: Floats, pull: PullMany) -> Curvature:
-        """Second derivatives of ``Σ coefficients · atoms``; rows are taken a few thousand at a time."""
+        """Second derivatives of ``Σ coefficients · atoms``, from sums by bin if the surrogate has pieces."""
         shaped = coefficients.reshape(2, self.n_groups, self.n_thresholds)
         pieces = self.surrogate.pieces(self._thresholds(theta))
         if pieces is None:
@@ -282,6 +282,7 @@ class GroupMeans:
     def _curvature_by_rows(
         self, coefficients: Floats, scores: Floats, theta: Floats, pull: PullMany
     ) -> Curvature:
+        """Second derivatives for any surrogate; rows are taken a few thousand at a time."""
         thresholds, shares, by_score = self._thresholds(theta), self.shares, np.empty(scores.size)
 
         def bends(first: int, stop: int) -> Floats:

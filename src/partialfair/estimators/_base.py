@@ -124,39 +124,27 @@ class PartialFairEstimator(BaseEstimator):
         solver: Solver,
     ) -> None:
         """Solve, certify, measure, and set the fitted attributes."""
-        # NumPy and SciPy bring a BLAS each, whose threads get in each other's way: small products, of which a
-        # solve has many, take several times as long with both.
-        with threadpool_limits(1, user_api="blas"):
-            self._solve(X, loss, constraints, groups, weights, solver)
-        _warn(self.result_)
-
-    def _solve(
-        self,
-        X: Features,
-        loss: Loss,
-        constraints: Sequence[Constraint],
-        groups: Groups | None,
-        weights: Floats,
-        solver: Solver,
-    ) -> None:
         model = self._model(X, groups, weights)
         # The penalty is on the coefficients, and parameters are coefficients times scales.
         alpha = np.tile(self.alpha / model.scales**2, model.design.n_codes)
         labels = () if groups is None else groups.labels
-        free = self._free_fit(model, loss, alpha) if constraints else None
-        sigma = None if free is None else self._sigma(model.scores(free), weights)
-        blocks = [one.build(groups, weights, sigma) for one in constraints if groups and sigma]
-        problem = Problem(model, loss, join(blocks), alpha)
-        if isinstance(self.solver, str):
-            if not problem.m:
-                solver = Newton()  # constraints that nothing can violate
-            elif self.solver in ("auto", "idca") and model.block_size > _LARGEST_BLOCK:
-                # Hessians would be too large.
-                solver = IDCA() if self.max_iter is None else IDCA(max_iter=self.max_iter)
-        watch = Watch(problem, self.tol, self.callback, self.verbose)
-        start = self._start(problem, model, labels, free if isinstance(solver, Certified) else None)
-        found = solver.solve(problem, start, time_limit=self.time_limit, callback=watch)
-        certificate = certify(problem, found.x, tol=self.tol)
+        # NumPy and SciPy bring a BLAS each, whose threads get in each other's way: small products, of which a
+        # solve has many, take several times as long with both.
+        with threadpool_limits(1, user_api="blas"):
+            free = self._free_fit(model, loss, alpha) if constraints else None
+            sigma = None if free is None else self._sigma(model.scores(free), weights)
+            blocks = [one.build(groups, weights, sigma) for one in constraints if groups and sigma]
+            problem = Problem(model, loss, join(blocks), alpha)
+            if isinstance(self.solver, str):
+                if not problem.m:
+                    solver = Newton()  # constraints that nothing can violate
+                elif self.solver in ("auto", "idca") and model.block_size > _LARGEST_BLOCK:
+                    # Hessians would be too large.
+                    solver = IDCA() if self.max_iter is None else IDCA(max_iter=self.max_iter)
+            watch = Watch(problem, self.tol, self.callback, self.verbose)
+            start = self._start(problem, model, labels, free if isinstance(solver, Certified) else None)
+            found = solver.solve(problem, start, time_limit=self.time_limit, callback=watch)
+            certificate = certify(problem, found.x, tol=self.tol)
         status = found.status
         if certificate.holds(self.tol):
             status = Status.CONVERGED
@@ -184,6 +172,7 @@ class PartialFairEstimator(BaseEstimator):
             kkt=certificate,
             tol=self.tol,
         )
+        _warn(self.result_)
 
     def _scores(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:
         """Score rows as fitted; the group is read only if the model has group terms."""
