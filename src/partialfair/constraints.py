@@ -33,6 +33,8 @@ __all__ = [
     "join",
 ]
 
+_LEAST_GAP = 1e-4
+
 
 @dataclass(frozen=True, eq=False)
 class ConstraintBlock:
@@ -86,7 +88,8 @@ class Constraint(ABC):
     interval
         Ranks from the top: ``(low, high)``, a list of such pairs, or a mapping from group to either.
     max_gap
-        κ, the largest gap allowed, in [0, 1].
+        κ, the largest gap allowed, in [0, 1]. Below 1e-4 it counts as 1e-4: constraints with no room inside
+        (against Assumption DC.B) need not have multipliers, and violations up to ``tol`` are allowed anyway.
     gap_scale
         ``"interval"``, the definition, or ``"absolute"``, the paper's experiments; see `partialfair.metrics`.
     """
@@ -98,6 +101,11 @@ class Constraint(ABC):
     def __post_init__(self) -> None:
         check_number(self.max_gap, "max_gap", low=0.0, high=1.0)
         check_choice(self.gap_scale, "gap_scale", get_args(GapScale))
+
+    @property
+    def kappa(self) -> float:
+        """κ with some room inside."""
+        return max(self.max_gap, _LEAST_GAP)
 
     @abstractmethod
     def build(self, groups: Groups, weights: Floats, surrogate: Surrogate) -> ConstraintBlock:
@@ -214,8 +222,8 @@ class StatisticalParity(Constraint):
             part = intervals[0]
             shares = np.arange(self.n_points) / self.n_points
             lows = np.tile(part.rank_at(shares, side="right")[:, None], (1, len(intervals)))
-            return lows, lows + self.max_gap
-        kappa = self.max_gap
+            return lows, lows + self.kappa
+        kappa = self.kappa
         shares = np.arange(1, self.n_points + 1) * (1 - kappa) / (self.n_points + 1)
         lows = np.stack([part.rank_at(shares, side="left") for part in intervals], axis=1)
         highs = np.stack([part.rank_at(shares + kappa, side="right") for part in intervals], axis=1)
@@ -265,7 +273,7 @@ class DemographicParity(Constraint):
         shares = [self._share(bank, k, part) for k, part in enumerate(intervals)]
         functions, names = [], []
         for k, other in permutations(range(len(groups.labels)), 2):
-            functions.append(shares[k] - shares[other] - self.max_gap)
+            functions.append(shares[k] - shares[other] - self.kappa)
             names.append(
                 f"{groups.names[k]} selected at most {self.max_gap:g} more than {groups.names[other]}"
             )

@@ -49,6 +49,21 @@ class BlockMatrix:
         pairs = zip(self.blocks, other.blocks, strict=True)
         return BlockMatrix(self.positions, tuple(own - factor * theirs for own, theirs in pairs))
 
+    def plus_squares(self, rows: Floats, weight: float) -> BlockMatrix:
+        """Return this matrix plus ``weight · rowsᵀ rows``; blocks that a row couples become one."""
+        pieces = [rows[:, places] for places in self.positions]
+        if (np.array([piece.any(axis=1) for piece in pieces]).sum(axis=0) > 1).any():
+            return self.merged().plus_squares(rows, weight)
+        pairs = zip(self.blocks, pieces, strict=True)
+        return BlockMatrix(self.positions, tuple(own + weight * (piece.T @ piece) for own, piece in pairs))
+
+    def merged(self) -> BlockMatrix:
+        """Return this matrix as one block."""
+        whole = np.zeros((sum(len(places) for places in self.positions),) * 2)
+        for places, block in zip(self.positions, self.blocks, strict=True):
+            whole[np.ix_(places, places)] = block
+        return BlockMatrix((np.arange(len(whole)),), (whole,))
+
     def cholesky(self, shift: float) -> BlockCholesky:
         """Factor this matrix plus a multiple of the identity; LinAlgError if it is not positive definite."""
         factors = []
@@ -102,6 +117,15 @@ class ArrowMatrix:
             self.inner.minus(other.inner, factor),
             self.cross - factor * other.cross,
             self.corner - factor * other.corner,
+        )
+
+    def plus_squares(self, rows: Floats, weight: float) -> ArrowMatrix:
+        """Return this matrix plus ``weight · rowsᵀ rows``."""
+        inner, outer = np.split(rows, [len(self.cross)], axis=1)
+        return ArrowMatrix(
+            self.inner.plus_squares(inner, weight),
+            self.cross + weight * (inner.T @ outer),
+            self.corner + weight * (outer.T @ outer),
         )
 
     def shifted(self, shift: float) -> ArrowMatrix:

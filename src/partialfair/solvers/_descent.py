@@ -1,14 +1,16 @@
 """Newton steps on a Lagrangian under linearised constraints, safeguarded by an exact penalty.
 
 A step minimises ``⟨∇f_0, p⟩ + ½ pᵀ(H + τI)p + price · Σ max(0, linearised f_i)``. H is the Hessian of the
-Lagrangian, in which the kinks of ramps are averaged over; as much of its concave part is taken as leaves it
-positive definite. If the step is refused, kinks are what the average did not see: those that it passed are
-spelled out in the quadratic program, and the step is tried again. Optima lie on many kinks at once, and only
-so are they reached.
+Lagrangian, in which the kinks of ramps are averaged over. At an optimum it need only be positive definite
+along the constraints that bind, so ``½ weight Σ (linearised f_i)²`` of those is added if it helps: where they
+are met that changes nothing. If it does not help, only a share of the concave part is taken. If the step is
+refused, kinks are what the average did not see: those that it passed are spelled out in the quadratic
+program, and the step is tried again. Optima lie on many kinks at once, and only so are they reached.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -28,6 +30,7 @@ _SMALLEST_PROXIMAL = 1e-8
 _ROUNDS = 4
 _REFUSALS = 3
 _MEMORY = 3
+_WEIGHTS = (1.0, 1e1, 1e2, 1e3, 1e4)
 _PINNED = 1e-4
 """Kinks at most so many widths away are taken to be those that the last step ended on."""
 
@@ -78,6 +81,8 @@ class Descent:
         τ of steps without and with kinks spelled out.
     share
         Share of the Hessian's concave part that was last taken.
+    weight
+        Of the squares of binding constraints that were last added to the Hessian.
     refusals
         How often in a row a step without kinks was refused; after some it is no longer tried.
     recent
@@ -95,6 +100,7 @@ class Descent:
     smooth: float = 1e-2
     sharp: float = 1e-2
     share: float = 1.0
+    weight: float = 0.0
     refusals: int = 0
     recent: list[tuple[float, float]] = field(default_factory=list)
     residual: float = field(default=float("inf"), init=False)
@@ -145,8 +151,9 @@ class Descent:
 
     def _propose(self, local: _Local, proximal: float, kinks: Kinks) -> _Proposal | None:
         """Solve the model; None if the point is stationary. Raise the price if that is in the way."""
-        factor, self.share = local.factor(proximal, min(1.0, 1.5 * self.share))
-        model = ElasticModel(factor, local.gradient, local.rows, kinks, self.price)
+        curved = local.curved(proximal, min(1.0, 1.5 * self.share), self.weight)
+        self.share, self.weight = curved.share, curved.weight
+        model = ElasticModel(curved.factor, curved.gradient, local.rows, kinks, self.price)
         step = model.step(local.at.constraints)
         self.residual = local.residual(step, kinks)
         if self.residual <= self.tol:
@@ -155,7 +162,7 @@ class Descent:
         if ((step.multipliers >= 0.99 * self.price) & (left > 1e-7)).any():
             self.price = min(4 * self.price, _LARGEST_PRICE)
             self.least_price = self.price / 2
-        change = local.gradient @ step.p + 0.5 * step.p @ (local.hessian @ step.p)
+        change = local.gradient @ step.p + 0.5 * step.p @ (curved.hessian @ step.p)
         saved = _sum_of_violations(local.at) - np.maximum(left, 0).sum()
         predicted = float(self.price * saved - change)
         return _Proposal(model, step, predicted, self.evaluate(local.at.x + step.p))
@@ -199,6 +206,17 @@ def _sum_of_violations(at: Point) -> float:
     return float(np.maximum(at.constraints, 0.0).sum())
 
 
+@dataclass(frozen=True, eq=False)
+class _Curved:
+    """A positive definite model: H + τI with the squares, factored; H without them; ∇f_0 with them."""
+
+    factor: Factored
+    hessian: ArrowMatrix
+    gradient: Floats
+    share: float
+    weight: float
+
+
 class _Local:
     """The model at one point: evaluated once, factored anew for each τ."""
 
@@ -207,32 +225,49 @@ class _Local:
         self.rows = at.constraint_jacobian()
         self.gradient = at.objective_gradient()
         self.convex, self.concave = at.lagrangian_hessian(multipliers)
-        self.hessian = self.convex
-        self._factored: dict[float, tuple[Factored, float, ArrowMatrix]] = {}
+        self.binding = np.flatnonzero(multipliers > 1e-6 * max(1.0, multipliers.max(initial=0.0)))
+        self._curved: dict[float, _Curved] = {}
 
     def no_kinks(self) -> Kinks:
         """Return none."""
         return no_kinks(self.rows.shape[1], self.rows.shape[0])
 
-    def factor(self, proximal: float, share: float) -> tuple[Factored, float]:
-        """Factor ``convex − share · concave + τI``, with a smaller share, or a larger τ, if need be."""
-        if proximal not in self._factored:
-            self._factored[proximal] = self._factor(proximal, share)
-        factor, share, self.hessian = self._factored[proximal]
-        return factor, share
+    def curved(self, proximal: float, share: float, weight: float) -> _Curved:
+        """Return the model for τ; share and weight are those to try first."""
+        if proximal not in self._curved:
+            self._curved[proximal] = (
+                self._augmented(proximal, weight) or self._shared(proximal, share) or self._convex(proximal)
+            )
+        return self._curved[proximal]
 
-    def _factor(self, proximal: float, share: float) -> tuple[Factored, float, ArrowMatrix]:
+    def _augmented(self, proximal: float, weight: float) -> _Curved | None:
+        """Take the whole concave part, with the least weight of squares that makes up for it."""
+        if self.concave is None:
+            return None
+        hessian = self.convex.minus(self.concave, 1.0)
+        rows, values = self.rows[self.binding], self.at.constraints[self.binding]
+        for trial in (0.0, *(one for one in _WEIGHTS if 10 * one >= weight)):
+            with contextlib.suppress(np.linalg.LinAlgError):
+                summed = hessian if trial == 0 else hessian.plus_squares(rows, trial)
+                gradient = self.gradient + trial * (values @ rows)
+                return _Curved(summed.cholesky(proximal), hessian, gradient, 1.0, trial)
+        return None
+
+    def _shared(self, proximal: float, share: float) -> _Curved | None:
+        """Take as much of the concave part as leaves the Hessian positive definite."""
         while self.concave is not None and share > 0.1:
-            try:
+            with contextlib.suppress(np.linalg.LinAlgError):
                 hessian = self.convex.minus(self.concave, share)
-                return hessian.cholesky(proximal), share, hessian
-            except np.linalg.LinAlgError:
-                share /= 2
+                return _Curved(hessian.cholesky(proximal), hessian, self.gradient, share, 0.0)
+            share /= 2
+        return None
+
+    def _convex(self, proximal: float) -> _Curved:
+        """Take nothing of the concave part, and a larger τ if rounding errors ask for it."""
         while True:
-            try:
-                return self.convex.cholesky(proximal), 0.1, self.convex
-            except np.linalg.LinAlgError:  # a singular Hessian, and τ below its rounding errors
-                proximal *= 4
+            with contextlib.suppress(np.linalg.LinAlgError):
+                return _Curved(self.convex.cholesky(proximal), self.convex, self.gradient, 0.1, 0.0)
+            proximal *= 4
 
     def residual(self, step: Step, kinks: Kinks) -> float:
         """Return the largest residual of the KKT conditions at the point, with the step's multipliers.

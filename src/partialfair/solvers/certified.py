@@ -116,7 +116,8 @@ class _Path:
     def worth(self) -> tuple[bool, float]:
         """Order paths: those that go on first, then by the objective, with violations at the going price."""
         violations = float(np.maximum(self.at.constraints, 0.0).sum())
-        return self.stuck and not self.stationary, self.at.objective + violations
+        price = max(self.descent.price, 1.0)
+        return self.stuck and not self.stationary, self.at.objective + price * violations
 
 
 @dataclass(eq=False)
