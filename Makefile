@@ -1,5 +1,6 @@
 # Two commands on a fresh machine with Python >= 3.11 and make:  `make demo`  and  `make test`.
-# Each sets up what it needs in a virtual environment of its own (.venv; .venv-oldest for `make test-oldest`).
+# Each sets up what it needs in a virtual environment of its own (.venv; .venv-oldest for `make test-oldest`,
+# .venv-peers for `make bench-peers`).
 
 PYTHON ?= python3
 VENV := .venv
@@ -7,7 +8,7 @@ BIN := $(VENV)/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help demo test lint test-slow test-oldest bench clean
+.PHONY: help demo test lint test-slow test-oldest bench bench-peers clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -57,5 +58,11 @@ bench: $(VENV)/.dev ## the benchmarks; tables in benchmarks/results/
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/quality.py
 
+# Peers whose licence or size keeps them out of the other environments; versions as in the recorded table.
+bench-peers: ## the benchmark beside dccp and humancompatible-train; table in benchmarks/results/
+	@test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
+	@.venv-peers/bin/python -m pip install --quiet -e . torch==2.13.0 cvxpy==1.9.3 clarabel==0.11.1 dccp==1.1.1 humancompatible-train==0.4.2
+	.venv-peers/bin/python benchmarks/peers.py
+
 clean: ## remove what the other targets made
-	rm -rf .venv .venv-oldest demo build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-oldest .venv-peers demo build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

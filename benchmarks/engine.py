@@ -142,8 +142,8 @@ def logistic_regression(train: Part, data: Dataset, constraint: str | None) -> F
     return Fitted(lambda part: clf.decision_function(part.blocks()), says)
 
 
-def augmented_lagrangian(train: Part, data: Dataset, constraint: str | None) -> Fitted:
-    """Solve the problem that the classifier solves by an augmented Lagrangian with L-BFGS inside."""
+def stated(train: Part, data: Dataset, constraint: str | None, **settings: Any) -> Problem:
+    """Return the problem that the classifier solves."""
     captured: list[Problem] = []
 
     class Capture:
@@ -161,13 +161,37 @@ def augmented_lagrangian(train: Part, data: Dataset, constraint: str | None) -> 
         alpha=ALPHA,
         group_terms="interactions",
         solver=Capture(),
+        **settings,
     )
     with contextlib.suppress(Exception):  # only the statement of the problem is wanted
         clf.fit(train.X, train.y, sensitive_features=train.groups)
-    problem = captured[0]
+    return captured[0]
+
+
+def unconstrained_start(problem: Problem) -> Any:
+    """Return the unconstrained solution, with thresholds that suit it."""
     free = Problem(problem.model, problem.loss, join([]), problem.alpha)
     x = problem.start_at(Newton(tol=1e-6).solve(free, free.trivial_start).x)
     problem.n_passes = 0
+    return x
+
+
+def linear_scorer(problem: Problem, x: Any) -> Callable[[Part], Any]:
+    """Return how the model of a point scores."""
+    coef, intercept = problem.model.unpack(problem.split(x)[0])
+
+    def score(part: Part) -> Any:
+        X = part.X.to_csr() if isinstance(part.X, CategoricalCodes) else part.X
+        codes = encode_groups(part.groups).codes
+        return np.asarray((X @ coef.T)[np.arange(len(codes)), codes] + intercept[codes])
+
+    return score
+
+
+def augmented_lagrangian(train: Part, data: Dataset, constraint: str | None) -> Fitted:
+    """Solve the problem that the classifier solves by an augmented Lagrangian with L-BFGS inside."""
+    problem = stated(train, data, constraint)
+    x = unconstrained_start(problem)
     multipliers, weight, violation = np.zeros(problem.m), 10.0, np.inf
     for _ in range(20):
 
@@ -187,15 +211,8 @@ def augmented_lagrangian(train: Part, data: Dataset, constraint: str | None) -> 
         if violation <= 1e-4:
             break
     found = problem.evaluate(x)
-    coef, intercept = problem.model.unpack(problem.split(x)[0])
-
-    def score(part: Part) -> Any:
-        X = part.X.to_csr() if isinstance(part.X, CategoricalCodes) else part.X
-        codes = encode_groups(part.groups).codes
-        return np.asarray((X @ coef.T)[np.arange(len(codes)), codes] + intercept[codes])
-
     says = {"passes": problem.n_passes, "objective": found.objective, "violation": found.violation}
-    return Fitted(score, says)
+    return Fitted(linear_scorer(problem, x), says)
 
 
 def fairlearn_reduction(train: Part, data: Dataset, constraint: str | None, grid: bool = False) -> Fitted:
@@ -255,13 +272,16 @@ def judge(fitted: Fitted, test: Part, data: Dataset) -> dict[str, Any]:
     }
 
 
-def one(name: str, kind: str, method: str, path: Path | None, n: int | None) -> dict[str, Any]:
+def one(
+    name: str, kind: str, method: str, path: Path | None, n: int | None, warm_up: bool = True
+) -> dict[str, Any]:
     """Load, warm up on a few rows, fit once, and describe; peak memory is the process's."""
     warnings.simplefilter("ignore")
     data, train, test = load(name, path, n)
     constraint = CONSTRAINTS[kind]
-    few = np.random.default_rng(1).choice(len(train.y), min(2000, len(train.y)), replace=False)
-    METHODS[method](train.take(few), data, constraint)  # compiles
+    if warm_up:
+        few = np.random.default_rng(1).choice(len(train.y), min(2000, len(train.y)), replace=False)
+        METHODS[method](train.take(few), data, constraint)  # compiles
     start = time.perf_counter()
     fitted = METHODS[method](train, data, constraint)
     seconds = time.perf_counter() - start
@@ -317,9 +337,11 @@ def main() -> None:
     write("engine", "One fit of every method", [shown(row, columns) for row in rows], arguments.out)
 
 
-def in_a_process(name: str, kind: str, method: str, n: int, arguments: Any) -> dict[str, Any]:
-    """Return a row that a fresh process measured, or one that says why there is none."""
-    command = [sys.executable, __file__, "--one", name, kind, method, str(n)]
+def in_a_process(
+    name: str, kind: str, method: str, n: int, arguments: Any, script: str = __file__
+) -> dict[str, Any]:
+    """Return a row that a fresh process of a script measured, or one that says why there is none."""
+    command = [sys.executable, script, "--one", name, kind, method, str(n)]
     if arguments.data:
         command += ["--data", str(arguments.data)]
     row = {"data": name, "rows": n, "constraint": kind, "method": method}

@@ -33,7 +33,7 @@ __all__ = [
     "join",
 ]
 
-_LEAST_GAP = 1e-4
+_LEAST_GAP = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +88,8 @@ class Constraint(ABC):
     interval
         Ranks from the top: ``(low, high)``, a list of such pairs, or a mapping from group to either.
     max_gap
-        κ, the largest gap allowed, in [0, 1]. Below 1e-4 it counts as 1e-4: constraints with no room inside
-        (against Assumption DC.B) need not have multipliers, and violations up to ``tol`` are allowed anyway.
+        κ, the largest gap allowed, in [0, 1]. Less than .001 counts as .001: a constraint with no room inside
+        (against Assumption assume:DC B) need not have multipliers, and no sample tells such gaps apart.
     gap_scale
         ``"interval"``, the definition, or ``"absolute"``, the paper's experiments; see `partialfair.metrics`.
     """

@@ -78,3 +78,13 @@ def test_switching_benchmark_runs(tmp_path, data_dir):
     printed = run_script("benchmarks/paper_switching.py", *small, "--data", data_dir, "--out", tmp_path)
     assert "law_school" in printed
     assert (tmp_path / "switching_step.md").exists()
+
+
+@pytest.mark.real_data
+def test_peers_benchmark_runs(tmp_path, data_dir):
+    """Peers that are not installed are named in their rows; those that are may not finish."""
+    small = ["--rungs", 200, "--only", "--minutes", 0.5]
+    printed = run_script("benchmarks/peers.py", *small, "--data", data_dir, "--out", tmp_path)
+    assert "| ours, ramp |" in printed
+    assert "| dccp |" in printed
+    assert (tmp_path / "peers.md").exists()

@@ -47,7 +47,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         Ranks from the top: ``(0.05, 0.30)`` holds ranks 5–30 %, score percentiles 70–95. Also a list of such
         pairs (their union) or a mapping from group to either.
     max_gap
-        κ, the largest gap allowed, in [0, 1].
+        κ, the largest gap allowed, in [0, 1]; less than .001 counts as .001.
     gap_scale
         ``"interval"``, the definition, or ``"absolute"``, the scale of the paper's experiments.
     enforce
