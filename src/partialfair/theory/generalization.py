@@ -233,7 +233,7 @@ def gap_bound(
     Parameters
     ----------
     group_sizes
-        ``n_k``, members of each group in the training data.
+        ``n_k``, members of each group in the training data, all of weight 1.
     interval
         The interval of the constraint: ``(low, high)``, a union, or a mapping from group to either.
     max_gap
@@ -243,8 +243,8 @@ def gap_bound(
         terms, since each group then has a linear scorer of its own. A column written as dummies counts its
         levels less one.
     n_points
-        Points of the constraint's grid. None if κ bounds the exact gap on the training data: then there is no
-        grid (step 0), and no surrogate.
+        Points of the constraint's grid. None if κ bounds the exact gap on the training data, or is that gap:
+        then there is no grid (step 0), and no surrogate.
     near
         What the surrogate blurs, from `near_thresholds`. None if the constraints hold for counts of people.
     violation
@@ -381,11 +381,11 @@ def objective_bound(
     n
         ``n_0``, rows of the training data.
     coef_norm
-        B. It must be fixed beforehand. A penalty ``½ alpha ‖w‖²`` implies ``B = sqrt(2 ℓ(0) / alpha)``,
-        because w = 0 is fair.
+        B. It must be fixed beforehand. A penalty ``½ alpha ‖w‖²`` implies ``B = sqrt(2 ℓ(0) / alpha)`` where
+        w = 0 is fair, as it is unless intervals differ by group.
     feature_norm
-        R, the length of the longest feature vector; with an intercept, which then counts in w,
-        ``sqrt(R² + 1)``.
+        R, the length of the longest feature vector. With an intercept it is ``sqrt(R² + 1)``, and B must
+        bound the intercept too; the estimators do not penalise theirs.
     lipschitz
         L, of the loss in the score: 1 for the logistic and the hinge loss.
     loss_at_zero
@@ -403,6 +403,8 @@ def objective_bound(
     - The paper takes losses in [0, 1]; c makes up for that.
     - A penalty is not part of f_0: it adds up to ``½ alpha ‖w*‖²``.
     - The problem is not convex. Solvers find local solutions, of which this says nothing.
+    - The paper's logarithm is kept. It leaves so much room that this and `gap_bound` hold at once with the
+      one confidence: the two events here have probability ``δ / (2 |Î| |G|)`` together, those there far less.
     """
     check_count(n, "n")
     given = {"coef_norm": coef_norm, "feature_norm": feature_norm, "lipschitz": lipschitz}
@@ -433,11 +435,11 @@ def _gap_lines(gap: GapBound) -> Iterable[str]:
     parts = [
         f"{gap.max_gap:.3g} allowed",
         *([f"{gap.step:.3g} between the points"] if gap.step else []),
-        *([f"{2 * gap.violation:.2g} violated"] if gap.violation else []),
+        *([f"{2 * gap.violation:.3g} violated"] if gap.violation > 1e-4 else []),
         f"{2 * gap.worst.excess:.3g} for group {group_name(gap.worst.group)}",
     ]
     yield (
-        f"With {100 * gap.confidence:g} % confidence the gap among new people is at most "
+        f"With {100 * gap.confidence:g} % confidence the gap among all people is at most "
         f"{describe_bound(gap.value)}: {' + '.join(parts)}."
     )
     for terms in gap.groups:
