@@ -1,0 +1,38 @@
+"""Bounds of the paper as plain functions: each docstring opens with the formula it evaluates."""
+
+from partialfair.theory.deviations import (
+    describe_bound,
+    dkw_bound,
+    members_needed,
+    uniform_deviation_bound,
+)
+from partialfair.theory.generalization import (
+    GapBound,
+    GroupTerms,
+    HasLevel,
+    NearThresholds,
+    ObjectiveBound,
+    describe_generalization,
+    gap_bound,
+    near_thresholds,
+    objective_bound,
+)
+from partialfair.theory.idca import IdcaBudget, idca_budget
+
+__all__ = [
+    "GapBound",
+    "GroupTerms",
+    "HasLevel",
+    "IdcaBudget",
+    "NearThresholds",
+    "ObjectiveBound",
+    "describe_bound",
+    "describe_generalization",
+    "dkw_bound",
+    "gap_bound",
+    "idca_budget",
+    "members_needed",
+    "near_thresholds",
+    "objective_bound",
+    "uniform_deviation_bound",
+]

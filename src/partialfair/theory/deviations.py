@@ -1,0 +1,115 @@
+"""How far shares among a sample may be from shares among all people."""
+
+from __future__ import annotations
+
+import math
+
+from partialfair._checks import check_count, check_number
+from partialfair.exceptions import InputError
+
+__all__ = [
+    "check_confidence",
+    "describe_bound",
+    "dkw_bound",
+    "members_needed",
+    "uniform_deviation_bound",
+]
+
+
+def dkw_bound(n_effective: float, confidence: float = 0.95, *, n_comparisons: int = 1) -> float:
+    """Dvoretzky–Kiefer–Wolfowitz bound on ``sup_θ |F̄_n(θ) − F̄(θ)|`` for one fixed scorer.
+
+    ``ε = sqrt(log(2 m / (1 − confidence)) / (2 n))`` (with Massart's constant): with that confidence, all of
+    ``m`` empirical distributions of ``n`` scores are within ε of the truth everywhere at once.
+
+    Parameters
+    ----------
+    n_effective
+        Number of scores; with weights ``(Σw)² / Σw²``, for which the bound is approximate.
+    confidence
+        In (0, 1).
+    n_comparisons
+        ``m``: how many groups must hold simultaneously (union bound).
+    """
+    _check_size(n_effective, "n_effective")
+    check_confidence(confidence)
+    return math.sqrt(math.log(2 * n_comparisons / (1 - confidence)) / (2 * n_effective))
+
+
+def uniform_deviation_bound(
+    n: int, *, vc_dimension: int, n_points: int, n_groups: int, confidence: float = 0.95
+) -> float:
+    """Return the paper's ``E(n_k)``, a bound that holds for every scorer of a class at once (App. F, step 2).
+
+    ``E(n) = sqrt(8 VC (log n + 1) / n) + sqrt(2 log(4 |Î| |G| / δ) / n)`` with ``δ = 1 − confidence``.
+
+    Parameters
+    ----------
+    n
+        Members of the group.
+    vc_dimension
+        VC dimension of ``{ξ → 1[h_w(ξ) > θ]}``; d + 1 for linear scorers of d features and a free θ.
+    n_points
+        ``|Î|``, the number of ranks at which the constraint is imposed.
+    n_groups
+        ``|G|``.
+    confidence
+        In (0, 1).
+
+    Notes
+    -----
+    A gap on the interval scale is off by up to ``2 E(n) / (β − α)``. At usual sample sizes that exceeds 1 and
+    says nothing; `gap_bound` adds it up and `describe_generalization` says so in words.
+
+    The formula is valid, and larger than it need be. Symmetrisation, Massart's lemma and Sauer's lemma give
+    the first root. McDiarmid's inequality then asks only for ``sqrt(log(2 |G| / δ) / (2 n))``: the supremum
+    runs over all thresholds already, so |Î| need not be paid for.
+    """
+    _check_size(n, "n")
+    check_confidence(confidence)
+    for name, value in {"vc_dimension": vc_dimension, "n_points": n_points, "n_groups": n_groups}.items():
+        check_count(value, name)
+    delta = 1 - confidence
+    complexity = math.sqrt(8 * vc_dimension * (math.log(n) + 1) / n)
+    return complexity + math.sqrt(2 * math.log(4 * n_points * n_groups / delta) / n)
+
+
+def members_needed(
+    deviation: float, *, vc_dimension: int, n_points: int, n_groups: int, confidence: float = 0.95
+) -> int:
+    """Return the smallest n with ``E(n) ≤ deviation``, E as in `uniform_deviation_bound`.
+
+    E falls with n, so the n is found by bisection.
+    """
+    check_number(deviation, "deviation", above=0.0)
+
+    def enough(n: int) -> bool:
+        bound = uniform_deviation_bound(
+            n, vc_dimension=vc_dimension, n_points=n_points, n_groups=n_groups, confidence=confidence
+        )
+        return bound <= deviation
+
+    low, high = 0, 1
+    while not enough(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def describe_bound(bound: float) -> str:
+    """Write a bound on a gap in words: a bound of 1 or more is vacuous, since no gap exceeds 1."""
+    return f"{bound:.3g} (vacuous: no gap exceeds 1)" if bound >= 1 else f"{bound:.3g}"
+
+
+def _check_size(n: float, name: str) -> None:
+    """Refuse a sample without anybody in it."""
+    if not n >= 1:
+        raise InputError(f"{name} must be at least 1, not {n}")
+
+
+def check_confidence(confidence: float) -> None:
+    """Refuse certainty, and no confidence at all."""
+    if not 0 < confidence < 1:
+        raise InputError(f"confidence must lie between 0 and 1, not {confidence}")

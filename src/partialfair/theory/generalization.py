@@ -1,0 +1,476 @@
+"""What a fair model on training data promises for new people (App. F)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from partialfair._checks import check_count, check_number, finite_vector
+from partialfair._typing import ArrayLike, Floats, GroupLabel, IntervalLike
+from partialfair.exceptions import InputError
+from partialfair.groups import encode_groups, group_name
+from partialfair.intervals import intervals_by_group
+from partialfair.theory.deviations import (
+    check_confidence,
+    describe_bound,
+    dkw_bound,
+    members_needed,
+    uniform_deviation_bound,
+)
+
+__all__ = [
+    "GapBound",
+    "GroupTerms",
+    "HasLevel",
+    "NearThresholds",
+    "ObjectiveBound",
+    "describe_generalization",
+    "gap_bound",
+    "near_thresholds",
+    "objective_bound",
+]
+
+
+class HasLevel(Protocol):
+    """A non-decreasing surrogate with ``σ(−x) = 1 − σ(x)``, such as `partialfair.surrogates` has."""
+
+    def level(self, share: float) -> float:
+        """Return the x with σ(x) = share."""
+
+
+@dataclass(frozen=True)
+class NearThresholds:
+    """How many scores a surrogate blurs: γ, and ``n_k^γ = max_p #{i in k : σ(|s_i − θ_p|) ≤ 1 − γ}``.
+
+    Attributes
+    ----------
+    tolerance
+        γ in (0, ½]: how far σ may be from the indicator without counting as near. A share, not a distance.
+    margin
+        The distance in scores at which σ has come within γ of the indicator, ``σ(margin) = 1 − γ``.
+    counts
+        ``n_k^γ`` of each group, at the threshold that has the most members near it.
+    """
+
+    tolerance: float
+    margin: float
+    counts: Mapping[GroupLabel, int]
+
+
+def near_thresholds(
+    scores: ArrayLike,
+    thresholds: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    surrogate: HasLevel,
+    tolerance: float | None = None,
+) -> NearThresholds:
+    """Count ``n_k^γ = max_p #{i in k : σ(|s_i − θ_p|) ≤ 1 − γ}``, members near a threshold (App. F).
+
+    Parameters
+    ----------
+    scores
+        Training scores, the ``decision_function`` of the training rows.
+    thresholds
+        The θ_p of the constraint, the ``result_.thresholds`` of a fitted estimator.
+    sensitive_features
+        The group of every row.
+    surrogate
+        σ, the ``result_.surrogate`` of a fitted estimator.
+    tolerance
+        γ. None takes, of .01, .02, ..., .5, the one at which ``max_k γ + n_k^γ / (2 n_k)`` is least. Step 3
+        has no probability in it, so γ may be chosen after looking at the scores.
+    """
+    values, thetas = finite_vector(scores, "scores"), finite_vector(thresholds, "thresholds")
+    if not thetas.size:
+        raise InputError("thresholds is empty; only constraints on ranks have thresholds")
+    if tolerance is not None:
+        check_number(tolerance, "tolerance", high=0.5, low=1e-6)
+    groups = encode_groups(sensitive_features, n_rows=values.size)
+    by_group = [np.sort(values[groups.codes == k]) for k in range(len(groups.labels))]
+    found = []
+    for gamma in np.arange(1, 51) / 100 if tolerance is None else (tolerance,):
+        margin = surrogate.level(1 - float(gamma))
+        counts = [_count_near(members, thetas, margin) for members in by_group]
+        blur = max(gamma + n / (2 * members.size) for n, members in zip(counts, by_group, strict=True))
+        found.append((blur, float(gamma), margin, counts))
+    _, gamma, margin, counts = min(found, key=lambda each: each[0])
+    return NearThresholds(gamma, margin, dict(zip(groups.labels, counts, strict=True)))
+
+
+def _count_near(ascending: Floats, thresholds: Floats, margin: float) -> int:
+    within = np.searchsorted(ascending, thresholds + margin, side="right")
+    return int((within - np.searchsorted(ascending, thresholds - margin, side="left")).max())
+
+
+@dataclass(frozen=True)
+class GroupTerms:
+    """``(γ + n_k^γ / (2 n_k) + E(n_k)) / m_k``: what one group adds to the bound on its gap to another.
+
+    Attributes
+    ----------
+    group
+        Its label.
+    size
+        ``n_k``, its members in the training data.
+    measure
+        ``m_k``, the share of them that its interval holds; β − α for one interval.
+    surrogate
+        ``γ + n_k^γ / (2 n_k)``: how far the mean of σ may be from the share above the threshold.
+    deviation
+        ``E(n_k)``: how far that share may be from the share among all people.
+    fixed_deviation
+        `dkw_bound`: the same for one scorer that was fixed before these people were seen.
+    size_for_tenth
+        The members at which ``2 E(n) / m_k`` would be .1.
+    """
+
+    group: GroupLabel
+    size: int
+    measure: float
+    surrogate: float
+    deviation: float
+    fixed_deviation: float
+    size_for_tenth: int
+
+    @property
+    def excess(self) -> float:
+        """The sum on the scale of the gap."""
+        return (self.surrogate + self.deviation) / self.measure
+
+    @property
+    def fixed_excess(self) -> float:
+        """What is left of it for a fixed scorer and exact counts."""
+        return self.fixed_deviation / self.measure
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether this group by itself makes the bound say nothing."""
+        return 2 * self.excess >= 1
+
+
+@dataclass(frozen=True)
+class GapBound:
+    """``κ + step + 2 v + 2 max_k (γ + n_k^γ / (2 n_k) + E(n_k)) / m_k`` (thm:generalization_constraint).
+
+    Attributes
+    ----------
+    max_gap
+        κ of the constraint that the model satisfies on the training data.
+    step
+        Largest step of the grid of ranks, as a share of the interval.
+    violation
+        v, by how much the model violates its constraints, on the scale of the gap.
+    confidence
+        1 − δ: with this probability over training samples the bound holds, for all scorers of the class.
+    groups
+        The terms of each group.
+    """
+
+    max_gap: float
+    step: float
+    violation: float
+    confidence: float
+    groups: tuple[GroupTerms, ...]
+
+    @property
+    def worst(self) -> GroupTerms:
+        """The group whose terms are largest."""
+        return max(self.groups, key=lambda terms: terms.excess)
+
+    @property
+    def value(self) -> float:
+        """The bound on the gap among all people, on the interval scale."""
+        return self.max_gap + self.step + 2 * self.violation + 2 * self.worst.excess
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether it says nothing: no gap exceeds 1."""
+        return self.value >= 1
+
+    @property
+    def reference_gap(self) -> float:
+        """``κ' = κ − 2 max_k (...) / m_k``: the gap of the models that the objective is compared with.
+
+        A model with that gap among all people satisfies the training constraints: its thresholds for the rank
+        ``p + (β − α)(κ − κ') / 2`` serve for p. So no step of the grid is lost in this direction. Its n_k^γ
+        is not known; that of the fitted model stands in for it. Below 0 there is no such model.
+        """
+        return self.max_gap - 2 * self.worst.excess
+
+    @property
+    def fixed_deviation(self) -> float:
+        """How far the gap of a fixed scorer, measured on as many new people, may be from that of all people.
+
+        The sum of the two largest ``ε_k / m_k`` with the ε of `dkw_bound`, all groups holding at once.
+        """
+        return sum(sorted(terms.fixed_excess for terms in self.groups)[-2:])
+
+    def __str__(self) -> str:
+        return describe_generalization(self)
+
+
+def gap_bound(
+    group_sizes: Mapping[GroupLabel, int],
+    *,
+    interval: IntervalLike,
+    max_gap: float,
+    n_features: int,
+    n_points: int | None = 10,
+    near: NearThresholds | None = None,
+    violation: float = 0.0,
+    confidence: float = 0.95,
+) -> GapBound:
+    """Bound the gap by ``κ + step + 2 v + 2 max_k (γ + n_k^γ / (2 n_k) + E(n_k)) / m_k``.
+
+    This is thm:generalization_constraint with its O(·) spelled out, for statistical parity on the interval
+    scale and linear scorers.
+
+    Parameters
+    ----------
+    group_sizes
+        ``n_k``, members of each group in the training data, all of weight 1.
+    interval
+        The interval of the constraint: ``(low, high)``, a union, or a mapping from group to either.
+    max_gap
+        κ of the constraint.
+    n_features
+        d, the dimension of the space that the features span: E takes the VC dimension d + 1, also with group
+        terms, since each group then has a linear scorer of its own. A column written as dummies counts its
+        levels less one.
+    n_points
+        Points of the constraint's grid. None if κ bounds the exact gap on the training data, or is that gap:
+        then there is no grid (step 0), and no surrogate.
+    near
+        What the surrogate blurs, from `near_thresholds`. None if the constraints hold for counts of people.
+    violation
+        v, the ``result_.max_violation`` of a fitted estimator.
+    confidence
+        1 − δ.
+
+    Notes
+    -----
+    Where this differs from the paper, and why:
+
+    - The paper writes δ for the probability and γ for the group as well as the tolerance; here the
+      probability is ``1 − confidence`` and the step of the grid has its own name.
+    - *Step 1.* The paper has O(1/|Î|) by Lipschitz continuity. None is needed: let Q_k(θ) be the share of
+      group k's interval above θ, let all ``Q_k(θ_j)`` lie in ``[u_j − a_k, u_j + κ + a_k]``, and add
+      ``u_0 = 0, θ_0 = ∞`` and ``u_{N+1} = 1 − κ, θ_{N+1} = −∞``. Some neighbours have ``θ_j ≥ θ ≥ θ_{j+1}``,
+      and there ``Q_k(θ) − Q_k'(θ) ≤ u_{j+1} + κ + a_k − (u_j − a_k')``: at most κ, one step, and
+      ``a_k + a_k' ≤ 2 max a``. That is the 2. The grid's step is ``(1 − κ) / (N + 1)``.
+    - *Step 2.* E(n_k) as in the paper. Groups may differ in size, and their intervals in measure: Q_k is
+      ``1/m_k``-Lipschitz in the rank, so ``a_k = v + (...) / m_k``.
+    - *Step 3.* The paper has O(γ + n_k^γ/n_k). A symmetric σ is never further than ½ from the indicator,
+      which halves the second term; ties with θ_p included.
+    - Without a grid, the gaps of training data and of all people differ by ``a_k + a_k'`` directly.
+
+    The rows must be independent draws from the people meant. The absolute scale has no such bound: its points
+    on [α, β) do not bound the gap even on the training data.
+
+    Examples
+    --------
+    >>> bound = gap_bound({"f": 9694, "m": 19611}, interval=(0.05, 0.30), max_gap=0.05, n_features=123)
+    >>> round(bound.value, 2), bound.vacuous, bound.worst.group
+    (8.61, True, 'f')
+    """
+    sizes = _check_sizes(group_sizes)
+    check_number(max_gap, "max_gap", low=0.0, high=1.0)
+    check_count(n_features, "n_features")
+    check_number(violation, "violation", low=0.0)
+    if n_points is None and near is not None:
+        raise InputError("n_points=None says that max_gap bounds the exact gap, so near must not be given")
+    if n_points is not None:
+        check_count(n_points, "n_points")
+    shared = {
+        "vc_dimension": n_features + 1,
+        "n_points": n_points or 1,
+        "n_groups": len(sizes),
+    }
+    terms = []
+    for (label, n), part in zip(sizes.items(), intervals_by_group(interval, tuple(sizes)), strict=True):
+        terms.append(
+            GroupTerms(
+                group=label,
+                size=n,
+                measure=part.measure,
+                surrogate=0.0 if near is None else _blur(near, label, n),
+                deviation=uniform_deviation_bound(n, **shared, confidence=confidence),
+                fixed_deviation=dkw_bound(n, confidence, n_comparisons=len(sizes)),
+                size_for_tenth=members_needed(0.05 * part.measure, **shared, confidence=confidence),
+            )
+        )
+    step = 0.0 if n_points is None else (1 - max_gap) / (n_points + 1)
+    return GapBound(float(max_gap), step, float(violation), confidence, tuple(terms))
+
+
+def _check_sizes(group_sizes: Mapping[GroupLabel, int]) -> dict[GroupLabel, int]:
+    if not isinstance(group_sizes, Mapping) or len(group_sizes) < 2:
+        raise InputError("group_sizes must map each of two or more groups to its number of members")
+    for label, n in group_sizes.items():
+        check_count(n, f"the size of group {group_name(label)!r}")
+    return {label: int(n) for label, n in group_sizes.items()}
+
+
+def _blur(near: NearThresholds, label: GroupLabel, n: int) -> float:
+    """``γ + n_k^γ / (2 n_k)``."""
+    if label not in near.counts:
+        raise InputError(f"near has no count for group {group_name(label)!r}, only for {list(near.counts)}")
+    if near.counts[label] > n:
+        raise InputError(
+            f"near counts {near.counts[label]} members of group {group_name(label)!r}, which has {n}"
+        )
+    return near.tolerance + near.counts[label] / (2 * n)
+
+
+@dataclass(frozen=True)
+class ObjectiveBound:
+    """``2 L B R / √n + c sqrt(2 log(4 |Î| |G| / δ) / n)``: by how much the loss may exceed the best one.
+
+    Attributes
+    ----------
+    complexity
+        The first term, twice the Rademacher complexity of the class of losses.
+    sampling
+        The second term.
+    loss_at_zero
+        ℓ(0), the loss of scoring everybody 0.
+    confidence
+        1 − δ.
+    """
+
+    complexity: float
+    sampling: float
+    loss_at_zero: float
+    confidence: float
+
+    @property
+    def value(self) -> float:
+        """The bound."""
+        return self.complexity + self.sampling
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether it says nothing: scoring everybody 0 is fair and loses ℓ(0) at most."""
+        return self.value >= self.loss_at_zero
+
+
+def objective_bound(
+    n: int,
+    *,
+    coef_norm: float,
+    feature_norm: float,
+    lipschitz: float = 1.0,
+    loss_at_zero: float = math.log(2),
+    n_points: int = 10,
+    n_groups: int = 2,
+    confidence: float = 0.95,
+) -> ObjectiveBound:
+    """Bound ``f_0(ŵ) − f_0(w*)`` by ``2 L B R / √n + c sqrt(2 log(4 |Î| |G| / δ) / n)`` (App. F, objective).
+
+    ``R_n ≤ L B R / √n`` is the Rademacher complexity of an L-Lipschitz loss of linear scorers with ‖w‖ ≤ B on
+    features with ``E‖ξ‖² ≤ R²`` (contraction), and ``c = min{ℓ(0) + L B R, 2 L B R}`` the range of the loss
+    if it is at least 0 and ‖ξ‖ ≤ R.
+
+    Parameters
+    ----------
+    n
+        ``n_0``, rows of the training data.
+    coef_norm
+        B. It must be fixed beforehand. A penalty ``½ alpha ‖w‖²`` implies ``B = sqrt(2 ℓ(0) / alpha)`` where
+        w = 0 is fair, as it is unless intervals differ by group.
+    feature_norm
+        R, the length of the longest feature vector. With an intercept it is ``sqrt(R² + 1)``, and B must
+        bound the intercept too; the estimators do not penalise theirs.
+    lipschitz
+        L, of the loss in the score: 1 for the logistic and the hinge loss.
+    loss_at_zero
+        ℓ(0), the same for both labels: log 2 for the logistic loss, 1 for the hinge loss.
+    n_points, n_groups, confidence
+        As in `uniform_deviation_bound`.
+
+    Notes
+    -----
+    ŵ is the best model that satisfies the training constraints, and w* the best one whose gap among all
+    people is at most κ' (`GapBound.reference_gap`). Where this differs from the paper, and why:
+
+    - The paper's Rademacher complexity has no factor. With the usual ``E sup (1/n) Σ ε_i ℓ_i`` the first of
+      its three differences needs 2; the third has a fixed w* and needs none.
+    - The paper takes losses in [0, 1]; c makes up for that.
+    - A penalty is not part of f_0: it adds up to ``½ alpha ‖w*‖²``.
+    - The problem is not convex. Solvers find local solutions, of which this says nothing.
+    - The paper's logarithm is kept. It leaves so much room that this and `gap_bound` hold at once with the
+      one confidence: the two events here have probability ``δ / (2 |Î| |G|)`` together, those there far less.
+    """
+    check_count(n, "n")
+    given = {"coef_norm": coef_norm, "feature_norm": feature_norm, "lipschitz": lipschitz}
+    for name, value in {**given, "loss_at_zero": loss_at_zero}.items():
+        check_number(value, name, above=0.0)
+    for name, count in {"n_points": n_points, "n_groups": n_groups}.items():
+        check_count(count, name)
+    check_confidence(confidence)
+    reach = lipschitz * coef_norm * feature_norm
+    loss_range = min(loss_at_zero + reach, 2 * reach)
+    return ObjectiveBound(
+        complexity=2 * reach / math.sqrt(n),
+        sampling=loss_range * math.sqrt(2 * math.log(4 * n_points * n_groups / (1 - confidence)) / n),
+        loss_at_zero=loss_at_zero,
+        confidence=confidence,
+    )
+
+
+def describe_generalization(gap: GapBound, objective: ObjectiveBound | None = None) -> str:
+    """Write ``κ + step + 2 v + 2 max_k (...)`` and the bound on the objective in words, group by group.
+
+    Bounds that promise nothing are called vacuous.
+    """
+    return "\n".join([*_gap_lines(gap), *([] if objective is None else _objective_lines(gap, objective))])
+
+
+def _gap_lines(gap: GapBound) -> Iterable[str]:
+    parts = [
+        f"{gap.max_gap:.3g} allowed",
+        *([f"{gap.step:.3g} between the points"] if gap.step else []),
+        *([f"{2 * gap.violation:.3g} violated"] if gap.violation > 1e-4 else []),
+        f"{2 * gap.worst.excess:.3g} for group {group_name(gap.worst.group)}",
+    ]
+    yield (
+        f"With {100 * gap.confidence:g} % confidence the gap among all people is at most "
+        f"{describe_bound(gap.value)}: {' + '.join(parts)}."
+    )
+    for terms in gap.groups:
+        verdict = "vacuous by itself" if terms.vacuous else "not vacuous by itself"
+        yield (
+            f"Group {group_name(terms.group)}, {terms.size:,} members: surrogate {terms.surrogate:.3g} and "
+            f"sampling {terms.deviation:.3g} on {100 * terms.measure:.3g} % of the ranks make "
+            f"{2 * terms.excess:.3g} ({verdict}); sampling would be down to 0.1 with about "
+            f"{_round_up(terms.size_for_tenth):,} members."
+        )
+    yield (
+        "This holds for all linear scorers at once. For one that is fixed beforehand, the gap measured on "
+        f"as many new people is within {describe_bound(gap.fixed_deviation)} of the true one."
+    )
+
+
+def _objective_lines(gap: GapBound, objective: ObjectiveBound) -> Iterable[str]:
+    if gap.reference_gap < 0:
+        yield (
+            f"The objective is compared with models whose gap is at most {gap.reference_gap:.3g}, of which "
+            "there are none: vacuous."
+        )
+        return
+    verdict = " (vacuous: scoring everybody 0 promises as much)" if objective.vacuous else ""
+    yield (
+        f"The loss of the best fair model in training exceeds that of the best model with a gap of at most "
+        f"{gap.reference_gap:.3g} by at most {objective.value:.3g}{verdict}."
+    )
+
+
+def _round_up(n: int) -> int:
+    """Two digits are enough."""
+    unit = int(10 ** max(len(str(n)) - 2, 0))
+    return -(-n // unit) * unit
