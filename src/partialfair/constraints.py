@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import combinations, permutations
 from typing import get_args
 
@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 _LEAST_GAP = 1e-3
+_VACUOUS = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +130,18 @@ class Constraint(ABC):
         """Return bounds (n, n_groups) on the ranks F̄_k(θ) at n thresholds, if it states any."""
         return np.empty((0, len(groups.labels))), np.empty((0, len(groups.labels)))
 
+    def prepared(self) -> Constraint:
+        """Return the constraint that is trained so that the exact gap is at most κ."""
+        return self
+
+    def denser(self) -> Constraint:
+        """Return a constraint that looks more closely everywhere."""
+        return self
+
+    def refined(self, groups: Groups, pair: tuple[int, int], ranks: tuple[float, float]) -> Constraint:
+        """Return a constraint that also looks where the ranks of a pair of groups differ too much."""
+        return self
+
     def says(self) -> str:
         """Describe the constraint in a few words, for messages."""
         by_group = isinstance(self.interval, Mapping)
@@ -179,13 +192,18 @@ class StatisticalParity(Constraint):
     n_points
         Size of the grid. On the interval scale it is ``u_j = j(1 − κ)/(N + 1)``, which guarantees κ plus one
         step; on the absolute scale the paper's ``p_j = α + j(β − α)/N``, j = 0, ..., N − 1.
+    points
+        The grid itself: shares u in [0, 1 − κ], on the absolute scale ranks p.
     """
 
     n_points: int = 10
+    points: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count(self.n_points, "n_points")
+        for point in self.points or ():
+            check_number(point, "a point of statistical parity", low=0.0, high=1.0)
 
     def build(self, groups: Groups, weights: Floats, surrogate: Surrogate) -> ConstraintBlock:
         """Two functions per point and group: mean σ at least the lower rank, at most the upper one."""
@@ -198,10 +216,10 @@ class StatisticalParity(Constraint):
         for j in range(len(lows)):
             for k, name in enumerate(groups.names):
                 mean = atom(bank.plus(k, j)) - atom(bank.minus(k, j))
-                if lows[j, k] > 0:  # a mean of σ is never below 0
+                if lows[j, k] > _VACUOUS:  # a mean of σ is never below 0
                     functions.append(factors[k] * (-mean + lows[j, k]))
                     names.append(f"at least {100 * lows[j, k]:.3g} % of {name} above threshold {j + 1}")
-                if highs[j, k] < 1:  # nor above 1
+                if highs[j, k] < 1 - _VACUOUS:  # nor above 1
                     functions.append(factors[k] * (mean - highs[j, k]))
                     names.append(f"at most {100 * highs[j, k]:.3g} % of {name} above threshold {j + 1}")
         # Scores 0: every group has mean σ(−θ), put into the middle of the band that all groups share.
@@ -216,18 +234,72 @@ class StatisticalParity(Constraint):
         )
 
     def rank_boxes(self, groups: Groups) -> tuple[Floats, Floats]:
-        """Return the lower and upper rank of each point in each group."""
-        intervals = self.intervals(groups)
+        """Return the lower and upper rank of each point in each group.
+
+        Points at which a threshold above or below all scores would do are left out.
+        """
+        lows, highs = self._boxes(groups)
+        asked = (lows > _VACUOUS).any(axis=1) & (highs < 1 - _VACUOUS).any(axis=1)
+        return lows[asked], highs[asked]
+
+    def _boxes(self, groups: Groups) -> tuple[Floats, Floats]:
+        intervals, kappa = self.intervals(groups), self.kappa
         if self.gap_scale == "absolute":
-            part = intervals[0]
             shares = np.arange(self.n_points) / self.n_points
-            lows = np.tile(part.rank_at(shares, side="right")[:, None], (1, len(intervals)))
-            return lows, lows + self.kappa
-        kappa = self.kappa
+            ranks = intervals[0].rank_at(shares, side="right") if self.points is None else self.points
+            lows = np.tile(np.asarray(ranks)[:, None], (1, len(intervals)))
+            return lows, lows + kappa
         shares = np.arange(1, self.n_points + 1) * (1 - kappa) / (self.n_points + 1)
+        if self.points is not None:
+            shares = np.minimum(self.points, 1 - kappa)
         lows = np.stack([part.rank_at(shares, side="left") for part in intervals], axis=1)
         highs = np.stack([part.rank_at(shares + kappa, side="right") for part in intervals], axis=1)
         return lows, highs
+
+    def prepared(self) -> StatisticalParity:
+        """Return the constraint with a grid that reaches everywhere the exact gap looks, ends included.
+
+        Scores pile up just beyond the last point, where nothing is asked of them.
+        """
+        if self.points is not None:
+            return self
+        places = np.linspace(0.0, 1.0, self.n_points + 2)
+        if self.gap_scale == "interval":
+            return replace(self, points=tuple((places * (1 - self.kappa)).tolist()))
+        return replace(self, points=tuple(self._reach.rank_at(places, side="left").tolist()))
+
+    def denser(self) -> StatisticalParity:
+        """Return the constraint with a point between any two."""
+        points = np.array(self.prepared().points)
+        return replace(self, points=(*points.tolist(), *((points[1:] + points[:-1]) / 2).tolist()))
+
+    @property
+    def _reach(self) -> IntervalSet:
+        """``[max(0, α − κ), β)``: where one group may be inside the interval while another is κ before it."""
+        parts = as_interval_set(self.interval).parts
+        return as_interval_set(_merged([(max(0.0, low - self.kappa), high) for low, high in parts]))
+
+    def refined(self, groups: Groups, pair: tuple[int, int], ranks: tuple[float, float]) -> StatisticalParity:
+        """Return the constraint with one more point, whose band holds the middle of the two ranks."""
+        places = np.array(ranks)
+        if self.gap_scale == "interval":
+            intervals = self.intervals(groups)
+            places = np.array(
+                [intervals[k].passed(np.array(rank)) for k, rank in zip(pair, ranks, strict=True)]
+            )
+        point = float(np.clip(places.mean() - self.kappa / 2, 0.0, 1.0 - self.kappa))
+        return replace(self, points=(*(self.points or ()), point))
+
+
+def _merged(parts: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return increasing intervals with those that overlap joined."""
+    joined = [parts[0]]
+    for low, high in parts[1:]:
+        if low <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], high)
+        else:
+            joined.append((low, high))
+    return joined
 
 
 def _scores_at(ranks: Floats, scores: Floats, bank: GroupMeans) -> Floats:

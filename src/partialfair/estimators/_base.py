@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 from partialfair._checks import check_count, check_number
 from partialfair._typing import ArrayLike, Floats
 from partialfair.constraints import Constraint, check_compatible, join
+from partialfair.estimators._exact import Attempt, Training, enforce_exactly
 from partialfair.estimators._inputs import (
     Features,
     in_columns_of,
@@ -25,9 +26,8 @@ from partialfair.estimators._inputs import (
     read_features,
     read_groups,
 )
-from partialfair.estimators._judge import judge
 from partialfair.estimators._scales import column_scales, spread, tied_share
-from partialfair.estimators._watch import Watch
+from partialfair.estimators._watch import Solving
 from partialfair.estimators.result import FitResult
 from partialfair.exceptions import InputError, SurrogateWarning
 from partialfair.groups import Groups, group_name
@@ -133,46 +133,55 @@ class PartialFairEstimator(BaseEstimator):
         with threadpool_limits(1, user_api="blas"):
             free = self._free_fit(model, loss, alpha) if constraints else None
             sigma = None if free is None else self._sigma(model.scores(free), weights)
-            blocks = [one.build(groups, weights, sigma) for one in constraints if groups and sigma]
-            problem = Problem(model, loss, join(blocks), alpha)
-            if isinstance(self.solver, str):
-                if not problem.m:
-                    solver = Newton()  # constraints that nothing can violate
-                elif self.solver in ("auto", "idca") and model.block_size > _LARGEST_BLOCK:
-                    # Hessians would be too large.
-                    solver = IDCA() if self.max_iter is None else IDCA(max_iter=self.max_iter)
-            watch = Watch(problem, self.tol, self.callback, self.verbose)
-            start = self._start(problem, model, labels, free if isinstance(solver, Certified) else None)
-            found = solver.solve(problem, start, time_limit=self.time_limit, callback=watch)
+            exact = self.enforce == "exact" and bool(constraints)
+            trained = tuple(one.prepared() if exact else one for one in constraints)
+            training = Training(model, loss, alpha, groups, weights, tuple(constraints))
+            problem = training.problem(trained, sigma)
+            solving = Solving(
+                self._suited(solver, problem), self.tol, self.time_limit, self.callback, self.verbose
+            )
+            start = self._start(
+                problem, model, labels, free if isinstance(solving.solver, Certified) else None
+            )
+            attempt = Attempt(training, trained, sigma, problem, solving(problem, start))
+            if exact:
+                attempt = enforce_exactly(attempt, solving.again)
+            found, problem = attempt.result, attempt.problem
             certificate = certify(problem, found.x, tol=self.tol)
-        status = found.status
-        if certificate.holds(self.tol):
-            status = Status.CONVERGED
-        elif status is Status.CONVERGED:  # by the solver's own lights only
-            status = Status.STALLED
         w, thresholds = problem.split(found.x)
-        scores = model.scores(w)
         self.coef_, intercepts = (part.copy() for part in model.unpack(w))
         n_intercepts = 1 if self.group_terms is None else len(labels)
         self.intercept_ = intercepts if self.fit_intercept else np.zeros(n_intercepts)
         self.groups_: Any = _object_array(labels) if groups is not None else None
         self.n_iter_ = max(1, found.history[-1].step)
+        status, obstacle = _ending(attempt, certificate.holds(self.tol), exact)
         self.result_ = FitResult(
             status=status,
             objective=found.objective,
             max_violation=found.violation,
             constraints=tuple(constraints),
-            gaps=tuple(judge(one, scores, groups, weights) for one in constraints if groups),
+            gaps=attempt.gaps,
             thresholds=thresholds.copy(),
-            obstacle=_obstacle(problem, found.x) if status is Status.NO_FEASIBLE_POINT else None,
-            surrogate=sigma,
-            tied_share=tied_share(scores, weights),
-            spread=spread(scores, weights),
+            obstacle=obstacle,
+            surrogate=attempt.sigma,
+            tied_share=tied_share(attempt.scores, weights),
+            spread=spread(attempt.scores, weights),
             history=found.history,
             kkt=certificate,
             tol=self.tol,
         )
         _warn(self.result_)
+
+    def _suited(self, solver: Solver, problem: Problem) -> Solver:
+        """Return the solver, or one that suits the problem better if it was chosen by name."""
+        if not isinstance(self.solver, str):
+            return solver
+        if not problem.m:
+            return Newton()  # constraints that nothing can violate
+        if self.solver in ("auto", "idca") and problem.model.block_size > _LARGEST_BLOCK:
+            # Hessians would be too large.
+            return IDCA() if self.max_iter is None else IDCA(max_iter=self.max_iter)
+        return solver
 
     def _scores(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:
         """Score rows as fitted; the group is read only if the model has group terms."""
@@ -255,18 +264,29 @@ class PartialFairEstimator(BaseEstimator):
         return candidates[int(np.flatnonzero(nearly)[-1])]
 
 
-def _obstacle(problem: Problem, x: Floats) -> str:
-    """Return what the most violated constraint says."""
-    return problem.constraints.names[int(np.argmax(problem.evaluate(x).constraints))]
+def _ending(attempt: Attempt, certified: bool, exact: bool) -> tuple[Status, str | None]:
+    """Return the status, and what is in the way if no point was found that keeps the promise."""
+    status = attempt.result.status
+    if certified:
+        status = Status.CONVERGED
+    elif status is Status.CONVERGED:  # by the solver's own lights only
+        status = Status.STALLED
+    if exact and not attempt.kept and status in (Status.CONVERGED, Status.MAX_ITER, Status.STALLED):
+        return Status.NO_FEASIBLE_POINT, attempt.obstacle
+    if status is Status.NO_FEASIBLE_POINT:
+        values = attempt.problem.evaluate(attempt.result.x).constraints
+        return status, attempt.problem.constraints.names[int(np.argmax(values))]
+    return status, None
 
 
 def _warn(result: FitResult) -> None:
     """Say what the fit leaves open: an unfinished solve, or a surrogate that has lost touch with the gap."""
     if result.status is not Status.CONVERGED:
-        obstacle = "" if result.obstacle is None else f" (most violated: {result.obstacle})"
+        obstacle = "" if result.obstacle is None else f" (in the way: {result.obstacle})"
+        holds = "holds" if result.kkt.holds(result.tol) else "does not hold"
         warnings.warn(
             f"the solver ended with status {result.status} after {result.history[-1].step} steps, and the "
-            f"certificate does not hold at tol={result.tol:g} ({result.kkt}); "
+            f"certificate {holds} at tol={result.tol:g} ({result.kkt}); "
             f"{_ADVICE[result.status]}{obstacle}",
             ConvergenceWarning,
             stacklevel=4,

@@ -36,11 +36,6 @@ def read_constraints(estimator: Any) -> tuple[Constraint, ...]:
     if stated is None:
         return ()
     check_choice(estimator.enforce, "enforce", ("exact", "surrogate"))
-    if estimator.enforce == "exact":
-        raise InputError(
-            "enforce='exact' is not available yet; pass enforce='surrogate', which bounds the surrogate of "
-            "the gap, and read the exact one from result_.gap"
-        )
     listed = list(stated) if isinstance(stated, list | tuple) else [stated]
     for one in listed or [stated]:
         if one not in CONSTRAINTS if isinstance(one, str) else not isinstance(one, Constraint):

@@ -1,17 +1,32 @@
-"""What happens after every step of a solver: progress, the user's callback, and a look at the certificate."""
+"""One or several solves as one fit: progress, the user's callback, the clock, a look at the certificate."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from partialfair._typing import Floats
 from partialfair.problems import Problem, certify
-from partialfair.solvers import Record
+from partialfair.solvers import Certified, Record, Result, Solver
 
-__all__ = ["Watch"]
+__all__ = ["Solving", "Watch"]
+
+
+_FEW = 100
+"""Steps that suffice from a start that is nearly a solution."""
+_NOTHING = Record(0, 0, 0.0, float("nan"), float("nan"))
+
+
+def _after(before: Record, line: Record) -> Record:
+    """Return a record that counts what was done before."""
+    return replace(
+        line,
+        step=before.step + line.step,
+        passes=before.passes + line.passes,
+        seconds=before.seconds + line.seconds,
+    )
 
 
 @dataclass(eq=False)
@@ -29,17 +44,21 @@ class Watch:
         The user's, of one record.
     verbose
         1 writes a line to standard error at most once a second, 2 at every step.
+    before
+        What earlier solves of the same fit took.
     """
 
     problem: Problem
     tol: float
     callback: Callable[[Record], bool | None] | None
     verbose: int
+    before: Record = _NOTHING
     _next_look: float = 1000.0
     _last_shown: float = float("-inf")
 
     def __call__(self, line: Record, best: Floats) -> bool:
         """Show, ask, look."""
+        line = _after(self.before, line)
         now = time.monotonic()
         if self.verbose and (now - self._last_shown >= 1 or self.verbose > 1):
             self._last_shown = now
@@ -53,3 +72,44 @@ class Watch:
             return False
         self._next_look = 2.0 * line.passes
         return certify(self.problem, best, tol=self.tol).holds(self.tol)
+
+
+@dataclass(eq=False)
+class Solving:
+    """Solves one problem after another; results carry the history of all.
+
+    Parameters
+    ----------
+    solver
+        For the first problem.
+    tol, callback, verbose
+        As in `Watch`.
+    time_limit
+        Of all solves together.
+    """
+
+    solver: Solver
+    tol: float
+    time_limit: float | None
+    callback: Callable[[Record], bool | None] | None
+    verbose: int
+    history: list[Record] = field(default_factory=list)
+
+    def __call__(self, problem: Problem, start: Floats) -> Result:
+        """Solve a problem."""
+        return self._solve(self.solver, problem, start)
+
+    def again(self, problem: Problem, start: Floats) -> Result:
+        """Solve a problem that is nearly the last one, whose solution is the start."""
+        solver = self.solver
+        if isinstance(solver, Certified):
+            solver = replace(solver, n_starts=1, max_iter=min(solver.max_iter, _FEW))
+        return self._solve(solver, problem, start)
+
+    def _solve(self, solver: Solver, problem: Problem, start: Floats) -> Result:
+        before = self.history[-1] if self.history else _NOTHING
+        left = None if self.time_limit is None else max(self.time_limit - before.seconds, 1e-9)
+        watch = Watch(problem, self.tol, self.callback, self.verbose, before)
+        found = solver.solve(problem, start, time_limit=left, callback=watch)
+        self.history += [_after(before, line) for line in found.history[bool(self.history) :]]
+        return replace(found, history=tuple(self.history))

@@ -1,0 +1,175 @@
+"""From a fit of the surrogate problem to one whose *exact* gap is small enough (``enforce="exact"``).
+
+A surrogate constraint is met at a grid of points and by a smoothed indicator; the promise is about the exact
+metric, which exceeds it by about as much whatever is allowed. If it is too wide, the grid is made twice as
+fine and the surrogate half as wide, and what is allowed is lowered by the excess. The problem is solved again
+from the last solution, until the referee agrees; every further time one more point is looked at, where the
+exact gap is widest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from partialfair._typing import Floats
+from partialfair.constraints import Constraint, join
+from partialfair.estimators._judge import judge
+from partialfair.groups import Groups, group_name
+from partialfair.metrics.partial import WorstGap
+from partialfair.models.linear import LinearModel
+from partialfair.objectives import Loss
+from partialfair.problems import Problem
+from partialfair.solvers import Result, Status
+from partialfair.surrogates import Surrogate
+
+__all__ = ["Attempt", "Training", "enforce_exactly"]
+
+_ROUNDS = 12
+_FASTER = 0.1
+"""Share of the stated gap that is taken off what is allowed beside the excess: fewer rounds are needed."""
+_LEAST = 0.3
+"""Share of what was allowed that a correction leaves: a finer grid and a narrower surrogate help, too."""
+
+Solve = Callable[[Problem, Floats], Result]
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """What stays the same while constraints are corrected."""
+
+    model: LinearModel
+    loss: Loss
+    alpha: Floats
+    groups: Groups | None
+    weights: Floats
+    stated: tuple[Constraint, ...]
+
+    def problem(self, constraints: Sequence[Constraint], sigma: Surrogate | None) -> Problem:
+        """Tie constraints to the rows."""
+        blocks = [one.build(self.known, self.weights, sigma) for one in constraints if sigma]
+        return Problem(self.model, self.loss, join(blocks), self.alpha)
+
+    def gaps(self, scores: Floats) -> tuple[WorstGap, ...]:
+        """Return the exact gap that each stated constraint is about."""
+        return tuple(judge(one, scores, self.known, self.weights) for one in self.stated)
+
+    @property
+    def known(self) -> Groups:
+        """The groups, which constraints need."""
+        assert self.groups is not None
+        return self.groups
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """A solved problem, the constraints that were trained, and the exact gaps of the solution."""
+
+    training: Training
+    constraints: tuple[Constraint, ...]
+    sigma: Surrogate | None
+    problem: Problem
+    result: Result
+    corrected: bool = False
+
+    @cached_property
+    def scores(self) -> Floats:
+        """Training scores of the solution."""
+        return self.training.model.scores(self.problem.split(self.result.x)[0])
+
+    @cached_property
+    def gaps(self) -> tuple[WorstGap, ...]:
+        """The exact gaps, one for each constraint."""
+        return self.training.gaps(self.scores)
+
+    @property
+    def excess(self) -> Floats:
+        """By how much each exact gap is too wide; 0 where no metric is known."""
+        pairs = zip(self.gaps, self.training.stated, strict=True)
+        return np.asarray(np.nan_to_num(np.array([gap.value - one.max_gap for gap, one in pairs])))
+
+    @property
+    def kept(self) -> bool:
+        """Whether the promise is kept."""
+        return bool((self.excess <= 1e-12).all())
+
+    @property
+    def obstacle(self) -> str:
+        """Where the promise is broken most, or why nobody could keep it."""
+        worst = int(np.argmax(self.excess))
+        stated, gap = self.training.stated[worst], self.gaps[worst]
+        floor, name, members = _floor(stated, self.training.known)
+        if stated.max_gap < floor:
+            return (
+                f"the interval holds {members:.3g} members of group {name!r}, so that the gap of "
+                f"{type(stated).__name__} can hardly be below {floor:.2g}"
+            )
+        pair = " and ".join(map(group_name, gap.groups))
+        where = "" if np.isnan(gap.ranks).any() else " at ranks {:.1%} and {:.1%}".format(*gap.ranks)
+        return f"the exact gap of {type(stated).__name__} is {gap.value:.3g} between {pair}{where}"
+
+    @property
+    def solved(self) -> bool:
+        """Whether the solver got where it wanted."""
+        return self.result.status is Status.CONVERGED
+
+    def worth(self) -> tuple[bool, bool, float]:
+        """Order attempts: those that keep the promise by objective, others by how much they break it."""
+        return not self.kept, not self.solved, self.result.objective if self.kept else self.excess.max()
+
+
+def enforce_exactly(first: Attempt, solve: Solve) -> Attempt:
+    """Correct and solve again until the exact gaps are small enough; return the best attempt."""
+    best = last = attempt = first
+    stated = np.array([one.max_gap for one in first.training.stated])
+    allowed, impossible = stated, np.zeros(stated.size)
+    for _ in range(_ROUNDS):
+        if (best.kept and best.solved) or attempt.result.status in (Status.TIME_LIMIT, Status.STOPPED):
+            break
+        lower = np.where(last.excess > 0, allowed - last.excess - _FASTER * stated, allowed)
+        lower = np.maximum(lower, np.where(impossible > 0, (impossible + allowed) / 2, _LEAST * allowed))
+        attempt = _corrected(last, lower, solve)
+        best = min(best, attempt, key=Attempt.worth)
+        if attempt.solved:
+            last, allowed = attempt, lower
+        else:  # what was allowed may have been too little, or the solver unlucky
+            impossible = lower
+    return best
+
+
+def _corrected(last: Attempt, allowed: Floats, solve: Solve) -> Attempt:
+    """Solve again from the last solution, with less allowed and a closer look."""
+    training, sigma = last.training, last.sigma
+    if last.corrected or sigma is None:
+        pairs = zip(last.constraints, last.gaps, strict=True)
+        constraints = [_refined(one, gap, training.known) for one, gap in pairs]
+    else:
+        sigma = replace(sigma, width=sigma.width / 2)
+        constraints = [one.denser() for one in last.constraints]
+    trained = tuple(replace(one, max_gap=gap) for one, gap in zip(constraints, allowed.tolist(), strict=True))
+    problem = training.problem(trained, sigma)
+    start = problem.start_at(last.problem.split(last.result.x)[0])
+    return Attempt(training, trained, sigma, problem, solve(problem, start), corrected=True)
+
+
+def _refined(constraint: Constraint, gap: WorstGap, groups: Groups) -> Constraint:
+    """Look also where the exact gap is widest, if that is at some ranks."""
+    if np.isnan(gap.ranks).any():
+        return constraint
+    first, second = (groups.labels.index(label) for label in gap.groups)
+    return constraint.refined(groups, (first, second), gap.ranks)
+
+
+def _floor(stated: Constraint, groups: Groups) -> tuple[float, str, float]:
+    """Return about the smallest gap that scores without ties can have, and the group that is to blame.
+
+    ``1 / (2 min_k n_k m_k)``: half the step that one member of the interval makes.
+    """
+    counts = np.bincount(groups.codes[groups.codes >= 0], minlength=len(groups.labels))
+    inside = counts * [part.measure for part in stated.intervals(groups)]
+    fewest = int(np.argmin(inside))
+    scale = 1.0 if stated.gap_scale == "interval" else inside[fewest] / counts[fewest]
+    return float(scale / (2 * inside[fewest])), groups.names[fewest], float(inside[fewest])
