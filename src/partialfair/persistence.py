@@ -147,10 +147,10 @@ def load_model(path: str | os.PathLike[str]) -> Any:
 def _packed(model: Any) -> bytes:
     from skops import io as skops
 
-    _refuse_callbacks(model)
+    _refuse_functions(model)
     try:
         content = skops.dumps(model, compression=zipfile.ZIP_DEFLATED)
-    except (TypeError, ValueError, AttributeError) as error:  # types that skops does not know
+    except (TypeError, ValueError, AttributeError, RecursionError) as error:  # objects unknown to skops
         raise InputError(f"the model cannot be saved: {_one_line(error)}") from error
     strange = sorted(set(skops.get_untrusted_types(data=content)) - set(TRUSTED))
     if strange:
@@ -211,12 +211,20 @@ def _check_model(model: Any, who: str) -> None:
         raise InputError(f"{who} {what} {kind}, which is not a fitted model")
 
 
-def _refuse_callbacks(model: Any) -> None:
+def _refuse_functions(model: Any) -> None:
+    """Refuse callbacks, and requests for metadata, which skops cannot restore; each with a way out."""
     estimator = model.classifier if isinstance(model, TableModel) else model
-    for name, value in estimator.get_params().items():
+    parameters = estimator.get_params()
+    for name, value in parameters.items():
         if name.rpartition("__")[2] == "callback" and value is not None:
             raise InputError(
                 f"{name} is a function, which a file cannot hold; call set_params({name}=None) before saving"
+            )
+    for one in (estimator, *parameters.values()):
+        if "_metadata_request" in getattr(one, "__dict__", {}):
+            raise InputError(
+                f"{type(one).__name__} has requests for metadata of its own (set_fit_request and its like), "
+                "which a file cannot hold; fit one without them"
             )
 
 
