@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from partialfair.exceptions import InputError
 from partialfair.tables import TableModel
 
-__all__ = ["FORMAT", "TRUSTED", "load_model", "save_model"]
+__all__ = ["FORMAT", "TRUSTED", "load_model", "model_bytes", "save_model"]
 
 FORMAT = 1
 """Of the file. It grows when an older partialfair could not read what is written."""
@@ -94,8 +94,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     >>> bool((again.decision_function(X) == clf.decision_function(X)).all())
     True
     """
-    _check_model(model, "save_model takes")
-    content = _packed(model)
+    content = model_bytes(model)
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -144,9 +143,11 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     return model
 
 
-def _packed(model: Any) -> bytes:
+def model_bytes(model: Any) -> bytes:
+    """Return what `save_model` writes."""
     from skops import io as skops
 
+    _check_model(model, "save_model takes")
     _refuse_functions(model)
     try:
         content = skops.dumps(model, compression=zipfile.ZIP_DEFLATED)

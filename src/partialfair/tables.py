@@ -7,6 +7,7 @@ feature that says where. Text becomes one feature per level, gaps being a level 
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -278,8 +279,8 @@ def read_columns(
     if troubles:
         found = "; ".join(f"column {name!r} {trouble}" for name, trouble in list(troubles.items())[:5])
         more = f"; and {len(troubles) - 5} more columns like these" if len(troubles) > 5 else ""
-        options = " ".join(f"--drop {name!r}" for name in troubles)
-        raise InputError(f"{found}{more}; make something else of them, or leave them out: {options}")
+        options = " ".join(f"--drop {shlex.quote(name)}" for name in troubles)
+        raise InputError(f"{found}{more}; leave such columns out with {options}, or make features of them")
     if not columns:
         raise InputError("the table has no column left to make features of")
     return tuple(columns), notes
