@@ -37,9 +37,9 @@ _CLASSES = {
     "partialfair.problems.certificate": ["Certificate"],
     "partialfair.metrics.partial": ["WorstGap"],
     "partialfair._state": ["Pairs"],
-    # Plain records that estimators of scikit-learn hold; the second is gone from newer versions.
+    # Plain records that estimators of scikit-learn hold; the last is gone from newer versions.
     "numpy": ["dtype"],
-    "sklearn.compose._column_transformer": ["_RemainderColsList"],
+    "sklearn.compose._column_transformer": ["make_column_selector", "_RemainderColsList"],
 }
 
 TRUSTED = tuple(f"{module}.{name}" for module, names in _CLASSES.items() for name in names)

@@ -16,7 +16,7 @@ from sklearn.metrics import accuracy_score, roc_auc_score
 from partialfair import PartialFairClassifier, cli, load_model, save_model
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.tables import TableModel
-from tests.unit.test_persistence import Trap
+from tests.traps import Trap
 
 BAND = ("--interval", 0.1, 0.5)
 BASIC = (
