@@ -89,7 +89,7 @@ class NumberColumn:
         if not gaps:
             return None
         return (
-            f"column {self.name!r} is empty in {gaps:,} rows, and never was in training: the median is used"
+            f"column {self.name!r} is empty in {_count(gaps)}, and never was in training: the median is used"
         )
 
 
@@ -121,7 +121,7 @@ class CategoryColumn:
         first = as_text(values.iloc[unknown[:1]]).tolist()[0]
         what = "empty cells" if pd.isna(first) else f"values such as {first!r}"
         return (
-            f"column {self.name!r} has {what} in {unknown.size:,} rows, which training did not see: "
+            f"column {self.name!r} has {what} in {_count(unknown.size)}, which training did not see: "
             "no level is assumed"
         )
 
@@ -383,3 +383,7 @@ def _numbers(values: pd.Series) -> Floats:
             f"data row {wrong[0] + 1}{more}"
         )
     return np.asarray(numbers)
+
+
+def _count(n_rows: int) -> str:
+    return f"{n_rows:,} row{'' if n_rows == 1 else 's'}"
