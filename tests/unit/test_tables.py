@@ -53,6 +53,18 @@ def test_numbers_however_they_are_written(values):
     np.testing.assert_allclose(features[:, 0], (NUMBERS - NUMBERS.mean()) / NUMBERS.std(), atol=1e-12)
 
 
+def test_text_is_read_to_the_last_digit():
+    values = np.random.default_rng(2).normal(size=N)
+    assert read(values)[0] == read([repr(value) for value in values.tolist()])[0]
+    text, numbers = (pd.DataFrame({"x": column}) for column in (values.astype(str), values))
+    column = NumberColumn("x", 0.0, 0.0, 1.0, False)
+    np.testing.assert_array_equal(encode([column], text), encode([column], numbers))
+
+
+def test_underscores_make_no_number():
+    assert isinstance(read(["1_000", "2_000"] * (N // 2))[0], CategoryColumn)
+
+
 @pytest.mark.parametrize("gap", [np.nan, None, "", "NA", "?", "nan", "NULL"])
 def test_gaps_in_numbers(gap):
     values = pd.Series(NUMBERS.astype(str), dtype=object)
