@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from partialfair import constraints, datasets, metrics, plotting, solvers, theory
     from partialfair.estimators.classifier import PartialFairClassifier
     from partialfair.metrics.choice import choose_interval
+    from partialfair.persistence import load_model, save_model
 
 __version__ = "0.1.0.dev0"
 
@@ -20,8 +21,10 @@ __all__ = [
     "choose_interval",
     "constraints",
     "datasets",
+    "load_model",
     "metrics",
     "plotting",
+    "save_model",
     "solvers",
     "theory",
 ]
@@ -29,6 +32,8 @@ __all__ = [
 _HOME_OF = {
     "PartialFairClassifier": "partialfair.estimators.classifier",
     "choose_interval": "partialfair.metrics.choice",
+    "load_model": "partialfair.persistence",
+    "save_model": "partialfair.persistence",
 }
 
 

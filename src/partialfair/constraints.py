@@ -16,6 +16,7 @@ from typing import get_args
 import numpy as np
 
 from partialfair._checks import check_choice, check_count, check_number
+from partialfair._state import StoredAsPairs
 from partialfair._typing import Floats, GapScale, IntervalLike
 from partialfair.dc import DC, Affine, AtomBank, DCSystem, GroupMeans, JoinedBank, atom, maximum
 from partialfair.exceptions import InputError
@@ -81,7 +82,7 @@ def join(blocks: Sequence[ConstraintBlock]) -> ConstraintBlock:
 
 
 @dataclass(frozen=True)
-class Constraint(ABC):
+class Constraint(StoredAsPairs, ABC):
     """What every constraint states.
 
     Parameters

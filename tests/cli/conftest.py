@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from partialfair import cli
-from partialfair.cli import _audit
+from partialfair.cli import _audit, _train
 from partialfair.metrics import fairness_report
 
 COLUMNS = ("--score", "score", "--group", "sex")
@@ -53,7 +53,8 @@ def run(
 
     With fewer resamples and a coarser map than usual, for speed.
     """
-    monkeypatch.setattr(_audit, "fairness_report", partial(fairness_report, n_resamples=100))
+    for module in (_audit, _train):
+        monkeypatch.setattr(module, "fairness_report", partial(fairness_report, n_resamples=100))
     monkeypatch.setattr(_audit, "MAP_GRID", 20)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")  # the command sets it; this puts it back

@@ -24,7 +24,9 @@ def test_version(run):
     assert (outcome.code, outcome.out) == (0, f"partialfair {partialfair.__version__}\n")
 
 
-@pytest.mark.parametrize("command", ["audit", "compare", "demo", "data list", "data fetch", "data path"])
+@pytest.mark.parametrize(
+    "command", ["audit", "compare", "demo", "train", "predict", "data list", "data fetch", "data path"]
+)
 def test_help_has_an_example(run, command):
     outcome = run(*command.split(), "--help")
     assert outcome.code == 0

@@ -19,8 +19,9 @@ from partialfair import datasets
 from partialfair.cli._audit import Audit, AuditSettings, Gate, check_numbers, measure, print_audit
 from partialfair.cli._compare import Comparison, align, print_comparison
 from partialfair.cli._demo import demo_scores
-from partialfair.cli._output import check_out, console, json_text, printing, step, write_all
+from partialfair.cli._output import check_out, console, json_text, note, printing, step, write_all
 from partialfair.cli._tables import ColumnNames, ScoreTable, read_scores
+from partialfair.constraints import CONSTRAINTS
 from partialfair.exceptions import InputError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ __all__ = ["app"]
 
 app = typer.Typer(
     name="partialfair",
-    help="Audit scoring models for fairness on a chosen band of percentiles.",
+    help="Train and audit scoring models that are fair on a chosen band of percentiles.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -53,6 +54,21 @@ class _RankWithin(StrEnum):
 
     group = "group"
     group_and_label = "group_and_label"
+
+
+class _GroupTerms(StrEnum):
+    """Values of ``--group-terms``."""
+
+    none = "none"
+    intercept = "intercept"
+    interactions = "interactions"
+
+
+class _Enforce(StrEnum):
+    """Values of ``--enforce``."""
+
+    exact = "exact"
+    surrogate = "surrogate"
 
 
 Score = Annotated[str, typer.Option("--score", help="Column with the scores; higher is better.")]
@@ -82,6 +98,10 @@ Within = Annotated[
     _RankWithin, typer.Option("--rank-within", help="Where equal opportunity and odds take ranks.")
 ]
 Confidence = Annotated[float, typer.Option("--confidence", help="Coverage of the confidence intervals.")]
+FailAbove = Annotated[
+    float | None,
+    typer.Option("--fail-above", help="Exit with 1 if the gap of --fail-metric is wider than this."),
+]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the resampling.")]
 Out = Annotated[
     Path | None, typer.Option("--out", help="Directory for tables, JSON and pictures; made if need be.")
@@ -123,10 +143,7 @@ def audit(
     gap_scale: Scale = _Scale.interval,
     rank_within: Within = _RankWithin.group,
     confidence: Confidence = 0.95,
-    fail_above: Annotated[
-        float | None,
-        typer.Option("--fail-above", help="Exit with 1 if the gap of --fail-metric is wider than this."),
-    ] = None,
+    fail_above: FailAbove = None,
     fail_metric: Annotated[
         str, typer.Option("--fail-metric", help="Metric that --fail-above looks at.")
     ] = "statistical_parity",
@@ -188,6 +205,142 @@ def compare(
         else:
             print_comparison(comparison, console())
             _announce(written)
+
+
+@app.command(
+    epilog="Example: partialfair train people.csv --target hired --group sex --interval 0.05 0.30 "
+    "--max-gap 0.05 --id person --out model"
+)
+def train(
+    file: Annotated[
+        Path, typer.Argument(readable=False, help="CSV, Parquet or Arrow file with one row per person.")
+    ],
+    target: Annotated[str, typer.Option("--target", help="Column to predict, of two classes.")],
+    group: Group,
+    pos_label: PosLabel = None,
+    weight: Weight = None,
+    id_columns: Annotated[
+        list[str] | None,
+        typer.Option("--id", help="Column that identifies a person: no feature, but kept by predict."),
+    ] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option("--drop", help="Column that is not to be a feature; repeat it.")
+    ] = None,
+    category: Annotated[
+        list[str] | None,
+        typer.Option("--category", help="Column of numbers that are codes of categories; repeat it."),
+    ] = None,
+    constraint: Annotated[
+        str,
+        typer.Option("--constraint", help=f"What is bounded: {', '.join(CONSTRAINTS)}, or none."),
+    ] = "statistical_parity",
+    interval: Band = (0.0, 1.0),
+    max_gap: Annotated[float, typer.Option("--max-gap", help="The largest gap allowed, in [0, 1].")] = 0.05,
+    gap_scale: Scale = _Scale.interval,
+    enforce: Annotated[
+        _Enforce,
+        typer.Option("--enforce", help="Bound the exact gap of the training rows, or its surrogate."),
+    ] = _Enforce.surrogate,
+    group_terms: Annotated[
+        _GroupTerms,
+        typer.Option("--group-terms", help="Whether the model may use the group; it then needs it to score."),
+    ] = _GroupTerms.none,
+    alpha: Annotated[float, typer.Option("--alpha", help="Strength of the l2 penalty.")] = 1e-4,
+    time_limit: Annotated[
+        float | None, typer.Option("--time-limit", help="Seconds after which a fit ends.")
+    ] = None,
+    test_size: Annotated[
+        float, typer.Option("--test-size", help="Share of the rows held out to judge the model; 0 for none.")
+    ] = 0.2,
+    confidence: Confidence = 0.95,
+    fail_above: FailAbove = None,
+    fail_metric: Annotated[
+        str | None,
+        typer.Option(
+            "--fail-metric", help="Metric that --fail-above looks at; by default that of --constraint."
+        ),
+    ] = None,
+    out: Annotated[
+        Path,
+        typer.Option("--out", help="Directory for the model, JSON and pictures, or the model's file.skops."),
+    ] = Path("model"),
+    as_json: AsJson = False,
+    seed: Seed = 0,
+) -> None:
+    """Train a classifier on a table, with its preprocessing, and judge it on rows that were held out."""
+    from partialfair.cli import _train  # with scikit-learn, for which other commands need not wait
+    from partialfair.cli._trained import TrainSettings, print_training
+
+    terms = None if group_terms is _GroupTerms.none else group_terms.value
+    settings = TrainSettings(
+        constraint,
+        interval,
+        max_gap,
+        gap_scale.value,
+        enforce.value,
+        terms,  # type: ignore[arg-type]
+        alpha,
+        time_limit,
+        pos_label,
+        test_size,
+        confidence,
+        seed,
+    )
+    gate = None if fail_above is None else Gate(fail_metric or settings.metric, fail_above)
+    _train.check_settings(settings, gate)
+    directory, name = (out.parent, out.name) if out.suffix == ".skops" else (out, "model.skops")
+    check_out(directory)
+    roles = _train.Roles(
+        target, tuple(group), weight, tuple(id_columns or ()), tuple(drop or ()), tuple(category or ())
+    )
+    training = _train.train(file, roles, settings)
+    written = _write(directory, training.files(gate, name))
+    with printing():
+        if as_json:
+            typer.echo(json_text(training.record(gate, name)))
+        else:
+            print_training(training, gate, console())
+            _announce(written)
+            model = shlex.quote(str(directory / name))
+            typer.echo(f"score new rows: {_command()} predict {model} NEW.csv --out scores.csv")
+    if gate is not None and not training.passes(gate):
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: partialfair predict model/model.skops new.csv --out scores.csv")
+def predict(
+    model: Annotated[Path, typer.Argument(readable=False, help="A model of partialfair train.")],
+    file: Annotated[
+        Path, typer.Argument(readable=False, help="CSV, Parquet or Arrow file with the columns trained on.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="CSV or Parquet file to write; standard output if not given."),
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep all columns; otherwise ids, groups and target.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Score the rows of a table with a saved model; what comes out can go to audit."""
+    from partialfair.cli import _predict
+
+    if as_json and out is None:
+        raise InputError("--json needs --out, because the scores would go to standard output")
+    _predict.check_target(out)
+    found = _predict.predict(model, file, keep=keep)
+    if out is not None:
+        _predict.write(found.table, out)
+    for sentence in found.notes:
+        note(sentence)
+    with printing():
+        if out is None:
+            typer.echo(found.table.to_csv(index=False), nl=False)
+        elif as_json:
+            typer.echo(json_text(found.record(out)))
+        else:
+            positive = f"{found.model.target} = {found.model.labels[1]}"
+            typer.echo(f"{len(found.table):,} rows scored, {found.selected:,} of them {positive}: {out}")
 
 
 @app.command(epilog="Example: partialfair demo --out demo")
@@ -284,7 +437,7 @@ def _finish(result: Audit, gate: Gate | None, out: Path | None, as_json: bool) -
         raise typer.Exit(1)
 
 
-def _write(out: Path, files: Mapping[str, str | Callable[[], Figure]]) -> list[Path]:
+def _write(out: Path, files: Mapping[str, str | bytes | Callable[[], Figure]]) -> list[Path]:
     with step(f"writing to {out}"):
         return write_all(out, files)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
@@ -21,7 +23,8 @@ from partialfair.cli._output import (
     parity_sentence,
     report_record,
     step,
-    value_and_interval,
+    verdict,
+    within,
 )
 from partialfair.cli._tables import ScoreTable
 from partialfair.exceptions import InputError
@@ -121,7 +124,7 @@ class Audit:
 
     def passes(self, gate: Gate) -> bool:
         """Whether the gap is at most the limit; an undefined gap does not pass."""
-        return bool(self.report[gate.metric].value <= gate.limit)
+        return within(self.report[gate.metric], gate.limit)
 
     def files(self, gate: Gate | None) -> dict[str, str | Callable[[], Figure]]:
         """Return what ``--out`` writes; the figures are drawn when they are called."""
@@ -171,7 +174,7 @@ def check_numbers(settings: AuditSettings, gate: Gate | None) -> None:
 def measure(table: ScoreTable, settings: AuditSettings, gate: Gate | None = None) -> Audit:
     """Judge one table of scores."""
     labels = None if table.labels is None else table.labels.to_numpy()
-    positive = None if table.labels is None else positive_label(table, settings.pos_label)
+    positive = None if table.labels is None else positive_label(table.labels, table.path, settings.pos_label)
     with step(f"measuring {len(table.scores):,} scores"), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         report = fairness_report(
@@ -226,11 +229,10 @@ def _idle_threshold(table: ScoreTable, settings: AuditSettings) -> list[str]:
     ]
 
 
-def positive_label(table: ScoreTable, asked: str | None) -> Any:
+def positive_label(labels: pd.Series, path: Path, asked: str | None) -> Any:
     """Return the label that counts as positive: the one asked for, or the larger of the two."""
-    assert table.labels is not None
-    classes = sorted(table.labels.unique().tolist(), key=lambda value: (str(type(value)), value))
-    column = f"column {table.labels.name!r} of {table.path}"
+    classes = sorted(labels.unique().tolist(), key=lambda value: (str(type(value)), value))
+    column = f"column {labels.name!r} of {path}"
     if len(classes) != 2:
         number = "only one class" if len(classes) == 1 else f"{len(classes):,} classes"
         raise InputError(f"{column} has {number} ({_some(classes)}); labels need two")
@@ -256,7 +258,7 @@ def print_audit(audit: Audit, gate: Gate | None, out: Console) -> None:
     for note in audit.notes:
         out.print(note_line(note))
     if gate is not None:
-        out.print(_verdict(audit, gate))
+        out.print(verdict(report, gate.metric, gate.limit))
 
 
 def _widest_sentence(audit: Audit) -> str:
@@ -271,17 +273,6 @@ def _widest_sentence(audit: Audit) -> str:
         f"{as_interval_set(worst.interval)}, between {' and '.join(map(group_name, worst.groups))} "
         f"({100 * audit.settings.confidence:g} % band for all {audit.unfairness.n_intervals:,} intervals at "
         f"once: {worst.low:.3f} – {worst.high:.3f})."
-    )
-
-
-def _verdict(audit: Audit, gate: Gate) -> Text:
-    row = audit.report[gate.metric]
-    gap, _ = value_and_interval(row)
-    p_value = row.p_value(gate.limit)
-    return Text.assemble(
-        f"\ngate: {METRIC_TITLES[gate.metric]} gap {gap}, limit {gate.limit:g}: ",
-        ("pass", "green") if audit.passes(gate) else ("FAIL", "red"),
-        "" if np.isnan(p_value) else f" (p = {p_value:.2g} for a true gap of at most {gate.limit:g})",
     )
 
 

@@ -12,11 +12,17 @@ from rich.console import Console
 from rich.table import Table
 
 from partialfair.cli._audit import Audit
-from partialfair.cli._output import METRIC_TITLES, json_text, note_line, report_record, value_and_interval
+from partialfair.cli._output import (
+    METRIC_TITLES,
+    json_text,
+    note_line,
+    rank_curves,
+    report_record,
+    value_and_interval,
+)
 from partialfair.cli._tables import ScoreTable
 from partialfair.exceptions import InputError
 from partialfair.metrics import band_changes, band_membership, rank_curve
-from partialfair.plotting import plot_rank_curve
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -96,24 +102,15 @@ class Comparison:
         }
 
     def _rank_curves(self) -> Figure:
-        from matplotlib import pyplot
-
-        n, many = len(self.audits), len(self.audits[0].report.groups) > 6  # then the legend stands beside
-        size = (n * (7.8 if many else 4.6), 4.8)
-        figure, axes = pyplot.subplots(1, n, figsize=size, squeeze=False, layout="constrained")
-        for ax, name, audit in zip(axes[0], self.names, self.audits, strict=True):
-            table = audit.table
-            curve = rank_curve(
+        tables = [audit.table for audit in self.audits]
+        curves = {
+            name: rank_curve(
                 table.scores, sensitive_features=table.groups, sample_weight=table.weights, n_points=2000
             )
-            plot_rank_curve(
-                curve,
-                reference=self.audits[0].largest_group,
-                interval=audit.settings.interval,
-                title=name.replace("$", r"\$"),
-                ax=ax,
-            )
-        return figure
+            for name, table in zip(self.names, tables, strict=True)
+        }
+        first = self.audits[0]
+        return rank_curves(curves, reference=first.largest_group, interval=first.settings.interval)
 
 
 def align(tables: Sequence[ScoreTable]) -> list[ScoreTable]:

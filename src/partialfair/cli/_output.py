@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,11 +20,14 @@ from rich.table import Table
 from rich.text import Text
 
 from partialfair._extras import require
+from partialfair._typing import GroupLabel
 from partialfair.exceptions import InputError
 from partialfair.groups import group_name
 from partialfair.intervals import IntervalSet
 from partialfair.metrics import FairnessReport, ReportRow
+from partialfair.metrics.curve import RankCurve
 from partialfair.metrics.report import METRICS
+from partialfair.plotting import plot_rank_curve
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,12 +39,16 @@ __all__ = [
     "groups_table",
     "json_text",
     "metrics_table",
+    "note",
     "note_line",
     "parity_sentence",
     "printing",
+    "rank_curves",
     "report_record",
     "step",
     "value_and_interval",
+    "verdict",
+    "within",
     "write_all",
 ]
 
@@ -76,15 +84,35 @@ def printing() -> Iterator[None]:
 
 
 @contextmanager
-def step(message: str) -> Iterator[None]:
-    """Show what is being done: a spinner on a terminal, a log line elsewhere; always on standard error."""
+def step(message: str) -> Iterator[Callable[[str], None]]:
+    """Show what is being done: a spinner on a terminal, a log line elsewhere; always on standard error.
+
+    Yields a function that says how far it is; elsewhere it is heard every ten seconds.
+    """
     terminal = Console(stderr=True)
     if terminal.is_terminal:
-        with terminal.status(Text(message)):
-            yield
+        with terminal.status(Text(message)) as status:
+            yield lambda progress: status.update(Text(f"{message}: {progress}"))
     else:
         _logger.info("%s", message)
-        yield
+        yield _Seldom(message)
+
+
+class _Seldom:
+    """Logs progress at most every ten seconds."""
+
+    def __init__(self, message: str) -> None:
+        self.message, self.last = message, time.monotonic()
+
+    def __call__(self, progress: str) -> None:
+        if time.monotonic() - self.last >= 10:
+            self.last = time.monotonic()
+            _logger.info("%s: %s", self.message, progress)
+
+
+def note(message: str) -> None:
+    """Say on standard error what may surprise, for commands whose standard output is data."""
+    _logger.warning("note: %s", message)
 
 
 def metrics_table(report: FairnessReport) -> Table:
@@ -200,12 +228,9 @@ def check_out(out: Path | None, *, pictures: bool = True) -> None:
         raise InputError(f"--out {out} cannot be made a directory, because {existing} is a file")
 
 
-def write_all(out: Path, files: Mapping[str, str | Callable[[], Figure]]) -> list[Path]:
-    """Write texts and figures into a directory; nothing is written until everything has been drawn."""
-    contents = {
-        name: content.encode() if isinstance(content, str) else _png(content())
-        for name, content in files.items()
-    }
+def write_all(out: Path, files: Mapping[str, str | bytes | Callable[[], Figure]]) -> list[Path]:
+    """Write texts, bytes and figures into a directory; nothing is until everything has been drawn."""
+    contents = {name: _bytes(content) for name, content in files.items()}
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
@@ -213,6 +238,28 @@ def write_all(out: Path, files: Mapping[str, str | Callable[[], Figure]]) -> lis
     except OSError as error:
         raise InputError(f"cannot write to --out {out}: {error.strerror}") from error
     return [out / name for name in files]
+
+
+def _bytes(content: str | bytes | Callable[[], Figure]) -> bytes:
+    if isinstance(content, str):
+        return content.encode()
+    return content if isinstance(content, bytes) else _png(content())
+
+
+def rank_curves(
+    curves: Mapping[str, RankCurve], *, reference: GroupLabel, interval: tuple[float, float]
+) -> Figure:
+    """Draw rank curves of several models side by side."""
+    from matplotlib import pyplot
+
+    n = len(curves)
+    many = max(len(curve.labels) for curve in curves.values()) > 6  # then the legend stands beside
+    size = (n * (7.8 if many else 4.6), 4.8)
+    figure, axes = pyplot.subplots(1, n, figsize=size, squeeze=False, layout="constrained")
+    for ax, (name, curve) in zip(axes[0], curves.items(), strict=True):
+        title = name.replace("$", r"\$")
+        plot_rank_curve(curve, reference=reference, interval=interval, title=title, ax=ax)
+    return figure
 
 
 def _png(figure: Figure) -> bytes:
@@ -232,6 +279,23 @@ def value_and_interval(row: ReportRow) -> tuple[str, str]:
     if np.isnan(row.value):
         return "undefined", ""
     return f"{row.value:.3f}", f"{row.low:.3f} – {row.high:.3f}"
+
+
+def within(row: ReportRow, limit: float) -> bool:
+    """Whether a gap is at most the limit of a gate; an undefined gap is not."""
+    return bool(row.value <= limit)
+
+
+def verdict(report: FairnessReport, metric: str, limit: float) -> Text:
+    """Say whether a gate was passed."""
+    row = report[metric]
+    gap, _ = value_and_interval(row)
+    p_value = row.p_value(limit)
+    return Text.assemble(
+        f"\ngate: {METRIC_TITLES[metric]} gap {gap}, limit {limit:g}: ",
+        ("pass", "green") if within(row, limit) else ("FAIL", "red"),
+        "" if np.isnan(p_value) else f" (p = {p_value:.2g} for a true gap of at most {limit:g})",
+    )
 
 
 def _pair(row: ReportRow) -> str:

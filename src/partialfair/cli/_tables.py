@@ -1,4 +1,4 @@
-"""Reading files of scores: CSV, Parquet or Arrow → checked columns."""
+"""Reading files of scores or of anything else: CSV, Parquet or Arrow → checked columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,16 @@ from partialfair._typing import Floats
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups, group_name
 
-__all__ = ["ColumnNames", "ScoreTable", "read_scores"]
+__all__ = [
+    "ColumnNames",
+    "ScoreTable",
+    "are_codes",
+    "check_groups",
+    "complete",
+    "read_scores",
+    "read_table",
+    "weights_of",
+]
 
 MAX_GROUPS = 200
 """More distinct values than this and a column is not a group column (an id, say)."""
@@ -62,63 +71,70 @@ class ScoreTable:
 
 def read_scores(path: Path, columns: ColumnNames) -> ScoreTable:
     """Read and check the named columns; every complaint names the file, the column and the row."""
-    if not path.exists():
-        raise InputError(f"there is no file {path}")
-    if path.is_dir():
-        raise InputError(f"{path} is a directory, not a file of scores")
-    if path.stat().st_size == 0:
-        raise InputError(f"{path} is empty")
-    frame = _read_frame(path, columns)
-    if frame.empty:
-        raise InputError(f"{path} has column names but no rows")
+    as_written = [*columns.group, *([] if columns.id is None else [columns.id])]
+    frame = _read_frame(path, columns.needed, as_written)[columns.needed]
     groups = frame[list(dict.fromkeys(columns.group))]
-    _check_groups(groups, path)
+    check_groups(groups, path)
     groups = groups.apply(_readable)
     return ScoreTable(
         path,
         scores=_numbers(frame[columns.score], path),
         groups=groups,
-        labels=None if columns.label is None else _complete(frame[columns.label], path),
-        weights=None if columns.weight is None else _weights(frame[columns.weight], groups, path),
-        ids=None if columns.id is None else _complete(frame[columns.id], path).astype(str),
+        labels=None if columns.label is None else complete(frame[columns.label], path),
+        weights=None if columns.weight is None else weights_of(frame[columns.weight], groups, path),
+        ids=None if columns.id is None else complete(frame[columns.id], path).astype(str),
     )
 
 
-def _read_frame(path: Path, columns: ColumnNames) -> pd.DataFrame:
+def read_table(path: Path, needed: Sequence[str]) -> pd.DataFrame:
+    """Read a whole table that has at least the needed columns; cells of CSV files are text, as written."""
+    return _read_frame(path, list(dict.fromkeys(needed)), None)
+
+
+def _read_frame(path: Path, needed: list[str], as_written: list[str] | None) -> pd.DataFrame:
+    """Read the needed columns, or if none are named that are to be kept as written, all as written."""
+    if not path.exists():
+        raise InputError(f"there is no file {path}")
+    if path.is_dir():
+        raise InputError(f"{path} is a directory, not a file with a table")
+    if path.stat().st_size == 0:
+        raise InputError(f"{path} is empty")
     kind = next((suffix.lower() for suffix in reversed(path.suffixes) if suffix.lower() in _KINDS), None)
     if kind is None:
         known = ", ".join(sorted(_KINDS))
         raise InputError(f"{path} has an unknown kind of file name; it should end in one of {known}")
     if kind in _TEXT_SUFFIXES:
-        return _read_text(path, columns)
-    return _read_arrow(path, columns, parquet=kind == ".parquet")
+        frame = _read_text(path, needed, as_written)
+    else:
+        frame = _read_arrow(path, needed, everything=as_written is None, parquet=kind == ".parquet")
+    if frame.empty:
+        raise InputError(f"{path} has column names but no rows")
+    return frame
 
 
 _KINDS = _TEXT_SUFFIXES | _ARROW_SUFFIXES | {".parquet"}
 
 
-def _read_text(path: Path, columns: ColumnNames) -> pd.DataFrame:
+def _read_text(path: Path, needed: list[str], as_written: list[str] | None) -> pd.DataFrame:
     headers = {separator: list(_csv(path, separator, nrows=0).columns) for separator in _SEPARATORS}
-    separator = next((sep for sep, names in headers.items() if set(columns.needed) <= set(names)), None)
+    separator = next((sep for sep, names in headers.items() if set(needed) <= set(names)), None)
     if separator is None:
         separator = max(headers, key=lambda sep: len(headers[sep]))
-        _refuse_missing_columns(path, headers[separator], columns)
+        _refuse_missing_columns(path, headers[separator], needed)
     written = _csv(path, separator, nrows=1, header=None, dtype=str).iloc[0].tolist()
-    for name in columns.needed:
+    for name in needed if as_written is not None else dict.fromkeys(written):
         if written.count(name) > 1:  # pandas would quietly call the second one "name.1"
             raise InputError(f"{path} has {written.count(name)} columns called {name!r}; rename all but one")
-    as_written = [*columns.group, *([] if columns.id is None else [columns.id])]
     # Groups and ids are read as written ("NA" may be a group, "01" is not 1); only an empty cell is missing.
     # All columns are read: with usecols pandas accepts rows that have more cells than the header.
-    frame = _csv(
+    return _csv(
         path,
         separator,
-        dtype=dict.fromkeys(as_written, str),
+        dtype=str if as_written is None else dict.fromkeys(as_written, str),
         keep_default_na=False,
         na_values=[""],
         **_EXACT,
     )
-    return frame[columns.needed]
 
 
 def _csv(path: Path, separator: str, **options: Any) -> pd.DataFrame:
@@ -143,7 +159,7 @@ _EXACT = {"float_precision": "round_trip"} if _PANDAS < (3, 1) else {}
 _DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
-def _read_arrow(path: Path, columns: ColumnNames, *, parquet: bool) -> pd.DataFrame:
+def _read_arrow(path: Path, needed: list[str], *, everything: bool, parquet: bool) -> pd.DataFrame:
     pyarrow = require("pyarrow", extra="cli", purpose="reading Parquet and Arrow files")
     try:
         if parquet:
@@ -158,23 +174,24 @@ def _read_arrow(path: Path, columns: ColumnNames, *, parquet: bool) -> pd.DataFr
                 .schema.names
             )
             read = module.read_table
-        _refuse_missing_columns(path, names, columns)
-        return pd.DataFrame(read(path, columns=columns.needed).to_pandas())
+        _refuse_missing_columns(path, names, needed)
+        return pd.DataFrame(read(path, columns=None if everything else needed).to_pandas())
     except (pyarrow.ArrowException, OSError) as error:
         kind = "Parquet" if parquet else "Arrow"
         raise InputError(f"{path} cannot be read as {kind}: {_reason(error)}") from error
 
 
-def _refuse_missing_columns(path: Path, present: Sequence[str], columns: ColumnNames) -> None:
-    missing = [name for name in columns.needed if name not in present]
+def _refuse_missing_columns(path: Path, present: Sequence[str], needed: Sequence[str]) -> None:
+    missing = [name for name in needed if name not in present]
     if missing:
         shown = ", ".join(map(repr, present[:12])) + (", …" if len(present) > 12 else "")
         raise InputError(f"{path} has no column {missing[0]!r}; it has {shown}")
 
 
-def _check_groups(groups: pd.DataFrame, path: Path) -> None:
+def check_groups(groups: pd.DataFrame, path: Path) -> None:
+    """Refuse columns that are not two to two hundred groups."""
     for name in groups.columns:
-        _complete(groups[name], path)
+        complete(groups[name], path)
     names = " × ".join(map(repr, groups.columns))
     labels = encode_groups(groups).labels
     if len(labels) < 2:
@@ -188,14 +205,19 @@ def _check_groups(groups: pd.DataFrame, path: Path) -> None:
         )
 
 
-def _readable(column: pd.Series) -> pd.Series:
-    """Write bare codes with their column, ``"sex=1"``: a table of groups called 0 and 1 says little."""
+def are_codes(column: pd.Series) -> bool:
+    """Whether groups are bare codes; a table of groups called 0 and 1 says little."""
     values = column.astype(str)
-    is_code = pd.to_numeric(values, errors="coerce").notna() | values.isin(["True", "False"])
-    return f"{column.name}=" + values if is_code.all() else column
+    return bool((pd.to_numeric(values, errors="coerce").notna() | values.isin(["True", "False"])).all())
 
 
-def _complete(column: pd.Series, path: Path) -> pd.Series:
+def _readable(column: pd.Series) -> pd.Series:
+    """Write bare codes with their column, ``"sex=1"``."""
+    return f"{column.name}=" + column.astype(str) if are_codes(column) else column
+
+
+def complete(column: pd.Series, path: Path) -> pd.Series:
+    """Return a column, refusing empty cells."""
     missing = np.flatnonzero(column.isna())
     if missing.size:
         raise InputError(f"column {column.name!r} of {path} has an empty cell in {_rows(missing)}")
@@ -216,7 +238,8 @@ def _numbers(column: pd.Series, path: Path) -> Floats:
     return numbers
 
 
-def _weights(column: pd.Series, groups: pd.DataFrame, path: Path) -> Floats:
+def weights_of(column: pd.Series, groups: pd.DataFrame, path: Path) -> Floats:
+    """Return weights, refusing negative ones."""
     weights = _numbers(column, path)
     negative = np.flatnonzero(weights < 0)
     if negative.size:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from partialfair._checks import check_count, check_number
+from partialfair._state import StoredAsPairs
 from partialfair._typing import ArrayLike, Floats
 from partialfair.constraints import Constraint, check_compatible, join
 from partialfair.estimators._exact import Attempt, Training, enforce_exactly
@@ -63,7 +64,7 @@ _ADVICE = {
 }
 
 
-class PartialFairEstimator(BaseEstimator):
+class PartialFairEstimator(StoredAsPairs, BaseEstimator):
     """Fit and score linear models; what the labels mean is left to subclasses.
 
     Subclasses store the parameters that are read here, as `PartialFairClassifier` does.

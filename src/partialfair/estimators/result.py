@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -81,6 +82,17 @@ class FitResult:
     def gap(self) -> float:
         """The exact gap of ``binding``; nan without."""
         return float("nan") if self.binding is None else self.binding.value
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is stored: the status as text and the history as a table, which any file can hold."""
+        history = np.array([astuple(line) for line in self.history], dtype=np.float64)
+        return {**self.__dict__, "status": self.status.value, "history": history}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        history = tuple(
+            Record(int(step), int(passes), *measured) for step, passes, *measured in state["history"].tolist()
+        )
+        self.__dict__.update(state, status=Status(state["status"]), history=history)
 
     def __str__(self) -> str:
         last = self.history[-1]

@@ -1,0 +1,114 @@
+"""``partialfair predict``: scores of new rows by a model that ``partialfair train`` saved."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from partialfair._extras import require
+from partialfair.cli._output import step
+from partialfair.cli._tables import read_table
+from partialfair.exceptions import InputError
+from partialfair.persistence import load_model
+from partialfair.tables import TableModel
+
+__all__ = ["Prediction", "check_target", "predict", "write"]
+
+_ADDED = ("score", "probability", "decision")
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """A table with scores, and what was strange about it."""
+
+    model_path: Path
+    path: Path
+    model: TableModel
+    table: pd.DataFrame
+    notes: tuple[str, ...]
+
+    @property
+    def selected(self) -> int:
+        """How many rows are classified as positive."""
+        return int((self.table["score"] > 0).sum())
+
+    def record(self, out: Path) -> dict[str, Any]:
+        """Return plain data for JSON; the schema's number changes when a reader would have to."""
+        return {
+            "schema": "partialfair.predict/1",
+            "model": str(self.model_path),
+            "file": str(self.path),
+            "out": str(out),
+            "target": self.model.target,
+            "pos_label": self.model.labels[1],
+            "rows": len(self.table),
+            "selected": self.selected,
+            "columns": [str(name) for name in self.table.columns],
+            "notes": list(self.notes),
+        }
+
+
+def check_target(out: Path | None) -> None:
+    """Refuse, before any work, a file that cannot be written."""
+    if out is None:
+        return
+    if out.is_dir():
+        raise InputError(f"--out {out} is a directory; name a file, {out / 'scores.csv'} say")
+    if out.suffix.lower() not in (".csv", ".parquet"):
+        raise InputError(f"--out {out} must end in .csv or .parquet")
+    if out.suffix.lower() == ".parquet":
+        require("pyarrow", extra="cli", purpose="writing Parquet files")
+    if not out.absolute().parent.is_dir():
+        raise InputError(f"--out {out} is in a directory that does not exist")
+
+
+def predict(model_path: Path, path: Path, *, keep: bool) -> Prediction:
+    """Score the rows of a table."""
+    with step(f"loading {model_path}"):
+        model = load_model(model_path)
+    if not isinstance(model, TableModel):
+        raise InputError(
+            f"{model_path} holds a {type(model).__name__}, which takes features and no tables; predict needs "
+            "a model of partialfair train, others are used from Python, with load_model"
+        )
+    with step(f"reading {path}"):
+        table = read_table(path, model.needed)
+    present = list(table.columns)
+    kept = present if keep else _kept(model, present)
+    taken = [name for name in _ADDED if name in kept]
+    if taken:
+        raise InputError(f"{path} has a column {taken[0]!r}, which predict would write; rename it")
+    with step(f"scoring {len(table):,} rows"):
+        scores = model.decision_function(table)
+        added = {
+            "score": scores,
+            "probability": model.predict_proba(table)[:, 1],
+            "decision": np.array(model.labels, dtype=object)[(scores > 0).astype(np.intp)],
+        }
+    notes = tuple(model.strangers(table))
+    return Prediction(model_path, path, model, table[kept].assign(**added), notes)
+
+
+def _kept(model: TableModel, present: Sequence[str]) -> list[str]:
+    """Return the columns that say who a row is, its group and its label."""
+    wanted = {*model.ids, *(group.name for group in model.groups), model.target}
+    return [name for name in present if name in wanted]
+
+
+def write(table: pd.DataFrame, out: Path) -> None:
+    """Write the scores as CSV or Parquet; floats are written so that they are read back exactly."""
+    content = io.BytesIO()
+    if out.suffix.lower() == ".parquet":
+        table.to_parquet(content, index=False)
+    else:
+        table.to_csv(content, index=False)
+    try:
+        out.write_bytes(content.getvalue())
+    except OSError as error:
+        raise InputError(f"cannot write to --out {out}: {error.strerror}") from error

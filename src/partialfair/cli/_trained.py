@@ -1,0 +1,278 @@
+"""What ``partialfair train`` found: the record, the files and the printed report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from partialfair._typing import Floats, GapScale, GroupLabel, Ints
+from partialfair.cli._audit import Gate
+from partialfair.cli._output import (
+    METRIC_TITLES,
+    json_text,
+    metrics_table,
+    note_line,
+    parity_sentence,
+    rank_curves,
+    report_record,
+    value_and_interval,
+    verdict,
+    within,
+)
+from partialfair.estimators import FitResult
+from partialfair.estimators._inputs import Features
+from partialfair.groups import group_name
+from partialfair.intervals import as_interval_set
+from partialfair.metrics import FairnessReport, rank_curve
+from partialfair.models.linear import GroupTerms
+from partialfair.persistence import model_bytes
+from partialfair.plotting import plot_score_densities
+from partialfair.tables import Column, NumberColumn, TableModel
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["NO_CONSTRAINT", "Judged", "Rows", "TrainSettings", "Training", "print_training"]
+
+NO_CONSTRAINT = "none"
+_CURVE_POINTS = 2000
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """What is asked of the model, and how it is judged."""
+
+    constraint: str
+    interval: tuple[float, float]
+    max_gap: float
+    gap_scale: GapScale
+    enforce: Literal["exact", "surrogate"]
+    group_terms: GroupTerms
+    alpha: float
+    time_limit: float | None
+    pos_label: str | None
+    test_size: float
+    confidence: float
+    seed: int
+
+    @property
+    def metric(self) -> str:
+        """The metric that the constraint bounds; of an ordinary model statistical parity."""
+        return self.constraint if self.constraint in METRIC_TITLES else "statistical_parity"
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Checked rows of the table: features, labels, groups and weights."""
+
+    X: Features
+    positive: npt.NDArray[np.bool_]
+    groups: pd.DataFrame
+    weights: Floats | None
+
+    def take(self, rows: Ints) -> Rows:
+        """Return some of the rows."""
+        weights = None if self.weights is None else self.weights[rows]
+        return Rows(self.X[rows], self.positive[rows], self.groups.iloc[rows], weights)
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """One model's scores of one part of the rows."""
+
+    scores: Floats
+    accuracy: float
+    auc: float
+    report: FairnessReport
+
+    def record(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        return {"accuracy": self.accuracy, "auc": self.auc, **report_record(self.report)}
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """A trained model, and how it and the one without a constraint do on both parts of the rows.
+
+    ``judged`` maps the model ("without the constraint", "with it") and the part ("training", "held out") to
+    what was found.
+    """
+
+    path: Path
+    settings: TrainSettings
+    model: TableModel
+    parts: dict[str, Rows]
+    judged: dict[tuple[str, str], Judged]
+    notes: tuple[str, ...]
+
+    @property
+    def result(self) -> FitResult:
+        """How the fit ended."""
+        result: FitResult = self.model.classifier.result_
+        return result
+
+    @property
+    def last(self) -> tuple[str, str]:
+        """The model and the part that count: the one that is saved, on rows held out if there are any."""
+        return list(self.judged)[-1]
+
+    @property
+    def headline(self) -> str:
+        """What was trained, and on what."""
+        settings, rows = self.settings, {name: len(part.positive) for name, part in self.parts.items()}
+        counts = ", ".join(f"{n:,} rows {name}" for name, n in rows.items())
+        demand = f"{settings.constraint} at most {settings.max_gap:g}"
+        wanted = "no constraint" if settings.constraint == NO_CONSTRAINT else demand
+        return (
+            f"{self.model.target} = {self.model.labels[1]} from {len(self.model.columns)} columns "
+            f"({len(self.model.feature_names)} features); {counts}; {wanted} at "
+            f"{as_interval_set(settings.interval)}, on the {settings.gap_scale} scale"
+        )
+
+    @cached_property
+    def content(self) -> bytes:
+        """The model as its file holds it."""
+        return model_bytes(self.model)
+
+    def passes(self, gate: Gate) -> bool:
+        """Whether the gap is at most the limit; an undefined gap does not pass."""
+        return within(self.judged[self.last].report[gate.metric], gate.limit)
+
+    def record(self, gate: Gate | None, model_name: str) -> dict[str, Any]:
+        """Return plain data for JSON; the schema's number changes when a reader would have to."""
+        result, classifier = self.result, self.model.classifier
+        settings = {name: value for name, value in asdict(self.settings).items() if name != "pos_label"}
+        blocks = classifier.groups_.tolist() if len(classifier.intercept_) > 1 else ["all"]
+        coefficients = np.broadcast_to(
+            classifier.coef_, (max(len(blocks), len(classifier.coef_)), classifier.coef_.shape[1])
+        )
+        record: dict[str, Any] = {
+            "schema": "partialfair.train/1",
+            "file": str(self.path),
+            "model": model_name,
+            "target": self.model.target,
+            "pos_label": self.model.labels[1],
+            "group_columns": [group.name for group in self.model.groups],
+            "rows": {name: len(part.positive) for name, part in self.parts.items()},
+            "settings": settings,
+            "fit": {
+                "status": result.status.value,
+                "objective": result.objective,
+                "max_violation": result.max_violation,
+                "exact_training_gap": result.gap,
+                "obstacle": result.obstacle,
+                "steps": result.history[-1].step,
+                "passes": result.history[-1].passes,
+                "seconds": result.history[-1].seconds,
+                "tol": result.tol,
+                "certificate": {
+                    "mu": result.kkt.mu,
+                    "distance": result.kkt.distance,
+                    "stationarity": result.kkt.stationarity,
+                    "feasibility": result.kkt.feasibility,
+                    "complementarity": result.kkt.complementarity,
+                },
+            },
+            "columns": [_column_record(column) for column in self.model.columns],
+            "intercepts": {
+                group_name(block): float(value)
+                for block, value in zip(blocks, classifier.intercept_, strict=True)
+            },
+            "coefficients": {
+                group_name(block): dict(zip(self.model.feature_names, row.tolist(), strict=True))
+                for block, row in zip(blocks, coefficients, strict=True)
+            },
+            "models": {
+                model: {part: found.record() for (name, part), found in self.judged.items() if name == model}
+                for model in dict.fromkeys(name for name, _ in self.judged)
+            },
+            "notes": list(self.notes),
+        }
+        if gate is not None:
+            record["gate"] = {
+                "metric": gate.metric,
+                "limit": gate.limit,
+                "part": self.last[1],
+                "passed": self.passes(gate),
+                "p_value": self.judged[self.last].report[gate.metric].p_value(gate.limit),
+            }
+        return record
+
+    def files(self, gate: Gate | None, model_name: str) -> dict[str, str | bytes | Callable[[], Figure]]:
+        """Return what ``--out`` writes."""
+        return {
+            model_name: self.content,
+            "train.json": json_text(self.record(gate, model_name)) + "\n",
+            "rank_curves.png": self._rank_curves,
+            "score_densities.png": self._densities,
+        }
+
+    def _rank_curves(self) -> Figure:
+        part = self.last[1]
+        rows = self.parts[part]
+        curves = {
+            f"{model} ({part})": rank_curve(
+                found.scores,
+                sensitive_features=rows.groups,
+                sample_weight=rows.weights,
+                n_points=_CURVE_POINTS,
+            )
+            for (model, of), found in self.judged.items()
+            if of == part
+        }
+        return rank_curves(curves, reference=self._largest_group, interval=self.settings.interval)
+
+    def _densities(self) -> Figure:
+        rows = self.parts[self.last[1]]
+        axes = plot_score_densities(
+            self.judged[self.last].scores,
+            sensitive_features=rows.groups,
+            interval=self.settings.interval,
+            threshold=0.0,
+            sample_weight=rows.weights,
+        )
+        figure: Figure = axes[0].figure
+        return figure
+
+    @property
+    def _largest_group(self) -> GroupLabel:
+        return max(self.judged[self.last].report.groups, key=lambda group: group.n_effective).group
+
+
+def print_training(training: Training, gate: Gate | None, out: Console) -> None:
+    """Print the readable report."""
+    settings = training.settings
+    out.print(Text.assemble((str(training.path), "bold"), f": {training.headline}\n"))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("model", "rows", "accuracy", "AUC", f"{METRIC_TITLES[settings.metric]} gap"):
+        table.add_column(title, justify="left" if title in ("model", "rows") else "right")
+    table.add_column(f"{100 * settings.confidence:g} % interval")
+    for (model, part), found in training.judged.items():
+        gap = value_and_interval(found.report[settings.metric])
+        table.add_row(model, part, f"{found.accuracy:.3f}", f"{found.auc:.3f}", *gap)
+    out.print(table)
+    model, part = training.last
+    report = training.judged[training.last].report
+    out.print(f"\nThe model {model}, rows {part}:")
+    out.print(metrics_table(report))
+    out.print(f"\n{parity_sentence(report)}")
+    out.print(f"\nThe fit: {training.result}")
+    for note in training.notes:
+        out.print(note_line(note))
+    if gate is not None:
+        out.print(verdict(report, gate.metric, gate.limit))
+
+
+def _column_record(column: Column) -> dict[str, Any]:
+    kind = "number" if isinstance(column, NumberColumn) else "categories"
+    return {"kind": kind, **asdict(column)}

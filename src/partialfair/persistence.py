@@ -1,0 +1,234 @@
+"""Models in files: skops archives with a note of who wrote them, opened without running anything in them."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+import zlib
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from sklearn.base import BaseEstimator
+
+from partialfair.exceptions import InputError
+from partialfair.tables import TableModel
+
+__all__ = ["FORMAT", "TRUSTED", "load_model", "model_bytes", "save_model"]
+
+FORMAT = 1
+"""Of the file. It grows when an older partialfair could not read what is written."""
+
+_CLASSES = {
+    "partialfair.estimators.classifier": ["PartialFairClassifier"],
+    "partialfair.estimators.result": ["FitResult"],
+    "partialfair.tables": ["CategoryColumn", "GroupColumn", "NumberColumn", "TableModel"],
+    "partialfair.constraints": ["DemographicParity", "StatisticalParity"],
+    "partialfair.surrogates": ["Ramp", "RoundedRamp", "Sigmoid"],
+    "partialfair.solvers.certified": ["Certified"],
+    "partialfair.solvers.direct": ["DirectSwitching"],
+    "partialfair.solvers.idca": ["IDCA"],
+    "partialfair.solvers.inner.newton": ["NewtonSteps"],
+    "partialfair.solvers.inner.switching": ["Switching"],
+    "partialfair.solvers.newton": ["Newton"],
+    "partialfair.solvers.sqp": ["SQP"],
+    "partialfair.problems.certificate": ["Certificate"],
+    "partialfair.metrics.partial": ["WorstGap"],
+    "partialfair._state": ["Pairs"],
+    # Plain records that estimators of scikit-learn hold; the last is gone from newer versions.
+    "numpy": ["dtype"],
+    "sklearn.compose._column_transformer": ["make_column_selector", "_RemainderColsList"],
+}
+
+TRUSTED = tuple(f"{module}.{name}" for module, names in _CLASSES.items() for name in names)
+"""Classes that a model may be made of, beside NumPy's, SciPy's and scikit-learn's that skops trusts.
+
+A new public estimator, constraint, surrogate or solver is one entry.
+"""
+
+_NOTE = "partialfair.json"
+_LARGEST = 1 << 31  # bytes once unpacked; a file that promises more was not written by save_model
+# What damaged or made-up archives make zipfile, json, NumPy and skops raise before or while they are read.
+_DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    OSError,
+    KeyError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    IndexError,
+    ImportError,
+    NotImplementedError,
+    RecursionError,
+    MemoryError,
+    RuntimeError,
+)
+
+
+def save_model(model: Any, path: str | os.PathLike[str]) -> None:
+    """Write a model to a file that `load_model` reads: a skops archive, with the format's version.
+
+    Parameters
+    ----------
+    model
+        An estimator of partialfair, a scikit-learn estimator that holds one (a pipeline, say), or a model
+        that ``partialfair train`` made. Everything in it must be of a class that `load_model` trusts:
+        constraints, surrogates and solvers of your own cannot be saved, nor can a callback.
+    path
+        Where to; by custom it ends in ``.skops``. An existing file is replaced, at once or not at all.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from partialfair import PartialFairClassifier, load_model, save_model
+    >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), [0, 1, 0, 1]
+    >>> clf = PartialFairClassifier(constraint=None, alpha=0.1).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     save_model(clf, f"{directory}/model.skops")
+    ...     again = load_model(f"{directory}/model.skops")
+    >>> bool((again.decision_function(X) == clf.decision_function(X)).all())
+    True
+    """
+    content = model_bytes(model)
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        try:
+            temporary.write_bytes(content)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write the model to {path}: {error.strerror}") from error
+
+
+def load_model(path: str | os.PathLike[str]) -> Any:
+    """Read a model that `save_model` wrote.
+
+    Only classes of a fixed list are built (`TRUSTED`, and what skops trusts of NumPy, SciPy and
+    scikit-learn); the list is checked before anything is built, nothing is unpickled, and a file with
+    anything else in it is refused.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Returns
+    -------
+    estimator
+        As it was saved: its scores are the same to the last bit.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(
+            f"{path} is a directory, not a model" if path.is_dir() else f"there is no file {path}"
+        )
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    if not zipfile.is_zipfile(io.BytesIO(content)):
+        raise InputError(
+            f"{path} is not a model that save_model wrote, or only part of one; pickles are never opened"
+        )
+    _check_note(content, path)
+    model = _unpacked(content, path)
+    _check_model(model, f"{path} holds")
+    return model
+
+
+def model_bytes(model: Any) -> bytes:
+    """Return what `save_model` writes."""
+    from skops import io as skops
+
+    _check_model(model, "save_model takes")
+    _refuse_functions(model)
+    try:
+        content = skops.dumps(model, compression=zipfile.ZIP_DEFLATED)
+    except (TypeError, ValueError, AttributeError, RecursionError) as error:  # objects unknown to skops
+        raise InputError(f"the model cannot be saved: {_one_line(error)}") from error
+    strange = sorted(set(skops.get_untrusted_types(data=content)) - set(TRUSTED))
+    if strange:
+        raise InputError(
+            f"the model holds {strange[0]}, which load_model would not trust; only models made of the "
+            "classes of partialfair, scikit-learn, NumPy and SciPy can be saved"
+        )
+    archive = io.BytesIO(content)
+    with zipfile.ZipFile(archive, "a") as file:
+        note = {"format": FORMAT, "partialfair": version("partialfair")}
+        file.writestr(_NOTE, json.dumps(note))
+    return archive.getvalue()
+
+
+def _unpacked(content: bytes, path: Path) -> Any:
+    from skops import io as skops
+
+    try:
+        strange = sorted(set(skops.get_untrusted_types(data=content)) - set(TRUSTED))
+    except _DAMAGED as error:
+        raise InputError(f"{path} is damaged: {_one_line(error)}") from error
+    if strange:
+        raise InputError(
+            f"{path} holds {strange[0]}, which is not part of a model; nothing in it was run, and it was not "
+            "loaded"
+        )
+    try:
+        return skops.loads(content, trusted=TRUSTED)
+    except _DAMAGED as error:
+        raise InputError(f"{path} is damaged: {_one_line(error)}") from error
+
+
+def _check_note(content: bytes, path: Path) -> None:
+    """Refuse archives that save_model did not write, or that a later one wrote."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as file:
+            if _NOTE not in file.namelist():
+                raise InputError(f"{path} is not a model that save_model wrote: it has no {_NOTE}")
+            if sum(member.file_size for member in file.infolist()) > _LARGEST:
+                raise InputError(f"{path} would unpack to more than {_LARGEST >> 20:,} MiB; no model does")
+            note = json.loads(file.read(_NOTE))
+            written_in, writer = int(note["format"]), str(note["partialfair"])
+    except InputError:
+        raise
+    except _DAMAGED as error:
+        raise InputError(f"{path} is damaged: {_one_line(error)}") from error
+    if written_in > FORMAT:
+        raise InputError(
+            f"{path} was written by partialfair {writer} in format {written_in}, and partialfair "
+            f"{version('partialfair')} reads formats up to {FORMAT}; upgrade partialfair"
+        )
+
+
+def _check_model(model: Any, who: str) -> None:
+    if not isinstance(model, BaseEstimator | TableModel):
+        kind = model.__name__ if isinstance(model, type) else type(model).__name__
+        what = "the class" if isinstance(model, type) else "an object of type"
+        raise InputError(f"{who} {what} {kind}, which is not a fitted model")
+
+
+def _refuse_functions(model: Any) -> None:
+    """Refuse callbacks, and requests for metadata, which skops cannot restore; each with a way out."""
+    estimator = model.classifier if isinstance(model, TableModel) else model
+    parameters = estimator.get_params()
+    for name, value in parameters.items():
+        if name.rpartition("__")[2] == "callback" and value is not None:
+            raise InputError(
+                f"{name} is a function, which a file cannot hold; call set_params({name}=None) before saving"
+            )
+    for one in (estimator, *parameters.values()):
+        if "_metadata_request" in getattr(one, "__dict__", {}):
+            raise InputError(
+                f"{type(one).__name__} has requests for metadata of its own (set_fit_request and its like), "
+                "which a file cannot hold; fit one without them"
+            )
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text[:200] or type(error).__name__

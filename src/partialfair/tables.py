@@ -1,0 +1,402 @@
+"""Tables as people have them (text, numbers, gaps) → features, and the model that goes with them.
+
+Numbers are standardised, ``(x − mean) / scale``, with gaps filled by the median and, if training had any, a
+feature that says where. Text becomes one feature per level, gaps being a level of their own.
+"""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import sparse
+
+from partialfair._typing import Floats, Ints
+from partialfair.estimators import PartialFairClassifier
+from partialfair.estimators._inputs import Features
+from partialfair.exceptions import InputError
+
+__all__ = [
+    "MAX_LEVELS",
+    "CategoryColumn",
+    "Column",
+    "GroupColumn",
+    "NumberColumn",
+    "TableModel",
+    "as_text",
+    "encode",
+    "read_columns",
+    "strangers",
+]
+
+MAX_LEVELS = 100
+"""More different texts than this and a column is not a set of categories (names, say)."""
+
+_GAPS = frozenset({"NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?"})
+"""What people write into a column of numbers where there is none."""
+
+_DATE = (
+    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([ T].*)?"
+    r"|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})([ T].*)?"
+    r"|\d{1,2}:\d{2}(:\d{2})?"
+)
+_PLAIN = (str, bool, int, float, np.generic, Decimal)
+_FEW = 20
+"""Up to so many different values nothing can be told about what a column holds."""
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """A column of numbers, and what training saw in it.
+
+    Attributes
+    ----------
+    name, median, mean, scale
+        The last two of the values with gaps filled by the median.
+    gaps
+        Whether there were gaps, so that a second feature says where they are.
+    """
+
+    name: str
+    median: float
+    mean: float
+    scale: float
+    gaps: bool
+
+    @property
+    def feature_names(self) -> list[str]:
+        """The features that it gives."""
+        return [self.name, f"{self.name} is missing"] if self.gaps else [self.name]
+
+    def entries(self, values: pd.Series) -> tuple[Ints, Floats]:
+        """Return for each row the positions of its features, and their values: (n, 1 or 2) each."""
+        numbers = _numbers(values)
+        gaps = np.isnan(numbers)
+        scaled = (np.where(gaps, self.median, numbers) - self.mean) / self.scale
+        table = np.column_stack([scaled, gaps]) if self.gaps else scaled[:, None]
+        return np.tile(np.arange(table.shape[1]), (len(table), 1)), np.asarray(table, dtype=np.float64)
+
+    def stranger(self, values: pd.Series) -> str | None:
+        """Say what of the values training did not see."""
+        gaps = 0 if self.gaps else int(np.isnan(_numbers(values)).sum())
+        if not gaps:
+            return None
+        return (
+            f"column {self.name!r} is empty in {_count(gaps)}, and never was in training: the median is used"
+        )
+
+
+@dataclass(frozen=True)
+class CategoryColumn:
+    """A column of categories: its levels in training, and whether some cells were empty."""
+
+    name: str
+    levels: tuple[str, ...]
+    gaps: bool
+
+    @property
+    def feature_names(self) -> list[str]:
+        """The features that it gives."""
+        return [f"{self.name}={level}" for level in self.levels] + [f"{self.name} is missing"] * self.gaps
+
+    def entries(self, values: pd.Series) -> tuple[Ints, Floats]:
+        """Return for each row the position of its level, and 1, or 0 where training did not see it."""
+        codes = self._codes(values)
+        known = codes < len(self.feature_names)
+        return np.where(known, codes, 0)[:, None], known.astype(np.float64)[:, None]
+
+    def stranger(self, values: pd.Series) -> str | None:
+        """Say what of the values training did not see."""
+        codes = self._codes(values)
+        unknown = np.flatnonzero(codes >= len(self.feature_names))
+        if not unknown.size:
+            return None
+        first = as_text(values.iloc[unknown[:1]]).tolist()[0]
+        what = "empty cells" if pd.isna(first) else f"values such as {first!r}"
+        return (
+            f"column {self.name!r} has {what} in {_count(unknown.size)}, which training did not see: "
+            "no level is assumed"
+        )
+
+    def _codes(self, values: pd.Series) -> npt.NDArray[np.int64]:
+        """Return positions among the levels; of gaps the one after them, of strangers the next but one."""
+        text = as_text(values)
+        found = pd.Index(self.levels, dtype=object).get_indexer(pd.Index(text, dtype=object))
+        after = len(self.levels)
+        strange = np.where(text.isna().to_numpy(), after + (not self.gaps), after + 1)
+        return np.where(found >= 0, found, strange).astype(np.int64)
+
+
+Column: TypeAlias = NumberColumn | CategoryColumn
+
+
+@dataclass(frozen=True)
+class GroupColumn:
+    """A column that holds the group; bare codes are written with their column, ``"sex=1"``."""
+
+    name: str
+    coded: bool
+
+    def labels(self, values: pd.Series) -> pd.Series:
+        """Return the group of every row as text."""
+        text = as_text(values, strip=False)
+        return f"{self.name}=" + text if self.coded else text
+
+
+@dataclass(frozen=True, eq=False)
+class TableModel:
+    """A classifier of tables with its preprocessing; what ``partialfair train`` saves.
+
+    Attributes
+    ----------
+    target, labels
+        The column that was to be predicted, and its two values; the second is the positive one.
+    columns
+        The columns that features are made of.
+    groups
+        The columns that hold the group; read at prediction only if the classifier has group terms.
+    ids
+        Columns that identify a row.
+    classifier
+        Fitted on the features; True stands for the positive label.
+    """
+
+    target: str
+    labels: tuple[str, str]
+    columns: tuple[Column, ...]
+    groups: tuple[GroupColumn, ...]
+    ids: tuple[str, ...]
+    classifier: PartialFairClassifier
+
+    @property
+    def needed(self) -> list[str]:
+        """Names of the columns that a table must have to be scored."""
+        groups = [group.name for group in self.groups] if self.classifier.group_terms is not None else []
+        return [column.name for column in self.columns] + groups
+
+    @property
+    def feature_names(self) -> list[str]:
+        """What the classifier's coefficients belong to."""
+        return [name for column in self.columns for name in column.feature_names]
+
+    def decision_function(self, table: pd.DataFrame) -> Floats:
+        """Return the scores of the rows; those above 0 are classified as positive."""
+        return self.classifier.decision_function(*self._inputs(table))
+
+    def predict(self, table: pd.DataFrame) -> npt.NDArray[Any]:
+        """Return the label of every row."""
+        positive = self.decision_function(table) > 0
+        return np.array(self.labels, dtype=object)[positive.astype(np.intp)]
+
+    def predict_proba(self, table: pd.DataFrame) -> Floats:
+        """Return the probabilities of the two labels."""
+        return self.classifier.predict_proba(*self._inputs(table))
+
+    def strangers(self, table: pd.DataFrame) -> list[str]:
+        """Say what of a table training did not see, one sentence a column."""
+        return strangers(self.columns, table)
+
+    def _inputs(self, table: pd.DataFrame) -> tuple[Features, pd.DataFrame | None]:
+        """Return the features and, if the classifier needs them, the groups."""
+        self._check_columns([str(name) for name in table.columns])
+        groups = None
+        if self.classifier.group_terms is not None:
+            groups = pd.DataFrame({group.name: group.labels(table[group.name]) for group in self.groups})
+        return encode(self.columns, table), groups
+
+    def _check_columns(self, present: list[str]) -> None:
+        for name in self.needed:
+            if name not in present:
+                unused = {one.lower(): one for one in present if one not in self.needed}
+                close = difflib.get_close_matches(name.lower(), unused, n=1, cutoff=0.7)
+                hint = f" ({unused[close[0]]!r} is similar)" if close else ""
+                raise InputError(f"the table has no column {name!r}{hint}, which the model was trained on")
+            if present.count(name) > 1:
+                raise InputError(f"the table has {present.count(name)} columns {name!r}; rename all but one")
+
+
+def encode(columns: Sequence[Column], table: pd.DataFrame) -> Features:
+    """Return the features of a table, as a sparse matrix where most of them are 0."""
+    positions, values = [], []
+    width = 0
+    for column in columns:
+        places, entries = column.entries(table[column.name])
+        positions.append(places + width)
+        values.append(entries)
+        width += len(column.feature_names)
+    indices, data = np.hstack(positions), np.hstack(values)
+    starts = np.arange(len(table) + 1) * data.shape[1]
+    features = sparse.csr_matrix((data.ravel(), indices.ravel(), starts), shape=(len(table), width))
+    # By the columns alone, not by the rows: a person's score should not depend on who else is scored.
+    return features if 3 * data.shape[1] < width else features.toarray()
+
+
+def strangers(columns: Sequence[Column], table: pd.DataFrame) -> list[str]:
+    """Say what of a table training did not see, one sentence a column."""
+    found = [column.stranger(table[column.name]) for column in columns]
+    return [sentence for sentence in found if sentence is not None]
+
+
+def read_columns(
+    table: pd.DataFrame, names: Sequence[str], rows: Ints, *, categories: Sequence[str] = ()
+) -> tuple[tuple[Column, ...], list[str]]:
+    """Find out what the columns of a table hold, and return them with notes of what is not obvious.
+
+    Parameters
+    ----------
+    table
+        Everything; what kind of values a column holds is told from all of it.
+    names
+        The columns to read.
+    rows
+        Rows to train on, from which levels, medians, means and scales are taken.
+    categories
+        Columns of numbers that are codes, and hence categories.
+    """
+    columns: list[Column] = []
+    troubles: dict[str, str] = {}
+    notes: list[str] = []
+    for name in names:
+        values = table[name]
+        kind = _kind(values, name in categories)
+        if kind.trouble is not None:
+            troubles[name] = kind.trouble
+            continue
+        column = _numbers_of(values, rows) if kind.numbers else _categories_of(values, rows)
+        if column is None:
+            notes.append(f"column {name!r} is the same in every training row, and is left out")
+            continue
+        columns.append(column)
+        if kind.note is not None:
+            notes.append(kind.note)
+    if troubles:
+        found = "; ".join(f"column {name!r} {trouble}" for name, trouble in list(troubles.items())[:5])
+        more = f"; and {len(troubles) - 5} more columns like these" if len(troubles) > 5 else ""
+        options = " ".join(f"--drop {shlex.quote(name)}" for name in troubles)
+        raise InputError(f"{found}{more}; leave such columns out with {options}, or make features of them")
+    if not columns:
+        raise InputError("the table has no column left to make features of")
+    return tuple(columns), notes
+
+
+def as_text(values: pd.Series, *, strip: bool = True) -> pd.Series:
+    """Return values as text, gaps kept: whole numbers without a point, text without blanks around it."""
+    if pd.api.types.is_float_dtype(values.dtype):
+        codes, numbers = pd.factorize(values.to_numpy(dtype=np.float64, na_value=np.nan))
+        written = [str(int(one)) if one.is_integer() else repr(one) for one in numbers.tolist()]
+    else:
+        codes, different = pd.factorize(values)
+        written = [str(one).strip() if strip else str(one) for one in different.tolist()]
+    text = np.array([*(one or None for one in written), None], dtype=object)  # code −1, a gap, is the last
+    return pd.Series(text[codes], index=values.index, name=values.name, dtype=object)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What a column holds: numbers, categories, or trouble."""
+
+    numbers: bool = False
+    trouble: str | None = None
+    note: str | None = None
+
+
+def _kind(values: pd.Series, is_category: bool) -> _Kind:
+    dtype = values.dtype
+    if values.isna().all():
+        return _Kind(trouble="is empty")
+    if pd.api.types.is_datetime64_any_dtype(dtype) or pd.api.types.is_timedelta64_dtype(dtype):
+        return _Kind(trouble=f"holds dates or times ({values.dropna().iloc[0]})")
+    if pd.api.types.is_bool_dtype(dtype) or pd.api.types.is_numeric_dtype(dtype):
+        return _kind_of_levels(as_text(values)) if is_category else _kind_of_numbers(values)
+    strange = next((kind for kind in map(type, values.dropna()) if not issubclass(kind, _PLAIN)), None)
+    if strange is not None:
+        return _Kind(trouble=f"holds values of type {strange.__name__}")
+    text = as_text(values)
+    if is_category or isinstance(dtype, pd.CategoricalDtype):
+        return _kind_of_levels(text)
+    different = pd.Series(text.dropna().unique(), dtype=object)
+    told = different[~different.isin(_GAPS)]
+    parsed = pd.Series(~np.isnan(_parsed(told)), index=told.index)
+    if told.empty:
+        return _Kind(trouble="is empty")
+    if parsed.all():
+        return _kind_of_numbers(values)
+    if told.str.fullmatch(_DATE).mean() > 0.9:
+        return _Kind(trouble=f"holds dates or times ({told.iloc[0]!r})")
+    among = f"column {values.name!r} is read as categories because of {told[~parsed].iloc[0]!r} among numbers"
+    return _kind_of_levels(text, among if parsed.mean() > 0.5 and len(told) > _FEW else None)
+
+
+def _kind_of_numbers(values: pd.Series) -> _Kind:
+    numbers = _numbers(values)
+    if len(numbers) > _FEW and (np.diff(np.sort(numbers)) == 1).all():
+        return _Kind(trouble="numbers the rows")
+    return _Kind(numbers=True)
+
+
+def _kind_of_levels(text: pd.Series, note: str | None = None) -> _Kind:
+    n_different = text.nunique()
+    if n_different > MAX_LEVELS or (n_different > _FEW and n_different > len(text) / 2):
+        return _Kind(trouble=f"has {n_different:,} different texts in {len(text):,} rows")
+    return _Kind(note=note)
+
+
+def _numbers_of(values: pd.Series, rows: Ints) -> NumberColumn | None:
+    """Return the column as training sees it; None if all rows are alike."""
+    numbers = _numbers(values)[rows]
+    gaps = np.isnan(numbers)
+    if gaps.all() or (not gaps.any() and np.ptp(numbers) == 0):
+        return None
+    median = float(np.median(numbers[~gaps]))
+    filled = np.where(gaps, median, numbers)
+    scale = float(filled.std()) if np.ptp(filled) > 0 else 1.0
+    return NumberColumn(str(values.name), median, float(filled.mean()), scale, bool(gaps.any()))
+
+
+def _categories_of(values: pd.Series, rows: Ints) -> CategoryColumn | None:
+    text = as_text(values).iloc[rows]
+    levels, gaps = tuple(sorted(text.dropna().unique())), bool(text.isna().any())
+    return None if len(levels) + gaps < 2 else CategoryColumn(str(values.name), levels, gaps)
+
+
+def _numbers(values: pd.Series) -> Floats:
+    """Return finite numbers, nan where there is none."""
+    if pd.api.types.is_bool_dtype(values.dtype) or pd.api.types.is_numeric_dtype(values.dtype):
+        numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
+        wrong = np.flatnonzero(np.isinf(numbers))
+    else:
+        text = as_text(values)
+        numbers = _parsed(text)
+        told = ~(text.isna() | text.isin(_GAPS)).to_numpy()
+        wrong = np.flatnonzero((told & np.isnan(numbers)) | np.isinf(numbers))
+    if wrong.size:
+        more = f" and {wrong.size - 1:,} more" if wrong.size > 1 else ""
+        raise InputError(
+            f"column {values.name!r} has {str(values.iloc[wrong[0]])!r} where a finite number is needed, in "
+            f"data row {wrong[0] + 1}{more}"
+        )
+    return np.asarray(numbers)
+
+
+def _parsed(text: pd.Series) -> Floats:
+    """Return the nearest float of every text, nan where it is none; pandas before 3 misses the last digit."""
+    codes, words = pd.factorize(text)
+    return np.array([*map(_number, words.tolist()), np.nan])[codes]
+
+
+def _number(word: str) -> float:
+    try:
+        return float("nan") if "_" in word else float(word)  # Python reads 1_000 as a number
+    except ValueError:
+        return float("nan")
+
+
+def _count(n_rows: int) -> str:
+    return f"{n_rows:,} row{'' if n_rows == 1 else 's'}"
