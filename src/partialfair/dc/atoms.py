@@ -29,6 +29,7 @@ __all__ = [
     "Moves",
     "PullMany",
     "flat",
+    "group_shares",
     "pulled_one_by_one",
     "without_kinks",
 ]
@@ -159,6 +160,13 @@ def pulled_one_by_one(bank: AtomBank, scores: Floats, theta: Floats, pull: PullM
     return np.array([pull.one(gradient.scores) for gradient in gradients]), by_theta
 
 
+def group_shares(codes: Ints, weights: Floats, n_groups: int) -> Floats:
+    """Return weights scaled to add up to 1 in each group, and 0 without a group."""
+    inside = codes >= 0
+    totals = np.bincount(codes[inside], weights=weights[inside], minlength=n_groups)
+    return np.where(inside, weights / totals[np.where(inside, codes, 0)], 0.0)
+
+
 def flat(bank: AtomBank, scores: Floats, pull: PullMany) -> Curvature:
     """Return no curvature."""
     return Curvature(np.zeros(scores.size), np.zeros((pull.n_params, bank.n_theta)), np.zeros(bank.n_theta))
@@ -229,9 +237,7 @@ class GroupMeans:
     @cached_property
     def shares(self) -> Floats:
         """``ω_i``: the weight of each member in its group."""
-        inside = self.codes >= 0
-        totals = np.bincount(self.codes[inside], weights=self.weights[inside], minlength=self.n_groups)
-        return np.where(inside, self.weights / totals[np.where(inside, self.codes, 0)], 0.0)
+        return group_shares(self.codes, self.weights, self.n_groups)
 
     @property
     def n_thresholds(self) -> int:
@@ -322,7 +328,7 @@ class GroupMeans:
                 width * place,
                 shaped[part],
                 scores,
-                self.codes,
+                np.where(self.shares > 0, self.codes, -1),
                 self._thresholds(theta),
                 moves[0],
                 theta_moves,

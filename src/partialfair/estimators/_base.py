@@ -90,6 +90,7 @@ class PartialFairEstimator(BaseEstimator):
         columns: dict[str, ArrayLike] | None,
         present: npt.NDArray[np.bool_],
         constraints: Sequence[Constraint],
+        positive: npt.NDArray[np.bool_] | None = None,
     ) -> Groups | None:
         """Return the groups of the rows that count, if anything needs them; refuse what cannot work."""
         if not constraints and self.group_terms is None:
@@ -109,7 +110,7 @@ class PartialFairEstimator(BaseEstimator):
             who = f"only group {group_name(groups.labels[0])!r}" if groups.labels else "no group"
             raise InputError(f"sensitive_features has {who}; a constraint needs at least two groups")
         for constraint in constraints:
-            constraint.intervals(groups)
+            constraint.check(groups, positive)
         check_compatible(constraints, groups)
         self._group_columns = names_of(sensitive_features)
         return groups
@@ -122,6 +123,7 @@ class PartialFairEstimator(BaseEstimator):
         groups: Groups | None,
         weights: Floats,
         solver: Solver,
+        positive: npt.NDArray[np.bool_] | None = None,
     ) -> None:
         """Solve, certify, measure, and set the fitted attributes."""
         model = self._model(X, groups, weights)
@@ -133,7 +135,7 @@ class PartialFairEstimator(BaseEstimator):
         with threadpool_limits(1, user_api="blas"):
             free = self._free_fit(model, loss, alpha) if constraints else None
             sigma = None if free is None else self._sigma(model.scores(free), weights)
-            blocks = [one.build(groups, weights, sigma) for one in constraints if groups and sigma]
+            blocks = [one.build(groups, weights, sigma, positive) for one in constraints if groups and sigma]
             problem = Problem(model, loss, join(blocks), alpha)
             if isinstance(self.solver, str):
                 if not problem.m:
@@ -162,7 +164,7 @@ class PartialFairEstimator(BaseEstimator):
             objective=found.objective,
             max_violation=found.violation,
             constraints=tuple(constraints),
-            gaps=tuple(judge(one, scores, groups, weights) for one in constraints if groups),
+            gaps=tuple(judge(one, scores, groups, weights, positive) for one in constraints if groups),
             thresholds=thresholds.copy(),
             obstacle=_obstacle(problem, found.x) if status is Status.NO_FEASIBLE_POINT else None,
             surrogate=sigma,
