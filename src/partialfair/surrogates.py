@@ -307,7 +307,10 @@ class _HingeRamp(Surrogate):
         """As in `Surrogate`, in O(n_targets + n_sources)."""
         pieces = self.pieces(np.zeros(1))
         polynomials = (pieces.values, pieces.slopes, pieces.bends[None])[order]
-        return np.asarray(sums_of_differences(pieces.edges, polynomials, targets, sources, weights))
+        # Edges that matter for other derivatives only would be passed in vain.
+        real = (polynomials[:, 1:] != polynomials[:, :-1]).any(axis=(0, 2))
+        edges, polynomials = pieces.edges[real], polynomials[:, np.append(True, real)]
+        return np.asarray(sums_of_differences(edges, polynomials, targets, sources, weights))
 
 
 @dataclass(frozen=True)
