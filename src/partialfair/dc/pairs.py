@@ -19,6 +19,7 @@ from partialfair.dc.atoms import (
     PullMany,
     flat,
     group_shares,
+    joined_kinks,
     without_kinks,
 )
 from partialfair.surrogates import Surrogate
@@ -135,8 +136,51 @@ class PairSums:
     def kinks(
         self, wanted: Floats, scores: Floats, theta: Floats, moves: Moves, reach: float, limit: int
     ) -> AtomKinks | None:
-        """None are named: they lie between two scores, not between a score and a threshold."""
-        return without_kinks()
+        """Kinks where two members change places across the end of a top or the start of a bottom.
+
+        Each lets a share of one count for the other; no member has more to give, or to take, than it gives or
+        takes in all of them together, so that they add up. Those of a surrogate with kinks are not named.
+        """
+        ranked, (tops, bottoms) = self._ranked(scores), self._sides(scores)
+        total, near = without_kinks(), reach * self.surrogate.width
+        for pair, (k, other) in enumerate(self.pairs):
+            own = wanted[self._firsts[pair] : self._firsts[pair + 1]].reshape(self._shapes[pair])
+            for b, rank in enumerate(self.tops[k]):
+                rows, others, amounts = self._swaps(ranked[k], rank, scores, moves[0], near, limit)
+                # The lower of the two slopes, and so a lower bound: σ± are convex.
+                slopes = self._slopes_at(scores[rows], bottoms[other])
+                for part, c in np.argwhere(own[:, b] != 0):
+                    atoms = np.full_like(rows, self._position(pair, part, b, c))
+                    total = _with_swaps(total, atoms, rows, others, amounts * slopes[part, c], scores)
+            for c, rank in enumerate(self.bottoms[other]):
+                rows, others, amounts = self._swaps(ranked[other], rank, scores, moves[0], near, limit)
+                slopes = self._slopes_at(-scores[others], _Side(tops[k].rows, *tops[k].mirrored()))
+                for part, b in np.argwhere(own[:, :, c] != 0):
+                    atoms = np.full_like(rows, self._position(pair, part, b, c))
+                    total = _with_swaps(total, atoms, rows, others, amounts * slopes[part, b], scores)
+            if total.atoms.size > limit:
+                return None
+        return total
+
+    def _position(self, pair: int, part: int, top: int, bottom: int) -> int:
+        return (self.plus, self.minus)[part](pair, top, bottom)
+
+    def _slopes_at(self, places: Floats, side: _Side) -> Floats:
+        """Return the slopes of σ±, added up over one side, at places in any order: (2, E, n_places)."""
+        order = np.argsort(places)
+        slopes = np.empty((2, len(side.shares), places.size))
+        slopes[..., order] = self.surrogate.pair_sums(1, places[order], side.scores, side.shares)
+        return slopes
+
+    def _swaps(
+        self, rows: Ints, rank: float, scores: Floats, moves: Floats, near: float, limit: int
+    ) -> tuple[Ints, Ints, Floats]:
+        """Return members of a group who may change places across a rank: the lower, the higher, how much."""
+        own = self.shares[rows]
+        above = _tops(scores[rows], own, np.array([rank]))[0]
+        found = _find_swaps(scores[rows], own, above, moves[rows], near, limit)
+        lower, higher, amounts = found
+        return rows[lower], rows[higher], amounts
 
     def jacobian(self, scores: Floats, theta: Floats, pull: PullMany) -> tuple[Floats, Floats]:
         """Subgradients of all atoms, one pass for each pair."""
@@ -179,12 +223,15 @@ class PairSums:
             at_bottom = self.surrogate.pair_sums(order, targets, sources, shares)[..., ::-1]
             yield pair, top, bottom, at_top, at_bottom
 
+    def _ranked(self, scores: Floats) -> list[Ints]:
+        """Return the members of every group by ascending score."""
+        return [rows[np.argsort(scores[rows], kind="stable")] for rows in self._members]
+
     def _sides(self, scores: Floats) -> tuple[list[_Side], list[_Side]]:
         """Tops and bottoms of every group."""
         tops: list[_Side] = []
         bottoms: list[_Side] = []
-        for k, members in enumerate(self._members):
-            rows = members[np.argsort(scores[members], kind="stable")]
+        for k, rows in enumerate(self._ranked(scores)):
             own = self.shares[rows]
             above = _tops(scores[rows], own, np.array(self.tops[k]))
             below = own - _tops(scores[rows], own, np.array(self.bottoms[k]))
@@ -215,3 +262,58 @@ def _tops(scores: Floats, shares: Floats, ends: Floats) -> Floats:
                 out[e, first:last] = shares[first:last] * held
         passed, last = passed + block, first
     return out
+
+
+@njit(cache=True)
+def _find_swaps(
+    scores: Floats, shares: Floats, above: Floats, moves: Floats, near: float, limit: int
+) -> tuple[Ints, Ints, Floats]:
+    """Return pairs of a lower and a higher member, and how much of the higher may count for the lower.
+
+    Scores are ascending, and ``above`` says how much of each share lies above the rank. Pairs are those that
+    are near, or that the moves bring into the other order, from the rank outwards.
+    """
+    n = scores.size
+    lower, higher = np.empty(limit + 1, dtype=np.int64), np.empty(limit + 1, dtype=np.int64)
+    amounts = np.empty(limit + 1)
+    found, first_in = 0, n
+    while first_in > 0 and above[first_in - 1] >= (1 - 1e-9) * shares[first_in - 1]:
+        first_in -= 1
+    last_out = first_in - 1
+    while last_out >= 0 and above[last_out] > 1e-9 * shares[last_out]:
+        last_out -= 1
+    # What members may still give and take; those on the border are the first to do both.
+    give, take = above.copy(), shares - above
+    far = max(near, 2 * np.abs(moves).max()) if n else near
+    for turn in range(3):
+        i, j = first_in, last_out
+        if turn == 0:
+            i = last_out + 1
+        elif turn == 1:
+            j = first_in - 1
+        while i < (first_in if turn == 0 else n) and j > (last_out if turn == 1 else -1):
+            if scores[i] - scores[j] > far or found > limit:
+                break
+            amount = min(give[i], take[j])
+            passed = scores[j] + moves[j] > scores[i] + moves[i]
+            if amount > 0 and (passed or scores[i] - scores[j] <= near):
+                lower[found], higher[found], amounts[found] = j, i, amount
+                found += 1
+            give[i] -= amount
+            take[j] -= amount
+            if give[i] <= 0:
+                i += 1
+            else:
+                j -= 1
+    return lower[:found], higher[:found], amounts[:found]
+
+
+def _with_swaps(
+    kinks: AtomKinks, atoms: Ints, rows: Ints, others: Ints, weights: Floats, scores: Floats
+) -> AtomKinks:
+    """Return kinks and those where the score of a row comes to exceed that of another."""
+    used = weights > 0
+    residuals = np.minimum(scores[rows] - scores[others], 0.0)
+    none = np.full_like(rows, -1)
+    added = AtomKinks(atoms[used], rows[used], none[used], residuals[used], weights[used], others[used])
+    return joined_kinks(kinks, added)
