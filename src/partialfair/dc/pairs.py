@@ -22,7 +22,7 @@ from partialfair.dc.atoms import (
     joined_kinks,
     without_kinks,
 )
-from partialfair.surrogates import Surrogate
+from partialfair.surrogates import Kink, Surrogate
 
 __all__ = ["PairSums"]
 
@@ -40,6 +40,23 @@ class _Side(NamedTuple):
     def mirrored(self) -> tuple[Floats, Floats]:
         """Return minus the scores, ascending again, and the shares."""
         return -self.scores[::-1], np.ascontiguousarray(self.shares[:, ::-1])
+
+
+class _Bends(NamedTuple):
+    """Pairs of rows between whose scores some atoms bend, with what is needed for `AtomKinks`."""
+
+    rows: Ints
+    others: Ints
+    residuals: Floats
+    weights: Floats
+
+    def of(self, atom: int, weights: Floats) -> AtomKinks:
+        """Return the kinks of one atom, which has weights of its own."""
+        used = weights > 0
+        rows, none = self.rows[used], np.full(int(used.sum()), -1)
+        return AtomKinks(
+            np.full_like(none, atom), rows, none, self.residuals[used], weights[used], self.others[used]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,28 +153,38 @@ class PairSums:
     def kinks(
         self, wanted: Floats, scores: Floats, theta: Floats, moves: Moves, reach: float, limit: int
     ) -> AtomKinks | None:
-        """Kinks where two members change places across the end of a top or the start of a bottom.
+        """Kinks of the surrogate, and those where two members change places across the border of a top.
 
-        Each lets a share of one count for the other; no member has more to give, or to take, than it gives or
-        takes in all of them together, so that they add up. Those of a surrogate with kinks are not named.
+        The latter let a share of one member count for another. Nobody gives or takes more, in all of them
+        together, than there is, so they add up; they are exact to first order.
         """
         ranked, (tops, bottoms) = self._ranked(scores), self._sides(scores)
         total, near = without_kinks(), reach * self.surrogate.width
         for pair, (k, other) in enumerate(self.pairs):
-            own = wanted[self._firsts[pair] : self._firsts[pair + 1]].reshape(self._shapes[pair])
+            own = wanted[self._firsts[pair] : self._firsts[pair + 1]].reshape(self._shapes[pair]) != 0
             for b, rank in enumerate(self.tops[k]):
-                rows, others, amounts = self._swaps(ranked[k], rank, scores, moves[0], near, limit)
+                swaps = self._swaps(ranked[k], rank, scores, moves[0], near, limit)
+                if swaps.rows.size > limit:
+                    return None
                 # The lower of the two slopes, and so a lower bound: σ± are convex.
-                slopes = self._slopes_at(scores[rows], bottoms[other])
-                for part, c in np.argwhere(own[:, b] != 0):
-                    atoms = np.full_like(rows, self._position(pair, part, b, c))
-                    total = _with_swaps(total, atoms, rows, others, amounts * slopes[part, c], scores)
+                weights = swaps.weights * self._slopes_at(scores[swaps.rows], bottoms[other])
+                for part, c in np.argwhere(own[:, b]):
+                    total = joined_kinks(total, swaps.of(self._position(pair, part, b, c), weights[part, c]))
             for c, rank in enumerate(self.bottoms[other]):
-                rows, others, amounts = self._swaps(ranked[other], rank, scores, moves[0], near, limit)
-                slopes = self._slopes_at(-scores[others], _Side(tops[k].rows, *tops[k].mirrored()))
-                for part, b in np.argwhere(own[:, :, c] != 0):
-                    atoms = np.full_like(rows, self._position(pair, part, b, c))
-                    total = _with_swaps(total, atoms, rows, others, amounts * slopes[part, b], scores)
+                swaps = self._swaps(ranked[other], rank, scores, moves[0], near, limit)
+                if swaps.rows.size > limit:
+                    return None
+                side = _Side(tops[k].rows, *tops[k].mirrored())
+                weights = swaps.weights * self._slopes_at(-scores[swaps.others], side)
+                for part, b in np.argwhere(own[:, :, c]):
+                    total = joined_kinks(total, swaps.of(self._position(pair, part, b, c), weights[part, b]))
+            for kink in self.surrogate.kinks:
+                bends, shares = self._bends(kink, tops[k], bottoms[other], moves[0], near, limit)
+                if bends.rows.size > limit:
+                    return None
+                for b, c in np.argwhere(own[kink.part]):
+                    position = self._position(pair, kink.part, b, c)
+                    total = joined_kinks(total, bends.of(position, bends.weights * shares(b, c)))
             if total.atoms.size > limit:
                 return None
         return total
@@ -174,13 +201,27 @@ class PairSums:
 
     def _swaps(
         self, rows: Ints, rank: float, scores: Floats, moves: Floats, near: float, limit: int
-    ) -> tuple[Ints, Ints, Floats]:
-        """Return members of a group who may change places across a rank: the lower, the higher, how much."""
+    ) -> _Bends:
+        """Return where members of a group may change places across a rank, the lower one first."""
         own = self.shares[rows]
         above = _tops(scores[rows], own, np.array([rank]))[0]
-        found = _find_swaps(scores[rows], own, above, moves[rows], near, limit)
-        lower, higher, amounts = found
-        return rows[lower], rows[higher], amounts
+        lower, higher, amounts = _find_swaps(scores[rows], own, above, moves[rows], near, limit)
+        lower, higher = rows[lower], rows[higher]
+        return _Bends(lower, higher, scores[lower] - scores[higher], amounts)
+
+    def _bends(
+        self, kink: Kink, top: _Side, bottom: _Side, moves: Floats, near: float, limit: int
+    ) -> tuple[_Bends, Callable[[int, int], Floats]]:
+        """Return where a kink of the surrogate lies between two scores, and how much of both counts."""
+        width = self.surrogate.width
+        one, other, residuals = _find_bends(
+            top.scores, bottom.scores, kink.place * width, moves[top.rows], moves[bottom.rows], near, limit
+        )
+        jumps = np.full(one.size, kink.jump / width)
+        return (
+            _Bends(top.rows[one], bottom.rows[other], residuals, jumps),
+            lambda b, c: top.shares[b, one] * bottom.shares[c, other],
+        )
 
     def jacobian(self, scores: Floats, theta: Floats, pull: PullMany) -> tuple[Floats, Floats]:
         """Subgradients of all atoms, one pass for each pair."""
@@ -292,7 +333,9 @@ def _find_swaps(
         elif turn == 1:
             j = first_in - 1
         while i < (first_in if turn == 0 else n) and j > (last_out if turn == 1 else -1):
-            if scores[i] - scores[j] > far or found > limit:
+            if found > limit:
+                return lower, higher, amounts
+            if scores[i] - scores[j] > far:
                 break
             amount = min(give[i], take[j])
             passed = scores[j] + moves[j] > scores[i] + moves[i]
@@ -308,12 +351,37 @@ def _find_swaps(
     return lower[:found], higher[:found], amounts[:found]
 
 
-def _with_swaps(
-    kinks: AtomKinks, atoms: Ints, rows: Ints, others: Ints, weights: Floats, scores: Floats
-) -> AtomKinks:
-    """Return kinks and those where the score of a row comes to exceed that of another."""
-    used = weights > 0
-    residuals = np.minimum(scores[rows] - scores[others], 0.0)
-    none = np.full_like(rows, -1)
-    added = AtomKinks(atoms[used], rows[used], none[used], residuals[used], weights[used], others[used])
-    return joined_kinks(kinks, added)
+@njit(cache=True)
+def _find_bends(
+    top: Floats,
+    bottom: Floats,
+    place: float,
+    top_moves: Floats,
+    bottom_moves: Floats,
+    near: float,
+    limit: int,
+) -> tuple[Ints, Ints, Floats]:
+    """Return pairs with ``residual = s − t − place`` near 0 or passing it, and residuals; scores ascend.
+
+    One pair more than the limit, whatever it holds, says that there are too many.
+    """
+    ones, others = np.empty(limit + 1, dtype=np.int64), np.empty(limit + 1, dtype=np.int64)
+    residuals = np.empty(limit + 1)
+    found, seen, first, far = 0, 0, 0, near
+    if top.size and bottom.size:
+        far = max(near, np.abs(top_moves).max() + np.abs(bottom_moves).max())
+    for i in range(top.size):
+        while first < bottom.size and top[i] - bottom[first] - place > far:
+            first += 1
+        j = first
+        while j < bottom.size and top[i] - bottom[j] - place >= -far:
+            residual = top[i] - bottom[j] - place
+            moved = residual + top_moves[i] - bottom_moves[j]
+            seen += 1
+            if abs(residual) <= near or (residual > 0) != (moved > 0):
+                ones[found], others[found], residuals[found] = i, j, residual
+                found += 1
+            if found > limit or seen > 100 * limit:
+                return ones, others, residuals
+            j += 1
+    return ones[:found], others[:found], residuals[:found]

@@ -168,3 +168,63 @@ def test_surrogates_add_up_pairs_as_plain_ones_do(own, order):
     expected = plain.pair_sums(order, targets, sources, weights)
     found = own.pair_sums(order, targets, sources, weights)
     assert found == pytest.approx(expected, abs=1e-9)
+
+
+def kinks_of(bank, scores, reach, move=None, limit=10_000):
+    wanted, moves = np.ones(bank.n_atoms), np.zeros(N) if move is None else move
+    return bank.kinks(wanted, scores, NOTHING, (moves, NOTHING), reach, limit)
+
+
+def bent(bank, found, change):
+    """What kinks add to the tangents of atoms when scores change."""
+    inside = np.maximum(found.residuals, 0.0)
+    gains = np.maximum(found.residuals + change[found.rows] - change[found.others], 0.0)
+    slopes = found.residuals > 0  # the tangent already holds these
+    along = slopes * (change[found.rows] - change[found.others])
+    return np.bincount(found.atoms, found.weights * (gains - inside - along), bank.n_atoms)
+
+
+def tangents(bank, scores, change):
+    slopes = [bank.pull_back(unit, scores, NOTHING).scores for unit in np.eye(bank.n_atoms)]
+    return bank.values(scores, NOTHING) + np.array(slopes) @ change
+
+
+@pytest.mark.parametrize("sigma", SIGMAS, ids=str)
+@given(seed=st.integers(0, 1000))
+def test_kinks_are_no_more_than_atoms_bend(sigma, seed):
+    """Tangents with the kinks near a point or passed on the way lie below the atoms, to first order."""
+    bank, rng = pair_sums(sigma, seed), np.random.default_rng(seed)
+    scores, size = rng.normal(size=N), 10.0 ** rng.uniform(-4, -2)
+    change = size * rng.normal(size=N)
+    found = kinks_of(bank, scores, 0.01, change)
+    below = tangents(bank, scores, change) + bent(bank, found, change)
+    assert (below <= bank.values(scores + change, NOTHING) + 0.1 * size**2).all()
+
+
+@pytest.mark.parametrize("sigma", SIGMAS, ids=str)
+@given(seed=st.integers(0, 1000))
+def test_kinks_are_all_that_atoms_bend_where_two_members_tie(sigma, seed):
+    """Two members at the border of a top of group 0 are nearly tied, all others are far from kinks."""
+    bank, rng = pair_sums(sigma, seed), np.random.default_rng(seed)
+    scores = rng.permutation(N) * 0.037
+    rows = np.flatnonzero(CODES == 0)
+    rows = rows[np.argsort(-scores[rows])]
+    border = np.searchsorted(np.cumsum(bank.shares[rows]), bank.tops[0][0])  # who is counted in part
+    above, below = rows[border + rng.choice([-1, 0])], None
+    below = rows[np.flatnonzero(rows == above)[0] + 1]
+    scores[below] = scores[above] - 1e-9
+    change = 1e-5 * rng.normal(size=N)
+    found = kinks_of(bank, scores, 0.002)
+    expected = bank.values(scores + change, NOTHING) - tangents(bank, scores, change)
+    assert bent(bank, found, change) == pytest.approx(expected, abs=2e-9)
+    if change[below] > change[above] + 1e-9:
+        assert (expected > 0).any()
+
+
+def test_too_many_kinks_are_none():
+    bank, rng = pair_sums(Ramp(0.8)), np.random.default_rng(0)
+    scores = rng.normal(size=N)
+    assert kinks_of(bank, scores, 0.1).atoms.size > 5
+    assert kinks_of(bank, scores, 0.1, limit=5) is None
+    assert kinks_of(bank, scores, 0.0, move=rng.normal(size=N), limit=1) is None
+    assert kinks_of(bank, np.zeros(N), 0.0).atoms.size == 0  # everybody alike: the border splits them
