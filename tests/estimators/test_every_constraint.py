@@ -65,8 +65,9 @@ def test_fits_converge_and_keep_to_the_surrogate_gap(people, constraint, group_t
 @pytest.mark.parametrize("interval", [UNION, BY_GROUP], ids=["union", "by group"])
 @pytest.mark.parametrize("kind", CONSTRAINTS.values(), ids=CONSTRAINTS)
 def test_any_intervals_will_do(people, kind, interval):
-    settings = {"enforce": "surrogate", "group_terms": "interactions", "tol": 1e-3}
-    clf = PartialFairClassifier(kind(interval, 0.1), **settings)
+    # One model for all cannot give the groups distributions that differ as the intervals ask.
+    group_terms = "interactions" if kind is StatisticalParity else None
+    clf = PartialFairClassifier(kind(interval, 0.1), enforce="surrogate", group_terms=group_terms, tol=1e-3)
     clf.fit(people.X, people.y, sensitive_features=people.groups)
     assert clf.result_.status is Status.CONVERGED
     assert clf.result_.max_violation <= 1e-3

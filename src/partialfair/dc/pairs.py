@@ -133,7 +133,7 @@ class PairSums:
 
     def values(self, scores: Floats, theta: Floats) -> Floats:
         """Value of every atom."""
-        tops, bottoms = self._sides(scores)
+        tops, bottoms = self._sides(scores, self._ranked(scores))
         values = [np.empty(0)]
         for k, other in self.pairs:
             top, bottom = tops[k], bottoms[other]
@@ -158,7 +158,8 @@ class PairSums:
         The latter let a share of one member count for another. Nobody gives or takes more, in all of them
         together, than there is, so they add up; they are exact to first order.
         """
-        ranked, (tops, bottoms) = self._ranked(scores), self._sides(scores)
+        ranked = self._ranked(scores)
+        tops, bottoms = self._sides(scores, ranked)
         total, near = without_kinks(), reach * self.surrogate.width
         for pair, (k, other) in enumerate(self.pairs):
             own = wanted[self._firsts[pair] : self._firsts[pair + 1]].reshape(self._shapes[pair]) != 0
@@ -255,7 +256,7 @@ class PairSums:
         self, order: int, scores: Floats, pairs: Iterable[int]
     ) -> Iterator[tuple[int, _Side, _Side, Floats, Floats]]:
         """Yield sums of derivatives of σ±, at tops over the bottoms and at bottoms over the tops."""
-        tops, bottoms = self._sides(scores)
+        tops, bottoms = self._sides(scores, self._ranked(scores))
         for pair in pairs:
             k, other = self.pairs[pair]
             top, bottom = tops[k], bottoms[other]
@@ -268,11 +269,11 @@ class PairSums:
         """Return the members of every group by ascending score."""
         return [rows[np.argsort(scores[rows], kind="stable")] for rows in self._members]
 
-    def _sides(self, scores: Floats) -> tuple[list[_Side], list[_Side]]:
+    def _sides(self, scores: Floats, ranked: list[Ints]) -> tuple[list[_Side], list[_Side]]:
         """Tops and bottoms of every group."""
         tops: list[_Side] = []
         bottoms: list[_Side] = []
-        for k, rows in enumerate(self._ranked(scores)):
+        for k, rows in enumerate(ranked):
             own = self.shares[rows]
             above = _tops(scores[rows], own, np.array(self.tops[k]))
             below = own - _tops(scores[rows], own, np.array(self.bottoms[k]))

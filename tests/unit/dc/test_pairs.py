@@ -210,8 +210,8 @@ def test_kinks_are_all_that_atoms_bend_where_two_members_tie(sigma, seed):
     rows = np.flatnonzero(CODES == 0)
     rows = rows[np.argsort(-scores[rows])]
     border = np.searchsorted(np.cumsum(bank.shares[rows]), bank.tops[0][0])  # who is counted in part
-    above, below = rows[border + rng.choice([-1, 0])], None
-    below = rows[np.flatnonzero(rows == above)[0] + 1]
+    place = border + rng.choice([-1, 0])
+    above, below = rows[place], rows[place + 1]
     scores[below] = scores[above] - 1e-9
     change = 1e-5 * rng.normal(size=N)
     found = kinks_of(bank, scores, 0.002)
