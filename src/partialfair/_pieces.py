@@ -9,7 +9,7 @@ from numba import njit
 
 from partialfair._typing import Floats, Ints
 
-__all__ = ["Pieces", "hinge_pieces", "look_up", "moments"]
+__all__ = ["Pieces", "hinge_pieces", "look_up", "moments", "sums_of_differences"]
 
 _REACH = 0.1
 """Bends of sharp corners are averaged over so many widths on both sides."""
@@ -114,3 +114,58 @@ def look_up(table: Floats, bins: Ints, scores: Floats, weights: Floats, codes: I
         if codes[i] >= 0:
             out[i] = weights[i] * (table[0, codes[i], bins[i]] + table[1, codes[i], bins[i]] * scores[i])
     return out
+
+
+@njit(cache=True)
+def sums_of_differences(
+    edges: Floats, polynomials: Floats, targets: Floats, sources: Floats, weights: Floats
+) -> Floats:
+    """Return ``Σ_m weights[c, m] p_j(targets_i − sources_m)``: (J, C, n) for ascending targets and sources.
+
+    The p_j are polynomials of x between edges, with coefficients (degree + 1, B, J). One sweep of the targets
+    keeps, for each bin, the moments of the differences that lie in it: O((n + n_sources) B C). Differences
+    are taken from where the sweep is, so that distant scores cost no digits.
+    """
+    degree, n_bins, n_functions = polynomials.shape
+    n_columns, n_sources = weights.shape
+    out = np.zeros((n_functions, n_columns, targets.size))
+    sums = np.zeros((n_bins, n_columns, degree))
+    beyond = np.zeros(n_bins, dtype=np.int64)  # sources whose differences lie in this bin or a higher one
+    beyond[0] = n_sources
+    here = targets[0] if targets.size else 0.0
+    for m in range(n_sources):
+        _move(sums[0], here - sources[m], weights[:, m], 1.0)
+    for i in range(targets.size):
+        step = targets[i] - here
+        here = targets[i]
+        for b in range(n_bins):
+            for c in range(n_columns):
+                # In place, so the highest power first: (x + step)² = x² + 2 step x + step².
+                if degree > 2:
+                    sums[b, c, 2] += step * (2 * sums[b, c, 1] + step * sums[b, c, 0])
+                if degree > 1:
+                    sums[b, c, 1] += step * sums[b, c, 0]
+        for b in range(n_bins - 1):
+            while beyond[b + 1] < n_sources and here - sources[beyond[b + 1]] > edges[b]:
+                m = beyond[b + 1]
+                _move(sums[b], here - sources[m], weights[:, m], -1.0)
+                _move(sums[b + 1], here - sources[m], weights[:, m], 1.0)
+                beyond[b + 1] += 1
+            if beyond[b] == beyond[b + 1]:
+                sums[b] = 0.0  # nobody is left, and no rounding error either
+        for j in range(n_functions):
+            for c in range(n_columns):
+                for b in range(n_bins):
+                    for power in range(degree):
+                        out[j, c, i] += polynomials[power, b, j] * sums[b, c, power]
+    return out
+
+
+@njit(cache=True)
+def _move(sums: Floats, x: float, weights: Floats, sign: float) -> None:
+    """Add or take away the powers of one difference."""
+    for c in range(weights.size):
+        term = sign * weights[c]
+        for power in range(sums.shape[1]):
+            sums[c, power] += term
+            term *= x

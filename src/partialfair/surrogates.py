@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from partialfair._checks import check_choice
-from partialfair._pieces import Pieces, hinge_pieces, look_up, moments
+from partialfair._pieces import Pieces, hinge_pieces, look_up, moments, sums_of_differences
 from partialfair._typing import Floats, Ints
 from partialfair.exceptions import InputError
 
@@ -122,6 +122,29 @@ def _bends(
     return out
 
 
+@njit(inline="always")
+def _pair_sums(
+    terms: Terms, order: int, width: float, reach: float, targets: Floats, sources: Floats, weights: Floats
+) -> Floats:
+    """Weighted sums of σ± (order 0), of slopes (1) or of bends (2) over all differences; (2, C, n)."""
+    out = np.zeros((2, weights.shape[0], targets.size))
+    for i in range(targets.size):
+        for m in range(sources.size):
+            x = (targets[i] - sources[m]) / width
+            plus, minus, up, down = terms(x)
+            if order == 1:
+                plus, minus = up / width, down / width
+            elif order == 2:
+                _, _, up, down = terms(x + reach)
+                _, _, up_before, down_before = terms(x - reach)
+                plus = (up - up_before) / (2 * reach * width * width)
+                minus = (down - down_before) / (2 * reach * width * width)
+            for c in range(weights.shape[0]):
+                out[0, c, i] += weights[c, m] * plus
+                out[1, c, i] += weights[c, m] * minus
+    return out
+
+
 class Kernels(NamedTuple):
     """Compiled loops over scores, for a surrogate with loops of its own."""
 
@@ -129,6 +152,7 @@ class Kernels(NamedTuple):
     pull_back: Callable[..., Any]
     slopes: Callable[..., Any]
     bends: Callable[..., Any]
+    pair_sums: Callable[..., Any]
 
 
 class Kink(NamedTuple):
@@ -215,8 +239,7 @@ class Surrogate:
 
         Kinks have none; differences of slopes a fifth of the width apart tell how many kinks there are.
         """
-        reach = 0.1 if self.kinks else 1e-3
-        arguments = (self.width, reach, coefficients, scores, weights, codes, thetas)
+        arguments = (self.width, self._reach, coefficients, scores, weights, codes, thetas)
         if self.kernels is None:
             return np.asarray(_bends(type(self).terms, *arguments))
         return np.asarray(self.kernels.bends(*arguments))
@@ -227,6 +250,22 @@ class Surrogate:
         if self.kernels is None:
             return np.asarray(_slopes(type(self).terms, *arguments))
         return np.asarray(self.kernels.slopes(*arguments))
+
+    def pair_sums(self, order: int, targets: Floats, sources: Floats, weights: Floats) -> Floats:
+        """Return ``Σ_m weights[c, m] φ(targets_i − sources_m)`` for φ = σ⁺ and σ⁻: (2, n_columns, n_targets).
+
+        For order 1 and 2 φ is the first and the (smoothed) second derivative of those. Targets and sources
+        are ascending. O(n_targets · n_sources), unless a surrogate knows better.
+        """
+        arguments = (order, self.width, self._reach, targets, sources, weights)
+        if self.kernels is None:
+            return np.asarray(_pair_sums(type(self).terms, *arguments))
+        return np.asarray(self.kernels.pair_sums(*arguments))
+
+    @property
+    def _reach(self) -> float:
+        """Over how many widths on both sides bends are averaged."""
+        return 0.1 if self.kinks else 1e-3
 
 
 @njit(cache=True)
@@ -263,6 +302,15 @@ class _HingeRamp(Surrogate):
         sums = moments(bins, scores, weights, codes, n_groups, pieces.n_bins)[:2]
         totals = np.einsum("mgb,mbj,gj->j", sums, pieces.slopes, each)
         return by_score, -totals.reshape(2, -1).sum(axis=0)
+
+    def pair_sums(self, order: int, targets: Floats, sources: Floats, weights: Floats) -> Floats:
+        """As in `Surrogate`, in O(n_targets + n_sources)."""
+        pieces = self.pieces(np.zeros(1))
+        polynomials = (pieces.values, pieces.slopes, pieces.bends[None])[order]
+        # Edges that matter for other derivatives only would be passed in vain.
+        real = (polynomials[:, 1:] != polynomials[:, :-1]).any(axis=(0, 2))
+        edges, polynomials = pieces.edges[real], polynomials[:, np.append(True, real)]
+        return np.asarray(sums_of_differences(edges, polynomials, targets, sources, weights))
 
 
 @dataclass(frozen=True)
@@ -350,6 +398,13 @@ def _sigmoid_bends(
     return _bends(_sigmoid_terms, width, reach, coefficients, scores, weights, codes, thetas)
 
 
+@njit(cache=True)
+def _sigmoid_pair_sums(
+    order: int, width: float, reach: float, targets: Floats, sources: Floats, weights: Floats
+) -> Floats:
+    return _pair_sums(_sigmoid_terms, order, width, reach, targets, sources, weights)
+
+
 @dataclass(frozen=True)
 class Sigmoid(Surrogate):
     """``σ(x) = 1 / (1 + exp(−x/s))``, with σ⁺ = σ up to 0 and its tangent ``½ + x/(4s)`` beyond.
@@ -359,7 +414,7 @@ class Sigmoid(Surrogate):
     """
 
     terms: ClassVar[Terms] = staticmethod(_sigmoid_terms)
-    kernels = Kernels(_sigmoid_means, _sigmoid_pull_back, _sigmoid_slopes, _sigmoid_bends)
+    kernels = Kernels(_sigmoid_means, _sigmoid_pull_back, _sigmoid_slopes, _sigmoid_bends, _sigmoid_pair_sums)
 
 
 SURROGATES: dict[str, type[Surrogate]] = {"ramp": Ramp, "rounded_ramp": RoundedRamp, "sigmoid": Sigmoid}

@@ -8,7 +8,15 @@ from scipy import sparse
 
 from partialfair._pieces import Pieces
 from partialfair.categoricals import CategoricalCodes
-from partialfair.constraints import DemographicParity, StatisticalParity, join
+from partialfair.constraints import (
+    DemographicParity,
+    EqualizedOdds,
+    GroupAUC,
+    InterGroupPairwise,
+    QuadraticGroupAUC,
+    StatisticalParity,
+    join,
+)
 from partialfair.dc import pulled_one_by_one
 from partialfair.groups import encode_groups
 from partialfair.models import linear_model
@@ -19,9 +27,16 @@ from partialfair.problems.constrained import _Pull
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
 
 N, N_GROUPS = 90, 3
+SMOOTH = (StatisticalParity((0.1, 0.7), 0.1, n_points=4), DemographicParity((0.2, 0.9), 0.1))
+OTHERS = (
+    EqualizedOdds((0.2, 0.9), 0.1),
+    GroupAUC((0.2, 0.9), 0.1),
+    QuadraticGroupAUC(2.0),
+    InterGroupPairwise(2.0),
+)
 
 
-def task(kind, group_terms, fit_intercept, sigma, seed):
+def task(kind, group_terms, fit_intercept, sigma, seed, statements=SMOOTH):
     rng = np.random.default_rng(seed)
     dense = rng.normal(size=(N, 4)) * (rng.random((N, 4)) < 0.7)
     codes = CategoricalCodes(rng.integers(3, size=(N, 2)), (np.arange(3), np.arange(3)), ("a", "b"))
@@ -37,8 +52,8 @@ def task(kind, group_terms, fit_intercept, sigma, seed):
         scales=rng.uniform(0.5, 2, width),
     )
     blocks = [
-        statement.build(groups, rng.random(N), sigma)
-        for statement in (StatisticalParity((0.1, 0.7), 0.1, n_points=4), DemographicParity((0.2, 0.9), 0.1))
+        statement.build(groups, rng.random(N), sigma, np.arange(N) // N_GROUPS % 2 == 0)
+        for statement in statements
     ]
     loss = LogisticLoss(rng.choice([-1.0, 1.0], N), rng.random(N))
     problem = Problem(model, loss, join(blocks), alpha=0.1)
@@ -53,7 +68,7 @@ def task(kind, group_terms, fit_intercept, sigma, seed):
 @settings(max_examples=6)
 @given(seed=st.integers(0, 50), sigma=st.sampled_from([Ramp(0.8), RoundedRamp(0.8), Sigmoid(0.8)]))
 def test_jacobians_and_hessians(kind, group_terms, fit_intercept, seed, sigma):
-    problem, x = task(kind, group_terms, fit_intercept, sigma, seed)
+    problem, x = task(kind, group_terms, fit_intercept, sigma, seed, SMOOTH + OTHERS)
     at = problem.at(x)
     each = [at.atoms_gradient(unit) for unit in np.eye(problem.constraints.bank.n_atoms)]
     assert at.atoms_jacobian == pytest.approx(np.array(each), abs=1e-12)

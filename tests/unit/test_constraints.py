@@ -1,9 +1,20 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partialfair.constraints import CONSTRAINTS, DemographicParity, StatisticalParity, join
+from partialfair.constraints import (
+    CONSTRAINTS,
+    DemographicParity,
+    EqualizedOdds,
+    EqualOpportunity,
+    GroupAUC,
+    InterGroupPairwise,
+    IntraGroupPairwise,
+    QuadraticGroupAUC,
+    StatisticalParity,
+    join,
+)
 from partialfair.dc import check_majorises
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups
@@ -11,7 +22,7 @@ from partialfair.metrics import (
     partial_demographic_parity_difference,
     partial_statistical_parity_difference,
 )
-from partialfair.surrogates import Ramp, Sigmoid
+from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
 
 N = 60
 UNION = [(0.1, 0.3), (0.5, 0.8)]
@@ -25,7 +36,23 @@ STATEMENTS = [
     DemographicParity((0.1, 0.5), 0.1, "absolute"),
     DemographicParity(UNION, 0.1),
     DemographicParity(BY_GROUP, 0.1),
+    EqualOpportunity((0.1, 0.5), 0.1, threshold=0.2),
+    EqualOpportunity((0.1, 0.5), 0.1, "absolute"),
+    EqualOpportunity(UNION, 0.1),
+    EqualOpportunity(BY_GROUP, 0.1),
+    EqualizedOdds((0.1, 0.5), 0.1, threshold=0.2),
+    EqualizedOdds((0.1, 0.5), 0.1, "absolute"),
+    EqualizedOdds(UNION, 0.1),
+    EqualizedOdds(BY_GROUP, 0.1),
+    GroupAUC((0.0, 1.0), 0.1),
+    GroupAUC((0.1, 0.5), 0.1),
+    GroupAUC(UNION, 0.1),
+    GroupAUC(BY_GROUP, 0.1),
+    QuadraticGroupAUC(2.0),
+    InterGroupPairwise(15.0),
+    IntraGroupPairwise(0.3),
 ]
+POSITIVE = np.arange(N) // 3 % 2 == 0
 
 
 def people(n=N, seed=0):
@@ -38,9 +65,29 @@ def people(n=N, seed=0):
 @pytest.mark.parametrize("constraint", STATEMENTS, ids=str)
 def test_linearisations_majorise(constraint, sigma):
     groups, _, rng = people()
-    block = constraint.build(groups, rng.random(N), sigma)
+    block = constraint.build(groups, rng.random(N), sigma, POSITIVE)
     check_majorises(block.bank, block.system, N, n_trials=15)
-    assert len(block.names) == block.system.m
+    assert len(block.names) == len(set(block.names)) == block.system.m
+    atoms = block.bank.values(rng.normal(size=N), rng.normal(size=block.bank.n_theta))
+    touching = block.system.parts(atoms)[0] - block.system.tangents(atoms).values
+    assert touching == pytest.approx(block.system.values(atoms))
+
+
+@pytest.mark.parametrize("sigma", [Ramp(1.0), RoundedRamp(0.7), Sigmoid(0.5)], ids=str)
+@pytest.mark.parametrize("constraint", STATEMENTS, ids=str)
+@settings(max_examples=10)
+@given(seed=st.integers(0, 1000), share=st.floats(0, 1))
+def test_both_parts_are_convex_in_the_parameters_of_a_linear_model(constraint, sigma, seed, share):
+    groups, _, rng = people(seed=seed)
+    block = constraint.build(groups, rng.random(N), sigma, POSITIVE)
+    X = rng.normal(size=(N, 3))
+    ends = [(rng.normal(size=3), rng.normal(size=block.bank.n_theta)) for _ in range(2)]
+    between = tuple(share * a + (1 - share) * b for a, b in zip(*ends, strict=True))
+    for part in range(2):
+        first, second, middle = (
+            block.system.parts(block.bank.values(X @ w, theta))[part] for w, theta in (*ends, between)
+        )
+        assert (middle <= share * first + (1 - share) * second + 1e-9).all()
 
 
 def surrogate_share(scores, labels, label, theta, sigma):
@@ -87,11 +134,11 @@ def test_a_narrow_surrogate_is_the_metric():
     groups, labels, rng = people(n=600)
     scores = rng.permutation(600) * 1.0 + 0.3 * (labels == "a")
     sigma, interval = Ramp(1e-3), (0.2, 0.6)
-    block = DemographicParity(interval, 0.0, threshold=400.65).build(groups, np.ones(600), sigma)
+    block = DemographicParity(interval, 0.01, threshold=400.65).build(groups, np.ones(600), sigma)
     exact = partial_demographic_parity_difference(
         None, scores, sensitive_features=labels, threshold=400.65, interval=interval
     )
-    assert block.system.values(block.bank.values(scores, np.empty(0))).max() == pytest.approx(exact)
+    assert block.system.values(block.bank.values(scores, np.empty(0))).max() == pytest.approx(exact - 0.01)
 
     gap = partial_statistical_parity_difference(None, scores, sensitive_features=labels, interval=interval)
     cuts = np.sort(scores) + 0.05
@@ -110,7 +157,7 @@ def test_a_narrow_surrogate_is_the_metric():
 @pytest.mark.parametrize("constraint", [c for c in STATEMENTS if c.interval is not BY_GROUP], ids=str)
 def test_scores_of_zero_are_feasible_at_the_start(constraint, sigma):
     groups, _, _ = people()
-    block = constraint.build(groups, np.ones(N), sigma)
+    block = constraint.build(groups, np.ones(N), sigma, POSITIVE)
     assert block.system.values(block.bank.values(np.zeros(N), block.theta0)).max() <= 0
 
 
@@ -129,18 +176,30 @@ def test_vacuous_functions_are_dropped():
     assert block.system.m == 3 * (9 + 7)
 
 
-def test_weights_count_as_repeated_rows_and_missing_groups_do_not_count():
+@pytest.mark.parametrize("sigma", [Ramp(1.0), RoundedRamp(0.7), Sigmoid(0.5)], ids=str)
+@pytest.mark.parametrize("constraint", STATEMENTS, ids=str)
+def test_weights_count_as_repeated_rows_and_missing_groups_do_not_count(constraint, sigma):
     groups, labels, rng = people()
-    weights, scores = rng.integers(1, 4, size=N), rng.normal(size=N)
-    constraint, theta = StatisticalParity((0.1, 0.5), 0.1), rng.normal(size=10)
-    weighted = constraint.build(groups, weights.astype(float), Ramp(1.0))
-    repeated = constraint.build(encode_groups(np.repeat(labels, weights)), np.ones(weights.sum()), Ramp(1.0))
+    # Ties, and weights of 0, which are absent rows.
+    weights, scores = rng.integers(0, 4, size=N), np.round(rng.normal(size=N), 1)
+    weighted = constraint.build(groups, weights.astype(float), sigma, POSITIVE)
+    repeated = constraint.build(
+        encode_groups(np.repeat(labels, weights)),
+        np.ones(weights.sum()),
+        sigma,
+        np.repeat(POSITIVE, weights),
+    )
+    theta = rng.normal(size=weighted.bank.n_theta)
     expected = repeated.system.values(repeated.bank.values(np.repeat(scores, weights), theta))
     assert weighted.system.values(weighted.bank.values(scores, theta)) == pytest.approx(expected)
     some = encode_groups([None, *labels[1:]], missing="ignore")
-    without = constraint.build(encode_groups(labels[1:]), np.ones(N - 1), Ramp(1.0))
-    ignoring = constraint.build(some, np.ones(N), Ramp(1.0))
+    without = constraint.build(encode_groups(labels[1:]), np.ones(N - 1), sigma, POSITIVE[1:])
+    ignoring = constraint.build(some, np.ones(N), sigma, POSITIVE)
     assert ignoring.bank.values(scores, theta) == pytest.approx(without.bank.values(scores[1:], theta))
+    coefficients = rng.random(without.bank.n_atoms)
+    slopes = ignoring.bank.pull_back(coefficients, scores, theta).scores
+    assert slopes[0] == 0
+    assert slopes[1:] == pytest.approx(without.bank.pull_back(coefficients, scores[1:], theta).scores)
 
 
 def test_joined_constraints_are_both():
@@ -173,7 +232,7 @@ def test_joined_constraints_are_both():
 def test_refusals(kind, options, message):
     groups, _, _ = people()
     with pytest.raises(InputError, match=message):
-        kind(**options).build(groups, np.ones(N), Ramp(1.0))
+        kind(**options).build(groups, np.ones(N), Ramp(1.0), POSITIVE)
 
 
 def test_points_are_counted():

@@ -11,10 +11,13 @@ from partialfair.dc.atoms import (
     Moves,
     PullMany,
     flat,
+    group_shares,
     pulled_one_by_one,
     without_kinks,
 )
 from partialfair.dc.checks import CheckFailed, check_convex, check_majorises, check_subgradient
+from partialfair.dc.pairs import PairSums
+from partialfair.dc.quadratic import QuadraticPairs
 
 __all__ = [
     "DC",
@@ -28,13 +31,16 @@ __all__ = [
     "GroupMeans",
     "JoinedBank",
     "Moves",
+    "PairSums",
     "PullMany",
+    "QuadraticPairs",
     "Tangents",
     "atom",
     "check_convex",
     "check_majorises",
     "check_subgradient",
     "flat",
+    "group_shares",
     "maximum",
     "pulled_one_by_one",
     "without_kinks",

@@ -29,6 +29,8 @@ __all__ = [
     "Moves",
     "PullMany",
     "flat",
+    "group_shares",
+    "joined_kinks",
     "pulled_one_by_one",
     "without_kinks",
 ]
@@ -63,7 +65,7 @@ class Curvature:
 
 @dataclass(frozen=True, eq=False)
 class AtomKinks:
-    """Places where atoms bend: atom a holds ``weight · max(0, residual + change of s_row − θ)``.
+    """Places where atoms bend: atom a holds ``weight · max(0, residual + change of s_row − θ − s_other)``.
 
     Attributes
     ----------
@@ -71,6 +73,8 @@ class AtomKinks:
         The atom, the row of the score, and the free threshold, −1 for a fixed one.
     residuals, weights : (K,)
         How far on its right or left side the kink is, in units of scores, and by how much the slope jumps.
+    others : (K,)
+        The row of a score that takes the place of the threshold, −1 for none.
     """
 
     atoms: Ints
@@ -78,6 +82,11 @@ class AtomKinks:
     thresholds: Ints
     residuals: Floats
     weights: Floats
+    others: Ints
+
+    def keys(self, n_rows: int) -> Ints:
+        """Return a number for each kink that tells it from those of other atoms and rows."""
+        return (self.atoms * n_rows + self.rows) * (n_rows + 1) + self.others + 1
 
 
 class AtomBank(Protocol):
@@ -159,6 +168,13 @@ def pulled_one_by_one(bank: AtomBank, scores: Floats, theta: Floats, pull: PullM
     return np.array([pull.one(gradient.scores) for gradient in gradients]), by_theta
 
 
+def group_shares(codes: Ints, weights: Floats, n_groups: int) -> Floats:
+    """Return weights scaled to add up to 1 in each group, and 0 without a group."""
+    inside = codes >= 0
+    totals = np.bincount(codes[inside], weights=weights[inside], minlength=n_groups)
+    return np.where(inside, weights / totals[np.where(inside, codes, 0)], 0.0)
+
+
 def flat(bank: AtomBank, scores: Floats, pull: PullMany) -> Curvature:
     """Return no curvature."""
     return Curvature(np.zeros(scores.size), np.zeros((pull.n_params, bank.n_theta)), np.zeros(bank.n_theta))
@@ -167,7 +183,7 @@ def flat(bank: AtomBank, scores: Floats, pull: PullMany) -> Curvature:
 def without_kinks() -> AtomKinks:
     """Return no kinks."""
     none, nothing = np.zeros(0, dtype=np.int64), np.zeros(0)
-    return AtomKinks(none, none, none, nothing, nothing)
+    return AtomKinks(none, none, none, nothing, nothing, none)
 
 
 @njit(cache=True)
@@ -229,9 +245,7 @@ class GroupMeans:
     @cached_property
     def shares(self) -> Floats:
         """``ω_i``: the weight of each member in its group."""
-        inside = self.codes >= 0
-        totals = np.bincount(self.codes[inside], weights=self.weights[inside], minlength=self.n_groups)
-        return np.where(inside, self.weights / totals[np.where(inside, self.codes, 0)], 0.0)
+        return group_shares(self.codes, self.weights, self.n_groups)
 
     @property
     def n_thresholds(self) -> int:
@@ -322,7 +336,7 @@ class GroupMeans:
                 width * place,
                 shaped[part],
                 scores,
-                self.codes,
+                np.where(self.shares > 0, self.codes, -1),
                 self._thresholds(theta),
                 moves[0],
                 theta_moves,
@@ -334,8 +348,9 @@ class GroupMeans:
             first = np.array([self.plus(0, 0), self.minus(0, 0)])[part]
             atoms = first + self.codes[rows] * self.n_thresholds + thresholds
             free = np.where(thresholds < self.n_theta, thresholds, -1)
-            found = _joined_kinks(
-                found, AtomKinks(atoms, rows, free, residuals, jump / width * self.shares[rows])
+            weights = jump / width * self.shares[rows]
+            found = joined_kinks(
+                found, AtomKinks(atoms, rows, free, residuals, weights, np.full_like(rows, -1))
             )
         return found
 
@@ -418,7 +433,7 @@ class JoinedBank:
                     return None
                 free = np.where(found.thresholds >= 0, found.thresholds + own.start, -1)
                 numbered = replace(found, atoms=found.atoms + atoms.start, thresholds=free)
-                total = _joined_kinks(total, numbered)
+                total = joined_kinks(total, numbered)
         return total
 
     def jacobian(self, scores: Floats, theta: Floats, pull: PullMany) -> tuple[Floats, Floats]:
@@ -438,6 +453,7 @@ class JoinedBank:
             atom, threshold = atom + bank.n_atoms, threshold + bank.n_theta
 
 
-def _joined_kinks(one: AtomKinks, other: AtomKinks) -> AtomKinks:
+def joined_kinks(one: AtomKinks, other: AtomKinks) -> AtomKinks:
+    """Return both."""
     pairs = ((getattr(one, field.name), getattr(other, field.name)) for field in fields(AtomKinks))
     return AtomKinks(*(np.concatenate(pair) for pair in pairs))

@@ -91,6 +91,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         columns: dict[str, ArrayLike] | None,
         present: npt.NDArray[np.bool_],
         constraints: Sequence[Constraint],
+        positive: npt.NDArray[np.bool_] | None = None,
     ) -> Groups | None:
         """Return the groups of the rows that count, if anything needs them; refuse what cannot work."""
         if not constraints and self.group_terms is None:
@@ -110,7 +111,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             who = f"only group {group_name(groups.labels[0])!r}" if groups.labels else "no group"
             raise InputError(f"sensitive_features has {who}; a constraint needs at least two groups")
         for constraint in constraints:
-            constraint.intervals(groups)
+            constraint.check(groups, positive)
         check_compatible(constraints, groups)
         self._group_columns = names_of(sensitive_features)
         return groups
@@ -123,6 +124,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         groups: Groups | None,
         weights: Floats,
         solver: Solver,
+        positive: npt.NDArray[np.bool_] | None = None,
     ) -> None:
         """Solve, certify, measure, and set the fitted attributes."""
         model = self._model(X, groups, weights)
@@ -136,7 +138,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             sigma = None if free is None else self._sigma(model.scores(free), weights)
             exact = self.enforce == "exact" and bool(constraints)
             trained = tuple(one.prepared() if exact else one for one in constraints)
-            training = Training(model, loss, alpha, groups, weights, tuple(constraints))
+            training = Training(model, loss, alpha, groups, weights, positive, tuple(constraints))
             problem = training.problem(trained, sigma)
             solving = Solving(
                 self._suited(solver, problem), self.tol, self.time_limit, self.callback, self.verbose

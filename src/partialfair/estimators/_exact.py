@@ -17,6 +17,7 @@ import numpy as np
 
 from partialfair._typing import Floats
 from partialfair.constraints import Constraint, join
+from partialfair.constraints.base import Positive
 from partialfair.estimators._judge import judge
 from partialfair.groups import Groups, group_name
 from partialfair.metrics.partial import WorstGap
@@ -46,16 +47,17 @@ class Training:
     alpha: Floats
     groups: Groups | None
     weights: Floats
+    positive: Positive
     stated: tuple[Constraint, ...]
 
     def problem(self, constraints: Sequence[Constraint], sigma: Surrogate | None) -> Problem:
         """Tie constraints to the rows."""
-        blocks = [one.build(self.known, self.weights, sigma) for one in constraints if sigma]
+        blocks = [one.build(self.known, self.weights, sigma, self.positive) for one in constraints if sigma]
         return Problem(self.model, self.loss, join(blocks), self.alpha)
 
     def gaps(self, scores: Floats) -> tuple[WorstGap, ...]:
         """Return the exact gap that each stated constraint is about."""
-        return tuple(judge(one, scores, self.known, self.weights) for one in self.stated)
+        return tuple(judge(one, scores, self.known, self.weights, self.positive) for one in self.stated)
 
     @property
     def known(self) -> Groups:

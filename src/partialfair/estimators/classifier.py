@@ -41,8 +41,9 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
     Parameters
     ----------
     constraint
-        ``"statistical_parity"``, ``"demographic_parity"``, None for an ordinary classifier, a constraint of
-        `partialfair.constraints`, or a list of those.
+        ``"statistical_parity"``, ``"demographic_parity"``, ``"group_auc"``, ``"equal_opportunity"``,
+        ``"equalized_odds"``, None for an ordinary classifier, a constraint of `partialfair.constraints`, or a
+        list of those.
     interval
         Ranks from the top: ``(0.05, 0.30)`` holds ranks 5–30 %, score percentiles 70–95. Also a list of such
         pairs (their union) or a mapping from group to either.
@@ -56,7 +57,8 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
     n_points
         Ranks at which statistical parity is imposed.
     constraint_threshold
-        Score at which demographic parity is imposed. `predict` always cuts at 0.
+        Score at which demographic parity, equal opportunity and equalized odds are imposed. `predict` always
+        cuts at 0.
     loss
         ``"logistic"``.
     alpha
@@ -229,11 +231,11 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         present = weights > 0
         weights, labels = weights[present], labels[present]
         classes = _two_classes(labels)
-        groups = self._read_groups(sensitive_features, columns, present, constraints)
         positive = labels == classes[1]
+        groups = self._read_groups(sensitive_features, columns, present, constraints, positive)
         factors = self._class_factors(classes, positive, weights)
         loss = LOSSES[self.loss](np.where(positive, 1.0, -1.0), weights * factors)
-        self._fit_model(take_rows(features, present), loss, constraints, groups, weights, solver)
+        self._fit_model(take_rows(features, present), loss, constraints, groups, weights, solver, positive)
         self.classes_ = classes
         return self
 

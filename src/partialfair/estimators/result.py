@@ -107,8 +107,9 @@ class FitResult:
             if not np.isnan(gap.value):
                 pair = " and ".join(map(group_name, gap.groups))
                 ranks = " and ".join(f"{100 * rank:.1f} %" for rank in gap.ranks)
+                where = "" if np.isnan(gap.ranks).any() else f", at ranks {ranks} from the top"
                 lines.append(
                     f"{type(constraint).__name__}: exact training gap {gap.value:.4g} (max_gap "
-                    f"{constraint.max_gap:g}), between {pair}, at ranks {ranks} from the top"
+                    f"{constraint.max_gap:g}), between {pair}{where}"
                 )
         return "\n".join(lines)

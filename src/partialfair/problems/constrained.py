@@ -299,7 +299,10 @@ class Trial:
         found = bank.kinks((multipliers > 0) @ plus, self.scores, theta, moves, reach, 20 * limit)
         if found is None:
             return None
-        found, model_rows = merged(found, self.problem.model.rows(found.rows))
+        model_rows = self.problem.model.rows(found.rows)
+        between = np.flatnonzero(found.others >= 0)
+        model_rows[between] -= self.problem.model.rows(found.others[between])
+        found, model_rows = merged(found, model_rows)
         if found.atoms.size > limit:
             return None
         ties = system.ties(self.atoms, multipliers > 0, _TIE)
@@ -309,7 +312,7 @@ class Trial:
             np.vstack([atom_rows(found, model_rows, self.x.size), ties.slopes @ self.atoms_jacobian]),
             np.concatenate([found.weights * np.abs(found.residuals), ties.gaps]),
             np.vstack([plus[:, found.atoms].T, shares]),
-            np.concatenate([found.atoms * self.scores.size + found.rows, -1 - ties.keys]),
+            np.concatenate([found.keys(self.scores.size), -1 - ties.keys]),
         )
 
     @cached_property

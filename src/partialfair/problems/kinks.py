@@ -82,7 +82,12 @@ def merged(found: AtomKinks, model_rows: Floats) -> tuple[AtomKinks, Floats]:
     kept = order[first]
     return (
         AtomKinks(
-            found.atoms[kept], found.rows[kept], found.thresholds[kept], found.residuals[kept], weights
+            found.atoms[kept],
+            found.rows[kept],
+            found.thresholds[kept],
+            found.residuals[kept],
+            weights,
+            found.others[kept],
         ),
         model_rows[kept],
     )

@@ -1,0 +1,37 @@
+"""Fairness constraints as difference-of-convex functions of scores; the one room that knows both languages.
+
+A constraint is a frozen, reusable statement ("statistical parity on ranks 5–30 % with gap at most .05").
+`build` ties it to groups and weights and gives a `ConstraintBlock`: the atoms, the functions ``f_i ≤ 0`` of
+them, and thresholds θ at which a model that scores everybody 0 is feasible.
+"""
+
+from partialfair.constraints.base import Constraint, ConstraintBlock, check_compatible, join
+from partialfair.constraints.group_auc import GroupAUC
+from partialfair.constraints.opportunity import EqualizedOdds, EqualOpportunity
+from partialfair.constraints.parity import DemographicParity, StatisticalParity
+from partialfair.constraints.quadratic import InterGroupPairwise, IntraGroupPairwise, QuadraticGroupAUC
+
+__all__ = [
+    "CONSTRAINTS",
+    "Constraint",
+    "ConstraintBlock",
+    "DemographicParity",
+    "EqualOpportunity",
+    "EqualizedOdds",
+    "GroupAUC",
+    "InterGroupPairwise",
+    "IntraGroupPairwise",
+    "QuadraticGroupAUC",
+    "StatisticalParity",
+    "check_compatible",
+    "join",
+]
+
+CONSTRAINTS: dict[str, type[Constraint]] = {
+    "statistical_parity": StatisticalParity,
+    "demographic_parity": DemographicParity,
+    "group_auc": GroupAUC,
+    "equal_opportunity": EqualOpportunity,
+    "equalized_odds": EqualizedOdds,
+}
+"""Names that estimators accept; a new constraint is one class and one entry."""

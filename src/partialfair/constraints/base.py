@@ -1,0 +1,183 @@
+"""What a constraint is, and several of them together."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import combinations
+from typing import ClassVar, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from partialfair._checks import check_choice, check_number
+from partialfair._state import StoredAsPairs
+from partialfair._typing import Floats, GapScale, IntervalLike
+from partialfair.dc import AtomBank, DCSystem, JoinedBank
+from partialfair.exceptions import InputError
+from partialfair.groups import Groups, group_name
+from partialfair.intervals import IntervalSet, as_interval_set, intervals_by_group
+from partialfair.surrogates import Surrogate
+
+__all__ = ["Constraint", "ConstraintBlock", "Positive", "check_compatible", "join", "refuse_thin_groups"]
+
+Positive: TypeAlias = npt.NDArray[np.bool_] | None
+"""Which rows are positive; None if that is not known."""
+
+_LEAST_GAP = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class ConstraintBlock:
+    """One constraint tied to data.
+
+    Attributes
+    ----------
+    bank
+        Convex atoms of the scores and of the block's own thresholds θ.
+    system
+        The functions ``f_i ≤ 0`` of the atoms.
+    theta0
+        Thresholds for scores that are all 0.
+    thresholds_at
+        From scores to thresholds that violate little.
+    names
+        What each f_i says, for messages: "at least 10 % of Women above θ₃".
+    """
+
+    bank: AtomBank
+    system: DCSystem
+    theta0: Floats
+    names: tuple[str, ...]
+    thresholds_at: Callable[[Floats], Floats] = lambda scores: np.empty(0)
+
+
+def join(blocks: Sequence[ConstraintBlock]) -> ConstraintBlock:
+    """Return any number of constraints on the same rows as one; each keeps thresholds of its own."""
+    bank = JoinedBank(tuple(block.bank for block in blocks))
+    offsets = np.cumsum([0, *(block.bank.n_atoms for block in blocks)]).tolist()
+    functions = tuple(
+        f.renumbered(offset)
+        for block, offset in zip(blocks, offsets, strict=False)
+        for f in block.system.functions
+    )
+    return ConstraintBlock(
+        bank,
+        DCSystem(functions, bank.n_atoms),
+        np.concatenate([np.empty(0), *(block.theta0 for block in blocks)]),
+        tuple(name for block in blocks for name in block.names),
+        lambda scores: np.concatenate([np.empty(0), *(block.thresholds_at(scores) for block in blocks)]),
+    )
+
+
+@dataclass(frozen=True)
+class Constraint(StoredAsPairs, ABC):
+    """What every constraint states.
+
+    Parameters
+    ----------
+    interval
+        Ranks from the top: ``(low, high)``, a list of such pairs, or a mapping from group to either.
+    max_gap
+        κ, the largest gap allowed, from 0 to ``largest_gap``. Less than .001 counts as .001: a constraint
+        with no room inside (against Assumption assume:DC B) need not have multipliers, and no sample tells
+        such gaps apart.
+    gap_scale
+        ``"interval"``, the definition, or ``"absolute"``, the paper's experiments; see `partialfair.metrics`.
+    """
+
+    interval: IntervalLike = (0.0, 1.0)
+    max_gap: float = 0.05
+    gap_scale: GapScale = "interval"
+
+    largest_gap: ClassVar[float] = 1.0
+
+    def __post_init__(self) -> None:
+        check_number(self.max_gap, "max_gap", low=0.0, high=self.largest_gap)
+        check_choice(self.gap_scale, "gap_scale", get_args(GapScale))
+
+    @property
+    def kappa(self) -> float:
+        """κ with some room inside."""
+        return max(self.max_gap, _LEAST_GAP)
+
+    @abstractmethod
+    def build(
+        self, groups: Groups, weights: Floats, surrogate: Surrogate, positive: Positive = None
+    ) -> ConstraintBlock:
+        """Tie the constraint to the rows of a training set; some need to know which are positive."""
+
+    def check(self, groups: Groups, positive: Positive = None) -> None:
+        """Refuse rows that the constraint cannot be tied to, before any work is done."""
+        self.intervals(groups)
+
+    def intervals(self, groups: Groups) -> tuple[IntervalSet, ...]:
+        """Return the interval of each group, refusing those that hold fewer than two members."""
+        parts = intervals_by_group(self.interval, groups.labels)
+        refuse_thin_groups(groups, parts, groups.codes >= 0, "members")
+        if self.gap_scale == "absolute" and any(part != parts[0] for part in parts):
+            raise InputError("gap_scale='absolute' has no meaning when intervals differ by group")
+        return parts
+
+    def rank_boxes(self, groups: Groups) -> tuple[Floats, Floats]:
+        """Return bounds (n, n_groups) on the ranks F̄_k(θ) at n thresholds, if it states any."""
+        return np.empty((0, len(groups.labels))), np.empty((0, len(groups.labels)))
+
+    def prepared(self) -> Constraint:
+        """Return the constraint that is trained so that the exact gap is at most κ."""
+        return self
+
+    def denser(self) -> Constraint:
+        """Return a constraint that looks more closely everywhere."""
+        return self
+
+    def refined(self, groups: Groups, pair: tuple[int, int], ranks: tuple[float, float]) -> Constraint:
+        """Return a constraint that also looks where the ranks of a pair of groups differ too much."""
+        return self
+
+    def says(self) -> str:
+        """Describe the constraint in a few words, for messages."""
+        by_group = isinstance(self.interval, Mapping)
+        where = "ranks by group" if by_group else str(as_interval_set(self.interval))
+        return f"{type(self).__name__}({where}, max_gap={self.max_gap:g})"
+
+
+def refuse_thin_groups(
+    groups: Groups, intervals: Sequence[IntervalSet], counted: npt.NDArray[np.bool_], kind: str
+) -> None:
+    """Refuse intervals that hold fewer than two of the rows that are counted in some group."""
+    counts = np.bincount(groups.codes[counted & (groups.codes >= 0)], minlength=len(groups.labels))
+    for label, part, count in zip(groups.labels, intervals, counts, strict=True):
+        if count * part.measure < 2 - 1e-9:
+            raise InputError(
+                f"the interval of {part} holds fewer than two of the {count} {kind} of group "
+                f"{group_name(label)!r}; merge small groups or widen the interval"
+            )
+
+
+def check_compatible(constraints: Sequence[Constraint], groups: Groups) -> None:
+    """Refuse lists that contradict themselves: the same demand twice, or demands that exclude each other.
+
+    Ranks fall in every group as a threshold rises. So of two boxes of ranks, one must be reachable from the
+    other by going down in all groups, or no scores whatsoever meet both.
+    """
+    for one, other in combinations(constraints, 2):
+        if _same_demand(one, other, groups):
+            raise InputError(f"the list asks for {one.says()} and for {other.says()}; keep one of them")
+        lows, highs = one.rank_boxes(groups)
+        other_lows, other_highs = other.rank_boxes(groups)
+        above = (lows[:, None] <= other_highs[None] + 1e-12).all(axis=2)
+        below = (other_lows[None] <= highs[:, None] + 1e-12).all(axis=2)
+        if not (above | below).all():
+            raise InputError(f"no scores can satisfy both {one.says()} and {other.says()}")
+
+
+def _same_demand(one: Constraint, other: Constraint, groups: Groups) -> bool:
+    """Whether two constraints differ in ``max_gap`` at most, however their intervals are written."""
+    own = [field.name for field in fields(one) if field.name not in ("interval", "max_gap")]
+    return (
+        type(one) is type(other)
+        and all(getattr(one, name) == getattr(other, name) for name in own)
+        and one.intervals(groups) == other.intervals(groups)
+    )

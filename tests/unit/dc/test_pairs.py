@@ -1,0 +1,230 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from partialfair._pieces import hinge_pieces, sums_of_differences
+from partialfair.dc import PairSums, QuadraticPairs, check_convex, check_subgradient
+from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid, Surrogate
+
+N = 40
+CODES = np.arange(N) % 4 - 1  # a quarter without a group
+SIGMAS = [Ramp(0.8), RoundedRamp(0.8), Sigmoid(0.5)]
+NOTHING = np.empty(0)
+
+
+def pair_sums(sigma, seed=0):
+    weights = np.random.default_rng(seed).random(N)
+    tops = ((0.3, 1.0), (0.55,), (0.2,))
+    bottoms = ((0.1,), (0.0, 0.45), (0.9,))
+    return PairSums(sigma, CODES, weights, 3, ((0, 1), (2, 1), (1, 0)), tops, bottoms)
+
+
+def cells(seed=0):
+    rng = np.random.default_rng(seed)
+    return QuadraticPairs(CODES, np.arange(N) // 4 % 2, rng.random(N), 3, 2, ((0, 3), (2, 1), (5, 4)))
+
+
+BANKS = [*map(pair_sums, SIGMAS), cells()]
+
+
+def top(scores, shares, size):
+    """Members from the top until their shares add up to the size; the last one in part."""
+    counted, left = np.zeros(scores.size), size
+    for i in np.argsort(-scores):
+        counted[i] = min(shares[i], left)
+        left -= counted[i]
+    return counted
+
+
+@pytest.mark.parametrize("sigma", SIGMAS, ids=str)
+def test_pair_sums_by_hand(sigma):
+    """H_φ(b, c) = Σ_ij u_i v_j φ(s_i − t_j)."""
+    bank, rng = pair_sums(sigma), np.random.default_rng(1)
+    scores = rng.normal(size=N)
+    found = bank.values(scores, NOTHING)
+    for pair, (k, other) in enumerate(bank.pairs):
+        s, t = scores[k == CODES], scores[other == CODES]
+        parts = sigma.parts(np.subtract.outer(s, t))
+        for b, size in enumerate(bank.tops[k]):
+            u = top(s, bank.shares[k == CODES], size)
+            for c, start in enumerate(bank.bottoms[other]):
+                v = top(-t, bank.shares[other == CODES], 1 - start)
+                assert found[bank.plus(pair, b, c)] == pytest.approx(u @ parts[0] @ v)
+                assert found[bank.minus(pair, b, c)] == pytest.approx(u @ parts[1] @ v)
+
+
+@pytest.mark.parametrize("sigma", SIGMAS, ids=str)
+@given(seed=st.integers(0, 1000))
+def test_no_other_subsets_have_larger_sums(sigma, seed):
+    """The maximum that makes them convex: any u and v of the same sizes give no more."""
+    bank, rng = pair_sums(sigma), np.random.default_rng(seed)
+    scores = np.round(rng.normal(size=N), 1)
+    s, t = scores[CODES == 0], scores[CODES == 1]
+    u = top(rng.normal(size=s.size), bank.shares[CODES == 0], 0.3)
+    v = top(rng.normal(size=t.size), bank.shares[CODES == 1], 0.55)
+    plus, minus = sigma.parts(np.subtract.outer(s, t))
+    found = bank.values(scores, NOTHING)
+    assert u @ plus @ v <= found[bank.plus(0, 0, 1)] + 1e-12
+    assert u @ minus @ v <= found[bank.minus(0, 0, 1)] + 1e-12
+
+
+def test_tops_of_both_groups_are_not_convex():
+    """Why bottoms are needed: two scores in each group, the top one of each, on a segment."""
+
+    def sum_of_tops(s, t):
+        return max(s[0] - t.max() + 0.5, s[1] - t.max() + 0.5, 0.0)
+
+    ends = (np.zeros(2), np.array([1.0, -1.0])), (np.zeros(2), np.array([-1.0, 1.0]))
+    middle = tuple((a + b) / 2 for a, b in zip(*ends, strict=True))
+    assert sum_of_tops(*middle) > np.mean([sum_of_tops(*end) for end in ends])
+
+
+@pytest.mark.parametrize("bank", BANKS, ids=lambda bank: type(bank).__name__)
+def test_banks_pass_their_checks(bank):
+    check_convex(bank, N)
+    check_subgradient(bank, N, n_trials=10)
+
+
+@pytest.mark.parametrize("bank", BANKS, ids=lambda bank: type(bank).__name__)
+def test_tied_scores_have_subgradients_too(bank):
+    rng = np.random.default_rng(3)
+    coefficients = rng.random(bank.n_atoms)
+    for _ in range(20):
+        scores, others = (np.round(0.5 * rng.normal(size=N), 1) for _ in range(2))
+        slopes = bank.pull_back(coefficients, scores, NOTHING).scores
+        line = coefficients @ bank.values(scores, NOTHING) + slopes @ (others - scores)
+        assert coefficients @ bank.values(others, NOTHING) >= line - 1e-9
+
+
+@pytest.mark.parametrize("bank", BANKS[1:], ids=lambda bank: type(bank).__name__)
+def test_curvature_is_the_derivative_of_each_slope(bank):
+    rng = np.random.default_rng(2)
+    scores, coefficients, step = rng.normal(size=N), rng.random(bank.n_atoms), 1e-6
+
+    class Pull:
+        n_params = 5
+
+    found = bank.curvature(coefficients, scores, NOTHING, Pull())
+    assert found.cross.shape == (5, 0)
+    for i in range(N):
+        nudge = step * (np.arange(N) == i)
+        up, down = (
+            bank.pull_back(coefficients, scores + sign * nudge, NOTHING).scores[i] for sign in (1, -1)
+        )
+        assert found.scores[i] == pytest.approx((up - down) / (2 * step), abs=1e-6)
+
+
+@given(seed=st.integers(0, 1000))
+def test_quadratic_pairs_by_moments(seed):
+    """A = ½ [(1 + μ_a − μ_b)² + v_a + v_b] is the mean of ½ (1 + s − t)² over pairs."""
+    bank, rng = cells(seed), np.random.default_rng(seed)
+    scores = 2 * rng.normal(size=N)
+    for (a, b), found in zip(bank.pairs, bank.values(scores, NOTHING), strict=True):
+        inside, other = bank.cells == a, bank.cells == b
+        pairs = 0.5 * (1 + np.subtract.outer(scores[inside], scores[other])) ** 2
+        assert found == pytest.approx(bank.shares[inside] @ pairs @ bank.shares[other])
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 1000), rounding=st.sampled_from([0.0, 0.25]), far=st.sampled_from([0.0, 1e7]))
+def test_sums_of_differences_by_hand(seed, rounding, far):
+    """Σ_m weights[c, m] p_j(targets_i − sources_m), however far the scores are from 0."""
+    rng = np.random.default_rng(seed)
+    pieces = hinge_pieces(np.array([-0.3, 0.4]), 0.7, rounding)
+    # Multiples of 2⁻⁴, so that adding 10⁷ is exact; a few differences are exactly 0.
+    targets, sources = (np.sort(np.round(16 * rng.normal(size=n)) / 16) for n in (30, 20))
+    weights = rng.random((3, 20))
+    found = sums_of_differences(pieces.edges, pieces.values, targets + far, sources + far, weights)
+    x = np.subtract.outer(targets, sources)
+    polynomials = pieces.values[:, np.searchsorted(pieces.edges, x)]
+    each = polynomials[0] + polynomials[1] * x[..., None] + polynomials[2] * x[..., None] ** 2
+    assert found == pytest.approx(np.einsum("cm,imj->jci", weights, each), abs=1e-9)
+
+
+def test_sums_of_nobody():
+    pieces = hinge_pieces(np.array([0.0]), 1.0, 0.0)
+    some, nobody = np.zeros(3), np.empty(0)
+    arguments = pieces.edges, pieces.values
+    assert sums_of_differences(*arguments, nobody, some, np.ones((2, 3))).shape == (1, 2, 0)
+    assert not sums_of_differences(*arguments, some, nobody, np.ones((2, 0))).any()
+
+
+@pytest.mark.parametrize(
+    # Second derivatives of rounded corners jump, which differences of slopes do not.
+    ("own", "order"),
+    [(own, order) for own in SIGMAS for order in (0, 1, 2) if order < 2 or own != SIGMAS[1]],
+    ids=str,
+)
+def test_surrogates_add_up_pairs_as_plain_ones_do(own, order):
+    attributes = {"terms": staticmethod(type(own).terms), "kinks": own.kinks}
+    plain = type("Plain", (Surrogate,), attributes)(own.width)
+    rng = np.random.default_rng(0)
+    targets, sources, weights = (
+        np.sort(rng.normal(size=50)),
+        np.sort(rng.normal(size=40)),
+        rng.random((3, 40)),
+    )
+    expected = plain.pair_sums(order, targets, sources, weights)
+    found = own.pair_sums(order, targets, sources, weights)
+    assert found == pytest.approx(expected, abs=1e-9)
+
+
+def kinks_of(bank, scores, reach, move=None, limit=10_000):
+    wanted, moves = np.ones(bank.n_atoms), np.zeros(N) if move is None else move
+    return bank.kinks(wanted, scores, NOTHING, (moves, NOTHING), reach, limit)
+
+
+def bent(bank, found, change):
+    """What kinks add to the tangents of atoms when scores change."""
+    inside = np.maximum(found.residuals, 0.0)
+    gains = np.maximum(found.residuals + change[found.rows] - change[found.others], 0.0)
+    slopes = found.residuals > 0  # the tangent already holds these
+    along = slopes * (change[found.rows] - change[found.others])
+    return np.bincount(found.atoms, found.weights * (gains - inside - along), bank.n_atoms)
+
+
+def tangents(bank, scores, change):
+    slopes = [bank.pull_back(unit, scores, NOTHING).scores for unit in np.eye(bank.n_atoms)]
+    return bank.values(scores, NOTHING) + np.array(slopes) @ change
+
+
+@pytest.mark.parametrize("sigma", SIGMAS, ids=str)
+@given(seed=st.integers(0, 1000))
+def test_kinks_are_no_more_than_atoms_bend(sigma, seed):
+    """Tangents with the kinks near a point or passed on the way lie below the atoms, to first order."""
+    bank, rng = pair_sums(sigma, seed), np.random.default_rng(seed)
+    scores, size = rng.normal(size=N), 10.0 ** rng.uniform(-4, -2)
+    change = size * rng.normal(size=N)
+    found = kinks_of(bank, scores, 0.01, change)
+    below = tangents(bank, scores, change) + bent(bank, found, change)
+    assert (below <= bank.values(scores + change, NOTHING) + 0.1 * size**2).all()
+
+
+@pytest.mark.parametrize("sigma", SIGMAS, ids=str)
+@given(seed=st.integers(0, 1000))
+def test_kinks_are_all_that_atoms_bend_where_two_members_tie(sigma, seed):
+    """Two members at the border of a top of group 0 are nearly tied, all others are far from kinks."""
+    bank, rng = pair_sums(sigma, seed), np.random.default_rng(seed)
+    scores = rng.permutation(N) * 0.037
+    rows = np.flatnonzero(CODES == 0)
+    rows = rows[np.argsort(-scores[rows])]
+    border = np.searchsorted(np.cumsum(bank.shares[rows]), bank.tops[0][0])  # who is counted in part
+    place = border + rng.choice([-1, 0])
+    above, below = rows[place], rows[place + 1]
+    scores[below] = scores[above] - 1e-9
+    change = 1e-5 * rng.normal(size=N)
+    found = kinks_of(bank, scores, 0.002)
+    expected = bank.values(scores + change, NOTHING) - tangents(bank, scores, change)
+    assert bent(bank, found, change) == pytest.approx(expected, abs=2e-9)
+    if change[below] > change[above] + 1e-9:
+        assert (expected > 0).any()
+
+
+def test_too_many_kinks_are_none():
+    bank, rng = pair_sums(Ramp(0.8)), np.random.default_rng(0)
+    scores = rng.normal(size=N)
+    assert kinks_of(bank, scores, 0.1).atoms.size > 5
+    assert kinks_of(bank, scores, 0.1, limit=5) is None
+    assert kinks_of(bank, scores, 0.0, move=rng.normal(size=N), limit=1) is None
+    assert kinks_of(bank, np.zeros(N), 0.0).atoms.size == 0  # everybody alike: the border splits them
