@@ -14,7 +14,6 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from partialfair._checks import check_choice
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
@@ -22,7 +21,7 @@ from partialfair.estimators._inputs import n_rows_of, read_features, read_weight
 from partialfair.estimators._statement import read_constraints, read_solver
 from partialfair.exceptions import InputError
 from partialfair.models.linear import GroupTerms
-from partialfair.objectives import LOSSES
+from partialfair.objectives import LossSettings, read_loss
 from partialfair.solvers import Record, Solver
 from partialfair.surrogates import Surrogate
 
@@ -152,7 +151,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         enforce: Literal["exact", "surrogate"] = "exact",
         n_points: int = 10,
         constraint_threshold: float = 0.0,
-        loss: str = "logistic",
+        loss: str | LossSettings = "logistic",
         alpha: float = 1e-4,
         fit_intercept: bool = True,
         class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
@@ -221,7 +220,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         self._check_settings()
         constraints = read_constraints(self)
         solver = read_solver(self, constraints)
-        check_choice(self.loss, "loss", LOSSES)
+        settings = read_loss(self.loss)
         features, columns = read_features(self, X, self.sensitive_columns, reset=True)
         n_rows = n_rows_of(features)
         labels = _read_labels(y, n_rows)
@@ -232,7 +231,8 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         groups = self._read_groups(sensitive_features, columns, present, constraints)
         positive = labels == classes[1]
         factors = self._class_factors(classes, positive, weights)
-        loss = LOSSES[self.loss](np.where(positive, 1.0, -1.0), weights * factors)
+        signs = np.where(positive, 1.0, -1.0)
+        loss = settings.build(signs, weights * factors, anchored=self.fit_intercept)
         self._fit_model(take_rows(features, present), loss, constraints, groups, weights, solver)
         self.classes_ = classes
         return self

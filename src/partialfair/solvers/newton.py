@@ -16,7 +16,7 @@ from partialfair.solvers.result import Callback, Result, Run, Status
 
 __all__ = ["Newton"]
 
-_ROUNDING = 1e-15
+_ROUNDING = 1e-14
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,15 @@ class Newton:
             gradient = at.objective_gradient()
             if np.linalg.norm(gradient) <= self.tol:
                 return Status.CONVERGED
-            hessian, factor = at.objective_hessian(), None
+            (convex, concave), factor, share = at.lagrangian_hessian(np.zeros(0)), None, 1.0
             while factor is None:
+                hessian = convex if concave is None else convex.minus(concave, share)
                 try:
                     factor = hessian.cholesky(ridge)
-                except np.linalg.LinAlgError:  # singular up to rounding
-                    ridge *= 10
+                except np.linalg.LinAlgError:
+                    # Take less of the concave part, if there is one; the rest is singular only up to rounding.
+                    share, concave = share / 2, concave if share > 0.1 else None
+                    ridge *= 1 if concave is not None else 10
             following = _downhill(at, -factor.solve(gradient), gradient)
             if following is None:
                 return Status.STALLED
