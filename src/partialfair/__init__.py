@@ -9,18 +9,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from partialfair import constraints, datasets, metrics, plotting, solvers, theory
+    from partialfair import constraints, datasets, metrics, objectives, plotting, solvers, theory
     from partialfair.estimators.classifier import PartialFairClassifier
+    from partialfair.estimators.regressor import PartialFairRegressor
     from partialfair.metrics.choice import choose_interval
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "PartialFairClassifier",
+    "PartialFairRegressor",
     "choose_interval",
     "constraints",
     "datasets",
     "metrics",
+    "objectives",
     "plotting",
     "solvers",
     "theory",
@@ -28,6 +31,7 @@ __all__ = [
 
 _HOME_OF = {
     "PartialFairClassifier": "partialfair.estimators.classifier",
+    "PartialFairRegressor": "partialfair.estimators.regressor",
     "choose_interval": "partialfair.metrics.choice",
 }
 

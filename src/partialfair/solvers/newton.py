@@ -78,7 +78,7 @@ class Newton:
                 try:
                     factor = hessian.cholesky(ridge)
                 except np.linalg.LinAlgError:
-                    # Take less of the concave part, if there is one; the rest is singular only up to rounding.
+                    # Take less of the concave part, if there is one; the rest is singular up to rounding.
                     share, concave = share / 2, concave if share > 0.1 else None
                     ridge *= 1 if concave is not None else 10
             following = _downhill(at, -factor.solve(gradient), gradient)
