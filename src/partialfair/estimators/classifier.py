@@ -263,7 +263,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
 
     @available_if(_gives_probabilities)
     def predict_proba(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
-        """Return the probabilities of the classes that the logistic loss takes the scores for; only with it."""
+        """Return the probabilities that the logistic loss takes the scores for; only with that loss."""
         scores = self.decision_function(X, sensitive_features)
         return np.column_stack([expit(-scores), expit(scores)])
 

@@ -27,7 +27,7 @@ _OF_LABELS = ("equal_opportunity", "equalized_odds")
 
 
 class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
-    """Linear regressor whose predictions have alike distributions across groups on an interval of percentiles.
+    """Linear regressor whose predictions are distributed alike across groups on an interval of percentiles.
 
     ``min ½ mean (s − y)² + ½ alpha ‖coef‖²`` subject to a bound ``max_gap`` on the gap between groups among
     the members of each group whose rank, counted **from the top** by prediction, lies in the interval. What
@@ -37,17 +37,19 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
     ----------
     constraint
         ``"statistical_parity"``, ``"demographic_parity"``, None for ridge regression, a constraint of
-        `partialfair.constraints`, or a list of those. Equal opportunity and equalized odds compare people with
-        the same label, and are refused.
+        `partialfair.constraints`, or a list of those. Equal opportunity and equalized odds compare people
+        with the same label, and are refused.
     constraint_threshold
         Prediction at which demographic parity is imposed, which needs it.
     loss
         ``"squared"``, or a loss of numbers with a ``build`` like that of `partialfair.objectives.Squared`.
     tol
         ε of the certificate. It is in units of y, which should have a spread of the order of 1.
-    interval, max_gap, gap_scale, enforce, n_points, alpha, fit_intercept, missing_groups, sensitive_columns, \
-group_terms, surrogate, surrogate_width, solver, n_starts, max_iter, time_limit, warm_start, random_state, \
-callback, verbose
+    interval, max_gap, gap_scale, enforce, n_points, alpha, fit_intercept
+        As in `PartialFairClassifier`.
+    missing_groups, sensitive_columns, group_terms, surrogate, surrogate_width
+        As in `PartialFairClassifier`.
+    solver, n_starts, max_iter, time_limit, warm_start, random_state, callback, verbose
         As in `PartialFairClassifier`.
 
     Attributes

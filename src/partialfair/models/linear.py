@@ -189,10 +189,7 @@ class LinearModel:
         return out
 
     def vjp_cells(self, weights: Floats, cells: Ints, n_cells: int) -> Floats:
-        """Return ``Jᵀ`` times the weights of each cell's rows, those of cell −1 left out: (n_cells, n_params).
-
-        One pass.
-        """
+        """Return ``Jᵀ`` times the weights of each cell's rows, none of cell −1: (n_cells, n_params)."""
         groups = self.intercept_codes if self.n_intercepts > 1 else self.design.codes
         shape = max(self.n_intercepts, self.design.n_codes), n_cells + 1
         places = np.where(cells >= 0, cells, n_cells)  # the last place is dropped

@@ -70,7 +70,8 @@ class HingePairs(PairFunction):
         """As in `PairFunction`; O(n log n)."""
         width = self.rounding
         if width == 0:
-            count, first, _ = _tail_moments(ends + 1, starts, weights)
+            # Pairs on the corner, up to rounding, are on its flat side, whichever of the two is the end.
+            count, first, _ = _tail_moments(ends + (1 - 1e-12), starts, weights)
             return first, count
         # A parabola that begins half a width early, less one that begins half a width late, is the hinge.
         _, first, second = _tail_moments(ends + 1 + width / 2, starts, weights)

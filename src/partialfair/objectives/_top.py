@@ -12,9 +12,9 @@ __all__ = ["top_shares"]
 def top_shares(values: Floats, weights: Floats, top: float, rounding: float) -> Floats:
     """Return the r that maximises ``Σ r v + rounding/2 Σ r (1 − r/q)`` over ``0 ≤ r ≤ q, Σ r = top``.
 
-    That is ``r_j = q_j clip((v_j − λ)/rounding + ½, 0, 1)``. Without rounding values above a border λ have all
-    of their weight in it, those below none, and those at the border share what is left by weight. The maximum
-    exceeds the sharp one by at most ``rounding/2 · top (1 − top)``.
+    That is ``r_j = q_j clip((v_j − λ)/rounding + ½, 0, 1)``. Without rounding values above a border λ have
+    all of their weight in it, those below none, and those at the border share what is left by weight. The
+    maximum exceeds the sharp one by at most ``rounding/2 · top (1 − top)``.
 
     Parameters
     ----------

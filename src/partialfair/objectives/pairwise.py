@@ -29,7 +29,7 @@ _CELLS = 64
 
 @dataclass(frozen=True, eq=False)
 class AUCLoss:
-    """``factor · Σ_i Σ_j p_i r_j φ(t_j − s_i) + ½ anchor · m²`` over positives i and top negatives j (aucloss).
+    """``factor · Σ_i Σ_j p_i r_j φ(t_j − s_i) + ½ anchor · m²`` of positives i, top negatives j (aucloss).
 
     s are the scores of positives and p their weights, which sum to 1, t those of negatives. r are the weights
     of the top share of negatives by score, which sum to ``top``: all of them if that is 1. Since φ is
@@ -43,8 +43,9 @@ class AUCLoss:
     weights : (n,)
         Non-negative weights; both classes need some.
     kind
-        φ(x): ``"squared"`` is ``½ (1 + x)²``, ``"squared_hinge"`` ``½ (1 + x)_+²``, ``"hinge"`` ``(1 + x)_+``,
-        ``"logistic"`` ``ln(1 + exp x)``. All cost O(n log n) but the last, which visits all pairs.
+        φ(x): ``"squared"`` is ``½ (1 + x)²``, ``"squared_hinge"`` is ``½ (1 + x)_+²``, ``"hinge"`` is
+        ``(1 + x)_+`` and ``"logistic"`` is ``ln(1 + exp x)``. All cost O(n log n) but the last, which visits
+        all pairs.
     top
         Share of the negatives, from the top. The squared loss, which rises on both sides, needs 1.
     factor
@@ -211,4 +212,5 @@ def _cells(scores: Floats, n_cells: int) -> _Cells:
     np.minimum.at(lows, cells, scores)
     np.maximum.at(highs, cells, scores)
     kept, cells = np.unique(cells, return_inverse=True)  # cells that somebody is in
-    return _Cells(cells, (lows + highs)[kept] / 2, (highs - lows)[kept] / 2)
+    lows, highs = lows[kept], highs[kept]
+    return _Cells(cells, (lows + highs) / 2, (highs - lows) / 2)
