@@ -30,7 +30,7 @@ LOSSES = [
 CONVEX = [loss for loss in LOSSES if getattr(loss, "fpr", (0.0, 1.0))[0] == 0]
 
 
-def problem(loss, *constraints, n=200, alpha=1e-2, group_terms=None, fit_intercept=True):
+def problem(loss, *constraints, n=300, alpha=1e-2, group_terms=None, fit_intercept=True):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 3))
     groups = encode_groups(np.where(X[:, 0] + rng.normal(size=n) > 0, "a", "b"))

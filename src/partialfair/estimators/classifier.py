@@ -325,8 +325,8 @@ def _warn_if_flat(loss: PartialAUC, spread: float) -> None:
     if spread < loss.rounding:
         warnings.warn(
             f"the scores have a spread of {spread:.3g}, less than the loss's rounding ({loss.rounding:g}): "
-            f"positives do not beat the negatives of fpr={loss.fpr} on average, and then equal scores are "
-            "best; widen fpr, or add features that tell them apart",
+            f"positives do not beat the negatives of fpr={loss.fpr} on average, and then nearly equal scores "
+            "are best, whose order depends on the rounding; widen fpr, or add features",
             SurrogateWarning,
             stacklevel=3,
         )

@@ -157,6 +157,8 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         solver = read_solver(self, constraints)
         features, columns = read_features(self, X, self.sensitive_columns, reset=True)
         n_rows = n_rows_of(features)
+        if constraints and n_rows == 1:
+            raise InputError("X has one sample; a constraint compares people of at least two groups")
         targets = finite_vector(read_target(y, n_rows), "y")
         weights = read_weights(sample_weight, n_rows)
         present = weights > 0
