@@ -110,3 +110,37 @@ def test_bad_settings(wages, settings, match):
 def test_bad_targets(wages, y, match):
     with pytest.raises(InputError, match=match):
         PartialFairRegressor(None).fit(wages[0], y(wages[1]))
+
+
+@pytest.mark.parametrize("unit", [2.0**-20, 1e4])
+def test_units_of_y_change_nothing_but_units(wages, unit):
+    X, y, groups = wages
+    settings = {"max_gap": 0.1, "enforce": "surrogate", "interval": (0.1, 0.6)}
+    for kind, own in [
+        ("statistical_parity", {}),
+        ("demographic_parity", {"constraint_threshold": 2.5, "surrogate_width": 0.5}),
+    ]:
+        plain = PartialFairRegressor(kind, **settings, **own).fit(X, y, sensitive_features=groups)
+        own = {name: unit * value for name, value in own.items()}
+        lines = []
+        scaled = PartialFairRegressor(kind, **settings, **own, callback=lines.append, warm_start=True)
+        for _ in range(2):  # the second time from the first solution
+            scaled.fit(X, unit * y, sensitive_features=groups)
+            assert scaled.result_.status is Status.CONVERGED
+            assert scaled.coef_ / unit == pytest.approx(plain.coef_, abs=1e-2)
+            assert scaled.result_.objective / unit**2 == pytest.approx(plain.result_.objective, rel=1e-3)
+            assert scaled.result_.surrogate.width / unit == pytest.approx(
+                plain.result_.surrogate.width, rel=0.01
+            )
+            assert scaled.result_.thresholds / unit == pytest.approx(plain.result_.thresholds, abs=0.05)
+            assert lines[-1].objective == pytest.approx(scaled.result_.objective, rel=0.05)
+        assert scaled.n_iter_ < plain.n_iter_
+        assert scaled.score(X, unit * y) == pytest.approx(plain.score(X, y), abs=1e-3)
+
+
+def test_targets_that_are_all_alike(wages):
+    X, y, _ = wages
+    for value in (0.0, 7.0, 1e6):
+        model = PartialFairRegressor(None).fit(X, np.full(y.size, value))
+        assert model.result_.status is Status.CONVERGED
+        assert model.predict(X) == pytest.approx(np.full(y.size, value), abs=1e-5 * max(value, 1.0))

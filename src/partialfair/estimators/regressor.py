@@ -14,9 +14,10 @@ from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._inputs import n_rows_of, read_features, read_target, read_weights, take_rows
 from partialfair.estimators._statement import read_constraints, read_solver
+from partialfair.estimators._units import constraint_in_units, estimator_in_units, take_over, unit_of
 from partialfair.exceptions import InputError
 from partialfair.models.linear import GroupTerms
-from partialfair.objectives import LossSettings, read_loss
+from partialfair.objectives import Squared, read_loss
 from partialfair.solvers import Record, Solver
 from partialfair.surrogates import Surrogate
 
@@ -42,9 +43,9 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
     constraint_threshold
         Prediction at which demographic parity is imposed, which needs it.
     loss
-        ``"squared"``, or a loss of numbers with a ``build`` like that of `partialfair.objectives.Squared`.
+        ``"squared"``.
     tol
-        ε of the certificate. It is in units of y, which should have a spread of the order of 1.
+        ε of the certificate, in units in which y has a standard deviation of about 1.
     interval, max_gap, gap_scale, enforce, n_points, alpha, fit_intercept
         As in `PartialFairClassifier`.
     missing_groups, sensitive_columns, group_terms, surrogate, surrogate_width
@@ -87,7 +88,7 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         enforce: Literal["exact", "surrogate"] = "exact",
         n_points: int = 10,
         constraint_threshold: float | None = None,
-        loss: str | LossSettings = "squared",
+        loss: str | Squared = "squared",
         alpha: float = 1e-4,
         fit_intercept: bool = True,
         missing_groups: Literal["error", "ignore"] = "error",
@@ -164,8 +165,14 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         present = weights > 0
         weights, targets = weights[present], targets[present]
         groups = self._read_groups(sensitive_features, columns, present, constraints)
-        loss = settings.build(targets, weights, anchored=self.fit_intercept)
-        self._fit_model(take_rows(features, present), loss, constraints, groups, weights, solver)
+        unit = unit_of(targets, weights)
+        loss = settings.build(targets / unit, weights, anchored=self.fit_intercept)
+        scaled, stated = (
+            estimator_in_units(self, unit),
+            [constraint_in_units(one, unit) for one in constraints],
+        )
+        scaled._fit_model(take_rows(features, present), loss, stated, groups, weights, solver)
+        take_over(self, scaled, unit, constraints)
         return self
 
     def predict(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
@@ -183,9 +190,10 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         """Return R²."""
         return float(r2_score(y, self.predict(X, sensitive_features), sample_weight=sample_weight))
 
-    def _read_loss(self) -> LossSettings:
+    def _read_loss(self) -> Squared:
+        """Return the squared loss, which alone may be solved in other units of y."""
         settings = read_loss(self.loss)
-        if settings.of_classes:
+        if not isinstance(settings, Squared):
             raise InputError(f"loss={self.loss!r} is a loss of two classes; a regressor takes 'squared'")
         return settings
 

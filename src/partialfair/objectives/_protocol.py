@@ -98,10 +98,6 @@ def parts(loss: Loss | Difference) -> tuple[Loss, Loss | None]:
 class LossSettings(Protocol):
     """A loss before it is tied to data; what estimators accept."""
 
-    @property
-    def of_classes(self) -> bool:
-        """Whether targets must be labels ±1."""
-
     def build(self, targets: Floats, weights: Floats, *, anchored: bool = True) -> Loss | Difference:
         """Return the loss of some rows.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from partialfair._checks import check_choice, check_number
 from partialfair._typing import Floats
@@ -22,8 +22,6 @@ _ROUNDING = 0.1
 class Logistic:
     """Mean logistic loss, see `LogisticLoss`."""
 
-    of_classes: ClassVar[bool] = True
-
     def build(self, targets: Floats, weights: Floats, *, anchored: bool = True) -> Loss:
         """Return the loss of some rows."""
         return LogisticLoss(targets, weights)
@@ -32,8 +30,6 @@ class Logistic:
 @dataclass(frozen=True)
 class Squared:
     """Mean squared loss, see `SquaredLoss`; classes count as ±1."""
-
-    of_classes: ClassVar[bool] = False
 
     def build(self, targets: Floats, weights: Floats, *, anchored: bool = True) -> Loss:
         """Return the loss of some rows."""
@@ -51,7 +47,6 @@ class Hinge:
     """
 
     rounding: float = _ROUNDING
-    of_classes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_number(self.rounding, "rounding of the hinge loss", low=0.0)
@@ -77,7 +72,6 @@ class AUC:
 
     kind: str = "squared_hinge"
     rounding: float = _ROUNDING
-    of_classes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_choice(self.kind, "kind of AUC", KINDS)
@@ -115,7 +109,6 @@ class PartialAUC:
     fpr: tuple[float, float] = (0.0, 0.1)
     kind: str = "squared_hinge"
     rounding: float = _ROUNDING
-    of_classes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not (isinstance(self.fpr, Sequence) and len(self.fpr) == 2):
