@@ -15,6 +15,8 @@ from partialfair.objectives.pointwise import HingeLoss, LogisticLoss, SquaredLos
 
 __all__ = ["AUC", "LOSSES", "Hinge", "Logistic", "PartialAUC", "Squared", "read_loss"]
 
+# Width of rounded corners. Of 36 constrained hinge problems of 100 to 1,500 rows all ended with a certificate
+# at .05, .1 and .2, after 31, 28 and 24 steps; at .02 one did not. The objective rises by some 1e-4 at .1.
 _ROUNDING = 0.1
 
 
