@@ -7,7 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
+from partialfair._checks import check_choice
 from partialfair._typing import Floats, Ints
+from partialfair.exceptions import InputError
 from partialfair.objectives._pairs import (
     HingePairs,
     LogisticPairs,
@@ -66,6 +68,11 @@ class AUCLoss:
     factor: float = 1.0
     rounding: float = 0.0
     anchor: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_choice(self.kind, "kind of AUC", KINDS)
+        if self.kind == "squared" and self.top < 1:
+            raise InputError("the squared loss of the top negatives is not weakly convex; it needs top = 1")
 
     def value_and_gradient(self, scores: Floats) -> tuple[float, Floats]:
         """Return the loss and its gradient in the scores."""

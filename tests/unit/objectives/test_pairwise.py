@@ -189,6 +189,7 @@ def test_top_shares_maximise(fpr):
         (lambda: PartialAUC(fpr=(0.3, 0.3)), r"fpr of PartialAUC must rise, unlike \(0.3, 0.3\)"),
         (lambda: PartialAUC(rounding=-1), r"rounding of PartialAUC must be at least 0, not -1"),
         (lambda: AUC("cubic"), r"kind of AUC must be one of 'squared', 'squared_hinge', 'hinge', 'logistic'"),
+        (lambda: AUCLoss(np.ones(3), np.ones(3), "squared", top=0.5), r"needs top = 1"),
         (lambda: AUC().build(np.ones(3), np.ones(3)), r"no negative row has weight"),
         (lambda: read_loss("zero-one"), r"loss must be 'logistic', .*PartialAUC\(.*\), not 'zero-one'"),
         (lambda: read_loss(PartialAUC), r"loss must be an object, PartialAUC\(\), not its class"),
