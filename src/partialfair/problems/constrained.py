@@ -257,10 +257,17 @@ class Trial:
         plus, minus = self.slopes
         return np.asarray((plus - minus) @ self.atoms_jacobian)
 
-    def objective_hessian(self) -> ArrowMatrix:
-        """Return ``∇²f_0(x)`` of linear scores, which is indefinite if the loss is a difference."""
-        convex, concave = self.lagrangian_hessian(np.zeros(self.problem.m))
-        return convex if concave is None else convex.minus(concave, 1.0)
+    def objective_hessian(self, share: float = 1.0) -> ArrowMatrix:
+        """Return ``∇²f⁺_0(x) − share · ∇²f⁻_0(x)`` of linear scores; the whole may be indefinite."""
+        convex, concave = self._objective_hessians
+        return convex if concave is None else convex.minus(concave, share)
+
+    @cached_property
+    def _objective_hessians(self) -> tuple[ArrowMatrix, ArrowMatrix | None]:
+        minus = parts(self.problem.loss)[1]
+        nothing = np.zeros(self.problem.constraints.bank.n_atoms)
+        convex = self.convex_hessian(np.zeros(self.problem.m))
+        return convex, None if minus is None else self._hessian(minus, nothing)
 
     def lagrangian_hessian(self, multipliers: Floats) -> tuple[ArrowMatrix, ArrowMatrix | None]:
         """Return the Hessians of ``f⁺_0 + Σ λ_i f⁺_i`` and of the f⁻, smoothed; None if that is 0."""

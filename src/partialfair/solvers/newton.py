@@ -10,6 +10,7 @@ from scipy.optimize import OptimizeResult, minimize
 from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
 from partialfair.exceptions import InputError
+from partialfair.objectives import parts
 from partialfair.problems import Problem, WholeSpace
 from partialfair.problems.constrained import Trial
 from partialfair.solvers.result import Callback, Result, Run, Status
@@ -72,15 +73,14 @@ class Newton:
             gradient = at.objective_gradient()
             if np.linalg.norm(gradient) <= self.tol:
                 return Status.CONVERGED
-            (convex, concave), factor, share = at.lagrangian_hessian(np.zeros(0)), None, 1.0
+            factor, share = None, 1.0
             while factor is None:
-                hessian = convex if concave is None else convex.minus(concave, share)
                 try:
-                    factor = hessian.cholesky(ridge)
+                    factor = at.objective_hessian(share).cholesky(ridge)
                 except np.linalg.LinAlgError:
-                    # Take less of the concave part, if there is one; the rest is singular up to rounding.
-                    share, concave = share / 2, concave if share > 0.1 else None
-                    ridge *= 1 if concave is not None else 10
+                    # Less of the concave part, if there is one; the rest is singular up to rounding.
+                    differs = share > 0.1 and parts(problem.loss)[1] is not None
+                    share, ridge = (share / 2, ridge) if differs else (0.0, 10 * ridge)
             following = _downhill(at, -factor.solve(gradient), gradient)
             if following is None:
                 return Status.STALLED
