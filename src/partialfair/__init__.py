@@ -9,8 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from partialfair import constraints, datasets, metrics, plotting, solvers, theory
+    from partialfair import constraints, datasets, metrics, objectives, plotting, solvers, theory
     from partialfair.estimators.classifier import PartialFairClassifier
+    from partialfair.estimators.regressor import PartialFairRegressor
     from partialfair.metrics.choice import choose_interval
     from partialfair.persistence import load_model, save_model
 
@@ -18,11 +19,13 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "PartialFairClassifier",
+    "PartialFairRegressor",
     "choose_interval",
     "constraints",
     "datasets",
     "load_model",
     "metrics",
+    "objectives",
     "plotting",
     "save_model",
     "solvers",
@@ -31,6 +34,7 @@ __all__ = [
 
 _HOME_OF = {
     "PartialFairClassifier": "partialfair.estimators.classifier",
+    "PartialFairRegressor": "partialfair.estimators.regressor",
     "choose_interval": "partialfair.metrics.choice",
     "load_model": "partialfair.persistence",
     "save_model": "partialfair.persistence",

@@ -197,7 +197,7 @@ class TableModel:
 
     def predict_proba(self, table: pd.DataFrame) -> Floats:
         """Return the probabilities of the two labels."""
-        return self.classifier.predict_proba(*self._inputs(table))
+        return np.asarray(self.classifier.predict_proba(*self._inputs(table)))
 
     def strangers(self, table: pd.DataFrame) -> list[str]:
         """Say what of a table training did not see, one sentence a column."""

@@ -8,6 +8,7 @@ from scipy import sparse
 from partialfair import PartialFairClassifier
 from partialfair.constraints import DemographicParity, StatisticalParity
 from partialfair.exceptions import InputError
+from partialfair.objectives import PartialAUC
 from partialfair.solvers import IDCA
 from partialfair.surrogates import Ramp
 
@@ -40,7 +41,6 @@ def with_value(X, row, column, value):
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"enforce": "exact"}, r"enforce='exact' is not available yet; pass enforce='surrogate'"),
         ({"enforce": "loosely"}, r"enforce must be one of 'exact', 'surrogate', not 'loosely'"),
         ({"constraint": "parity"}, r"constraint must be 'statistical_parity'.* not 'parity'"),
         ({"constraint": ["statistical_parity", "parity"]}, r"constraint must be .* not 'parity'"),
@@ -68,9 +68,11 @@ def with_value(X, row, column, value):
         ({"alpha": "strong"}, r"alpha must be at least 0, not 'strong'"),
         ({"alpha": float("inf")}, r"alpha must be at least 0, not inf"),
         ({"callback": 3}, r"callback must be a function of one record, not 3"),
-        ({"loss": []}, r"loss must be one of 'logistic', not \[\]"),
+        ({"loss": []}, r"loss must be 'logistic', .* or a loss such as PartialAUC\(.*\), not \[\]"),
         ({"solver": IDCA}, r"solver must be an object, IDCA\(\), not its class"),
-        ({"loss": "zero-one"}, r"loss must be one of 'logistic', not 'zero-one'"),
+        ({"loss": "zero-one"}, r"loss must be 'logistic', .*, not 'zero-one'"),
+        ({"loss": PartialAUC}, r"loss must be an object, PartialAUC\(\), not its class"),
+        ({"loss": "auc", "class_weight": {"hired": 0.0}}, r"both classes, and no negative row has weight"),
         ({"solver": "simplex"}, r"solver must be one of 'auto', 'idca', 'idca-switching', 'switching'"),
         ({"solver": 7}, r"solver must be a name or an object with a method solve, not 7"),
         ({"solver": IDCA(), "max_iter": 5}, r"so max_iter must not be given"),

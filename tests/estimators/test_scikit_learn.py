@@ -1,4 +1,4 @@
-"""scikit-learn's own checks, on the ordinary classifier and on the constrained path."""
+"""scikit-learn's own checks, on ordinary estimators and on the constrained path."""
 
 import numpy as np
 import pytest
@@ -6,14 +6,22 @@ import sklearn
 from scipy import sparse
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from partialfair import PartialFairClassifier
+from partialfair import PartialFairClassifier, PartialFairRegressor
 
 
-class GroupsFromFeatures(PartialFairClassifier):
+class GroupsFromFeatures:
     """Derives two groups from X, because scikit-learn's checks know nothing of sensitive features."""
 
     def fit(self, X, y, *, sensitive_features=None, sample_weight=None):
         return super().fit(X, y, sensitive_features=two_groups(X), sample_weight=sample_weight)
+
+
+class GroupedClassifier(GroupsFromFeatures, PartialFairClassifier):
+    """The constrained classifier."""
+
+
+class GroupedRegressor(GroupsFromFeatures, PartialFairRegressor):
+    """The constrained regressor."""
 
 
 def two_groups(X):
@@ -28,7 +36,7 @@ def two_groups(X):
     return groups
 
 
-CONSTRAINED = GroupsFromFeatures(enforce="surrogate", max_gap=0.2, n_points=3, max_iter=4, time_limit=1.0)
+CONSTRAINED = {"enforce": "surrogate", "max_gap": 0.2, "n_points": 3, "max_iter": 4, "time_limit": 1.0}
 
 
 def upstream(_):
@@ -46,6 +54,19 @@ def test_ordinary_classifier(estimator, check):
 @pytest.mark.filterwarnings(
     "ignore::sklearn.exceptions.ConvergenceWarning", "ignore::partialfair.exceptions.SurrogateWarning"
 )
-@parametrize_with_checks([CONSTRAINED], expected_failed_checks=upstream)
+@parametrize_with_checks([GroupedClassifier(**CONSTRAINED)], expected_failed_checks=upstream)
 def test_constrained_classifier(estimator, check):
+    check(estimator)
+
+
+@parametrize_with_checks([PartialFairRegressor(constraint=None)])
+def test_ordinary_regressor(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.filterwarnings(
+    "ignore::sklearn.exceptions.ConvergenceWarning", "ignore::partialfair.exceptions.SurrogateWarning"
+)
+@parametrize_with_checks([GroupedRegressor(**CONSTRAINED)])
+def test_constrained_regressor(estimator, check):
     check(estimator)

@@ -1,5 +1,7 @@
 """The certificate against cvxpy and against the definition: it says yes, and it says no."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -62,7 +64,8 @@ def test_it_accepts_what_cvxpy_solved_and_rejects_what_lies_beside_it(kind, doma
     assume(task.evaluate(domain.project(task.trivial_start)).violation <= 0)
     x = stationary_point(task)
     found = certify(task, x, tol=TOL)
-    assert found.holds(TOL), str(found)
+    reference_error = 1e-8  # of the objective, of which the distance sees the root
+    assert found.holds(TOL + np.sqrt(reference_error)), str(found)
     rng = np.random.default_rng(0)
     for _ in range(5):
         beside = domain.project(x + 0.02 * rng.normal(size=x.size))
@@ -89,8 +92,10 @@ def test_it_rejects_infeasible_points_however_low_the_loss():
 
 
 def test_huge_multipliers_do_not_hide_the_gradient():
-    """With max_gap = 0 two opposite constraints pin every feasible point, at a price that knows no bound."""
-    task = problem("demographic", max_gap=0.0, alpha=0.0)
+    """Without room inside two opposite constraints pin feasible points, at a price that knows no bound."""
+    task = problem("demographic", max_gap=0.1, alpha=0.0)
+    functions = tuple(f + 0.1 for f in task.constraints.system.functions)
+    task.constraints = replace(task.constraints, system=replace(task.constraints.system, functions=functions))
     X = task.model.design.X
     X[:, 1], X[:, 2] = X[:, 0], 1.0
     x = 2.0**40 * np.array([1, -1, 1, -1])  # all scores 0, exactly; but x + step − x is 0 for small steps

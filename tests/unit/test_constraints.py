@@ -172,8 +172,10 @@ def test_the_papers_start_for_the_ramp():
 def test_vacuous_functions_are_dropped():
     groups, _, _ = people()
     block = StatisticalParity((0.0, 1.0), 0.3, "absolute").build(groups, np.ones(N), Ramp(1.0))
-    # Points 0, .1, ..., .9 in three groups: no lower bound at 0, no upper bound from .7 on.
-    assert block.system.m == 3 * (9 + 7)
+    # Points 0, .1, ..., .9 in three groups: no lower bound at 0, no upper bound from .7 on. Without one of
+    # the two a threshold beyond all scores would do, so only .1 to .6 ask for anything.
+    assert block.system.m == 3 * (6 + 6)
+    assert block.bank.n_theta == 6
 
 
 @pytest.mark.parametrize("sigma", [Ramp(1.0), RoundedRamp(0.7), Sigmoid(0.5)], ids=str)

@@ -11,7 +11,7 @@ import numpy as np
 
 from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
-from partialfair.constraints.base import Constraint, ConstraintBlock, Positive
+from partialfair.constraints.base import Constraint, ConstraintBlock, Positive, join
 from partialfair.dc import DC, Affine, DCSystem, GroupMeans, atom, maximum
 from partialfair.groups import Groups
 from partialfair.intervals import IntervalSet, as_interval_set
@@ -56,6 +56,8 @@ class StatisticalParity(Constraint):
     ) -> ConstraintBlock:
         """Two functions per point and group: mean σ at least the lower rank, at most the upper one."""
         lows, highs = self.rank_boxes(groups)
+        if not len(lows):
+            return join([])
         relative = self.gap_scale == "interval"
         factors = [1 / part.measure if relative else 1.0 for part in self.intervals(groups)]
         bank = GroupMeans(surrogate, groups.codes, weights, len(groups.labels), len(lows))

@@ -2,6 +2,7 @@
 
 from partialfair.estimators._judge import JUDGES
 from partialfair.estimators.classifier import PartialFairClassifier
+from partialfair.estimators.regressor import PartialFairRegressor
 from partialfair.estimators.result import FitResult
 
-__all__ = ["JUDGES", "FitResult", "PartialFairClassifier"]
+__all__ = ["JUDGES", "FitResult", "PartialFairClassifier", "PartialFairRegressor"]

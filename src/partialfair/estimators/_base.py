@@ -34,7 +34,7 @@ from partialfair.exceptions import InputError, SurrogateWarning
 from partialfair.groups import Groups, group_name
 from partialfair.models import linear_model
 from partialfair.models.linear import LinearModel
-from partialfair.objectives import Loss
+from partialfair.objectives import Difference, Loss
 from partialfair.problems import Problem, certify
 from partialfair.solvers import IDCA, Certified, Newton, Solver, Status
 from partialfair.surrogates import Surrogate, surrogate
@@ -119,7 +119,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
     def _fit_model(
         self,
         X: Features,
-        loss: Loss,
+        loss: Loss | Difference,
         constraints: Sequence[Constraint],
         groups: Groups | None,
         weights: Floats,
@@ -224,7 +224,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             scales=column_scales(X, weights),
         )
 
-    def _free_fit(self, model: LinearModel, loss: Loss, alpha: Floats) -> Floats:
+    def _free_fit(self, model: LinearModel, loss: Loss | Difference, alpha: Floats) -> Floats:
         """Return the parameters of the unconstrained model."""
         problem = Problem(model, loss, join([]), alpha)
         free = Newton(tol=1e-6).solve(problem, problem.constant_start)

@@ -22,7 +22,7 @@ from partialfair.estimators._judge import judge
 from partialfair.groups import Groups, group_name
 from partialfair.metrics.partial import WorstGap
 from partialfair.models.linear import LinearModel
-from partialfair.objectives import Loss
+from partialfair.objectives import Difference, Loss
 from partialfair.problems import Problem
 from partialfair.solvers import Result, Status
 from partialfair.surrogates import Surrogate
@@ -43,7 +43,7 @@ class Training:
     """What stays the same while constraints are corrected."""
 
     model: LinearModel
-    loss: Loss
+    loss: Loss | Difference
     alpha: Floats
     groups: Groups | None
     weights: Floats

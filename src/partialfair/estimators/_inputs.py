@@ -8,7 +8,9 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from scipy import sparse
+from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_array, validate_data
 
 from partialfair._checks import check_choice, check_weights, first_text
@@ -25,6 +27,7 @@ __all__ = [
     "names_of",
     "read_features",
     "read_groups",
+    "read_target",
     "read_weights",
     "take_rows",
 ]
@@ -115,6 +118,20 @@ def read_weights(sample_weight: ArrayLike | None, n_rows: int) -> Floats:
     if not weights.any():
         raise InputError("sample_weight is zero in every row")
     return weights
+
+
+def read_target(y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
+    """Return one column of as many values as there are rows, none of them missing or infinite."""
+    if y is None:
+        raise InputError("fit requires y to be passed, but the target y is None")
+    target = np.asarray(column_or_1d(y, warn=True))
+    if len(target) != n_rows:
+        raise InputError(f"y has {len(target)} rows, but there are {n_rows} rows of X")
+    if (missing := np.flatnonzero(pd.isna(target) | np.isin(target, [np.inf, -np.inf]))).size:
+        raise InputError(
+            f"y has {missing.size} values that are NaN or infinite, the first in row {missing[0]}"
+        )
+    return target
 
 
 def take_rows(X: Features, rows: npt.NDArray[np.bool_]) -> Features:

@@ -71,8 +71,9 @@ def read_solver(estimator: Any, constraints: Sequence[Constraint]) -> Solver:
 
 def _refuse_settings_given_twice(estimator: Any) -> None:
     for name, default in _STATED_BY.items():
-        given = np.asarray(getattr(estimator, name), dtype=object)
-        if not np.array_equal(given, np.asarray(default, dtype=object)):
+        given = getattr(estimator, name)
+        same = np.array_equal(np.asarray(given, dtype=object), np.asarray(default, dtype=object))
+        if given is not None and not same:
             raise InputError(f"constraint is an object with settings of its own, so {name} must not be given")
 
 

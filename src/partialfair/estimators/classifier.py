@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 from scipy.special import expit, log_expit
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils import column_or_1d
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
-from partialfair._checks import check_choice
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
-from partialfair.estimators._inputs import n_rows_of, read_features, read_weights, take_rows
+from partialfair.estimators._inputs import n_rows_of, read_features, read_target, read_weights, take_rows
 from partialfair.estimators._statement import read_constraints, read_solver
-from partialfair.exceptions import InputError
+from partialfair.exceptions import InputError, SurrogateWarning
 from partialfair.models.linear import GroupTerms
-from partialfair.objectives import LOSSES
+from partialfair.objectives import Logistic, LossSettings, PartialAUC, read_loss
 from partialfair.solvers import Record, Solver
 from partialfair.surrogates import Surrogate
 
 __all__ = ["PartialFairClassifier"]
 
 _ROUTED = {"sensitive_features": True}
+
+
+def _gives_probabilities(estimator: PartialFairClassifier) -> bool:
+    if estimator.loss == "logistic" or isinstance(estimator.loss, Logistic):
+        return True
+    raise AttributeError(
+        "probabilities need loss='logistic': the scores of other losses are none; take decision_function"
+    )
 
 
 class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
@@ -60,7 +67,11 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         Score at which demographic parity, equal opportunity and equalized odds are imposed. `predict` always
         cuts at 0.
     loss
-        ``"logistic"``.
+        ``"logistic"``, ``"hinge"``, ``"squared"`` (classes as ±1), ``"auc"`` (squared hinge of the pairs of a
+        positive and a negative), or a loss of `partialfair.objectives` with settings of its own, such as
+        ``PartialAUC(fpr=(0.0, 0.1))``. Corners of the hinge are rounded unless its ``rounding`` is 0, which
+        ``solver="idca-switching"`` and ``"switching"`` can take. Losses of pairs put the score 0 midway
+        between the classes' mean scores.
     alpha
         Strength of the ℓ2 penalty on the coefficients; intercepts are free. scikit-learn's
         ``C = 1 / (alpha · n)``.
@@ -154,7 +165,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         enforce: Literal["exact", "surrogate"] = "exact",
         n_points: int = 10,
         constraint_threshold: float = 0.0,
-        loss: str = "logistic",
+        loss: str | LossSettings = "logistic",
         alpha: float = 1e-4,
         fit_intercept: bool = True,
         class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
@@ -223,10 +234,11 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         self._check_settings()
         constraints = read_constraints(self)
         solver = read_solver(self, constraints)
-        check_choice(self.loss, "loss", LOSSES)
+        settings = read_loss(self.loss)
         features, columns = read_features(self, X, self.sensitive_columns, reset=True)
         n_rows = n_rows_of(features)
-        labels = _read_labels(y, n_rows)
+        labels = read_target(y, n_rows)
+        check_classification_targets(labels)
         weights = read_weights(sample_weight, n_rows)
         present = weights > 0
         weights, labels = weights[present], labels[present]
@@ -234,9 +246,12 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         positive = labels == classes[1]
         groups = self._read_groups(sensitive_features, columns, present, constraints, positive)
         factors = self._class_factors(classes, positive, weights)
-        loss = LOSSES[self.loss](np.where(positive, 1.0, -1.0), weights * factors)
+        signs = np.where(positive, 1.0, -1.0)
+        loss = settings.build(signs, weights * factors, anchored=self.fit_intercept)
         self._fit_model(take_rows(features, present), loss, constraints, groups, weights, solver, positive)
         self.classes_ = classes
+        if isinstance(settings, PartialAUC):
+            _warn_if_flat(settings, self.result_.spread)
         return self
 
     def decision_function(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
@@ -248,13 +263,15 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         above = self.decision_function(X, sensitive_features) > 0
         return np.asarray(self.classes_[above.astype(np.intp)])
 
+    @available_if(_gives_probabilities)
     def predict_proba(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
-        """Return the probabilities of the two classes that the logistic loss takes the scores for."""
+        """Return the probabilities that the logistic loss takes the scores for; only with that loss."""
         scores = self.decision_function(X, sensitive_features)
         return np.column_stack([expit(-scores), expit(scores)])
 
+    @available_if(_gives_probabilities)
     def predict_log_proba(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
-        """Return the logarithms of `predict_proba`."""
+        """Return the logarithms of `predict_proba`; only with the logistic loss."""
         scores = self.decision_function(X, sensitive_features)
         return np.column_stack([log_expit(-scores), log_expit(scores)])
 
@@ -295,20 +312,6 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         return tags
 
 
-def _read_labels(y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
-    if y is None:
-        raise InputError("fit requires y to be passed, but the target y is None")
-    labels = column_or_1d(y, warn=True)
-    if len(labels) != n_rows:
-        raise InputError(f"y has {len(labels)} rows, but there are {n_rows} rows of X")
-    if (missing := np.flatnonzero(pd.isna(labels) | np.isin(labels, [np.inf, -np.inf]))).size:
-        raise InputError(
-            f"y has {missing.size} values that are NaN or infinite, the first in row {missing[0]}"
-        )
-    check_classification_targets(labels)
-    return np.asarray(labels)
-
-
 def _two_classes(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
     classes = np.unique(labels)
     if classes.size == 2:
@@ -317,3 +320,15 @@ def _two_classes(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
         raise InputError(f"y has only one class, {classes.tolist()[0]!r}; a classifier needs two")
     shown = ", ".join(map(repr, classes.tolist()[:5]))
     raise InputError(f"Only binary classification is supported. y has {classes.size} classes: {shown}")
+
+
+def _warn_if_flat(loss: PartialAUC, spread: float) -> None:
+    """Say so if no direction was found in which positives beat the top negatives on average."""
+    if spread < loss.rounding:
+        warnings.warn(
+            f"the scores have a spread of {spread:.3g}, less than the loss's rounding ({loss.rounding:g}): "
+            f"positives do not beat the negatives of fpr={loss.fpr} on average, and then nearly equal scores "
+            "are best, whose order depends on the rounding; widen fpr, or add features",
+            SurrogateWarning,
+            stacklevel=3,
+        )

@@ -45,7 +45,9 @@ class BlockMatrix:
         return out
 
     def minus(self, other: BlockMatrix, factor: float) -> BlockMatrix:
-        """Return this matrix minus a multiple of another with the same blocks."""
+        """Return this matrix minus a multiple of another with the same blocks, or of one block."""
+        if len(self.blocks) != len(other.blocks):
+            return self.merged().minus(other.merged(), factor)
         pairs = zip(self.blocks, other.blocks, strict=True)
         return BlockMatrix(self.positions, tuple(own - factor * theirs for own, theirs in pairs))
 
@@ -56,6 +58,11 @@ class BlockMatrix:
             return self.merged().plus_squares(rows, weight)
         pairs = zip(self.blocks, pieces, strict=True)
         return BlockMatrix(self.positions, tuple(own + weight * (piece.T @ piece) for own, piece in pairs))
+
+    def plus_product(self, rows: Floats, core: Floats) -> BlockMatrix:
+        """Return this matrix plus ``rowsᵀ core rows`` as one block."""
+        whole = self.merged()
+        return BlockMatrix(whole.positions, (whole.blocks[0] + rows.T @ (core @ rows),))
 
     def merged(self) -> BlockMatrix:
         """Return this matrix as one block."""

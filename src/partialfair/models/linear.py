@@ -188,6 +188,14 @@ class LinearModel:
         out[..., -1] = sums
         return out
 
+    def vjp_cells(self, weights: Floats, cells: Ints, n_cells: int) -> Floats:
+        """Return ``Jᵀ`` times the weights of each cell's rows, none of cell −1: (n_cells, n_params)."""
+        groups = self.intercept_codes if self.n_intercepts > 1 else self.design.codes
+        shape = max(self.n_intercepts, self.design.n_codes), n_cells + 1
+        places = np.where(cells >= 0, cells, n_cells)  # the last place is dropped
+        sums = self.vjp_binned(np.zeros(weights.size), weights, places, groups, shape)
+        return np.asarray(sums[:, :n_cells, 0, :-1].sum(axis=0))
+
     def rows(self, which: Ints) -> Floats:
         """Return some rows of J: (n_which, n_params)."""
         d = self.design.shape[1]

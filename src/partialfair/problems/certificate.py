@@ -6,11 +6,10 @@ The certificate is a witness that anybody can check: multipliers λ ≥ 0, and w
 stationarity condition, with a residual that is known once ``‖ŵ − x‖`` is. Without the shift μ this distance
 would mean nothing, because thresholds of inactive constraints are free.
 
-How far ŵ is follows from convexity. Tangents of f_0 and of the f⁺ at x, and hinges for kinks nearby, lie
-below them, so ``L(v) ≥ L(x) − ε + ⟨s, v − x⟩ + M/2 ‖v − x‖²`` with ``M = μ (1 + Σ λ_i)``: s is an element of
-the ε-subdifferential of the Lagrangian. And L is M-strongly convex, so ``M/2 ‖ŵ − x‖² ≤ L(x) − L(ŵ)``, which
-on all of ℝⁿ gives ``‖ŵ − x‖² ≤ ‖s‖²/M² + 2ε/M``. Multipliers that make it small come from a quadratic
-program.
+How far ŵ is follows from convexity. Tangents of all f⁺ at x, and hinges for kinks nearby, lie below them, so
+``L(v) ≥ L(x) − ε + ⟨s, v − x⟩ + M/2 ‖v − x‖²`` with ``M = μ (1 + Σ λ_i)``: s is an element of the
+ε-subdifferential of the Lagrangian. And L is M-strongly convex, so ``M/2 ‖ŵ − x‖² ≤ L(x) − L(ŵ)``, which on
+all of ℝⁿ gives ``‖ŵ − x‖² ≤ ‖s‖²/M² + 2ε/M``. Multipliers that make it small come from a quadratic program.
 """
 
 from __future__ import annotations

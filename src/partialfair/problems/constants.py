@@ -23,10 +23,10 @@ class ProblemConstants:
     lipschitz
         M, estimated from below: the longest subgradient of any f± that was seen.
     mu
-        μ: that of the shift. f⁻_0 is 0 here, so the problem has no strong convexity of its own.
+        μ: that of the shift; the parts themselves need not be strongly convex.
     nu
         The slack of a model that scores everybody alike, which bounds ν from above when all groups share one
-        interval. With max_gap = 0 there is none, and `budget` refuses.
+        interval: half of max_gap at most. Without any `budget` refuses.
     decrease
         ``f_0(w⁰) − f_lb``, bounded by the loss at w = 0.
     """
@@ -89,5 +89,6 @@ def _draw(problem: Problem, radius: float, rng: np.random.Generator) -> Floats:
 def _longest_subgradient(problem: Problem, x: Floats, mu: float) -> float:
     trial = problem.at(x)
     slopes = [part for i in range(problem.m) for part in problem.constraints.system.slope(trial.atoms, i)]
-    gradients = [np.zeros_like(x), trial.objective_gradient(), *map(trial.atoms_gradient, slopes)]
+    objective = [trial.convex_objective_gradient(), trial.objective_tangent()[1]]
+    gradients = [*objective, *map(trial.atoms_gradient, slopes)]
     return max(float(np.linalg.norm(gradient + mu * x)) for gradient in gradients)

@@ -17,7 +17,7 @@ from partialfair._typing import Floats, Ints
 from partialfair.constraints import ConstraintBlock
 from partialfair.dc import AtomBank
 from partialfair.models.blocks import ArrowMatrix, BlockMatrix
-from partialfair.objectives import Loss
+from partialfair.objectives import Curvature, Difference, Loss, parts
 from partialfair.problems.domains import Domain, WholeSpace
 from partialfair.problems.kinks import Kinks, atom_rows, merged
 
@@ -70,6 +70,9 @@ class ScoreModel(Protocol):
     def rows(self, which: Ints) -> Floats:
         """Return some rows of J: (n_which, n_params)."""
 
+    def vjp_cells(self, weights: Floats, cells: Ints, n_cells: int) -> Floats:
+        """Return ``Jᵀ`` times the weights of each cell's rows: (n_cells, n_params)."""
+
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
@@ -93,7 +96,7 @@ class Problem:
     model
         Gives scores.
     loss
-        Convex loss of the scores.
+        Loss of the scores: convex, or a difference of convex losses.
     constraints
         The functions f_i, tied to the same rows; several constraints are joined by `constraints.join`.
     alpha
@@ -108,7 +111,7 @@ class Problem:
     """
 
     model: ScoreModel
-    loss: Loss
+    loss: Loss | Difference
     constraints: ConstraintBlock
     alpha: Floats | float = 0.0
     domain: Domain = field(default_factory=WholeSpace)
@@ -184,6 +187,11 @@ class Trial:
     @cached_property
     def objective(self) -> float:
         """``f_0(x)``."""
+        return self.convex_objective - self._subtracted[0]
+
+    @cached_property
+    def convex_objective(self) -> float:
+        """``f⁺_0(x)``."""
         penalised = self.x[: self.problem.model.n_penalised]
         return self._loss[0] + 0.5 * float(penalised @ (self.problem.alpha * penalised))
 
@@ -199,10 +207,18 @@ class Trial:
 
     def objective_gradient(self) -> Floats:
         """Return ``∇f_0(x)``; one pass."""
-        model = self.problem.model
-        gradient = self._pull(self._loss[1], np.zeros(self.problem.constraints.bank.n_theta))
-        gradient[: model.n_penalised] += self.problem.alpha * self.x[: model.n_penalised]
-        return gradient
+        return self._objective_gradient(self._loss[1] - self._subtracted[1])
+
+    def convex_objective_gradient(self) -> Floats:
+        """Return ``∇f⁺_0(x)``; one pass."""
+        return self._objective_gradient(self._loss[1])
+
+    def objective_tangent(self) -> tuple[float, Floats]:
+        """Return ``f⁻_0(x)`` and ``∇f⁻_0(x)``; one pass, unless they are 0."""
+        if parts(self.problem.loss)[1] is None:
+            return 0.0, np.zeros(self.x.size)
+        value, slope = self._subtracted
+        return value, self._pull(slope, np.zeros(self.problem.constraints.bank.n_theta))
 
     def objective_curvature(self, direction: Floats) -> Floats:
         """Return ``∇²f_0(x) direction``, for scores that are linear in w; two passes."""
@@ -211,7 +227,11 @@ class Trial:
         along = model.jvp(w, self.problem.split(direction)[0])
         self.problem.n_passes += 1
         theta = np.zeros(self.problem.constraints.bank.n_theta)
-        product = self._pull(self.problem.loss.curvature(self.scores) * along, theta)
+        plus, minus = parts(self.problem.loss)
+        by_score = plus.curvature(self.scores).product(along)
+        if minus is not None:
+            by_score -= minus.curvature(self.scores).product(along)
+        product = self._pull(by_score, theta)
         product[: model.n_penalised] += self.problem.alpha * direction[: model.n_penalised]
         return product
 
@@ -237,41 +257,53 @@ class Trial:
         plus, minus = self.slopes
         return np.asarray((plus - minus) @ self.atoms_jacobian)
 
-    def objective_hessian(self) -> ArrowMatrix:
-        """Return ``∇²f_0(x)`` of linear scores; one pass."""
-        return self._convex_hessian(np.zeros(self.problem.constraints.bank.n_atoms))
+    def objective_hessian(self, share: float = 1.0) -> ArrowMatrix:
+        """Return ``∇²f⁺_0(x) − share · ∇²f⁻_0(x)`` of linear scores; the whole may be indefinite."""
+        convex, concave = self._objective_hessians
+        return convex if concave is None else convex.minus(concave, share)
+
+    @cached_property
+    def _objective_hessians(self) -> tuple[ArrowMatrix, ArrowMatrix | None]:
+        minus = parts(self.problem.loss)[1]
+        nothing = np.zeros(self.problem.constraints.bank.n_atoms)
+        convex = self.convex_hessian(np.zeros(self.problem.m))
+        return convex, None if minus is None else self._hessian(minus, nothing)
 
     def lagrangian_hessian(self, multipliers: Floats) -> tuple[ArrowMatrix, ArrowMatrix | None]:
-        """Return the Hessians of ``f_0 + Σ λ_i f⁺_i`` and of ``Σ λ_i f⁻_i``, smoothed; None if that is 0."""
-        plus, minus = self.slopes
-        concave = self._atoms_hessian(multipliers @ minus) if multipliers.any() else None
-        return self._convex_hessian(multipliers @ plus), concave
+        """Return the Hessians of ``f⁺_0 + Σ λ_i f⁺_i`` and of the f⁻, smoothed; None if that is 0."""
+        loss = parts(self.problem.loss)[1]
+        concave = None
+        if loss is not None or multipliers.any():
+            concave = self._hessian(loss, multipliers @ self.slopes[1])
+        return self.convex_hessian(multipliers), concave
 
     def convex_hessian(self, multipliers: Floats) -> ArrowMatrix:
-        """Return the Hessian of ``f_0 + Σ λ_i f⁺_i``, smoothed over kinks."""
-        return self._convex_hessian(multipliers @ self.slopes[0])
+        """Return the Hessian of ``f⁺_0 + Σ λ_i f⁺_i``, smoothed over kinks."""
+        model = self.problem.model
+        found = self._hessian(parts(self.problem.loss)[0], multipliers @ self.slopes[0])
+        alpha = np.zeros(model.n_params)
+        alpha[: model.n_penalised] = self.problem.alpha
+        for places, block in zip(found.inner.positions, found.inner.blocks, strict=True):
+            block[np.diag_indices_from(block)] += alpha[places]
+        return found
 
-    def _atoms_hessian(self, coefficients: Floats) -> ArrowMatrix:
-        bank, theta = self.problem.constraints.bank, self.problem.split(self.x)[1]
-        found = bank.curvature(coefficients, self.scores, theta, self._puller)
-        self.problem.n_passes += 1
-        return ArrowMatrix(self.problem.model.gram(found.scores), found.cross, np.diag(found.theta))
+    def _hessian(self, loss: Loss | None, coefficients: Floats) -> ArrowMatrix:
+        """Return the Hessian of a loss plus that of ``Σ coefficients · atoms``.
 
-    def _convex_hessian(self, coefficients: Floats) -> ArrowMatrix:
-        """Return the Hessian of f_0 plus that of ``Σ coefficients · atoms``, in one pass for the blocks."""
+        One pass for the blocks, and one for what couples scores.
+        """
         model, bank = self.problem.model, self.problem.constraints.bank
-        weights = self.problem.loss.curvature(self.scores)
+        curvature = Curvature(np.zeros(self.scores.size)) if loss is None else loss.curvature(self.scores)
+        weights = curvature.diagonal
         cross, corner = np.zeros((model.n_params, bank.n_theta)), np.zeros(bank.n_theta)
         if coefficients.any():
             theta = self.problem.split(self.x)[1]
             found = bank.curvature(coefficients, self.scores, theta, self._puller)
             weights, cross, corner = weights + found.scores, found.cross, found.theta
-        self.problem.n_passes += 1
+        self.problem.n_passes += 1 + len(curvature.couplings)
         inner = model.gram(weights)
-        alpha = np.zeros(model.n_params)
-        alpha[: model.n_penalised] = self.problem.alpha
-        for places, block in zip(inner.positions, inner.blocks, strict=True):
-            block[np.diag_indices_from(block)] += alpha[places]
+        for one in curvature.couplings:
+            inner = inner.plus_product(model.vjp_cells(one.weights, one.cells, len(one.core)), one.core)
         return ArrowMatrix(inner, cross, np.diag(corner))
 
     def kinks(
@@ -321,7 +353,20 @@ class Trial:
 
     @cached_property
     def _loss(self) -> tuple[float, Floats]:
-        return self.problem.loss.value_and_gradient(self.scores)
+        return parts(self.problem.loss)[0].value_and_gradient(self.scores)
+
+    @cached_property
+    def _subtracted(self) -> tuple[float, Floats]:
+        """Value and gradient in the scores of the loss that is subtracted."""
+        minus = parts(self.problem.loss)[1]
+        return (0.0, np.zeros(1)) if minus is None else minus.value_and_gradient(self.scores)
+
+    def _objective_gradient(self, by_score: Floats) -> Floats:
+        """Return the gradient of f_0, or of a part of it, from that in the scores."""
+        model = self.problem.model
+        gradient = self._pull(by_score, np.zeros(self.problem.constraints.bank.n_theta))
+        gradient[: model.n_penalised] += self.problem.alpha * self.x[: model.n_penalised]
+        return gradient
 
     def _pull(self, by_score: Floats, by_theta: Floats) -> Floats:
         self.problem.n_passes += 1
@@ -370,7 +415,7 @@ class _Pull:
 class Subproblem:
     """``min g_0(v)`` subject to ``g_i(v) ≤ 0``: convex majorants of f_0, ..., f_m that touch them at x.
 
-    ``g_i(v) = f⁺_i(v) − f⁻_i(x) − ⟨∇f⁻_i(x), v − x⟩ + μ/2 ‖v − x‖²``, and likewise g_0, whose f⁻_0 is 0.
+    ``g_i(v) = f⁺_i(v) − f⁻_i(x) − ⟨∇f⁻_i(x), v − x⟩ + μ/2 ‖v − x‖²``, and likewise g_0.
     """
 
     problem: Problem
@@ -388,9 +433,17 @@ class Subproblem:
 
         In parameter space the tangents are m short vectors: evaluating them takes no pass over the data.
         """
-        trial = self.problem.at(self.x)
-        values = self.problem.constraints.system.parts(trial.atoms)[1]
-        return values, trial.slopes[1] @ trial.atoms_jacobian
+        values = self.problem.constraints.system.parts(self._here.atoms)[1]
+        return values, self._here.slopes[1] @ self._here.atoms_jacobian
+
+    @cached_property
+    def objective_tangent(self) -> tuple[float, Floats]:
+        """Value and gradient of f⁻_0 at x."""
+        return self._here.objective_tangent()
+
+    @cached_property
+    def _here(self) -> Trial:
+        return self.problem.at(self.x)
 
     def at(self, v: Floats) -> SubTrial:
         """Return the oracles of g_0, ..., g_m at v."""
@@ -412,7 +465,8 @@ class SubTrial:
     @cached_property
     def objective(self) -> float:
         """``g_0(v)``."""
-        return self.original.objective + self._shift
+        value, gradient = self.subproblem.objective_tangent
+        return self.original.convex_objective - value - float(gradient @ self._step) + self._shift
 
     @cached_property
     def constraints(self) -> Floats:
@@ -423,7 +477,8 @@ class SubTrial:
 
     def objective_gradient(self) -> Floats:
         """Return ``∇g_0(v)``; one pass."""
-        return self.original.objective_gradient() + self.subproblem.mu * self._step
+        gradient = self.original.convex_objective_gradient() - self.subproblem.objective_tangent[1]
+        return np.asarray(gradient + self.subproblem.mu * self._step)
 
     def constraint_gradient(self, i: int) -> Floats:
         """Return a subgradient of g_i at v; one pass."""

@@ -10,13 +10,14 @@ from scipy.optimize import OptimizeResult, minimize
 from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
 from partialfair.exceptions import InputError
+from partialfair.objectives import parts
 from partialfair.problems import Problem, WholeSpace
 from partialfair.problems.constrained import Trial
 from partialfair.solvers.result import Callback, Result, Run, Status
 
 __all__ = ["Newton"]
 
-_ROUNDING = 1e-15
+_ROUNDING = 1e-14
 
 
 @dataclass(frozen=True)
@@ -72,12 +73,14 @@ class Newton:
             gradient = at.objective_gradient()
             if np.linalg.norm(gradient) <= self.tol:
                 return Status.CONVERGED
-            hessian, factor = at.objective_hessian(), None
+            factor, share = None, 1.0
             while factor is None:
                 try:
-                    factor = hessian.cholesky(ridge)
-                except np.linalg.LinAlgError:  # singular up to rounding
-                    ridge *= 10
+                    factor = at.objective_hessian(share).cholesky(ridge)
+                except np.linalg.LinAlgError:
+                    # Less of the concave part, if there is one; the rest is singular up to rounding.
+                    differs = share > 0.1 and parts(problem.loss)[1] is not None
+                    share, ridge = (share / 2, ridge) if differs else (0.0, 10 * ridge)
             following = _downhill(at, -factor.solve(gradient), gradient)
             if following is None:
                 return Status.STALLED

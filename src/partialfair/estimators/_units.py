@@ -1,0 +1,81 @@
+"""Regressions are solved in units of their targets' spread, and told in those of the targets.
+
+Tolerances, proximal terms and certificates mean something only if scores are of the order of 1. Units are
+powers of two, so that scaling rounds nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from partialfair._typing import Floats
+from partialfair.constraints import Constraint
+from partialfair.estimators.result import FitResult
+from partialfair.solvers import Record
+from partialfair.surrogates import Surrogate
+
+__all__ = ["constraint_in_units", "estimator_in_units", "take_over", "unit_of"]
+
+E = TypeVar("E")
+
+
+def unit_of(targets: Floats, weights: Floats) -> float:
+    """Return the power of two at the weighted standard deviation; if that is 0, at the mean's size; or 1."""
+    mean = float(np.average(targets, weights=weights))
+    spread = float(np.sqrt(np.average((targets - mean) ** 2, weights=weights)))
+    size = spread if spread > 1e-9 * abs(mean) else abs(mean)
+    return float(2.0 ** np.round(np.log2(size))) if 1e-150 < size < 1e150 else 1.0
+
+
+def constraint_in_units(constraint: Constraint, unit: float) -> Constraint:
+    """Return a constraint with its threshold, if it has one, in other units."""
+    if "threshold" not in {field.name for field in fields(constraint)}:
+        return constraint
+    return replace(constraint, threshold=constraint.threshold / unit)  # type: ignore[call-arg, attr-defined]
+
+
+def estimator_in_units(estimator: E, unit: float) -> E:
+    """Return a copy that counts scores in other units, with what an earlier fit left for a warm start."""
+    scaled: Any = copy.copy(estimator)
+    if isinstance(scaled.surrogate, Surrogate):
+        scaled.surrogate = replace(scaled.surrogate, width=scaled.surrogate.width / unit)
+    elif scaled.surrogate_width != "auto":
+        scaled.surrogate_width = scaled.surrogate_width / unit
+    if scaled.callback is not None:
+        call = scaled.callback
+        scaled.callback = lambda record: call(_record(record, unit))
+    if hasattr(scaled, "result_"):
+        scaled.coef_, scaled.intercept_ = scaled.coef_ / unit, scaled.intercept_ / unit
+        scaled.result_ = replace(scaled.result_, thresholds=scaled.result_.thresholds / unit)
+    return scaled  # type: ignore[no-any-return]
+
+
+def take_over(estimator: Any, scaled: Any, unit: float, constraints: Sequence[Constraint]) -> None:
+    """Give an estimator what the fit of its scaled copy found."""
+    settings = estimator.get_params(deep=False)
+    vars(estimator).update({name: value for name, value in vars(scaled).items() if name not in settings})
+    estimator.coef_, estimator.intercept_ = unit * scaled.coef_, unit * scaled.intercept_
+    estimator.result_ = _result(scaled.result_, unit, constraints)
+
+
+def _record(record: Record, unit: float) -> Record:
+    return replace(record, objective=unit**2 * record.objective)
+
+
+def _result(result: FitResult, unit: float, constraints: Sequence[Constraint]) -> FitResult:
+    sigma = result.surrogate
+    return replace(
+        result,
+        objective=unit**2 * result.objective,
+        constraints=tuple(constraints),
+        gaps=tuple(replace(gap, threshold=unit * gap.threshold) for gap in result.gaps),
+        thresholds=unit * result.thresholds,
+        surrogate=None if sigma is None else replace(sigma, width=unit * sigma.width),
+        spread=unit * result.spread,
+        history=tuple(_record(record, unit) for record in result.history),
+    )

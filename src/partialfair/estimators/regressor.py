@@ -1,0 +1,218 @@
+"""A linear regressor whose predictions obey partial-fairness constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Self
+
+from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
+
+from partialfair._checks import finite_vector
+from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
+from partialfair.constraints import Constraint
+from partialfair.estimators._base import PartialFairEstimator
+from partialfair.estimators._inputs import n_rows_of, read_features, read_target, read_weights, take_rows
+from partialfair.estimators._statement import read_constraints, read_solver
+from partialfair.estimators._units import constraint_in_units, estimator_in_units, take_over, unit_of
+from partialfair.exceptions import InputError
+from partialfair.models.linear import GroupTerms
+from partialfair.objectives import Squared, read_loss
+from partialfair.solvers import Record, Solver
+from partialfair.surrogates import Surrogate
+
+__all__ = ["PartialFairRegressor"]
+
+_ROUTED = {"sensitive_features": True}
+_OF_LABELS = ("equal_opportunity", "equalized_odds")
+
+
+class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
+    """Linear regressor whose predictions are distributed alike across groups on an interval of percentiles.
+
+    ``min ½ mean (s − y)² + ½ alpha ‖coef‖²`` subject to a bound ``max_gap`` on the gap between groups among
+    the members of each group whose rank, counted **from the top** by prediction, lies in the interval. What
+    `PartialFairClassifier` does with scores, this does with predictions, which are the scores.
+
+    Parameters
+    ----------
+    constraint
+        ``"statistical_parity"``, ``"demographic_parity"``, None for ridge regression, a constraint of
+        `partialfair.constraints`, or a list of those. Equal opportunity and equalized odds compare people
+        with the same label, and are refused.
+    constraint_threshold
+        Prediction at which demographic parity is imposed, which needs it.
+    loss
+        ``"squared"``.
+    tol
+        ε of the certificate, in units in which y has a standard deviation of about 1.
+    interval, max_gap, gap_scale, enforce, n_points, alpha, fit_intercept
+        As in `PartialFairClassifier`.
+    missing_groups, sensitive_columns, group_terms, surrogate, surrogate_width
+        As in `PartialFairClassifier`.
+    solver, n_starts, max_iter, time_limit, warm_start, random_state, callback, verbose
+        As in `PartialFairClassifier`.
+
+    Attributes
+    ----------
+    coef_, intercept_, groups_, result_, n_iter_, n_features_in_, feature_names_in_
+        As in `PartialFairClassifier`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partialfair import PartialFairRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> groups = rng.choice(["a", "b"], 400)
+    >>> X = rng.normal(size=(400, 2)) + np.outer(groups == "a", [1, 0])  # the first feature tells the group
+    >>> y = X.sum(axis=1) + rng.normal(size=400)
+    >>> reg = PartialFairRegressor(interval=(0.1, 0.5), max_gap=0.1, enforce="surrogate")
+    >>> reg.fit(X, y, sensitive_features=groups).result_.status
+    <Status.CONVERGED: 'converged'>
+    >>> bool(abs(reg.coef_[0, 0]) < reg.coef_[0, 1] / 2)  # so it counts for less than half of the other
+    True
+    """
+
+    # Requested by default, so that pipelines and searches hand the groups on without set_fit_request.
+    __metadata_request__fit = _ROUTED
+    __metadata_request__predict = _ROUTED
+    __metadata_request__score = _ROUTED
+
+    def __init__(
+        self,
+        constraint: str | Constraint | Sequence[Constraint] | None = "statistical_parity",
+        *,
+        interval: IntervalLike = (0.0, 1.0),
+        max_gap: float = 0.05,
+        gap_scale: GapScale = "interval",
+        enforce: Literal["exact", "surrogate"] = "exact",
+        n_points: int = 10,
+        constraint_threshold: float | None = None,
+        loss: str | Squared = "squared",
+        alpha: float = 1e-4,
+        fit_intercept: bool = True,
+        missing_groups: Literal["error", "ignore"] = "error",
+        sensitive_columns: Any = None,
+        group_terms: GroupTerms = None,
+        surrogate: str | Surrogate = "ramp",
+        surrogate_width: float | Literal["auto"] = "auto",
+        solver: str | Solver = "auto",
+        n_starts: int = 2,
+        tol: float = 1e-4,
+        max_iter: int | None = None,
+        time_limit: float | None = None,
+        warm_start: bool = False,
+        random_state: Any = None,
+        callback: Callable[[Record], bool | None] | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.constraint = constraint
+        self.interval = interval
+        self.max_gap = max_gap
+        self.gap_scale = gap_scale
+        self.enforce = enforce
+        self.n_points = n_points
+        self.constraint_threshold = constraint_threshold
+        self.loss = loss
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.missing_groups = missing_groups
+        self.sensitive_columns = sensitive_columns
+        self.group_terms = group_terms
+        self.surrogate = surrogate
+        self.surrogate_width = surrogate_width
+        self.solver = solver
+        self.n_starts = n_starts
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.callback = callback
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        sensitive_features: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : (n, d)
+            Numbers: array, frame (pandas, polars), sparse matrix, or `CategoricalCodes`.
+        y : (n,)
+            Numbers to predict.
+        sensitive_features : (n,) or (n, q)
+            Group of each row; several columns are crossed. Not needed with ``sensitive_columns``.
+        sample_weight : (n,)
+            Weight 2 is the row twice, weight 0 the row absent: in the loss and in the groups' distributions.
+        """
+        self._check_settings()
+        settings = self._read_loss()
+        constraints = self._read_constraints()
+        solver = read_solver(self, constraints)
+        features, columns = read_features(self, X, self.sensitive_columns, reset=True)
+        n_rows = n_rows_of(features)
+        if constraints and n_rows == 1:
+            raise InputError("X has one sample; a constraint compares people of at least two groups")
+        targets = finite_vector(read_target(y, n_rows), "y")
+        weights = read_weights(sample_weight, n_rows)
+        present = weights > 0
+        weights, targets = weights[present], targets[present]
+        groups = self._read_groups(sensitive_features, columns, present, constraints)
+        unit = unit_of(targets, weights)
+        loss = settings.build(targets / unit, weights, anchored=self.fit_intercept)
+        scaled, stated = (
+            estimator_in_units(self, unit),
+            [constraint_in_units(one, unit) for one in constraints],
+        )
+        scaled._fit_model(take_rows(features, present), loss, stated, groups, weights, solver)
+        take_over(self, scaled, unit, constraints)
+        return self
+
+    def predict(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
+        """Return the scores; groups are needed only if the model has group terms."""
+        return self._scores(X, sensitive_features)
+
+    def score(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        sensitive_features: ArrayLike | None = None,
+    ) -> float:
+        """Return R²."""
+        return float(r2_score(y, self.predict(X, sensitive_features), sample_weight=sample_weight))
+
+    def _read_loss(self) -> Squared:
+        """Return the squared loss, which alone may be solved in other units of y."""
+        settings = read_loss(self.loss)
+        if not isinstance(settings, Squared):
+            raise InputError(f"loss={self.loss!r} is a loss of two classes; a regressor takes 'squared'")
+        return settings
+
+    def _read_constraints(self) -> tuple[Constraint, ...]:
+        """Return the constraints, none of them about labels."""
+        stated = self.constraint if isinstance(self.constraint, list | tuple) else [self.constraint]
+        for one in stated:
+            if isinstance(one, str) and one in _OF_LABELS:
+                raise InputError(
+                    f"constraint={one!r} compares people with the same label; a regressor has none"
+                )
+            if isinstance(one, str) and one == "demographic_parity" and self.constraint_threshold is None:
+                raise InputError(
+                    "constraint='demographic_parity' needs constraint_threshold, the prediction at which "
+                    "groups are compared"
+                )
+        return read_constraints(self)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

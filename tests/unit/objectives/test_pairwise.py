@@ -1,0 +1,206 @@
+"""AUC and partial AUC losses against their definitions, pair by pair."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from tests.derivatives import check_convex, check_curvature, check_gradient, matrix
+
+from partialfair.exceptions import InputError
+from partialfair.objectives import AUC, LOSSES, AUCLoss, Difference, PartialAUC, parts, read_loss
+
+PHI = {
+    "squared": lambda x: (1 + x) ** 2 / 2,
+    "squared_hinge": lambda x: np.maximum(1 + x, 0) ** 2 / 2,
+    "hinge": lambda x: np.maximum(1 + x, 0),
+    "logistic": lambda x: np.log1p(np.exp(x)),
+}
+PARTIAL = [kind for kind in PHI if kind != "squared"]
+
+
+def draw(seed, n=40, ties=True, weighted=True):
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=n) * 1.5
+    signs = np.where(np.arange(n) % 3 == 0, 1.0, -1.0)
+    weights = rng.integers(0, 4, n).astype(float) if weighted else np.ones(n)
+    return np.round(scores, 1) if ties else scores, signs, weights
+
+
+def by_definition(kind, scores, signs, weights, fpr=(0.0, 1.0)):
+    """(paucloss) with rows repeated by weight, and sorted negatives of which the ends may cut one in two."""
+    repeated = np.repeat(np.arange(scores.size), weights.astype(int))
+    s, t = (scores[repeated][signs[repeated] == sign] for sign in (1, -1))
+    t = np.sort(t)[::-1]
+    ranks = np.arange(t.size + 1) / t.size
+    inside = np.clip(np.minimum(ranks[1:], fpr[1]) - np.maximum(ranks[:-1], fpr[0]), 0, None)
+    losses = [np.mean(PHI[kind](one - s)) for one in t]
+    return inside @ losses / (fpr[1] - fpr[0])
+
+
+@pytest.mark.parametrize("ties", [True, False])
+@pytest.mark.parametrize("kind", PHI)
+def test_auc_loss_is_the_mean_over_pairs(kind, ties):
+    for seed in range(5):
+        scores, signs, weights = draw(seed, ties=ties)
+        loss = AUC(kind, rounding=0.0).build(signs, weights, anchored=False)
+        value, gradient = loss.value_and_gradient(scores)
+        assert value == pytest.approx(by_definition(kind, scores, signs, weights), rel=1e-11)
+        assert gradient.sum() == pytest.approx(0, abs=1e-12)  # a constant changes nothing
+    check_gradient(loss, scores + 1e-3 * np.random.default_rng(1).normal(size=scores.size))
+
+
+@pytest.mark.parametrize("fpr", [(0.0, 0.1), (0.0, 1.0), (0.07, 0.31), (0.5, 1.0), (0.2, 0.25)])
+@pytest.mark.parametrize("kind", PARTIAL)
+def test_partial_auc_loss_is_the_mean_over_pairs_with_ranks_in_the_interval(kind, fpr):
+    for seed in range(5):
+        scores, signs, weights = draw(seed, ties=seed % 2 == 0)
+        loss = PartialAUC(fpr, kind, rounding=0.0).build(signs, weights, anchored=False)
+        value = loss.value_and_gradient(scores)[0]
+        assert value == pytest.approx(by_definition(kind, scores, signs, weights, fpr), rel=1e-11)
+    scores = draw(0, ties=False)[0]
+    check_gradient(loss, scores)
+
+
+@pytest.mark.parametrize("fpr", [(0.0, 0.3), (0.15, 0.6)])
+@pytest.mark.parametrize("kind", PARTIAL)
+def test_rounded_partial_losses_have_gradients(kind, fpr):
+    scores, signs, weights = draw(3, ties=False)
+    for rounding in (0.5, 0.05):
+        loss = PartialAUC(fpr, kind, rounding).build(signs, weights)
+        check_gradient(loss, scores, abs=1e-5)  # second derivatives jump
+        sharp = PartialAUC(fpr, kind, 0.0).build(signs, weights)
+        for part, sharper in zip(parts(loss), parts(sharp), strict=True):
+            if part is not None:
+                excess = part.value_and_gradient(scores)[0] - sharper.value_and_gradient(scores)[0]
+                border = rounding / 2 * part.top * (1 - part.top)
+                assert -1e-12 <= excess <= part.factor * (border + part.top * rounding / 8) + 1e-12
+
+
+@pytest.mark.parametrize("rounding", [0.0, 0.2])
+@pytest.mark.parametrize("kind", PARTIAL)
+def test_both_parts_are_convex(kind, rounding):
+    rng = np.random.default_rng(5)
+    _, signs, weights = draw(2)
+    loss = PartialAUC((0.13, 0.4), kind, rounding).build(signs, weights)
+    assert isinstance(loss, Difference)
+    for part in parts(loss):
+        check_convex(
+            lambda s, part=part: part.value_and_gradient(s)[0], lambda: 2 * rng.normal(size=signs.size)
+        )
+        check_convex(
+            lambda s, part=part: part.value_and_gradient(s)[0],
+            lambda: np.round(rng.normal(size=signs.size)),  # segments between ties
+        )
+
+
+@pytest.mark.parametrize("kind", ["squared", "squared_hinge", "logistic"])
+def test_curvature(kind):
+    scores, signs, weights = draw(4, n=60, ties=False)
+    loss = AUC(kind).build(signs, weights)
+    if kind == "squared":
+        check_curvature(loss, scores)  # by moments, and exact
+    found = matrix(loss, scores)
+    assert found == pytest.approx(found.T, abs=1e-15)
+    assert np.linalg.eigvalsh(found).min() >= -1e-12
+    # Averages over cells of few scores each are close.
+    step, along = 1e-4, scores - scores.mean()
+    up, down = (loss.value_and_gradient(scores + sign * step * along)[1] for sign in (1, -1))
+    exact = along @ (up - down) / (2 * step)
+    assert along @ found @ along == pytest.approx(exact, rel=0.1)
+
+
+def test_the_border_of_the_top_share_has_curvature():
+    rng = np.random.default_rng(0)
+    signs, weights = np.where(np.arange(900) < 300, 1.0, -1.0), np.ones(900)
+    scores = rng.normal(size=900) + 0.5 * signs
+    loss = PartialAUC((0.0, 0.2), rounding=0.2).build(signs, weights)
+    curvature = loss.curvature(scores)
+    assert len(curvature.couplings) == 3  # pairs, border, anchor
+    for along in (scores, rng.normal(size=900)):
+        up, down = (loss.value_and_gradient(scores + step * along)[1] for step in (1e-4, -1e-4))
+        assert along @ curvature.product(along) == pytest.approx(along @ (up - down) / 2e-4, rel=0.1)
+
+
+def test_weight_is_repetition_and_zero_is_absence():
+    scores, signs, weights = draw(6)
+    repeated = np.repeat(np.arange(scores.size), weights.astype(int))
+    loss = PartialAUC((0.1, 0.35), rounding=0.1)
+    value, gradient = loss.build(signs, weights).value_and_gradient(scores)
+    again, pieces = loss.build(signs[repeated], np.ones(repeated.size)).value_and_gradient(scores[repeated])
+    assert value == pytest.approx(again, rel=1e-12)
+    assert gradient == pytest.approx(np.bincount(repeated, pieces, minlength=scores.size), abs=1e-12)
+
+
+def test_the_anchor_is_the_squared_middle_of_the_classes():
+    scores, signs, weights = draw(7)
+    free, tied = (AUC().build(signs, weights, anchored=anchored) for anchored in (False, True))
+    middle = sum(np.average(scores[signs == sign], weights=weights[signs == sign]) for sign in (1, -1)) / 2
+    values = [one.value_and_gradient(scores)[0] for one in (free, tied)]
+    assert values[1] - values[0] == pytest.approx(middle**2 / 2)
+    check_gradient(tied, scores + 1e-3 * np.random.default_rng(0).normal(size=scores.size))
+
+
+@pytest.mark.parametrize("kind", PHI)
+def test_equal_scores_are_equally_bad(kind):
+    _, signs, weights = draw(8)
+    for constant in (0.0, 3.0):
+        loss = AUC(kind, 0.0).build(signs, weights, anchored=False)
+        assert loss.value_and_gradient(np.full(signs.size, constant))[0] == pytest.approx(PHI[kind](0.0))
+
+
+def test_scores_that_are_not_finite_have_no_loss():
+    _, signs, weights = draw(9)
+    assert np.isnan(AUC().build(signs, weights).value_and_gradient(np.full(signs.size, np.nan))[0])
+
+
+@pytest.mark.parametrize("fpr", [(0.0, 0.3), (0.1, 0.5)])
+def test_top_shares_maximise(fpr):
+    """r is a maximiser: no generic optimiser finds a better one."""
+    scores, signs, weights = draw(10, n=24, ties=False)
+    loss = AUCLoss(signs, weights, "hinge", top=fpr[1], rounding=0.3)
+    q = weights[signs < 0] / weights[signs < 0].sum()
+    t, s, p = scores[signs < 0], scores[signs > 0], weights[signs > 0] / weights[signs > 0].sum()
+    q, t = q[q > 0], t[q > 0]
+    hinge = lambda x: np.clip(1 + x + 0.15, 0, 0.3) ** 2 / 0.6 + np.maximum(1 + x - 0.15, 0)  # noqa: E731
+    v = np.array([p @ hinge(one - s) for one in t])
+    found = minimize(
+        lambda r: -(r @ v + 0.15 * np.sum(r * (1 - r / q))),
+        fpr[1] * q,
+        bounds=[(0, one) for one in q],
+        constraints={"type": "eq", "fun": lambda r: r.sum() - fpr[1]},
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 500},
+    )
+    assert loss.value_and_gradient(scores)[0] == pytest.approx(-found.fun, abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (
+            lambda: PartialAUC(kind="squared"),
+            r"no partial AUC that is weakly convex; take kind='squared_hinge'",
+        ),
+        (lambda: PartialAUC(kind="cubic"), r"kind of PartialAUC must be one of 'squared_hinge', 'hinge', "),
+        (
+            lambda: PartialAUC(fpr=0.1),
+            r"fpr of PartialAUC must be a pair of rates such as \(0.0, 0.1\), not 0.1",
+        ),
+        (lambda: PartialAUC(fpr=(0.1, 1.1)), r"each rate of fpr must lie in \[0, 1\], not 1.1"),
+        (lambda: PartialAUC(fpr=(0.3, 0.3)), r"fpr of PartialAUC must rise, unlike \(0.3, 0.3\)"),
+        (lambda: PartialAUC(rounding=-1), r"rounding of PartialAUC must be at least 0, not -1"),
+        (lambda: AUC("cubic"), r"kind of AUC must be one of 'squared', 'squared_hinge', 'hinge', 'logistic'"),
+        (lambda: AUCLoss(np.ones(3), np.ones(3), "squared", top=0.5), r"needs top = 1"),
+        (lambda: AUC().build(np.ones(3), np.ones(3)), r"no negative row has weight"),
+        (lambda: read_loss("zero-one"), r"loss must be 'logistic', .*PartialAUC\(.*\), not 'zero-one'"),
+        (lambda: read_loss(PartialAUC), r"loss must be an object, PartialAUC\(\), not its class"),
+    ],
+)
+def test_bad_settings(make, match):
+    with pytest.raises(InputError, match=match) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+def test_names():
+    assert set(LOSSES) == {"logistic", "squared", "hinge", "auc"}
+    assert read_loss("auc") == AUC("squared_hinge")
