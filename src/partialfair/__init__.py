@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from partialfair.estimators.classifier import PartialFairClassifier
     from partialfair.estimators.regressor import PartialFairRegressor
     from partialfair.metrics.choice import choose_interval
+    from partialfair.path import fairness_path
     from partialfair.persistence import load_model, save_model
 
 __version__ = "0.1.0.dev0"
@@ -23,6 +24,7 @@ __all__ = [
     "choose_interval",
     "constraints",
     "datasets",
+    "fairness_path",
     "load_model",
     "metrics",
     "objectives",
@@ -36,6 +38,7 @@ _HOME_OF = {
     "PartialFairClassifier": "partialfair.estimators.classifier",
     "PartialFairRegressor": "partialfair.estimators.regressor",
     "choose_interval": "partialfair.metrics.choice",
+    "fairness_path": "partialfair.path",
     "load_model": "partialfair.persistence",
     "save_model": "partialfair.persistence",
 }

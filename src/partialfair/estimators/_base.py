@@ -27,6 +27,7 @@ from partialfair.estimators._inputs import (
     read_features,
     read_groups,
 )
+from partialfair.estimators._placing import placed
 from partialfair.estimators._scales import column_scales, spread, tied_share
 from partialfair.estimators._watch import Solving
 from partialfair.estimators.result import FitResult
@@ -136,6 +137,8 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         with threadpool_limits(1, user_api="blas"):
             free = self._free_fit(model, loss, alpha) if constraints else None
             sigma = None if free is None else self._sigma(model.scores(free), weights)
+            if groups is not None and free is not None:
+                constraints = placed(constraints, model.scores(free), groups, weights)
             exact = self.enforce == "exact" and bool(constraints)
             trained = tuple(one.prepared() if exact else one for one in constraints)
             training = Training(model, loss, alpha, groups, weights, positive, tuple(constraints))
@@ -227,9 +230,13 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
     def _free_fit(self, model: LinearModel, loss: Loss | Difference, alpha: Floats) -> Floats:
         """Return the parameters of the unconstrained model."""
         problem = Problem(model, loss, join([]), alpha)
-        free = Newton(tol=1e-6).solve(problem, problem.constant_start)
+        last = getattr(self, "_free", None) if self.warm_start else None
+        start = problem.constant_start if last is None or last.size != model.n_params else last
+        free = Newton(tol=1e-6).solve(problem, start)
         if free.status is Status.STOPPED:
             raise KeyboardInterrupt
+        if self.warm_start:
+            self._free = free.x
         return free.x
 
     def _sigma(self, scores: Floats, weights: Floats) -> Surrogate:
@@ -255,10 +262,12 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         if self.warm_start and hasattr(self, "result_") and _same(labels, self.groups_):
             intercepts = self.intercept_ if self.fit_intercept else np.empty(0)
             shapes = (model.design.n_codes, model.design.shape[1]), (model.n_intercepts,)
-            n_theta = problem.constraints.bank.n_theta
-            if (self.coef_.shape, intercepts.shape, self.result_.thresholds.size) == (*shapes, n_theta):
+            if (self.coef_.shape, intercepts.shape) == shapes:
                 last = model.pack(self.coef_, intercepts)
-                candidates.append(np.concatenate([last, self.result_.thresholds]))
+                same = self.result_.thresholds.size == problem.constraints.bank.n_theta
+                candidates.append(
+                    np.concatenate([last, self.result_.thresholds]) if same else problem.start_at(last)
+                )
         if free is not None:
             return candidates[-1] if len(candidates) > 2 else problem.start_at(free)
         violations = [problem.evaluate(x).violation for x in candidates]

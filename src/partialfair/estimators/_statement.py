@@ -14,7 +14,14 @@ from partialfair.constraints import CONSTRAINTS, Constraint
 from partialfair.exceptions import InputError
 from partialfair.solvers import SOLVERS, Newton, Solver
 
-__all__ = ["read_constraints", "read_solver"]
+__all__ = ["Automatic", "read_constraints", "read_solver"]
+
+
+class Automatic(tuple[float, float]):
+    """An interval that stands for one that is chosen when the unconstrained scores are known."""
+
+    __slots__ = ()
+
 
 # Parameters of an estimator that a constraint stated by name is made of, and their defaults.
 _STATED_BY = {
@@ -79,5 +86,7 @@ def _refuse_settings_given_twice(estimator: Any) -> None:
 
 def _named(estimator: Any, kind: type[Constraint]) -> Constraint:
     given = {name: getattr(estimator, name) for name in _STATED_BY}
+    if isinstance(given["interval"], str) and given["interval"] == "auto":
+        given["interval"] = Automatic((0.0, 1.0))
     given["threshold"] = given.pop("constraint_threshold")
     return kind(**{field.name: given[field.name] for field in fields(kind) if field.name in given})

@@ -53,14 +53,17 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         list of those.
     interval
         Ranks from the top: ``(0.05, 0.30)`` holds ranks 5–30 %, score percentiles 70–95. Also a list of such
-        pairs (their union) or a mapping from group to either.
+        pairs (their union), a mapping from group to either, or ``"auto"``: `choose_interval` on the scores of
+        the unconstrained model, around the share of them above 0; ``result_.constraints`` says which.
     max_gap
         κ, the largest gap allowed, in [0, 1]; less than .001 counts as .001.
     gap_scale
         ``"interval"``, the definition, or ``"absolute"``, the scale of the paper's experiments.
     enforce
-        ``"surrogate"`` bounds the surrogate of the gap, as the paper does; the exact training gap is in
-        ``result_.gap``. ``"exact"`` is not available yet and is refused.
+        ``"exact"``: the exact gap of the training scores, ``result_.gap``, is at most ``max_gap``, or the
+        status says that no such model was found and ``result_.obstacle`` which pair of groups is in the way,
+        at which percentile. ``"surrogate"`` bounds the surrogate of the gap, as the paper does; the exact gap
+        may be larger.
     n_points
         Ranks at which statistical parity is imposed.
     constraint_threshold
@@ -159,7 +162,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         self,
         constraint: str | Constraint | Sequence[Constraint] | None = "statistical_parity",
         *,
-        interval: IntervalLike = (0.0, 1.0),
+        interval: IntervalLike | Literal["auto"] = (0.0, 1.0),
         max_gap: float = 0.05,
         gap_scale: GapScale = "interval",
         enforce: Literal["exact", "surrogate"] = "exact",

@@ -5,6 +5,7 @@ Drawing needs matplotlib (``pip install 'partialfair[cli]'``), which is imported
 
 from partialfair.plotting.curves import plot_rank_curve
 from partialfair.plotting.densities import plot_score_densities
+from partialfair.plotting.frontier import plot_path
 from partialfair.plotting.maps import plot_unfairness_map
 
-__all__ = ["plot_rank_curve", "plot_score_densities", "plot_unfairness_map"]
+__all__ = ["plot_path", "plot_rank_curve", "plot_score_densities", "plot_unfairness_map"]

@@ -1,0 +1,38 @@
+"""Where a constraint is asked for if the interval is chosen automatically (App. B)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from partialfair._typing import Floats
+from partialfair.constraints import Constraint
+from partialfair.estimators._statement import Automatic
+from partialfair.groups import Groups
+from partialfair.metrics.choice import choose_interval
+
+__all__ = ["placed"]
+
+
+def placed(
+    constraints: Sequence[Constraint], scores: Floats, groups: Groups, weights: Floats
+) -> tuple[Constraint, ...]:
+    """Return the constraints, automatic intervals chosen by the scores of the unconstrained model.
+
+    That is `choose_interval` with the share of scores above 0 as the rate of positive decisions.
+    """
+    if not any(isinstance(one.interval, Automatic) for one in constraints):
+        return tuple(constraints)
+    known = groups.codes >= 0
+    choice = choose_interval(
+        scores[known],
+        sensitive_features=np.asarray(groups.names, dtype=object)[groups.codes[known]],
+        threshold=0.0,
+        sample_weight=weights[known],
+    )
+    return tuple(
+        replace(one, interval=choice.interval) if isinstance(one.interval, Automatic) else one
+        for one in constraints
+    )

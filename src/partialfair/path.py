@@ -1,0 +1,336 @@
+"""The frontier between accuracy and fairness: one model for every gap allowed, judged on rows held out."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import clone, is_regressor
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, r2_score, roc_auc_score
+from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils.parallel import Parallel, delayed
+
+from partialfair._checks import check_choice, check_number
+from partialfair._typing import ArrayLike, Floats, Ints
+from partialfair.categoricals import CategoricalCodes
+from partialfair.constraints import CONSTRAINTS, Constraint
+from partialfair.estimators._base import PartialFairEstimator
+from partialfair.exceptions import InputError
+from partialfair.groups import encode_groups
+from partialfair.metrics.report import ReportRow, fairness_report
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["FairnessPath", "PathPoint", "fairness_path"]
+
+Scoring: TypeAlias = Callable[[Any, Any, Floats, Floats | None], float]
+
+SCORINGS: dict[str, Scoring] = {
+    "accuracy": lambda y, predicted, scores, w: float(accuracy_score(y, predicted, sample_weight=w)),
+    "balanced_accuracy": lambda y, predicted, scores, w: float(
+        balanced_accuracy_score(y, predicted, sample_weight=w)
+    ),
+    "roc_auc": lambda y, predicted, scores, w: float(roc_auc_score(y, scores, sample_weight=w)),
+    "r2": lambda y, predicted, scores, w: float(r2_score(y, predicted, sample_weight=w)),
+}
+"""How good a model is, higher being better: functions of labels, predictions, scores and weights."""
+
+_N_RESAMPLES = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Some rows, as they are handed to an estimator."""
+
+    X: Any
+    y: Any
+    groups: Any
+    weights: Any = None
+
+    def take(self, which: Ints) -> Rows:
+        """Return some of them."""
+        X = self.X.take(which) if isinstance(self.X, CategoricalCodes) else _safe_indexing(self.X, which)
+        weights = None if self.weights is None else np.asarray(self.weights)[which]
+        return Rows(X, _safe_indexing(self.y, which), _safe_indexing(self.groups, which), weights)
+
+
+@dataclass(frozen=True, eq=False)
+class PathPoint:
+    """One model of the path.
+
+    Attributes
+    ----------
+    max_gap, alpha
+        What it was asked for.
+    model
+        The fitted estimator; ``model.result_`` has its status, exact training gap and certificate.
+    scores, predictions
+        On the validation rows.
+    score, error
+        How good it is there, and the standard error of that.
+    seconds
+        What the fit took.
+    """
+
+    max_gap: float
+    alpha: float
+    model: Any
+    scores: Floats
+    predictions: npt.NDArray[Any]
+    score: float
+    error: float
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class FairnessPath:
+    """Models from loose to strict, what they score on rows held out, and how fair they are there.
+
+    Attributes
+    ----------
+    points
+        By alpha, and then by falling ``max_gap``.
+    scoring
+        What ``score`` means.
+    """
+
+    points: tuple[PathPoint, ...]
+    scoring: str
+    _validation: Rows
+    _seed: int
+    _gaps: dict[tuple[int, float], ReportRow] = field(default_factory=dict, init=False)
+
+    def gap(self, point: PathPoint, confidence: float = 0.95) -> ReportRow:
+        """Return the gap of the model on the validation rows, with its confidence interval."""
+        key = (id(point), confidence)
+        if key not in self._gaps:
+            self._gaps[key] = _measured(point, self._validation, confidence, self._seed)
+        return self._gaps[key]
+
+    def best(self, max_gap: float, confidence: float = 0.95) -> Any:
+        """Return the best model whose gap is, with that confidence, at most ``max_gap`` on new people.
+
+        The upper end of the confidence interval of the gap on the validation rows decides, so small
+        validation sets ask for fairer models. The interval is that of one model: choosing among several makes
+        it a little too optimistic.
+        """
+        check_number(max_gap, "max_gap", low=0.0, high=1.0)
+        bounds = np.array([self.gap(point, confidence).high for point in self.points])
+        fair = [point for point, bound in zip(self.points, bounds, strict=True) if bound <= max_gap]
+        if not fair:
+            raise InputError(
+                f"no model of the path has a gap of at most {max_gap:g} with confidence {confidence:g} on "
+                f"the {len(self._validation.y):,} validation rows; the lowest upper bound is "
+                f"{np.nanmin(bounds):.3g}: add smaller max_gaps or more validation rows"
+            )
+        return max(fair, key=lambda point: point.score).model
+
+    def to_frame(self, confidence: float = 0.95) -> pd.DataFrame:
+        """Return one line per model: what was asked, how the fit ended, score and gap on validation rows."""
+        import pandas as pd
+
+        rows = [(point, self.gap(point, confidence)) for point in self.points]
+        return pd.DataFrame(
+            {
+                "max_gap": [point.max_gap for point in self.points],
+                "alpha": [point.alpha for point in self.points],
+                "status": [str(point.model.result_.status) for point in self.points],
+                "training_gap": [point.model.result_.gap for point in self.points],
+                "gap": [row.value for _, row in rows],
+                "gap_low": [row.low for _, row in rows],
+                "gap_high": [row.high for _, row in rows],
+                "score": [point.score for point in self.points],
+                "score_error": [point.error for point in self.points],
+                "seconds": [point.seconds for point in self.points],
+            }
+        )
+
+    def plot(self, *, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draw the frontier; see `partialfair.plotting.plot_path`, which names the options."""
+        from partialfair.plotting import plot_path
+
+        return plot_path(self, ax=ax, **options)
+
+    def __repr__(self) -> str:
+        return f"<FairnessPath of {len(self.points)} models>\n{self.to_frame().to_string()}"
+
+
+def fairness_path(
+    estimator: PartialFairEstimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    max_gaps: Sequence[float],
+    alphas: Sequence[float] | None = None,
+    validation: float | tuple[Any, Any, Any] = 0.2,
+    sample_weight: ArrayLike | None = None,
+    scoring: str = "accuracy",
+    n_jobs: int | None = None,
+    random_state: Any = None,
+    verbose: int = 0,
+) -> FairnessPath:
+    """Fit one model for every ``max_gap`` (and ``alpha``), each from the solution of the last.
+
+    Parameters
+    ----------
+    estimator
+        A `PartialFairClassifier` or `PartialFairRegressor` with one constraint; its ``max_gap`` is varied.
+    X, y, sensitive_features, sample_weight
+        As in ``fit``.
+    max_gaps
+        Gaps to allow, in any order; they are taken from the loosest on.
+    alphas
+        Penalties to try with each of them; that of the estimator by default.
+    validation
+        Share of the rows to hold out, drawn within groups and classes, or the rows themselves:
+        ``(X, y, sensitive_features)``.
+    scoring
+        ``"accuracy"``, ``"balanced_accuracy"``, ``"roc_auc"``, or for regressors ``"r2"``.
+    n_jobs
+        Processes; every ``alpha`` is one job.
+    random_state
+        For the rows held out and the confidence intervals.
+    verbose
+        1 writes a line to standard error for every model.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from partialfair import PartialFairClassifier, fairness_path
+    >>> rng = np.random.default_rng(0)
+    >>> groups = rng.choice(["a", "b"], 2000)
+    >>> X = rng.normal(size=(2000, 2)) + np.outer(groups == "a", [1, 0])
+    >>> y = X.sum(axis=1) + rng.normal(size=2000) > 0.5
+    >>> clf = PartialFairClassifier(interval=(0.1, 0.6))
+    >>> path = fairness_path(
+    ...     clf, X, y, sensitive_features=groups, max_gaps=[0.05, 0.2, 0.4], random_state=0
+    ... )
+    >>> path.to_frame()["training_gap"].is_monotonic_decreasing
+    True
+    >>> path.best(max_gap=0.5).max_gap
+    0.4
+    """
+    gaps = _numbers(max_gaps, "max_gaps")[::-1]
+    penalties = [float(estimator.alpha)] if alphas is None else _numbers(alphas, "alphas")
+    _check_estimator(estimator, scoring)
+    seed = int(check_random_state(random_state).randint(2**31 - 1))
+    rows = Rows(X, y, sensitive_features, sample_weight)
+    if isinstance(validation, tuple):
+        if len(validation) != 3:
+            raise InputError("validation must be a share of the rows, or (X, y, sensitive_features)")
+        train, held_out = rows, Rows(*validation)
+    else:
+        check_number(validation, "validation", above=0.0, high=0.9)
+        train, held_out = _split(rows, validation, seed)
+    jobs = (delayed(_chain)(estimator, train, held_out, gaps, alpha, scoring, verbose) for alpha in penalties)
+    points = tuple(point for chain in Parallel(n_jobs=n_jobs)(jobs) for point in chain)
+    return FairnessPath(points, scoring, held_out, seed)
+
+
+def _numbers(given: Sequence[float], name: str) -> list[float]:
+    """Return increasing numbers, refusing what is none."""
+    listed = list(given) if np.ndim(given) == 1 else []
+    if not listed:
+        raise InputError(f"{name} must be a list of numbers, not {given!r}")
+    for one in listed:
+        check_number(one, f"a number in {name}", low=0.0)
+    return sorted({float(one) for one in listed})
+
+
+def _check_estimator(estimator: Any, scoring: str) -> None:
+    """Refuse estimators whose gap cannot be varied, and scorings that do not suit them."""
+    if not isinstance(estimator, PartialFairEstimator):
+        raise InputError(f"fairness_path varies estimators of partialfair, not {type(estimator).__name__}")
+    if not isinstance(estimator.constraint, str | Constraint):
+        raise InputError("fairness_path needs an estimator with one constraint, whose max_gap it varies")
+    check_choice(scoring, "scoring", SCORINGS)
+    if is_regressor(estimator) != (scoring == "r2"):
+        raise InputError(f"scoring={scoring!r} does not suit {type(estimator).__name__}")
+
+
+def _split(rows: Rows, share: float, seed: int) -> tuple[Rows, Rows]:
+    """Hold out a share of the rows of every group and, if there are few of them, label."""
+    codes = encode_groups(rows.groups, missing="ignore").codes
+    labels = np.unique(np.asarray(rows.y), return_inverse=True)[1]
+    if labels.max(initial=0) <= 1:
+        codes = 2 * codes + labels
+    rng = np.random.default_rng(seed)
+    out = np.zeros(codes.size, dtype=bool)
+    for code in np.unique(codes):
+        members = rng.permutation(np.flatnonzero(codes == code))
+        out[members[: round(share * members.size)]] = True
+    return rows.take(np.flatnonzero(~out)), rows.take(np.flatnonzero(out))
+
+
+def _chain(
+    estimator: Any, train: Rows, held_out: Rows, gaps: list[float], alpha: float, scoring: str, verbose: int
+) -> list[PathPoint]:
+    """Fit the models of one alpha, from loose to strict; each starts from the one before."""
+    points = []
+    model = clone(estimator).set_params(alpha=alpha, warm_start=True)
+    for gap in gaps:
+        model = deepcopy(model).set_params(**_with_gap(model, gap))
+        start = time.perf_counter()
+        model.fit(train.X, train.y, sensitive_features=train.groups, sample_weight=train.weights)
+        points.append(_point(model, gap, alpha, held_out, scoring, time.perf_counter() - start))
+        if verbose:
+            sys.stderr.write(
+                f"alpha {alpha:g}, max_gap {gap:g}: {model.result_.status} in {points[-1].seconds:.1f} s, "
+                f"{scoring} {points[-1].score:.4f}\n"
+            )
+    return points
+
+
+def _with_gap(model: Any, gap: float) -> dict[str, Any]:
+    if isinstance(model.constraint, str):
+        return {"max_gap": gap}
+    return {"constraint": replace(model.constraint, max_gap=gap)}
+
+
+def _point(model: Any, gap: float, alpha: float, held_out: Rows, scoring: str, seconds: float) -> PathPoint:
+    """Judge a model on the rows held out; the standard error is a bootstrap's."""
+    if is_regressor(model):
+        scores = predictions = model.predict(held_out.X, held_out.groups)
+    else:
+        scores = model.decision_function(held_out.X, held_out.groups)
+        predictions = model.classes_[(scores > 0).astype(np.intp)]
+    y = np.asarray(held_out.y)
+    weights = np.ones(len(y)) if held_out.weights is None else np.asarray(held_out.weights, dtype=float)
+    measure = SCORINGS[scoring]
+    rng = np.random.default_rng(0)
+    drawn = [
+        measure(y, predictions, scores, weights * rng.multinomial(len(y), np.full(len(y), 1 / len(y))))
+        for _ in range(_N_RESAMPLES)
+    ]
+    value = measure(y, predictions, scores, weights)
+    return PathPoint(gap, alpha, model, scores, predictions, value, float(np.std(drawn)), seconds)
+
+
+def _measured(point: PathPoint, held_out: Rows, confidence: float, seed: int) -> ReportRow:
+    """Return the line of the fairness report that the model's constraint is about."""
+    (constraint,) = point.model.result_.constraints
+    name = next(name for name, kind in CONSTRAINTS.items() if type(constraint) is kind)
+    labelled = not is_regressor(point.model)
+    report = fairness_report(
+        held_out.y if labelled else None,
+        point.scores,
+        sensitive_features=held_out.groups,
+        interval=constraint.interval,
+        threshold=getattr(constraint, "threshold", None),
+        confidence=confidence,
+        gap_scale=constraint.gap_scale,
+        rank_within="group_and_label",
+        pos_label=point.model.classes_[1] if labelled else 1,
+        sample_weight=held_out.weights,
+        random_state=seed,
+    )
+    return report[name]
