@@ -88,6 +88,11 @@ def test_group_terms_and_searches(wages):
             {"constraint": StatisticalParity(), "constraint_threshold": 1.0},
             r"constraint_threshold must not be",
         ),
+        ({"interval": "auto"}, r"interval='auto' needs a rate .* choose_interval\(.*, positive_rate="),
+        (
+            {"constraint": "demographic_parity", "constraint_threshold": 2.0, "interval": "auto"},
+            r"interval='auto' needs a rate of positive decisions, and a regressor makes none",
+        ),
         ({"loss": "hinge"}, r"loss='hinge' is a loss of two classes; a regressor takes 'squared'"),
         ({"loss": "cubic"}, r"loss must be 'logistic', 'squared', .* not 'cubic'"),
     ],

@@ -40,13 +40,16 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         ``"statistical_parity"``, ``"demographic_parity"``, None for ridge regression, a constraint of
         `partialfair.constraints`, or a list of those. Equal opportunity and equalized odds compare people
         with the same label, and are refused.
+    interval
+        As in `PartialFairClassifier`, but for ``"auto"``, which needs a rate of positive decisions and is
+        refused: take ``choose_interval(predictions, positive_rate=...)``.
     constraint_threshold
         Prediction at which demographic parity is imposed, which needs it.
     loss
         ``"squared"``.
     tol
         ε of the certificate, in units in which y has a standard deviation of about 1.
-    interval, max_gap, gap_scale, enforce, n_points, alpha, fit_intercept
+    max_gap, gap_scale, enforce, n_points, alpha, fit_intercept
         As in `PartialFairClassifier`.
     missing_groups, sensitive_columns, group_terms, surrogate, surrogate_width
         As in `PartialFairClassifier`.
@@ -82,7 +85,7 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         self,
         constraint: str | Constraint | Sequence[Constraint] | None = "statistical_parity",
         *,
-        interval: IntervalLike = (0.0, 1.0),
+        interval: IntervalLike | Literal["auto"] = (0.0, 1.0),
         max_gap: float = 0.05,
         gap_scale: GapScale = "interval",
         enforce: Literal["exact", "surrogate"] = "exact",
@@ -198,9 +201,15 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         return settings
 
     def _read_constraints(self) -> tuple[Constraint, ...]:
-        """Return the constraints, none of them about labels."""
+        """Return the constraints, none of them about labels or decisions."""
         stated = self.constraint if isinstance(self.constraint, list | tuple) else [self.constraint]
+        automatic = isinstance(self.interval, str) and self.interval == "auto"
         for one in stated:
+            if isinstance(one, str) and automatic:
+                raise InputError(
+                    "interval='auto' needs a rate of positive decisions, and a regressor makes none: take "
+                    "the interval of choose_interval(predictions, positive_rate=...)"
+                )
             if isinstance(one, str) and one in _OF_LABELS:
                 raise InputError(
                     f"constraint={one!r} compares people with the same label; a regressor has none"
