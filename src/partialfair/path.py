@@ -171,11 +171,12 @@ def fairness_path(
     sensitive_features: ArrayLike,
     max_gaps: Sequence[float],
     alphas: Sequence[float] | None = None,
-    validation: float | tuple[Any, Any, Any] = 0.2,
+    validation: float | tuple[Any, ...] = 0.2,
     sample_weight: ArrayLike | None = None,
     scoring: str = "accuracy",
     n_jobs: int | None = None,
     random_state: Any = None,
+    callback: Callable[[PathPoint], None] | None = None,
     verbose: int = 0,
 ) -> FairnessPath:
     """Fit one model for every ``max_gap`` (and ``alpha``), each from the solution of the last.
@@ -192,13 +193,15 @@ def fairness_path(
         Penalties to try with each of them; that of the estimator by default.
     validation
         Share of the rows to hold out, drawn within groups and classes, or the rows themselves:
-        ``(X, y, sensitive_features)``.
+        ``(X, y, sensitive_features)``, or with ``sample_weight`` as a fourth.
     scoring
         ``"accuracy"``, ``"balanced_accuracy"``, ``"roc_auc"``, or for regressors ``"r2"``.
     n_jobs
         Processes; every ``alpha`` is one job.
     random_state
         For the rows held out and the confidence intervals.
+    callback
+        Called with every model once it is judged, in the process that fits it.
     verbose
         1 writes a line to standard error for every model.
 
@@ -225,13 +228,16 @@ def fairness_path(
     seed = int(check_random_state(random_state).randint(2**31 - 1))
     rows = Rows(X, y, sensitive_features, sample_weight)
     if isinstance(validation, tuple):
-        if len(validation) != 3:
-            raise InputError("validation must be a share of the rows, or (X, y, sensitive_features)")
+        if len(validation) not in (3, 4):
+            raise InputError(
+                "validation must be a share of the rows, or (X, y, sensitive_features[, sample_weight])"
+            )
         train, held_out = rows, Rows(*validation)
     else:
         check_number(validation, "validation", above=0.0, high=0.9)
         train, held_out = _split(rows, validation, seed)
-    jobs = (delayed(_chain)(estimator, train, held_out, gaps, alpha, scoring, verbose) for alpha in penalties)
+    say = _reporter(scoring, callback, verbose)
+    jobs = (delayed(_chain)(estimator, train, held_out, gaps, alpha, scoring, say) for alpha in penalties)
     points = tuple(point for chain in Parallel(n_jobs=n_jobs)(jobs) for point in chain)
     return FairnessPath(points, scoring, held_out, seed)
 
@@ -271,8 +277,31 @@ def _split(rows: Rows, share: float, seed: int) -> tuple[Rows, Rows]:
     return rows.take(np.flatnonzero(~out)), rows.take(np.flatnonzero(out))
 
 
+def _reporter(
+    scoring: str, callback: Callable[[PathPoint], None] | None, verbose: int
+) -> Callable[[PathPoint], None]:
+    """Return what is to be done with every model as it is finished."""
+
+    def say(point: PathPoint) -> None:
+        if verbose:
+            sys.stderr.write(
+                f"alpha {point.alpha:g}, max_gap {point.max_gap:g}: {point.model.result_.status} in "
+                f"{point.seconds:.1f} s, {scoring} {point.score:.4f}\n"
+            )
+        if callback is not None:
+            callback(point)
+
+    return say
+
+
 def _chain(
-    estimator: Any, train: Rows, held_out: Rows, gaps: list[float], alpha: float, scoring: str, verbose: int
+    estimator: Any,
+    train: Rows,
+    held_out: Rows,
+    gaps: list[float],
+    alpha: float,
+    scoring: str,
+    say: Callable[[PathPoint], None],
 ) -> list[PathPoint]:
     """Fit the models of one alpha, from loose to strict; each starts from the one before."""
     points = []
@@ -282,11 +311,7 @@ def _chain(
         start = time.perf_counter()
         model.fit(train.X, train.y, sensitive_features=train.groups, sample_weight=train.weights)
         points.append(_point(model, gap, alpha, held_out, scoring, time.perf_counter() - start))
-        if verbose:
-            sys.stderr.write(
-                f"alpha {alpha:g}, max_gap {gap:g}: {model.result_.status} in {points[-1].seconds:.1f} s, "
-                f"{scoring} {points[-1].score:.4f}\n"
-            )
+        say(points[-1])
     return points
 
 

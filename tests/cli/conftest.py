@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from partialfair import cli
+from partialfair import cli, path
 from partialfair.cli import _audit, _train
 from partialfair.metrics import fairness_report
 
@@ -53,7 +53,7 @@ def run(
 
     With fewer resamples and a coarser map than usual, for speed.
     """
-    for module in (_audit, _train):
+    for module in (_audit, _train, path):
         monkeypatch.setattr(module, "fairness_report", partial(fairness_report, n_resamples=100))
     monkeypatch.setattr(_audit, "MAP_GRID", 20)
     monkeypatch.chdir(tmp_path)

@@ -25,7 +25,8 @@ def test_version(run):
 
 
 @pytest.mark.parametrize(
-    "command", ["audit", "compare", "demo", "train", "predict", "data list", "data fetch", "data path"]
+    "command",
+    ["audit", "compare", "demo", "train", "path", "predict", "data list", "data fetch", "data path"],
 )
 def test_help_has_an_example(run, command):
     outcome = run(*command.split(), "--help")

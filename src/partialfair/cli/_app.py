@@ -8,7 +8,6 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,9 +18,37 @@ from partialfair import datasets
 from partialfair.cli._audit import Audit, AuditSettings, Gate, check_numbers, measure, print_audit
 from partialfair.cli._compare import Comparison, align, print_comparison
 from partialfair.cli._demo import demo_scores
+from partialfair.cli._options import (
+    AsJson,
+    Band,
+    Categories,
+    Confidence,
+    ConstraintName,
+    Dropped,
+    Enforce,
+    Enforcement,
+    FailAbove,
+    Group,
+    GroupTerms,
+    Ids,
+    Label,
+    Out,
+    PosLabel,
+    RankWithin,
+    Scale,
+    Scales,
+    Score,
+    Seed,
+    Table,
+    Target,
+    Terms,
+    Threshold,
+    TimeLimit,
+    Weight,
+    Within,
+)
 from partialfair.cli._output import check_out, console, json_text, note, printing, step, write_all
 from partialfair.cli._tables import ColumnNames, ScoreTable, read_scores
-from partialfair.constraints import CONSTRAINTS
 from partialfair.exceptions import InputError
 
 if TYPE_CHECKING:
@@ -40,73 +67,6 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="List, fetch and find the datasets of the paper.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
-
-
-class _Scale(StrEnum):
-    """Values of ``--gap-scale``."""
-
-    interval = "interval"
-    absolute = "absolute"
-
-
-class _RankWithin(StrEnum):
-    """Values of ``--rank-within``."""
-
-    group = "group"
-    group_and_label = "group_and_label"
-
-
-class _GroupTerms(StrEnum):
-    """Values of ``--group-terms``."""
-
-    none = "none"
-    intercept = "intercept"
-    interactions = "interactions"
-
-
-class _Enforce(StrEnum):
-    """Values of ``--enforce``."""
-
-    exact = "exact"
-    surrogate = "surrogate"
-
-
-Score = Annotated[str, typer.Option("--score", help="Column with the scores; higher is better.")]
-Group = Annotated[
-    list[str], typer.Option("--group", help="Column with the group; repeat it to cross several.")
-]
-Label = Annotated[str | None, typer.Option("--label", help="Column with the true label, of two classes.")]
-PosLabel = Annotated[
-    str | None,
-    typer.Option("--pos-label", help="The label that counts as positive; by default the larger one."),
-]
-Weight = Annotated[str | None, typer.Option("--weight", help="Column with sample weights.")]
-Band = Annotated[
-    tuple[float, float],
-    typer.Option(
-        "--interval", metavar="LOW HIGH", help="Ranks from the top: 0.05 0.30 are score percentiles 70–95."
-    ),
-]
-Threshold = Annotated[
-    float | None, typer.Option("--threshold", help="Score above which a person is selected; has no default.")
-]
-Scale = Annotated[
-    _Scale,
-    typer.Option("--gap-scale", help="'interval' is the definition, 'absolute' what the paper's tables use."),
-]
-Within = Annotated[
-    _RankWithin, typer.Option("--rank-within", help="Where equal opportunity and odds take ranks.")
-]
-Confidence = Annotated[float, typer.Option("--confidence", help="Coverage of the confidence intervals.")]
-FailAbove = Annotated[
-    float | None,
-    typer.Option("--fail-above", help="Exit with 1 if the gap of --fail-metric is wider than this."),
-]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the resampling.")]
-Out = Annotated[
-    Path | None, typer.Option("--out", help="Directory for tables, JSON and pictures; made if need be.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON with a versioned schema instead of tables.")]
 
 
 def _version(wanted: bool) -> None:
@@ -130,9 +90,7 @@ def _common(
     "--threshold 0.5 --out audit"
 )
 def audit(
-    file: Annotated[
-        Path, typer.Argument(readable=False, help="CSV, Parquet or Arrow file with one row per person.")
-    ],
+    file: Table,
     score: Score,
     group: Group,
     label: Label = None,
@@ -140,8 +98,8 @@ def audit(
     weight: Weight = None,
     interval: Band = (0.0, 1.0),
     threshold: Threshold = None,
-    gap_scale: Scale = _Scale.interval,
-    rank_within: Within = _RankWithin.group,
+    gap_scale: Scale = Scales.interval,
+    rank_within: Within = RankWithin.group,
     confidence: Confidence = 0.95,
     fail_above: FailAbove = None,
     fail_metric: Annotated[
@@ -180,8 +138,8 @@ def compare(
     weight: Weight = None,
     interval: Band = (0.0, 1.0),
     threshold: Threshold = None,
-    gap_scale: Scale = _Scale.interval,
-    rank_within: Within = _RankWithin.group,
+    gap_scale: Scale = Scales.interval,
+    rank_within: Within = RankWithin.group,
     confidence: Confidence = 0.95,
     out: Out = None,
     as_json: AsJson = False,
@@ -212,43 +170,22 @@ def compare(
     "--max-gap 0.05 --id person --out model"
 )
 def train(
-    file: Annotated[
-        Path, typer.Argument(readable=False, help="CSV, Parquet or Arrow file with one row per person.")
-    ],
-    target: Annotated[str, typer.Option("--target", help="Column to predict, of two classes.")],
+    file: Table,
+    target: Target,
     group: Group,
     pos_label: PosLabel = None,
     weight: Weight = None,
-    id_columns: Annotated[
-        list[str] | None,
-        typer.Option("--id", help="Column that identifies a person: no feature, but kept by predict."),
-    ] = None,
-    drop: Annotated[
-        list[str] | None, typer.Option("--drop", help="Column that is not to be a feature; repeat it.")
-    ] = None,
-    category: Annotated[
-        list[str] | None,
-        typer.Option("--category", help="Column of numbers that are codes of categories; repeat it."),
-    ] = None,
-    constraint: Annotated[
-        str,
-        typer.Option("--constraint", help=f"What is bounded: {', '.join(CONSTRAINTS)}, or none."),
-    ] = "statistical_parity",
+    id_columns: Ids = None,
+    drop: Dropped = None,
+    category: Categories = None,
+    constraint: ConstraintName = "statistical_parity",
     interval: Band = (0.0, 1.0),
     max_gap: Annotated[float, typer.Option("--max-gap", help="The largest gap allowed, in [0, 1].")] = 0.05,
-    gap_scale: Scale = _Scale.interval,
-    enforce: Annotated[
-        _Enforce,
-        typer.Option("--enforce", help="Bound the exact gap of the training rows, or its surrogate."),
-    ] = _Enforce.surrogate,
-    group_terms: Annotated[
-        _GroupTerms,
-        typer.Option("--group-terms", help="Whether the model may use the group; it then needs it to score."),
-    ] = _GroupTerms.none,
+    gap_scale: Scale = Scales.interval,
+    enforce: Enforce = Enforcement.exact,
+    group_terms: Terms = GroupTerms.none,
     alpha: Annotated[float, typer.Option("--alpha", help="Strength of the l2 penalty.")] = 1e-4,
-    time_limit: Annotated[
-        float | None, typer.Option("--time-limit", help="Seconds after which a fit ends.")
-    ] = None,
+    time_limit: TimeLimit = None,
     test_size: Annotated[
         float, typer.Option("--test-size", help="Share of the rows held out to judge the model; 0 for none.")
     ] = 0.2,
@@ -269,28 +206,28 @@ def train(
 ) -> None:
     """Train a classifier on a table, with its preprocessing, and judge it on rows that were held out."""
     from partialfair.cli import _train  # with scikit-learn, for which other commands need not wait
+    from partialfair.cli._prepare import Roles
     from partialfair.cli._trained import TrainSettings, print_training
 
-    terms = None if group_terms is _GroupTerms.none else group_terms.value
     settings = TrainSettings(
-        constraint,
-        interval,
-        max_gap,
-        gap_scale.value,
-        enforce.value,
-        terms,  # type: ignore[arg-type]
-        alpha,
-        time_limit,
-        pos_label,
-        test_size,
-        confidence,
-        seed,
+        constraint=constraint,
+        interval=interval,
+        max_gap=max_gap,
+        gap_scale=gap_scale.value,
+        enforce=enforce.value,
+        group_terms=group_terms.terms,
+        alpha=alpha,
+        time_limit=time_limit,
+        pos_label=pos_label,
+        test_size=test_size,
+        confidence=confidence,
+        seed=seed,
     )
     gate = None if fail_above is None else Gate(fail_metric or settings.metric, fail_above)
     _train.check_settings(settings, gate)
     directory, name = (out.parent, out.name) if out.suffix == ".skops" else (out, "model.skops")
     check_out(directory)
-    roles = _train.Roles(
+    roles = Roles(
         target, tuple(group), weight, tuple(id_columns or ()), tuple(drop or ()), tuple(category or ())
     )
     training = _train.train(file, roles, settings)
@@ -301,9 +238,95 @@ def train(
         else:
             print_training(training, gate, console())
             _announce(written)
-            model = shlex.quote(str(directory / name))
-            typer.echo(f"score new rows: {_command()} predict {model} NEW.csv --out scores.csv")
+            _announce_model(directory / name)
     if gate is not None and not training.passes(gate):
+        raise typer.Exit(1)
+
+
+@app.command(
+    "path",
+    epilog="Example: partialfair path people.csv --target hired --group sex --interval 0.05 0.30 "
+    "--max-gaps 0.02,0.05,0.1,0.2 --best 0.1 --id person --out path",
+)
+def frontier(
+    file: Table,
+    target: Target,
+    group: Group,
+    max_gaps: Annotated[
+        str, typer.Option("--max-gaps", help="Gaps to allow, with commas between them: 0.02,0.05,0.1,0.2.")
+    ],
+    pos_label: PosLabel = None,
+    weight: Weight = None,
+    id_columns: Ids = None,
+    drop: Dropped = None,
+    category: Categories = None,
+    constraint: ConstraintName = "statistical_parity",
+    interval: Band = (0.0, 1.0),
+    gap_scale: Scale = Scales.interval,
+    enforce: Enforce = Enforcement.exact,
+    group_terms: Terms = GroupTerms.none,
+    alphas: Annotated[
+        str, typer.Option("--alphas", help="Strengths of the l2 penalty to try with each of them.")
+    ] = "1e-4",
+    time_limit: TimeLimit = None,
+    validation: Annotated[
+        float, typer.Option("--validation", help="Share of the rows held out to judge the models.")
+    ] = 0.2,
+    scoring: Annotated[
+        str, typer.Option("--scoring", help="What counts: accuracy, balanced_accuracy or roc_auc.")
+    ] = "accuracy",
+    best: Annotated[
+        float | None,
+        typer.Option(
+            "--best",
+            metavar="GAP",
+            help="Save the best model whose gap on new people is, with --confidence, at most this.",
+        ),
+    ] = None,
+    confidence: Confidence = 0.95,
+    out: Annotated[
+        Path, typer.Option("--out", help="Directory for the table, JSON, the picture and the chosen model.")
+    ] = Path("path"),
+    as_json: AsJson = False,
+    seed: Seed = 0,
+) -> None:
+    """Train a model for every gap allowed, show what fairness costs, and choose by rows held out."""
+    from partialfair.cli import _path
+    from partialfair.cli._prepare import Roles
+
+    settings = _path.PathSettings(
+        constraint=constraint,
+        interval=interval,
+        max_gaps=_path.read_numbers(max_gaps, "--max-gaps"),
+        gap_scale=gap_scale.value,
+        enforce=enforce.value,
+        group_terms=group_terms.terms,
+        alphas=_path.read_numbers(alphas, "--alphas"),
+        time_limit=time_limit,
+        pos_label=pos_label,
+        validation=validation,
+        scoring=scoring,
+        best=best,
+        confidence=confidence,
+        seed=seed,
+    )
+    settings.check()
+    check_out(out)
+    roles = Roles(
+        target, tuple(group), weight, tuple(id_columns or ()), tuple(drop or ()), tuple(category or ())
+    )
+    found = _path.trace(file, roles, settings)
+    written = _write(out, found.files())
+    with printing():
+        if as_json:
+            typer.echo(json_text(found.record()))
+        else:
+            _path.print_frontier(found, console())
+            _announce(written)
+            if found.chosen is not None:
+                _announce_model(out / _path.MODEL)
+    if found.refusal is not None:
+        typer.echo(f"partialfair: {found.refusal}", err=True)
         raise typer.Exit(1)
 
 
@@ -445,3 +468,8 @@ def _write(out: Path, files: Mapping[str, str | bytes | Callable[[], Figure]]) -
 def _announce(written: list[Path]) -> None:
     if written:
         typer.echo(f"\nwritten to {written[0].parent}: {', '.join(path.name for path in written)}")
+
+
+def _announce_model(path: Path) -> None:
+    model = shlex.quote(str(path))
+    typer.echo(f"score new rows: {_command()} predict {model} NEW.csv --out scores.csv")

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
-import pandas as pd
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from partialfair._typing import Floats, GapScale, GroupLabel, Ints
+from partialfair._typing import Floats, GroupLabel
 from partialfair.cli._audit import Gate
 from partialfair.cli._output import (
     METRIC_TITLES,
@@ -29,61 +27,30 @@ from partialfair.cli._output import (
     verdict,
     within,
 )
+from partialfair.cli._prepare import NO_CONSTRAINT, ModelSettings, Prepared
 from partialfair.estimators import FitResult
-from partialfair.estimators._inputs import Features
 from partialfair.groups import group_name
 from partialfair.intervals import as_interval_set
 from partialfair.metrics import FairnessReport, rank_curve
-from partialfair.models.linear import GroupTerms
 from partialfair.persistence import model_bytes
 from partialfair.plotting import plot_score_densities
-from partialfair.tables import Column, NumberColumn, TableModel
+from partialfair.tables import TableModel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["NO_CONSTRAINT", "Judged", "Rows", "TrainSettings", "Training", "print_training"]
+__all__ = ["Judged", "TrainSettings", "Training", "print_training"]
 
-NO_CONSTRAINT = "none"
 _CURVE_POINTS = 2000
 
 
-@dataclass(frozen=True)
-class TrainSettings:
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings(ModelSettings):
     """What is asked of the model, and how it is judged."""
 
-    constraint: str
-    interval: tuple[float, float]
     max_gap: float
-    gap_scale: GapScale
-    enforce: Literal["exact", "surrogate"]
-    group_terms: GroupTerms
     alpha: float
-    time_limit: float | None
-    pos_label: str | None
     test_size: float
-    confidence: float
-    seed: int
-
-    @property
-    def metric(self) -> str:
-        """The metric that the constraint bounds; of an ordinary model statistical parity."""
-        return self.constraint if self.constraint in METRIC_TITLES else "statistical_parity"
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Checked rows of the table: features, labels, groups and weights."""
-
-    X: Features
-    positive: npt.NDArray[np.bool_]
-    groups: pd.DataFrame
-    weights: Floats | None
-
-    def take(self, rows: Ints) -> Rows:
-        """Return some of the rows."""
-        weights = None if self.weights is None else self.weights[rows]
-        return Rows(self.X[rows], self.positive[rows], self.groups.iloc[rows], weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,8 +77,8 @@ class Training:
 
     path: Path
     settings: TrainSettings
+    prepared: Prepared
     model: TableModel
-    parts: dict[str, Rows]
     judged: dict[tuple[str, str], Judged]
     notes: tuple[str, ...]
 
@@ -129,14 +96,12 @@ class Training:
     @property
     def headline(self) -> str:
         """What was trained, and on what."""
-        settings, rows = self.settings, {name: len(part.positive) for name, part in self.parts.items()}
-        counts = ", ".join(f"{n:,} rows {name}" for name, n in rows.items())
+        settings = self.settings
         demand = f"{settings.constraint} at most {settings.max_gap:g}"
         wanted = "no constraint" if settings.constraint == NO_CONSTRAINT else demand
         return (
-            f"{self.model.target} = {self.model.labels[1]} from {len(self.model.columns)} columns "
-            f"({len(self.model.feature_names)} features); {counts}; {wanted} at "
-            f"{as_interval_set(settings.interval)}, on the {settings.gap_scale} scale"
+            f"{self.prepared.headline}; {wanted} at {as_interval_set(settings.interval)}, on the "
+            f"{settings.gap_scale} scale"
         )
 
     @cached_property
@@ -151,7 +116,6 @@ class Training:
     def record(self, gate: Gate | None, model_name: str) -> dict[str, Any]:
         """Return plain data for JSON; the schema's number changes when a reader would have to."""
         result, classifier = self.result, self.model.classifier
-        settings = {name: value for name, value in asdict(self.settings).items() if name != "pos_label"}
         blocks = classifier.groups_.tolist() if len(classifier.intercept_) > 1 else ["all"]
         coefficients = np.broadcast_to(
             classifier.coef_, (max(len(blocks), len(classifier.coef_)), classifier.coef_.shape[1])
@@ -160,11 +124,8 @@ class Training:
             "schema": "partialfair.train/1",
             "file": str(self.path),
             "model": model_name,
-            "target": self.model.target,
-            "pos_label": self.model.labels[1],
-            "group_columns": [group.name for group in self.model.groups],
-            "rows": {name: len(part.positive) for name, part in self.parts.items()},
-            "settings": settings,
+            **self.prepared.record(),
+            "settings": self.settings.record(),
             "fit": {
                 "status": result.status.value,
                 "objective": result.objective,
@@ -183,7 +144,6 @@ class Training:
                     "complementarity": result.kkt.complementarity,
                 },
             },
-            "columns": [_column_record(column) for column in self.model.columns],
             "intercepts": {
                 group_name(block): float(value)
                 for block, value in zip(blocks, classifier.intercept_, strict=True)
@@ -219,7 +179,7 @@ class Training:
 
     def _rank_curves(self) -> Figure:
         part = self.last[1]
-        rows = self.parts[part]
+        rows = self.prepared.parts[part]
         curves = {
             f"{model} ({part})": rank_curve(
                 found.scores,
@@ -233,7 +193,7 @@ class Training:
         return rank_curves(curves, reference=self._largest_group, interval=self.settings.interval)
 
     def _densities(self) -> Figure:
-        rows = self.parts[self.last[1]]
+        rows = self.prepared.parts[self.last[1]]
         axes = plot_score_densities(
             self.judged[self.last].scores,
             sensitive_features=rows.groups,
@@ -271,8 +231,3 @@ def print_training(training: Training, gate: Gate | None, out: Console) -> None:
         out.print(note_line(note))
     if gate is not None:
         out.print(verdict(report, gate.metric, gate.limit))
-
-
-def _column_record(column: Column) -> dict[str, Any]:
-    kind = "number" if isinstance(column, NumberColumn) else "categories"
-    return {"kind": kind, **asdict(column)}

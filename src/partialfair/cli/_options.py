@@ -1,0 +1,148 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from partialfair.constraints import CONSTRAINTS
+
+__all__ = [
+    "AsJson",
+    "Band",
+    "Categories",
+    "Confidence",
+    "ConstraintName",
+    "Dropped",
+    "Enforce",
+    "Enforcement",
+    "FailAbove",
+    "Group",
+    "GroupTerms",
+    "Ids",
+    "Label",
+    "Out",
+    "PosLabel",
+    "RankWithin",
+    "Scale",
+    "Scales",
+    "Score",
+    "Seed",
+    "Table",
+    "Target",
+    "Terms",
+    "Threshold",
+    "TimeLimit",
+    "Weight",
+    "Within",
+]
+
+
+class Scales(StrEnum):
+    """Values of ``--gap-scale``."""
+
+    interval = "interval"
+    absolute = "absolute"
+
+
+class RankWithin(StrEnum):
+    """Values of ``--rank-within``."""
+
+    group = "group"
+    group_and_label = "group_and_label"
+
+
+class GroupTerms(StrEnum):
+    """Values of ``--group-terms``."""
+
+    none = "none"
+    intercept = "intercept"
+    interactions = "interactions"
+
+    @property
+    def terms(self) -> Literal["intercept", "interactions"] | None:
+        """What the estimators call it."""
+        if self is GroupTerms.intercept:
+            return "intercept"
+        return "interactions" if self is GroupTerms.interactions else None
+
+
+class Enforcement(StrEnum):
+    """Values of ``--enforce``."""
+
+    exact = "exact"
+    surrogate = "surrogate"
+
+
+Table = Annotated[
+    Path, typer.Argument(readable=False, help="CSV, Parquet or Arrow file with one row per person.")
+]
+Score = Annotated[str, typer.Option("--score", help="Column with the scores; higher is better.")]
+Target = Annotated[str, typer.Option("--target", help="Column to predict, of two classes.")]
+Group = Annotated[
+    list[str], typer.Option("--group", help="Column with the group; repeat it to cross several.")
+]
+Label = Annotated[str | None, typer.Option("--label", help="Column with the true label, of two classes.")]
+PosLabel = Annotated[
+    str | None,
+    typer.Option("--pos-label", help="The label that counts as positive; by default the larger one."),
+]
+Weight = Annotated[str | None, typer.Option("--weight", help="Column with sample weights.")]
+Ids = Annotated[
+    list[str] | None,
+    typer.Option("--id", help="Column that identifies a person: no feature, but kept by predict."),
+]
+Dropped = Annotated[
+    list[str] | None, typer.Option("--drop", help="Column that is not to be a feature; repeat it.")
+]
+Categories = Annotated[
+    list[str] | None,
+    typer.Option("--category", help="Column of numbers that are codes of categories; repeat it."),
+]
+Band = Annotated[
+    tuple[float, float],
+    typer.Option(
+        "--interval", metavar="LOW HIGH", help="Ranks from the top: 0.05 0.30 are score percentiles 70–95."
+    ),
+]
+Threshold = Annotated[
+    float | None, typer.Option("--threshold", help="Score above which a person is selected; has no default.")
+]
+ConstraintName = Annotated[
+    str,
+    typer.Option(
+        "--constraint", help=f"What is bounded: {', '.join(CONSTRAINTS)}; none trains an ordinary model."
+    ),
+]
+Scale = Annotated[
+    Scales,
+    typer.Option("--gap-scale", help="'interval' is the definition, 'absolute' what the paper's tables use."),
+]
+Within = Annotated[
+    RankWithin, typer.Option("--rank-within", help="Where equal opportunity and odds take ranks.")
+]
+Enforce = Annotated[
+    Enforcement,
+    typer.Option(
+        "--enforce",
+        help="'exact' bounds the gap itself on the training rows, 'surrogate' the paper's smooth stand-in.",
+    ),
+]
+Terms = Annotated[
+    GroupTerms,
+    typer.Option("--group-terms", help="Whether the model may use the group; it then needs it to score."),
+]
+TimeLimit = Annotated[float | None, typer.Option("--time-limit", help="Seconds after which a fit ends.")]
+Confidence = Annotated[float, typer.Option("--confidence", help="Coverage of the confidence intervals.")]
+FailAbove = Annotated[
+    float | None,
+    typer.Option("--fail-above", help="Exit with 1 if the gap of --fail-metric is wider than this."),
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of whatever is drawn at random.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", help="Directory for tables, JSON and pictures; made if need be.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON with a versioned schema instead of tables.")]

@@ -1,0 +1,258 @@
+"""``partialfair path``: models from loose to strict on one table, and the frontier that they make."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from partialfair._checks import check_choice, check_number
+from partialfair.cli._output import METRIC_TITLES, json_text, note_line, step, value_and_interval
+from partialfair.cli._prepare import NO_CONSTRAINT, HoldOut, ModelSettings, Prepared, Roles, prepare
+from partialfair.exceptions import InputError
+from partialfair.groups import group_name
+from partialfair.intervals import as_interval_set
+from partialfair.metrics import ReportRow
+from partialfair.path import FairnessPath, PathPoint, fairness_path
+from partialfair.persistence import model_bytes
+from partialfair.solvers import Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["MODEL", "SCORINGS", "Frontier", "PathSettings", "print_frontier", "read_numbers", "trace"]
+
+MODEL = "model.skops"
+SCORINGS = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "roc_auc": "AUC"}
+"""What may be asked for, and what it is called in the table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathSettings(ModelSettings):
+    """What is asked of the models, how they are judged, and which is to be chosen."""
+
+    max_gaps: tuple[float, ...]
+    alphas: tuple[float, ...]
+    validation: float
+    scoring: str
+    best: float | None
+
+    def check(self) -> None:
+        """Refuse what cannot be right, before any file is read."""
+        super().check()
+        if self.constraint == NO_CONSTRAINT:
+            raise InputError("--constraint none leaves no gap to vary; use train for an ordinary model")
+        for gap in self.max_gaps:
+            check_number(gap, "--max-gaps", low=0.0, high=1.0)
+        for alpha in self.alphas:
+            check_number(alpha, "--alphas", low=0.0)
+        check_number(self.validation, "--validation", above=0.0, high=0.9)
+        check_choice(self.scoring, "--scoring", SCORINGS)
+        if self.best is not None:
+            check_number(self.best, "--best", low=0.0, high=1.0)
+
+
+def read_numbers(text: str, option: str) -> tuple[float, ...]:
+    """Return the numbers of a list such as ``0.05,0.1``."""
+    try:
+        return tuple(float(word) for word in text.split(","))
+    except ValueError as error:
+        raise InputError(f"{option} must be numbers with commas between them, not {text!r}") from error
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier:
+    """The models of a table, and which of them was chosen.
+
+    Attributes
+    ----------
+    lines
+        One line per model, as `FairnessPath.to_frame` gives them.
+    chosen
+        The best of those that are fair enough; None if that was not asked for, or if there is none.
+    refusal
+        Why there is none, though it was asked for.
+    notes
+        What may surprise.
+    """
+
+    path: Path
+    settings: PathSettings
+    prepared: Prepared
+    found: FairnessPath
+    lines: pd.DataFrame
+    chosen: PathPoint | None
+    refusal: str | None
+    notes: tuple[str, ...]
+
+    @property
+    def headline(self) -> str:
+        """What was trained, and on what."""
+        settings = self.settings
+        return (
+            f"{self.prepared.headline}; {settings.constraint} at {as_interval_set(settings.interval)}, on "
+            f"the {settings.gap_scale} scale"
+        )
+
+    @cached_property
+    def content(self) -> bytes | None:
+        """The chosen model as its file holds it."""
+        return None if self.chosen is None else model_bytes(self.prepared.model(self.chosen.model))
+
+    def record(self) -> dict[str, Any]:
+        """Return plain data for JSON; the schema's number changes when a reader would have to."""
+        points = self.found.points
+        chosen = [point is self.chosen for point in points]
+        models = [
+            {
+                **line,
+                "obstacle": point.model.result_.obstacle,
+                "worst_pair": [group_name(label) for label in self._gap(point).groups],
+                "chosen": is_chosen,
+            }
+            for line, point, is_chosen in zip(self.lines.to_dict("records"), points, chosen, strict=True)
+        ]
+        return {
+            "schema": "partialfair.path/1",
+            "file": str(self.path),
+            "model": None if self.chosen is None else MODEL,
+            **self.prepared.record(),
+            "settings": self.settings.record(),
+            "models": models,
+            "refusal": self.refusal,
+            "notes": list(self.notes),
+        }
+
+    def files(self) -> dict[str, str | bytes | Callable[[], Figure]]:
+        """Return what ``--out`` writes."""
+        model = {} if self.content is None else {MODEL: self.content}
+        return {
+            **model,
+            "path.json": json_text(self.record()) + "\n",
+            "path.csv": self.lines.to_csv(index=False),
+            "frontier.png": self._picture,
+        }
+
+    def table(self) -> Table:
+        """Return one line per model, the chosen one marked."""
+        settings = self.settings
+        several = self.lines["alpha"].nunique() > 1
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        table.add_column("")
+        for title in ("max gap", *(["alpha"] if several else []), "training gap", "gap held out"):
+            table.add_column(title, justify="right")
+        table.add_column(f"{100 * settings.confidence:g} % interval")
+        table.add_column(SCORINGS[settings.scoring], justify="right")
+        table.add_column("seconds", justify="right")
+        table.add_column("status")
+        for point in self.found.points:
+            result = point.model.result_
+            table.add_row(
+                "→" if point is self.chosen else "",
+                f"{point.max_gap:g}",
+                *([f"{point.alpha:g}"] if several else []),
+                f"{result.gap:.3f}",
+                *value_and_interval(self._gap(point)),
+                f"{point.score:.3f} ± {point.error:.3f}",
+                f"{point.seconds:.1f}",
+                str(result.status),
+            )
+        return table
+
+    def _gap(self, point: PathPoint) -> ReportRow:
+        return self.found.gap(point, self.settings.confidence)
+
+    def _picture(self) -> Figure:
+        title = f"{METRIC_TITLES[self.settings.metric]} at {as_interval_set(self.settings.interval)}"
+        drawn = self.found.plot(confidence=self.settings.confidence, title=title)
+        return cast("Figure", drawn.figure)
+
+
+def trace(path: Path, roles: Roles, settings: PathSettings) -> Frontier:
+    """Read, split and encode; fit a model for every gap and penalty; choose."""
+    hold_out = HoldOut("--validation", settings.validation, settings.seed)
+    prepared = prepare(path, roles, settings.pos_label, hold_out)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        notes = [*prepared.notes]
+        found = _fit(prepared, settings, caught, notes)
+        with step("measuring gaps"):
+            lines = found.to_frame(settings.confidence)
+        chosen, refusal = _choose(found, settings)
+    notes += [str(warning.message) for warning in caught]
+    return Frontier(path, settings, prepared, found, lines, chosen, refusal, tuple(dict.fromkeys(notes)))
+
+
+def _fit(
+    prepared: Prepared,
+    settings: PathSettings,
+    caught: list[warnings.WarningMessage],
+    notes: list[str],
+) -> FairnessPath:
+    """Fit the models, showing progress; every warning becomes a note that names its model."""
+    rows, held_out = prepared.parts["training"], prepared.parts["held out"]
+    total, done = len({*settings.max_gaps}) * len({*settings.alphas}), 0
+    with step(f"training {total} models on {len(rows.positive):,} rows") as say:
+
+        def show(line: Record) -> None:
+            say(
+                f"model {done + 1}, step {line.step}, objective {line.objective:.4g}, violation "
+                f"{line.violation:.1e}"
+            )
+
+        def judged(point: PathPoint) -> None:
+            nonlocal done
+            done += 1
+            which = f"max gap {point.max_gap:g}, alpha {point.alpha:g}"
+            notes.extend(f"{which}: {warning.message}" for warning in caught)
+            caught.clear()
+
+        found = fairness_path(
+            settings.classifier(settings.constraint, callback=show),
+            rows.X,
+            rows.positive,
+            sensitive_features=rows.groups,
+            sample_weight=rows.weights,
+            max_gaps=settings.max_gaps,
+            alphas=settings.alphas,
+            validation=(held_out.X, held_out.positive, held_out.groups, held_out.weights),
+            scoring=settings.scoring,
+            random_state=settings.seed,
+            callback=judged,
+        )
+    for point in found.points:
+        point.model.set_params(callback=None, warm_start=False)
+    return found
+
+
+def _choose(found: FairnessPath, settings: PathSettings) -> tuple[PathPoint | None, str | None]:
+    """Return the model that ``--best`` asks for, or why there is none."""
+    if settings.best is None:
+        return None, None
+    try:
+        model = found.best(settings.best, settings.confidence)
+    except InputError as error:
+        return None, str(error)
+    return next(point for point in found.points if point.model is model), None
+
+
+def print_frontier(frontier: Frontier, out: Console) -> None:
+    """Print the readable report."""
+    out.print(Text.assemble((str(frontier.path), "bold"), f": {frontier.headline}\n"))
+    out.print(frontier.table())
+    settings, chosen = frontier.settings, frontier.chosen
+    if chosen is not None:
+        out.print(
+            f"\nchosen (→): the best whose gap is, with {100 * settings.confidence:g} % confidence, at most "
+            f"{settings.best:g} on new people: max gap {chosen.max_gap:g}, alpha {chosen.alpha:g}"
+        )
+    for note in frontier.notes:
+        out.print(note_line(note))
