@@ -152,7 +152,7 @@ class GroupColumn:
 
 @dataclass(frozen=True, eq=False)
 class TableModel:
-    """A classifier of tables with its preprocessing; what ``partialfair train`` saves.
+    """A classifier of tables with its preprocessing; what ``partialfair train`` and ``path`` save.
 
     Attributes
     ----------

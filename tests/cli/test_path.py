@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import contextmanager
 from unittest.mock import patch
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from sklearn.metrics import accuracy_score, roc_auc_score
 
 from partialfair import cli, load_model
+from partialfair.cli import _path
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.tables import TableModel
 
@@ -182,6 +184,19 @@ class TestPath:
         assert (loose["status"], loose["obstacle"]) == ("converged", None)
         assert strict["status"] != "converged"
         assert [note.startswith("max gap 0, alpha 0.0001: ") for note in record["notes"]] == [True]
+
+
+def test_ctrl_c_ends_the_path_and_not_one_fit(run, file, monkeypatch):
+    @contextmanager
+    def interrupted(message):
+        def say(progress):
+            raise KeyboardInterrupt
+
+        yield say
+
+    monkeypatch.setattr(_path, "step", interrupted)
+    assert run(*BASIC, *TWO, "--out", "out").code == 130
+    assert not (file.parent / "out").exists()
 
 
 class TestNoModel:

@@ -332,7 +332,7 @@ def frontier(
 
 @app.command(epilog="Example: partialfair predict model/model.skops new.csv --out scores.csv")
 def predict(
-    model: Annotated[Path, typer.Argument(readable=False, help="A model of partialfair train.")],
+    model: Annotated[Path, typer.Argument(readable=False, help="A model of partialfair train or path.")],
     file: Annotated[
         Path, typer.Argument(readable=False, help="CSV, Parquet or Arrow file with the columns trained on.")
     ],

@@ -23,7 +23,7 @@ from partialfair.intervals import as_interval_set
 from partialfair.metrics import ReportRow
 from partialfair.path import FairnessPath, PathPoint, fairness_path
 from partialfair.persistence import model_bytes
-from partialfair.solvers import Record
+from partialfair.solvers import Record, Status
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -210,6 +210,8 @@ def _fit(
 
         def judged(point: PathPoint) -> None:
             nonlocal done
+            if point.model.result_.status is Status.STOPPED:
+                raise KeyboardInterrupt  # it ends the path, not only one fit
             done += 1
             which = f"max gap {point.max_gap:g}, alpha {point.alpha:g}"
             notes.extend(f"{which}: {warning.message}" for warning in caught)

@@ -1,4 +1,4 @@
-"""``partialfair predict``: scores of new rows by a model that ``partialfair train`` saved."""
+"""``partialfair predict``: scores of new rows by a model that ``train`` or ``path`` saved."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def predict(model_path: Path, path: Path, *, keep: bool) -> Prediction:
     if not isinstance(model, TableModel):
         raise InputError(
             f"{model_path} holds a {type(model).__name__}, which takes features and no tables; predict needs "
-            "a model of partialfair train, others are used from Python, with load_model"
+            "a model of partialfair train or path, others are used from Python, with load_model"
         )
     with step(f"reading {path}"):
         table = read_table(path, model.needed)
