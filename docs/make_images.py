@@ -1,4 +1,4 @@
-"""Draw the README's picture of a trained model: ``python docs/make_images.py [DIRECTORY]``."""
+"""Draw the pictures of trained models: ``python docs/make_images.py [DIRECTORY]``."""
 
 import sys
 from pathlib import Path
@@ -6,27 +6,35 @@ from pathlib import Path
 import pandas as pd
 from matplotlib import pyplot
 
-from partialfair import PartialFairClassifier
+from partialfair import PartialFairClassifier, fairness_path
 from partialfair.datasets import make_admissions
 from partialfair.metrics import partial_statistical_parity_difference, rank_curve
 from partialfair.plotting import plot_rank_curve
 
 MODELS = {
     "no constraint": {"constraint": None},
-    "max_gap = 0.1": {
-        "interval": (0.15, 0.40),
-        "max_gap": 0.1,
-        "enforce": "surrogate",
-    },
+    "max_gap = 0.1": {"interval": (0.15, 0.40), "max_gap": 0.1},
 }
+MAX_GAPS = (0.1, 0.15, 0.2, 0.3, 0.5)
 
 
 def main(directory: Path) -> None:
+    """Draw everything."""
+    data, new = make_admissions(3000), make_admissions(6000, seed=1)
+    columns = pd.get_dummies(data.X, dtype=float)
+
+    def prepare(X: pd.DataFrame) -> pd.DataFrame:
+        X = pd.get_dummies(X, dtype=float).reindex(columns=columns.columns, fill_value=0)
+        return ((X - columns.mean()) / columns.std()).fillna(0)
+
+    X = prepare(data.X)
+    draw_rank_curves(directory, data, X)
+    draw_frontier(directory, data, X, (prepare(new.X), new.y, new.sensitive_features))
+
+
+def draw_rank_curves(directory, data, X) -> None:
     """Train both models of the README and draw their rank curves side by side."""
-    data = make_admissions(3000)
     groups, interval = data.sensitive_features, (0.15, 0.40)
-    X = pd.get_dummies(data.X, dtype=float)
-    X = ((X - X.mean()) / X.std()).fillna(0)
     figure, axes = pyplot.subplots(1, 2, figsize=(9.6, 4.8), layout="constrained")
     for ax, (name, settings) in zip(axes, MODELS.items(), strict=True):
         clf = PartialFairClassifier(**settings).fit(X, data.y, sensitive_features=groups)
@@ -42,6 +50,20 @@ def main(directory: Path) -> None:
             ax=ax,
         )
     figure.savefig(directory / "trained_rank_curves.png", dpi=110)
+
+
+def draw_frontier(directory, data, X, validation) -> None:
+    """Draw the frontier of the page on choosing, with more gaps than its example."""
+    path = fairness_path(
+        PartialFairClassifier(interval=(0.15, 0.40)),
+        X,
+        data.y,
+        sensitive_features=data.sensitive_features,
+        max_gaps=MAX_GAPS,
+        validation=validation,
+        random_state=0,
+    )
+    path.plot().figure.savefig(directory / "frontier.png", dpi=110)
 
 
 if __name__ == "__main__":

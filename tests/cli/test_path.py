@@ -87,7 +87,9 @@ class TestPath:
             assert model["training_gap"] <= model["max_gap"]
             assert model["gap_low"] <= model["gap"] <= model["gap_high"]
             assert set(model["worst_pair"]) == {"f", "m"}
-        assert record["rows"] == {"training": 400, "held out": 100}
+        rows = record["rows"]
+        assert rows["training"] + rows["held out"] == 500
+        assert rows["held out"] == pytest.approx(100, abs=2)  # a fifth of each of four strata, rounded
 
     def test_the_csv_is_the_table_of_the_json(self, traced, record):
         frame = pd.read_csv(traced / "path.csv")
@@ -183,7 +185,9 @@ class TestPath:
         loose, strict = record["models"]
         assert (loose["status"], loose["obstacle"]) == ("converged", None)
         assert strict["status"] != "converged"
-        assert [note.startswith("max gap 0, alpha 0.0001: ") for note in record["notes"]] == [True]
+        about = [note for note in record["notes"] if note.startswith("max gap ")]
+        assert "status no_feasible_point" in about[0]
+        assert all(note.startswith("max gap 0, alpha 0.0001: ") for note in about)
 
 
 def test_ctrl_c_ends_the_path_and_not_one_fit(run, file, monkeypatch):
@@ -207,7 +211,7 @@ class TestNoModel:
         for words in (
             "partialfair: no model of the path",
             "at most 0.001",
-            "100 validation rows",
+            "validation rows",
             "lowest upper",
         ):
             assert words in last
