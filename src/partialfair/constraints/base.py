@@ -44,6 +44,8 @@ class ConstraintBlock:
         From scores to thresholds that violate little.
     names
         What each f_i says, for messages: "at least 10 % of Women above θ₃".
+    places
+        What each threshold is for, a number by which thresholds of two such blocks are matched.
     """
 
     bank: AtomBank
@@ -51,6 +53,7 @@ class ConstraintBlock:
     theta0: Floats
     names: tuple[str, ...]
     thresholds_at: Callable[[Floats], Floats] = lambda scores: np.empty(0)
+    places: tuple[float, ...] = ()
 
 
 def join(blocks: Sequence[ConstraintBlock]) -> ConstraintBlock:

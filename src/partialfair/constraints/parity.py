@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import ClassVar
@@ -39,7 +39,7 @@ class StatisticalParity(Constraint):
         Size of the grid. On the interval scale it is ``u_j = j(1 − κ)/(N + 1)``, which guarantees κ plus one
         step; on the absolute scale the paper's ``p_j = α + j(β − α)/N``, j = 0, ..., N − 1.
     points
-        The grid itself: shares u in [0, 1 − κ], on the absolute scale ranks p.
+        The grid itself: ``u / (1 − κ)`` in [0, 1], on the absolute scale ranks p.
     """
 
     n_points: int = 10
@@ -55,8 +55,8 @@ class StatisticalParity(Constraint):
         self, groups: Groups, weights: Floats, surrogate: Surrogate, positive: Positive = None
     ) -> ConstraintBlock:
         """Two functions per point and group: mean σ at least the lower rank, at most the upper one."""
-        lows, highs = self.rank_boxes(groups)
-        if not len(lows):
+        lows, highs, places = self._asked(groups)
+        if not places:
             return join([])
         relative = self.gap_scale == "interval"
         factors = [1 / part.measure if relative else 1.0 for part in self.intervals(groups)]
@@ -81,30 +81,41 @@ class StatisticalParity(Constraint):
             theta0,
             tuple(names),
             lambda scores: _scores_at(np.clip((lows + highs) / 2, 0, 1), scores, bank),
+            places,
         )
 
     def rank_boxes(self, groups: Groups) -> tuple[Floats, Floats]:
-        """Return the lower and upper rank of each point in each group.
+        """Return the lower and upper rank of each point in each group."""
+        return self._asked(groups)[:2]
 
-        Points at which a threshold above or below all scores would do are left out.
-        """
-        lows, highs = self._boxes(groups)
-        asked = (lows > _VACUOUS).any(axis=1) & (highs < 1 - _VACUOUS).any(axis=1)
-        return lows[asked], highs[asked]
-
-    def _boxes(self, groups: Groups) -> tuple[Floats, Floats]:
+    def _asked(self, groups: Groups) -> tuple[Floats, Floats, tuple[float, ...]]:
+        """Return lower and upper ranks and points, without those at which a θ beyond all scores would do."""
         intervals, kappa = self.intervals(groups), self.kappa
+        points = np.array(self._grid if self.points is None else self.points)
+        if self.gap_scale == "absolute":
+            lows = np.tile(points[:, None], (1, len(intervals)))
+            highs = lows + kappa
+        else:
+            shares = points * (1 - kappa)
+            lows = np.stack([part.rank_at(shares, side="left") for part in intervals], axis=1)
+            highs = np.stack([part.rank_at(shares + kappa, side="right") for part in intervals], axis=1)
+        asked = (lows > _VACUOUS).any(axis=1) & (highs < 1 - _VACUOUS).any(axis=1)
+        return lows[asked], highs[asked], tuple(points[asked].tolist())
+
+    @property
+    def _grid(self) -> Floats:
+        """The paper's grid on the absolute scale, and the one with the best guarantee on the other."""
         if self.gap_scale == "absolute":
             shares = np.arange(self.n_points) / self.n_points
-            ranks = intervals[0].rank_at(shares, side="right") if self.points is None else self.points
-            lows = np.tile(np.asarray(ranks)[:, None], (1, len(intervals)))
-            return lows, lows + kappa
-        shares = np.arange(1, self.n_points + 1) * (1 - kappa) / (self.n_points + 1)
-        if self.points is not None:
-            shares = np.minimum(self.points, 1 - kappa)
-        lows = np.stack([part.rank_at(shares, side="left") for part in intervals], axis=1)
-        highs = np.stack([part.rank_at(shares + kappa, side="right") for part in intervals], axis=1)
-        return lows, highs
+            return self._common.rank_at(shares, side="right")
+        return np.arange(1, self.n_points + 1) / (self.n_points + 1)
+
+    @property
+    def _common(self) -> IntervalSet:
+        """The interval of all groups, which the absolute scale asks for."""
+        if isinstance(self.interval, Mapping):
+            return as_interval_set(next(iter(self.interval.values())))
+        return as_interval_set(self.interval)
 
     def prepared(self) -> StatisticalParity:
         """Return the constraint with a grid that reaches everywhere the exact gap looks, ends included.
@@ -114,9 +125,9 @@ class StatisticalParity(Constraint):
         if self.points is not None:
             return self
         places = np.linspace(0.0, 1.0, self.n_points + 2)
-        if self.gap_scale == "interval":
-            return replace(self, points=tuple((places * (1 - self.kappa)).tolist()))
-        return replace(self, points=tuple(self._reach.rank_at(places, side="left").tolist()))
+        if self.gap_scale == "absolute":
+            places = self._reach.rank_at(places, side="left")
+        return replace(self, points=tuple(places.tolist()))
 
     def denser(self) -> StatisticalParity:
         """Return the constraint with a point between any two."""
@@ -126,18 +137,20 @@ class StatisticalParity(Constraint):
     @property
     def _reach(self) -> IntervalSet:
         """``[max(0, α − κ), β)``: where one group may be inside the interval while another is κ before it."""
-        parts = as_interval_set(self.interval).parts
+        parts = self._common.parts
         return as_interval_set(_merged([(max(0.0, low - self.kappa), high) for low, high in parts]))
 
     def refined(self, groups: Groups, pair: tuple[int, int], ranks: tuple[float, float]) -> StatisticalParity:
         """Return the constraint with one more point, whose band holds the middle of the two ranks."""
         places = np.array(ranks)
         if self.gap_scale == "interval":
-            intervals = self.intervals(groups)
-            places = np.array(
-                [intervals[k].passed(np.array(rank)) for k, rank in zip(pair, ranks, strict=True)]
-            )
+            parts = self.intervals(groups)
+            places = np.array([parts[k].passed(np.array(rank)) for k, rank in zip(pair, ranks, strict=True)])
         point = float(np.clip(places.mean() - self.kappa / 2, 0.0, 1.0 - self.kappa))
+        if self.gap_scale == "interval":
+            point /= 1 - self.kappa
+        if np.isclose(self.points or (), point, atol=1e-6).any():
+            return self
         return replace(self, points=(*(self.points or ()), point))
 
 

@@ -36,7 +36,7 @@ from partialfair.groups import Groups, group_name
 from partialfair.models import linear_model
 from partialfair.models.linear import LinearModel
 from partialfair.objectives import Difference, Loss
-from partialfair.problems import Problem, certify
+from partialfair.problems import Problem
 from partialfair.solvers import IDCA, Certified, Newton, Solver, Status
 from partialfair.surrogates import Surrogate, surrogate
 
@@ -141,19 +141,19 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
                 constraints = placed(constraints, model.scores(free), groups, weights)
             exact = self.enforce == "exact" and bool(constraints)
             trained = tuple(one.prepared() if exact else one for one in constraints)
-            training = Training(model, loss, alpha, groups, weights, positive, tuple(constraints))
-            problem = training.problem(trained, sigma)
+            training = Training(model, loss, alpha, groups, weights, positive, tuple(constraints), self.tol)
+            blocks = training.blocks(trained, sigma)
+            problem = training.problem(blocks)
             solving = Solving(
                 self._suited(solver, problem), self.tol, self.time_limit, self.callback, self.verbose
             )
             start = self._start(
                 problem, model, labels, free if isinstance(solving.solver, Certified) else None
             )
-            attempt = Attempt(training, trained, sigma, problem, solving(problem, start))
+            attempt = Attempt(training, trained, sigma, blocks, problem, solving(problem, start))
             if exact:
-                attempt = enforce_exactly(attempt, solving.again)
-            found, problem = attempt.result, attempt.problem
-            certificate = certify(problem, found.x, tol=self.tol)
+                attempt = enforce_exactly(attempt, solving, solving.again)
+            found, problem, certificate = attempt.result, attempt.problem, attempt.certificate
         w, thresholds = problem.split(found.x)
         self.coef_, intercepts = (part.copy() for part in model.unpack(w))
         n_intercepts = 1 if self.group_terms is None else len(labels)

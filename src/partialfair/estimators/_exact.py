@@ -3,8 +3,8 @@
 A surrogate constraint is met at a grid of points and by a smoothed indicator; the promise is about the exact
 metric, which exceeds it by about as much whatever is allowed. If it is too wide, the grid is made twice as
 fine and the surrogate half as wide, and what is allowed is lowered by the excess. The problem is solved again
-from the last solution, until the referee agrees; every further time one more point is looked at, where the
-exact gap is widest.
+from the last solution, until the referee agrees: with one more point, where the exact gap is widest, or, if
+hardly anything would be allowed any more, on a grid that is finer still.
 """
 
 from __future__ import annotations
@@ -16,24 +16,29 @@ from functools import cached_property
 import numpy as np
 
 from partialfair._typing import Floats
-from partialfair.constraints import Constraint, join
+from partialfair.constraints import Constraint, ConstraintBlock, join
 from partialfair.constraints.base import Positive
 from partialfair.estimators._judge import judge
 from partialfair.groups import Groups, group_name
 from partialfair.metrics.partial import WorstGap
 from partialfair.models.linear import LinearModel
 from partialfair.objectives import Difference, Loss
-from partialfair.problems import Problem
+from partialfair.problems import Certificate, Problem, certify
 from partialfair.solvers import Result, Status
 from partialfair.surrogates import Surrogate
 
 __all__ = ["Attempt", "Training", "enforce_exactly"]
 
-_ROUNDS = 12
+_LEVELS = 4
+"""How often the grid is made finer and the surrogate narrower."""
+_UNLUCKY = (Status.CONVERGED, Status.MAX_ITER, Status.STALLED, Status.NO_FEASIBLE_POINT)
+_FAILURES = 3
+"""Solves that may go wrong."""
 _FASTER = 0.1
 """Share of the stated gap that is taken off what is allowed beside the excess: fewer rounds are needed."""
-_LEAST = 0.3
-"""Share of what was allowed that a correction leaves: a finer grid and a narrower surrogate help, too."""
+_LEAST, _AFRESH = 0.25, 0.4
+"""If less than the first share of the stated gap would be allowed, the look was too coarse; a closer one
+begins with the second."""
 
 Solve = Callable[[Problem, Floats], Result]
 
@@ -49,10 +54,14 @@ class Training:
     weights: Floats
     positive: Positive
     stated: tuple[Constraint, ...]
+    tol: float
 
-    def problem(self, constraints: Sequence[Constraint], sigma: Surrogate | None) -> Problem:
+    def blocks(self, constraints: Sequence[Constraint], sigma: Surrogate | None) -> list[ConstraintBlock]:
         """Tie constraints to the rows."""
-        blocks = [one.build(self.known, self.weights, sigma, self.positive) for one in constraints if sigma]
+        return [one.build(self.known, self.weights, sigma, self.positive) for one in constraints if sigma]
+
+    def problem(self, blocks: Sequence[ConstraintBlock]) -> Problem:
+        """State the problem."""
         return Problem(self.model, self.loss, join(blocks), self.alpha)
 
     def gaps(self, scores: Floats) -> tuple[WorstGap, ...]:
@@ -73,9 +82,10 @@ class Attempt:
     training: Training
     constraints: tuple[Constraint, ...]
     sigma: Surrogate | None
+    blocks: Sequence[ConstraintBlock]
     problem: Problem
     result: Result
-    corrected: bool = False
+    level: int = 0
 
     @cached_property
     def scores(self) -> Floats:
@@ -113,48 +123,72 @@ class Attempt:
         where = "" if np.isnan(gap.ranks).any() else " at ranks {:.1%} and {:.1%}".format(*gap.ranks)
         return f"the exact gap of {type(stated).__name__} is {gap.value:.3g} between {pair}{where}"
 
+    @cached_property
+    def certificate(self) -> Certificate:
+        """The certificate of the solution."""
+        return certify(self.problem, self.result.x, tol=self.training.tol)
+
     @property
     def solved(self) -> bool:
-        """Whether the solver got where it wanted."""
-        return self.result.status is Status.CONVERGED
+        """Whether the certificate holds."""
+        return self.certificate.holds(self.training.tol)
 
     def worth(self) -> tuple[bool, bool, float]:
         """Order attempts: those that keep the promise by objective, others by how much they break it."""
         return not self.kept, not self.solved, self.result.objective if self.kept else self.excess.max()
 
 
-def enforce_exactly(first: Attempt, solve: Solve) -> Attempt:
-    """Correct and solve again until the exact gaps are small enough; return the best attempt."""
-    best = last = attempt = first
+def enforce_exactly(first: Attempt, solve: Solve, again: Solve) -> Attempt:
+    """Correct and solve again until the exact gaps are small enough; return the best attempt.
+
+    First ``again`` is tried, which knows that the start is nearly a solution, then ``solve``.
+    """
+    best = last = first
     stated = np.array([one.max_gap for one in first.training.stated])
-    allowed, impossible = stated, np.zeros(stated.size)
-    for _ in range(_ROUNDS):
-        if (best.kept and best.solved) or attempt.result.status in (Status.TIME_LIMIT, Status.STOPPED):
-            break
+    allowed, failures, too_little = stated, 0, np.zeros(stated.size)
+    while not (best.kept and best.solved) and failures < _FAILURES and last.level < _LEVELS:
         lower = np.where(last.excess > 0, allowed - last.excess - _FASTER * stated, allowed)
-        lower = np.maximum(lower, np.where(impossible > 0, (impossible + allowed) / 2, _LEAST * allowed))
-        attempt = _corrected(last, lower, solve)
+        closer = last.level == 0 or bool((lower < _LEAST * stated).any())
+        if closer:
+            lower = np.maximum(lower, _AFRESH * stated)
+        lower = np.maximum(lower, (too_little + allowed) / 2 if failures else 0.0)
+        attempt = _corrected(last, lower, closer, again)
+        if attempt.result.status in _UNLUCKY and not attempt.solved:
+            attempt = _corrected(last, lower, closer, solve)
         best = min(best, attempt, key=Attempt.worth)
+        if attempt.result.status in (Status.TIME_LIMIT, Status.STOPPED, Status.NONFINITE):
+            break
         if attempt.solved:
             last, allowed = attempt, lower
-        else:  # what was allowed may have been too little, or the solver unlucky
-            impossible = lower
+        else:
+            failures, too_little = failures + 1, lower
     return best
 
 
-def _corrected(last: Attempt, allowed: Floats, solve: Solve) -> Attempt:
+def _corrected(last: Attempt, allowed: Floats, closer: bool, solve: Solve) -> Attempt:
     """Solve again from the last solution, with less allowed and a closer look."""
     training, sigma = last.training, last.sigma
-    if last.corrected or sigma is None:
-        pairs = zip(last.constraints, last.gaps, strict=True)
-        constraints = [_refined(one, gap, training.known) for one, gap in pairs]
-    else:
+    if sigma is not None and closer:
         sigma = replace(sigma, width=sigma.width / 2)
         constraints = [one.denser() for one in last.constraints]
+    else:
+        pairs = zip(last.constraints, last.gaps, strict=True)
+        constraints = [_refined(one, gap, training.known) for one, gap in pairs]
     trained = tuple(replace(one, max_gap=gap) for one, gap in zip(constraints, allowed.tolist(), strict=True))
-    problem = training.problem(trained, sigma)
-    start = problem.start_at(last.problem.split(last.result.x)[0])
-    return Attempt(training, trained, sigma, problem, solve(problem, start), corrected=True)
+    blocks = training.blocks(trained, sigma)
+    problem = training.problem(blocks)
+    start = np.concatenate([last.problem.split(last.result.x)[0], *_continued(last, blocks)])
+    return Attempt(training, trained, sigma, blocks, problem, solve(problem, start), last.level + closer)
+
+
+def _continued(last: Attempt, blocks: Sequence[ConstraintBlock]) -> list[Floats]:
+    """Return the last thresholds, and for new points thresholds that suit the last scores."""
+    old, thetas = last.problem.split(last.result.x)[1], []
+    for block, before in zip(blocks, last.blocks, strict=True):
+        known, old = dict(zip(before.places, old, strict=False)), old[before.bank.n_theta :]
+        suited = zip(block.places, block.thresholds_at(last.scores), strict=True)
+        thetas.append(np.array([known.get(place, theta) for place, theta in suited]))
+    return thetas
 
 
 def _refined(constraint: Constraint, gap: WorstGap, groups: Groups) -> Constraint:

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 
 from partialfair._typing import Floats
 from partialfair.problems import Problem, certify
-from partialfair.solvers import Certified, Record, Result, Solver
+from partialfair.solvers import Certified, Record, Result, Solver, Status
 
 __all__ = ["Solving", "Watch"]
 
 
-_FEW = 100
+_FEW = 40
 """Steps that suffice from a start that is nearly a solution."""
 _NOTHING = Record(0, 0, 0.0, float("nan"), float("nan"))
 
@@ -46,6 +46,8 @@ class Watch:
         1 writes a line to standard error at most once a second, 2 at every step.
     before
         What earlier solves of the same fit took.
+    certified
+        Whether the certificate was seen to hold.
     """
 
     problem: Problem
@@ -53,12 +55,13 @@ class Watch:
     callback: Callable[[Record], bool | None] | None
     verbose: int
     before: Record = _NOTHING
+    certified: bool = False
     _next_look: float = 1000.0
     _last_shown: float = float("-inf")
 
     def __call__(self, line: Record, best: Floats) -> bool:
         """Show, ask, look."""
-        line = _after(self.before, line)
+        passes, line = line.passes, _after(self.before, line)
         now = time.monotonic()
         if self.verbose and (now - self._last_shown >= 1 or self.verbose > 1):
             self._last_shown = now
@@ -68,10 +71,11 @@ class Watch:
             )
         if self.callback is not None and self.callback(line):
             return True
-        if line.passes < self._next_look:
+        if passes < self._next_look:
             return False
-        self._next_look = 2.0 * line.passes
-        return certify(self.problem, best, tol=self.tol).holds(self.tol)
+        self._next_look = 2.0 * passes
+        self.certified = certify(self.problem, best, tol=self.tol).holds(self.tol)
+        return self.certified
 
 
 @dataclass(eq=False)
@@ -112,4 +116,5 @@ class Solving:
         watch = Watch(problem, self.tol, self.callback, self.verbose, before)
         found = solver.solve(problem, start, time_limit=left, callback=watch)
         self.history += [_after(before, line) for line in found.history[bool(self.history) :]]
-        return replace(found, history=tuple(self.history))
+        status = Status.CONVERGED if watch.certified else found.status
+        return replace(found, history=tuple(self.history), status=status)

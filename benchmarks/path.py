@@ -1,0 +1,119 @@
+"""A path of ten models beside one fit of fairlearn's ExponentiatedGradient, and what `best` promises.
+
+Run ``python benchmarks/path.py [--data DIR]``; data files as in docs/data.md. The path is on a9a, the promise
+on random splits of law school: a model is chosen on the validation part by ``best(max_gap=.1)``, and its gap
+is measured on the test part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+from _record import RESULTS, write
+from engine import LOADERS, as_part
+from partialfair import PartialFairClassifier, fairness_path
+from partialfair.exceptions import InputError
+from partialfair.metrics import partial_statistical_parity_difference
+
+MAX_GAPS = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5)
+CONFIDENCES = (0.95, 0.99)
+
+
+def path_beside_fairlearn(folder: Path | None, n: int | None) -> list[dict[str, Any]]:
+    """Return the seconds of both on the same rows of a9a."""
+    from fairlearn.reductions import DemographicParity, ExponentiatedGradient
+
+    data = LOADERS["a9a"](path=folder)
+    train = as_part(data).take(data.split(0).train[:n])
+    clf = PartialFairClassifier(interval=data.interval)
+    few = train.take(np.arange(2000))
+    options = {"max_gaps": MAX_GAPS, "random_state": 0}
+    fairness_path(clf, few.X, few.y, sensitive_features=few.groups, **options)  # compiles
+    start = time.perf_counter()
+    path = fairness_path(clf, train.X, train.y, sensitive_features=train.groups, **options)
+    ours = time.perf_counter() - start
+    dense = train.X.toarray()
+    base = LogisticRegression(C=1 / (clf.alpha * len(train.y)), max_iter=1000)
+    peer = ExponentiatedGradient(base, DemographicParity(difference_bound=0.05))
+    start = time.perf_counter()
+    peer.fit(dense, train.y, sensitive_features=train.groups)
+    theirs = time.perf_counter() - start
+    converged = (path.to_frame()["status"] == "converged").sum()
+    return [
+        {
+            "what": f"fairness_path of {len(path.points)} models on a9a, {converged} converged",
+            "value": f"{ours:.2f} s",
+        },
+        {"what": "one fit of fairlearn's ExponentiatedGradient", "value": f"{theirs:.2f} s"},
+        {"what": "ratio", "value": f"{ours / theirs:.2f}"},
+    ]
+
+
+def promise(folder: Path | None, n_splits: int) -> list[dict[str, Any]]:
+    """Return how often the model that `best` chose has a larger gap on the test part than asked for."""
+    data = LOADERS["law_school"](path=folder)
+    whole = as_part(data)
+    gaps: dict[float, list[float]] = {confidence: [] for confidence in CONFIDENCES}
+    nobody = dict.fromkeys(CONFIDENCES, 0)
+    for seed in range(n_splits):
+        order = np.random.default_rng(seed).permutation(len(data.y))
+        train, validation, test = (whole.take(rows) for rows in np.array_split(order, 3))
+        path = fairness_path(
+            PartialFairClassifier(interval=data.interval),
+            train.X,
+            train.y,
+            sensitive_features=train.groups,
+            max_gaps=MAX_GAPS,
+            validation=(validation.X, validation.y, validation.groups),
+            random_state=seed,
+        )
+        for confidence in CONFIDENCES:
+            try:
+                chosen = path.best(max_gap=0.1, confidence=confidence)
+            except InputError:
+                nobody[confidence] += 1
+                continue
+            gaps[confidence].append(
+                partial_statistical_parity_difference(
+                    None,
+                    chosen.decision_function(test.X),
+                    sensitive_features=test.groups,
+                    interval=data.interval,
+                )
+            )
+        print(seed, {key: value[-1:] for key, value in gaps.items()}, nobody, flush=True)
+    rows = []
+    for confidence, found in gaps.items():
+        over = np.mean(np.array(found) > 0.1) if found else float("nan")
+        rows.append(
+            {
+                "what": f"law school, {n_splits} splits, best(max_gap=.1, confidence={confidence:g})",
+                "value": f"{len(found)} models were chosen; {over:.1%} of them have a test gap above .1",
+            }
+        )
+    return rows
+
+
+def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--rows", type=int, default=None, help="rows of a9a, for a quick look")
+    parser.add_argument("--splits", type=int, default=40)
+    parser.add_argument("--data", type=Path, default=None, help="directory of the data files")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    rows = path_beside_fairlearn(arguments.data, arguments.rows)
+    rows += promise(arguments.data, arguments.splits)
+    write("path", "A path of models, and what its choice promises", rows, arguments.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""A path of models, and the choice among them."""
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path
+from partialfair.constraints import DemographicParity, StatisticalParity
+from partialfair.exceptions import InputError
+from partialfair.metrics import partial_statistical_parity_difference
+
+mpl.use("agg")
+pytestmark = pytest.mark.filterwarnings("ignore")
+GAPS = [0.3, 0.1, 0.05]
+
+
+@pytest.fixture(scope="module")
+def people():
+    rng = np.random.default_rng(0)
+    groups = rng.choice(["a", "b"], 1500)
+    X = rng.normal(size=(1500, 3)) + np.outer(groups == "a", [1, 0, 0])
+    y = X.sum(axis=1) + rng.normal(size=1500) > 0.5
+    return X, y, groups
+
+
+@pytest.fixture(scope="module")
+def path(people):
+    X, y, groups = people
+    clf = PartialFairClassifier(interval=(0.1, 0.6))
+    return fairness_path(clf, X, y, sensitive_features=groups, max_gaps=GAPS, random_state=0)
+
+
+def test_models_are_those_that_were_asked_for(path, people):
+    frame = path.to_frame()
+    assert frame["max_gap"].tolist() == [0.3, 0.1, 0.05]
+    assert [point.model.max_gap for point in path.points] == [0.3, 0.1, 0.05]
+    kept = frame["status"] == "converged"
+    assert kept.sum() >= 2
+    assert (frame["training_gap"] <= frame["max_gap"] + 1e-9)[kept].all()
+    assert (frame["gap_low"] <= frame["gap"]).all()
+    assert (frame["gap"] <= frame["gap_high"]).all()
+
+
+def test_a_path_is_as_good_as_models_fitted_one_by_one(people):
+    X, y, groups = people
+    clf = PartialFairClassifier(interval=(0.1, 0.6), enforce="surrogate")
+    path = fairness_path(
+        clf, X, y, sensitive_features=groups, max_gaps=GAPS, validation=(X, y, groups), random_state=0
+    )
+    for point in path.points:
+        alone = PartialFairClassifier(interval=(0.1, 0.6), enforce="surrogate", max_gap=point.max_gap)
+        alone.fit(X, y, sensitive_features=groups)
+        assert point.model.result_.objective <= alone.result_.objective + 1e-3
+        scores = point.model.decision_function(X)
+        assert point.score == pytest.approx((point.model.predict(X) == y).mean())
+        expected = partial_statistical_parity_difference(
+            None, scores, sensitive_features=groups, interval=(0.1, 0.6)
+        )
+        assert path.gap(point).value == pytest.approx(expected)
+        assert point.error == pytest.approx(np.sqrt(point.score * (1 - point.score) / len(y)), rel=0.25)
+
+
+def test_rows_held_out_are_a_share_of_every_group_and_class(people):
+    X, y, groups = people
+    clf = PartialFairClassifier(interval=(0.1, 0.6), enforce="surrogate", alpha=1e-2)
+    path = fairness_path(
+        clf, X, y, sensitive_features=groups, max_gaps=[0.5], validation=0.25, random_state=1
+    )
+    held_out = path._validation
+    for group in "ab":
+        for label in (False, True):
+            share = ((held_out.groups == group) & (held_out.y == label)).sum()
+            assert share == pytest.approx(0.25 * ((groups == group) & (y == label)).sum(), abs=1)
+
+
+def test_best_is_the_best_of_those_that_are_fair_enough(path):
+    frame = path.to_frame(0.9)
+    bound = float(np.sort(frame["gap_high"])[1])
+    fair = frame["gap_high"] <= bound
+    chosen = path.best(max_gap=bound, confidence=0.9)
+    assert chosen.max_gap == frame["max_gap"][frame["score"][fair].idxmax()]
+    with pytest.raises(InputError, match=r"no model of the path has a gap of at most 0 with confidence 0.95"):
+        path.best(max_gap=0.0)
+
+
+def test_alphas_weights_jobs_and_a_constraint_object(people):
+    X, y, groups = people
+    clf = PartialFairClassifier(DemographicParity((0.0, 1.0)), enforce="surrogate")
+    path = fairness_path(
+        clf,
+        X,
+        y,
+        sensitive_features=groups,
+        max_gaps=[0.1, 0.2],
+        alphas=[1e-3, 1e-1],
+        sample_weight=np.ones(len(y)),
+        scoring="roc_auc",
+        n_jobs=2,
+        random_state=0,
+    )
+    frame = path.to_frame()
+    assert frame["alpha"].tolist() == [1e-3, 1e-3, 1e-1, 1e-1]
+    assert frame["max_gap"].tolist() == [0.2, 0.1, 0.2, 0.1]
+    assert path.points[0].model.constraint.max_gap == 0.2
+    assert (frame["score"] > 0.7).all()
+    ax = path.plot(title="frontier")
+    assert len(ax.get_legend().get_texts()) == 2
+    assert ax.get_title() == "frontier"
+
+
+def test_regressors_have_paths(people):
+    X, _, groups = people
+    y = X.sum(axis=1)
+    reg = PartialFairRegressor(interval=(0.1, 0.6), enforce="surrogate")
+    path = fairness_path(
+        reg, X, y, sensitive_features=groups, max_gaps=[0.2, 0.4], scoring="r2", random_state=0
+    )
+    frame = path.to_frame()
+    assert frame["score"][0] > frame["score"][1] > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_gaps": []}, "max_gaps must be a list of numbers"),
+        ({"max_gaps": 0.1}, "max_gaps must be a list of numbers, not 0.1"),
+        ({"max_gaps": [0.1, -1]}, "a number in max_gaps must .* not -1"),
+        ({"alphas": ["much"]}, "a number in alphas must .* not 'much'"),
+        ({"validation": 1.5}, "validation must .* not 1.5"),
+        ({"validation": (1, 2)}, r"validation must be a share of the rows, or \(X, y, sensitive_features\)"),
+        ({"scoring": "beauty"}, "scoring must be one of"),
+        ({"scoring": "r2"}, "scoring='r2' does not suit PartialFairClassifier"),
+        ({"estimator": LogisticRegression()}, "not LogisticRegression"),
+        ({"estimator": PartialFairClassifier(None)}, "needs an estimator with one constraint"),
+        (
+            {"estimator": PartialFairClassifier([StatisticalParity(), DemographicParity()])},
+            "needs an estimator with one constraint",
+        ),
+    ],
+)
+def test_bad_input_is_refused_before_any_fit(people, changes, message):
+    X, y, groups = people
+    options = {
+        "estimator": PartialFairClassifier(solver=None),
+        "X": X,
+        "y": y,
+        "sensitive_features": groups,
+        "max_gaps": [0.1],
+    }
+    with pytest.raises(InputError, match=message):
+        fairness_path(**(options | changes))
