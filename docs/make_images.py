@@ -15,7 +15,7 @@ MODELS = {
     "no constraint": {"constraint": None},
     "max_gap = 0.1": {"interval": (0.15, 0.40), "max_gap": 0.1},
 }
-MAX_GAPS = (0.1, 0.15, 0.2, 0.3, 0.5)
+MAX_GAPS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
 
 
 def main(directory: Path) -> None:

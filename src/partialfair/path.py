@@ -215,22 +215,23 @@ def fairness_path(
     >>> y = X.sum(axis=1) + rng.normal(size=2000) > 0.5
     >>> clf = PartialFairClassifier(interval=(0.1, 0.6))
     >>> path = fairness_path(
-    ...     clf, X, y, sensitive_features=groups, max_gaps=[0.05, 0.2, 0.4], random_state=0
+    ...     clf, X, y, sensitive_features=groups, max_gaps=[0.1, 0.2, 0.4], random_state=0
     ... )
     >>> path.to_frame()["training_gap"].is_monotonic_decreasing
     True
     >>> path.best(max_gap=0.5).max_gap
     0.4
     """
+    _check_estimator(estimator, scoring)
     gaps = _numbers(max_gaps, "max_gaps")[::-1]
     penalties = [float(estimator.alpha)] if alphas is None else _numbers(alphas, "alphas")
-    _check_estimator(estimator, scoring)
     seed = int(check_random_state(random_state).randint(2**31 - 1))
     rows = Rows(X, y, sensitive_features, sample_weight)
     if isinstance(validation, tuple):
         if len(validation) not in (3, 4):
             raise InputError(
-                "validation must be a share of the rows, or (X, y, sensitive_features[, sample_weight])"
+                "validation must be a share of the rows, or (X, y, sensitive_features), with sample_weight as "
+                "a fourth if need be"
             )
         train, held_out = rows, Rows(*validation)
     else:
