@@ -219,9 +219,9 @@ def fairness_path(
     >>> path.best(max_gap=0.5).max_gap
     0.4
     """
+    _check_estimator(estimator, scoring)
     gaps = _numbers(max_gaps, "max_gaps")[::-1]
     penalties = [float(estimator.alpha)] if alphas is None else _numbers(alphas, "alphas")
-    _check_estimator(estimator, scoring)
     seed = int(check_random_state(random_state).randint(2**31 - 1))
     rows = Rows(X, y, sensitive_features, sample_weight)
     if isinstance(validation, tuple):
