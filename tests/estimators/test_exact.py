@@ -16,8 +16,26 @@ from partialfair.constraints import (
 from partialfair.solvers import Status
 from tests import brute
 
+
+def statistical_parity(y_true, scores, *, sensitive_features, interval, gap_scale):
+    """The definition at every score, in floating point: fractions would take minutes."""
+    shares, ranks, inside = [], [], []
+    for label in np.unique(sensitive_features):
+        own = np.sort(scores[sensitive_features == label])
+        parts = interval[label] if isinstance(interval, dict) else interval
+        parts = np.atleast_2d(parts)
+        rank = 1 - np.searchsorted(own, np.append(np.unique(scores), -np.inf), side="right") / own.size
+        passed = sum(np.clip(rank - low, 0, high - low) for low, high in parts)
+        shares.append(passed / sum(high - low for low, high in parts))
+        ranks.append(rank)
+        inside.append(sum((low <= rank + 1e-12) & (rank < high - 1e-12) for low, high in parts) > 0)
+    if gap_scale == "absolute":
+        return np.abs(ranks[0] - ranks[1])[inside[0] | inside[1]].max(initial=0)
+    return np.abs(shares[0] - shares[1]).max()
+
+
 METRICS = {
-    StatisticalParity: brute.partial_statistical_parity_difference,
+    StatisticalParity: statistical_parity,
     DemographicParity: brute.partial_demographic_parity_difference,
     GroupAUC: brute.partial_group_auc_difference,
     EqualOpportunity: brute.partial_equal_opportunity_difference,
@@ -128,9 +146,9 @@ def test_limits_hold_for_all_solves_together(people):
     )
     quiet_fit(clf, people)
     assert steps == sorted(steps)
-    assert [record.step for record in clf.result_.history] == sorted(
-        {record.step for record in clf.result_.history}
-    )
+    for name in ("step", "passes", "seconds"):
+        column = [getattr(record, name) for record in clf.result_.history]
+        assert column == sorted(column)
     stopped = PartialFairClassifier(
         interval=(0.2, 0.7), max_gap=0.02, callback=lambda record: record.step == 3
     )

@@ -29,11 +29,13 @@ from partialfair.surrogates import Surrogate
 
 __all__ = ["Attempt", "Training", "enforce_exactly"]
 
-_LEVELS = 4
+_LEVELS = 2
 """How often the grid is made finer and the surrogate narrower."""
 _UNLUCKY = (Status.CONVERGED, Status.MAX_ITER, Status.STALLED, Status.NO_FEASIBLE_POINT)
-_FAILURES = 3
+_FAILURES = 2
 """Solves that may go wrong."""
+_DEARER, _LEAST_PASSES = 4, 200
+"""No correction begins after so many times the passes of the first solve, and some."""
 _FASTER = 0.1
 """Share of the stated gap that is taken off what is allowed beside the excess: fewer rounds are needed."""
 _LEAST, _AFRESH = 0.25, 0.4
@@ -146,9 +148,12 @@ def enforce_exactly(first: Attempt, solve: Solve, again: Solve) -> Attempt:
     best = last = first
     stated = np.array([one.max_gap for one in first.training.stated])
     allowed, failures, too_little = stated, 0, np.zeros(stated.size)
-    while not (best.kept and best.solved) and failures < _FAILURES and last.level < _LEVELS:
+    most = first.result.history[-1].passes * _DEARER + _LEAST_PASSES
+    while not (best.kept and best.solved) and failures < _FAILURES:
         lower = np.where(last.excess > 0, allowed - last.excess - _FASTER * stated, allowed)
         closer = last.level == 0 or bool((lower < _LEAST * stated).any())
+        if closer and last.level == _LEVELS:
+            break
         if closer:
             lower = np.maximum(lower, _AFRESH * stated)
         lower = np.maximum(lower, (too_little + allowed) / 2 if failures else 0.0)
@@ -156,7 +161,8 @@ def enforce_exactly(first: Attempt, solve: Solve, again: Solve) -> Attempt:
         if attempt.result.status in _UNLUCKY and not attempt.solved:
             attempt = _corrected(last, lower, closer, solve)
         best = min(best, attempt, key=Attempt.worth)
-        if attempt.result.status in (Status.TIME_LIMIT, Status.STOPPED, Status.NONFINITE):
+        ended = attempt.result.status in (Status.TIME_LIMIT, Status.STOPPED, Status.NONFINITE)
+        if ended or attempt.result.history[-1].passes > most:
             break
         if attempt.solved:
             last, allowed = attempt, lower
