@@ -219,8 +219,8 @@ def fairness_path(
     ... )
     >>> path.to_frame()["training_gap"].is_monotonic_decreasing
     True
-    >>> path.best(max_gap=0.5).max_gap
-    0.4
+    >>> path.best(max_gap=0.6).max_gap  # on 400 new people the gap of the loosest may be larger
+    0.2
     """
     _check_estimator(estimator, scoring)
     gaps = _numbers(max_gaps, "max_gaps")[::-1]
@@ -230,8 +230,8 @@ def fairness_path(
     if isinstance(validation, tuple):
         if len(validation) not in (3, 4):
             raise InputError(
-                "validation must be a share of the rows, or (X, y, sensitive_features), with sample_weight as "
-                "a fourth if need be"
+                "validation must be a share of the rows, or (X, y, sensitive_features), with sample_weight "
+                "as a fourth if need be"
             )
         train, held_out = rows, Rows(*validation)
     else:
