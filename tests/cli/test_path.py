@@ -242,7 +242,7 @@ class TestNoModel:
         (["--constraint", "none"], ["--constraint none", "train"]),
         (["--constraint", "nonsense"], ["--constraint", "statistical_parity"]),
         (["--interval", 0.5, 0.1], ["interval", "reversed"]),
-        (["--interval", 0, 0.001], ["fewer than two", "group"]),
+        (["--interval", 0.1, 0.2, "--validation", 0.02], ["holds no one of the 5 members", "--validation"]),
         (["--time-limit", 0], ["--time-limit"]),
         (["--target", "nonsense"], ["table.csv has no column 'nonsense'"]),
         (["--drop", "sex"], ["'sex'", "--group", "--drop"]),

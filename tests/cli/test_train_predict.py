@@ -282,7 +282,8 @@ class TestTrainRefuses:
             (["--group", "test"], ["different values"]),
             (["--pos-label", "maybe"], ["--pos-label maybe", "no, yes"]),
             (["--weight", "school"], ["'school'", "where a finite number is needed"]),
-            (["--interval", 0, 0.001], ["fewer than two", "group"]),
+            (["--interval", 0, 0.001], ["holds no one", "group", "rows held out", "--test-size"]),
+            (["--interval", 0, 0.001, "--test-size", 0], ["fewer than two", "group"]),
         ],
         ids=str,
     )

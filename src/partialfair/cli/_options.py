@@ -113,9 +113,7 @@ Threshold = Annotated[
 ]
 ConstraintName = Annotated[
     str,
-    typer.Option(
-        "--constraint", help=f"What is bounded: {', '.join(CONSTRAINTS)}; none trains an ordinary model."
-    ),
+    typer.Option("--constraint", help=f"What is bounded: {', '.join(CONSTRAINTS)}; or, in train, none."),
 ]
 Scale = Annotated[
     Scales,

@@ -179,7 +179,7 @@ class Frontier:
 def trace(path: Path, roles: Roles, settings: PathSettings) -> Frontier:
     """Read, split and encode; fit a model for every gap and penalty; choose."""
     hold_out = HoldOut("--validation", settings.validation, settings.seed)
-    prepared = prepare(path, roles, settings.pos_label, hold_out)
+    prepared = prepare(path, roles, settings, hold_out)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         notes = [*prepared.notes]
@@ -200,7 +200,7 @@ def _fit(
     """Fit the models, showing progress; every warning becomes a note that names its model."""
     rows, held_out = prepared.parts["training"], prepared.parts["held out"]
     total, done = len({*settings.max_gaps}) * len({*settings.alphas}), 0
-    with step(f"training {total} models on {len(rows.positive):,} rows") as say:
+    with step(f"training {total} model{'s' * (total > 1)} on {len(rows.positive):,} rows") as say:
 
         def show(line: Record) -> None:
             say(

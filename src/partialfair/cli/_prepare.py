@@ -203,19 +203,21 @@ class Prepared:
         )
 
 
-def prepare(path: Path, roles: Roles, pos_label: str | None, hold_out: HoldOut) -> Prepared:
+def prepare(path: Path, roles: Roles, settings: ModelSettings, hold_out: HoldOut) -> Prepared:
     """Read a table, split its rows, and make features by what the training rows show."""
     roles.check()
     with step(f"reading {path}"):
         table = read_table(path, roles.needed)
         groups = _group_columns(table, roles, path)
         labels = _labels(complete(table[roles.target], path))
-        positive = positive_label(labels, path, pos_label)
+        positive = positive_label(labels, path, settings.pos_label)
         people = pd.DataFrame({group.name: group.labels(table[group.name]) for group in groups})
         weights = None if roles.weight is None else weights_of(table[roles.weight], people, path)
     is_positive = (labels == positive).to_numpy(dtype=bool)
     text = as_text(labels)
     places = _split(people, is_positive, hold_out)
+    if "held out" in places:
+        _check_members(people.iloc[places["held out"]], settings.interval, hold_out.option)
     with step("reading columns"):
         names = roles.features(table)
         columns, notes = read_columns(table, names, places["training"], categories=roles.categories)
@@ -262,6 +264,18 @@ def _split(people: pd.DataFrame, positive: npt.NDArray[np.bool_], hold_out: Hold
                 f"{int(rows.sum())} rows {part}; change it"
             )
     return {"training": np.flatnonzero(~held_out), "held out": np.flatnonzero(held_out)}
+
+
+def _check_members(people: pd.DataFrame, interval: tuple[float, float], option: str) -> None:
+    """Refuse, before any fit, rows held out on which no gap could be measured."""
+    groups, wanted = encode_groups(people), as_interval_set(interval)
+    counts = np.bincount(groups.codes)
+    fewest = int(np.argmin(counts))
+    if counts[fewest] * wanted.measure < 1 - 1e-9:
+        raise InputError(
+            f"the interval of {wanted} holds no one of the {counts[fewest]} members of group "
+            f"{groups.names[fewest]!r} in the rows held out; widen --interval, or raise {option}"
+        )
 
 
 def _column_record(column: Column) -> dict[str, Any]:

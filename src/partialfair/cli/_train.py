@@ -38,7 +38,7 @@ def check_settings(settings: TrainSettings, gate: Gate | None) -> None:
 def train(path: Path, roles: Roles, settings: TrainSettings) -> Training:
     """Read, split, encode, fit with and without the constraint, and judge both."""
     hold_out = HoldOut("--test-size", settings.test_size, settings.seed)
-    prepared = prepare(path, roles, settings.pos_label, hold_out)
+    prepared = prepare(path, roles, settings, hold_out)
     parts, notes = prepared.parts, [*prepared.notes]
     models: dict[str, PartialFairClassifier] = {}
     with _collecting(notes):
