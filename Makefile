@@ -57,6 +57,9 @@ bench: $(VENV)/.dev ## the benchmarks; tables in benchmarks/results/
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/quality.py
+	$(BIN)/python benchmarks/exact.py
+	$(BIN)/python benchmarks/path.py
+	$(BIN)/python benchmarks/bank_encodings.py
 
 # Peers whose licence or size keeps them out of the other environments; versions as in the recorded table.
 bench-peers: ## the benchmark beside dccp and humancompatible-train; table in benchmarks/results/

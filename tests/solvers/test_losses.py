@@ -101,7 +101,7 @@ def test_the_papers_solvers_take_corners_sharp_or_rounded(loss, sharp):
     for solver in (IDCA(max_iter=30, inner=Switching(n_steps=100)), DirectSwitching(max_iter=3000)):
         result = solver.solve(task, task.constant_start)
         assert result.violation <= 5e-3
-        assert result.objective < task.evaluate(task.constant_start).objective - 0.05
+        assert result.objective < task.evaluate(task.constant_start).objective - 0.03
         assert result.objective > best.objective - 0.1
 
 
