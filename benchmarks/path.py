@@ -86,12 +86,11 @@ def promise(folder: Path | None, n_splits: int, scale: str) -> dict[str, Any]:
         )
         gaps.append(gap)
         print(scale, seed, chosen.max_gap, f"{gap:.3f}", flush=True)
-    over = (
-        f"{np.mean(np.array(gaps) > 0.1):.1%} of them have a test gap above .1" if gaps else "no more to say"
-    )
+    over = f"{np.mean(np.array(gaps) > 0.1):.1%} have a test gap above .1; " if gaps else ""
+    lowest = f"lowest upper bound on average {np.mean(bounds):.3f}"
     return {
         "what": f"law school, {n_splits} splits in thirds, best(max_gap=.1), {scale} scale",
-        "value": f"{len(gaps)} times a model qualified; {over}lowest upper bound on average {np.mean(bounds):.3f}",
+        "value": f"{len(gaps)} times a model qualified; {over}{lowest}",
     }
 
 

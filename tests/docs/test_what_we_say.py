@@ -89,3 +89,10 @@ def test_peers_benchmark_runs(tmp_path, data_dir):
     assert "| ours, ramp |" in printed
     assert "| dccp |" in printed
     assert (tmp_path / "peers.md").exists()
+
+
+@pytest.mark.real_data
+def test_exact_benchmark_runs(tmp_path, data_dir):
+    small = ["--only", "law_school", "--rows", 1500]
+    printed = run_script("benchmarks/exact.py", *small, "--data", data_dir, "--out", tmp_path)
+    assert "of 12 fits converged, 0 of them broke the promise" in printed

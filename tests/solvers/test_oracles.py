@@ -151,6 +151,12 @@ def test_arrow_matrices(shift):
         assert arrow.cholesky(shift).solve(columns) == pytest.approx(expected)
     with pytest.raises(np.linalg.LinAlgError):
         arrow.minus(arrow, 1.5).cholesky(1e-6)
+    apart, across = rng.normal(size=(2, 7)), rng.normal(size=(2, 7))
+    apart[:, places[0]] = 0.0
+    for rows, n_blocks in ((apart, 2), (across, 1)):  # rows that couple blocks make one of them
+        found = arrow.plus_squares(rows, 3.0)
+        assert len(found.inner.blocks) == n_blocks
+        assert np.array([found @ unit for unit in np.eye(7)]) == pytest.approx(dense + 3 * rows.T @ rows)
 
 
 def test_all_constraint_gradients_take_one_pass_for_each_bank():
