@@ -1,6 +1,7 @@
 """A path of models, and the choice among them."""
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -107,6 +108,7 @@ def test_alphas_weights_jobs_and_a_constraint_object(people):
     ax = path.plot(title="frontier")
     assert len(ax.get_legend().get_texts()) == 2
     assert ax.get_title() == "frontier"
+    plt.close(ax.figure)
 
 
 def test_regressors_have_paths(people):
