@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from itertools import permutations
 from typing import ClassVar, TypeAlias
@@ -41,9 +42,9 @@ class _Quadratic(Constraint):
     by_label: ClassVar[bool] = True
     called: ClassVar[str]
 
+    @abstractmethod
     def cells(self, k: int, other: int) -> tuple[_Cells, ...]:
         """Return the pairs of cells that are summed up for an ordered pair of groups."""
-        raise NotImplementedError
 
     def check(self, groups: Groups, positive: Positive = None) -> None:
         """Refuse rows without labels, and groups with fewer than two positives or negatives."""

@@ -9,69 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from partialfair._typing import Floats, Ints
 from partialfair.constraints import ConstraintBlock
 from partialfair.dc import AtomBank
-from partialfair.models.blocks import ArrowMatrix, BlockMatrix
+from partialfair.models.blocks import ArrowMatrix
 from partialfair.objectives import Curvature, Difference, Loss, parts
 from partialfair.problems.domains import Domain, WholeSpace
 from partialfair.problems.kinks import Kinks, atom_rows, merged
+from partialfair.problems.score_model import ScoreModel
 
-__all__ = ["Evaluation", "Problem", "ScoreModel", "SubTrial", "Subproblem", "Trial"]
+__all__ = ["Evaluation", "Problem", "SubTrial", "Subproblem", "Trial"]
 
 
 T = TypeVar("T")
 
 _TIE = 0.05
 """Pieces of a maximum that are at most so much lower, on the scale of gaps, count as kinks."""
-
-
-class ScoreModel(Protocol):
-    """A model is its scores and their derivative; everything else sees only scores."""
-
-    @property
-    def n_params(self) -> int:
-        """Length of w."""
-
-    @property
-    def n_penalised(self) -> int:
-        """Leading entries of w that the ℓ2 penalty acts on."""
-
-    def scores(self, w: Floats) -> Floats:
-        """Return the score of every row."""
-
-    def jvp(self, w: Floats, direction: Floats) -> Floats:
-        """Return ``J(w) direction``."""
-
-    def vjp(self, w: Floats, vector: Floats) -> Floats:
-        """Return ``J(w)ᵀ vector``."""
-
-    def vjp_many(
-        self, slopes: Callable[[int, int], Floats], groups: Ints, n_groups: int, n_columns: int
-    ) -> tuple[Floats, Floats]:
-        """Return ``J(w)ᵀ`` times many vectors, each restricted to one group, and the vectors' sums."""
-
-    def vjp_binned(
-        self, scores: Floats, weights: Floats, bins: Ints, groups: Ints, shape: tuple[int, int]
-    ) -> Floats:
-        """Return ``Jᵀ`` times weights, and times weights · scores, and their sums, of each group and bin."""
-
-    def gram(self, weights: Floats) -> BlockMatrix:
-        """Return ``Jᵀ diag(weights) J``."""
-
-    @property
-    def block_size(self) -> int:
-        """Size of its largest block."""
-
-    def rows(self, which: Ints) -> Floats:
-        """Return some rows of J: (n_which, n_params)."""
-
-    def vjp_cells(self, weights: Floats, cells: Ints, n_cells: int) -> Floats:
-        """Return ``Jᵀ`` times the weights of each cell's rows: (n_cells, n_params)."""
 
 
 @dataclass(frozen=True, eq=False)
