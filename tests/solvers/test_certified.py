@@ -140,6 +140,17 @@ def test_more_starts_are_never_worse_and_a_seed_decides():
     assert solve(task, Certified(n_starts=5)).objective == five
 
 
+def test_a_warm_start_tries_others_only_if_it_leads_nowhere():
+    task = problem("statistical", n=300, max_gap=0.05)
+    found = solve(task, Certified())
+    again = Certified(warm=True).solve(task, found.x)
+    assert again.status is Status.CONVERGED
+    assert len(again.history) <= 3  # setting out from another start would be one more
+    assert again.objective == pytest.approx(found.objective, abs=1e-6)
+    far = Certified(warm=True).solve(task, task.constant_start)
+    assert far.status is Status.CONVERGED
+
+
 def test_what_cannot_be_met_is_said_with_the_nearest_point():
     """Two groups with one feature that only one of them has: no threshold at 0 selects both alike."""
     rng = np.random.default_rng(0)

@@ -152,7 +152,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             )
             attempt = Attempt(training, trained, sigma, blocks, problem, solving(problem, start))
             if exact:
-                attempt = enforce_exactly(attempt, solving, solving.again)
+                attempt = enforce_exactly(attempt, solving.again)
             found, problem, certificate = attempt.result, attempt.problem, attempt.certificate
         w, thresholds = problem.split(found.x)
         self.coef_, intercepts = (part.copy() for part in model.unpack(w))

@@ -1,10 +1,11 @@
 """From a fit of the surrogate problem to one whose *exact* gap is small enough (``enforce="exact"``).
 
 A surrogate constraint is met at a grid of points and by a smoothed indicator; the promise is about the exact
-metric, which exceeds it by about as much whatever is allowed. If it is too wide, the grid is made twice as
-fine and the surrogate half as wide, and what is allowed is lowered by the excess. The problem is solved again
-from the last solution, until the referee agrees: with one more point, where the exact gap is widest, or, if
-hardly anything would be allowed any more, on a grid that is finer still.
+metric, which exceeds it by about as much whatever is allowed. If it is too wide, what is allowed is lowered
+by the excess, and the problem is solved again from the last solution, until the referee agrees. With many
+people in the interval, the grid is made twice as fine and the surrogate half as wide first, because that
+costs less accuracy; with few, only when hardly anything would be allowed any more. Otherwise one point is
+added, where the exact gap is widest.
 """
 
 from __future__ import annotations
@@ -31,14 +32,16 @@ __all__ = ["Attempt", "Training", "enforce_exactly"]
 
 _LEVELS = 2
 """How often the grid is made finer and the surrogate narrower."""
-_UNLUCKY = (Status.CONVERGED, Status.MAX_ITER, Status.STALLED, Status.NO_FEASIBLE_POINT)
 _FAILURES = 2
 """Solves that may go wrong."""
 _DEARER, _LEAST_PASSES = 4, 200
 """No correction begins after so many times the passes of the first solve, and some."""
+_MANY = 500
+"""Members of every group in the interval from which on a closer look is the first thing to try: fewer make a
+narrow surrogate jagged, and the problem hard to solve."""
 _FASTER = 0.1
 """Share of the stated gap that is taken off what is allowed beside the excess: fewer rounds are needed."""
-_LEAST, _AFRESH = 0.25, 0.4
+_LEAST, _AFRESH = 0.1, 0.4
 """If less than the first share of the stated gap would be allowed, the look was too coarse; a closer one
 begins with the second."""
 
@@ -140,26 +143,25 @@ class Attempt:
         return not self.kept, not self.solved, self.result.objective if self.kept else self.excess.max()
 
 
-def enforce_exactly(first: Attempt, solve: Solve, again: Solve) -> Attempt:
+def enforce_exactly(first: Attempt, solve: Solve) -> Attempt:
     """Correct and solve again until the exact gaps are small enough; return the best attempt.
 
-    First ``again`` is tried, which knows that the start is nearly a solution, then ``solve``.
+    What is to be solved is nearly the last problem, and set out from its solution.
     """
     best = last = first
     stated = np.array([one.max_gap for one in first.training.stated])
     allowed, failures, too_little = stated, 0, np.zeros(stated.size)
+    many = min(_floor(one, first.training.known)[2] for one in first.training.stated) >= _MANY
     most = first.result.history[-1].passes * _DEARER + _LEAST_PASSES
     while not (best.kept and best.solved) and failures < _FAILURES:
         lower = np.where(last.excess > 0, allowed - last.excess - _FASTER * stated, allowed)
-        closer = last.level == 0 or bool((lower < _LEAST * stated).any())
+        closer = (last.level == 0 and many) or bool((lower < _LEAST * stated).any())
         if closer and last.level == _LEVELS:
             break
         if closer:
             lower = np.maximum(lower, _AFRESH * stated)
         lower = np.maximum(lower, (too_little + allowed) / 2 if failures else 0.0)
-        attempt = _corrected(last, lower, closer, again)
-        if attempt.result.status in _UNLUCKY and not attempt.solved:
-            attempt = _corrected(last, lower, closer, solve)
+        attempt = _corrected(last, lower, closer, solve)
         best = min(best, attempt, key=Attempt.worth)
         ended = attempt.result.status in (Status.TIME_LIMIT, Status.STOPPED, Status.NONFINITE)
         if ended or attempt.result.history[-1].passes > most:
@@ -176,7 +178,8 @@ def _corrected(last: Attempt, allowed: Floats, closer: bool, solve: Solve) -> At
     training, sigma = last.training, last.sigma
     if sigma is not None and closer:
         sigma = replace(sigma, width=sigma.width / 2)
-        constraints = [one.denser() for one in last.constraints]
+        # A grid that is finer still costs more than it sees.
+        constraints = [one.denser() if last.level == 0 else one for one in last.constraints]
     else:
         pairs = zip(last.constraints, last.gaps, strict=True)
         constraints = [_refined(one, gap, training.known) for one, gap in pairs]

@@ -14,8 +14,6 @@ from partialfair.solvers import Certified, Record, Result, Solver, Status
 __all__ = ["Solving", "Watch"]
 
 
-_FEW = 40
-"""Steps that suffice from a start that is nearly a solution."""
 _NOTHING = Record(0, 0, 0.0, float("nan"), float("nan"))
 
 
@@ -107,7 +105,7 @@ class Solving:
         """Solve a problem that is nearly the last one, whose solution is the start."""
         solver = self.solver
         if isinstance(solver, Certified):
-            solver = replace(solver, n_starts=1, max_iter=min(solver.max_iter, _FEW))
+            solver = replace(solver, warm=True)
         return self._solve(solver, problem, start)
 
     def _solve(self, solver: Solver, problem: Problem, start: Floats) -> Result:

@@ -31,6 +31,8 @@ _ROUNDING = 4 * np.finfo(float).eps
 _REACHES = (1e-2, 1e-3, 1e-4, 1e-6)
 """Within how many widths kinks are looked for: the first at which there are not too many."""
 _CORRECTIONS = 5
+_WEIGHTS = (1.0, 1e-2, 1e-4)
+"""What slack counts in the search for multipliers: the next only if the last were not good enough."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +106,19 @@ def certify(problem: Problem, x: Floats, *, mu: float = 1.0, tol: float = 1e-4) 
     slack = np.minimum(at.constraints, 0.0)
     active = np.flatnonzero(slack > -np.sqrt(tol))
     view = _View(at, mu, active, slack[active], at.constraint_jacobian()[active], at.objective_gradient())
-    multipliers, distance = np.zeros(problem.m), np.inf
-    if outside <= 1e-9 * (1 + float(np.linalg.norm(x))):
-        multipliers, distance = view.witness(_nearby_kinks(at, active))
+    if outside > 1e-9 * (1 + float(np.linalg.norm(x))):
+        return _certificate(at, mu, outside, np.zeros(problem.m), np.inf)
+    kinks, found = _nearby_kinks(at, active), []
+    # Multipliers of constraints that are not quite active cost complementarity and gain stationarity; how one
+    # is to be weighed against the other is not known.
+    for weight in _WEIGHTS:
+        found.append(_certificate(at, mu, outside, *view.witness(kinks, weight)))
+        if found[-1].holds(tol):
+            return found[-1]
+    return min(found, key=lambda one: one.residual)
+
+
+def _certificate(at: Trial, mu: float, outside: float, multipliers: Floats, distance: float) -> Certificate:
     return Certificate(
         mu,
         distance,
@@ -149,14 +161,14 @@ class _View:
     rows: Floats
     gradient: Floats
 
-    def witness(self, kinks: Kinks) -> tuple[Floats, float]:
-        """Return multipliers, and how far their ŵ is at most.
+    def witness(self, kinks: Kinks, weight: float) -> tuple[Floats, float]:
+        """Return multipliers, and how far their ŵ is at most; slack counts with a weight.
 
         With M guessed, good ones belong to the step that minimises the lower bound of f_0, with a shift of
         ``M/2 ‖p‖²``, under those of the constraints, all made elastic. Then M is corrected.
         """
         normals = self.at.problem.domain.normals(self.at.x)
-        values = np.concatenate([self.slack, np.zeros(len(normals))])
+        values = np.concatenate([weight * self.slack, np.zeros(len(normals))])
         shares = np.hstack([kinks.shares[:, self.active], np.zeros((kinks.gaps.size, len(normals)))])
         best, total = (np.zeros(self.at.problem.m), np.inf), 1.0
         for _ in range(_CORRECTIONS):

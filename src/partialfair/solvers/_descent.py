@@ -24,7 +24,7 @@ from partialfair.problems.kinks import Kinks, no_kinks
 
 __all__ = ["Descent", "Point"]
 
-_LARGEST_PRICE = 1e4
+_LEAST_PRICE, _LARGEST_PRICE = 0.1, 1e4
 _LARGEST_PROXIMAL = 1e6
 _SMALLEST_PROXIMAL = 1e-8
 _ROUNDS = 4
@@ -96,7 +96,7 @@ class Descent:
     multipliers: Floats
     tol: float
     price: float = 1.0
-    least_price: float = 0.1
+    least_price: float = _LEAST_PRICE
     smooth: float = 1e-2
     sharp: float = 1e-2
     share: float = 1.0
@@ -181,7 +181,10 @@ class Descent:
                 return None
         self.multipliers = step.multipliers
         # A price far above the multipliers would refuse steps along curved constraints.
-        enough = max(2 * float(step.multipliers.max(initial=0.0)), self.least_price)
+        largest = float(step.multipliers.max(initial=0.0))
+        if largest < 0.1 * self.price:
+            self.least_price = max(self.least_price / 2, _LEAST_PRICE)
+        enough = max(2 * largest, self.least_price)
         self.price = max(enough, self.price / 2)
         return trial
 

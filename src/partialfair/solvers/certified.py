@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,6 +19,9 @@ from partialfair.solvers.result import Callback, Result, Run, Status
 __all__ = ["Certified"]
 
 _SCOUT_STEPS = 12
+_TURN_STEPS = 40
+_NEAR = 10
+"""Residual, in units of ε, below which a path is followed on whoever's turn it is."""
 _MU = 1e-2
 """Shift of the last resort, IDCA: its steps are longer than with that of the certificate, and still safe."""
 
@@ -26,9 +30,9 @@ _MU = 1e-2
 class Certified:
     """Local solutions differ: set out from several starts, follow the best, and end with a certificate.
 
-    A few steps of `SQP` are taken from each start, and the most promising is followed until it is stationary;
-    if it cannot be, the next. If none can, steps of IDCA, whose subproblems are convex and always lead down,
-    go on from the best point.
+    A few steps of `SQP` are taken from each start. Then the paths are followed in turn, the most promising
+    first and ever longer, until one is stationary: some creep while others arrive. If none can be, steps of
+    IDCA, whose subproblems are convex and always lead down, go on from the best point.
 
     Parameters
     ----------
@@ -40,12 +44,15 @@ class Certified:
         How many starts: the one given, the best model that scores everybody alike, and random ones.
     seed
         For the random ones.
+    warm
+        Whether the start is nearly a solution: others are tried only if it does not lead to one soon.
     """
 
     max_iter: int = 400
     tol: float = 1e-4
     n_starts: int = 2
     seed: int = 0
+    warm: bool = False
 
     def __post_init__(self) -> None:
         check_count(self.max_iter, "max_iter")
@@ -66,14 +73,15 @@ class Certified:
         run = Run(problem, self.tol, time_limit, callback)
         search = _Search(problem, run, self.max_iter, self.tol)
         paths: list[_Path] = []
+        n_steps = _TURN_STEPS if self.warm else _SCOUT_STEPS
+        starts = map(search.path, self._starts(problem, start))
         try:
-            paths.extend(search.path(x) for x in self._starts(problem, start))
-            for path in paths:
-                search.follow(path, _SCOUT_STEPS if len(paths) > 1 else self.max_iter)
-            for path in sorted(paths, key=_Path.worth):
-                search.follow(path, self.max_iter)
-                if path.stationary:
+            for path in starts if self.warm else list(starts):
+                paths.append(path)
+                search.follow(path, n_steps if self.n_starts > 1 else self.max_iter)
+                if self.warm and path.stationary:
                     break
+            search.take_turns(paths)
             ending = None if any(path.stationary for path in paths) else search.descend()
         except _Ended as end:
             ending = end.status
@@ -138,9 +146,9 @@ class _Search:
         return _Path(at, Descent(self.problem.at, np.zeros(self.problem.m), 0.5 * self.tol))
 
     def follow(self, path: _Path, n_steps: int) -> None:
-        """Advance along a path, until its end at most."""
-        for _ in range(n_steps):
-            if path.stuck:
+        """Advance along a path, to its end at most, and so far if it is near."""
+        for step in itertools.count():
+            if path.stuck or (step >= n_steps and path.descent.residual > _NEAR * self.tol):
                 break
             following = path.descent.advance(path.at)
             if following is None:
@@ -149,6 +157,16 @@ class _Search:
             else:
                 path.at = following
                 self._count(path.at)
+
+    def take_turns(self, paths: list[_Path]) -> None:
+        """Follow the most promising path, then the next, with ever more steps, until one is stationary."""
+        n_steps = _TURN_STEPS
+        while not all(path.stuck for path in paths):
+            for path in sorted(paths, key=_Path.worth):
+                self.follow(path, n_steps)
+                if path.stationary:
+                    return
+            n_steps *= 2
 
     def descend(self) -> Status:
         """Take IDCA steps from the best point until the certificate holds or they no longer move."""
