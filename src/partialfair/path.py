@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -23,7 +24,7 @@ from partialfair.constraints import CONSTRAINTS, Constraint
 from partialfair.estimators._base import PartialFairEstimator
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups
-from partialfair.metrics.report import ReportRow, fairness_report
+from partialfair.metrics.report import FairnessReport, ReportRow, fairness_report
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,20 +101,26 @@ class FairnessPath:
         By alpha, and then by falling ``max_gap``.
     scoring
         What ``score`` means.
+    validation
+        The rows held out.
     """
 
     points: tuple[PathPoint, ...]
     scoring: str
-    _validation: Rows
+    validation: Rows
     _seed: int
-    _gaps: dict[tuple[int, float], ReportRow] = field(default_factory=dict, init=False)
+    _reports: dict[tuple[int, float], FairnessReport] = field(default_factory=dict, init=False)
+
+    def report(self, point: PathPoint, confidence: float = 0.95) -> FairnessReport:
+        """Return all metrics of the model on the validation rows, with confidence intervals."""
+        key = (id(point), confidence)
+        if key not in self._reports:
+            self._reports[key] = _measured(point, self.validation, confidence, self._seed)
+        return self._reports[key]
 
     def gap(self, point: PathPoint, confidence: float = 0.95) -> ReportRow:
-        """Return the gap of the model on the validation rows, with its confidence interval."""
-        key = (id(point), confidence)
-        if key not in self._gaps:
-            self._gaps[key] = _measured(point, self._validation, confidence, self._seed)
-        return self._gaps[key]
+        """Return the gap that the constraint is about on the validation rows."""
+        return self.report(point, confidence)[_metric_of(point)]
 
     def best(self, max_gap: float, confidence: float = 0.95) -> Any:
         """Return the best model whose gap is, with that confidence, at most ``max_gap`` on new people.
@@ -128,7 +135,7 @@ class FairnessPath:
         if not fair:
             raise InputError(
                 f"no model of the path has a gap of at most {max_gap:g} with confidence {confidence:g} on "
-                f"the {len(self._validation.y):,} validation rows; the lowest upper bound is "
+                f"the {len(self.validation.y):,} validation rows; the lowest upper bound is "
                 f"{np.nanmin(bounds):.3g}: add smaller max_gaps or more validation rows"
             )
         return max(fair, key=lambda point: point.score).model
@@ -158,6 +165,12 @@ class FairnessPath:
         from partialfair.plotting import plot_path
 
         return plot_path(self, ax=ax, **options)
+
+    def to_html(self, path: str | Path | None = None, *, confidence: float = 0.95) -> str:
+        """Return the interactive page of the models on the validation rows; write it if a path is given."""
+        from partialfair.report import path_page
+
+        return path_page(self, path, confidence=confidence)
 
     def __repr__(self) -> str:
         return f"<FairnessPath of {len(self.points)} models>\n{self.to_frame().to_string()}"
@@ -341,12 +354,17 @@ def _point(model: Any, gap: float, alpha: float, held_out: Rows, scoring: str, s
     return PathPoint(gap, alpha, model, scores, predictions, value, float(np.std(drawn)), seconds)
 
 
-def _measured(point: PathPoint, held_out: Rows, confidence: float, seed: int) -> ReportRow:
-    """Return the line of the fairness report that the model's constraint is about."""
+def _metric_of(point: PathPoint) -> str:
+    """Return the name of the metric that the model's constraint is about."""
     (constraint,) = point.model.result_.constraints
-    name = next(name for name, kind in CONSTRAINTS.items() if type(constraint) is kind)
+    return next(name for name, kind in CONSTRAINTS.items() if type(constraint) is kind)
+
+
+def _measured(point: PathPoint, held_out: Rows, confidence: float, seed: int) -> FairnessReport:
+    """Judge a model by the interval, the scale and the threshold of its constraint."""
+    (constraint,) = point.model.result_.constraints
     labelled = not is_regressor(point.model)
-    report = fairness_report(
+    return fairness_report(
         held_out.y if labelled else None,
         point.scores,
         sensitive_features=held_out.groups,
@@ -359,4 +377,3 @@ def _measured(point: PathPoint, held_out: Rows, confidence: float, seed: int) ->
         sample_weight=held_out.weights,
         random_state=seed,
     )
-    return report[name]

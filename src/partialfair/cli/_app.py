@@ -35,6 +35,7 @@ from partialfair.cli._options import (
     Out,
     PosLabel,
     RankWithin,
+    Report,
     Scale,
     Scales,
     Score,
@@ -47,7 +48,16 @@ from partialfair.cli._options import (
     Weight,
     Within,
 )
-from partialfair.cli._output import check_out, console, json_text, note, printing, step, write_all
+from partialfair.cli._output import (
+    check_out,
+    check_report,
+    console,
+    json_text,
+    note,
+    printing,
+    step,
+    write_all,
+)
 from partialfair.cli._tables import ColumnNames, ScoreTable, read_scores
 from partialfair.exceptions import InputError
 
@@ -87,7 +97,7 @@ def _common(
 
 @app.command(
     epilog="Example: partialfair audit scores.csv --score p --group sex --label hired --interval 0.05 0.30 "
-    "--threshold 0.5 --out audit"
+    "--threshold 0.5 --report audit.html"
 )
 def audit(
     file: Table,
@@ -106,6 +116,7 @@ def audit(
         str, typer.Option("--fail-metric", help="Metric that --fail-above looks at.")
     ] = "statistical_parity",
     out: Out = None,
+    report: Report = None,
     as_json: AsJson = False,
     seed: Seed = 0,
 ) -> None:
@@ -116,8 +127,9 @@ def audit(
     gate = None if fail_above is None else Gate(fail_metric, fail_above)
     check_numbers(settings, gate)
     check_out(out)
+    check_report(report)
     table = _read(file, ColumnNames(score, tuple(group), label, weight))
-    _finish(measure(table, settings, gate), gate, out, as_json)
+    _finish(measure(table, settings, gate), gate, out, report, as_json)
 
 
 @app.command(
@@ -142,6 +154,7 @@ def compare(
     rank_within: Within = RankWithin.group,
     confidence: Confidence = 0.95,
     out: Out = None,
+    report: Report = None,
     as_json: AsJson = False,
     seed: Seed = 0,
 ) -> None:
@@ -153,16 +166,18 @@ def compare(
     )
     check_numbers(settings, None)
     check_out(out)
+    check_report(report)
     columns = ColumnNames(score, tuple(group), label, weight, id_column)
     tables = align([_read(file, columns) for file in files])
     comparison = Comparison(tuple(measure(table, settings) for table in tables))
+    page = _write_page(report, comparison.page)
     written = _write(out, comparison.files()) if out is not None else []
     with printing():
         if as_json:
             typer.echo(json_text(comparison.record()))
         else:
             print_comparison(comparison, console())
-            _announce(written)
+            _announce(written, page)
 
 
 @app.command(
@@ -201,6 +216,7 @@ def train(
         Path,
         typer.Option("--out", help="Directory for the model, JSON and pictures, or the model's file.skops."),
     ] = Path("model"),
+    report: Report = None,
     as_json: AsJson = False,
     seed: Seed = 0,
 ) -> None:
@@ -227,17 +243,19 @@ def train(
     _train.check_settings(settings, gate)
     directory, name = (out.parent, out.name) if out.suffix == ".skops" else (out, "model.skops")
     check_out(directory)
+    check_report(report)
     roles = Roles(
         target, tuple(group), weight, tuple(id_columns or ()), tuple(drop or ()), tuple(category or ())
     )
     training = _train.train(file, roles, settings)
     written = _write(directory, training.files(gate, name))
+    page = _write_page(report, training.page)
     with printing():
         if as_json:
             typer.echo(json_text(training.record(gate, name)))
         else:
             print_training(training, gate, console())
-            _announce(written)
+            _announce(written, page)
             _announce_model(directory / name)
     if gate is not None and not training.passes(gate):
         raise typer.Exit(1)
@@ -287,6 +305,7 @@ def frontier(
     out: Annotated[
         Path, typer.Option("--out", help="Directory for the table, JSON, the picture and the chosen model.")
     ] = Path("path"),
+    report: Report = None,
     as_json: AsJson = False,
     seed: Seed = 0,
 ) -> None:
@@ -312,17 +331,19 @@ def frontier(
     )
     settings.check()
     check_out(out)
+    check_report(report)
     roles = Roles(
         target, tuple(group), weight, tuple(id_columns or ()), tuple(drop or ()), tuple(category or ())
     )
     found = _path.trace(file, roles, settings)
     written = _write(out, found.files())
+    page = _write_page(report, found.page)
     with printing():
         if as_json:
             typer.echo(json_text(found.record()))
         else:
             _path.print_frontier(found, console())
-            _announce(written)
+            _announce(written, page)
             if found.chosen is not None:
                 _announce_model(out / _path.MODEL)
     if found.refusal is not None:
@@ -382,7 +403,7 @@ def demo(
     settings = AuditSettings(interval, 0.0, "interval", "group", 0.95, None, seed)
     table = _read(path, ColumnNames("score", (group,), "label"))
     result = measure(table, settings)
-    written += _write(out, result.files(None))
+    written += _write(out, {**result.files(None), "audit.html": result.page()})
     low, high = interval
     with printing():
         print_audit(result, None, console())
@@ -390,7 +411,9 @@ def demo(
         typer.echo(
             "\nThe same by hand:\n"
             f"  {_command()} audit {shlex.quote(str(path))} --score score --group {group} --label label "
-            f"--threshold 0 --interval {low:g} {high:g} --out {shlex.quote(str(out))}"
+            f"--threshold 0 --interval {low:g} {high:g} --out {shlex.quote(str(out))} "
+            f"--report {shlex.quote(str(out / 'audit.html'))}\n"
+            f"Open {out / 'audit.html'} in a browser to look at any other interval."
         )
 
 
@@ -447,15 +470,16 @@ def _read(path: Path, columns: ColumnNames) -> ScoreTable:
         return read_scores(path, columns)
 
 
-def _finish(result: Audit, gate: Gate | None, out: Path | None, as_json: bool) -> None:
+def _finish(result: Audit, gate: Gate | None, out: Path | None, report: Path | None, as_json: bool) -> None:
     """Write, print, and choose the exit code."""
+    page = _write_page(report, result.page)
     written = _write(out, result.files(gate)) if out is not None else []
     with printing():
         if as_json:
             typer.echo(json_text(result.record(gate)))
         else:
             print_audit(result, gate, console())
-            _announce(written)
+            _announce(written, page)
     if gate is not None and not result.passes(gate):
         raise typer.Exit(1)
 
@@ -465,9 +489,19 @@ def _write(out: Path, files: Mapping[str, str | bytes | Callable[[], Figure]]) -
         return write_all(out, files)
 
 
-def _announce(written: list[Path]) -> None:
+def _write_page(report: Path | None, page: Callable[[], str]) -> Path | None:
+    """Write the interactive page if it was asked for."""
+    if report is not None:
+        with step(f"writing {report}"):
+            write_all(report.parent, {report.name: page()}, "--report")
+    return report
+
+
+def _announce(written: list[Path], page: Path | None = None) -> None:
     if written:
         typer.echo(f"\nwritten to {written[0].parent}: {', '.join(path.name for path in written)}")
+    if page is not None:
+        typer.echo(f"\nopen in a browser: {page}")
 
 
 def _announce_model(path: Path) -> None:

@@ -39,6 +39,7 @@ from partialfair.metrics import (
     unfairness_map,
 )
 from partialfair.plotting import plot_rank_curve, plot_score_densities, plot_unfairness_map
+from partialfair.report.pages import audit_page, notes_section
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -135,6 +136,15 @@ class Audit:
             "score_densities.png": self._densities,
             "unfairness_map.png": self._map,
         }
+
+    def page(self) -> str:
+        """Return the interactive page."""
+        return audit_page(
+            self.report,
+            title=f"Fairness audit of {self.table.path.name}",
+            headline=f"{len(self.table.scores):,} rows in {len(self.report.groups)} groups; {self.headline}",
+            sections=notes_section(self.notes),
+        )
 
     def _rank_curve(self) -> Figure:
         table = self.table

@@ -22,7 +22,9 @@ from partialfair.cli._output import (
 )
 from partialfair.cli._tables import ScoreTable
 from partialfair.exceptions import InputError
+from partialfair.intervals import as_interval_set
 from partialfair.metrics import band_changes, band_membership, rank_curve
+from partialfair.report.pages import audit_page, changes_section, notes_section
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -100,6 +102,23 @@ class Comparison:
             "movers.csv": self.movers().to_csv(index=False),
             "rank_curves.png": self._rank_curves,
         }
+
+    def page(self) -> str:
+        """Return the interactive page; the last model is shown, beside the first."""
+        names, first = self.names, self.audits[0]
+        n_rows, n_groups = len(first.table.scores), len(first.report.groups)
+        changes = {name: self.changes(k) for k, name in enumerate(names) if k}
+        where = str(as_interval_set(first.settings.interval))
+        notes = [
+            f"{name}: {note}" for name, audit in zip(names, self.audits, strict=True) for note in audit.notes
+        ]
+        return audit_page(
+            {name: audit.report for name, audit in zip(names, self.audits, strict=True)},
+            title="Comparison of " + " and ".join(names),
+            headline=f"{n_rows:,} rows in {n_groups} groups; {first.headline}",
+            sections=[changes_section(changes, names[0], where), *notes_section(notes)],
+            shown=len(names) - 1,
+        )
 
     def _rank_curves(self) -> Figure:
         tables = [audit.table for audit in self.audits]

@@ -27,6 +27,7 @@ __all__ = [
     "Out",
     "PosLabel",
     "RankWithin",
+    "Report",
     "Scale",
     "Scales",
     "Score",
@@ -140,6 +141,12 @@ FailAbove = Annotated[
     typer.Option("--fail-above", help="Exit with 1 if the gap of --fail-metric is wider than this."),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of whatever is drawn at random.")]
+Report = Annotated[
+    Path | None,
+    typer.Option(
+        "--report", metavar="FILE.html", help="Write an interactive page to this file; it opens offline."
+    ),
+]
 Out = Annotated[
     Path | None, typer.Option("--out", help="Directory for tables, JSON and pictures; made if need be.")
 ]

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "METRIC_TITLES",
     "check_out",
+    "check_report",
     "console",
     "groups_table",
     "json_text",
@@ -228,7 +229,21 @@ def check_out(out: Path | None, *, pictures: bool = True) -> None:
         raise InputError(f"--out {out} cannot be made a directory, because {existing} is a file")
 
 
-def write_all(out: Path, files: Mapping[str, str | bytes | Callable[[], Figure]]) -> list[Path]:
+def check_report(report: Path | None) -> None:
+    """Refuse, before any work, a page that could not be written."""
+    if report is None:
+        return
+    if report.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"--report must name an .html file, not {report}")
+    if report.is_dir():
+        raise InputError(f"--report {report} is a directory")
+    if not report.parent.is_dir():
+        raise InputError(f"--report {report} cannot be written: there is no directory {report.parent}")
+
+
+def write_all(
+    out: Path, files: Mapping[str, str | bytes | Callable[[], Figure]], option: str = "--out"
+) -> list[Path]:
     """Write texts, bytes and figures into a directory; nothing is until everything has been drawn."""
     contents = {name: _bytes(content) for name, content in files.items()}
     try:
@@ -236,7 +251,7 @@ def write_all(out: Path, files: Mapping[str, str | bytes | Callable[[], Figure]]
         for name, content in contents.items():
             (out / name).write_bytes(content)
     except OSError as error:
-        raise InputError(f"cannot write to --out {out}: {error.strerror}") from error
+        raise InputError(f"cannot write to {option} {out}: {error.strerror}") from error
     return [out / name for name in files]
 
 

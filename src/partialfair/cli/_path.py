@@ -23,6 +23,7 @@ from partialfair.intervals import as_interval_set
 from partialfair.metrics import ReportRow
 from partialfair.path import FairnessPath, PathPoint, fairness_path
 from partialfair.persistence import model_bytes
+from partialfair.report.pages import notes_section, path_page, settings_section
 from partialfair.solvers import Record, Status
 
 if TYPE_CHECKING:
@@ -140,6 +141,17 @@ class Frontier:
             "path.csv": self.lines.to_csv(index=False),
             "frontier.png": self._picture,
         }
+
+    def page(self) -> str:
+        """Return the interactive page."""
+        return path_page(
+            self.found,
+            confidence=self.settings.confidence,
+            title=f"Frontier of {self.path.name}",
+            headline=self.headline,
+            sections=[settings_section(self.settings.record()), *notes_section(self.notes)],
+            chosen=self.chosen,
+        )
 
     def table(self) -> Table:
         """Return one line per model, the chosen one marked."""

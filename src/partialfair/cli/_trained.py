@@ -31,9 +31,17 @@ from partialfair.cli._prepare import NO_CONSTRAINT, ModelSettings, Prepared
 from partialfair.estimators import FitResult
 from partialfair.groups import group_name
 from partialfair.intervals import as_interval_set
-from partialfair.metrics import FairnessReport, rank_curve
+from partialfair.metrics import FairnessReport, band_changes, rank_curve
 from partialfair.persistence import model_bytes
 from partialfair.plotting import plot_score_densities
+from partialfair.report.page import Section
+from partialfair.report.pages import (
+    audit_page,
+    changes_section,
+    fits_section,
+    notes_section,
+    settings_section,
+)
 from partialfair.tables import TableModel
 
 if TYPE_CHECKING:
@@ -176,6 +184,40 @@ class Training:
             "rank_curves.png": self._rank_curves,
             "score_densities.png": self._densities,
         }
+
+    def page(self) -> str:
+        """Return the interactive page: the model beside the one without the constraint."""
+        part = self.last[1]
+        found = {model: judged for (model, of), judged in self.judged.items() if of == part}
+        first, *others = found
+        rows, interval = self.prepared.parts[part], self.settings.interval
+        changes = {
+            model: band_changes(
+                found[first].scores,
+                found[model].scores,
+                sensitive_features=rows.groups,
+                interval=interval,
+                sample_weight=rows.weights,
+            )
+            for model in others
+        }
+        good = [
+            [model, of, f"{judged.accuracy:.3f}", f"{judged.auc:.3f}"]
+            for (model, of), judged in self.judged.items()
+        ]
+        return audit_page(
+            {model: judged.report for model, judged in found.items()},
+            title=f"Model of {self.path.name}",
+            headline=f"{self.headline}; judged on rows {part}",
+            sections=[
+                Section("How good the models are", good, ("model", "rows", "accuracy", "AUC")),
+                *([changes_section(changes, first, str(as_interval_set(interval)))] if others else []),
+                fits_section({self.last[0]: self.result}),
+                settings_section(self.settings.record()),
+                *notes_section(self.notes),
+            ],
+            shown=len(others),
+        )
 
     def _rank_curves(self) -> Figure:
         part = self.last[1]

@@ -22,6 +22,7 @@ __all__ = [
     "band_auc",
     "clipped_gap",
     "clipped_grid_gaps",
+    "grid_aucs",
     "grid_visits",
 ]
 
@@ -108,25 +109,31 @@ def grid_visits(a: Floats, above_a: Floats, b: Floats, above_b: Floats, n_grid: 
     """Summarise the curve ``θ → (x, y) = (F̄_a(θ), F̄_b(θ))`` by the cells of a grid that it visits.
 
     The curve is monotone, so it visits at most ``2 n_grid + 1`` cells. For each one, in order, return its
-    position and ``max(x − y), max(y − x), min x, max x, min y, max y`` over the visit: all that any interval
-    whose ends are grid lines needs.
+    position, and the points (x, y) of the visit that come first, last, with the largest ``x − y`` and with
+    the largest ``y − x``, and last the mass of pairs within the visit in which the member of a scores higher,
+    ties counted ½: all that any interval whose ends are grid lines needs.
     """
     cells = np.empty((2 * n_grid + 1, 2), dtype=np.int64)
-    extremes = np.empty((2 * n_grid + 1, 6))
+    visits = np.empty((2 * n_grid + 1, 9))
     visit = -1
     for _, x, y in merged_ranks(a, above_a, b, above_b):
         column, row = int((x + RANK_TOLERANCE) * n_grid), int((y + RANK_TOLERANCE) * n_grid)
         if visit < 0 or column != cells[visit, 0] or row != cells[visit, 1]:
             visit += 1
             cells[visit, 0], cells[visit, 1] = column, row
-            extremes[visit, 0], extremes[visit, 1] = x - y, y - x
-            extremes[visit, 2], extremes[visit, 3] = x, x
-            extremes[visit, 4], extremes[visit, 5] = y, y
+            for point in range(0, 8, 2):
+                visits[visit, point], visits[visit, point + 1] = x, y
+            visits[visit, 8] = 0.0
         else:
-            extremes[visit, 0] = max(extremes[visit, 0], x - y)
-            extremes[visit, 1] = max(extremes[visit, 1], y - x)
-            extremes[visit, 3], extremes[visit, 5] = x, y  # both only grow as θ falls
-    return cells[: visit + 1], extremes[: visit + 1]
+            at = visits[visit]
+            # The block of ties just passed: its members of b score less than those of a passed before.
+            at[8] += (y - at[3]) * ((at[2] - at[0]) + 0.5 * (x - at[2]))
+            at[2], at[3] = x, y  # both only grow as θ falls
+            if x - y > at[4] - at[5]:
+                at[4], at[5] = x, y
+            if y - x > at[7] - at[6]:
+                at[6], at[7] = x, y
+    return cells[: visit + 1], visits[: visit + 1]
 
 
 @njit(cache=True)
@@ -142,7 +149,7 @@ def _side_gap(
 
 
 @njit(cache=True)
-def clipped_grid_gaps(cells: Ints, extremes: Floats, n_grid: int) -> Floats:
+def clipped_grid_gaps(cells: Ints, visits: Floats, n_grid: int) -> Floats:
     """Clipped gap of every interval ``[i / n_grid, j / n_grid)``, at ``[i, j − 1]``; nan where j ≤ i."""
     gaps = np.full((n_grid, n_grid), np.nan)
     for i in range(n_grid):
@@ -151,15 +158,15 @@ def clipped_grid_gaps(cells: Ints, extremes: Floats, n_grid: int) -> Floats:
             best = 0.0
             for visit in range(cells.shape[0]):
                 x, y = cells[visit]
-                lead_x, lead_y, least_x, most_x, least_y, most_y = extremes[visit]
-                best = max(best, _side_gap(x, y, i, j, low, high, lead_x, most_x, least_y))
-                best = max(best, _side_gap(y, x, i, j, low, high, lead_y, most_y, least_x))
+                at = visits[visit]
+                best = max(best, _side_gap(x, y, i, j, low, high, at[4] - at[5], at[2], at[1]))
+                best = max(best, _side_gap(y, x, i, j, low, high, at[7] - at[6], at[3], at[0]))
             gaps[i, j - 1] = best / (high - low)
     return gaps
 
 
 @njit(cache=True)
-def absolute_grid_gaps(cells: Ints, extremes: Floats, n_grid: int, with_bottom: bool) -> Floats:
+def absolute_grid_gaps(cells: Ints, visits: Floats, n_grid: int, with_bottom: bool) -> Floats:
     """As `clipped_grid_gaps` on the absolute scale; ``with_bottom`` adds rank 1 where intervals end there."""
     gaps = np.full((n_grid, n_grid), np.nan)
     for i in range(n_grid):
@@ -169,6 +176,27 @@ def absolute_grid_gaps(cells: Ints, extremes: Floats, n_grid: int, with_bottom: 
             for visit in range(cells.shape[0]):
                 x, y = cells[visit]
                 if i <= x < last or i <= y < last:
-                    best = max(best, extremes[visit, 0], extremes[visit, 1])
+                    at = visits[visit]
+                    best = max(best, at[4] - at[5], at[7] - at[6])
             gaps[i, j - 1] = best
     return gaps
+
+
+@njit(cache=True)
+def grid_aucs(visits: Floats, n_grid: int) -> Floats:
+    """As `clipped_grid_gaps`, the chance that a member of a's band scores higher than one of b's, ties ½."""
+    aucs = np.full((n_grid, n_grid), np.nan)
+    for i in range(n_grid):
+        for j in range(i + 1, n_grid + 1):
+            low, high = i / n_grid, j / n_grid
+            auc, last_x, last_y = 0.0, low, low
+            for visit in range(visits.shape[0]):
+                at = visits[visit]
+                x, y = min(max(at[0], low), high), min(max(at[1], low), high)
+                # Between two visits lies one block of ties, which an end of the interval may cut.
+                auc += (x - last_x) * ((high - y) + 0.5 * (y - last_y))
+                last_x, last_y = min(max(at[2], low), high), min(max(at[3], low), high)
+                inside = last_x > x and last_y > y
+                auc += (last_x - x) * (high - last_y) + (at[8] if inside else 0.0)
+            aucs[i, j - 1] = auc / (high - low) ** 2
+    return aucs

@@ -97,9 +97,14 @@ def intra_group_gap(scored: ScoredGroups, ties: Ties) -> WorstGap:
     """Worst pair of `intra_group_pairwise_difference`."""
     check_choice(ties, "ties", get_args(Ties))
     _warn_about_lone_labels(scored)
-    aucs = [_auc(group.with_label(True), group.with_label(False), ties) for group in scored]
+    aucs = group_aucs(scored, ties)
     labels = [group.label for group in scored]
     return widest([WorstGap(abs(aucs[k] - aucs[j]), (labels[k], labels[j])) for k, j in scored.pairs()])
+
+
+def group_aucs(scored: ScoredGroups, ties: Ties) -> list[float]:
+    """Return ``A(k⁺, k⁻)`` of every group; nan for those that lack a label."""
+    return [_auc(group.with_label(True), group.with_label(False), ties) for group in scored]
 
 
 def _auc(upper: GroupScores, lower: GroupScores, ties: Ties) -> float:

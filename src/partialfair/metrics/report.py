@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -180,6 +181,8 @@ class FairnessReport:
         One summary per group.
     gap_scale, rank_within, threshold, confidence, n_resamples
         The settings.
+    scored
+        The sorted scores of every group, from which pages and other intervals are computed.
     """
 
     rows: tuple[ReportRow, ...]
@@ -190,6 +193,7 @@ class FairnessReport:
     threshold: float | None
     confidence: float
     n_resamples: int
+    scored: ScoredGroups
 
     @property
     def worst(self) -> ReportRow:
@@ -251,6 +255,16 @@ class FairnessReport:
                 for row in self.rows
             ]
         ).set_index("metric")
+
+    def to_html(self, path: str | Path | None = None, *, title: str = "Fairness audit") -> str:
+        """Return the interactive page of these scores, and write it if a path is given.
+
+        It is one file that opens offline: the unfairness map, and all metrics on any interval of whole
+        percents. It holds summaries of the scores, no rows.
+        """
+        from partialfair.report import audit_page
+
+        return audit_page(self, path, title=title)
 
     def groups_frame(self) -> pd.DataFrame:
         """One line per group."""
@@ -354,6 +368,7 @@ def fairness_report(
         threshold,
         confidence,
         n_resamples,
+        scored,
     )
 
 

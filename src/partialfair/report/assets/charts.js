@@ -1,0 +1,201 @@
+/* Pictures. Each is drawn anew at the width of its place, so that its letters keep their size. */
+
+const SVG = "http://www.w3.org/2000/svg";
+const COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#8A63D2", "#A67C2E", "#7A7A7A"];
+const MAP_COLOURS = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]]; // viridis
+
+const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)} %`;
+const colourOf = (group) => COLOURS[group % COLOURS.length];
+const dashOf = (group) => (group < COLOURS.length ? "none" : `${2 + 2 * Math.floor(group / COLOURS.length)} 2`);
+
+const svg = (name, attributes = {}, ...children) => {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+};
+
+/** An empty picture with axes: returns the drawing and the functions from values to places. */
+const frame = (place, { height, x, y, margin = { left: 52, right: 20, top: 10, bottom: 44 } }) => {
+  const width = Math.max(place.clientWidth, 260);
+  const tall = height(width);
+  const right = width - margin.right, bottom = tall - margin.bottom;
+  const scale = ([low, high], from, to) => (value) => from + ((value - low) / (high - low)) * (to - from);
+  const toX = scale(x.range, margin.left, right), toY = scale(y.range, bottom, margin.top);
+  const drawing = svg("svg", { width, height: tall, viewBox: `0 0 ${width} ${tall}`, "aria-hidden": "true" });
+  for (const value of x.ticks) {
+    drawing.append(
+      svg("line", { x1: toX(value), x2: toX(value), y1: margin.top, y2: bottom, class: "grid" }),
+      svg("text", { x: toX(value), y: bottom + 16, class: "tick", "text-anchor": "middle" }, x.format(value)));
+  }
+  for (const value of y.ticks) {
+    drawing.append(
+      svg("line", { x1: margin.left, x2: right, y1: toY(value), y2: toY(value), class: "grid" }),
+      svg("text", { x: margin.left - 6, y: toY(value) + 4, class: "tick", "text-anchor": "end" }, y.format(value)));
+  }
+  const middle = (margin.top + bottom) / 2;
+  drawing.append(
+    svg("text", { x: (margin.left + right) / 2, y: tall - 8, class: "label", "text-anchor": "middle" }, x.label),
+    svg("text", { x: 12, y: middle, class: "label", "text-anchor": "middle",
+      transform: `rotate(-90 12 ${middle})` }, y.label));
+  place.replaceChildren(drawing);
+  return { drawing, toX, toY, left: margin.left, right, top: margin.top, bottom };
+};
+
+const RANKS = { range: [0, 1], ticks: [0, 0.2, 0.4, 0.6, 0.8, 1], format: (value) => percent(value) };
+
+/** About five round numbers between two ends. */
+const roundTicks = (low, high) => {
+  const step = 10 ** Math.floor(Math.log10((high - low) / 4));
+  const wide = [1, 2, 5, 10].map((k) => k * step).find((one) => (high - low) / one <= 6);
+  const ticks = [];
+  for (let tick = Math.ceil(low / wide) * wide; tick <= high + 1e-9 * wide; tick += wide) ticks.push(tick);
+  return ticks;
+};
+const short = (value) => String(Number(value.toPrecision(4)));
+
+/** The rank of one group against that of another, with the interval; another model dashed. */
+const drawCurve = (place, { pair, names, i, j, gap, other }) => {
+  const at = frame(place, {
+    height: (width) => Math.min(width, 430),
+    x: { ...RANKS, label: `rank in ${names[0]}, from the top` },
+    y: { ...RANKS, label: `rank in ${names[1]}` },
+  });
+  const { drawing, toX, toY } = at;
+  const low = i / GRID, high = j / GRID;
+  const slack = Math.min(pair.slack, 1);
+  const path = (points) => points.map(([x, y]) => `${toX(x).toFixed(1)},${toY(y).toFixed(1)}`).join(" ");
+  const curve = (of) => {
+    const points = [[0, 0]];
+    for (let k = 0; k < of.visits.length; k += PER_VISIT) {
+      const inside = [0, 4, 6, 2].map((d) => [of.visits[k + d], of.visits[k + d + 1]]);
+      points.push(...inside.sort(([a, b], [c, d]) => a + b - c - d));
+    }
+    return path(points);
+  };
+  drawing.append(
+    svg("polygon", { class: "unsure",
+      points: path([[0, 0], [0, slack], [1 - slack, 1], [1, 1], [1, 1 - slack], [slack, 0]]) }),
+    svg("rect", { class: "interval", x: toX(low), y: toY(high), width: toX(high) - toX(low),
+      height: toY(low) - toY(high) }),
+    svg("line", { class: "diagonal", x1: toX(0), y1: toY(0), x2: toX(1), y2: toY(1) }));
+  if (other) drawing.append(svg("polyline", { class: "curve other", points: curve(other) }));
+  drawing.append(svg("polyline", { class: "curve", points: curve(pair) }));
+  if (gap.where) {
+    drawing.append(svg("circle", { class: "worst", cx: toX(gap.where[0]), cy: toY(gap.where[1]), r: 5 }));
+  }
+};
+
+/** Shares of groups by score; below, where each group's interval lies. */
+const drawDensities = (place, { model, shown, i, j, t }) => {
+  const bars = 14 * shown.length;
+  const top = Math.max(...model.groups.map((group) => Math.max(...group.density)));
+  const [first, last] = [model.bins[0], model.bins[model.bins.length - 1]];
+  const at = frame(place, {
+    height: () => 300 + bars,
+    x: { range: [first, last], ticks: roundTicks(first, last), format: short, label: "score" },
+    y: { range: [0, 1.05 * top], ticks: roundTicks(0, 1.05 * top), format: (value) => percent(value, top < 0.05 ? 1 : 0),
+      label: "share of the group" },
+    margin: { left: 52, right: 20, top: 10, bottom: 44 + bars },
+  });
+  const { drawing, toX, toY, bottom } = at;
+  const faint = model.groups.length <= 12 ? model.groups.map((_, k) => k).filter((k) => !shown.includes(k)) : [];
+  const steps = (group) => {
+    const points = [];
+    group.density.forEach((share, bin) => {
+      for (const edge of [model.bins[bin], model.bins[bin + 1]]) points.push(`${toX(edge).toFixed(1)},${toY(share).toFixed(1)}`);
+    });
+    return points.join(" ");
+  };
+  for (const k of [...faint, ...shown]) {
+    drawing.append(svg("polyline", { class: shown.includes(k) ? "density" : "density faint", stroke: colourOf(k),
+      "stroke-dasharray": dashOf(k), points: steps(model.groups[k]) }));
+  }
+  shown.forEach((k, line) => {
+    const { scores } = model.groups[k];
+    const [from, to] = [scores[j], scores[i]].map((score) => toX(clip(score, first, last)));
+    drawing.append(svg("rect", { class: "reach", fill: colourOf(k), x: from, y: bottom + 24 + 14 * line,
+      width: Math.max(to - from, 2), height: 9 }));
+  });
+  const cut = toX(clip(model.thresholds[t], first, last));
+  drawing.append(svg("line", { class: "threshold", x1: cut, x2: cut, y1: 10, y2: bottom }));
+};
+
+/** Gaps of models against how good they are. */
+const drawFrontier = (place, { frontier, shown, choose, tell }) => {
+  const ends = frontier.points.flatMap((p) => [p.low, p.high, p.gap]).filter(Number.isFinite);
+  const goods = frontier.points.flatMap((p) => [p.score - p.error, p.score + p.error]);
+  const pad = (low, high) => [low - 0.05 * (high - low || 1), high + 0.05 * (high - low || 1)];
+  const xs = [0, pad(0, Math.max(...ends))[1]], ys = pad(Math.min(...goods), Math.max(...goods));
+  const at = frame(place, {
+    height: (width) => Math.min(0.7 * width, 380),
+    x: { range: xs, ticks: roundTicks(...xs), format: short, label: frontier.gapLabel },
+    y: { range: ys, ticks: roundTicks(...ys), format: short, label: frontier.scoreLabel },
+    margin: { left: 62, right: 20, top: 10, bottom: 44 },
+  });
+  const { drawing, toX, toY } = at;
+  drawing.removeAttribute("aria-hidden");
+  drawing.setAttribute("role", "group");
+  drawing.setAttribute("aria-label", "models of the path");
+  frontier.points.forEach((point) => {
+    const x = toX(point.gap), y = toY(point.score);
+    const dot = svg("g", { class: `dot${point.chosen ? " chosen" : ""}${point.model === shown ? " shown" : ""}`,
+      tabindex: 0, role: "button", "aria-label": point.label, "aria-pressed": String(point.model === shown) },
+      svg("line", { x1: toX(point.low), x2: toX(point.high), y1: y, y2: y }),
+      svg("line", { x1: x, x2: x, y1: toY(point.score - point.error), y2: toY(point.score + point.error) }),
+      svg("circle", { cx: x, cy: y, r: point.chosen ? 8 : 6 }));
+    dot.addEventListener("click", () => choose(point.model));
+    dot.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      choose(point.model);
+    });
+    for (const event of ["pointerenter", "focus"]) dot.addEventListener(event, () => tell(point.label));
+    drawing.append(dot);
+  });
+};
+
+/** The colour of a share of the largest gap. */
+const heat = (share) => {
+  const place = clip(share, 0, 1) * (MAP_COLOURS.length - 1);
+  const below = Math.min(Math.floor(place), MAP_COLOURS.length - 2);
+  return MAP_COLOURS[below].map((low, c) => low + (place - below) * (MAP_COLOURS[below + 1][c] - low));
+};
+
+/** The map: where intervals begin across, where they end upwards; faded where the true gap could be 0. */
+class HeatMap {
+  constructor(place, canvas, onPick) {
+    Object.assign(this, { place, canvas, cells: [] });
+    const pick = (event) => {
+      const box = canvas.getBoundingClientRect();
+      const i = Math.floor(((event.clientX - box.left) / box.width) * GRID);
+      const j = Math.ceil((1 - (event.clientY - box.top) / box.height) * GRID);
+      onPick(i, j);
+    };
+    canvas.addEventListener("pointerdown", (event) => {
+      canvas.setPointerCapture(event.pointerId);
+      pick(event);
+    });
+    canvas.addEventListener("pointermove", (event) => event.buttons && pick(event));
+  }
+
+  /** Narrow intervals hold few people and saturate; the colours are spread over the others. */
+  show(cells) {
+    this.cells = cells;
+    const wide = cells.filter(({ i, j }) => j - i >= 10).map(({ value }) => value);
+    this.top = Math.max(...wide) > 1e-9 ? Math.max(...wide) : 1;
+    this.paint();
+  }
+
+  paint() {
+    const pale = getComputedStyle(this.place).getPropertyValue("--faded").split(",").map(Number);
+    const picture = new ImageData(GRID, GRID);
+    for (const { i, j, value, low } of this.cells) {
+      const colour = heat(value / this.top), faded = low > 0 ? 0 : 0.6;
+      const at = 4 * ((GRID - j) * GRID + i);
+      colour.forEach((c, k) => { picture.data[at + k] = c + faded * (pale[k] - c); });
+      picture.data[at + 3] = 255;
+    }
+    this.canvas.getContext("2d").putImageData(picture, 0, 0);
+  }
+}

@@ -1,0 +1,315 @@
+/* The state of the page, its controls, and what follows from them. Names from the data enter only as text. */
+
+const LEAST_WIDTH = 2;
+const FEW = 30;
+
+const byId = (id) => document.getElementById(id);
+const data = JSON.parse(byId("data").textContent);
+const models = data.models.map((model) => new Model(model, data.settings.rankWithin));
+const own = data.settings.ownThreshold ? models[0].thresholds.length - 1 : null;
+const audited = {
+  model: data.settings.model,
+  other: models.length > 1 && data.settings.model !== 0 ? 0 : null,
+  i: data.settings.interval[0],
+  j: data.settings.interval[1],
+  t: own ?? clip(Math.round((data.settings.interval[0] + data.settings.interval[1]) / 2), 1, 99) - 1,
+  pair: null,
+  scale: data.settings.scale,
+};
+const state = { ...audited };
+const reach = `${(100 * data.settings.confidence).toPrecision(4).replace(/\.?0+$/, "")} %`;
+
+const element = (name, text, classes = "") => {
+  const made = document.createElement(name);
+  made.textContent = text;
+  if (classes) made.className = classes;
+  return made;
+};
+const shownModel = () => models[state.model];
+const shownPair = () => (state.pair === null ? null : shownModel().pairs[state.pair]);
+const nameOf = (k) => shownModel().groups[k].name;
+const between = ([a, b]) => `${nameOf(a)} and ${nameOf(b)}`;
+const number = (value) => (Number.isNaN(value) ? "undefined" : value.toFixed(3));
+const band = (gap) => (gap.low === undefined || Number.isNaN(gap.value) ? "–" : `${number(gap.low)} – ${number(gap.high)}`);
+const ranksText = (i, j) => `ranks ${i}–${j} %`;
+
+/* ---- sentences ---- */
+
+const parityGap = () => {
+  const kind = state.scale === "interval" ? "parity" : "parityAbsolute";
+  return shownModel().ofPairs(kind, state.i, state.j, shownPair());
+};
+
+/** Where the widest gap is: shares above one score, if the page knows that pair's curve. */
+const whereText = (gap) => {
+  if (!gap.where) return "";
+  const shares = gap.where.map((rank) => (state.scale === "interval"
+    ? (clip(rank, state.i / GRID, state.j / GRID) - state.i / GRID) / ((state.j - state.i) / GRID) : rank));
+  const of = state.scale === "interval" ? "the interval of " : "";
+  return `: above one and the same score lie ${percent(shares[0], 1)} of ${of}${nameOf(gap.pair[0])} and `
+    + `${percent(shares[1], 1)} of ${state.scale === "interval" ? "that of " : ""}${nameOf(gap.pair[1])}`;
+};
+
+const sentence = () => {
+  const gap = parityGap(), { i, j } = state;
+  const start = `Among ${ranksText(i, j)} from the top of each group`;
+  const thin = shownModel().groups.filter((group) => group.effectiveInside(i, j) < FEW);
+  const few = thin.length === 0 ? "" : ` The interval holds fewer than ${FEW} members of `
+    + `${thin.length === 1 ? `group ${thin[0].name}` : `${thin.length} groups, among them ${thin[0].name}`}: gaps there are mostly noise.`;
+  if (gap.value < 1e-9) return `${start}, the scores of ${between(gap.pair)} do not differ in these data.${few}`;
+  const sure = gap.low > 0
+    ? `With ${reach} confidence, whatever interval is looked at, the true gap is between ${number(gap.low)} and ${number(gap.high)}.`
+    : `These data do not rule out that the true gap is 0 (${reach} band for all intervals at once: ${band(gap)}).`;
+  const which = shownPair() || shownModel().nPairs === 1 ? `${between(gap.pair)} differ by ${number(gap.value)}`
+    : `the widest gap of any two groups is ${number(gap.value)}, between ${between(gap.pair)}`;
+  return `${start}, ${which}${whereText(gap)}. ${sure}${few}`;
+};
+
+/* ---- tables ---- */
+
+const cell = (row, text, classes = "") => row.appendChild(element("td", text, classes));
+
+const drawMetrics = () => {
+  const body = byId("metrics").tBodies[0];
+  const gaps = shownModel().gaps(state.i, state.j, state.t, shownPair());
+  const rows = Object.entries(gaps).map(([metric, found]) => {
+    const row = document.createElement("tr");
+    row.appendChild(element("th", data.titles[metric])).scope = "row";
+    for (const scale of ["interval", "absolute"]) {
+      const gap = found[scale];
+      const value = cell(row, gap ? number(gap.value) : "–", "number");
+      Object.assign(value.dataset, { metric, scale, value: gap ? String(gap.value) : "" });
+      const bandCell = cell(row, gap ? band(gap) : "–");
+      if (gap && gap.low !== undefined) Object.assign(bandCell.dataset, { metric, band: scale, low: gap.low, high: gap.high });
+    }
+    const pair = (found[state.scale] ?? found.interval).pair;
+    cell(row, between(pair)).dataset.pair = metric;
+    return row;
+  });
+  body.replaceChildren(...rows);
+  const needs = shownModel().hasLabels ? "" : " Equal opportunity, equalized odds and the pairwise gaps need labels, which were not given.";
+  byId("metrics-text").textContent = `${shownPair() ? `Between ${between(shownPair().groups)}` : "Of the worst pair"}, at `
+    + `${ranksText(state.i, state.j)} from the top; selected: score above ${short(shownModel().thresholds[state.t])}. `
+    + `Band: ${reach}, for all intervals at once; – where there is none.${needs}`;
+};
+
+const drawGroups = () => {
+  const { i, j, t } = state, { groups, hasLabels } = shownModel();
+  byId("groups").querySelector(".labels").hidden = !hasLabels;
+  byId("groups").tBodies[0].replaceChildren(...groups.map((group) => {
+    const row = document.createElement("tr");
+    row.appendChild(element("th", group.name)).scope = "row";
+    cell(row, group.n.toLocaleString("en"), "number");
+    const few = group.effectiveInside(i, j) < FEW;
+    const inside = cell(row, `${Number(group.inside(i, j).toFixed(1)).toLocaleString("en")}${few ? " (few)" : ""}`, few ? "number warn" : "number");
+    inside.dataset.inside = String(group.inside(i, j));
+    if (hasLabels) cell(row, percent((group.positives[j] - group.positives[i]) / ((j - i) / GRID), 1), "number");
+    cell(row, percent(group.selected(i, j, t).interval, 1), "number");
+    cell(row, percent(group.tied, 1), "number");
+    return row;
+  }));
+};
+
+/* ---- pictures ---- */
+
+const maps = new Map();
+const heatMap = new HeatMap(byId("map"), byId("heat"), (i, j) => moveEnds(i, j));
+
+const drawMap = () => {
+  const key = `${state.model}/${state.scale}/${state.pair}`;
+  if (!maps.has(key)) maps.set(key, shownModel().map(state.scale, shownPair(), LEAST_WIDTH));
+  if (heatMap.cells !== maps.get(key)) heatMap.show(maps.get(key));
+  Object.assign(byId("ring").style, { left: `${state.i + 0.5}%`, bottom: `${state.j - 0.5}%` });
+  byId("map-top").textContent = `${heatMap.top.toFixed(2)} or more`;
+  byId("map-text").textContent = `Gap of ${shownPair() ? between(shownPair().groups) : "the worst pair"} by where the interval `
+    + `begins (across) and ends (up). Ring: the interval shown. Faded: the true gap could be 0 (${reach} band for all `
+    + `${maps.get(key).length.toLocaleString("en")} intervals at once).`;
+};
+
+/** The pair that is drawn: the one picked, or the worst, or the first the page holds. */
+const drawnPair = () => {
+  const wanted = parityGap().pair;
+  return shownPair() ?? shownModel().pairs.find(({ groups }) => groups[0] === wanted[0] && groups[1] === wanted[1])
+    ?? shownModel().pairs[0];
+};
+
+const drawCurves = () => {
+  const pair = drawnPair();
+  const kind = state.scale === "interval" ? "parity" : "parityAbsolute";
+  const other = state.other === null ? null : models[state.other];
+  const beside = other && other.pairs.find(({ groups }) => groups.every((k, side) => other.groups[k].name === nameOf(pair.groups[side])));
+  drawCurve(byId("curve"), {
+    pair, names: pair.groups.map(nameOf), i: state.i, j: state.j, gap: pair[kind](state.i, state.j), other: beside,
+  });
+  byId("curve-text").textContent = `${between(pair.groups)} as the score falls; equal scores follow the diagonal. Red square: the `
+    + `interval; ring: its widest gap. Grey: as far from the diagonal as chance alone may take the whole curve (${reach}).`
+    + `${beside ? ` Dashed: ${other.name}.` : ""}`;
+  drawDensities(byId("densities"), { model: shownModel(), shown: pair.groups, i: state.i, j: state.j, t: state.t });
+  const { groups } = shownModel();
+  const listed = groups.length <= 12 ? groups.map((_, k) => k) : pair.groups;
+  byId("legend").replaceChildren(...listed.map((k) => {
+    const item = document.createElement("li");
+    const swatch = element("span", "", "swatch");
+    swatch.style.borderTopColor = colourOf(k);
+    swatch.style.borderTopStyle = k < COLOURS.length ? "solid" : "dashed";
+    item.append(swatch, groups[k].name);
+    return item;
+  }));
+  byId("densities-text").textContent = `Bars below: the scores of each group's ${ranksText(state.i, state.j)}. Dashed line: the `
+    + "threshold. The first and the last step hold everything beyond them.";
+};
+
+const drawPath = () => {
+  const place = byId("frontier");
+  if (!place) return;
+  drawFrontier(place, {
+    frontier: data.frontier, shown: state.model,
+    choose: (model) => {
+      set({ model });
+      place.querySelector(".dot.shown")?.focus();
+    },
+    tell: (text) => { byId("frontier-text").textContent = text; },
+  });
+};
+
+/* ---- controls ---- */
+
+const setSlider = (id, value, low, high, text) => {
+  const slider = byId(id);
+  slider.setAttribute("aria-valuenow", value);
+  slider.setAttribute("aria-valuemin", low);
+  slider.setAttribute("aria-valuemax", high);
+  slider.setAttribute("aria-valuetext", text);
+};
+
+const drawControls = () => {
+  const { i, j, t } = state, width = j - i, shown = ranksText(i, j);
+  Object.assign(byId("move").style, { left: `${i}%`, width: `${width}%` });
+  byId("begin").style.left = `${i}%`;
+  byId("end").style.left = `${j}%`;
+  setSlider("begin", i, 0, j - LEAST_WIDTH, `${i} %`);
+  setSlider("end", j, i + LEAST_WIDTH, GRID, `${j} %`);
+  setSlider("move", i, 0, GRID - width, shown);
+  setSlider("map", i, 0, GRID - LEAST_WIDTH, `${shown}, gap ${number(parityGap().value)}`);
+  const rate = byId("rate"), theta = short(shownModel().thresholds[t]);
+  if (t !== own) rate.value = t + 1;
+  const text = t === own ? `as audited: score above ${theta}` : `selects ${t + 1} % of all: score above ${theta}`;
+  byId("rate-text").textContent = `threshold ${text}`;
+  rate.setAttribute("aria-valuetext", text);
+  for (const radio of document.getElementsByName("scale")) radio.checked = radio.value === state.scale;
+  byId("pair").value = state.pair ?? "";
+  byId("model").value = state.model;
+  byId("other").value = state.other ?? "";
+};
+
+let announcing = 0;
+const draw = () => {
+  drawControls();
+  drawMap();
+  drawCurves();
+  drawMetrics();
+  drawGroups();
+  // A screen reader hears the sentence once the interval rests.
+  clearTimeout(announcing);
+  const place = byId("sentence"), text = sentence();
+  if (place.textContent === "") place.textContent = text;
+  else announcing = setTimeout(() => { place.textContent = text; }, 120);
+};
+
+const fillPairs = () => {
+  const model = shownModel();
+  const few = model.pairs.length < model.nPairs;
+  const worst = element("option", few ? `worst of all ${model.nPairs.toLocaleString("en")} pairs` : "worst pair");
+  worst.value = "";
+  byId("pair").replaceChildren(worst, ...model.pairs.map((pair, k) => {
+    const option = element("option", between(pair.groups));
+    option.value = k;
+    return option;
+  }));
+};
+
+const set = (changes) => {
+  const before = state.model;
+  Object.assign(state, changes);
+  if (state.model !== before) {
+    fillPairs();
+    drawPath();
+  }
+  draw();
+};
+
+/** Put the ends where they are asked for, as near as a width of two percents allows. */
+const moveEnds = (i, j) => {
+  const begin = clip(Math.round(i), 0, GRID - LEAST_WIDTH);
+  set({ i: begin, j: clip(Math.round(j), begin + LEAST_WIDTH, GRID) });
+};
+const moveBegin = (i) => set({ i: clip(Math.round(i), 0, state.j - LEAST_WIDTH) });
+const moveEnd = (j) => set({ j: clip(Math.round(j), state.i + LEAST_WIDTH, GRID) });
+const moveBoth = (i) => {
+  const width = state.j - state.i, begin = clip(Math.round(i), 0, GRID - width);
+  set({ i: begin, j: begin + width });
+};
+
+const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -5, PageUp: 5, Home: -GRID, End: GRID };
+
+const onKeys = (id, act) => byId(id).addEventListener("keydown", (event) => {
+  if (!(event.key in STEPS)) return;
+  event.preventDefault();
+  act(STEPS[event.key], event.key);
+});
+
+const onDrag = (id, act) => {
+  const handle = byId(id), bar = byId("bar");
+  let from = null;
+  const rank = (event) => ((event.clientX - bar.getBoundingClientRect().left) / bar.clientWidth) * GRID;
+  handle.addEventListener("pointerdown", (event) => {
+    handle.setPointerCapture(event.pointerId);
+    handle.focus();
+    from = { rank: rank(event), i: state.i };
+    event.preventDefault();
+  });
+  handle.addEventListener("pointermove", (event) => from && act(rank(event), from));
+  for (const done of ["pointerup", "pointercancel"]) handle.addEventListener(done, () => { from = null; });
+};
+
+const wire = () => {
+  onKeys("begin", (step) => moveBegin(state.i + step));
+  onKeys("end", (step) => moveEnd(state.j + step));
+  onKeys("move", (step) => moveBoth(state.i + step));
+  onKeys("map", (step, key) => (key === "ArrowUp" || key === "ArrowDown" ? moveEnd(state.j + step) : moveBoth(state.i + step)));
+  onDrag("begin", (rank) => moveBegin(rank));
+  onDrag("end", (rank) => moveEnd(rank));
+  onDrag("move", (rank, from) => moveBoth(from.i + rank - from.rank));
+  byId("rate").addEventListener("input", (event) => set({ t: Number(event.target.value) - 1 }));
+  byId("own-threshold").addEventListener("click", () => set({ t: own }));
+  byId("pair").addEventListener("change", (event) => set({ pair: event.target.value === "" ? null : Number(event.target.value) }));
+  byId("model").addEventListener("change", (event) => set({ model: Number(event.target.value) }));
+  byId("other").addEventListener("change", (event) => set({ other: event.target.value === "" ? null : Number(event.target.value) }));
+  byId("reset").addEventListener("click", () => set(audited));
+  for (const radio of document.getElementsByName("scale")) radio.addEventListener("change", () => set({ scale: radio.value }));
+  new ResizeObserver(() => { drawCurves(); drawPath(); }).observe(document.body);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => heatMap.paint());
+  for (const event of ["beforeprint", "afterprint"]) addEventListener(event, () => heatMap.paint());
+};
+
+const furnish = () => {
+  for (const rank of [0, 20, 40, 60, 80, 100]) {
+    const mark = byId("bar").appendChild(element("span", `${rank} %`, "scale"));
+    mark.style.left = `${rank}%`;
+    byId("map").appendChild(element("span", `${rank} %`, "tick across")).style.left = `${rank}%`;
+    byId("map").appendChild(element("span", `${rank} %`, "tick up")).style.bottom = `${rank}%`;
+  }
+  byId("map").append(element("span", "the interval begins at rank", "name x"), element("span", "… and ends at", "name y"));
+  byId("own-threshold").parentElement.hidden = own === null;
+  for (const id of ["model", "other"]) {
+    byId(id).parentElement.hidden = models.length === 1;
+    byId(id).replaceChildren(...models.map((model, k) => Object.assign(element("option", model.name), { value: k })));
+  }
+  byId("other").prepend(Object.assign(element("option", "none"), { value: "" }));
+};
+
+furnish();
+fillPairs();
+wire();
+drawPath();
+draw();

@@ -1,0 +1,223 @@
+"""What a page needs to know of one model's scores: enough for exact gaps, and no row of the data.
+
+Intervals end on whole percents. Between two groups, the visits of the rank curve to the cells of that grid
+(see `partialfair.metrics._kernels.grid_visits`) determine statistical parity and the group AUC on all of
+them; the gaps at a threshold follow from each group's ranks and positives there and at whole percents.
+"""
+
+from __future__ import annotations
+
+import base64
+import warnings
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from partialfair._typing import Floats, Ints
+from partialfair.exceptions import UndefinedGapWarning
+from partialfair.metrics import _kernels, ranking
+from partialfair.metrics._inputs import GroupScores, ScoredGroups
+from partialfair.theory import dkw_bound
+
+__all__ = ["N_GRID", "packed", "summarise"]
+
+N_GRID = 100
+"""Intervals end on multiples of 1 / N_GRID."""
+
+_N_BINS = 80
+_TAIL = 1e-3
+_KNOTS = np.arange(N_GRID + 1) / N_GRID
+
+
+def packed(values: npt.ArrayLike, dtype: str = "<f8") -> str:
+    """Return numbers as base64, which a page reads without rounding."""
+    return base64.b64encode(np.ascontiguousarray(values, dtype=dtype).tobytes()).decode()
+
+
+def summarise(
+    scored: ScoredGroups, *, threshold: float | None, confidence: float, max_pairs: int
+) -> dict[str, Any]:
+    """Return plain data for JSON about one model's scores.
+
+    Parameters
+    ----------
+    scored
+        The sorted scores of every group.
+    threshold
+        One more threshold than those that select whole percents of all.
+    confidence
+        Of the bands, which hold for all intervals, pairs and thresholds at once.
+    max_pairs
+        How many pairs of groups the page may take up. If there are more, those that are the worst somewhere
+        come first, and the worst pair of every interval is written down, with its gap.
+    """
+    thresholds = _thresholds(scored, threshold)
+    edges = _bin_edges(scored)
+    pairs = list(combinations(range(len(scored)), 2))
+    worst = None if len(pairs) <= max_pairs else _Worst.of(scored, pairs)
+    kept = pairs if worst is None else worst.leading(scored, pairs, max_pairs)
+    epsilons = [dkw_bound(group.n_effective, confidence, n_comparisons=len(scored)) for group in scored]
+    return {
+        "groups": [
+            _group(group, thresholds, edges, epsilon) for group, epsilon in zip(scored, epsilons, strict=True)
+        ],
+        "thresholds": thresholds.tolist(),
+        "bins": edges.tolist(),
+        "nPairs": len(pairs),
+        "pairs": [{"groups": pair, "visits": packed(_visits(scored, pair)[1])} for pair in kept],
+        "worst": None if worst is None else worst.record(),
+        "pairwise": _pairwise(scored),
+    }
+
+
+def _thresholds(scored: ScoredGroups, own: float | None) -> Floats:
+    """Scores above which 1, 2, ..., 99 % of all are, and the one that was asked for."""
+    scores = np.concatenate([group.scores for group in scored])
+    weights = np.concatenate(
+        [np.ones(group.n) if group.weights is None else group.weights for group in scored]
+    )
+    order = np.argsort(scores)[::-1]
+    above = np.cumsum(weights[order])
+    first = np.searchsorted(above, _KNOTS[1:-1] * above[-1] * (1 + 1e-12), side="right")
+    chosen = scores[order][np.minimum(first, scores.size - 1)]
+    return chosen if own is None else np.append(chosen, own)
+
+
+def _bin_edges(scored: ScoredGroups) -> Floats:
+    """Bins of scores that hold all but the tails; these belong to the first and the last bin."""
+    ends = np.array(
+        [
+            group.scores[[int(_TAIL * (group.n - 1)), int(np.ceil((1 - _TAIL) * (group.n - 1)))]]
+            for group in scored
+        ]
+    )
+    low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
+    if not high > low:
+        low, high = low - 0.5, high + 0.5
+    return np.linspace(low, high, _N_BINS + 1)
+
+
+def _group(group: GroupScores, thresholds: Floats, edges: Floats, epsilon: float) -> dict[str, Any]:
+    """One group: its size, and what lies above whole percents, thresholds and edges of bins."""
+    weights = np.ones(group.n) if group.weights is None else group.weights
+    from_top = _Ladder.of(group.scores[::-1], weights[::-1])
+    beyond = np.concatenate([[1.0], group.rank(edges[1:-1]), [0.0]])
+    record = {
+        "name": group.name,
+        "n": group.n,
+        "nEffective": group.n_effective,
+        "epsilon": epsilon,
+        "tied": float(1 - from_top.is_alone.mean()),
+        "scores": packed(from_top.scores_at(_KNOTS)),
+        "rows": packed(from_top.at(np.ones(group.n), _KNOTS)),
+        "ranks": packed(group.rank(thresholds)),
+        "density": packed(-np.diff(beyond), "<f4"),
+    }
+    if group.positive is not None:
+        labelled = weights[::-1] * group.positive[::-1] / weights.sum()
+        record["positives"] = packed(from_top.at(labelled, _KNOTS))
+        record["positivesAbove"] = packed(from_top.at(labelled, group.rank(thresholds)))
+    return record
+
+
+@dataclass(frozen=True, eq=False)
+class _Ladder:
+    """Members of one group from the top, in blocks of ties: rank at which each block ends."""
+
+    scores: Floats
+    ends: Ints
+    ranks: Floats
+
+    @classmethod
+    def of(cls, scores: Floats, weights: Floats) -> _Ladder:
+        changes = np.flatnonzero(scores[1:] != scores[:-1]) + 1
+        ends = np.concatenate([[0], changes, [scores.size]])
+        above = np.concatenate([[0.0], np.cumsum(weights)])
+        return cls(scores, ends, above[ends] / above[-1])
+
+    @property
+    def is_alone(self) -> npt.NDArray[np.bool_]:
+        """Whether each member's score is its own."""
+        sizes = np.diff(self.ends)
+        return np.repeat(sizes == 1, sizes)
+
+    def at(self, amounts: Floats, ranks: Floats) -> Floats:
+        """Sum of the amounts of the members above each rank; a block that it cuts counts in proportion."""
+        above = np.concatenate([[0.0], np.cumsum(amounts)])[self.ends]
+        return np.asarray(np.interp(ranks, self.ranks, above))
+
+    def scores_at(self, ranks: Floats) -> Floats:
+        """Score of who holds each rank."""
+        block = np.searchsorted(self.ranks, ranks + 1e-12, side="right") - 1
+        return self.scores[self.ends[np.minimum(block, self.ends.size - 2)]]
+
+
+def _visits(scored: ScoredGroups, pair: tuple[int, int]) -> tuple[Ints, Floats]:
+    """Follow the rank curve of two groups."""
+    a, b = (scored.groups[position] for position in pair)
+    cells, visits = _kernels.grid_visits(*a.ranked, *b.ranked, N_GRID)
+    return cells, visits
+
+
+@dataclass(frozen=True, eq=False)
+class _Worst:
+    """The widest gap of any pair on every interval ``[i, j)``, and whose it is, by kind of gap."""
+
+    values: dict[str, Floats]
+    pair: dict[str, Ints]
+
+    @classmethod
+    def of(cls, scored: ScoredGroups, pairs: list[tuple[int, int]]) -> _Worst:
+        values: dict[str, Floats] = {}
+        pair: dict[str, Ints] = {}
+        for position, at in enumerate(pairs):
+            cells, visits = _visits(scored, at)
+            found = {
+                "interval": _kernels.clipped_grid_gaps(cells, visits, N_GRID),
+                "absolute": _kernels.absolute_grid_gaps(cells, visits, N_GRID, False),
+                "bottom": _kernels.absolute_grid_gaps(cells, visits, N_GRID, True),
+                "auc": np.abs(_kernels.grid_aucs(visits, N_GRID) - 0.5),
+            }
+            for kind, gaps in found.items():
+                if kind not in values:
+                    values[kind], pair[kind] = gaps, np.zeros(gaps.shape, dtype=np.int64)
+                wider = gaps > values[kind]
+                values[kind] = np.where(wider, gaps, values[kind])
+                pair[kind][wider] = position
+        return cls(values, pair)
+
+    def leading(
+        self, scored: ScoredGroups, pairs: list[tuple[int, int]], n_pairs: int
+    ) -> list[tuple[int, int]]:
+        """Return the pairs that are the worst most often, then those of the largest groups."""
+        upper = np.triu_indices(N_GRID)
+        found = np.concatenate([pair[upper] for pair in self.pair.values()])
+        often = np.bincount(found, minlength=len(pairs))
+        sizes = [min(scored.groups[k].n, scored.groups[j].n) for k, j in pairs]
+        first = np.lexsort((-np.array(sizes), -often))[:n_pairs]
+        return [pairs[position] for position in sorted(first.tolist())]
+
+    def record(self) -> dict[str, Any]:
+        """Return plain data: the upper triangles, row after row."""
+        upper = np.triu_indices(N_GRID)
+        return {
+            kind: {"values": packed(gaps[upper]), "pair": packed(self.pair[kind][upper], "<u4")}
+            for kind, gaps in self.values.items()
+        }
+
+
+def _pairwise(scored: ScoredGroups) -> dict[str, Any] | None:
+    """Gaps that have no interval: ``A(k⁺, j⁻) + A(k⁻, j⁺) − 1`` of pairs, and ``A(k⁺, k⁻)`` of groups."""
+    if scored.groups[0].positive is None:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UndefinedGapWarning)  # the page says where a gap is undefined
+        inter = [
+            ranking.inter_group_gap(ScoredGroups((scored.groups[k], scored.groups[j])), "half").value
+            for k, j in combinations(range(len(scored)), 2)
+        ]
+        intra = ranking.group_aucs(scored, "half")
+    return {"inter": packed(inter), "intra": packed(intra)}
