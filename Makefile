@@ -7,8 +7,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
 PYTEST := $(BIN)/python -m pytest
+APT := env DEBIAN_FRONTEND=noninteractive apt-get -qq
 
-.PHONY: help demo test lint test-slow test-oldest bench bench-peers clean
+.PHONY: help demo chromium test lint test-slow test-oldest bench bench-peers clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -37,7 +38,18 @@ lint: $(VENV)/.dev ## ruff, mypy, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint ## lint, then every test but the slow ones, with branch coverage
+# The names that tests/browser looks for. Package lists are fetched only where those at hand do not do.
+chromium: ## the browser that tests of pages need, where apt-get and the right to use it are there
+	@for name in chromium chromium-browser google-chrome; do ! command -v $$name >/dev/null || exit 0; done; \
+	test "$$(id -u)" = 0 && as_root= || as_root="sudo -n"; \
+	install="$$as_root $(APT) install --yes --no-install-recommends chromium"; \
+	if command -v apt-get >/dev/null && $$as_root true 2>/dev/null; then \
+		echo "installing chromium ..."; \
+		{ $$install || { $$as_root $(APT) update; $$install; }; } </dev/null >/dev/null 2>&1 && exit 0; \
+	fi; \
+	echo "chromium is missing and could not be installed: the tests of pages will be skipped"
+
+test: lint chromium ## lint, then every test but the slow ones, with branch coverage
 	$(PYTEST) -m "not slow" --cov --cov-report=term
 
 test-slow: $(VENV)/.dev ## the tests that take minutes
