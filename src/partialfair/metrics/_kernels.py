@@ -20,6 +20,7 @@ __all__ = [
     "absolute_gap",
     "absolute_grid_gaps",
     "band_auc",
+    "bottom_lead",
     "clipped_gap",
     "clipped_grid_gaps",
     "grid_aucs",
@@ -166,20 +167,30 @@ def clipped_grid_gaps(cells: Ints, visits: Floats, n_grid: int) -> Floats:
 
 
 @njit(cache=True)
-def absolute_grid_gaps(cells: Ints, visits: Floats, n_grid: int, with_bottom: bool) -> Floats:
-    """As `clipped_grid_gaps` on the absolute scale; ``with_bottom`` adds rank 1 where intervals end there."""
+def absolute_grid_gaps(cells: Ints, visits: Floats, n_grid: int) -> Floats:
+    """As `clipped_grid_gaps` on the absolute scale."""
     gaps = np.full((n_grid, n_grid), np.nan)
     for i in range(n_grid):
         for j in range(i + 1, n_grid + 1):
-            last = n_grid + 1 if with_bottom and j == n_grid else j
             best = 0.0
             for visit in range(cells.shape[0]):
                 x, y = cells[visit]
-                if i <= x < last or i <= y < last:
+                if i <= x < j or i <= y < j:
                     at = visits[visit]
                     best = max(best, at[4] - at[5], at[7] - at[6])
             gaps[i, j - 1] = best
     return gaps
+
+
+@njit(cache=True)
+def bottom_lead(cells: Ints, visits: Floats, n_grid: int) -> float:
+    """Return the widest ``|x − y|`` where x or y is 1: what rank 1 would add to intervals that end there."""
+    best = 0.0
+    for visit in range(cells.shape[0]):
+        if max(cells[visit, 0], cells[visit, 1]) == n_grid:
+            at = visits[visit]
+            best = max(best, at[4] - at[5], at[7] - at[6])
+    return best
 
 
 @njit(cache=True)

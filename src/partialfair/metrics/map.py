@@ -148,9 +148,9 @@ def unfairness_map(
             gaps = _kernels.clipped_grid_gaps(*visits, n_grid)
             low, high = _interval_band(gaps, epsilon[k] + epsilon[j])
         else:
-            gaps = _kernels.absolute_grid_gaps(*visits, n_grid, False)
-            with_bottom = _kernels.absolute_grid_gaps(*visits, n_grid, True)
-            low, high = _absolute_band(gaps, with_bottom, epsilon[k], epsilon[j])
+            gaps = _kernels.absolute_grid_gaps(*visits, n_grid)
+            bottom = _kernels.bottom_lead(*visits, n_grid)
+            low, high = _absolute_band(gaps, bottom, epsilon[k], epsilon[j])
         values.append(gaps)
         lows.append(low)
         highs.append(high)
@@ -176,15 +176,15 @@ def _interval_band(gaps: Floats, slack: float) -> tuple[Floats, Floats]:
     return np.maximum(gaps - slack_by_width, 0.0), np.minimum(gaps + slack_by_width, 1.0)
 
 
-def _absolute_band(
-    gaps: Floats, with_bottom: Floats, epsilon_a: float, epsilon_b: float
-) -> tuple[Floats, Floats]:
+def _absolute_band(gaps: Floats, bottom: float, epsilon_a: float, epsilon_b: float) -> tuple[Floats, Floats]:
     """Band of one pair's map on the absolute scale: which θ belong to the interval is uncertain by ε too.
 
-    ε is rounded up to whole cells. ``with_bottom`` are the gaps when intervals that end at 1 include rank 1:
-    a θ whose true rank is just below 1 may lie below everybody in the sample.
+    ε is rounded up to whole cells. ``bottom`` is the gap at rank 1, which intervals that end there include
+    then: a θ whose true rank is just below 1 may lie below everybody in the sample.
     """
     n_grid = gaps.shape[0]
+    with_bottom = gaps.copy()
+    with_bottom[:, -1] = np.maximum(gaps[:, -1], bottom)
     slack = epsilon_a + epsilon_b
     steps = int(np.ceil(max(epsilon_a, epsilon_b) * n_grid))
     low, high = np.full_like(gaps, np.nan), np.full_like(gaps, np.nan)

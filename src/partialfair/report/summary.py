@@ -168,17 +168,19 @@ class _Worst:
 
     values: dict[str, Floats]
     pair: dict[str, Ints]
+    bottom: float
 
     @classmethod
     def of(cls, scored: ScoredGroups, pairs: list[tuple[int, int]]) -> _Worst:
         values: dict[str, Floats] = {}
         pair: dict[str, Ints] = {}
+        bottom = 0.0
         for position, at in enumerate(pairs):
             cells, visits = _visits(scored, at)
+            bottom = max(bottom, _kernels.bottom_lead(cells, visits, N_GRID))
             found = {
                 "interval": _kernels.clipped_grid_gaps(cells, visits, N_GRID),
-                "absolute": _kernels.absolute_grid_gaps(cells, visits, N_GRID, False),
-                "bottom": _kernels.absolute_grid_gaps(cells, visits, N_GRID, True),
+                "absolute": _kernels.absolute_grid_gaps(cells, visits, N_GRID),
                 "auc": np.abs(_kernels.grid_aucs(visits, N_GRID) - 0.5),
             }
             for kind, gaps in found.items():
@@ -187,7 +189,7 @@ class _Worst:
                 wider = gaps > values[kind]
                 values[kind] = np.where(wider, gaps, values[kind])
                 pair[kind][wider] = position
-        return cls(values, pair)
+        return cls(values, pair, bottom)
 
     def leading(
         self, scored: ScoredGroups, pairs: list[tuple[int, int]], n_pairs: int
@@ -201,12 +203,13 @@ class _Worst:
         return [pairs[position] for position in sorted(first.tolist())]
 
     def record(self) -> dict[str, Any]:
-        """Return plain data: the upper triangles, row after row."""
+        """Return plain data: the upper triangles, row after row, and the gap at rank 1."""
         upper = np.triu_indices(N_GRID)
-        return {
-            kind: {"values": packed(gaps[upper]), "pair": packed(self.pair[kind][upper], "<u4")}
+        kinds = {
+            kind: {"values": packed(gaps[upper]), "pair": packed(self.pair[kind][upper], "<u2")}
             for kind, gaps in self.values.items()
         }
+        return {"kinds": kinds, "bottom": self.bottom}
 
 
 def _pairwise(scored: ScoredGroups) -> dict[str, Any] | None:

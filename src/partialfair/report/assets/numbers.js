@@ -152,9 +152,10 @@ class Group {
 class WorstOfAll {
   constructor(data, pairs, groups) {
     this.kinds = {};
-    for (const [kind, { values, pair }] of Object.entries(data)) {
-      this.kinds[kind] = { values: unpack(values), pair: unpack(pair, Uint32Array) };
+    for (const [kind, { values, pair }] of Object.entries(data.kinds)) {
+      this.kinds[kind] = { values: unpack(values), pair: unpack(pair, Uint16Array) };
     }
+    this.bottom = data.bottom;
     this.pairs = pairs;
     const [first, second] = groups.map((group) => group.epsilon).sort((a, b) => b - a);
     this.slack = first + second;
@@ -175,7 +176,8 @@ class WorstOfAll {
   parityAbsolute(i, j) {
     const [from, to] = [i + this.steps, j - this.steps];
     const inside = from < to ? this.at("absolute", from, to).value : 0;
-    const around = this.at("bottom", Math.max(i - this.steps, 0), Math.min(j + this.steps, GRID)).value;
+    const end = Math.min(j + this.steps, GRID);
+    const around = Math.max(this.at("absolute", Math.max(i - this.steps, 0), end).value, end === GRID ? this.bottom : 0);
     const low = Math.max(inside - this.slack, 0), high = Math.min(around + this.slack, 1);
     return { ...this.at("absolute", i, j), low, high };
   }
@@ -246,13 +248,14 @@ class Model {
     found.equal_opportunity = scales((scale) => this.ofShares(withLabel[0], pair, scale));
     found.equalized_odds = scales((scale) =>
       widest(withLabel.map((shares) => this.ofShares(shares, pair, scale))));
-    const everywhere = (valueOf) => widest(
-      (pair ? [pair.groups] : this.allPairs).map(([k, l]) => ({ value: valueOf(k, l), pair: [k, l] })));
-    const place = (k, l) => this.allPairs.findIndex(([a, b]) => a === k && b === l);
-    found.inter_group_pairwise = { interval: everywhere((k, l) => this.pairwise.inter[place(k, l)]), absolute: null };
-    found.intra_group_pairwise = {
-      interval: everywhere((k, l) => Math.abs(this.pairwise.intra[k] - this.pairwise.intra[l])), absolute: null,
-    };
+    const { inter, intra } = this.pairwise;
+    const everywhere = (valueOf) => ({
+      interval: widest(this.allPairs.map(([k, l], place) => ({ value: valueOf(k, l, place), pair: [k, l] }))
+        .filter(({ pair: [k, l] }) => !pair || (k === pair.groups[0] && l === pair.groups[1]))),
+      absolute: null,
+    });
+    found.inter_group_pairwise = everywhere((k, l, place) => inter[place]);
+    found.intra_group_pairwise = everywhere((k, l) => Math.abs(intra[k] - intra[l]));
     return found;
   }
 

@@ -287,7 +287,13 @@ const wire = () => {
   byId("other").addEventListener("change", (event) => set({ other: event.target.value === "" ? null : Number(event.target.value) }));
   byId("reset").addEventListener("click", () => set(audited));
   for (const radio of document.getElementsByName("scale")) radio.addEventListener("change", () => set({ scale: radio.value }));
-  new ResizeObserver(() => { drawCurves(); drawPath(); }).observe(document.body);
+  let width = document.body.clientWidth;
+  new ResizeObserver(() => {
+    if (document.body.clientWidth === width) return; // only its height changed, with what it holds
+    width = document.body.clientWidth;
+    drawCurves();
+    drawPath();
+  }).observe(document.body);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => heatMap.paint());
   for (const event of ["beforeprint", "afterprint"]) addEventListener(event, () => heatMap.paint());
 };
