@@ -55,7 +55,7 @@ const roundTicks = (low, high) => {
 const short = (value) => String(Number(value.toPrecision(4)));
 
 /** The rank of one group against that of another, with the interval; another model dashed. */
-const drawCurve = (place, { pair, names, i, j, gap, other }) => {
+const drawCurve = (place, { pair, names, i, j, where, other }) => {
   const at = frame(place, {
     height: (width) => Math.min(width, 430),
     x: { ...RANKS, label: `rank in ${names[0]}, from the top` },
@@ -81,9 +81,7 @@ const drawCurve = (place, { pair, names, i, j, gap, other }) => {
     svg("line", { class: "diagonal", x1: toX(0), y1: toY(0), x2: toX(1), y2: toY(1) }));
   if (other) drawing.append(svg("polyline", { class: "curve other", points: curve(other) }));
   drawing.append(svg("polyline", { class: "curve", points: curve(pair) }));
-  if (gap.where) {
-    drawing.append(svg("circle", { class: "worst", cx: toX(gap.where[0]), cy: toY(gap.where[1]), r: 5 }));
-  }
+  if (where) drawing.append(svg("circle", { class: "worst", cx: toX(where[0]), cy: toY(where[1]), r: 5 }));
 };
 
 /** Shares of groups by score; below, where each group's interval lies. */

@@ -17,67 +17,84 @@ const urgency = (gap) => (Number.isNaN(gap.value) ? Infinity : gap.value); // an
 const widest = (gaps) => gaps.reduce((best, gap) => (urgency(gap) > urgency(best) ? gap : best));
 const within = (value, slack, most) => ({ low: Math.max(value - slack, 0), high: Math.min(value + slack, most) });
 
+/** The largest min(u, high) − max(l, low) over one visit: the clipped lead of rank u over rank l. */
+const sideLead = (upper, lower, i, j, both, most, least) => {
+  if (upper < i || lower >= j) return 0;
+  if (upper < j && lower >= i) return both;
+  return (upper < j ? most : j / GRID) - (lower >= i ? least : i / GRID);
+};
+
 /** Two groups, and how the rank of one moves with that of the other as the score falls. */
 class Pair {
   constructor(data, groups) {
     this.groups = data.groups;
     this.visits = unpack(data.visits);
+    this.n = this.visits.length / PER_VISIT;
     const [a, b] = data.groups.map((k) => groups[k].epsilon);
     this.slack = a + b;
     this.steps = Math.ceil(Math.max(a, b) * GRID);
-    this.cells = [];
-    for (let at = 0; at < this.visits.length; at += PER_VISIT) {
-      this.cells.push([cellOf(this.visits[at]), cellOf(this.visits[at + 1])]);
-    }
+    const column = (of) => Array.from({ length: this.n }, (_, k) => of(PER_VISIT * k));
+    this.columns = Int16Array.from(column((at) => cellOf(this.visits[at])));
+    this.rows = Int16Array.from(column((at) => cellOf(this.visits[at + 1])));
+    this.leads = [4, 6].map((d) => Float64Array.from(
+      column((at) => Math.abs(this.visits[at + d] - this.visits[at + d + 1]))));
+  }
+
+  point(visit, which) {
+    return [this.visits[PER_VISIT * visit + which], this.visits[PER_VISIT * visit + which + 1]];
   }
 
   /** Statistical parity on the interval scale: the largest lead of one clipped rank over the other. */
   parity(i, j) {
-    const low = i / GRID, high = j / GRID, v = this.visits;
-    let best = 0, where = null;
-    const offer = (lead, x, y) => {
-      if (lead > best) [best, where] = [lead, [x, y]];
-    };
-    this.cells.forEach(([x, y], visit) => {
-      const at = PER_VISIT * visit;
-      const lead = (upper, lower, both, most, least, bothAt) => {
-        if (upper < i || lower >= j) return;
-        const first = [v[at], v[at + 1]], last = [v[at + 2], v[at + 3]];
-        if (upper < j && lower >= i) offer(both, ...bothAt);
-        else offer((upper < j ? most : high) - (lower >= i ? least : low), ...(lower >= i ? first : last));
-      };
-      lead(x, y, v[at + 4] - v[at + 5], v[at + 2], v[at + 1], [v[at + 4], v[at + 5]]);
-      lead(y, x, v[at + 7] - v[at + 6], v[at + 3], v[at], [v[at + 6], v[at + 7]]);
-    });
-    const value = best / (high - low);
-    return { value, ...within(value, this.slack / (high - low), 1), pair: this.groups, where };
+    const { visits, columns, rows, leads: [ahead, behind] } = this;
+    let best = 0, at = -1, side = 0;
+    for (let k = 0; k < this.n; k += 1) {
+      const v = PER_VISIT * k, x = columns[k], y = rows[k];
+      const first = sideLead(x, y, i, j, ahead[k], visits[v + 2], visits[v + 1]);
+      const second = sideLead(y, x, i, j, behind[k], visits[v + 3], visits[v]);
+      if (first > best) [best, at, side] = [first, k, 0];
+      if (second > best) [best, at, side] = [second, k, 1];
+    }
+    const width = (j - i) / GRID, value = best / width;
+    return { value, ...within(value, this.slack / width, 1), pair: this.groups, at, side };
+  }
+
+  /** The ranks at which the widest gap on the interval scale is, for a result of `parity`. */
+  whereParity({ at, side }, i, j) {
+    if (at < 0) return null;
+    const [upper, lower] = side === 0 ? [this.columns[at], this.rows[at]] : [this.rows[at], this.columns[at]];
+    if (upper < j && lower >= i) return this.point(at, side === 0 ? 4 : 6);
+    return this.point(at, lower >= i ? 0 : 2); // the lead is clipped: least of the one, or most of the other
   }
 
   /** The widest |x − y| where either rank lies in the interval; rank 1 counts only with `bottom`. */
   leadInside(i, j, bottom = false) {
-    const end = bottom && j === GRID ? GRID + 1 : j, v = this.visits;
-    let best = 0, where = null;
-    this.cells.forEach(([x, y], visit) => {
-      if (!((i <= x && x < end) || (i <= y && y < end))) return;
-      const at = PER_VISIT * visit;
-      for (const k of [at + 4, at + 6]) {
-        const lead = Math.abs(v[k] - v[k + 1]);
-        if (lead > best) [best, where] = [lead, [v[k], v[k + 1]]];
-      }
-    });
-    return { value: best, where };
+    const end = bottom && j === GRID ? GRID + 1 : j;
+    const { columns, rows, leads: [ahead, behind] } = this;
+    let best = 0, at = -1, side = 0;
+    for (let k = 0; k < this.n; k += 1) {
+      const x = columns[k], y = rows[k];
+      if (!((i <= x && x < end) || (i <= y && y < end))) continue;
+      if (ahead[k] > best) [best, at, side] = [ahead[k], k, 0];
+      if (behind[k] > best) [best, at, side] = [behind[k], k, 1];
+    }
+    return { value: best, at, side };
   }
 
   /** Statistical parity on the absolute scale; which scores belong to the interval is uncertain too. */
   parityAbsolute(i, j) {
-    const { value, where } = this.leadInside(i, j);
+    const { value, at, side } = this.leadInside(i, j);
     const [from, to] = [i + this.steps, j - this.steps];
     const inside = from < to ? this.leadInside(from, to).value : 0;
     const around = this.leadInside(Math.max(i - this.steps, 0), Math.min(j + this.steps, GRID), true).value;
     return {
       value, low: Math.max(inside - this.slack, 0), high: Math.min(around + this.slack, 1),
-      pair: this.groups, where,
+      pair: this.groups, at, side,
     };
+  }
+
+  whereParityAbsolute({ at, side }) {
+    return at < 0 ? null : this.point(at, side === 0 ? 4 : 6);
   }
 
   /** |Pr(a scores higher than b) − ½| for members of the two intervals, ties counted ½. */
@@ -204,6 +221,11 @@ class Model {
     this.pairwise = data.pairwise && {
       inter: unpack(data.pairwise.inter), intra: unpack(data.pairwise.intra),
     };
+  }
+
+  /** The pair of two groups, if the page holds it. */
+  pairOf([k, l]) {
+    return this.pairs.find(({ groups }) => groups[0] === k && groups[1] === l);
   }
 
   /** Of the given pair, or the widest of all. */

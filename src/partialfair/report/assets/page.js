@@ -35,15 +35,20 @@ const ranksText = (i, j) => `ranks ${i}–${j} %`;
 
 /* ---- sentences ---- */
 
-const parityGap = () => {
-  const kind = state.scale === "interval" ? "parity" : "parityAbsolute";
-  return shownModel().ofPairs(kind, state.i, state.j, shownPair());
+const parityKind = () => (state.scale === "interval" ? "parity" : "parityAbsolute");
+const parityGap = () => shownModel().ofPairs(parityKind(), state.i, state.j, shownPair());
+
+/** The ranks at which a pair's gap is widest. */
+const whereOf = (pair) => {
+  const gap = pair[parityKind()](state.i, state.j);
+  return state.scale === "interval" ? pair.whereParity(gap, state.i, state.j) : pair.whereParityAbsolute(gap);
 };
 
 /** Where the widest gap is: shares above one score, if the page knows that pair's curve. */
 const whereText = (gap) => {
-  if (!gap.where) return "";
-  const shares = gap.where.map((rank) => (state.scale === "interval"
+  const pair = shownModel().pairOf(gap.pair), where = pair && whereOf(pair);
+  if (!where) return "";
+  const shares = where.map((rank) => (state.scale === "interval"
     ? (clip(rank, state.i / GRID, state.j / GRID) - state.i / GRID) / ((state.j - state.i) / GRID) : rank));
   const of = state.scale === "interval" ? "the interval of " : "";
   return `: above one and the same score lie ${percent(shares[0], 1)} of ${of}${nameOf(gap.pair[0])} and `
@@ -127,19 +132,14 @@ const drawMap = () => {
 };
 
 /** The pair that is drawn: the one picked, or the worst, or the first the page holds. */
-const drawnPair = () => {
-  const wanted = parityGap().pair;
-  return shownPair() ?? shownModel().pairs.find(({ groups }) => groups[0] === wanted[0] && groups[1] === wanted[1])
-    ?? shownModel().pairs[0];
-};
+const drawnPair = () => shownPair() ?? shownModel().pairOf(parityGap().pair) ?? shownModel().pairs[0];
 
 const drawCurves = () => {
   const pair = drawnPair();
-  const kind = state.scale === "interval" ? "parity" : "parityAbsolute";
   const other = state.other === null ? null : models[state.other];
   const beside = other && other.pairs.find(({ groups }) => groups.every((k, side) => other.groups[k].name === nameOf(pair.groups[side])));
   drawCurve(byId("curve"), {
-    pair, names: pair.groups.map(nameOf), i: state.i, j: state.j, gap: pair[kind](state.i, state.j), other: beside,
+    pair, names: pair.groups.map(nameOf), i: state.i, j: state.j, where: whereOf(pair), other: beside,
   });
   byId("curve-text").textContent = `${between(pair.groups)} as the score falls; equal scores follow the diagonal. Red square: the `
     + `interval; ring: its widest gap. Grey: as far from the diagonal as chance alone may take the whole curve (${reach}).`
