@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -199,8 +202,19 @@ def test_keys_move_the_interval_and_keep_two_percents(page_of):
         None, scores, sensitive_features=groups, interval=(0.97, 1.0)
     )
     assert value(page, "statistical_parity") == pytest.approx(wanted, abs=EXACT)
-    page.get_by_role("button", name="as audited", exact=True).click()
+    page.get_by_role("button", name="back to what was audited").click()
     assert ends(page) == [5, 30]
+
+
+def test_an_audited_threshold_is_found_again(page_of):
+    scores, groups, y = people(2)
+    page = page_of(quiet_report(y, scores, groups, threshold=0.123))
+    before = value(page, "demographic_parity")
+    page.locator("#rate").fill("70")
+    assert value(page, "demographic_parity") != before
+    page.get_by_role("button", name="audited threshold").click()
+    assert value(page, "demographic_parity") == before
+    assert "as audited: score above 0.123" in page.locator("#rate-text").text_content()
 
 
 def test_the_map_is_dragged_too(page_of):
@@ -373,3 +387,9 @@ def test_without_scripts_it_says_what_was_audited(page_of):
     text = page.locator("body").inner_text()
     assert "Without JavaScript" in text
     assert f"{report['statistical_parity'].value:.3f}" in text
+
+
+def test_the_screenshot_of_the_readme_can_be_made(browser, tmp_path):
+    script = Path(__file__).parents[2] / "docs" / "make_screenshot.py"
+    subprocess.run([sys.executable, script, tmp_path], check=True, capture_output=True)
+    assert (tmp_path / "audit_page.png").stat().st_size > 50_000

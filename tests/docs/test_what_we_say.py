@@ -59,6 +59,13 @@ def run_script(path, *arguments):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+def test_page_benchmark_runs(tmp_path):
+    printed = run_script("benchmarks/page.py", "--scores", 20_000, "--out", tmp_path)
+    sizes = re.findall(r"\| ([\d.]+) \| 3 MB", printed)
+    assert len(sizes) == 4
+    assert all(float(size) < 3 for size in sizes)
+
+
 def test_speed_benchmark_runs(tmp_path):
     printed = run_script("benchmarks/metrics_speed.py", "--scores", 60_000, "--out", tmp_path)
     assert "pSP gap" in printed

@@ -182,6 +182,7 @@ class HeatMap {
     this.cells = cells;
     const wide = cells.filter(({ i, j }) => j - i >= 10).map(({ value }) => value);
     this.top = Math.max(...wide) > 1e-9 ? Math.max(...wide) : 1;
+    this.exceeded = cells.some(({ value }) => value > this.top + 1e-9);
     this.paint();
   }
 

@@ -125,7 +125,7 @@ const drawMap = () => {
   if (!maps.has(key)) maps.set(key, shownModel().map(state.scale, shownPair(), LEAST_WIDTH));
   if (heatMap.cells !== maps.get(key)) heatMap.show(maps.get(key));
   Object.assign(byId("ring").style, { left: `${state.i + 0.5}%`, bottom: `${state.j - 0.5}%` });
-  byId("map-top").textContent = `${heatMap.top.toFixed(2)} or more`;
+  byId("map-top").textContent = `${heatMap.top.toFixed(2)}${heatMap.exceeded ? " or more" : ""}`;
   byId("map-text").textContent = `Gap of ${shownPair() ? between(shownPair().groups) : "the worst pair"} by where the interval `
     + `begins (across) and ends (up). Ring: the interval shown. Faded: the true gap could be 0 (${reach} band for all `
     + `${maps.get(key).length.toLocaleString("en")} intervals at once).`;

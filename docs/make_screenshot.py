@@ -1,0 +1,27 @@
+"""Photograph the audit page of the demo: ``python docs/make_screenshot.py [DIRECTORY]``; needs Chromium."""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+COMMAND = [sys.executable, "-c", "from partialfair.cli import main; main()"]
+
+
+def main(directory: Path) -> None:
+    """Run the demo in a directory that is thrown away, and photograph what it wrote."""
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+    with tempfile.TemporaryDirectory() as made, sync_playwright() as driver:
+        subprocess.run([*COMMAND, "demo", "--out", made], check=True)
+        browser = driver.chromium.launch(executable_path=chromium, chromium_sandbox=False)
+        page = browser.new_page(viewport={"width": 1240, "height": 900}, device_scale_factor=1.5)
+        page.goto((Path(made) / "audit.html").as_uri())
+        page.screenshot(path=directory / "audit_page.png")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "images")
