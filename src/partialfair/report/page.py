@@ -139,8 +139,9 @@ def render(
 _FRONTIER = """<section>
 <h2>Frontier</h2>
 <div id="frontier"></div>
-<p class="soft" id="frontier-text" role="status">Every model by its gap on rows held out and how good it is there, with error bars. Choose one to see it below.</p>
-</section>"""  # noqa: E501
+<p class="soft" id="frontier-text" role="status">Every model by its gap on rows held out, with its confidence
+interval, and how good it is there, give or take one standard error. Choose one to see it below.</p>
+</section>"""
 
 
 @cache
