@@ -113,7 +113,7 @@ class FairnessPath:
 
     def report(self, point: PathPoint, confidence: float = 0.95) -> FairnessReport:
         """Return all metrics of the model on the validation rows, with confidence intervals."""
-        key = (id(point), confidence)
+        key = (self.points.index(point), confidence)
         if key not in self._reports:
             self._reports[key] = _measured(point, self.validation, confidence, self._seed)
         return self._reports[key]
@@ -166,11 +166,15 @@ class FairnessPath:
 
         return plot_path(self, ax=ax, **options)
 
-    def to_html(self, path: str | Path | None = None, *, confidence: float = 0.95) -> str:
-        """Return the interactive page of the models on the validation rows; write it if a path is given."""
-        from partialfair.report import path_page
+    def to_html(self, path: str | Path | None = None, *, confidence: float = 0.95) -> str | None:
+        """Write the interactive page of the models on the validation rows, or return it without a path."""
+        from partialfair.report import path_page, write_page
 
-        return path_page(self, path, confidence=confidence)
+        text = path_page(self, confidence=confidence)
+        if path is None:
+            return text
+        write_page(text, path)
+        return None
 
     def __repr__(self) -> str:
         return f"<FairnessPath of {len(self.points)} models>\n{self.to_frame().to_string()}"

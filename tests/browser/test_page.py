@@ -16,7 +16,8 @@ import pytest
 from partialfair import PartialFairClassifier, fairness_path, metrics
 from partialfair.exceptions import SmallGroupWarning, UndefinedGapWarning
 from partialfair.metrics import fairness_report
-from partialfair.report import audit_page
+from partialfair.report import audit_page, write_page
+from partialfair.theory import dkw_bound
 from tests.browser.conftest import violations
 
 EXACT = 1e-9
@@ -49,7 +50,7 @@ def page_of(tmp_path, open_page):
 
     def opened(report, **options):
         file = tmp_path / "page.html"
-        audit_page(report, file)
+        write_page(audit_page(report), file)
         return open_page(file, **options)
 
     return opened
@@ -120,14 +121,41 @@ def assert_numbers(page, wanted):
         assert value(page, metric, scale) == pytest.approx(number, abs=EXACT, nan_ok=True), (metric, scale)
 
 
+def effective(members, weights):
+    """Number of equally weighted members that tells as much."""
+    own = np.ones(members.sum()) if weights is None else weights[members]
+    return own.sum() ** 2 / (own**2).sum()
+
+
+def assert_other_bands(page, n_groups, groups, interval, weights):
+    """Of two groups: the gap give or take (ε + ε′) / (β − α), or ε + ε′ on the absolute scale."""
+    if n_groups > 2:
+        return
+    slack = sum(
+        dkw_bound(effective(groups == name, weights), 0.95, n_comparisons=2) for name in np.unique(groups)
+    )
+    width = interval[1] - interval[0]
+    for metric, scale, reach, most in (
+        ("demographic_parity", "interval", slack / width, 1.0),
+        ("demographic_parity", "absolute", slack, 1.0),
+        ("group_auc", "interval", slack / width, 0.5),
+    ):
+        band, gap = (
+            page.locator(f"td[data-metric='{metric}'][data-band='{scale}']"),
+            value(page, metric, scale),
+        )
+        assert float(band.get_attribute("data-low")) == pytest.approx(max(gap - reach, 0), abs=EXACT)
+        assert float(band.get_attribute("data-high")) == pytest.approx(min(gap + reach, most), abs=EXACT)
+
+
 @pytest.mark.parametrize(
     ("n_groups", "ties", "weighted", "rank_within"),
-    [(2, False, True, "group"), (3, True, False, "group_and_label"), (12, False, False, "group")],
+    [(2, False, "tenths", "group"), (3, True, None, "group_and_label"), (12, False, None, "group")],
 )
 def test_dragging_gives_the_numbers_of_the_library(page_of, n_groups, ties, weighted, rank_within):
     scores, groups, y = people(n_groups, ties=ties)
     rng = np.random.default_rng(1)
-    weights = rng.uniform(0.5, 2, len(y)) if weighted else None
+    weights = rng.choice([0.1, 0.3, 0.7], len(y)) if weighted else None
     page = page_of(
         quiet_report(y, scores, groups, threshold=0.3, rank_within=rank_within, sample_weight=weights)
     )
@@ -148,6 +176,7 @@ def test_dragging_gives_the_numbers_of_the_library(page_of, n_groups, ties, weig
             found = unfairness.at(*interval)
             assert float(band.get_attribute("data-low")) == pytest.approx(found.low, abs=EXACT)
             assert float(band.get_attribute("data-high")) == pytest.approx(found.high, abs=EXACT)
+        assert_other_bands(page, n_groups, groups, interval, weights)
         inside = metrics.band_membership(
             scores, sensitive_features=groups, interval=interval, sample_weight=weights
         )
@@ -167,7 +196,17 @@ def test_a_threshold_changes_the_metrics_that_need_one(page_of):
     assert np.mean(scores > threshold) == pytest.approx(0.35, abs=1e-3)
     assert_numbers(page, expected(y, scores, groups, INTERVAL, threshold))
     assert value(page, "statistical_parity") == before
-    assert "selects 35 % of all" in page.locator("#rate-text").text_content()
+    assert "selects 35.0 % of all" in page.locator("#rate-text").text_content()
+    assert "no threshold was audited" in page.locator("#metrics-text").text_content()
+
+
+def test_a_threshold_says_whom_it_selects_though_scores_are_tied(page_of):
+    scores, groups, _ = people(2)
+    page = page_of(quiet_report(None, (scores > 1).astype(float), groups))
+    page.locator("#rate").fill("30")
+    threshold = thresholds_of(page)[29]
+    share = np.mean((scores > 1) > threshold)
+    assert f"selects {100 * share:.1f} % of all" in page.locator("#rate-text").text_content()
 
 
 def test_two_groups_can_be_picked(page_of):
@@ -202,7 +241,7 @@ def test_keys_move_the_interval_and_keep_two_percents(page_of):
         None, scores, sensitive_features=groups, interval=(0.97, 1.0)
     )
     assert value(page, "statistical_parity") == pytest.approx(wanted, abs=EXACT)
-    page.get_by_role("button", name="back to what was audited").click()
+    page.get_by_role("button", name="back to the beginning").click()
     assert ends(page) == [5, 30]
 
 
@@ -226,7 +265,15 @@ def test_the_map_is_dragged_too(page_of):
     page.mouse.move(box["x"] + 0.205 * box["width"], box["y"] + 0.405 * box["height"], steps=3)
     page.mouse.up()
     assert ends(page) == [20, 60]
-    assert "ranks 20–60 %" in page.locator("#map-text, #metrics-text").nth(1).text_content()
+    assert "ranks 20–60 %" in page.locator("#metrics-text").text_content()
+
+
+def test_a_click_beside_the_interval_brings_its_nearer_end(page_of):
+    scores, groups, _ = people(2)
+    page = page_of(quiet_report(None, scores, groups))
+    box = page.locator("#bar").bounding_box()
+    page.mouse.click(box["x"] + 1 + 0.8 * (box["width"] - 2), box["y"] + 10)
+    assert ends(page) == [5, 80]
 
 
 def test_the_sentence_says_what_the_numbers_say(page_of):
@@ -236,7 +283,9 @@ def test_the_sentence_says_what_the_numbers_say(page_of):
     page.wait_for_timeout(300)
     sentence = page.locator("#sentence").text_content()
     wanted = metrics.unfairness_map(scores, sensitive_features=groups, n_grid=100).at(0.1, 0.6)
-    assert sentence.startswith("Among ranks 10–60 % from the top of each group, ")
+    assert sentence.startswith(
+        "Among ranks 10–60 % from the top of each group, group 0 and group 1 differ by "
+    )
     assert f"{wanted.value:.3f}" in sentence
     assert f"{wanted.low:.3f}" in sentence
     shares = [float(share) / 100 for share in re.findall(r"([\d.]+) % of", sentence)]
@@ -251,6 +300,8 @@ HOSTILE = [
     "<img src=x onerror='window.pwned = 3'>",
     '"><b>&amp;</b>@data@ ${x} `y`',
     "\u2028\u202e\\u003c",
+    "n" * 300,
+    "   ",
 ]
 
 
@@ -262,7 +313,12 @@ def test_names_are_text_whatever_they_say(page_of):
     assert page.evaluate("window.pwned") is None
     assert {*page.locator("#groups tbody th").all_text_contents()} == {*HOSTILE}
     assert page.locator("img, b").count() == 0
-    assert page.locator("#model option").all_text_contents() == HOSTILE[:2]
+    assert page.locator("#model option").all_text_contents() == [
+        HOSTILE[0],
+        "</script><script>window.pw…= 2</script>",
+    ]
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+    assert "(blank)" in page.locator("#legend").text_content()
 
 
 def test_a_small_group_is_said_to_be_one(page_of):
@@ -323,10 +379,41 @@ def test_models_side_by_side(page_of):
     assert value(page, "statistical_parity") > 0.2
     page.get_by_label("model", exact=True).select_option(label="after")
     assert value(page, "statistical_parity") < 0.05
+    page.wait_for_timeout(300)
+    assert page.locator("#sentence").text_content().startswith("after: among ranks 5–30 %")
     assert page.locator("#curve polyline.other").count() == 0
     page.get_by_label("beside it").select_option(label="before")
     assert page.locator("#curve polyline.other").count() == 1
     assert "Dashed: before." in page.locator("#curve-text").text_content()
+
+
+def test_the_pair_stays_when_the_model_changes(page_of):
+    """Twelve groups under two models: more pairs than a page holds."""
+    scores, groups, _ = people(12, n=6000)
+    noise = np.random.default_rng(5).normal(size=6000)
+    page = page_of({"before": quiet_report(None, scores, groups), "after": quiet_report(None, noise, groups)})
+    options = page.locator("#pair option").all_text_contents()
+    assert options[0] == "worst of all 66 pairs"
+    page.get_by_label("groups compared").select_option(label=options[-1])
+    for model, own in (("after", noise), ("before", scores)):
+        page.get_by_label("model", exact=True).select_option(label=model)
+        assert page.locator("td[data-pair='statistical_parity']").text_content() == options[-1]
+        some = np.isin(groups, options[-1].split(" and "))
+        wanted = metrics.partial_statistical_parity_difference(
+            None, own[some], sensitive_features=groups[some], interval=INTERVAL
+        )
+        assert value(page, "statistical_parity") == pytest.approx(wanted, abs=EXACT)
+
+
+def test_on_training_rows_there_are_no_bands(tmp_path, open_page):
+    scores, groups, _ = people(2)
+    text = audit_page(quiet_report(None, scores, groups), seen_in_training=True, warning="<b>late</b>")
+    write_page(text, tmp_path / "page.html")
+    page = open_page(tmp_path / "page.html")
+    assert page.locator("td[data-band]").count() == 0
+    assert "confidence" not in page.locator("#sentence").text_content()
+    assert page.locator("#curve .unsure").count() == 0
+    assert page.locator("header .warn").text_content() == "<b>late</b>"
 
 
 @pytest.fixture(scope="module")
@@ -386,6 +473,7 @@ def test_without_scripts_it_says_what_was_audited(page_of):
     page = page_of(report, java_script_enabled=False)
     text = page.locator("body").inner_text()
     assert "Without JavaScript" in text
+    assert not page.locator("#bar").is_visible()
     assert f"{report['statistical_parity'].value:.3f}" in text
 
 

@@ -22,8 +22,13 @@ def test_audit(run, scores):
     assert "open in a browser: page.html" in done.out
     page, data = data_of("page.html")
     assert data["settings"]["interval"] == [10, 40]
-    assert [group["n"] for group in data["models"][0]["groups"]]
+    assert sum(group["n"] for group in data["models"][0]["groups"]) == 600
     assert "positive label: yes" in page
+
+
+def test_a_page_may_lie_in_the_directory_of_out(run, scores):
+    assert run("audit", scores, *COLUMNS, "--out", "made", "--report", "made/page.html").code == 0
+    assert Path("made/page.html").exists()
 
 
 def test_json_is_still_only_json(run, scores):

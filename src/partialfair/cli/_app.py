@@ -126,7 +126,7 @@ def audit(
     gate = None if fail_above is None else Gate(fail_metric, fail_above)
     check_numbers(settings, gate)
     check_out(out)
-    check_report(report)
+    check_report(report, out)
     table = _read(file, ColumnNames(score, tuple(group), label, weight))
     _finish(measure(table, settings, gate), gate, out, report, as_json)
 
@@ -165,7 +165,7 @@ def compare(
     )
     check_numbers(settings, None)
     check_out(out)
-    check_report(report)
+    check_report(report, out)
     columns = ColumnNames(score, tuple(group), label, weight, id_column)
     tables = align([_read(file, columns) for file in files])
     comparison = Comparison(tuple(measure(table, settings) for table in tables))
@@ -242,7 +242,7 @@ def train(
     _train.check_settings(settings, gate)
     directory, name = (out.parent, out.name) if out.suffix == ".skops" else (out, "model.skops")
     check_out(directory)
-    check_report(report)
+    check_report(report, directory)
     roles = Roles(
         target, tuple(group), weight, tuple(id_columns or ()), tuple(drop or ()), tuple(category or ())
     )
@@ -330,7 +330,7 @@ def frontier(
     )
     settings.check()
     check_out(out)
-    check_report(report)
+    check_report(report, out)
     roles = Roles(
         target, tuple(group), weight, tuple(id_columns or ()), tuple(drop or ()), tuple(category or ())
     )

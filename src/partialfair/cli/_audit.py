@@ -39,7 +39,7 @@ from partialfair.metrics import (
     unfairness_map,
 )
 from partialfair.plotting import plot_rank_curve, plot_score_densities, plot_unfairness_map
-from partialfair.report.pages import audit_page, notes_section
+from partialfair.report.pages import audit_page, notes_section, settings_section
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -143,8 +143,26 @@ class Audit:
             self.report,
             title=f"Fairness audit of {self.table.path.name}",
             headline=f"{len(self.table.scores):,} rows in {len(self.report.groups)} groups; {self.headline}",
-            sections=notes_section(self.notes),
+            sections=[settings_section(self._provenance), *notes_section(self.notes)],
         )
+
+    @property
+    def _provenance(self) -> dict[str, Any]:
+        """What was read and how it was judged."""
+        table, settings = self.table, self.settings
+        label = "none" if table.labels is None else f"{table.labels.name}, positive: {self.positive}"
+        return {
+            "file": table.path,
+            "rows": f"{len(table.scores):,}",
+            "groups by": ", ".join(map(str, table.groups.columns)),
+            "label": label,
+            "weights": "none" if table.weights is None else "yes",
+            "interval": as_interval_set(settings.interval),
+            "threshold": "none" if settings.threshold is None else f"{settings.threshold:g}",
+            "gap scale": settings.gap_scale,
+            "ranks within": settings.rank_within.replace("_", " "),
+            "seed of the bootstrap": settings.seed,
+        }
 
     def _rank_curve(self) -> Figure:
         table = self.table

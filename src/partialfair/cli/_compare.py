@@ -22,7 +22,6 @@ from partialfair.cli._output import (
 )
 from partialfair.cli._tables import ScoreTable
 from partialfair.exceptions import InputError
-from partialfair.intervals import as_interval_set
 from partialfair.metrics import band_changes, band_membership, rank_curve
 from partialfair.report.pages import audit_page, changes_section, notes_section
 
@@ -107,8 +106,13 @@ class Comparison:
         """Return the interactive page; the last model is shown, beside the first."""
         names, first = self.names, self.audits[0]
         n_rows, n_groups = len(first.table.scores), len(first.report.groups)
-        changes = {name: self.changes(k) for k, name in enumerate(names) if k}
-        where = str(as_interval_set(first.settings.interval))
+        scores = {name: audit.table.scores for name, audit in zip(names, self.audits, strict=True)}
+        changes = changes_section(
+            scores,
+            groups=first.table.groups,
+            interval=first.settings.interval,
+            weights=first.table.weights,
+        )
         notes = [
             f"{name}: {note}" for name, audit in zip(names, self.audits, strict=True) for note in audit.notes
         ]
@@ -116,7 +120,7 @@ class Comparison:
             {name: audit.report for name, audit in zip(names, self.audits, strict=True)},
             title="Comparison of " + " and ".join(names),
             headline=f"{n_rows:,} rows in {n_groups} groups; {first.headline}",
-            sections=[changes_section(changes, names[0], where), *notes_section(notes)],
+            sections=[*changes, *notes_section(notes)],
             shown=len(names) - 1,
         )
 

@@ -229,15 +229,15 @@ def check_out(out: Path | None, *, pictures: bool = True) -> None:
         raise InputError(f"--out {out} cannot be made a directory, because {existing} is a file")
 
 
-def check_report(report: Path | None) -> None:
-    """Refuse, before any work, a page that could not be written."""
+def check_report(report: Path | None, out: Path | None = None) -> None:
+    """Refuse, before any work, a page that could not be written; the directory of ``--out`` will be made."""
     if report is None:
         return
     if report.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"--report must name an .html file, not {report}")
     if report.is_dir():
         raise InputError(f"--report {report} is a directory")
-    if not report.parent.is_dir():
+    if not report.parent.is_dir() and report.parent != out:
         raise InputError(f"--report {report} cannot be written: there is no directory {report.parent}")
 
 

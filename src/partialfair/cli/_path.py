@@ -151,6 +151,7 @@ class Frontier:
             headline=self.headline,
             sections=[settings_section(self.settings.record()), *notes_section(self.notes)],
             chosen=self.chosen,
+            warning=self.refusal,
         )
 
     def table(self) -> Table:

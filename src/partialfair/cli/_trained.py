@@ -31,7 +31,7 @@ from partialfair.cli._prepare import NO_CONSTRAINT, ModelSettings, Prepared
 from partialfair.estimators import FitResult
 from partialfair.groups import group_name
 from partialfair.intervals import as_interval_set
-from partialfair.metrics import FairnessReport, band_changes, rank_curve
+from partialfair.metrics import FairnessReport, rank_curve
 from partialfair.persistence import model_bytes
 from partialfair.plotting import plot_score_densities
 from partialfair.report.page import Section
@@ -42,6 +42,7 @@ from partialfair.report.pages import (
     notes_section,
     settings_section,
 )
+from partialfair.solvers import Status
 from partialfair.tables import TableModel
 
 if TYPE_CHECKING:
@@ -189,34 +190,40 @@ class Training:
         """Return the interactive page: the model beside the one without the constraint."""
         part = self.last[1]
         found = {model: judged for (model, of), judged in self.judged.items() if of == part}
-        first, *others = found
-        rows, interval = self.prepared.parts[part], self.settings.interval
-        changes = {
-            model: band_changes(
-                found[first].scores,
-                found[model].scores,
-                sensitive_features=rows.groups,
-                interval=interval,
-                sample_weight=rows.weights,
-            )
-            for model in others
-        }
         good = [
             [model, of, f"{judged.accuracy:.3f}", f"{judged.auc:.3f}"]
             for (model, of), judged in self.judged.items()
         ]
+        rows, interval = self.prepared.parts[part], self.settings.interval
+        scores = {model: judged.scores for model, judged in found.items()}
         return audit_page(
             {model: judged.report for model, judged in found.items()},
             title=f"Model of {self.path.name}",
             headline=f"{self.headline}; judged on rows {part}",
             sections=[
                 Section("How good the models are", good, ("model", "rows", "accuracy", "AUC")),
-                *([changes_section(changes, first, str(as_interval_set(interval)))] if others else []),
+                *changes_section(scores, groups=rows.groups, interval=interval, weights=rows.weights),
                 fits_section({self.last[0]: self.result}),
                 settings_section(self.settings.record()),
                 *notes_section(self.notes),
             ],
-            shown=len(others),
+            shown=len(found) - 1,
+            seen_in_training=part == "training",
+            warning=self._shortfall,
+        )
+
+    @property
+    def _shortfall(self) -> str | None:
+        """What the model was asked for and is not."""
+        result, settings = self.result, self.settings
+        if result.status is Status.CONVERGED:
+            return None
+        ended = f"The fit ended with: {str(result.status).replace('_', ' ')}"
+        if settings.constraint == NO_CONSTRAINT:
+            return f"{ended}."
+        return (
+            f"{ended}; a gap of at most {settings.max_gap:g} was asked for, and {result.gap:.3g} reached in "
+            "training."
         )
 
     def _rank_curves(self) -> Figure:

@@ -31,7 +31,7 @@ from partialfair.surrogates import Surrogate
 __all__ = ["Attempt", "Training", "enforce_exactly"]
 
 _LEVELS = 2
-"""How often the grid is made finer and the surrogate narrower."""
+"""How often the surrogate is made narrower, the first time on a finer grid."""
 _FAILURES = 2
 """Solves that may go wrong."""
 _DEARER, _LEAST_PASSES = 4, 200
@@ -151,7 +151,8 @@ def enforce_exactly(first: Attempt, solve: Solve) -> Attempt:
     best = last = first
     stated = np.array([one.max_gap for one in first.training.stated])
     allowed, failures, too_little = stated, 0, np.zeros(stated.size)
-    many = min(_floor(one, first.training.known)[2] for one in first.training.stated) >= _MANY
+    floors = [_floor(one, first.training.known) for one in first.training.stated]
+    many = min(members for _, _, members in floors) >= _MANY
     most = first.result.history[-1].passes * _DEARER + _LEAST_PASSES
     while not (best.kept and best.solved) and failures < _FAILURES:
         lower = np.where(last.excess > 0, allowed - last.excess - _FASTER * stated, allowed)

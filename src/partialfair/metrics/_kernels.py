@@ -194,7 +194,7 @@ def bottom_lead(cells: Ints, visits: Floats, n_grid: int) -> float:
 
 
 @njit(cache=True)
-def grid_aucs(visits: Floats, n_grid: int) -> Floats:
+def grid_aucs(cells: Ints, visits: Floats, n_grid: int) -> Floats:
     """As `clipped_grid_gaps`, the chance that a member of a's band scores higher than one of b's, ties ½."""
     aucs = np.full((n_grid, n_grid), np.nan)
     for i in range(n_grid):
@@ -207,7 +207,8 @@ def grid_aucs(visits: Floats, n_grid: int) -> Floats:
                 # Between two visits lies one block of ties, which an end of the interval may cut.
                 auc += (x - last_x) * ((high - y) + 0.5 * (y - last_y))
                 last_x, last_y = min(max(at[2], low), high), min(max(at[3], low), high)
-                inside = last_x > x and last_y > y
-                auc += (last_x - x) * (high - last_y) + (at[8] if inside else 0.0)
+                auc += (last_x - x) * (high - last_y)
+                if i <= cells[visit, 0] < j and i <= cells[visit, 1] < j:
+                    auc += at[8]
             aucs[i, j - 1] = auc / (high - low) ** 2
     return aucs

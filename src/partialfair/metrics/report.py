@@ -182,7 +182,7 @@ class FairnessReport:
     gap_scale, rank_within, threshold, confidence, n_resamples
         The settings.
     scored
-        The sorted scores of every group, from which pages and other intervals are computed.
+        The sorted scores of every group, with labels, from which pages are made. A pickled report holds them.
     """
 
     rows: tuple[ReportRow, ...]
@@ -256,15 +256,19 @@ class FairnessReport:
             ]
         ).set_index("metric")
 
-    def to_html(self, path: str | Path | None = None, *, title: str = "Fairness audit") -> str:
-        """Return the interactive page of these scores, and write it if a path is given.
+    def to_html(self, path: str | Path | None = None, *, title: str = "Fairness audit") -> str | None:
+        """Write the interactive page of these scores, or return it if no path is given.
 
         It is one file that opens offline: the unfairness map, and all metrics on any interval of whole
-        percents. It holds summaries of the scores, no rows.
+        percents. It holds summaries of the scores, from which those of small groups could be told.
         """
-        from partialfair.report import audit_page
+        from partialfair.report import audit_page, write_page
 
-        return audit_page(self, path, title=title)
+        text = audit_page(self, title=title)
+        if path is None:
+            return text
+        write_page(text, path)
+        return None
 
     def groups_frame(self) -> pd.DataFrame:
         """One line per group."""

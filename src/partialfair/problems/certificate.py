@@ -105,9 +105,9 @@ def certify(problem: Problem, x: Floats, *, mu: float = 1.0, tol: float = 1e-4) 
     outside = float(np.linalg.norm(problem.domain.project(x) - x))
     slack = np.minimum(at.constraints, 0.0)
     active = np.flatnonzero(slack > -np.sqrt(tol))
-    view = _View(at, mu, active, slack[active], at.constraint_jacobian()[active], at.objective_gradient())
     if outside > 1e-9 * (1 + float(np.linalg.norm(x))):
         return _certificate(at, mu, outside, np.zeros(problem.m), np.inf)
+    view = _View(at, mu, active, slack[active], at.constraint_jacobian()[active], at.objective_gradient())
     kinks, found = _nearby_kinks(at, active), []
     # Multipliers of constraints that are not quite active cost complementarity and gain stationarity; how one
     # is to be weighed against the other is not known.
@@ -115,7 +115,7 @@ def certify(problem: Problem, x: Floats, *, mu: float = 1.0, tol: float = 1e-4) 
         found.append(_certificate(at, mu, outside, *view.witness(kinks, weight)))
         if found[-1].holds(tol):
             return found[-1]
-    return min(found, key=lambda one: one.residual)
+    return min(found, key=lambda one: (np.isnan(one.residual), one.residual))
 
 
 def _certificate(at: Trial, mu: float, outside: float, multipliers: Floats, distance: float) -> Certificate:

@@ -1,5 +1,5 @@
 """The interactive audit page: one HTML file to look at, offline."""
 
-from partialfair.report.pages import audit_page, path_page
+from partialfair.report.pages import audit_page, path_page, write_page
 
-__all__ = ["audit_page", "path_page"]
+__all__ = ["audit_page", "path_page", "write_page"]

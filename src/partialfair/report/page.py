@@ -20,12 +20,26 @@ import numpy as np
 from partialfair.exceptions import InputError
 from partialfair.groups import group_name
 from partialfair.metrics.report import METRICS, FairnessReport, ReportRow
-from partialfair.report.summary import N_GRID, summarise
+from partialfair.report.summary import N_GRID, Worst, all_pairs, leading_pairs, summarise
 
-__all__ = ["Frontier", "FrontierPoint", "Section", "audited_section", "render"]
+__all__ = [
+    "NOT_ONE_INTERVAL",
+    "Frontier",
+    "FrontierPoint",
+    "Section",
+    "audited_interval",
+    "audited_section",
+    "check_reports",
+    "render",
+]
 
+NOT_ONE_INTERVAL = (
+    "a page shows one interval that is the same for all groups, not a union or one for each group"
+)
 _MAX_PAIRS = 100
 _LEAST_WIDTH = 2
+_DISCLOSED = 2 * N_GRID
+"""Members of a group whose quantiles at whole percents are nearly the scores themselves."""
 _SCRIPTS = ("numbers.js", "charts.js", "page.js")
 
 
@@ -39,12 +53,15 @@ class Section:
         Heading, and what is said first.
     columns, rows
         Of the table; without columns, rows are pairs of a term and its value.
+    items
+        Of a list.
     """
 
     title: str
     rows: Sequence[Sequence[str]] = ()
     columns: Sequence[str] = ()
     text: str = ""
+    items: Sequence[str] = ()
 
     def html(self) -> str:
         """Return the section, everything escaped."""
@@ -56,6 +73,8 @@ class Section:
         elif self.rows:
             lines = (f"<dt>{escape(term)}</dt><dd>{escape(value)}</dd>" for term, value in self.rows)
             parts.append("<dl>\n" + "\n".join(lines) + "\n</dl>")
+        if self.items:
+            parts.append("<ul>\n" + "\n".join(f"<li>{escape(item)}</li>" for item in self.items) + "\n</ul>")
         return "\n".join([*parts, "</section>"])
 
     def _table(self) -> str:
@@ -83,7 +102,8 @@ class FrontierPoint:
     high: float
     score: float
     error: float
-    chosen: bool = False
+    chosen: bool
+    failed: bool
 
 
 @dataclass(frozen=True)
@@ -103,6 +123,8 @@ def render(
     sections: Sequence[Section] = (),
     frontier: Frontier | None = None,
     shown: int = 0,
+    seen_in_training: bool = False,
+    warning: str | None = None,
 ) -> str:
     """Return the page as text.
 
@@ -118,29 +140,119 @@ def render(
         Drawn if given; its points choose the model that is shown.
     shown
         Position of the model that is shown first; if it is not the first, that is drawn beside it.
+    seen_in_training
+        Whether the scores are of rows that the models were trained on: then there are no bands.
+    warning
+        What is said in red on top, such as that a model is not what was asked for.
     """
+    check_reports(reports, shown)
     first = next(iter(reports.values()))
-    confidence = f"{100 * first.confidence:g} %"
+    settings = _Settings.of(reports, seen_in_training)
     marks = {
         "title": escape(title),
         "headline": escape(headline),
+        "cautions": "\n".join(
+            [
+                *([] if warning is None else [f'<p class="warn">{escape(warning)}</p>']),
+                *(f"<p>{escape(text)}</p>" for text in _cautions(first)),
+            ]
+        ),
         "generator": f"partialfair {escape(version('partialfair'))}",
-        "confidence": confidence,
+        "bands": escape(settings.explanation),
         "style": _asset("page.css"),
         "script": "\n".join(map(_asset, _SCRIPTS)),
         "frontier": "" if frontier is None else _FRONTIER,
         "sections": "\n".join(section.html() for section in sections),
-        "data": _json(_data(reports, frontier, shown)),
+        "data": _json(_data(reports, settings, frontier, shown)),
     }
     # In one pass: what is put in is never read again, whatever it says.
     return re.sub(r"@(\w+)@", lambda found: marks[found[1]], _asset("page.html"))
+
+
+def check_reports(reports: Mapping[str, FairnessReport], shown: int = 0) -> None:
+    """Refuse reports that one page cannot show, or cannot show together."""
+    if not isinstance(reports, Mapping) or not reports:
+        raise InputError("a page needs a report, or several by name")
+    if not 0 <= shown < len(reports):
+        raise InputError(f"shown must be the position of one of {len(reports)} reports, not {shown}")
+    first_name, first = next(iter(reports.items()))
+    for name, report in reports.items():
+        audited_interval(report)
+        if report.threshold is not None and not np.isfinite(report.threshold):
+            raise InputError(f"a page needs a finite threshold, not {report.threshold}")
+        for setting in ("gap_scale", "rank_within", "threshold", "confidence"):
+            if getattr(report, setting) != getattr(first, setting):
+                raise InputError(f"the reports {first_name!r} and {name!r} differ in their {setting}")
+        if audited_interval(report) != audited_interval(first):
+            raise InputError(f"the reports {first_name!r} and {name!r} differ in their interval")
+        if [group.label for group in report.scored] != [group.label for group in first.scored]:
+            raise InputError(f"the reports {first_name!r} and {name!r} are not of the same groups")
+        if [group.n for group in report.scored] != [group.n for group in first.scored]:
+            raise InputError(f"the reports {first_name!r} and {name!r} are not of the same people")
+        if (report.scored.groups[0].positive is None) != (first.scored.groups[0].positive is None):
+            raise InputError(f"only one of the reports {first_name!r} and {name!r} has labels")
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """How sure bands are, in words: for sentences, and what stands behind it."""
+
+    reach: str
+    bands: bool
+    explanation: str
+
+    @classmethod
+    def of(cls, reports: Mapping[str, FairnessReport], seen_in_training: bool) -> _Settings:
+        first = next(iter(reports.values()))
+        confidence = f"{100 * first.confidence:g} %"
+        bootstrap = (
+            "Confidence intervals under “As audited” are a bootstrap's and hold for that one interval."
+        )
+        if seen_in_training:
+            text = (
+                "The models were trained on these rows, so that gaps on new people are mostly wider: there "
+                "are no bands, and the confidence intervals under “As audited” say nothing of new people."
+            )
+            return cls(confidence, False, text)
+        weighted = any(group.weights is not None for group in first.scored)
+        about = "about " if weighted else ""
+        rough = " Weights enter by their effective number, which makes it approximate." if weighted else ""
+        each = ", for each model by itself" if len(reports) > 1 else ""
+        text = (
+            f"Bands hold with {about}{confidence} confidence for all intervals, pairs and thresholds at "
+            f"once{each} (from the Dvoretzky–Kiefer–Wolfowitz inequality), so they allow for having looked "
+            f"everywhere, and are wide.{rough} They take the rows for a random sample that the model had "
+            f"not seen. {bootstrap}"
+        )
+        return cls(about + confidence, True, text)
+
+
+def _cautions(report: FairnessReport) -> list[str]:
+    """Return what to know first: that another interval is shown than was audited, and who is disclosed."""
+    cautions = []
+    low, high = audited_interval(report)
+    begin, end = _snapped(report)
+    if max(abs(N_GRID * low - begin), abs(N_GRID * high - end)) > 1e-9:
+        cautions.append(
+            f"The page begins with ranks {begin}–{end} %, whole percents next to the audited "
+            f"{100 * low:g}–{100 * high:g} %, whose own numbers are under “As audited”."
+        )
+    small = [group.name for group in report.scored if group.n <= _DISCLOSED]
+    if small:
+        whose = f"group {small[0]}" if len(small) == 1 else f"{len(small)} groups, among them {small[0]}"
+        cautions.append(
+            f"The scores of {whose}, of at most {_DISCLOSED} members, could be read off this file one by "
+            "one: think before you publish it."
+        )
+    return cautions
 
 
 _FRONTIER = """<section>
 <h2>Frontier</h2>
 <div id="frontier"></div>
 <p class="soft" id="frontier-text" role="status">Every model by its gap on rows held out, with its confidence
-interval, and how good it is there, give or take one standard error. Choose one to see it below.</p>
+interval, and how good it is there, give or take one standard error. Dashed: the fit did not end well.
+Choose one to see it below.</p>
 </section>"""
 
 
@@ -155,9 +267,16 @@ def _json(data: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _data(reports: Mapping[str, FairnessReport], frontier: Frontier | None, shown: int) -> dict[str, Any]:
+def _data(
+    reports: Mapping[str, FairnessReport], settings: _Settings, frontier: Frontier | None, shown: int
+) -> dict[str, Any]:
     first = next(iter(reports.values()))
     max_pairs = max(_MAX_PAIRS // len(reports), 1)
+    pairs: list[tuple[int, int]] | None = None
+    worsts: dict[str, Worst | None] = dict.fromkeys(reports)
+    if len(all_pairs(first.scored)) > max_pairs:
+        found = {name: Worst.of(report.scored) for name, report in reports.items()}
+        pairs, worsts = leading_pairs(first.scored, list(found.values()), max_pairs), {**found}
     return {
         "schema": "partialfair.page/1",
         "titles": {name: metric.title for name, metric in METRICS.items()},
@@ -165,7 +284,8 @@ def _data(reports: Mapping[str, FairnessReport], frontier: Frontier | None, show
             "interval": _snapped(first),
             "scale": first.gap_scale,
             "rankWithin": first.rank_within,
-            "confidence": first.confidence,
+            "reach": settings.reach,
+            "bands": settings.bands,
             "ownThreshold": first.threshold is not None,
             "model": shown,
         },
@@ -176,7 +296,8 @@ def _data(reports: Mapping[str, FairnessReport], frontier: Frontier | None, show
                     report.scored,
                     threshold=report.threshold,
                     confidence=report.confidence,
-                    max_pairs=max_pairs,
+                    pairs=pairs,
+                    worst=worsts[name],
                 ),
             }
             for name, report in reports.items()
@@ -202,9 +323,7 @@ def audited_interval(report: FairnessReport) -> tuple[float, float]:
     """Return the one interval of all groups, refusing what a page cannot show."""
     groups = report.scored.groups
     if report.scored.intervals_differ or len(groups[0].interval.parts) > 1:
-        raise InputError(
-            "a page shows one interval that is the same for all groups, not a union or one for each group"
-        )
+        raise InputError(NOT_ONE_INTERVAL)
     return groups[0].interval.parts[0]
 
 

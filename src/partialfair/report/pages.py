@@ -6,160 +6,206 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from partialfair._typing import Floats
+from partialfair.exceptions import InputError
 from partialfair.intervals import as_interval_set
 from partialfair.metrics import band_changes
 from partialfair.metrics.report import METRICS, FairnessReport
 from partialfair.report.page import (
+    NOT_ONE_INTERVAL,
     Frontier,
     FrontierPoint,
     Section,
-    audited_interval,
     audited_section,
+    check_reports,
     render,
 )
+from partialfair.solvers.result import Status
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from partialfair.estimators.result import FitResult
     from partialfair.path import FairnessPath, PathPoint
 
-__all__ = ["audit_page", "changes_section", "fits_section", "notes_section", "path_page", "settings_section"]
+__all__ = [
+    "audit_page",
+    "changes_section",
+    "fits_section",
+    "notes_section",
+    "path_page",
+    "settings_section",
+    "write_page",
+]
 
 
 def audit_page(
     report: FairnessReport | Mapping[str, FairnessReport],
-    path: str | Path | None = None,
     *,
     title: str = "Fairness audit",
     headline: str | None = None,
     sections: Sequence[Section] = (),
     shown: int = 0,
+    seen_in_training: bool = False,
+    warning: str | None = None,
 ) -> str:
-    """Return the page of one report, or of several of the same people by name; write it if a path is given.
+    """Return the page of one report, or of several of the same people by name.
 
     Parameters
     ----------
     report
-        From `fairness_report`, with one interval that is the same for all groups.
-    path
-        Where to write the page.
+        From `fairness_report`, with one interval that is the same for all groups; several must have the same
+        settings.
     title, headline
         What is said on top; by default the headline gives the numbers of scores and groups.
     sections
         What is said below the audited metrics.
     shown
         Position of the report that is shown first.
+    seen_in_training
+        Whether the scores are of rows that the model was trained on: then the page shows no bands.
+    warning
+        What is said in red on top.
     """
-    named = {"scores": report} if isinstance(report, FairnessReport) else dict(report)
+    named = {"scores": report} if isinstance(report, FairnessReport) else report
+    check_reports(named, shown)
     first = next(iter(named.values()))
-    for one in named.values():
-        audited_interval(one)
     rows = sum(group.n for group in first.groups)
     audited = [
         audited_section(one, "As audited" if len(named) == 1 else f"As audited: {name}")
         for name, one in named.items()
     ]
-    text = render(
+    return render(
         named,
         title=title,
         headline=headline or f"{rows:,} scores of {len(first.groups)} groups",
         sections=[*audited, *sections],
         shown=shown,
+        seen_in_training=seen_in_training,
+        warning=warning,
     )
-    return _written(text, path)
 
 
 def path_page(
     path: FairnessPath,
-    file: str | Path | None = None,
     *,
     confidence: float = 0.95,
     title: str = "Frontier of fairness and accuracy",
     headline: str | None = None,
     sections: Sequence[Section] = (),
     chosen: PathPoint | None = None,
+    warning: str | None = None,
 ) -> str:
-    """Return the page of a path of models, judged on its validation rows; write it if a file is given.
+    """Return the page of a path of models, judged on its validation rows.
 
     Parameters
     ----------
     path
         From `fairness_path`.
-    file
-        Where to write the page.
     confidence
         Of the error bars and bands.
     title, headline, sections
         As in `audit_page`.
     chosen
-        The point that is marked and shown first; by default the last, the strictest.
+        The point that is marked and shown first; by default the strictest whose fit converged.
+    warning
+        What is said in red on top.
     """
-    points = path.points
-    reports = [path.report(point, confidence) for point in points]
-    for report in reports:
-        audited_interval(report)
-    several = len({point.alpha for point in points}) > 1
-    names = [_name(point, several) for point in points]
-    gaps = [path.gap(point, confidence) for point in points]
-    shown = len(points) - 1 if chosen is None else points.index(chosen)
-    interval = audited_interval(reports[0])
-    score = path.scoring.replace("_", " ")
-    dots = tuple(
-        FrontierPoint(
-            model=k,
-            label=f"{names[k]}: {score} {point.score:.3f} ± {point.error:.3f}, gap {gap.value:.3f} "
-            f"({gap.low:.3f} – {gap.high:.3f}), {point.model.result_.status}",
-            gap=gap.value,
-            low=gap.low,
-            high=gap.high,
-            score=point.score,
-            error=point.error,
-            chosen=point is chosen,
-        )
-        for k, (point, gap) in enumerate(zip(points, gaps, strict=True))
-    )
-    rows = path.validation
-    changes = {
-        name: band_changes(
-            points[0].scores,
-            point.scores,
-            sensitive_features=rows.groups,
-            interval=interval,
-            sample_weight=rows.weights,
-        )
-        for name, point in zip(names[1:], points[1:], strict=True)
-    }
-    text = render(
-        dict(zip(names, reports, strict=True)),
+    points, rows = path.points, path.validation
+    interval = _one_interval(points[0])
+    names = _names(points)
+    reports = {name: path.report(point, confidence) for name, point in zip(names, points, strict=True)}
+    done = [k for k, point in enumerate(points) if point.model.result_.status is Status.CONVERGED]
+    shown = points.index(chosen) if chosen is not None else done[-1] if done else len(points) - 1
+    scores = {name: point.scores for name, point in zip(names, points, strict=True)}
+    return render(
+        reports,
         title=title,
         headline=headline or f"{len(points)} models judged on {len(rows.y):,} rows held out",
-        frontier=Frontier(dots, f"{METRICS[gaps[0].metric].title} gap, held out", f"{score}, held out"),
+        frontier=_frontier(path, names, confidence, chosen),
         sections=[
-            audited_section(reports[shown], f"As audited: {names[shown]}"),
-            *([changes_section(changes, names[0], str(as_interval_set(interval)))] if changes else []),
+            audited_section(reports[names[shown]], f"As audited: {names[shown]}"),
+            *changes_section(scores, groups=rows.groups, interval=interval, weights=rows.weights),
             fits_section({name: point.model.result_ for name, point in zip(names, points, strict=True)}),
             *(sections or [settings_section(points[shown].model.get_params(deep=False))]),
         ],
         shown=shown,
+        warning=warning,
     )
-    return _written(text, file)
 
 
-def changes_section(changes: Mapping[str, pd.DataFrame], first: str, where: str) -> Section:
-    """Return who enters and leaves the interval from the first model to each other, by group."""
+def _one_interval(point: PathPoint) -> tuple[float, float]:
+    """Return the interval of a model's constraint; `audited_interval` refuses others in the same words."""
+    (constraint,) = point.model.result_.constraints
+    interval = constraint.interval
+    if isinstance(interval, Mapping) or len(as_interval_set(interval).parts) > 1:
+        raise InputError(NOT_ONE_INTERVAL)
+    return as_interval_set(interval).parts[0]
+
+
+def _names(points: Sequence[PathPoint]) -> list[str]:
+    """Return names of models, short if that tells them apart."""
+    several = len({point.alpha for point in points}) > 1
+    short = [
+        f"max gap {point.max_gap:g}" + (f", alpha {point.alpha:g}" if several else "") for point in points
+    ]
+    if len(set(short)) == len(short):
+        return short
+    return [f"max gap {point.max_gap!r}, alpha {point.alpha!r}" for point in points]
+
+
+def _frontier(
+    path: FairnessPath, names: list[str], confidence: float, chosen: PathPoint | None
+) -> Frontier | None:
+    """Return the models that have a gap; None if none has."""
+    score = path.scoring.replace("_", " ")
+    dots = []
+    for k, point in enumerate(path.points):
+        gap = path.gap(point, confidence)
+        if not np.isfinite([gap.value, point.score, point.error]).all():
+            continue
+        label = (
+            f"{names[k]}: {score} {point.score:.3f} ± {point.error:.3f}, gap {gap.value:.3f} "
+            f"({gap.low:.3f} – {gap.high:.3f}); the fit {_ended(point.model.result_)}"
+        )
+        dots.append(
+            FrontierPoint(
+                model=k,
+                label=label,
+                gap=gap.value,
+                low=gap.low,
+                high=gap.high,
+                score=point.score,
+                error=point.error,
+                chosen=point is chosen,
+                failed=point.model.result_.status is not Status.CONVERGED,
+            )
+        )
+    if not dots:
+        return None
+    metric = path.gap(path.points[0], confidence).metric
+    return Frontier(tuple(dots), f"{METRICS[metric].title} gap, held out", f"{score}, held out")
+
+
+def changes_section(
+    scores: Mapping[str, Floats], *, groups: Any, interval: tuple[float, float], weights: Any = None
+) -> list[Section]:
+    """Return who enters and leaves the interval from the first model to each other, if there are others."""
+    first, *others = scores
     kinds = ("in_interval", "stays", "enters", "leaves")
-    return Section(
-        "Who enters and leaves the interval",
-        text=f"At {where}, compared with {first}; weights are counted where there are any. The interval "
-        "holds as many of a group under every model.",
-        columns=("model", "group", "in the interval", "stay", "enter", "leave"),
-        rows=[
-            [name, str(group), *(f"{line[kind]:,.5g}" for kind in kinds)]
-            for name, frame in changes.items()
-            for group, line in frame.iterrows()
-        ],
+    rows = [
+        [name, str(group), *(f"{line[kind]:,.5g}" for kind in kinds)]
+        for name in others
+        for group, line in band_changes(
+            scores[first], scores[name], sensitive_features=groups, interval=interval, sample_weight=weights
+        ).iterrows()
+    ]
+    text = (
+        f"At {as_interval_set(interval)}, compared with {first}; weights are counted where there are any. "
+        "The interval holds as many of a group under every model."
     )
+    columns = ("model", "group", "in the interval", "stay", "enter", "leave")
+    return [Section("Who enters and leaves the interval", rows, columns, text)] if others else []
 
 
 def fits_section(fits: Mapping[str, FitResult]) -> Section:
@@ -184,7 +230,7 @@ def fits_section(fits: Mapping[str, FitResult]) -> Section:
         rows=[
             [
                 name,
-                f"{result.status}{f' ({result.obstacle})' if result.obstacle else ''}",
+                _ended(result),
                 f"{result.gap:.4f}",
                 f"{result.objective:.5f}",
                 f"{result.kkt.feasibility:.1e}",
@@ -206,14 +252,17 @@ def settings_section(settings: Mapping[str, Any]) -> Section:
 
 def notes_section(notes: Sequence[str]) -> list[Section]:
     """Return what may surprise, if anything does."""
-    return [Section("Notes", columns=("note",), rows=[[note] for note in notes])] if notes else []
+    return [Section("Notes", items=notes)] if notes else []
 
 
-def _name(point: PathPoint, several: bool) -> str:
-    return f"max gap {point.max_gap:g}" + (f", alpha {point.alpha:g}" if several else "")
+def _ended(result: FitResult) -> str:
+    """Say how a fit ended, in words."""
+    status = str(result.status).replace("_", " ")
+    return status if result.obstacle is None else f"{status} ({result.obstacle})"
 
 
-def _written(text: str, path: str | Path | None) -> str:
-    if path is not None:
-        Path(path).write_text(text, encoding="utf-8")
-    return text
+def write_page(text: str, path: str | Path) -> None:
+    """Write a page to a file."""
+    if not Path(path).parent.is_dir():
+        raise InputError(f"{path} cannot be written: there is no directory {Path(path).parent}")
+    Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""What a page needs to know of one model's scores: enough for exact gaps, and no row of the data.
+"""What a page needs to know of one model's scores: enough for exact gaps, whatever the number of rows.
 
 Intervals end on whole percents. Between two groups, the visits of the rank curve to the cells of that grid
 (see `partialfair.metrics._kernels.grid_visits`) determine statistical parity and the group AUC on all of
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import base64
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,9 @@ from partialfair.metrics import _kernels, ranking
 from partialfair.metrics._inputs import GroupScores, ScoredGroups
 from partialfair.theory import dkw_bound
 
-__all__ = ["N_GRID", "packed", "summarise"]
+__all__ = ["N_GRID", "Worst", "all_pairs", "leading_pairs", "packed", "summarise"]
+
+Pair: TypeAlias = tuple[int, int]
 
 N_GRID = 100
 """Intervals end on multiples of 1 / N_GRID."""
@@ -38,7 +40,12 @@ def packed(values: npt.ArrayLike, dtype: str = "<f8") -> str:
 
 
 def summarise(
-    scored: ScoredGroups, *, threshold: float | None, confidence: float, max_pairs: int
+    scored: ScoredGroups,
+    *,
+    threshold: float | None,
+    confidence: float,
+    pairs: Sequence[Pair] | None = None,
+    worst: Worst | None = None,
 ) -> dict[str, Any]:
     """Return plain data for JSON about one model's scores.
 
@@ -50,27 +57,41 @@ def summarise(
         One more threshold than those that select whole percents of all.
     confidence
         Of the bands, which hold for all intervals, pairs and thresholds at once.
-    max_pairs
-        How many pairs of groups the page may take up. If there are more, those that are the worst somewhere
-        come first, and the worst pair of every interval is written down, with its gap.
+    pairs, worst
+        If there are too many pairs of groups: those to keep, and the worst of all on every interval.
     """
     thresholds = _thresholds(scored, threshold)
     edges = _bin_edges(scored)
-    pairs = list(combinations(range(len(scored)), 2))
-    worst = None if len(pairs) <= max_pairs else _Worst.of(scored, pairs)
-    kept = pairs if worst is None else worst.leading(scored, pairs, max_pairs)
+    everyone = all_pairs(scored)
     epsilons = [dkw_bound(group.n_effective, confidence, n_comparisons=len(scored)) for group in scored]
+    sizes = [group.n if group.weights is None else group.weights.sum() for group in scored]
     return {
         "groups": [
             _group(group, thresholds, edges, epsilon) for group, epsilon in zip(scored, epsilons, strict=True)
         ],
         "thresholds": thresholds.tolist(),
+        "selected": packed(np.average([group.rank(thresholds) for group in scored], axis=0, weights=sizes)),
         "bins": edges.tolist(),
-        "nPairs": len(pairs),
-        "pairs": [{"groups": pair, "visits": packed(_visits(scored, pair)[1])} for pair in kept],
+        "nPairs": len(everyone),
+        "pairs": [{"groups": pair, "visits": packed(_visits(scored, pair)[1])} for pair in pairs or everyone],
         "worst": None if worst is None else worst.record(),
         "pairwise": _pairwise(scored),
     }
+
+
+def all_pairs(scored: ScoredGroups) -> list[Pair]:
+    """Return the positions of all pairs of groups, in the order in which they are numbered."""
+    return list(scored.pairs())
+
+
+def leading_pairs(scored: ScoredGroups, worsts: Sequence[Worst], n_pairs: int) -> list[Pair]:
+    """Return the pairs that are the worst most often under some models, then those of the largest groups."""
+    pairs, upper = all_pairs(scored), np.triu_indices(N_GRID)
+    found = np.concatenate([pair[upper] for worst in worsts for pair in worst.pair.values()])
+    often = np.bincount(found, minlength=len(pairs))
+    sizes = np.array([min(scored.groups[k].n, scored.groups[j].n) for k, j in pairs])
+    first = np.lexsort((-sizes, -often))[:n_pairs]
+    return [pairs[position] for position in sorted(first.tolist())]
 
 
 def _thresholds(scored: ScoredGroups, own: float | None) -> Floats:
@@ -155,7 +176,7 @@ class _Ladder:
         return self.scores[self.ends[np.minimum(block, self.ends.size - 2)]]
 
 
-def _visits(scored: ScoredGroups, pair: tuple[int, int]) -> tuple[Ints, Floats]:
+def _visits(scored: ScoredGroups, pair: Pair) -> tuple[Ints, Floats]:
     """Follow the rank curve of two groups."""
     a, b = (scored.groups[position] for position in pair)
     cells, visits = _kernels.grid_visits(*a.ranked, *b.ranked, N_GRID)
@@ -163,7 +184,7 @@ def _visits(scored: ScoredGroups, pair: tuple[int, int]) -> tuple[Ints, Floats]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Worst:
+class Worst:
     """The widest gap of any pair on every interval ``[i, j)``, and whose it is, by kind of gap."""
 
     values: dict[str, Floats]
@@ -171,17 +192,18 @@ class _Worst:
     bottom: float
 
     @classmethod
-    def of(cls, scored: ScoredGroups, pairs: list[tuple[int, int]]) -> _Worst:
+    def of(cls, scored: ScoredGroups) -> Worst:
+        """Follow every pair."""
         values: dict[str, Floats] = {}
         pair: dict[str, Ints] = {}
         bottom = 0.0
-        for position, at in enumerate(pairs):
+        for position, at in enumerate(all_pairs(scored)):
             cells, visits = _visits(scored, at)
             bottom = max(bottom, _kernels.bottom_lead(cells, visits, N_GRID))
             found = {
                 "interval": _kernels.clipped_grid_gaps(cells, visits, N_GRID),
                 "absolute": _kernels.absolute_grid_gaps(cells, visits, N_GRID),
-                "auc": np.abs(_kernels.grid_aucs(visits, N_GRID) - 0.5),
+                "auc": np.abs(_kernels.grid_aucs(cells, visits, N_GRID) - 0.5),
             }
             for kind, gaps in found.items():
                 if kind not in values:
@@ -191,22 +213,11 @@ class _Worst:
                 pair[kind][wider] = position
         return cls(values, pair, bottom)
 
-    def leading(
-        self, scored: ScoredGroups, pairs: list[tuple[int, int]], n_pairs: int
-    ) -> list[tuple[int, int]]:
-        """Return the pairs that are the worst most often, then those of the largest groups."""
-        upper = np.triu_indices(N_GRID)
-        found = np.concatenate([pair[upper] for pair in self.pair.values()])
-        often = np.bincount(found, minlength=len(pairs))
-        sizes = [min(scored.groups[k].n, scored.groups[j].n) for k, j in pairs]
-        first = np.lexsort((-np.array(sizes), -often))[:n_pairs]
-        return [pairs[position] for position in sorted(first.tolist())]
-
     def record(self) -> dict[str, Any]:
         """Return plain data: the upper triangles, row after row, and the gap at rank 1."""
         upper = np.triu_indices(N_GRID)
         kinds = {
-            kind: {"values": packed(gaps[upper]), "pair": packed(self.pair[kind][upper], "<u2")}
+            kind: {"values": packed(gaps[upper]), "pair": packed(self.pair[kind][upper], "<u4")}
             for kind, gaps in self.values.items()
         }
         return {"kinds": kinds, "bottom": self.bottom}
@@ -220,7 +231,7 @@ def _pairwise(scored: ScoredGroups) -> dict[str, Any] | None:
         warnings.simplefilter("ignore", UndefinedGapWarning)  # the page says where a gap is undefined
         inter = [
             ranking.inter_group_gap(ScoredGroups((scored.groups[k], scored.groups[j])), "half").value
-            for k, j in combinations(range(len(scored)), 2)
+            for k, j in scored.pairs()
         ]
         intra = ranking.group_aucs(scored, "half")
     return {"inter": packed(inter), "intra": packed(intra)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -20,8 +19,8 @@ __all__ = ["Certified"]
 
 _SCOUT_STEPS = 12
 _TURN_STEPS = 40
-_NEAR = 10
-"""Residual, in units of ε, below which a path is followed on whoever's turn it is."""
+_NEAR, _PATIENCE = 10, 4
+"""Residual, in units of ε, below which a path is followed on, up to so many times the steps of its turn."""
 _MU = 1e-2
 """Shift of the last resort, IDCA: its steps are longer than with that of the certificate, and still safe."""
 
@@ -146,9 +145,10 @@ class _Search:
         return _Path(at, Descent(self.problem.at, np.zeros(self.problem.m), 0.5 * self.tol))
 
     def follow(self, path: _Path, n_steps: int) -> None:
-        """Advance along a path, to its end at most, and so far if it is near."""
-        for step in itertools.count():
-            if path.stuck or (step >= n_steps and path.descent.residual > _NEAR * self.tol):
+        """Advance along a path, to its end at most; if that is near, by more steps than it is given."""
+        for step in range(_PATIENCE * n_steps):
+            near = path.descent.residual <= _NEAR * self.tol
+            if path.stuck or (step >= n_steps and not near):
                 break
             following = path.descent.advance(path.at)
             if following is None:

@@ -15,7 +15,7 @@ from partialfair.metrics import _kernels, fairness_report, unfairness_map
 from partialfair.metrics._inputs import scored_groups
 from partialfair.report import audit_page
 from partialfair.report.page import Section
-from partialfair.report.summary import N_GRID, packed, summarise
+from partialfair.report.summary import N_GRID, Worst, leading_pairs, packed, summarise
 
 
 def scores_of(kind, seed=0, n=400):
@@ -29,13 +29,14 @@ def scores_of(kind, seed=0, n=400):
 
 
 @pytest.mark.parametrize("kind", ["distinct", "tied", "coarse", "equal"])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("weighted", ["not", "unevenly", "in tenths"])
 def test_visits_give_the_group_auc_of_every_interval(kind, weighted):
     scores, groups, rng = scores_of(kind)
-    weights = rng.uniform(0.1, 3, scores.size) if weighted else None
+    tenths = rng.choice([0.1, 0.3], scores.size)  # sums of them lie on grid lines, up to rounding
+    weights = {"not": None, "unevenly": rng.uniform(0.1, 3, scores.size), "in tenths": tenths}[weighted]
     a, b = scored_groups(scores, groups, sample_weight=weights)
-    _, visits = _kernels.grid_visits(*a.ranked, *b.ranked, N_GRID)
-    aucs = _kernels.grid_aucs(visits, N_GRID)
+    cells, visits = _kernels.grid_visits(*a.ranked, *b.ranked, N_GRID)
+    aucs = _kernels.grid_aucs(cells, visits, N_GRID)
     for _ in range(40):
         i = int(rng.integers(0, N_GRID))
         j = int(rng.integers(i + 1, N_GRID + 1))
@@ -62,12 +63,14 @@ def test_what_lies_above_whole_percents_and_thresholds(kind, weighted):
     weights = rng.uniform(0.1, 3, scores.size) if weighted else np.ones(scores.size)
     positive = rng.random(scores.size) < 0.4
     scored = scored_groups(scores, groups, sample_weight=weights, positive=positive)
-    found = summarise(scored, threshold=0.25, confidence=0.95, max_pairs=10)
+    found = summarise(scored, threshold=0.25, confidence=0.95)
     assert found["thresholds"][-1] == 0.25
     for percent, threshold in zip(range(1, 100), found["thresholds"][:-1], strict=True):
         above = weights[scores > threshold].sum() / weights.sum()
         with_it = weights[scores >= threshold].sum() / weights.sum()
         assert above - 1e-9 <= percent / 100 <= with_it + 1e-9
+    truly = [weights[scores > theta].sum() / weights.sum() for theta in found["thresholds"]]
+    assert unpacked(found["selected"]) == pytest.approx(np.array(truly), abs=1e-12)
     for group in found["groups"]:
         own = groups == group["name"]
         s, w, p = scores[own], weights[own], positive[own]
@@ -90,15 +93,20 @@ def test_the_worst_of_many_pairs_is_that_of_the_map():
     rng = np.random.default_rng(0)
     groups = rng.integers(0, 6, 900)
     scores = rng.normal(size=900) + 0.2 * groups
-    found = summarise(scored_groups(scores, groups), threshold=None, confidence=0.95, max_pairs=4)
-    assert len(found["pairs"]) == 4
+    scored = scored_groups(scores, groups)
+    worst = Worst.of(scored)
+    kept = leading_pairs(scored, [worst], 4)
+    found = summarise(scored, threshold=None, confidence=0.95, pairs=kept, worst=worst)
+    assert [tuple(pair["groups"]) for pair in found["pairs"]] == kept
+    assert (0, 5) in kept  # the groups that differ most
+    assert len(kept) == 4
     assert found["nPairs"] == 15
     upper = np.triu_indices(N_GRID)
     for scale in ("interval", "absolute"):
         direct = unfairness_map(scores, sensitive_features=groups, n_grid=N_GRID, gap_scale=scale)
         stored = found["worst"]["kinds"][scale]
         assert unpacked(stored["values"]) == pytest.approx(direct.values[upper], abs=1e-15)
-        assert (unpacked(stored["pair"], "<u2") == direct.pair[upper]).all()
+        assert (unpacked(stored["pair"], "<u4") == direct.pair[upper]).all()
 
 
 def report(n=400, **options):
@@ -107,12 +115,46 @@ def report(n=400, **options):
     return fairness_report(None, scores, sensitive_features=groups, **settings), scores
 
 
-def test_the_page_holds_no_rows_and_does_not_grow_with_them():
-    small, scores = report()
+def data_of(page):
+    return json.loads(re.search(r'id="data">(.*?)</script>', page).group(1))
+
+
+def lengths(data):
+    """How many numbers each list or packed text of the page holds."""
+    if isinstance(data, dict):
+        for name, inner in data.items():
+            yield from ((f"{name}.{path}", length) for path, length in lengths(inner))
+    elif isinstance(data, list):
+        yield "list", len(data)
+        for inner in data:
+            yield from lengths(inner)
+    elif isinstance(data, str):
+        yield "text", len(data)
+
+
+def test_what_the_page_holds_does_not_grow_with_the_rows():
+    small, _ = report()
     large, _ = report(n=40_000)
-    page = small.to_html()
-    assert sum(f"{score!r}" in page for score in scores.tolist()) < 120  # thresholds at whole percents
-    assert len(large.to_html()) < 1.3 * len(page)
+    most = dict(lengths(data_of(large.to_html())))
+    assert max(length for path, length in most.items() if "visits" not in path) < 1200
+    assert most["models.pairs.visits.text"] <= 4 * 201 * 9 * 8 / 3 + 4
+    assert len(large.to_html()) < 1.3 * len(small.to_html())
+
+
+def test_small_groups_are_said_to_be_disclosed():
+    assert "could be read off this file" in report(n=390)[0].to_html()
+    assert "could be read off this file" not in report(n=4000)[0].to_html()
+
+
+def test_bands_are_said_to_be_approximate_with_weights_and_are_missing_on_training_rows():
+    plain, scores = report()
+    assert "Bands hold with 95 % confidence" in plain.to_html()
+    weights = np.random.default_rng(0).uniform(1, 2, scores.size)
+    weighted, _ = report(sample_weight=weights)
+    assert "Bands hold with about 95 % confidence" in weighted.to_html()
+    trained = audit_page(plain, seen_in_training=True)
+    assert "Bands hold" not in trained
+    assert data_of(trained)["settings"]["bands"] is False
 
 
 @pytest.mark.parametrize(
@@ -121,8 +163,9 @@ def test_the_page_holds_no_rows_and_does_not_grow_with_them():
 )
 def test_the_page_begins_with_whole_percents_near_the_audited_interval(interval, shown):
     page = report(n=8000, interval=interval)[0].to_html()
-    data = json.loads(re.search(r'id="data">(.*?)</script>', page).group(1))
-    assert data["settings"]["interval"] == shown
+    assert data_of(page)["settings"]["interval"] == shown
+    off_grid = any(abs(100 * end - percent) > 1e-9 for end, percent in zip(interval, shown, strict=True))
+    assert (f"begins with ranks {shown[0]}–{shown[1]} %" in page) is off_grid
 
 
 @pytest.mark.parametrize("interval", [[(0.1, 0.2), (0.4, 0.5)], {"a": (0.1, 0.3), "b": (0.2, 0.4)}])
@@ -133,8 +176,8 @@ def test_what_a_page_cannot_show_is_refused(interval):
 
 def test_what_was_audited_is_there_without_scripts(tmp_path):
     found, _ = report(threshold=0.2)
-    page = found.to_html(tmp_path / "a.html", title="A & <b>")
-    assert (tmp_path / "a.html").read_text(encoding="utf-8") == page
+    assert found.to_html(tmp_path / "a.html", title="A & <b>") is None
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert "<h1>A &amp; &lt;b&gt;</h1>" in page
     assert f"<td>{found['statistical_parity'].value:.3f}</td>" in page
     assert "which needs labels" in page
@@ -154,3 +197,28 @@ def test_several_reports_by_name():
     page = audit_page({"old": first, "new": first})
     assert "As audited: old" in page
     assert "As audited: new" in page
+
+
+@pytest.mark.parametrize(
+    ("others", "words"),
+    [
+        ({"threshold": 0.3}, "differ in their threshold"),
+        ({"confidence": 0.9}, "differ in their confidence"),
+        ({"interval": (0.1, 0.5)}, "differ in their interval"),
+        ({"n": 500}, "not of the same people"),
+    ],
+)
+def test_reports_that_do_not_go_together_are_refused(others, words):
+    with pytest.raises(InputError, match=words):
+        audit_page({"one": report()[0], "other": report(**others)[0]})
+
+
+def test_what_is_no_report_is_refused(tmp_path):
+    with pytest.raises(InputError, match="a page needs a report"):
+        audit_page({})
+    with pytest.raises(InputError, match="position of one of 1 reports"):
+        audit_page(report()[0], shown=1)
+    with pytest.raises(InputError, match="finite threshold"):
+        report(threshold=float("inf"))[0].to_html()
+    with pytest.raises(InputError, match="no directory"):
+        report()[0].to_html(tmp_path / "absent" / "page.html")

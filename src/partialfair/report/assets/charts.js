@@ -48,14 +48,26 @@ const RANKS = { range: [0, 1], ticks: [0, 0.2, 0.4, 0.6, 0.8, 1], format: (value
 const roundTicks = (low, high) => {
   const step = 10 ** Math.floor(Math.log10((high - low) / 4));
   const wide = [1, 2, 5, 10].map((k) => k * step).find((one) => (high - low) / one <= 6);
-  const ticks = [];
-  for (let tick = Math.ceil(low / wide) * wide; tick <= high + 1e-9 * wide; tick += wide) ticks.push(tick);
-  return ticks;
+  const first = Math.ceil(low / wide), last = Math.floor(high / wide + 1e-9);
+  return Array.from({ length: Math.max(last - first + 1, 0) }, (_, k) => (first + k) * wide);
 };
-const short = (value) => String(Number(value.toPrecision(4)));
+const short = (value) => {
+  const shown = Number(value.toPrecision(6));
+  return Math.abs(shown) >= 1e7 ? shown.toExponential() : String(shown);
+};
+/** Labels of ticks with as many digits as tell them apart. */
+const tickLabels = (ticks) => {
+  const step = ticks.length > 1 ? ticks[1] - ticks[0] : 1;
+  const largest = Math.max(...ticks.map(Math.abs));
+  if (largest >= 1e7 || step < 1e-7) {
+    const digits = clip(Math.ceil(Math.log10(largest / step)), 0, 12);
+    return (value) => value.toExponential(digits);
+  }
+  return (value) => value.toFixed(clip(Math.ceil(-Math.log10(step) - 1e-9), 0, 8));
+};
 
 /** The rank of one group against that of another, with the interval; another model dashed. */
-const drawCurve = (place, { pair, names, i, j, where, other }) => {
+const drawCurve = (place, { pair, bands, names, i, j, where, other }) => {
   const at = frame(place, {
     height: (width) => Math.min(width, 430),
     x: { ...RANKS, label: `rank in ${names[0]}, from the top` },
@@ -73,9 +85,11 @@ const drawCurve = (place, { pair, names, i, j, where, other }) => {
     }
     return path(points);
   };
+  if (bands) {
+    drawing.append(svg("polygon", { class: "unsure",
+      points: path([[0, 0], [0, slack], [1 - slack, 1], [1, 1], [1, 1 - slack], [slack, 0]]) }));
+  }
   drawing.append(
-    svg("polygon", { class: "unsure",
-      points: path([[0, 0], [0, slack], [1 - slack, 1], [1, 1], [1, 1 - slack], [slack, 0]]) }),
     svg("rect", { class: "interval", x: toX(low), y: toY(high), width: toX(high) - toX(low),
       height: toY(low) - toY(high) }),
     svg("line", { class: "diagonal", x1: toX(0), y1: toY(0), x2: toX(1), y2: toY(1) }));
@@ -91,10 +105,10 @@ const drawDensities = (place, { model, shown, i, j, t }) => {
   const [first, last] = [model.bins[0], model.bins[model.bins.length - 1]];
   const at = frame(place, {
     height: () => 300 + bars,
-    x: { range: [first, last], ticks: roundTicks(first, last), format: short, label: "score" },
+    x: { range: [first, last], ticks: roundTicks(first, last), format: tickLabels(roundTicks(first, last)), label: "score" },
     y: { range: [0, 1.05 * top], ticks: roundTicks(0, 1.05 * top), format: (value) => percent(value, top < 0.05 ? 1 : 0),
       label: "share of the group" },
-    margin: { left: 52, right: 20, top: 10, bottom: 44 + bars },
+    margin: { left: 62, right: 20, top: 10, bottom: 44 + bars },
   });
   const { drawing, toX, toY, bottom } = at;
   const faint = model.groups.length <= 12 ? model.groups.map((_, k) => k).filter((k) => !shown.includes(k)) : [];
@@ -121,14 +135,14 @@ const drawDensities = (place, { model, shown, i, j, t }) => {
 
 /** Gaps of models against how good they are. */
 const drawFrontier = (place, { frontier, shown, choose, tell }) => {
-  const ends = frontier.points.flatMap((p) => [p.low, p.high, p.gap]).filter(Number.isFinite);
+  const ends = frontier.points.flatMap((p) => [p.low, p.high, p.gap]);
   const goods = frontier.points.flatMap((p) => [p.score - p.error, p.score + p.error]);
   const pad = (low, high) => [low - 0.05 * (high - low || 1), high + 0.05 * (high - low || 1)];
   const xs = [0, pad(0, Math.max(...ends))[1]], ys = pad(Math.min(...goods), Math.max(...goods));
   const at = frame(place, {
     height: (width) => Math.min(0.7 * width, 380),
-    x: { range: xs, ticks: roundTicks(...xs), format: short, label: frontier.gapLabel },
-    y: { range: ys, ticks: roundTicks(...ys), format: short, label: frontier.scoreLabel },
+    x: { range: xs, ticks: roundTicks(...xs), format: tickLabels(roundTicks(...xs)), label: frontier.gapLabel },
+    y: { range: ys, ticks: roundTicks(...ys), format: tickLabels(roundTicks(...ys)), label: frontier.scoreLabel },
     margin: { left: 62, right: 20, top: 10, bottom: 44 },
   });
   const { drawing, toX, toY } = at;
@@ -137,7 +151,7 @@ const drawFrontier = (place, { frontier, shown, choose, tell }) => {
   drawing.setAttribute("aria-label", "models of the path");
   frontier.points.forEach((point) => {
     const x = toX(point.gap), y = toY(point.score);
-    const dot = svg("g", { class: `dot${point.chosen ? " chosen" : ""}${point.model === shown ? " shown" : ""}`,
+    const dot = svg("g", { class: `dot${point.chosen ? " chosen" : ""}${point.failed ? " failed" : ""}${point.model === shown ? " shown" : ""}`,
       tabindex: 0, role: "button", "aria-label": point.label, "aria-pressed": String(point.model === shown) },
       svg("line", { x1: toX(point.low), x2: toX(point.high), y1: y, y2: y }),
       svg("line", { x1: x, x2: x, y1: toY(point.score - point.error), y2: toY(point.score + point.error) }),
@@ -162,8 +176,8 @@ const heat = (share) => {
 
 /** The map: where intervals begin across, where they end upwards; faded where the true gap could be 0. */
 class HeatMap {
-  constructor(place, canvas, onPick) {
-    Object.assign(this, { place, canvas, cells: [] });
+  constructor(place, canvas, fades, onPick) {
+    Object.assign(this, { place, canvas, fades, cells: [] });
     const pick = (event) => {
       const box = canvas.getBoundingClientRect();
       const i = Math.floor(((event.clientX - box.left) / box.width) * GRID);
@@ -190,7 +204,7 @@ class HeatMap {
     const pale = getComputedStyle(this.place).getPropertyValue("--faded").split(",").map(Number);
     const picture = new ImageData(GRID, GRID);
     for (const { i, j, value, low } of this.cells) {
-      const colour = heat(value / this.top), faded = low > 0 ? 0 : 0.6;
+      const colour = heat(value / this.top), faded = low > 0 || !this.fades ? 0 : 0.6;
       const at = 4 * ((GRID - j) * GRID + i);
       colour.forEach((c, k) => { picture.data[at + k] = c + faded * (pale[k] - c); });
       picture.data[at + 3] = 255;

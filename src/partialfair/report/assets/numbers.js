@@ -15,6 +15,9 @@ const clip = (value, low, high) => Math.min(Math.max(value, low), high);
 const cellOf = (rank) => Math.floor((rank + TOLERANCE) * GRID);
 const urgency = (gap) => (Number.isNaN(gap.value) ? Infinity : gap.value); // an undefined gap comes first
 const widest = (gaps) => gaps.reduce((best, gap) => (urgency(gap) > urgency(best) ? gap : best));
+const largest = (gaps, key) => gaps.reduce((most, gap) => Math.max(most, gap[key]), 0);
+/** The widest true gap is at least the largest lower end and at most the largest upper end. */
+const widestWithBand = (gaps) => ({ ...widest(gaps), low: largest(gaps, "low"), high: largest(gaps, "high") });
 const within = (value, slack, most) => ({ low: Math.max(value - slack, 0), high: Math.min(value + slack, most) });
 
 /** The largest min(u, high) − max(l, low) over one visit: the clipped lead of rank u over rank l. */
@@ -99,17 +102,18 @@ class Pair {
 
   /** |Pr(a scores higher than b) − ½| for members of the two intervals, ties counted ½. */
   groupAuc(i, j) {
-    const low = i / GRID, high = j / GRID, v = this.visits;
+    const low = i / GRID, high = j / GRID, { visits: v, columns, rows } = this;
     let auc = 0, x0 = low, y0 = low;
-    for (let at = 0; at < v.length; at += PER_VISIT) {
-      const x = clip(v[at], low, high), y = clip(v[at + 1], low, high);
+    for (let k = 0; k < this.n; k += 1) {
+      const at = PER_VISIT * k, x = clip(v[at], low, high), y = clip(v[at + 1], low, high);
       auc += (x - x0) * (high - y + 0.5 * (y - y0)); // the block of ties between two visits
       x0 = clip(v[at + 2], low, high);
       y0 = clip(v[at + 3], low, high);
-      auc += (x0 - x) * (high - y0) + (x0 > x && y0 > y ? v[at + 8] : 0);
+      auc += (x0 - x) * (high - y0);
+      if (i <= columns[k] && columns[k] < j && i <= rows[k] && rows[k] < j) auc += v[at + 8];
     }
-    const width = high - low, chance = auc / (width * width), value = Math.abs(chance - 0.5);
-    return { value, ...within(value, this.slack / width, 0.5), pair: this.groups, chance };
+    const width = high - low, value = Math.abs(auc / (width * width) - 0.5);
+    return { value, ...within(value, this.slack / width, 0.5), pair: this.groups };
   }
 }
 
@@ -170,7 +174,7 @@ class WorstOfAll {
   constructor(data, pairs, groups) {
     this.kinds = {};
     for (const [kind, { values, pair }] of Object.entries(data.kinds)) {
-      this.kinds[kind] = { values: unpack(values), pair: unpack(pair, Uint16Array) };
+      this.kinds[kind] = { values: unpack(values), pair: unpack(pair, Uint32Array) };
     }
     this.bottom = data.bottom;
     this.pairs = pairs;
@@ -211,6 +215,7 @@ class Model {
     this.name = data.name;
     this.rankWithin = rankWithin;
     this.thresholds = data.thresholds;
+    this.selected = unpack(data.selected);
     this.bins = data.bins;
     this.nPairs = data.nPairs;
     this.groups = data.groups.map((group) => new Group(group));
@@ -232,10 +237,7 @@ class Model {
   ofPairs(kind, i, j, pair) {
     if (pair) return pair[kind](i, j);
     if (this.worst) return this.worst[kind](i, j);
-    const gaps = this.pairs.map((one) => one[kind](i, j));
-    const found = widest(gaps);
-    // The widest true gap is at least the largest lower end and at most the largest upper end.
-    return { ...found, low: Math.max(...gaps.map((g) => g.low)), high: Math.max(...gaps.map((g) => g.high)) };
+    return widestWithBand(this.pairs.map((one) => one[kind](i, j)));
   }
 
   /** Widest difference between shares of groups; with a slack that is known, its band. */
@@ -246,9 +248,7 @@ class Model {
       const slack = slackOf && slackOf(this.groups[k].epsilon + this.groups[l].epsilon);
       return { value, pair: [k, l], ...(slackOf ? within(value, slack, 1) : {}) };
     });
-    const found = widest(gaps);
-    if (!slackOf) return found;
-    return { ...found, low: Math.max(...gaps.map((g) => g.low)), high: Math.max(...gaps.map((g) => g.high)) };
+    return slackOf ? widestWithBand(gaps) : widest(gaps);
   }
 
   /** Every metric on both scales: {metric: {interval, absolute}}, each with value, pair and perhaps a band. */

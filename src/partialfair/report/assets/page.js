@@ -17,7 +17,7 @@ const audited = {
   scale: data.settings.scale,
 };
 const state = { ...audited };
-const reach = `${(100 * data.settings.confidence).toPrecision(4).replace(/\.?0+$/, "")} %`;
+const { reach, bands } = data.settings;
 
 const element = (name, text, classes = "") => {
   const made = document.createElement(name);
@@ -27,10 +27,17 @@ const element = (name, text, classes = "") => {
 };
 const shownModel = () => models[state.model];
 const shownPair = () => (state.pair === null ? null : shownModel().pairs[state.pair]);
-const nameOf = (k) => shownModel().groups[k].name;
+/** Names as they fit a sentence; the table of groups has them whole. */
+const shortName = (name) => {
+  const line = name.trim().replace(/\s+/g, " ") || "(blank)";
+  return line.length <= 40 ? line : `${line.slice(0, 26)}…${line.slice(-12)}`;
+};
+const nameOf = (k) => shortName(shownModel().groups[k].name);
 const between = ([a, b]) => `${nameOf(a)} and ${nameOf(b)}`;
 const number = (value) => (Number.isNaN(value) ? "undefined" : value.toFixed(3));
-const band = (gap) => (gap.low === undefined || Number.isNaN(gap.value) ? "–" : `${number(gap.low)} – ${number(gap.high)}`);
+const band = (gap) => (!bands || gap.low === undefined || Number.isNaN(gap.value) ? "–" : `${number(gap.low)} – ${number(gap.high)}`);
+/** A sentence; of several models it begins with the name of the one shown. */
+const titled = (text) => (models.length > 1 ? `${shortName(shownModel().name)}: ${text}` : text.charAt(0).toUpperCase() + text.slice(1));
 const ranksText = (i, j) => `ranks ${i}–${j} %`;
 
 /* ---- sentences ---- */
@@ -55,19 +62,23 @@ const whereText = (gap) => {
     + `${percent(shares[1], 1)} of ${state.scale === "interval" ? "that of " : ""}${nameOf(gap.pair[1])}`;
 };
 
+const differ = (gap) => (shownPair() || shownModel().nPairs === 1 ? `${between(gap.pair)} differ by ${number(gap.value)}`
+  : `the widest gap of any two groups is ${number(gap.value)}, between ${between(gap.pair)}`);
+
 const sentence = () => {
   const gap = parityGap(), { i, j } = state;
-  const start = `Among ${ranksText(i, j)} from the top of each group`;
+  const start = state.scale === "interval" ? `among ${ranksText(i, j)} from the top of each group`
+    : `at thresholds that lie at ${ranksText(i, j)} from the top of either group`;
   const thin = shownModel().groups.filter((group) => group.effectiveInside(i, j) < FEW);
   const few = thin.length === 0 ? "" : ` The interval holds fewer than ${FEW} members of `
-    + `${thin.length === 1 ? `group ${thin[0].name}` : `${thin.length} groups, among them ${thin[0].name}`}: gaps there are mostly noise.`;
-  if (gap.value < 1e-9) return `${start}, the scores of ${between(gap.pair)} do not differ in these data.${few}`;
+    + `${thin.length === 1 ? `group ${shortName(thin[0].name)}` : `${thin.length} groups, among them ${shortName(thin[0].name)}`}: gaps there are mostly noise.`;
+  const none = `the scores of ${between(gap.pair)} do not differ in these data${bands ? ` (${reach} band for all intervals at once: ${band(gap)})` : ""}`;
+  if (gap.value < 1e-9) return titled(`${start}, ${none}.${few}`);
+  if (!bands) return titled(`${start}, ${differ(gap)}${whereText(gap)}, on the rows that the model was trained on.${few}`);
   const sure = gap.low > 0
     ? `With ${reach} confidence, whatever interval is looked at, the true gap is between ${number(gap.low)} and ${number(gap.high)}.`
-    : `These data do not rule out that the true gap is 0 (${reach} band for all intervals at once: ${band(gap)}).`;
-  const which = shownPair() || shownModel().nPairs === 1 ? `${between(gap.pair)} differ by ${number(gap.value)}`
-    : `the widest gap of any two groups is ${number(gap.value)}, between ${between(gap.pair)}`;
-  return `${start}, ${which}${whereText(gap)}. ${sure}${few}`;
+    : `The ${reach} band for all intervals at once (${band(gap)}) does not rule out that the true gap is 0.`;
+  return titled(`${start}, ${differ(gap)}${whereText(gap)}. ${sure}${few}`);
 };
 
 /* ---- tables ---- */
@@ -85,17 +96,18 @@ const drawMetrics = () => {
       const value = cell(row, gap ? number(gap.value) : "–", "number");
       Object.assign(value.dataset, { metric, scale, value: gap ? String(gap.value) : "" });
       const bandCell = cell(row, gap ? band(gap) : "–");
-      if (gap && gap.low !== undefined) Object.assign(bandCell.dataset, { metric, band: scale, low: gap.low, high: gap.high });
+      if (bands && gap && gap.low !== undefined) Object.assign(bandCell.dataset, { metric, band: scale, low: gap.low, high: gap.high });
     }
-    const pair = (found[state.scale] ?? found.interval).pair;
-    cell(row, between(pair)).dataset.pair = metric;
+    const pairs = [found.interval, found.absolute].filter(Boolean).map((gap) => between(gap.pair));
+    cell(row, [...new Set(pairs)].join("; of the whole group: ")).dataset.pair = metric;
     return row;
   });
   body.replaceChildren(...rows);
   const needs = shownModel().hasLabels ? "" : " Equal opportunity, equalized odds and the pairwise gaps need labels, which were not given.";
-  byId("metrics-text").textContent = `${shownPair() ? `Between ${between(shownPair().groups)}` : "Of the worst pair"}, at `
-    + `${ranksText(state.i, state.j)} from the top; selected: score above ${short(shownModel().thresholds[state.t])}. `
-    + `Band: ${reach}, for all intervals at once; – where there is none.${needs}`;
+  byId("metrics-text").textContent = titled(`${shownPair() ? `between ${between(shownPair().groups)}` : "of the worst pair"}, at `
+    + `${ranksText(state.i, state.j)} from the top; selected: score above ${short(shownModel().thresholds[state.t])}${own === null ? " (for illustration: no threshold was audited)" : ""}. `
+    + "Group AUC and the pairwise gaps have one scale, and the latter are of all ranks. "
+    + `${bands ? `Band: ${reach}, for all intervals at once; – where there is none.` : "No bands: the model was trained on these rows."}${needs}`);
 };
 
 const drawGroups = () => {
@@ -118,17 +130,18 @@ const drawGroups = () => {
 /* ---- pictures ---- */
 
 const maps = new Map();
-const heatMap = new HeatMap(byId("map"), byId("heat"), (i, j) => moveEnds(i, j));
+const heatMap = new HeatMap(byId("map"), byId("heat"), bands, (i, j) => moveEnds(i, j));
 
 const drawMap = () => {
   const key = `${state.model}/${state.scale}/${state.pair}`;
+  if (maps.size > 8) maps.clear();
   if (!maps.has(key)) maps.set(key, shownModel().map(state.scale, shownPair(), LEAST_WIDTH));
   if (heatMap.cells !== maps.get(key)) heatMap.show(maps.get(key));
   Object.assign(byId("ring").style, { left: `${state.i + 0.5}%`, bottom: `${state.j - 0.5}%` });
   byId("map-top").textContent = `${heatMap.top.toFixed(2)}${heatMap.exceeded ? " or more" : ""}`;
   byId("map-text").textContent = `Gap of ${shownPair() ? between(shownPair().groups) : "the worst pair"} by where the interval `
-    + `begins (across) and ends (up). Ring: the interval shown. Faded: the true gap could be 0 (${reach} band for all `
-    + `${maps.get(key).length.toLocaleString("en")} intervals at once).`;
+    + `begins (across) and ends (up). Ring: the interval shown.`
+    + (bands ? ` Faded: the true gap could be 0 (${reach} band for all ${maps.get(key).length.toLocaleString("en")} intervals at once).` : "");
 };
 
 /** The pair that is drawn: the one picked, or the worst, or the first the page holds. */
@@ -137,13 +150,13 @@ const drawnPair = () => shownPair() ?? shownModel().pairOf(parityGap().pair) ?? 
 const drawCurves = () => {
   const pair = drawnPair();
   const other = state.other === null ? null : models[state.other];
-  const beside = other && other.pairs.find(({ groups }) => groups.every((k, side) => other.groups[k].name === nameOf(pair.groups[side])));
+  const beside = other && other.pairOf(pair.groups);
   drawCurve(byId("curve"), {
-    pair, names: pair.groups.map(nameOf), i: state.i, j: state.j, where: whereOf(pair), other: beside,
+    pair, bands, names: pair.groups.map(nameOf), i: state.i, j: state.j, where: whereOf(pair), other: beside,
   });
   byId("curve-text").textContent = `${between(pair.groups)} as the score falls; equal scores follow the diagonal. Red square: the `
-    + `interval; ring: its widest gap. Grey: as far from the diagonal as chance alone may take the whole curve (${reach}).`
-    + `${beside ? ` Dashed: ${other.name}.` : ""}`;
+    + `interval; ring: its widest gap.${bands ? ` Grey: as far from the diagonal as chance alone may take the whole curve (${reach}).` : ""}`
+    + `${beside ? ` Dashed: ${shortName(other.name)}.` : ""}`;
   drawDensities(byId("densities"), { model: shownModel(), shown: pair.groups, i: state.i, j: state.j, t: state.t });
   const { groups } = shownModel();
   const listed = groups.length <= 12 ? groups.map((_, k) => k) : pair.groups;
@@ -152,7 +165,7 @@ const drawCurves = () => {
     const swatch = element("span", "", "swatch");
     swatch.style.borderTopColor = colourOf(k);
     swatch.style.borderTopStyle = k < COLOURS.length ? "solid" : "dashed";
-    item.append(swatch, groups[k].name);
+    item.append(swatch, nameOf(k));
     return item;
   }));
   byId("densities-text").textContent = `Bars below: the scores of each group's ${ranksText(state.i, state.j)}. Dashed line: the `
@@ -192,8 +205,8 @@ const drawControls = () => {
   setSlider("move", i, 0, GRID - width, shown);
   setSlider("map", i, 0, GRID - LEAST_WIDTH, `${shown}, gap ${number(parityGap().value)}`);
   const rate = byId("rate"), theta = short(shownModel().thresholds[t]);
-  if (t !== own) rate.value = t + 1;
-  const text = t === own ? `as audited: score above ${theta}` : `selects ${t + 1} % of all: score above ${theta}`;
+  rate.value = t === own ? clip(Math.round(100 * shownModel().selected[t]), 1, 99) : t + 1;
+  const text = t === own ? `as audited: score above ${theta}` : `selects ${percent(shownModel().selected[t], 1)} of all: score above ${theta}`;
   byId("rate-text").textContent = `threshold ${text}`;
   rate.setAttribute("aria-valuetext", text);
   for (const radio of document.getElementsByName("scale")) radio.checked = radio.value === state.scale;
@@ -280,6 +293,12 @@ const wire = () => {
   onDrag("begin", (rank) => moveBegin(rank));
   onDrag("end", (rank) => moveEnd(rank));
   onDrag("move", (rank, from) => moveBoth(from.i + rank - from.rank));
+  byId("bar").addEventListener("pointerdown", (event) => {
+    if (event.target !== byId("bar")) return; // beside the interval: its nearer end comes
+    const rank = ((event.clientX - byId("bar").getBoundingClientRect().left) / byId("bar").clientWidth) * GRID;
+    if (rank < state.i) moveBegin(rank);
+    else moveEnd(rank);
+  });
   byId("rate").addEventListener("input", (event) => set({ t: Number(event.target.value) - 1 }));
   byId("own-threshold").addEventListener("click", () => set({ t: own }));
   byId("pair").addEventListener("change", (event) => set({ pair: event.target.value === "" ? null : Number(event.target.value) }));
@@ -309,7 +328,7 @@ const furnish = () => {
   byId("own-threshold").parentElement.hidden = own === null;
   for (const id of ["model", "other"]) {
     byId(id).parentElement.hidden = models.length === 1;
-    byId(id).replaceChildren(...models.map((model, k) => Object.assign(element("option", model.name), { value: k })));
+    byId(id).replaceChildren(...models.map((model, k) => Object.assign(element("option", shortName(model.name)), { value: k })));
   }
   byId("other").prepend(Object.assign(element("option", "none"), { value: "" }));
 };
