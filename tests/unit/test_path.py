@@ -68,7 +68,7 @@ def test_rows_held_out_are_a_share_of_every_group_and_class(people):
     path = fairness_path(
         clf, X, y, sensitive_features=groups, max_gaps=[0.5], validation=0.25, random_state=1
     )
-    held_out = path._validation
+    held_out = path.validation
     for group in "ab":
         for label in (False, True):
             share = ((held_out.groups == group) & (held_out.y == label)).sum()
