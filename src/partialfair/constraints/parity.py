@@ -182,7 +182,7 @@ class AtThreshold(Constraint):
 
     ``P_k − P_k' ≤ κ`` for every ordered pair, with ``P_k = Σ_parts [min(M_k, β) − min(M_k, α)] / m_k`` (not
     divided on the absolute scale) and ``M_k = A_k − B_k`` the mean of σ = σ⁺ − σ⁻ at the threshold. Since
-    ``min(A − B, c) = A − max(B, A − c) ``, each part is ``max(B, A − α) − max(B, A − β)``: the mean σ⁺ terms
+    ``min(A − B, c) = A − max(B, A − c)``, each part is ``max(B, A − α) − max(B, A − β)``: the mean σ⁺ terms
     of the paper's (DCexample1_wpdp) cancel, which gives the same f with a tighter linearisation.
 
     Parameters
