@@ -160,10 +160,18 @@ def test_every_constraint_is_here():
 @quick
 @given(rows=rows_to_train_on(weights=("integer",)), sigma=SURROGATES)
 def test_integer_weights_are_repeated_rows(name, rows, sigma):
-    repeated = replace(
-        rows.take([i for i in range(rows.n) for _ in range(int(rows.weights[i]))]), weights=None
-    )
+    """In values and in slopes: members that are tied at an end of the interval share it by weight."""
+    repeats = [i for i in range(rows.n) for _ in range(int(rows.weights[i]))]
+    repeated = replace(rows.take(repeats), weights=None)
     assert values(stated(name, rows), rows, sigma) == same(values(stated(name, rows), repeated, sigma))
+    one, other = (built(stated(name, rows), each, sigma).bank for each in (rows, repeated))
+    coefficients = np.random.default_rng(rows.seed).normal(size=one.n_atoms)
+    slopes, pieces = (
+        bank.pull_back(coefficients, each.scores, rows.thresholds[: bank.n_theta])
+        for bank, each in ((one, rows), (other, repeated))
+    )
+    assert slopes.scores == same(np.bincount(repeats, pieces.scores, minlength=rows.n))
+    assert slopes.theta == same(pieces.theta)
 
 
 @every(STATEMENTS)
