@@ -387,6 +387,12 @@ def test_refusals(kind, options, message):
         kind(**options).build(groups, np.ones(N), Ramp(1.0), POSITIVE)
 
 
+@pytest.mark.parametrize("points", [0.5, "ab", {0.1}])
+def test_points_are_listed(points):
+    with pytest.raises(InputError, match="points of statistical parity must be a tuple of numbers, not"):
+        StatisticalParity(points=points)
+
+
 def test_points_are_counted():
     with pytest.raises(InputError, match="n_points"):
         StatisticalParity(n_points=0)

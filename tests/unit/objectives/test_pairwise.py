@@ -286,7 +286,7 @@ def test_top_shares_maximise(fpr):
         (lambda: PartialAUC(kind="cubic"), r"kind of PartialAUC must be one of 'squared_hinge', 'hinge', "),
         (
             lambda: PartialAUC(fpr=0.1),
-            r"fpr of PartialAUC must be a pair of rates such as \(0.0, 0.1\), not 0.1",
+            r"fpr of PartialAUC must be a tuple of two rates such as \(0.0, 0.1\), not 0.1",
         ),
         (lambda: PartialAUC(fpr=(0.1, 1.1)), r"each rate of fpr must lie in \[0, 1\], not 1.1"),
         (lambda: PartialAUC(fpr=(0.3, 0.3)), r"fpr of PartialAUC must rise, unlike \(0.3, 0.3\)"),
