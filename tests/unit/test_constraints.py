@@ -279,6 +279,37 @@ def test_demographic_parity_of_any_intervals(interval, gap_scale, sigma, seed):
     assert found == pytest.approx([p - q - kappa for p, q in permutations(shares, 2)])
 
 
+@given(seed=st.integers(0, 1000))
+def test_demographic_parity_has_a_tighter_linearisation_than_the_papers(seed):
+    """(DCexample1_wpdp) writes min(A − B, c) = A + c − max(B + c, A); the A cancel in P_k, and here do so."""
+    groups, labels, rng = people(seed=seed)
+    low, high, kappa, sigma = 0.2, 0.7, 0.1, Sigmoid(0.5)
+    block = DemographicParity((low, high), kappa).build(groups, np.ones(N), sigma)
+    system, bank = block.system, block.bank
+    x, y = rng.normal(size=N), rng.normal(size=N)
+    tangents = system.tangents(bank.values(x, np.empty(0)))
+    slopes = np.array([bank.pull_back(row, x, np.empty(0)).scores for row in tangents.slopes])
+    own = system.parts(bank.values(y, np.empty(0)))[0] - tangents.values - slopes @ (y - x)
+
+    def means(scores, k):
+        return [part.mean() for part in sigma.parts(scores[labels == "abc"[k]])]
+
+    def extra(k):
+        """How far the mean of σ⁺ at y lies above its tangent at x: the paper's f⁺ and f⁻ both hold it."""
+        unit = np.zeros(bank.n_atoms)
+        unit[bank.plus(k, 0)] = 1.0
+        along = bank.pull_back(unit, x, np.empty(0)).scores @ (y - x)
+        return means(y, k)[0] - means(x, k)[0] - along
+
+    for (k, j), ours, value in zip(
+        permutations(range(3), 2), own, system.values(bank.values(y, np.empty(0))), strict=True
+    ):
+        a, b = means(y, k)
+        assert min(a - b, low) == pytest.approx(a + low - max(b + low, a))
+        papers = ours + (extra(k) + extra(j)) / (high - low)
+        assert value - 1e-12 <= ours <= papers + 1e-12
+
+
 def test_a_narrow_surrogate_is_the_metric():
     """With a width below the distance of any two scores, feasibility is the exact gap (up to the grid)."""
     groups, labels, rng = people(n=600)

@@ -69,6 +69,36 @@ def test_the_band_is_the_sum_of_two_deviations_over_the_width(confidence):
     assert found.n_intervals == 5 * 6 // 2
 
 
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_absolute_band_is_that_of_shrunk_and_widened_intervals(tied):
+    """Within ε_k + ε_k' of the gaps of the interval shrunk and widened by ε, rounded up to whole cells.
+
+    Where a widened interval ends at 1 it includes rank 1.
+    """
+    rng, n_grid = np.random.default_rng(4), 10
+    groups = np.repeat(["a", "b"], [900, 700])
+    scores = rng.normal(size=1600) + 0.4 * (groups == "b")
+    scores = np.round(scores, 1) if tied else scores
+    found = unfairness_map(scores, sensitive_features=groups, n_grid=n_grid, gap_scale="absolute")
+    epsilon = [np.sqrt(np.log(2 * 2 / 0.05) / (2 * n)) for n in (900, 700)]
+    steps = int(np.ceil(max(epsilon) * n_grid))
+
+    def gap(i, j):
+        options = {"interval": (i / n_grid, j / n_grid), "gap_scale": "absolute"}
+        return partial_statistical_parity_difference(None, scores, sensitive_features=groups, **options)
+
+    ranks = np.stack([[(scores[groups == k] > t).mean() for t in np.unique(scores)] for k in "ab"])
+    at_bottom = np.abs(ranks[0] - ranks[1])[ranks.max(axis=0) == 1].max(initial=0.0)
+    for i in range(n_grid):
+        for j in range(i + 1, n_grid + 1):
+            low, high = max(i - steps, 0), min(j + steps, n_grid)
+            inside = gap(i + steps, j - steps) if i + steps < j - steps else 0.0
+            around = max(gap(low, high), at_bottom) if high == n_grid else gap(low, high)
+            cell = found.at(i / n_grid, j / n_grid)
+            assert cell.low == pytest.approx(max(inside - sum(epsilon), 0.0))
+            assert cell.high == pytest.approx(min(around + sum(epsilon), 1.0))
+
+
 @given(scored_people(), st.integers(2, 9))
 def test_visits_sum_up_the_curve(people, n_grid):
     """Per visit of a cell: first and last point, the largest x − y and y − x, and the pairs within it."""
@@ -97,6 +127,8 @@ def test_visits_sum_up_the_curve(people, n_grid):
         for (x, y), (next_x, next_y) in pairwise(points):
             mass += (next_y - y) * ((x - passed) + (next_x - x) / 2)
         assert at[8] == pytest.approx(float(mass), abs=1e-12)
+    at_bottom = [abs(x - y) for x, y in curve if max(x, y) == 1]
+    assert _kernels.bottom_lead(cells, found, n_grid) == pytest.approx(float(max(at_bottom)))
 
 
 @given(scored_people(), st.integers(2, 6))
