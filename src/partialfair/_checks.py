@@ -11,13 +11,21 @@ import numpy as np
 from partialfair._typing import ArrayLike, Floats
 from partialfair.exceptions import InputError
 
-__all__ = ["check_choice", "check_count", "check_number", "check_weights", "finite_vector", "first_text"]
+__all__ = [
+    "check_choice",
+    "check_count",
+    "check_number",
+    "check_weights",
+    "finite_vector",
+    "first_text",
+    "shown",
+]
 
 
 def check_choice(value: str, name: str, choices: Collection[str]) -> None:
     """Refuse a string that is not one of ``choices``."""
     if not (isinstance(value, str) and value in choices):
-        raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
+        raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, not {shown(value)}")
 
 
 def check_number(
@@ -27,13 +35,16 @@ def check_number(
     is_number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
     if is_number and np.isfinite(value) and low <= value <= high and value > above:
         return
-    if low > -np.inf and high < np.inf:
-        wanted = f"lie in [{low:g}, {high:g}]"
+    if high < np.inf:
+        wanted = f"lie in ({above:g}, {high:g}]" if above > -np.inf else f"lie in [{low:g}, {high:g}]"
+    elif not (is_number and np.isfinite(value)):  # inf is at least 0, and yet refused
+        limit = f" above {above:g}" if above > -np.inf else f" of at least {low:g}" if low > -np.inf else ""
+        wanted = f"be a finite number{limit}"
     elif above > -np.inf:
         wanted = "be positive" if above == 0 else f"be above {above:g}"
     else:
-        wanted = f"be at least {low:g}" if low > -np.inf else "be a number"
-    raise InputError(f"{name} must {wanted}, not {value!r}")
+        wanted = f"be at least {low:g}"
+    raise InputError(f"{name} must {wanted}, not {shown(value)}")
 
 
 def check_count(value: Any, name: str) -> None:
@@ -63,6 +74,12 @@ def finite_vector(values: ArrayLike, name: str) -> Floats:
     if (bad := np.flatnonzero(~np.isfinite(vector))).size:
         raise InputError(f"{name} has {bad.size} values that are NaN or infinite, the first in row {bad[0]}")
     return vector
+
+
+def shown(value: Any, most: int = 80) -> str:
+    """Write a value for a message, on one line and not at length."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def check_weights(sample_weight: ArrayLike, n_rows: int, rows_of: str = "scores") -> Floats:

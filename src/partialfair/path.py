@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,14 +16,17 @@ from sklearn.base import clone, is_regressor
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, r2_score, roc_auc_score
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import _num_samples
 
-from partialfair._checks import check_choice, check_number
+from partialfair._checks import check_choice, check_number, check_weights, finite_vector, shown
 from partialfair._typing import ArrayLike, Floats, Ints
 from partialfair.categoricals import CategoricalCodes
 from partialfair.constraints import CONSTRAINTS, Constraint
 from partialfair.estimators._base import PartialFairEstimator
+from partialfair.estimators._statement import Automatic, read_constraints
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups
+from partialfair.groups import encode_groups, group_name
+from partialfair.intervals import intervals_by_group
 from partialfair.metrics.report import FairnessReport, ReportRow, fairness_report
 
 if TYPE_CHECKING:
@@ -55,6 +58,11 @@ class Rows:
     y: Any
     groups: Any
     weights: Any = None
+
+    @property
+    def n(self) -> int:
+        """Their number, that of the features."""
+        return self.X.n_rows if isinstance(self.X, CategoricalCodes) else int(_num_samples(self.X))
 
     def take(self, which: Ints) -> Rows:
         """Return some of them."""
@@ -132,6 +140,11 @@ class FairnessPath:
         check_number(max_gap, "max_gap", low=0.0, high=1.0)
         bounds = np.array([self.gap(point, confidence).high for point in self.points])
         fair = [point for point, bound in zip(self.points, bounds, strict=True) if bound <= max_gap]
+        if np.isnan(bounds).all():
+            raise InputError(
+                f"the gap of {_metric_of(self.points[0])} is not defined on the {len(self.validation.y):,} "
+                "validation rows, so no model can be chosen by it; hold out more rows"
+            )
         if not fair:
             raise InputError(
                 f"no model of the path has a gap of at most {max_gap:g} with confidence {confidence:g} on "
@@ -240,20 +253,25 @@ def fairness_path(
     0.2
     """
     _check_estimator(estimator, scoring)
+    if callback is not None and not callable(callback):
+        raise InputError(f"callback must be a function of one PathPoint, not {shown(callback)}")
     gaps = _numbers(max_gaps, "max_gaps")[::-1]
+    stated = [_stated(estimator, gap) for gap in gaps]
     penalties = [float(estimator.alpha)] if alphas is None else _numbers(alphas, "alphas")
     seed = int(check_random_state(random_state).randint(2**31 - 1))
-    rows = Rows(X, y, sensitive_features, sample_weight)
-    if isinstance(validation, tuple):
+    rows = _read(estimator, X, y, sensitive_features, sample_weight)
+    if isinstance(validation, tuple | list):
         if len(validation) not in (3, 4):
             raise InputError(
                 "validation must be a share of the rows, or (X, y, sensitive_features), with sample_weight "
                 "as a fourth if need be"
             )
-        train, held_out = rows, Rows(*validation)
+        train, held_out = rows, _read(estimator, *validation, of=" of validation")
     else:
         check_number(validation, "validation", above=0.0, high=0.9)
         train, held_out = _split(rows, validation, seed)
+    _check_held_out(estimator, train, held_out, scoring)
+    _check_members(estimator, stated[0], train, held_out)
     say = _reporter(scoring, callback, verbose)
     jobs = (delayed(_chain)(estimator, train, held_out, gaps, alpha, scoring, say) for alpha in penalties)
     points = tuple(point for chain in Parallel(n_jobs=n_jobs)(jobs) for point in chain)
@@ -264,7 +282,7 @@ def _numbers(given: Sequence[float], name: str) -> list[float]:
     """Return increasing numbers, refusing what is none."""
     listed = list(given) if np.ndim(given) == 1 else []
     if not listed:
-        raise InputError(f"{name} must be a list of numbers, not {given!r}")
+        raise InputError(f"{name} must be a list of numbers, not {shown(given)}")
     for one in listed:
         check_number(one, f"a number in {name}", low=0.0)
     return sorted({float(one) for one in listed})
@@ -279,6 +297,84 @@ def _check_estimator(estimator: Any, scoring: str) -> None:
     check_choice(scoring, "scoring", SCORINGS)
     if is_regressor(estimator) != (scoring == "r2"):
         raise InputError(f"scoring={scoring!r} does not suit {type(estimator).__name__}")
+
+
+def _stated(estimator: Any, gap: float) -> Constraint:
+    """Return the constraint with that gap, refusing what no model could be fitted or judged with."""
+    (constraint,) = read_constraints(clone(estimator).set_params(**_with_gap(estimator, gap)))
+    if type(constraint) not in CONSTRAINTS.values():
+        raise InputError(
+            f"fairness_path judges models by the metric that their constraint bounds, and "
+            f"{type(constraint).__name__} bounds none"
+        )
+    return constraint
+
+
+def _read(estimator: Any, X: Any, y: Any, groups: Any, weights: Any = None, *, of: str = "") -> Rows:
+    """Return rows, refusing columns of different lengths, rows without a group and negative weights."""
+    import pandas as pd
+
+    rows = Rows(X, y, pd.DataFrame(groups) if isinstance(groups, Mapping) else groups, weights)
+    if y is None:
+        raise InputError(f"y{of} is missing")
+    if (found := _num_samples(y)) != rows.n:
+        raise InputError(f"y{of} has {found} rows, but X{of} has {rows.n}")
+    advice = "; missing_groups='ignore' lets such rows count in the loss only"
+    try:
+        encode_groups(
+            rows.groups, n_rows=rows.n, rows_of="rows of X", missing=estimator.missing_groups, advice=advice
+        )
+        if weights is not None:
+            check_weights(weights, rows.n, "rows of X")
+    except InputError as error:
+        if of:
+            raise InputError(f"validation: {error}") from error
+        raise
+    return rows
+
+
+def _check_held_out(estimator: Any, train: Rows, held_out: Rows, scoring: str) -> None:
+    """Refuse, before any fit, rows on which the models could not be judged."""
+    shapes = [np.shape(rows.X) for rows in (train, held_out) if not isinstance(rows.X, CategoricalCodes)]
+    if len(shapes) == 2 and len(shapes[0]) == len(shapes[1]) == 2 and shapes[0][1] != shapes[1][1]:
+        raise InputError(f"X of validation has {shapes[1][1]} columns, and X has {shapes[0][1]}")
+    if is_regressor(estimator):
+        finite_vector(held_out.y, "y of validation")
+        return
+    classes, present = (set(np.asarray(rows.y).ravel().tolist()) for rows in (train, held_out))
+    if present - classes:
+        raise InputError(
+            f"y of validation holds {next(iter(present - classes))!r}, which is not among the classes of y"
+        )
+    if scoring == "roc_auc" and len(present) < 2:
+        raise InputError(f"scoring='roc_auc' needs both classes in the {held_out.n} validation rows")
+
+
+def _check_members(estimator: Any, constraint: Constraint, train: Rows, held_out: Rows) -> None:
+    """Refuse, before any fit, rows held out on which no gap could be measured."""
+    counted = np.ones(held_out.n, bool) if held_out.weights is None else np.asarray(held_out.weights) > 0
+    groups = encode_groups(held_out.groups, missing="ignore").take(counted)
+    if len(groups.labels) < 2:
+        who = f"only group {group_name(groups.labels[0])!r}" if groups.labels else "no group"
+        raise InputError(f"the {held_out.n} validation rows have {who}; a gap needs at least two groups")
+    if estimator.group_terms is not None:
+        known = encode_groups(train.groups, missing="ignore").labels
+        strange = [label for label in groups.labels if label not in known]
+        if strange:
+            raise InputError(
+                f"group {group_name(strange[0])!r} is in the validation rows and not in those to train on, "
+                f"and group_terms={estimator.group_terms!r} needs it there"
+            )
+    if isinstance(constraint.interval, Automatic):
+        return
+    counts = np.bincount(groups.codes[groups.codes >= 0], minlength=len(groups.labels))
+    parts = intervals_by_group(constraint.interval, groups.labels)
+    for name, part, count in zip(groups.names, parts, counts, strict=True):
+        if count * part.measure < 1 - 1e-9:
+            raise InputError(
+                f"the interval of {part} holds no one of the {count} members of group {name!r} in the "
+                "validation rows; widen it, or hold out more rows"
+            )
 
 
 def _split(rows: Rows, share: float, seed: int) -> tuple[Rows, Rows]:
@@ -368,9 +464,12 @@ def _measured(point: PathPoint, held_out: Rows, confidence: float, seed: int) ->
     """Judge a model by the interval, the scale and the threshold of its constraint."""
     (constraint,) = point.model.result_.constraints
     labelled = not is_regressor(point.model)
+    # Rows without a group, where a model may have any, count in the score only.
+    known = np.flatnonzero(encode_groups(held_out.groups, missing="ignore").codes >= 0)
+    held_out = held_out.take(known)
     return fairness_report(
         held_out.y if labelled else None,
-        point.scores,
+        point.scores[known],
         sensitive_features=held_out.groups,
         interval=constraint.interval,
         threshold=getattr(constraint, "threshold", None),

@@ -144,7 +144,8 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         )
     _check_note(content, path)
     model = _unpacked(content, path)
-    _check_model(model, f"{path} holds")
+    if not isinstance(model, BaseEstimator | TableModel):
+        raise InputError(f"{path} holds {_what(model)}, which is not a fitted model")
     return model
 
 
@@ -152,7 +153,8 @@ def model_bytes(model: Any) -> bytes:
     """Return what `save_model` writes."""
     from skops import io as skops
 
-    _check_model(model, "save_model takes")
+    if not isinstance(model, BaseEstimator | TableModel):
+        raise InputError(f"save_model takes a fitted model, not {_what(model)}")
     _refuse_functions(model)
     try:
         content = skops.dumps(model, compression=zipfile.ZIP_DEFLATED)
@@ -197,12 +199,16 @@ def _check_note(content: bytes, path: Path) -> None:
                 raise InputError(f"{path} is not a model that save_model wrote: it has no {_NOTE}")
             if sum(member.file_size for member in file.infolist()) > _LARGEST:
                 raise InputError(f"{path} would unpack to more than {_LARGEST >> 20:,} MiB; no model does")
-            note = json.loads(file.read(_NOTE))
-            written_in, writer = int(note["format"]), str(note["partialfair"])
+            text = file.read(_NOTE)
     except InputError:
         raise
     except _DAMAGED as error:
         raise InputError(f"{path} is damaged: {_one_line(error)}") from error
+    try:
+        note = json.loads(text)
+        written_in, writer = int(note["format"]), str(note["partialfair"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputError(f"{path} is damaged: its {_NOTE} does not say what wrote it") from error
     if written_in > FORMAT:
         raise InputError(
             f"{path} was written by partialfair {writer} in format {written_in}, and partialfair "
@@ -210,11 +216,10 @@ def _check_note(content: bytes, path: Path) -> None:
         )
 
 
-def _check_model(model: Any, who: str) -> None:
-    if not isinstance(model, BaseEstimator | TableModel):
-        kind = model.__name__ if isinstance(model, type) else type(model).__name__
-        what = "the class" if isinstance(model, type) else "an object of type"
-        raise InputError(f"{who} {what} {kind}, which is not a fitted model")
+def _what(found: Any) -> str:
+    if isinstance(found, type):
+        return f"the class {found.__name__}"
+    return f"an object of type {type(found).__name__}"
 
 
 def _refuse_functions(model: Any) -> None:

@@ -205,10 +205,20 @@ class TableModel:
 
     def _inputs(self, table: pd.DataFrame) -> tuple[Features, pd.DataFrame | None]:
         """Return the features and, if the classifier needs them, the groups."""
+        if not isinstance(table, pd.DataFrame):
+            raise InputError(f"the model takes tables, DataFrames of pandas, not {type(table).__name__}")
         self._check_columns([str(name) for name in table.columns])
+        if not len(table):
+            raise InputError("the table has no rows to score")
         groups = None
         if self.classifier.group_terms is not None:
             groups = pd.DataFrame({group.name: group.labels(table[group.name]) for group in self.groups})
+            for name in groups:
+                if (gaps := np.flatnonzero(groups[name].isna())).size:
+                    raise InputError(
+                        f"column {name!r} is empty in data row {gaps[0] + 1}{_more(gaps.size)}; the model "
+                        "has group terms, so it needs the group to score a row"
+                    )
         return encode(self.columns, table), groups
 
     def _check_columns(self, present: list[str]) -> None:
@@ -282,7 +292,9 @@ def read_columns(
         options = " ".join(f"--drop {shlex.quote(name)}" for name in troubles)
         raise InputError(f"{found}{more}; leave such columns out with {options}, or make features of them")
     if not columns:
-        raise InputError("the table has no column left to make features of")
+        listed, verb = ", ".join(map(repr, names[:5])), "is" if len(names) == 1 else "are"
+        alike = f": {listed} {verb} the same in every training row" if names else ""
+        raise InputError(f"the table has no column left to make features of{alike}")
     return tuple(columns), notes
 
 
@@ -377,10 +389,9 @@ def _numbers(values: pd.Series) -> Floats:
         told = ~(text.isna() | text.isin(_GAPS)).to_numpy()
         wrong = np.flatnonzero((told & np.isnan(numbers)) | np.isinf(numbers))
     if wrong.size:
-        more = f" and {wrong.size - 1:,} more" if wrong.size > 1 else ""
         raise InputError(
             f"column {values.name!r} has {str(values.iloc[wrong[0]])!r} where a finite number is needed, in "
-            f"data row {wrong[0] + 1}{more}"
+            f"data row {wrong[0] + 1}{_more(wrong.size)}"
         )
     return np.asarray(numbers)
 
@@ -396,6 +407,11 @@ def _number(word: str) -> float:
         return float("nan") if "_" in word else float(word)  # Python reads 1_000 as a number
     except ValueError:
         return float("nan")
+
+
+def _more(n_rows: int) -> str:
+    """Say how many rows there are beside the one that is named."""
+    return f" and {_count(n_rows - 1).replace('row', 'more row')}" if n_rows > 1 else ""
 
 
 def _count(n_rows: int) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from partialfair import cli, path
+from partialfair import PartialFairClassifier, cli, path
 from partialfair.cli import _audit, _train
 from partialfair.metrics import fairness_report
 
@@ -68,6 +68,16 @@ def run(
         return Outcome(stop.value.code, *capsys.readouterr())
 
     return call
+
+
+@pytest.fixture
+def no_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fail where a model is fitted: bad input is refused before such long work."""
+
+    def fit(*arguments: object, **options: object) -> None:
+        pytest.fail("a model was fitted")
+
+    monkeypatch.setattr(PartialFairClassifier, "fit", fit)
 
 
 @pytest.fixture(scope="session")

@@ -131,6 +131,7 @@ def test_cells(run, people, tmp_path, change, options, words):
         (["--confidence", 0], ["--confidence", "not 0"]),
         (["--confidence", 1], ["--confidence", "not 1"]),
         (["--confidence", 1.5], ["--confidence", "1.5"]),
+        (["--confidence", 0.999], ["--confidence must be at most 0.995, not 0.999"]),
         (["--confidence", "nan"], ["--confidence", "nan"]),
         (["--fail-above", 2], ["--fail-above", "not 2"]),
         (["--fail-above", -0.1], ["--fail-above", "-0.1"]),

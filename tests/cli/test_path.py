@@ -234,11 +234,13 @@ class TestNoModel:
         (["--alphas", "0.1,x"], ["--alphas", "'0.1,x'"]),
         (["--alphas", "-1"], ["--alphas"]),
         (["--validation", 0], ["--validation"]),
-        (["--validation", 0.95], ["--validation"]),
+        (["--validation", 0.95], ["--validation must lie in (0, 0.9], not 0.95"]),
         (["--validation", 0.0001], ["--validation 0.0001", "0 rows held out"]),
         (["--scoring", "r2"], ["--scoring", "accuracy", "r2"]),
         (["--best", 2], ["--best"]),
         (["--confidence", 1], ["--confidence"]),
+        (["--confidence", 0.999], ["--confidence must be at most 0.995, not 0.999"]),
+        (["--constraint", "group_auc", "--gap-scale", "absolute"], ["'absolute' has no meaning"]),
         (["--constraint", "none"], ["--constraint none", "train"]),
         (["--constraint", "nonsense"], ["--constraint", "statistical_parity"]),
         (["--interval", 0.5, 0.1], ["interval", "reversed"]),
@@ -251,7 +253,7 @@ class TestNoModel:
     ],
     ids=str,
 )
-def test_options_that_are_refused(run, file, options, words):
+def test_options_that_are_refused(run, file, options, words, no_fits):
     run(*BASIC, *TWO, "--out", "out", *options).assert_refused(*words)
 
 

@@ -265,6 +265,9 @@ class TestTrainRefuses:
             (["--test-size", 0.999], ["--test-size 0.999", "rows for training"]),
             (["--test-size", 0.0001], ["--test-size 0.0001", "0 rows held out"]),
             (["--confidence", 1], ["--confidence"]),
+            (["--confidence", 0.999], ["--confidence must be at most 0.995, not 0.999"]),
+            (["--alpha", "inf"], ["--alpha must be a finite number of at least 0, not inf"]),
+            (["--constraint", "group_auc", "--gap-scale", "absolute"], ["'absolute' has no meaning"]),
             (["--constraint", "nonsense"], ["--constraint", "statistical_parity", "none"]),
             (["--interval", 0.5, 0.1], ["interval", "reversed"]),
             (["--time-limit", 0], ["--time-limit"]),
@@ -287,7 +290,37 @@ class TestTrainRefuses:
         ],
         ids=str,
     )
-    def test_options(self, run, file, options, words):
+    def test_options(self, run, file, options, words, no_fits):
+        run(*BASIC, "--out", "out", *options).assert_refused(*words)
+
+    @pytest.mark.parametrize(
+        ("change", "options", "words"),
+        [
+            (
+                lambda f: {"sex": np.where(f.index < 3, "x", f["sex"])},
+                ["--test-size", 0],
+                ["fewer than two of the 3 members of group 'x'"],
+            ),
+            (
+                lambda f: {"hired": np.where((f["sex"] == "f") & (f.index > 9), "no", f["hired"])},
+                ["--constraint", "equal_opportunity"],
+                ["fewer than two of the", "positives of group 'f'"],
+            ),
+            (
+                lambda f: {"weight": (f["hired"] == "yes") * 1},
+                ["--weight", "weight"],
+                ["column 'weight' of table.csv gives weight to one label only", "for training"],
+            ),
+            (
+                lambda f: {"sex": np.where(f.index < 1, "x", f["sex"])},
+                ["--test-size", 0.6, "--interval", 0, 1, "--group-terms", "intercept"],
+                ["no row of group 'x' is left for training", "--group-terms", "lower --test-size"],
+            ),
+        ],
+        ids=["thin", "thin among positives", "one label", "no group to train on"],
+    )
+    def test_rows_that_no_model_could_be_fitted_to(self, run, file, table, no_fits, change, options, words):
+        table.assign(**change(table)).to_csv(file, index=False)
         run(*BASIC, "--out", "out", *options).assert_refused(*words)
 
     @pytest.mark.parametrize(
@@ -322,6 +355,7 @@ class TestTrainRefuses:
         names = ["age", "test", "years", "school", "licence", "weight"]
         dropped = [option for name in names for option in ("--drop", name)]
         run(*BASIC, *dropped, "--out", "out").assert_refused("no column left to make features of")
+        run(*BASIC, *dropped[:-2], "--weight", "weight", "--out", "out").assert_refused("no column left")
 
     def test_two_columns_of_one_name(self, run, file):
         file.write_text(file.read_text().replace("years", "test", 1))
@@ -415,7 +449,7 @@ class TestPredict:
         assert (tmp_path / "scores.csv").exists()
         for change, words in [
             ({"sex": "x"}, ["group ('x', 'old') was not seen in fit"]),
-            ({"sex": None}, ["'sex' has 800 missing values"]),
+            ({"sex": None}, ["'sex' is empty in data row 1 and 799 more rows", "group terms"]),
         ]:
             table.assign(**change).to_csv(tmp_path / "new.csv", index=False)
             run(*call).assert_refused(*words)

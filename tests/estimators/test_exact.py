@@ -13,6 +13,8 @@ from partialfair.constraints import (
     GroupAUC,
     StatisticalParity,
 )
+from partialfair.estimators._exact import _floor
+from partialfair.groups import encode_groups
 from partialfair.solvers import Status
 from tests import brute
 
@@ -126,6 +128,32 @@ def test_what_nobody_could_keep_is_said(people):
         clf.fit(X, y, sensitive_features=groups)
     assert clf.result_.status is Status.NO_FEASIBLE_POINT
     assert "in the way: the interval holds 6 members" in str(clf.result_)
+
+
+@pytest.mark.parametrize(
+    ("interval", "gap_scale", "floor"),
+    [
+        ((0.0, 1.0), "interval", 1 / (2 * 10)),
+        ((0.2, 0.7), "interval", 1 / (2 * 10 * 0.5)),
+        ((0.2, 0.7), "absolute", 1 / (2 * 10)),
+        ({"few": (0.0, 1.0), "many": (0.0, 0.001)}, "interval", 1 / (2 * 4000 * 0.001)),
+    ],
+)
+def test_the_smallest_gap_is_half_a_step_of_the_fewest_members(interval, gap_scale, floor):
+    """1 / (2 min_k n_k m_k), on the absolute scale 1 / (2 min_k n_k), for scores without ties.
+
+    Ten people at the middles of ten stretches of many others come as near to that as there are others.
+    """
+    labels = np.repeat(["few", "many"], [10, 4000])
+    stated = StatisticalParity(interval, 0.1, gap_scale)
+    found, _, _ = _floor(stated, encode_groups(labels))
+    assert found == pytest.approx(floor)
+    if not isinstance(interval, dict):
+        scores = np.concatenate([np.arange(10) * 400 + 199.5, np.arange(4000)])
+        gap = statistical_parity(
+            None, scores, sensitive_features=labels, interval=interval, gap_scale=gap_scale
+        )
+        assert gap == pytest.approx(floor, rel=0.02)
 
 
 def test_where_the_promise_is_broken_is_named(people):

@@ -47,10 +47,16 @@ def test_the_bounds_hold_for_the_reported_multipliers(task, share, mu):
     """The definition itself: ŵ minimises the Lagrangian with these λ, and the rest is evaluated at x."""
     x = feasible_point(task, share)
     found = certify(task, x, mu=mu)
-    _, nearby = solve_subproblem(task.linearise(x, mu=mu), found.multipliers)
+    least, nearby = solve_subproblem(task.linearise(x, mu=mu), found.multipliers)
     reference_error = 1e-5
     assert np.linalg.norm(nearby - x) <= found.distance + reference_error
-    constraints = task.evaluate(x).constraints
+    at = task.evaluate(x)
+    constraints = at.constraints
+    # M/2 ‖ŵ − x‖² ≤ L(x) − L(ŵ), M = μ (1 + Σ λ_i): at x each g_i is f_i.
+    curvature = mu * (1 + found.multipliers.sum())
+    fall = at.objective + found.multipliers @ constraints - least
+    assert curvature / 2 * np.linalg.norm(nearby - x) ** 2 <= fall + 1e-7
+    assert fall <= curvature / 2 * found.distance**2 + 1e-7
     assert found.multipliers.min() >= 0
     assert found.complementarity == pytest.approx(np.abs(found.multipliers * constraints).max(), abs=1e-12)
     assert found.feasibility == pytest.approx(max(0, constraints.max()), abs=1e-9)
@@ -123,6 +129,22 @@ def test_without_constraints_it_is_the_proximal_distance():
     optimum = solve_subproblem(task.linearise(task.trivial_start))[1]
     assert certify(task, optimum).holds(TOL)
     assert not certify(task, optimum + 0.01).holds(TOL)
+
+
+@settings(max_examples=20)
+@given(seeds, st.sampled_from([0.1, 1.0, 5.0]), st.floats(0.01, 2))
+def test_without_constraints_it_is_the_gradient_over_mu(seed, mu, size):
+    """‖ŵ − x‖² ≤ ‖s‖²/M² + 2ε/M with M = μ and no kinks; at ŵ the gradient is −μ (ŵ − x)."""
+    task = problem("none", n=40, seed=seed)
+    x = size * np.random.default_rng(seed).normal(size=task.trivial_start.size)
+    found = certify(task, x, mu=mu)
+    gradient = task.at(x).objective_gradient()
+    assert found.distance == pytest.approx(np.linalg.norm(gradient) / mu, abs=1e-6)
+    assert found.stationarity == pytest.approx(mu * found.distance)
+    _, nearby = solve_subproblem(task.linearise(x, mu=mu))
+    at_nearby = task.at(nearby).objective_gradient()
+    assert at_nearby == pytest.approx(-mu * (nearby - x), abs=1e-4)
+    assert np.linalg.norm(at_nearby) <= found.stationarity + 1e-4
 
 
 def test_bad_questions():

@@ -1,3 +1,5 @@
+from itertools import permutations
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -129,6 +131,185 @@ def test_demographic_parity_says_what_the_paper_writes(sigma, seed):
         assert found == pytest.approx([factor * (clipped[k] - clipped[j]) - kappa for k, j in pairs])
 
 
+def passed_at(share, parts):
+    """The rank at which a share of some intervals has been passed; the share must not end a part."""
+    left = share * sum(high - low for low, high in parts)
+    for low, high in parts:
+        if left <= high - low:
+            return low + left
+        left -= high - low
+    raise AssertionError
+
+
+def parts_of(interval, label):
+    own = interval[label] if isinstance(interval, dict) else interval
+    return own if isinstance(own, list) else [own]
+
+
+FORMS = [(0.2, 0.7), UNION, BY_GROUP]
+
+
+@pytest.mark.parametrize("sigma", [Ramp(0.7), RoundedRamp(0.7), Sigmoid(0.7)], ids=str)
+@pytest.mark.parametrize("interval", FORMS, ids=["one", "union", "by group"])
+@settings(max_examples=15)
+@given(seed=st.integers(0, 1000))
+def test_statistical_parity_of_any_intervals(interval, sigma, seed):
+    """p_k(u) ≤ mean σ(s − θ_u) ≤ p_k(u + κ) at u = j(1 − κ)/(N + 1), in shares of the interval."""
+    groups, labels, rng = people(seed=seed)
+    kappa, n_points = 0.13, 6
+    block = StatisticalParity(interval, kappa, n_points=n_points).build(
+        groups, weights := rng.random(N), sigma
+    )
+    scores, theta = np.round(rng.normal(size=N), 1), rng.normal(size=n_points)
+    expected = []
+    for j in range(n_points):
+        share = (j + 1) * (1 - kappa) / (n_points + 1)
+        for label in "abc":
+            inside, parts = labels == label, parts_of(interval, label)
+            mean = np.average(sigma(scores[inside] - theta[j]), weights=weights[inside])
+            low, high = passed_at(share, parts), passed_at(share + kappa, parts)
+            measure = sum(end - start for start, end in parts)
+            expected += [(low - mean) / measure, (mean - high) / measure]
+    assert block.system.values(block.bank.values(scores, theta)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("sigma", [Ramp(0.7), Sigmoid(0.7)], ids=str)
+@given(seed=st.integers(0, 1000))
+def test_statistical_parity_on_the_absolute_scale(sigma, seed):
+    """p ≤ mean σ(s − θ_p) ≤ p + κ at the paper's p_j = α + j(β − α)/N, j = 0, ..., N − 1."""
+    groups, labels, rng = people(seed=seed)
+    low, high, kappa, n_points = 0.2, 0.7, 0.1, 5
+    block = StatisticalParity((low, high), kappa, "absolute", n_points=n_points).build(
+        groups, weights := rng.random(N), sigma
+    )
+    scores, theta = rng.normal(size=N), rng.normal(size=n_points)
+    expected = []
+    for j in range(n_points):
+        p = low + j * (high - low) / n_points
+        for label in "abc":
+            inside = labels == label
+            mean = np.average(sigma(scores[inside] - theta[j]), weights=weights[inside])
+            expected += [p - mean, mean - (p + kappa)]
+    assert block.system.values(block.bank.values(scores, theta)) == pytest.approx(expected)
+
+
+def test_at_a_hole_the_band_of_statistical_parity_holds_all_ranks_of_that_share():
+    """All ranks from .3 to .5 have passed 2/5 of the union, so neither bound cuts any of them off."""
+    groups, _, _ = people()
+    shares = np.array([0.4, 0.3])  # the first begins at the hole, the second ends there
+    lows, highs = StatisticalParity(UNION, 0.1, points=tuple(shares / 0.9)).rank_boxes(groups)
+    assert lows == pytest.approx(np.tile([[0.3], [0.25]], (1, 3)))
+    assert highs == pytest.approx(np.tile([[0.55], [0.5]], (1, 3)))
+
+
+@pytest.mark.parametrize("gap_scale", ["interval", "absolute"])
+def test_points_are_the_grid_itself(gap_scale):
+    """Shares u / (1 − κ), on the absolute scale ranks."""
+    groups, _, _ = people()
+    points = (0.25, 0.5)
+    lows, highs = StatisticalParity((0.2, 0.7), 0.1, gap_scale, points=points).rank_boxes(groups)
+    first, width = ([0.3125, 0.425], 0.05) if gap_scale == "interval" else ([0.25, 0.5], 0.1)
+    assert lows[:, 0] == pytest.approx(first)
+    assert highs - lows == pytest.approx(width)
+
+
+@pytest.mark.parametrize("interval", [(0.3, 0.6), [(0.05, 0.2), (0.25, 0.4), (0.7, 0.9)]], ids=str)
+@given(seed=st.integers(0, 1000))
+def test_prepared_grids_reach_wherever_the_exact_gap_looks(interval, seed):
+    """[max(0, α − κ), β): any rank of a group that is at most κ before another's in the interval."""
+    kappa, rng = 0.08, np.random.default_rng(seed)
+    points = StatisticalParity(interval, kappa, "absolute").prepared().points
+    parts = parts_of(interval, "a")
+    low, high = parts[rng.integers(len(parts))]
+    behind = rng.uniform(low, high)
+    ahead = max(behind - rng.uniform(0, kappa), 0.0)
+    assert min(points) <= ahead + 1e-9
+    assert ahead <= max(points)
+    reach = [(max(0.0, start - kappa), end) for start, end in parts]
+    for point in points:
+        assert any(start - 1e-9 <= point <= end + 1e-9 for start, end in reach)
+    assert StatisticalParity((0.3, 0.6), kappa).prepared().points == pytest.approx(np.linspace(0, 1, 12))
+
+
+def test_denser_grids_have_a_point_between_any_two():
+    points = np.array(StatisticalParity((0.3, 0.6), 0.1, n_points=3).denser().points)
+    assert np.sort(points) == pytest.approx(np.linspace(0, 1, 9))
+
+
+@pytest.mark.parametrize("gap_scale", ["interval", "absolute"])
+@pytest.mark.parametrize("interval", [(0.2, 0.7), UNION], ids=str)
+@given(first=st.floats(0, 1), second=st.floats(0, 1))
+def test_a_refined_grid_has_a_band_around_the_middle_of_two_ranks(interval, gap_scale, first, second):
+    groups, _, _ = people()
+    constraint = StatisticalParity(interval, 0.1, gap_scale, points=())
+    (point,) = constraint.refined(groups, (0, 1), (first, second)).points
+    start, places = point, np.array([first, second])
+    if gap_scale == "interval":
+        start, places = point * 0.9, constraint.intervals(groups)[0].passed(places)
+    middle = places.mean()
+    assert start - 1e-9 <= middle <= start + 0.1 + 1e-9
+    if 0.05 <= middle <= 0.95:
+        assert start + 0.05 == pytest.approx(middle)  # in the middle of it, where there is room
+
+
+@pytest.mark.parametrize("sigma", [Ramp(0.7), Sigmoid(0.7)], ids=str)
+@pytest.mark.parametrize("gap_scale", ["interval", "absolute"])
+@pytest.mark.parametrize("interval", FORMS, ids=["one", "union", "by group"])
+@settings(max_examples=15)
+@given(seed=st.integers(0, 1000))
+def test_demographic_parity_of_any_intervals(interval, gap_scale, sigma, seed):
+    """P_k − P_k' ≤ κ, P_k = Σ_parts [min(M_k, β) − min(M_k, α)] / m_k, M_k = A_k − B_k.
+
+    In A and B, means of σ⁺ and σ⁻, each part is max(B, A − α) − max(B, A − β).
+    """
+    if interval is BY_GROUP and gap_scale == "absolute":
+        interval = dict.fromkeys("abc", UNION)
+    groups, labels, rng = people(seed=seed)
+    weights, scores, kappa, theta = rng.random(N), np.round(rng.normal(size=N), 1), 0.1, 0.2
+    shares = []
+    for label in "abc":
+        inside, parts = labels == label, parts_of(interval, label)
+        a, b = (np.average(part, weights=weights[inside]) for part in sigma.parts(scores[inside] - theta))
+        clipped = sum(min(a - b, high) - min(a - b, low) for low, high in parts)
+        assert clipped == pytest.approx(sum(max(b, a - low) - max(b, a - high) for low, high in parts))
+        measure = sum(high - low for low, high in parts)
+        shares.append(clipped / (measure if gap_scale == "interval" else 1))
+    block = DemographicParity(interval, kappa, gap_scale, theta).build(groups, weights, sigma)
+    found = block.system.values(block.bank.values(scores, np.empty(0)))
+    assert found == pytest.approx([p - q - kappa for p, q in permutations(shares, 2)])
+
+
+@given(seed=st.integers(0, 1000))
+def test_demographic_parity_has_a_tighter_linearisation_than_the_papers(seed):
+    """(DCexample1_wpdp) writes min(A − B, c) = A + c − max(B + c, A); the A cancel in P_k, and here do so."""
+    groups, labels, rng = people(seed=seed)
+    low, high, kappa, sigma = 0.2, 0.7, 0.1, Sigmoid(0.5)
+    block = DemographicParity((low, high), kappa).build(groups, np.ones(N), sigma)
+    system, bank = block.system, block.bank
+    x, y = rng.normal(size=N), rng.normal(size=N)
+    tangents = system.tangents(bank.values(x, np.empty(0)))
+    slopes = np.array([bank.pull_back(row, x, np.empty(0)).scores for row in tangents.slopes])
+    own = system.parts(bank.values(y, np.empty(0)))[0] - tangents.values - slopes @ (y - x)
+
+    def means(scores, k):
+        return [part.mean() for part in sigma.parts(scores[labels == "abc"[k]])]
+
+    def extra(k):
+        """How far the mean of σ⁺ at y lies above its tangent at x: the paper's f⁺ and f⁻ both hold it."""
+        unit = np.zeros(bank.n_atoms)
+        unit[bank.plus(k, 0)] = 1.0
+        along = bank.pull_back(unit, x, np.empty(0)).scores @ (y - x)
+        return means(y, k)[0] - means(x, k)[0] - along
+
+    for (k, j), ours, value in zip(
+        permutations(range(3), 2), own, system.values(bank.values(y, np.empty(0))), strict=True
+    ):
+        a, b = means(y, k)
+        assert min(a - b, low) == pytest.approx(a + low - max(b + low, a))
+        papers = ours + (extra(k) + extra(j)) / (high - low)
+        assert value - 1e-12 <= ours <= papers + 1e-12
+
+
 def test_a_narrow_surrogate_is_the_metric():
     """With a width below the distance of any two scores, feasibility is the exact gap (up to the grid)."""
     groups, labels, rng = people(n=600)
@@ -235,6 +416,12 @@ def test_refusals(kind, options, message):
     groups, _, _ = people()
     with pytest.raises(InputError, match=message):
         kind(**options).build(groups, np.ones(N), Ramp(1.0), POSITIVE)
+
+
+@pytest.mark.parametrize("points", [0.5, "ab", {0.1}])
+def test_points_are_listed(points):
+    with pytest.raises(InputError, match="points of statistical parity must be a tuple of numbers, not"):
+        StatisticalParity(points=points)
 
 
 def test_points_are_counted():

@@ -117,5 +117,5 @@ def test_equal_opportunity_does_not_ask_for_negatives():
 
 
 def test_the_threshold_is_a_number():
-    with pytest.raises(InputError, match="the threshold of equalized odds must be a number"):
+    with pytest.raises(InputError, match="the threshold of equalized odds must be a finite number"):
         EqualizedOdds(threshold=np.nan)

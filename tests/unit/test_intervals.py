@@ -150,6 +150,34 @@ def test_passed_takes_one_rank():
     assert float(as_interval_set((0.2, 0.6)).passed(0.3)) == pytest.approx(0.25)
 
 
+# The rank at which a share has been passed
+
+
+@pytest.mark.parametrize("written", INTERVALS, ids=str)
+def test_rank_at_inverts_passed(written):
+    interval, shares = as_interval_set(written), np.linspace(0, 1, 41)
+    for side in ("left", "right"):
+        ranks = interval.rank_at(shares, side=side)
+        assert interval.passed(ranks) == pytest.approx(shares, abs=1e-12)
+    ranks = np.concatenate([np.linspace(low, high, 12)[1:-1] for low, high in interval.parts])
+    for side in ("left", "right"):  # away from holes there is one such rank
+        assert interval.rank_at(interval.passed(ranks), side=side) == pytest.approx(ranks)
+
+
+def test_rank_at_of_one_interval_is_a_straight_line():
+    """low + share · (high − low)."""
+    shares = np.linspace(0, 1, 11)
+    for side in ("left", "right"):
+        found = as_interval_set((0.2, 0.6)).rank_at(shares, side=side)
+        assert found == pytest.approx(0.2 + shares * 0.4)
+
+
+def test_rank_at_jumps_over_holes():
+    interval = as_interval_set([(0.1, 0.2), (0.5, 0.8), (0.9, 1.0)])  # a share of .2 and one of .8 end parts
+    for side, expected in {"left": [0.1, 0.2, 0.8, 1.0], "right": [0.1, 0.5, 0.9, 1.0]}.items():
+        assert interval.rank_at([0, 0.2, 0.8, 1], side=side) == pytest.approx(expected)
+
+
 # Shares of members
 
 

@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path
-from partialfair.constraints import DemographicParity, StatisticalParity
+from partialfair.constraints import DemographicParity, QuadraticGroupAUC, StatisticalParity
 from partialfair.exceptions import InputError
 from partialfair.metrics import partial_statistical_parity_difference
 
@@ -129,8 +129,19 @@ def test_regressors_have_paths(people):
         ({"max_gaps": 0.1}, "max_gaps must be a list of numbers, not 0.1"),
         ({"max_gaps": [0.1, -1]}, "a number in max_gaps must .* not -1"),
         ({"alphas": ["much"]}, "a number in alphas must .* not 'much'"),
-        ({"validation": 1.5}, "validation must .* not 1.5"),
+        ({"max_gaps": [0.1, 2]}, r"max_gap must lie in \[0, 1\], not 2"),
+        ({"validation": 1.5}, r"validation must lie in \(0, 0.9\], not 1.5"),
+        ({"validation": 1e-5}, "the 0 validation rows have no group; a gap needs at least two"),
         ({"validation": (1, 2)}, r"validation must be a share of the rows, or \(X, y, sensitive_features\)"),
+        ({"y": np.zeros(9)}, "y has 9 rows, but X has 1500"),
+        ({"y": None}, "y is missing"),
+        ({"sensitive_features": ["a", "b"]}, "sensitive_features has 2 rows, but there are 1500 rows of X"),
+        ({"sensitive_features": None}, "sensitive_features is missing"),
+        ({"sensitive_features": [None, *"ab" * 749, "a"]}, "1 missing values, .*missing_groups='ignore'"),
+        ({"sample_weight": [1.0]}, "sample_weight has 1 rows, but there are 1500"),
+        ({"sample_weight": np.full(1500, -1.0)}, "sample_weight has 1500 negative values"),
+        ({"callback": 3}, "callback must be a function of one PathPoint, not 3"),
+        ({"estimator": PartialFairClassifier(QuadraticGroupAUC(1.0))}, "QuadraticGroupAUC bounds none"),
         ({"scoring": "beauty"}, "scoring must be one of"),
         ({"scoring": "r2"}, "scoring='r2' does not suit PartialFairClassifier"),
         ({"estimator": LogisticRegression()}, "not LogisticRegression"),
@@ -152,3 +163,72 @@ def test_bad_input_is_refused_before_any_fit(people, changes, message):
     }
     with pytest.raises(InputError, match=message):
         fairness_path(**(options | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "message"),
+    [
+        ({"X": np.zeros((60, 2))}, {}, "X of validation has 2 columns, and X has 3"),
+        ({"y": np.zeros(9)}, {}, "y of validation has 9 rows, but X of validation has 60"),
+        ({"y": ["yes", "no"] * 30}, {}, "y of validation holds '(yes|no)', which is not among the classes"),
+        ({"y": np.ones(60, dtype=bool)}, {"scoring": "roc_auc"}, "'roc_auc' needs both classes in the 60"),
+        ({"groups": ["a", "b"]}, {}, "validation: sensitive_features has 2 rows, but there are 60"),
+        ({"groups": ["a"] * 60}, {}, "the 60 validation rows have only group 'a'"),
+        ({"groups": [None, *"ab" * 29, "a"]}, {}, "validation: sensitive_features has 1 missing values"),
+        (
+            {"groups": ["a", "z"] * 30},
+            {"group_terms": "intercept"},
+            "group 'z' is in the validation rows and not in those to train on, and group_terms='intercept'",
+        ),
+        ({"groups": ["a", *"b" * 59]}, {}, r"holds no one of the 1 members of group 'a' in the validation"),
+        ({"weights": -np.ones(60)}, {}, "validation: sample_weight has 60 negative values"),
+    ],
+    ids=str,
+)
+def test_rows_that_no_model_could_be_judged_on_are_refused_before_any_fit(people, changes, settings, message):
+    X, y, groups = people
+    given = {"X": X[:60], "y": y[:60], "groups": groups[:60], "weights": np.ones(60)} | changes
+    settings = {"scoring": "accuracy"} | settings
+    scoring = settings.pop("scoring")
+    with pytest.raises(InputError, match=message):
+        fairness_path(
+            PartialFairClassifier(interval=(0.1, 0.6), solver=None, **settings),
+            X,
+            y,
+            sensitive_features=groups,
+            max_gaps=[0.1],
+            validation=tuple(given.values()),
+            scoring=scoring,
+        )
+
+
+def test_rows_without_a_group_count_in_the_score_only(people):
+    X, y, groups = people
+    unknown = np.arange(1500) % 10 == 0
+    clf = PartialFairClassifier(interval=(0.1, 0.6), enforce="surrogate", missing_groups="ignore")
+    path = fairness_path(
+        clf,
+        X,
+        y,
+        sensitive_features={"sex": np.where(unknown, None, groups)},
+        max_gaps=[0.3],
+        validation=[X, y, np.where(unknown, None, groups)],
+    )
+    (point,) = path.points
+    scores = point.model.decision_function(X)
+    expected = partial_statistical_parity_difference(
+        None, scores[~unknown], sensitive_features=groups[~unknown], interval=(0.1, 0.6)
+    )
+    assert path.gap(point).value == pytest.approx(expected)
+    assert point.score == pytest.approx(((scores > 0) == y).mean())
+
+
+def test_a_gap_that_is_not_defined_chooses_nobody(people):
+    X, y, groups = people
+    fair = PartialFairClassifier("equal_opportunity", interval=(0.1, 0.6), enforce="surrogate")
+    some = groups[:200], y[:200] & (groups[:200] == "a")
+    path = fairness_path(
+        fair, X, y, sensitive_features=groups, max_gaps=[0.3], validation=(X[:200], some[1], some[0])
+    )
+    with pytest.raises(InputError, match="the gap of equal_opportunity is not defined on the 200 validation"):
+        path.best(0.5)

@@ -223,7 +223,9 @@ class TestSavingRefuses:
 
     @pytest.mark.parametrize("thing", [None, {"a": 1}, PartialFairClassifier])
     def test_what_is_not_a_model(self, tmp_path, thing):
-        with pytest.raises(InputError, match="save_model takes"):
+        with pytest.raises(
+            InputError, match=r"save_model takes a fitted model, not (an object of type|the class)"
+        ):
             save_model(thing, tmp_path / "model.skops")
 
     def test_a_place_that_is_not_there(self, tmp_path):
@@ -400,6 +402,15 @@ class TestOtherFiles:
         with pytest.raises(
             InputError, match=r"not a model that save_model wrote: it has no partialfair\.json"
         ):
+            load_model(tmp_path / "model.skops")
+
+    @pytest.mark.parametrize(
+        "content", ["{", "[1]", "{}", '{"format": 1}', '{"format": "x", "partialfair": ""}']
+    )
+    def test_a_note_that_says_nothing(self, tmp_path, content):
+        with zipfile.ZipFile(tmp_path / "model.skops", "w") as file:
+            file.writestr("partialfair.json", content)
+        with pytest.raises(InputError, match=r"damaged: its partialfair\.json does not say what wrote it"):
             load_model(tmp_path / "model.skops")
 
     def test_a_later_format(self, tmp_path):

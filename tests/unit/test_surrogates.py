@@ -10,10 +10,86 @@ EVERY = [kind(width) for kind in SURROGATES.values() for width in (0.3, 1.0, 4.0
 reals = st.floats(-30, 30)
 
 
-def test_the_formulas():
+def parabola(x):
+    """A hinge whose corner is a parabola over a quarter on both sides."""
+    return np.where(np.abs(x) < 0.25, (x + 0.25) ** 2, np.maximum(x, 0.0))
+
+
+def below_and_tangent(x):
+    """The sigmoid up to 0, and its tangent there beyond."""
+    return np.where(x <= 0, 1 / (1 + np.exp(-np.minimum(x, 0))), 0.5 + x / 4)
+
+
+FORMULAS = {
+    Ramp: (
+        lambda x: np.clip(x + 0.5, 0, 1),
+        lambda x: np.maximum(x + 0.5, 0),
+        lambda x: np.maximum(x - 0.5, 0),
+    ),
+    RoundedRamp: (
+        lambda x: parabola(x + 0.5) - parabola(x - 0.5),
+        lambda x: parabola(x + 0.5),
+        lambda x: parabola(x - 0.5),
+    ),
+    Sigmoid: (
+        lambda x: 1 / (1 + np.exp(-x)),
+        below_and_tangent,
+        lambda x: below_and_tangent(x) - 1 / (1 + np.exp(-x)),
+    ),
+}
+
+
+@pytest.mark.parametrize("width", [0.3, 1.0, 2.0])
+@pytest.mark.parametrize("kind", SURROGATES.values())
+def test_the_formulas(kind, width):
+    """σ, σ⁺ and σ⁻ of every surrogate, and σ_s(x) = σ(x/s)."""
     x = np.linspace(-6, 6, 301)
-    assert Ramp(2.0)(x) == pytest.approx(np.clip(x / 2 + 0.5, 0, 1))
-    assert Sigmoid(2.0)(x) == pytest.approx(1 / (1 + np.exp(-x / 2)))
+    value, plus, minus = (formula(x / width) for formula in FORMULAS[kind])
+    assert kind(width)(x) == pytest.approx(value, abs=1e-12)
+    assert kind(width).parts(x)[0] == pytest.approx(plus, abs=1e-12)
+    assert kind(width).parts(x)[1] == pytest.approx(minus, abs=1e-12)
+
+
+@pytest.mark.parametrize("sigma", EVERY, ids=str)
+@given(x=reals)
+def test_they_are_symmetric(sigma, x):
+    """σ(x) + σ(−x) = 1, so that group AUC asks the same of both orders of a pair."""
+    assert float(sigma(np.array(x)) + sigma(np.array(-x))) == pytest.approx(1, abs=1e-12)
+
+
+def test_a_rounded_ramp_is_a_ramp_but_near_its_corners():
+    x = np.linspace(-3, 3, 241)
+    away = np.abs(np.abs(x) - 0.5) >= 0.25
+    assert RoundedRamp()(x[away]) == pytest.approx(Ramp()(x[away]), abs=1e-12)
+
+
+@pytest.mark.parametrize("sigma", EVERY, ids=str)
+def test_slopes_are_those_of_the_parts(sigma):
+    """weights_i σ±'(scores_i − θ_j), at places where the parts have derivatives."""
+    rng = np.random.default_rng(3)
+    scores, weights, thetas, step = rng.normal(size=40), rng.random(40), np.array([-0.4, 0.35]), 1e-6
+    x = scores[:, None] - thetas
+    up, down = (sigma.parts(x + sign * step) for sign in (1, -1))
+    expected = [weights[:, None] * (up[part] - down[part]) / (2 * step) for part in range(2)]
+    assert sigma.slopes(scores, weights, thetas) == pytest.approx(np.hstack(expected), abs=1e-4)
+
+
+@pytest.mark.parametrize("sigma", EVERY, ids=str)
+def test_bends_are_differences_of_slopes(sigma):
+    """Second derivatives; those of a ramp, which has kinks, from slopes a fifth of the width apart."""
+    rng = np.random.default_rng(4)
+    scores, weights, codes = rng.normal(size=40), rng.random(40), rng.integers(-1, 2, size=40)
+    thetas, coefficients = np.array([-0.4, 0.35]), rng.normal(size=(2, 2, 2))
+    apart = sigma.width / 5 if sigma.kinks else 2e-3 * sigma.width
+    up, down = (
+        sigma.slopes(scores + sign * apart / 2, weights, thetas).reshape(40, 2, 2) for sign in (1, -1)
+    )
+    bends = (up - down) / apart
+    expected = np.where(
+        (codes >= 0)[:, None], np.einsum("npj,npj->nj", coefficients[:, codes].transpose(1, 0, 2), bends), 0.0
+    )
+    found = sigma.bends(coefficients, scores, weights, codes, thetas)
+    assert found == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("sigma", EVERY, ids=str)

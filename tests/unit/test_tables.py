@@ -9,12 +9,14 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
+from partialfair import PartialFairClassifier
 from partialfair.exceptions import InputError
 from partialfair.tables import (
     MAX_LEVELS,
     CategoryColumn,
     GroupColumn,
     NumberColumn,
+    TableModel,
     as_text,
     encode,
     read_columns,
@@ -155,7 +157,7 @@ def test_a_word_among_numbers_is_said():
         ([b"a", b"b"] * (N // 2), "'x' holds values of type bytes"),
         (
             [1.0, np.inf] * (N // 2),
-            "'x' has 'inf' where a finite number is needed, in data row 2 and 29 more",
+            "'x' has 'inf' where a finite number is needed, in data row 2 and 29 more rows",
         ),
     ],
     ids=str,
@@ -165,6 +167,44 @@ def test_columns_that_are_refused(values, words):
         read(values)
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_table_of_which_nothing_is_left():
+    table = pd.DataFrame({"x": [1] * N, "y": ["a"] * N})
+    with pytest.raises(InputError, match="make features of: 'x', 'y' are the same in every training row"):
+        read_columns(table, ["x", "y"], np.arange(N))
+    with pytest.raises(InputError, match="make features of: 'x' is the same in every training row"):
+        read_columns(table, ["x"], np.arange(N))
+    with pytest.raises(InputError, match=r"no column left to make features of$"):
+        read_columns(table, [], np.arange(N))
+
+
+@pytest.fixture(scope="module")
+def model():
+    """A model of tables with a term for each group."""
+    groups, x = np.tile(["f", "m"], N // 2), np.random.default_rng(0).normal(size=N)
+    columns, _ = read_columns(table := pd.DataFrame({"x": x, "sex": groups}), ["x"], np.arange(N))
+    classifier = PartialFairClassifier(None, group_terms="intercept", alpha=0.1)
+    classifier.fit(encode(columns, table), x > 0, sensitive_features=table[["sex"]])
+    return TableModel("y", ("no", "yes"), columns, (GroupColumn("sex", False),), (), classifier)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (np.zeros((3, 2)), "the model takes tables, DataFrames of pandas, not ndarray"),
+        (pd.DataFrame({"x": [], "sex": []}), "the table has no rows to score"),
+        (pd.DataFrame({"sex": ["f"], "X": [1.0]}), r"no column 'x' \('X' is similar\)"),
+        (pd.DataFrame([[1.0, 2.0, "f"]], columns=["x", "x", "sex"]), "the table has 2 columns 'x'"),
+        (pd.DataFrame({"x": ["abc"], "sex": ["f"]}), "'x' has 'abc' where a finite number .* data row 1$"),
+        (pd.DataFrame({"x": [1.0, 2.0], "sex": ["f", None]}), "'sex' is empty in data row 2; .*group terms"),
+        (pd.DataFrame({"x": [1.0], "sex": ["z"]}), "group 'z' was not seen in fit, which saw 'f', 'm'"),
+    ],
+)
+def test_tables_that_cannot_be_scored(model, table, message):
+    for ask in (model.decision_function, model.predict, model.predict_proba):
+        with pytest.raises(InputError, match=message):
+            ask(table)
 
 
 def test_all_columns_that_are_refused_are_named_at_once():

@@ -20,6 +20,21 @@ def test_uniform_deviation_by_hand():
     assert bound == pytest.approx(1.543974, abs=1e-6)
 
 
+@pytest.mark.parametrize("n", [50, 10**4, 10**7])
+@pytest.mark.parametrize(("vc", "n_points", "n_groups", "confidence"), [(3, 10, 2, 0.95), (124, 1, 5, 0.8)])
+def test_formulas(n, vc, n_points, n_groups, confidence):
+    delta = 1 - confidence
+    root = math.sqrt(2 * math.log(4 * n_points * n_groups / delta) / n)
+    bound = uniform_deviation_bound(
+        n, vc_dimension=vc, n_points=n_points, n_groups=n_groups, confidence=confidence
+    )
+    assert bound == pytest.approx(math.sqrt(8 * vc * (math.log(n) + 1) / n) + root)
+    # What McDiarmid's inequality asks for instead of the second root is less.
+    assert math.sqrt(math.log(2 * n_groups / delta) / (2 * n)) < root
+    expected = math.sqrt(math.log(2 * n_groups / delta) / (2 * n))
+    assert dkw_bound(n, confidence, n_comparisons=n_groups) == pytest.approx(expected)
+
+
 def test_uniform_deviation_is_vacuous_for_the_women_of_a9a():
     """9,694 women in the training part, 123 features and a threshold, ten points: 1.06, more than any gap."""
     bound = uniform_deviation_bound(9694, vc_dimension=124, n_points=10, n_groups=2)
@@ -49,6 +64,24 @@ def test_idca_budget_by_hand():
     assert budget.epsilon == pytest.approx(6.25e-5)
     assert budget.n_inner == pytest.approx(708_266, abs=1)
     assert budget.n_steps == budget.n_outer * budget.n_inner
+
+
+@pytest.mark.parametrize(
+    ("lipschitz", "mu", "nu"),
+    [(0.3, 0.5, 2.0), (0.6, 0.5, 2.0), (5.0, 0.01, 0.02)],
+    ids=["1", "1/(4M²)", "μν/(8M⁴)"],  # which of the three is the least
+)
+def test_idca_budget_by_formula(lipschitz, mu, nu):
+    """(eq. K) and (eq. epsilonk); T_k with 4M² and the distance at most 2M/μ."""
+    epsilon, decrease = 0.2, 0.69
+    most = max(1, 4 * lipschitz**2, 8 * lipschitz**4 / (mu * nu))
+    least = min(1, 1 / (4 * lipschitz**2), mu * nu / (8 * lipschitz**4))
+    budget = idca_budget(lipschitz=lipschitz, mu=mu, nu=nu, epsilon=epsilon, decrease=decrease)
+    assert budget.n_outer == math.ceil(2 * most * decrease / (mu * epsilon**2))
+    assert budget.epsilon == pytest.approx(mu / 8 * least * epsilon**2)
+    distance = 2 * lipschitz / mu
+    steps = 4 * lipschitz**2 / (budget.epsilon * mu) * math.log(1 + mu * distance**2 / budget.epsilon)
+    assert budget.n_inner == pytest.approx(steps, abs=1, rel=1e-12)
 
 
 def test_idca_budget_needs_slater():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 from scipy.stats import norm
 
 from partialfair.constraints import StatisticalParity
@@ -85,6 +86,35 @@ class TestGapBound:
             gap_bound({"a": n, "b": n}, interval=(0, 1), max_gap=0.1, n_features=3) for n in (10, 100, 1000)
         ]
         assert sizes[0].value > sizes[1].value > sizes[2].value
+
+    def test_a_fixed_scorer_is_off_by_the_two_largest_deviations(self):
+        """ε_k / m_k with ε = sqrt(log(2 |G| / δ) / (2 n)), so that all three groups hold at once."""
+        epsilon = {n: math.sqrt(math.log(2 * 3 / 0.05) / (2 * n)) for n in (100, 400, 10_000)}
+        bound = gap_bound(
+            {"a": 100, "b": 400, "c": 10_000},
+            interval={"a": (0, 0.5), "b": (0.1, 0.4), "c": [(0, 0.1), (0.5, 0.6)]},
+            max_gap=0.1,
+            n_features=2,
+        )
+        assert bound.fixed_deviation == pytest.approx(epsilon[100] / 0.5 + epsilon[400] / 0.3)
+
+    def test_a_model_that_is_fairer_among_all_people_meets_the_training_constraints(self):
+        """Thresholds for the rank p + (β − α)(κ − κ')/2 serve for p, with the room that κ' was chosen for."""
+        low, high, kappa = 0.2, 0.7, 0.3
+        near = NearThresholds(0.01, 0.4, {"a": 1000, "b": 1000})
+        bound = gap_bound(
+            {"a": 10**6, "b": 10**6}, interval=(low, high), max_gap=kappa, n_features=1, near=near
+        )
+        less = bound.reference_gap
+        assert 0 < less < kappa
+        off = bound.worst.excess * (high - low)  # of means of σ from shares of all people
+        lows, highs = StatisticalParity((low, high), kappa).rank_boxes(encode_groups(["a", "b"] * 50))
+        for p, most in zip(lows[:, 0], highs[:, 0], strict=True):
+            at = p + (high - low) * (kappa - less) / 2
+            # Lemma pdp_equiv: some θ has all ranks in [at, at + κ'(β − α)], where at is before β − κ'(β − α).
+            assert low <= at <= high - less * (high - low)
+            assert p <= at - off + 1e-12
+            assert at + less * (high - low) + off <= most + 1e-12
 
     def test_members_needed_is_the_first_size_that_is_enough(self):
         shared = {"vc_dimension": 6, "n_points": 10, "n_groups": 3}
@@ -306,6 +336,41 @@ class TestObjectiveBound:
         few, many = (objective_bound(n, coef_norm=3.0, feature_norm=2.0).value for n in (100, 10_000))
         assert many == pytest.approx(few / 10)
         assert not objective_bound(10**6, coef_norm=3.0, feature_norm=2.0).vacuous
+
+    def test_a_penalty_bounds_the_coefficients(self):
+        """½ alpha ‖w‖² ≤ ℓ(0) at the best w, whatever the data: B = sqrt(2 ℓ(0) / alpha)."""
+        rng = np.random.default_rng(8)
+        for alpha in (1e-3, 0.1, 3.0):
+            X = 5 * rng.normal(size=(30, 3))
+            y = np.sign(X[:, 0])  # separable: without a penalty w has no bound
+
+            def objective(w, X=X, y=y, alpha=alpha):
+                return np.logaddexp(0, -y * (X @ w)).mean() + alpha / 2 * w @ w
+
+            best = minimize(objective, np.zeros(3)).x
+            assert np.linalg.norm(best) <= math.sqrt(2 * math.log(2) / alpha)
+
+    def test_the_range_of_the_loss(self):
+        """c = min{ℓ(0) + L B R, 2 L B R} for scores up to B R: of the logistic and of the hinge loss."""
+        for reach in (0.1, 0.9, 2.0, 30.0):
+            scores = np.linspace(-reach, reach, 1001)
+            for loss, at_zero in ((np.logaddexp(0, -scores), math.log(2)), (np.maximum(1 - scores, 0), 1.0)):
+                assert np.ptp(loss) <= min(at_zero + reach, 2 * reach) + 1e-12
+                bound = objective_bound(100, coef_norm=1.0, feature_norm=reach, loss_at_zero=at_zero)
+                root = math.sqrt(2 * math.log(4 * 10 * 2 / 0.05) / 100)
+                assert bound.sampling == pytest.approx(min(at_zero + reach, 2 * reach) * root)
+
+    def test_both_events_are_as_rare_as_it_says(self):
+        """McDiarmid for two deviations, each of half the second term: δ / (2 |Î| |G|) together."""
+        n, delta = 500, 0.05
+        bound = objective_bound(n, coef_norm=1.0, feature_norm=2.0, n_points=7, n_groups=3)
+        loss_range = math.log(2) + 2.0
+        chance = 2 * math.exp(-2 * n * (bound.sampling / 2) ** 2 / loss_range**2)
+        assert chance == pytest.approx(delta / (2 * 7 * 3))
+        # Those of `gap_bound`: deviations of the second root above their means, in both directions.
+        root = math.sqrt(2 * math.log(4 * 7 * 3 / delta) / n)
+        assert 2 * 3 * math.exp(-2 * n * root**2) < chance / 100
+        assert chance + 2 * 3 * math.exp(-2 * n * root**2) < delta
 
     def test_complexity_of_linear_scorers(self):
         """``E sup (1/n) Σ ε_i w·ξ_i = B E‖Σ ε_i ξ_i‖ / n``: half of the first term bounds it, closely."""

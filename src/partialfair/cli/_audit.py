@@ -44,11 +44,22 @@ from partialfair.report.pages import audit_page, notes_section, settings_section
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Audit", "AuditSettings", "Gate", "check_numbers", "measure", "positive_label", "print_audit"]
+__all__ = [
+    "Audit",
+    "AuditSettings",
+    "Gate",
+    "check_confidence",
+    "check_numbers",
+    "measure",
+    "positive_label",
+    "print_audit",
+]
 
 MAP_WIDTH = 0.25
 MAP_GRID = 100
 _CURVE_POINTS = 4000
+_SUREST = 0.995
+"""Of the thousand draws of a report, five lie beyond the ends of an interval of this coverage."""
 
 
 @dataclass(frozen=True)
@@ -186,11 +197,18 @@ class Audit:
         return _figure(plot_unfairness_map(self.unfairness, interval=self.settings.interval))
 
 
+def check_confidence(confidence: float) -> None:
+    """Refuse what lies outside (0, 1), and what the draws of a report cannot tell from certainty."""
+    if not 0 < confidence < 1:
+        raise InputError(f"--confidence must lie between 0 and 1, not {confidence:g}")
+    if confidence > _SUREST:
+        raise InputError(f"--confidence must be at most {_SUREST:g}, not {confidence:g}")
+
+
 def check_numbers(settings: AuditSettings, gate: Gate | None) -> None:
     """Refuse settings that cannot be right, before any file is read."""
     as_interval_set(settings.interval)
-    if not 0 < settings.confidence < 1:
-        raise InputError(f"--confidence must lie between 0 and 1, not {settings.confidence:g}")
+    check_confidence(settings.confidence)
     if settings.threshold is not None and not np.isfinite(settings.threshold):
         raise InputError(f"--threshold must be a finite number, not {settings.threshold:g}")
     if gate is not None and not 0 <= gate.limit <= 1:

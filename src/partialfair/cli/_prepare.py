@@ -12,14 +12,15 @@ import pandas as pd
 
 from partialfair._checks import check_number
 from partialfair._typing import Floats, GapScale, Ints
-from partialfair.cli._audit import positive_label
+from partialfair.cli._audit import check_confidence, positive_label
 from partialfair.cli._output import METRIC_TITLES, step
 from partialfair.cli._tables import are_codes, check_groups, complete, read_table, weights_of
 from partialfair.constraints import CONSTRAINTS
 from partialfair.estimators import PartialFairClassifier
 from partialfair.estimators._inputs import Features
+from partialfair.estimators._statement import read_constraints
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups
+from partialfair.groups import encode_groups, group_name
 from partialfair.intervals import as_interval_set
 from partialfair.models.linear import GroupTerms
 from partialfair.tables import (
@@ -65,8 +66,9 @@ class ModelSettings:
             raise InputError(f"--constraint must be one of {known}, not {self.constraint}")
         if self.time_limit is not None:
             check_number(self.time_limit, "--time-limit", above=0.0)
-        if not 0 < self.confidence < 1:
-            raise InputError(f"--confidence must lie between 0 and 1, not {self.confidence:g}")
+        check_confidence(self.confidence)
+        if self.constraint != NO_CONSTRAINT:
+            read_constraints(self.classifier(self.constraint))
 
     def classifier(self, constraint: str | None, **settings: Any) -> PartialFairClassifier:
         """Return a classifier to fit, with that constraint or none."""
@@ -216,8 +218,19 @@ def prepare(path: Path, roles: Roles, settings: ModelSettings, hold_out: HoldOut
     is_positive = (labels == positive).to_numpy(dtype=bool)
     text = as_text(labels)
     places = _split(people, is_positive, hold_out)
+    counted = np.ones(len(people), dtype=bool) if weights is None else weights > 0
+    training = places["training"][counted[places["training"]]]
+    if len(np.unique(is_positive[training])) < 2:
+        raise InputError(
+            f"column {roles.weight!r} of {path} gives weight to one label only in the "
+            f"{len(places['training'])} rows for training"
+        )
     if "held out" in places:
-        _check_members(people.iloc[places["held out"]], settings.interval, hold_out.option)
+        held_out = places["held out"]
+        _check_members(people.iloc[held_out[counted[held_out]]], settings.interval, hold_out.option)
+        if settings.group_terms is not None:
+            _check_known(people.iloc[held_out], people.iloc[training], hold_out.option)
+    _check_constraint(settings, people.iloc[training], is_positive[training])
     with step("reading columns"):
         names = roles.features(table)
         columns, notes = read_columns(table, names, places["training"], categories=roles.categories)
@@ -266,9 +279,30 @@ def _split(people: pd.DataFrame, positive: npt.NDArray[np.bool_], hold_out: Hold
     return {"training": np.flatnonzero(~held_out), "held out": np.flatnonzero(held_out)}
 
 
+def _check_constraint(settings: ModelSettings, people: pd.DataFrame, positive: npt.NDArray[np.bool_]) -> None:
+    """Refuse, before any fit, rows for training that the constraint cannot be tied to."""
+    if settings.constraint == NO_CONSTRAINT:
+        return
+    for one in read_constraints(settings.classifier(settings.constraint)):
+        one.check(encode_groups(people), positive)
+
+
+def _check_known(people: pd.DataFrame, training: pd.DataFrame, option: str) -> None:
+    """Refuse groups that a model with a term for each group could not score."""
+    known = encode_groups(training).labels
+    for label in encode_groups(people).labels:
+        if label not in known:
+            raise InputError(
+                f"no row of group {group_name(label)!r} is left for training, and --group-terms needs some; "
+                f"lower {option}"
+            )
+
+
 def _check_members(people: pd.DataFrame, interval: tuple[float, float], option: str) -> None:
     """Refuse, before any fit, rows held out on which no gap could be measured."""
     groups, wanted = encode_groups(people), as_interval_set(interval)
+    if len(groups.labels) < 2:
+        raise InputError(f"fewer than two groups have weight in the rows held out; raise {option}")
     counts = np.bincount(groups.codes)
     fewest = int(np.argmin(counts))
     if counts[fewest] * wanted.measure < 1 - 1e-9:

@@ -13,6 +13,7 @@ from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
 from partialfair.constraints.base import Constraint, ConstraintBlock, Positive, join
 from partialfair.dc import DC, Affine, DCSystem, GroupMeans, atom, maximum
+from partialfair.exceptions import InputError
 from partialfair.groups import Groups
 from partialfair.intervals import IntervalSet, as_interval_set
 from partialfair.surrogates import Surrogate
@@ -48,6 +49,8 @@ class StatisticalParity(Constraint):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_count(self.n_points, "n_points")
+        if not (self.points is None or isinstance(self.points, Sequence)) or isinstance(self.points, str):
+            raise InputError(f"points of statistical parity must be a tuple of numbers, not {self.points!r}")
         for point in self.points or ():
             check_number(point, "a point of statistical parity", low=0.0, high=1.0)
 
@@ -182,7 +185,7 @@ class AtThreshold(Constraint):
 
     ``P_k − P_k' ≤ κ`` for every ordered pair, with ``P_k = Σ_parts [min(M_k, β) − min(M_k, α)] / m_k`` (not
     divided on the absolute scale) and ``M_k = A_k − B_k`` the mean of σ = σ⁺ − σ⁻ at the threshold. Since
-    ``min(A − B, c) = A − max(B, A − c) ``, each part is ``max(B, A − α) − max(B, A − β)``: the mean σ⁺ terms
+    ``min(A − B, c) = A − max(B, A − c)``, each part is ``max(B, A − α) − max(B, A − β)``: the mean σ⁺ terms
     of the paper's (DCexample1_wpdp) cancel, which gives the same f with a tighter linearisation.
 
     Parameters

@@ -97,7 +97,13 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         """Return the groups of the rows that count, if anything needs them; refuse what cannot work."""
         if not constraints and self.group_terms is None:
             return None
-        everybody = read_groups(sensitive_features, columns, present.size, self.missing_groups)
+        everybody = read_groups(
+            sensitive_features,
+            columns,
+            present.size,
+            self.missing_groups,
+            advice="; missing_groups='ignore' lets such rows count in the loss only",
+        )
         if everybody is None:
             wanted = "a constraint" if constraints else f"group_terms={self.group_terms!r}"
             raise InputError(

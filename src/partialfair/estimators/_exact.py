@@ -212,7 +212,8 @@ def _refined(constraint: Constraint, gap: WorstGap, groups: Groups) -> Constrain
 def _floor(stated: Constraint, groups: Groups) -> tuple[float, str, float]:
     """Return about the smallest gap that scores without ties can have, and the group that is to blame.
 
-    ``1 / (2 min_k n_k m_k)``: half the step that one member of the interval makes.
+    ``1 / (2 min_k n_k m_k)``, on the absolute scale ``1 / (2 min_k n_k)``: half the step that one member of
+    the interval makes. It is reached if all other groups are large.
     """
     counts = np.bincount(groups.codes[groups.codes >= 0], minlength=len(groups.labels))
     inside = counts * [part.measure for part in stated.intervals(groups)]

@@ -63,11 +63,12 @@ def read_groups(
     columns: Mapping[str, ArrayLike] | None,
     n_rows: int,
     missing: Literal["error", "ignore"] = "error",
+    *,
+    advice: str = "",
 ) -> Groups | None:
     """Return the group of every row from ``sensitive_features`` or from columns of X; None without either."""
     check_choice(missing, "missing_groups", ("error", "ignore"))
     sources = [source for source in (columns, sensitive_features) if source is not None]
-    advice = "; missing_groups='ignore' lets such rows count in the loss only"
     found = [
         encode_groups(source, n_rows=n_rows, rows_of="rows of X", missing=missing, advice=advice)
         for source in sources

@@ -71,7 +71,8 @@ def band_changes(
         )
         for scores in (before, after)
     )
-    weights = np.ones(old.size) if sample_weight is None else check_weights(sample_weight, old.size)
+    # As they were given, unlike those of check_weights: totals are in their units.
+    weights = np.ones(old.size) if sample_weight is None else finite_vector(sample_weight, "sample_weight")
     groups = encode_groups(sensitive_features, n_rows=old.size)
 
     def total(share: Floats) -> Floats:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from partialfair._checks import check_choice, check_number
+from partialfair._checks import check_choice, check_number, shown
 from partialfair._typing import Floats
 from partialfair.exceptions import InputError
 from partialfair.objectives._protocol import Difference, Loss, LossSettings
@@ -115,7 +115,7 @@ class PartialAUC:
     def __post_init__(self) -> None:
         if not (isinstance(self.fpr, Sequence) and len(self.fpr) == 2):
             raise InputError(
-                f"fpr of PartialAUC must be a pair of rates such as (0.0, 0.1), not {self.fpr!r}"
+                f"fpr of PartialAUC must be a tuple of two rates such as (0.0, 0.1), not {shown(self.fpr)}"
             )
         for rate in self.fpr:
             check_number(rate, "each rate of fpr", low=0.0, high=1.0)

@@ -56,6 +56,28 @@ def test_pair_sums_by_hand(sigma):
 
 @pytest.mark.parametrize("sigma", SIGMAS, ids=str)
 @given(seed=st.integers(0, 1000))
+def test_an_interval_is_a_signed_sum_of_tops_and_bottoms(sigma, seed):
+    """Σ ±[H_σ⁺(b, 1 − r) − H_σ⁻(b, 1 − r)] over all ends, + where one is an upper and one a lower end."""
+    rng = np.random.default_rng(seed)
+    s, t = np.round(rng.normal(size=15), 1), rng.normal(size=12)
+    omega, other = (rng.random(n) for n in (15, 12))
+    omega, other = omega / omega.sum(), other / other.sum()
+    first, second = [(0.1, 0.3), (0.5, 0.8)], [(0.0, 0.45)]
+    plus, minus = sigma.parts(np.subtract.outer(s, t))
+    total = 0.0
+    for b, upper in ((end, place) for ends in first for place, end in enumerate(ends)):
+        for r, other_upper in ((end, place) for ends in second for place, end in enumerate(ends)):
+            sign = 1 if upper != other_upper else -1
+            total += sign * top(s, omega, b) @ (plus - minus) @ top(-t, other, 1 - r)
+    u, v = (
+        sum(top(scores, shares, high) - top(scores, shares, low) for low, high in parts)
+        for scores, shares, parts in ((s, omega, first), (t, other, second))
+    )
+    assert total == pytest.approx(u @ sigma(np.subtract.outer(s, t)) @ v)
+
+
+@pytest.mark.parametrize("sigma", SIGMAS, ids=str)
+@given(seed=st.integers(0, 1000))
 def test_no_other_subsets_have_larger_sums(sigma, seed):
     """The maximum that makes them convex: any u and v of the same sizes give no more."""
     bank, rng = pair_sums(sigma), np.random.default_rng(seed)
@@ -124,6 +146,36 @@ def test_quadratic_pairs_by_moments(seed):
         inside, other = bank.cells == a, bank.cells == b
         pairs = 0.5 * (1 + np.subtract.outer(scores[inside], scores[other])) ** 2
         assert found == pytest.approx(bank.shares[inside] @ pairs @ bank.shares[other])
+
+
+def test_cells_and_shares():
+    """Cells are numbered group · n_labels + label, and weights add up to 1 in each cell."""
+    bank = cells()
+    for group in range(3):
+        for label in range(2):
+            inside = (group == CODES) & (np.arange(N) // 4 % 2 == label)
+            assert (bank.cells[inside] == 2 * group + label).all()
+            expected = bank.weights[inside] / bank.weights[inside].sum()
+            assert bank.shares[inside] == pytest.approx(expected)
+    assert (bank.cells[CODES < 0] == -1).all()
+    sums = pair_sums(Ramp(0.8))
+    for group in range(3):
+        own = sums.weights[group == CODES]
+        assert sums.shares[group == CODES] == pytest.approx(own / own.sum())
+
+
+@given(seed=st.integers(0, 1000))
+def test_slopes_of_quadratic_pairs(seed):
+    """ω_i (1 + s_i − μ_b) in cell a and ω_j (t_j − μ_a − 1) in cell b."""
+    bank, rng = cells(seed), np.random.default_rng(seed)
+    scores, coefficients = 2 * rng.normal(size=N), rng.normal(size=3)
+    expected = np.zeros(N)
+    for (a, b), factor in zip(bank.pairs, coefficients, strict=True):
+        first, second = bank.cells == a, bank.cells == b
+        means = [np.average(scores[cell], weights=bank.weights[cell]) for cell in (first, second)]
+        expected[first] += factor * bank.shares[first] * (1 + scores[first] - means[1])
+        expected[second] += factor * bank.shares[second] * (scores[second] - means[0] - 1)
+    assert bank.pull_back(coefficients, scores, NOTHING).scores == pytest.approx(expected)
 
 
 @settings(max_examples=40)

@@ -68,6 +68,14 @@ def test_choice_takes_the_rate_from_a_threshold():
     assert found.positive_rate == pytest.approx(np.mean(scores > 0.75))
 
 
+def test_the_rate_of_a_threshold_counts_weights():
+    """p = Pr(score > threshold), of all groups together."""
+    scores, groups = people()
+    weights = np.random.default_rng(1).exponential(size=scores.size) * (1 + 5 * groups)
+    found = choose_interval(scores, sensitive_features=groups, threshold=0.75, sample_weight=weights)
+    assert found.positive_rate == pytest.approx(np.average(scores > 0.75, weights=weights))
+
+
 @pytest.mark.parametrize("rate", [0.0, 0.004, 0.996, 1.0])
 def test_choice_at_the_ends(rate):
     scores, groups = people(400)
@@ -119,6 +127,20 @@ def test_membership_adds_up_to_the_interval_by_group_and_weight():
     for k in range(3):
         inside = (groups == k) * weights
         assert (inside * membership).sum() == pytest.approx(0.4 * inside.sum())
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_changes_balance_whatever_the_ties_and_weights(weighted):
+    """stays + enters = stays + leaves = in_interval, the weight of the share that the interval holds."""
+    rng = np.random.default_rng(1)
+    groups, weights = rng.integers(3, size=90), rng.integers(0, 4, size=90) if weighted else None
+    before, after = rng.integers(9, size=90), rng.integers(9, size=90)
+    interval = {0: (0.1, 0.4), 1: [(0.1, 0.2), (0.5, 0.8)], 2: (0.0, 1.0)}
+    found = band_changes(before, after, sensitive_features=groups, interval=interval, sample_weight=weights)
+    members = np.bincount(groups, weights)
+    assert found["in_interval"].to_numpy() == pytest.approx(members * [0.3, 0.4, 1.0])
+    for moved in ("enters", "leaves"):
+        assert (found["stays"] + found[moved]).to_numpy() == pytest.approx(found["in_interval"].to_numpy())
 
 
 def test_changes_balance_and_name_the_movers():

@@ -1,11 +1,16 @@
+from fractions import Fraction
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests import brute
 
 from partialfair.datasets import make_admissions
 from partialfair.exceptions import InputError
-from partialfair.metrics import partial_statistical_parity_difference, unfairness_map
+from partialfair.metrics import _kernels, partial_statistical_parity_difference, unfairness_map
+from partialfair.metrics._inputs import scored_groups
 
 
 @st.composite
@@ -39,6 +44,107 @@ def test_every_interval_has_the_metrics_value(people, n_grid, gap_scale):
             assert cell.value == pytest.approx(value, abs=1e-12)
             assert cell.low <= cell.value + 1e-12
             assert cell.value <= cell.high + 1e-12
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
+def test_the_band_is_the_sum_of_two_deviations_over_the_width(confidence):
+    """(ε_k + ε_k') / (β − α) on both sides, ε = sqrt(log(2 G / δ) / (2 n)), cut off at 0 and 1."""
+    rng = np.random.default_rng(2)
+    groups, weights = np.repeat(["a", "b"], [900, 400]), rng.random(1300)
+    scores = rng.normal(size=1300) + 0.5 * (groups == "b")
+    found = unfairness_map(
+        scores, sensitive_features=groups, n_grid=5, confidence=confidence, sample_weight=weights
+    )
+    epsilon = []
+    for label in "ab":
+        own = weights[groups == label]
+        n_effective = own.sum() ** 2 / (own**2).sum()
+        epsilon.append(np.sqrt(np.log(2 * 2 / (1 - confidence)) / (2 * n_effective)))
+    for i in range(5):
+        for j in range(i + 1, 6):
+            cell = found.at(i / 5, j / 5)
+            slack = sum(epsilon) / ((j - i) / 5)
+            assert cell.low == pytest.approx(max(cell.value - slack, 0))
+            assert cell.high == pytest.approx(min(cell.value + slack, 1))
+    assert found.n_intervals == 5 * 6 // 2
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_absolute_band_is_that_of_shrunk_and_widened_intervals(tied):
+    """Within ε_k + ε_k' of the gaps of the interval shrunk and widened by ε, rounded up to whole cells.
+
+    Where a widened interval ends at 1 it includes rank 1.
+    """
+    rng, n_grid = np.random.default_rng(4), 10
+    groups = np.repeat(["a", "b"], [900, 700])
+    scores = rng.normal(size=1600) + 0.4 * (groups == "b")
+    scores = np.round(scores, 1) if tied else scores
+    found = unfairness_map(scores, sensitive_features=groups, n_grid=n_grid, gap_scale="absolute")
+    epsilon = [np.sqrt(np.log(2 * 2 / 0.05) / (2 * n)) for n in (900, 700)]
+    steps = int(np.ceil(max(epsilon) * n_grid))
+
+    def gap(i, j):
+        options = {"interval": (i / n_grid, j / n_grid), "gap_scale": "absolute"}
+        return partial_statistical_parity_difference(None, scores, sensitive_features=groups, **options)
+
+    ranks = np.stack([[(scores[groups == k] > t).mean() for t in np.unique(scores)] for k in "ab"])
+    at_bottom = np.abs(ranks[0] - ranks[1])[ranks.max(axis=0) == 1].max(initial=0.0)
+    for i in range(n_grid):
+        for j in range(i + 1, n_grid + 1):
+            low, high = max(i - steps, 0), min(j + steps, n_grid)
+            inside = gap(i + steps, j - steps) if i + steps < j - steps else 0.0
+            around = max(gap(low, high), at_bottom) if high == n_grid else gap(low, high)
+            cell = found.at(i / n_grid, j / n_grid)
+            assert cell.low == pytest.approx(max(inside - sum(epsilon), 0.0))
+            assert cell.high == pytest.approx(min(around + sum(epsilon), 1.0))
+
+
+@given(scored_people(), st.integers(2, 9))
+def test_visits_sum_up_the_curve(people, n_grid):
+    """Per visit of a cell: first and last point, the largest x − y and y − x, and the pairs within it."""
+    scores, groups, weights = people
+    a, b = scored_groups(scores, groups, sample_weight=weights).groups[:2]
+    first, second = (brute.split(scores, groups, weights)[label] for label in (a.label, b.label))
+    curve = [
+        (brute.rank(first, theta), brute.rank(second, theta))
+        for theta in sorted(brute.thresholds(first, second), reverse=True)
+    ]
+    visits = []
+    for x, y in curve:
+        cell = (int(x * n_grid), int(y * n_grid))
+        if not visits or visits[-1][0] != cell:
+            visits.append((cell, []))
+        visits[-1][1].append((x, y))
+    cells, found = _kernels.grid_visits(*a.ranked, *b.ranked, n_grid)
+    assert cells.tolist() == [list(cell) for cell, _ in visits]
+    assert len(visits) <= 2 * n_grid + 1
+    for (_, points), at in zip(visits, found, strict=True):
+        assert at[:4] == pytest.approx([float(one) for one in (*points[0], *points[-1])])
+        assert at[4] - at[5] == pytest.approx(float(max(x - y for x, y in points)))
+        assert at[7] - at[6] == pytest.approx(float(max(y - x for x, y in points)))
+        # Steps of the curve within the visit: members of b below those of a, and ties by half.
+        mass, passed = 0, points[0][0]
+        for (x, y), (next_x, next_y) in pairwise(points):
+            mass += (next_y - y) * ((x - passed) + (next_x - x) / 2)
+        assert at[8] == pytest.approx(float(mass), abs=1e-12)
+    at_bottom = [abs(x - y) for x, y in curve if max(x, y) == 1]
+    assert _kernels.bottom_lead(cells, found, n_grid) == pytest.approx(float(max(at_bottom)))
+
+
+@given(scored_people(), st.integers(2, 6))
+@settings(max_examples=50)
+def test_group_auc_of_every_interval(people, n_grid):
+    scores, groups, weights = people
+    a, b = scored_groups(scores, groups, sample_weight=weights).groups[:2]
+    first, second = (brute.split(scores, groups, weights)[label] for label in (a.label, b.label))
+    _, visits = _kernels.grid_visits(*a.ranked, *b.ranked, n_grid)
+    found = _kernels.grid_aucs(visits, n_grid)
+    for i in range(n_grid):
+        for j in range(i + 1, n_grid + 1):
+            parts = [(Fraction(i, n_grid), Fraction(j, n_grid))]
+            shares = [brute.band_shares(members, parts) for members in (first, second)]
+            expected = brute.chance_of_beating(first, shares[0], second, shares[1], "half")
+            assert found[i, j - 1] == pytest.approx(float(expected), abs=1e-9)
 
 
 def test_many_scores_and_groups_against_the_metric():

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
+from scipy.optimize import brentq, minimize
 from tests.derivatives import check_convex, check_curvature, check_gradient, matrix
 
 from partialfair.exceptions import InputError
-from partialfair.objectives import AUC, LOSSES, AUCLoss, Difference, PartialAUC, parts, read_loss
+from partialfair.objectives import AUC, LOSSES, AUCLoss, Coupling, Difference, PartialAUC, parts, read_loss
+from partialfair.objectives._pairs import HingePairs, LogisticPairs, SquaredHingePairs, SquaredPairs
+from partialfair.objectives._top import top_shares
 
 PHI = {
     "squared": lambda x: (1 + x) ** 2 / 2,
@@ -152,6 +154,107 @@ def test_scores_that_are_not_finite_have_no_loss():
     assert np.isnan(AUC().build(signs, weights).value_and_gradient(np.full(signs.size, np.nan))[0])
 
 
+def rounded_hinge(x, width):
+    """(1 + x)_+ with a parabola of that width in its corner."""
+    corner = (1 + x + width / 2) ** 2 / (2 * width)
+    return np.where(np.abs(1 + x) < width / 2, corner, np.maximum(1 + x, 0))
+
+
+PAIR_FUNCTIONS = [
+    (SquaredPairs(), PHI["squared"], lambda x: 1 + x),
+    (SquaredHingePairs(), PHI["squared_hinge"], lambda x: np.maximum(1 + x, 0)),
+    (HingePairs(0.0), PHI["hinge"], lambda x: np.where(1 + x > 1e-9, 1.0, 0.0)),  # at the corner 0
+    (HingePairs(0.4), lambda x: rounded_hinge(x, 0.4), lambda x: np.clip((1 + x) / 0.4 + 0.5, 0, 1)),
+    (LogisticPairs(), PHI["logistic"], lambda x: 1 / (1 + np.exp(-x))),
+]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "phi", "slope"), PAIR_FUNCTIONS, ids=[str(pairs) for pairs, _, _ in PAIR_FUNCTIONS]
+)
+def test_sums_over_all_starts(pairs, phi, slope):
+    """Σ_s weights_s φ(e − s) and Σ_s weights_s φ'(e − s), with ties, pairs on corners and weights of 0."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        ends, starts = (np.round(2 * rng.normal(size=n), 1) for n in (30, 25))
+        weights = rng.integers(0, 3, 25) * rng.random(25)
+        x = np.subtract.outer(ends, starts)
+        values, slopes = pairs.sums(ends, starts, weights)
+        assert values == pytest.approx(phi(x) @ weights, abs=1e-9)
+        assert slopes == pytest.approx(slope(x) @ weights, abs=1e-9)
+    x = np.linspace(-4, 4, 160)
+    assert pairs.slope(x) == pytest.approx(slope(x))
+
+
+def test_a_coupling_is_the_matrix_it_says():
+    """Σ_cd core[c, d] a_c a_dᵀ, where a_c holds the weights of the rows of cell c."""
+    rng = np.random.default_rng(0)
+    cells, weights, core = rng.integers(-1, 3, size=12), rng.normal(size=12), rng.normal(size=(3, 3))
+    core = core + core.T
+    a = np.array([np.where(cells == c, weights, 0.0) for c in range(3)])
+    expected = sum(core[c, d] * np.outer(a[c], a[d]) for c in range(3) for d in range(3))
+    coupling = Coupling(cells, weights, core)
+    assert np.stack([coupling.product(unit) for unit in np.eye(12)]) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("rounding", [0.0, 0.7])
+def test_the_whole_share_is_everybody_and_none_is_nobody(rounding):
+    values, q = np.array([3.0, 1.0, 1.0]), np.array([0.2, 0.5, 0.3])
+    assert top_shares(values, q, 1.0, rounding) == pytest.approx(q)
+    assert top_shares(values, q, 0.0, rounding) == pytest.approx(0 * q)
+
+
+@pytest.mark.parametrize("top", [0.02, 0.13, 0.5, 0.97])
+def test_top_shares_are_what_they_say(top):
+    """r_j = q_j clip((v_j − λ)/rounding + ½, 0, 1) with the λ at which they sum to the top share.
+
+    Without rounding those above λ are in it, those below are not, and those at λ are in part, by weight.
+    """
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        values, q = np.round(rng.normal(size=20), 1), rng.random(20) + 0.01
+        q /= q.sum()
+        sharp = top_shares(values, q, top, 0.0)
+        above = np.array([q[values > value].sum() for value in values])
+        tied = np.array([q[values == value].sum() for value in values])
+        assert sharp == pytest.approx(q * np.clip((top - above) / tied, 0, 1), abs=1e-12)
+        for rounding in (0.05, 0.7):
+
+            def shares(border, rounding=rounding, values=values, q=q):
+                return q * np.clip((values - border) / rounding + 0.5, 0, 1)
+
+            border = brentq(
+                lambda at, shares=shares: shares(at).sum() - top, values.min() - 1, values.max() + 1
+            )
+            r = top_shares(values, q, top, rounding)
+            assert r == pytest.approx(shares(border), abs=1e-10)
+            excess = r @ values + rounding / 2 * np.sum(r * (1 - r / q)) - sharp @ values
+            assert -1e-12 <= excess <= rounding / 2 * top * (1 - top) + 1e-12
+
+
+@pytest.mark.parametrize("kind", PHI)
+def test_the_anchor_costs_nothing(kind):
+    """With an intercept the optimum has m = 0, and the value of the loss without an anchor."""
+    rng = np.random.default_rng(3)
+    X = np.column_stack([rng.normal(size=(60, 2)), np.ones(60)])
+    signs = np.where(X[:, 0] + rng.normal(size=60) > 0.4, 1.0, -1.0)
+    weights = rng.random(60)
+
+    def least(anchored):
+        loss = AUC(kind, 0.1).build(signs, weights, anchored=anchored)
+
+        def value(w):
+            found, gradient = loss.value_and_gradient(X @ w)
+            return found, X.T @ gradient
+
+        return minimize(value, np.zeros(3), jac=True, method="BFGS", options={"gtol": 1e-9})
+
+    free, tied = least(False), least(True)
+    assert tied.fun == pytest.approx(free.fun, abs=1e-7)
+    means = [np.average((X @ tied.x)[signs == sign], weights=weights[signs == sign]) for sign in (1, -1)]
+    assert sum(means) == pytest.approx(0, abs=1e-4)
+
+
 @pytest.mark.parametrize("fpr", [(0.0, 0.3), (0.1, 0.5)])
 def test_top_shares_maximise(fpr):
     """r is a maximiser: no generic optimiser finds a better one."""
@@ -183,7 +286,7 @@ def test_top_shares_maximise(fpr):
         (lambda: PartialAUC(kind="cubic"), r"kind of PartialAUC must be one of 'squared_hinge', 'hinge', "),
         (
             lambda: PartialAUC(fpr=0.1),
-            r"fpr of PartialAUC must be a pair of rates such as \(0.0, 0.1\), not 0.1",
+            r"fpr of PartialAUC must be a tuple of two rates such as \(0.0, 0.1\), not 0.1",
         ),
         (lambda: PartialAUC(fpr=(0.1, 1.1)), r"each rate of fpr must lie in \[0, 1\], not 1.1"),
         (lambda: PartialAUC(fpr=(0.3, 0.3)), r"fpr of PartialAUC must rise, unlike \(0.3, 0.3\)"),

@@ -54,6 +54,31 @@ def test_rounding_lifts_the_hinge_by_an_eighth_of_its_width_at_most(rounding):
     check_curvature(loss, np.linspace(0.2, 1.9, 201))
 
 
+@pytest.mark.parametrize("rounding", [0.5, 0.01])
+def test_the_corner_of_the_hinge_is_a_parabola(rounding):
+    """(x + rounding/2)² / (2 rounding) instead of x_+ where |x| < rounding/2, x = 1 − ζs."""
+    scores, signs, weights = draw(weighted=True)
+    scores[::3] = signs[::3] + rounding * np.linspace(-0.6, 0.6, scores[::3].size)
+    x = 1 - signs * scores
+    corner = (x + rounding / 2) ** 2 / (2 * rounding)
+    losses = np.where(np.abs(x) < rounding / 2, corner, np.maximum(x, 0))
+    found = HingeLoss(signs, weights, rounding).value_and_gradient(scores)[0]
+    assert found == pytest.approx(np.average(losses, weights=weights))
+
+
+def test_curvatures():
+    """ω_i σ(s_i)(1 − σ(s_i)), ω_i, and ω_i / rounding for scores at the corner."""
+    scores, signs, weights = draw(weighted=True)
+    share, sigma = weights / weights.sum(), 1 / (1 + np.exp(-scores))
+    assert LogisticLoss(signs, weights).curvature(scores).diagonal == pytest.approx(
+        share * sigma * (1 - sigma)
+    )
+    assert SquaredLoss(signs, weights).curvature(scores).diagonal == pytest.approx(share)
+    corner = np.abs(1 - signs * scores) < 0.25
+    assert corner.any()
+    assert HingeLoss(signs, weights, 0.5).curvature(scores).diagonal == pytest.approx(share * corner / 0.5)
+
+
 @pytest.mark.parametrize("weights", [np.ones(2), np.array([1.0, 3.0])])
 def test_extreme_scores_stay_finite(weights):
     value, gradient = LogisticLoss(np.array([1.0, -1.0]), weights).value_and_gradient(np.array([-1e4, 1e4]))
