@@ -137,8 +137,8 @@ def test_group_auc_of_every_interval(people, n_grid):
     scores, groups, weights = people
     a, b = scored_groups(scores, groups, sample_weight=weights).groups[:2]
     first, second = (brute.split(scores, groups, weights)[label] for label in (a.label, b.label))
-    _, visits = _kernels.grid_visits(*a.ranked, *b.ranked, n_grid)
-    found = _kernels.grid_aucs(visits, n_grid)
+    cells, visits = _kernels.grid_visits(*a.ranked, *b.ranked, n_grid)
+    found = _kernels.grid_aucs(cells, visits, n_grid)
     for i in range(n_grid):
         for j in range(i + 1, n_grid + 1):
             parts = [(Fraction(i, n_grid), Fraction(j, n_grid))]
