@@ -50,7 +50,7 @@ chromium: ## the browser that tests of pages need, where apt-get and the right t
 	echo "chromium is missing and could not be installed: the tests of pages will be skipped"
 
 test: lint chromium ## lint, then every test but the slow ones, with branch coverage
-	$(PYTEST) -m "not slow" --cov --cov-report=term
+	$(PYTEST) -m "not slow" -n auto --maxprocesses 4 --dist worksteal --cov --cov-report=term
 
 test-slow: $(VENV)/.dev ## the tests that take minutes
 	$(PYTEST) -m slow --hypothesis-profile=thorough

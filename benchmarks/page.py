@@ -54,12 +54,13 @@ def main() -> None:
     """Make every page once."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scores", type=int, default=10_000_000)
+    parser.add_argument("--groups", type=int, nargs="*", default=N_GROUPS)
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", SmallGroupWarning)
     warnings.simplefilter("ignore", UndefinedGapWarning)
     row(10_000, 2)  # compiles
-    rows = [row(arguments.scores, n_groups) for n_groups in N_GROUPS]
+    rows = [row(arguments.scores, n_groups) for n_groups in arguments.groups]
     largest = max(float(one["MB"]) for one in rows)
     write("page", f"Audit pages: at most {largest:.2f} MB", rows, arguments.out)
 

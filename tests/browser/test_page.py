@@ -349,19 +349,32 @@ def test_equal_scores_have_no_gap(page_of):
 
 
 def test_fifty_groups(page_of, tmp_path):
+    """There is no room for every pair, so that the band of the worst is that of the smallest groups."""
     scores, groups, y = people(50, n=8000)
     page = page_of(quiet_report(y, scores, groups, threshold=0.5, n_resamples=100))
-    unfairness = metrics.unfairness_map(scores, sensitive_features=groups, n_grid=100)
     assert (tmp_path / "page.html").stat().st_size < 3e6
-    for begin, end in ((5, 30), (60, 62), (0, 100)):
+    assert page.locator("#pair option").first.text_content() == "worst of all 1,225 pairs"
+    sizes = np.unique(groups, return_counts=True)[1]
+    epsilon = sorted(dkw_bound(size, 0.95, n_comparisons=50) for size in sizes)
+    slack, steps = epsilon[-1] + epsilon[-2], int(np.ceil(100 * epsilon[-1]))
+
+    def gap(begin, end):
+        interval = (max(begin, 0) / 100, min(end, 100) / 100)
+        common = {"sensitive_features": groups, "interval": interval, "gap_scale": "absolute"}
+        return metrics.partial_statistical_parity_difference(None, scores, **common)
+
+    for begin, end in ((5, 30), (60, 62), (20, 75)):
         move_to(page, begin, end)
         assert_numbers(page, expected(y, scores, groups, (begin / 100, end / 100), 0.5))
-        found = unfairness.at(begin / 100, end / 100)
-        band = page.locator("td[data-metric='statistical_parity'][data-band='interval']")
-        # There is no room for every pair, so that the band of the worst is that of the smallest groups.
-        assert float(band.get_attribute("data-low")) <= found.low + EXACT
-        assert float(band.get_attribute("data-high")) >= found.high - EXACT
-    assert page.locator("#pair option").first.text_content() == "worst of all 1,225 pairs"
+        inside = gap(begin + steps, end - steps) if begin + steps < end - steps else 0
+        own, reach = value(page, "statistical_parity"), 100 * slack / (end - begin)
+        for scale, low, high in (
+            ("interval", own - reach, own + reach),
+            ("absolute", inside - slack, gap(begin - steps, end + steps) + slack),
+        ):
+            band = page.locator(f"td[data-metric='statistical_parity'][data-band='{scale}']")
+            assert float(band.get_attribute("data-low")) == pytest.approx(max(low, 0), abs=EXACT)
+            assert float(band.get_attribute("data-high")) == pytest.approx(min(high, 1), abs=EXACT)
 
 
 def test_an_undefined_gap_is_called_undefined(page_of):
