@@ -2,11 +2,18 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#8A63D2", "#A67C2E", "#7A7A7A"];
-const MAP_COLOURS = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]]; // viridis
+const MAP_COLOURS = [
+  [68, 1, 84],
+  [59, 82, 139],
+  [33, 145, 140],
+  [94, 201, 98],
+  [253, 231, 37],
+]; // viridis
 
 const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)} %`;
 const colourOf = (group) => COLOURS[group % COLOURS.length];
-const dashOf = (group) => (group < COLOURS.length ? "none" : `${2 + 2 * Math.floor(group / COLOURS.length)} 2`);
+const dashOf = (group) =>
+  group < COLOURS.length ? "none" : `${2 + 2 * Math.floor(group / COLOURS.length)} 2`;
 
 const svg = (name, attributes = {}, ...children) => {
   const made = document.createElementNS(SVG, name);
@@ -19,25 +26,44 @@ const svg = (name, attributes = {}, ...children) => {
 const frame = (place, { height, x, y, margin = { left: 52, right: 20, top: 10, bottom: 44 } }) => {
   const width = Math.max(place.clientWidth, 260);
   const tall = height(width);
-  const right = width - margin.right, bottom = tall - margin.bottom;
-  const scale = ([low, high], from, to) => (value) => from + ((value - low) / (high - low)) * (to - from);
-  const toX = scale(x.range, margin.left, right), toY = scale(y.range, bottom, margin.top);
+  const right = width - margin.right,
+    bottom = tall - margin.bottom;
+  const scale =
+    ([low, high], from, to) =>
+    (value) =>
+      from + ((value - low) / (high - low)) * (to - from);
+  const toX = scale(x.range, margin.left, right),
+    toY = scale(y.range, bottom, margin.top);
   const drawing = svg("svg", { width, height: tall, viewBox: `0 0 ${width} ${tall}`, "aria-hidden": "true" });
   for (const value of x.ticks) {
     drawing.append(
       svg("line", { x1: toX(value), x2: toX(value), y1: margin.top, y2: bottom, class: "grid" }),
-      svg("text", { x: toX(value), y: bottom + 16, class: "tick", "text-anchor": "middle" }, x.format(value)));
+      svg("text", { x: toX(value), y: bottom + 16, class: "tick", "text-anchor": "middle" }, x.format(value)),
+    );
   }
   for (const value of y.ticks) {
     drawing.append(
       svg("line", { x1: margin.left, x2: right, y1: toY(value), y2: toY(value), class: "grid" }),
-      svg("text", { x: margin.left - 6, y: toY(value) + 4, class: "tick", "text-anchor": "end" }, y.format(value)));
+      svg(
+        "text",
+        { x: margin.left - 6, y: toY(value) + 4, class: "tick", "text-anchor": "end" },
+        y.format(value),
+      ),
+    );
   }
   const middle = (margin.top + bottom) / 2;
   drawing.append(
-    svg("text", { x: (margin.left + right) / 2, y: tall - 8, class: "label", "text-anchor": "middle" }, x.label),
-    svg("text", { x: 12, y: middle, class: "label", "text-anchor": "middle",
-      transform: `rotate(-90 12 ${middle})` }, y.label));
+    svg(
+      "text",
+      { x: (margin.left + right) / 2, y: tall - 8, class: "label", "text-anchor": "middle" },
+      x.label,
+    ),
+    svg(
+      "text",
+      { x: 12, y: middle, class: "label", "text-anchor": "middle", transform: `rotate(-90 12 ${middle})` },
+      y.label,
+    ),
+  );
   place.replaceChildren(drawing);
   return { drawing, toX, toY, left: margin.left, right, top: margin.top, bottom };
 };
@@ -48,7 +74,8 @@ const RANKS = { range: [0, 1], ticks: [0, 0.2, 0.4, 0.6, 0.8, 1], format: (value
 const roundTicks = (low, high) => {
   const step = 10 ** Math.floor(Math.log10((high - low) / 4));
   const wide = [1, 2, 5, 10].map((k) => k * step).find((one) => (high - low) / one <= 6);
-  const first = Math.ceil(low / wide), last = Math.floor(high / wide + 1e-9);
+  const first = Math.ceil(low / wide),
+    last = Math.floor(high / wide + 1e-9);
   return Array.from({ length: Math.max(last - first + 1, 0) }, (_, k) => (first + k) * wide);
 };
 const short = (value) => {
@@ -74,7 +101,8 @@ const drawCurve = (place, { pair, bands, names, i, j, where, other }) => {
     y: { ...RANKS, label: `rank in ${names[1]}` },
   });
   const { drawing, toX, toY } = at;
-  const low = i / GRID, high = j / GRID;
+  const low = i / GRID,
+    high = j / GRID;
   const slack = Math.min(pair.slack, 1);
   const path = (points) => points.map(([x, y]) => `${toX(x).toFixed(1)},${toY(y).toFixed(1)}`).join(" ");
   const curve = (of) => {
@@ -86,13 +114,30 @@ const drawCurve = (place, { pair, bands, names, i, j, where, other }) => {
     return path(points);
   };
   if (bands) {
-    drawing.append(svg("polygon", { class: "unsure",
-      points: path([[0, 0], [0, slack], [1 - slack, 1], [1, 1], [1, 1 - slack], [slack, 0]]) }));
+    drawing.append(
+      svg("polygon", {
+        class: "unsure",
+        points: path([
+          [0, 0],
+          [0, slack],
+          [1 - slack, 1],
+          [1, 1],
+          [1, 1 - slack],
+          [slack, 0],
+        ]),
+      }),
+    );
   }
   drawing.append(
-    svg("rect", { class: "interval", x: toX(low), y: toY(high), width: toX(high) - toX(low),
-      height: toY(low) - toY(high) }),
-    svg("line", { class: "diagonal", x1: toX(0), y1: toY(0), x2: toX(1), y2: toY(1) }));
+    svg("rect", {
+      class: "interval",
+      x: toX(low),
+      y: toY(high),
+      width: toX(high) - toX(low),
+      height: toY(low) - toY(high),
+    }),
+    svg("line", { class: "diagonal", x1: toX(0), y1: toY(0), x2: toX(1), y2: toY(1) }),
+  );
   if (other) drawing.append(svg("polyline", { class: "curve other", points: curve(other) }));
   drawing.append(svg("polyline", { class: "curve", points: curve(pair) }));
   if (where) drawing.append(svg("circle", { class: "worst", cx: toX(where[0]), cy: toY(where[1]), r: 5 }));
@@ -105,29 +150,54 @@ const drawDensities = (place, { model, shown, i, j, t }) => {
   const [first, last] = [model.bins[0], model.bins[model.bins.length - 1]];
   const at = frame(place, {
     height: () => 300 + bars,
-    x: { range: [first, last], ticks: roundTicks(first, last), format: tickLabels(roundTicks(first, last)), label: "score" },
-    y: { range: [0, 1.05 * top], ticks: roundTicks(0, 1.05 * top), format: (value) => percent(value, top < 0.05 ? 1 : 0),
-      label: "share of the group" },
+    x: {
+      range: [first, last],
+      ticks: roundTicks(first, last),
+      format: tickLabels(roundTicks(first, last)),
+      label: "score",
+    },
+    y: {
+      range: [0, 1.05 * top],
+      ticks: roundTicks(0, 1.05 * top),
+      format: (value) => percent(value, top < 0.05 ? 1 : 0),
+      label: "share of the group",
+    },
     margin: { left: 62, right: 20, top: 10, bottom: 44 + bars },
   });
   const { drawing, toX, toY, bottom } = at;
-  const faint = model.groups.length <= 12 ? model.groups.map((_, k) => k).filter((k) => !shown.includes(k)) : [];
+  const faint =
+    model.groups.length <= 12 ? model.groups.map((_, k) => k).filter((k) => !shown.includes(k)) : [];
   const steps = (group) => {
     const points = [];
     group.density.forEach((share, bin) => {
-      for (const edge of [model.bins[bin], model.bins[bin + 1]]) points.push(`${toX(edge).toFixed(1)},${toY(share).toFixed(1)}`);
+      for (const edge of [model.bins[bin], model.bins[bin + 1]])
+        points.push(`${toX(edge).toFixed(1)},${toY(share).toFixed(1)}`);
     });
     return points.join(" ");
   };
   for (const k of [...faint, ...shown]) {
-    drawing.append(svg("polyline", { class: shown.includes(k) ? "density" : "density faint", stroke: colourOf(k),
-      "stroke-dasharray": dashOf(k), points: steps(model.groups[k]) }));
+    drawing.append(
+      svg("polyline", {
+        class: shown.includes(k) ? "density" : "density faint",
+        stroke: colourOf(k),
+        "stroke-dasharray": dashOf(k),
+        points: steps(model.groups[k]),
+      }),
+    );
   }
   shown.forEach((k, line) => {
     const { scores } = model.groups[k];
     const [from, to] = [scores[j], scores[i]].map((score) => toX(clip(score, first, last)));
-    drawing.append(svg("rect", { class: "reach", fill: colourOf(k), x: from, y: bottom + 24 + 14 * line,
-      width: Math.max(to - from, 2), height: 9 }));
+    drawing.append(
+      svg("rect", {
+        class: "reach",
+        fill: colourOf(k),
+        x: from,
+        y: bottom + 24 + 14 * line,
+        width: Math.max(to - from, 2),
+        height: 9,
+      }),
+    );
   });
   const cut = toX(clip(model.thresholds[t], first, last));
   drawing.append(svg("line", { class: "threshold", x1: cut, x2: cut, y1: 10, y2: bottom }));
@@ -138,11 +208,22 @@ const drawFrontier = (place, { frontier, shown, choose, tell }) => {
   const ends = frontier.points.flatMap((p) => [p.low, p.high, p.gap]);
   const goods = frontier.points.flatMap((p) => [p.score - p.error, p.score + p.error]);
   const pad = (low, high) => [low - 0.05 * (high - low || 1), high + 0.05 * (high - low || 1)];
-  const xs = [0, pad(0, Math.max(...ends))[1]], ys = pad(Math.min(...goods), Math.max(...goods));
+  const xs = [0, pad(0, Math.max(...ends))[1]],
+    ys = pad(Math.min(...goods), Math.max(...goods));
   const at = frame(place, {
     height: (width) => Math.min(0.7 * width, 380),
-    x: { range: xs, ticks: roundTicks(...xs), format: tickLabels(roundTicks(...xs)), label: frontier.gapLabel },
-    y: { range: ys, ticks: roundTicks(...ys), format: tickLabels(roundTicks(...ys)), label: frontier.scoreLabel },
+    x: {
+      range: xs,
+      ticks: roundTicks(...xs),
+      format: tickLabels(roundTicks(...xs)),
+      label: frontier.gapLabel,
+    },
+    y: {
+      range: ys,
+      ticks: roundTicks(...ys),
+      format: tickLabels(roundTicks(...ys)),
+      label: frontier.scoreLabel,
+    },
     margin: { left: 62, right: 20, top: 10, bottom: 44 },
   });
   const { drawing, toX, toY } = at;
@@ -150,12 +231,21 @@ const drawFrontier = (place, { frontier, shown, choose, tell }) => {
   drawing.setAttribute("role", "group");
   drawing.setAttribute("aria-label", "models of the path");
   frontier.points.forEach((point) => {
-    const x = toX(point.gap), y = toY(point.score);
-    const dot = svg("g", { class: `dot${point.chosen ? " chosen" : ""}${point.failed ? " failed" : ""}${point.model === shown ? " shown" : ""}`,
-      tabindex: 0, role: "button", "aria-label": point.label, "aria-pressed": String(point.model === shown) },
+    const x = toX(point.gap),
+      y = toY(point.score);
+    const dot = svg(
+      "g",
+      {
+        class: `dot${point.chosen ? " chosen" : ""}${point.failed ? " failed" : ""}${point.model === shown ? " shown" : ""}`,
+        tabindex: 0,
+        role: "button",
+        "aria-label": point.label,
+        "aria-pressed": String(point.model === shown),
+      },
       svg("line", { x1: toX(point.low), x2: toX(point.high), y1: y, y2: y }),
       svg("line", { x1: x, x2: x, y1: toY(point.score - point.error), y2: toY(point.score + point.error) }),
-      svg("circle", { cx: x, cy: y, r: point.chosen ? 8 : 6 }));
+      svg("circle", { cx: x, cy: y, r: point.chosen ? 8 : 6 }),
+    );
     dot.addEventListener("click", () => choose(point.model));
     dot.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" && event.key !== " ") return;
@@ -204,9 +294,12 @@ class HeatMap {
     const pale = getComputedStyle(this.place).getPropertyValue("--faded").split(",").map(Number);
     const picture = new ImageData(GRID, GRID);
     for (const { i, j, value, low } of this.cells) {
-      const colour = heat(value / this.top), faded = low > 0 || !this.fades ? 0 : 0.6;
+      const colour = heat(value / this.top),
+        faded = low > 0 || !this.fades ? 0 : 0.6;
       const at = 4 * ((GRID - j) * GRID + i);
-      colour.forEach((c, k) => { picture.data[at + k] = c + faded * (pale[k] - c); });
+      colour.forEach((c, k) => {
+        picture.data[at + k] = c + faded * (pale[k] - c);
+      });
       picture.data[at + 3] = 255;
     }
     this.canvas.getContext("2d").putImageData(picture, 0, 0);

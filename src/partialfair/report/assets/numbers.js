@@ -17,8 +17,15 @@ const urgency = (gap) => (Number.isNaN(gap.value) ? Infinity : gap.value); // an
 const widest = (gaps) => gaps.reduce((best, gap) => (urgency(gap) > urgency(best) ? gap : best));
 const largest = (gaps, key) => gaps.reduce((most, gap) => Math.max(most, gap[key]), 0);
 /** The widest true gap is at least the largest lower end and at most the largest upper end. */
-const widestWithBand = (gaps) => ({ ...widest(gaps), low: largest(gaps, "low"), high: largest(gaps, "high") });
-const within = (value, slack, most) => ({ low: Math.max(value - slack, 0), high: Math.min(value + slack, most) });
+const widestWithBand = (gaps) => ({
+  ...widest(gaps),
+  low: largest(gaps, "low"),
+  high: largest(gaps, "high"),
+});
+const within = (value, slack, most) => ({
+  low: Math.max(value - slack, 0),
+  high: Math.min(value + slack, most),
+});
 
 /** The largest min(u, high) − max(l, low) over one visit: the clipped lead of rank u over rank l. */
 const sideLead = (upper, lower, i, j, both, most, least) => {
@@ -39,8 +46,9 @@ class Pair {
     const column = (of) => Array.from({ length: this.n }, (_, k) => of(PER_VISIT * k));
     this.columns = Int16Array.from(column((at) => cellOf(this.visits[at])));
     this.rows = Int16Array.from(column((at) => cellOf(this.visits[at + 1])));
-    this.leads = [4, 6].map((d) => Float64Array.from(
-      column((at) => Math.abs(this.visits[at + d] - this.visits[at + d + 1]))));
+    this.leads = [4, 6].map((d) =>
+      Float64Array.from(column((at) => Math.abs(this.visits[at + d] - this.visits[at + d + 1]))),
+    );
   }
 
   point(visit, which) {
@@ -49,16 +57,26 @@ class Pair {
 
   /** Statistical parity on the interval scale: the largest lead of one clipped rank over the other. */
   parity(i, j) {
-    const { visits, columns, rows, leads: [ahead, behind] } = this;
-    let best = 0, at = -1, side = 0;
+    const {
+      visits,
+      columns,
+      rows,
+      leads: [ahead, behind],
+    } = this;
+    let best = 0,
+      at = -1,
+      side = 0;
     for (let k = 0; k < this.n; k += 1) {
-      const v = PER_VISIT * k, x = columns[k], y = rows[k];
+      const v = PER_VISIT * k,
+        x = columns[k],
+        y = rows[k];
       const first = sideLead(x, y, i, j, ahead[k], visits[v + 2], visits[v + 1]);
       const second = sideLead(y, x, i, j, behind[k], visits[v + 3], visits[v]);
       if (first > best) [best, at, side] = [first, k, 0];
       if (second > best) [best, at, side] = [second, k, 1];
     }
-    const width = (j - i) / GRID, value = best / width;
+    const width = (j - i) / GRID,
+      value = best / width;
     return { value, ...within(value, this.slack / width, 1), pair: this.groups, at, side };
   }
 
@@ -73,10 +91,17 @@ class Pair {
   /** The widest |x − y| where either rank lies in the interval; rank 1 counts only with `bottom`. */
   leadInside(i, j, bottom = false) {
     const end = bottom && j === GRID ? GRID + 1 : j;
-    const { columns, rows, leads: [ahead, behind] } = this;
-    let best = 0, at = -1, side = 0;
+    const {
+      columns,
+      rows,
+      leads: [ahead, behind],
+    } = this;
+    let best = 0,
+      at = -1,
+      side = 0;
     for (let k = 0; k < this.n; k += 1) {
-      const x = columns[k], y = rows[k];
+      const x = columns[k],
+        y = rows[k];
       if (!((i <= x && x < end) || (i <= y && y < end))) continue;
       if (ahead[k] > best) [best, at, side] = [ahead[k], k, 0];
       if (behind[k] > best) [best, at, side] = [behind[k], k, 1];
@@ -91,8 +116,12 @@ class Pair {
     const inside = from < to ? this.leadInside(from, to).value : 0;
     const around = this.leadInside(Math.max(i - this.steps, 0), Math.min(j + this.steps, GRID), true).value;
     return {
-      value, low: Math.max(inside - this.slack, 0), high: Math.min(around + this.slack, 1),
-      pair: this.groups, at, side,
+      value,
+      low: Math.max(inside - this.slack, 0),
+      high: Math.min(around + this.slack, 1),
+      pair: this.groups,
+      at,
+      side,
     };
   }
 
@@ -102,17 +131,24 @@ class Pair {
 
   /** |Pr(a scores higher than b) − ½| for members of the two intervals, ties counted ½. */
   groupAuc(i, j) {
-    const low = i / GRID, high = j / GRID, { visits: v, columns, rows } = this;
-    let auc = 0, x0 = low, y0 = low;
+    const low = i / GRID,
+      high = j / GRID,
+      { visits: v, columns, rows } = this;
+    let auc = 0,
+      x0 = low,
+      y0 = low;
     for (let k = 0; k < this.n; k += 1) {
-      const at = PER_VISIT * k, x = clip(v[at], low, high), y = clip(v[at + 1], low, high);
+      const at = PER_VISIT * k,
+        x = clip(v[at], low, high),
+        y = clip(v[at + 1], low, high);
       auc += (x - x0) * (high - y + 0.5 * (y - y0)); // the block of ties between two visits
       x0 = clip(v[at + 2], low, high);
       y0 = clip(v[at + 3], low, high);
       auc += (x0 - x) * (high - y0);
       if (i <= columns[k] && columns[k] < j && i <= rows[k] && rows[k] < j) auc += v[at + 8];
     }
-    const width = high - low, value = Math.abs(auc / (width * width) - 0.5);
+    const width = high - low,
+      value = Math.abs(auc / (width * width) - 0.5);
     return { value, ...within(value, this.slack / width, 0.5), pair: this.groups };
   }
 }
@@ -154,14 +190,16 @@ class Group {
   selectedWith(positive, i, j, t, rankWithin) {
     const { share, above, all } = this.labelled(positive, t);
     if (all <= TOLERANCE) return { interval: NaN, absolute: NaN };
-    const low = i / GRID, high = j / GRID;
+    const low = i / GRID,
+      high = j / GRID;
     if (rankWithin === "group_and_label") {
       const passed = clip(above / all, low, high) - low;
       return { interval: passed / (high - low), absolute: passed };
     }
     const rank = this.ranks[t];
     const upTo = (knot) => (rank < knot / GRID ? above : share(knot));
-    const picked = upTo(j) - upTo(i), total = share(j) - share(i);
+    const picked = upTo(j) - upTo(i),
+      total = share(j) - share(i);
     return {
       interval: total / (high - low) > TOLERANCE ? picked / total : NaN,
       absolute: Math.min(picked / all, 1),
@@ -198,8 +236,12 @@ class WorstOfAll {
     const [from, to] = [i + this.steps, j - this.steps];
     const inside = from < to ? this.at("absolute", from, to).value : 0;
     const end = Math.min(j + this.steps, GRID);
-    const around = Math.max(this.at("absolute", Math.max(i - this.steps, 0), end).value, end === GRID ? this.bottom : 0);
-    const low = Math.max(inside - this.slack, 0), high = Math.min(around + this.slack, 1);
+    const around = Math.max(
+      this.at("absolute", Math.max(i - this.steps, 0), end).value,
+      end === GRID ? this.bottom : 0,
+    );
+    const low = Math.max(inside - this.slack, 0),
+      high = Math.min(around + this.slack, 1);
     return { ...this.at("absolute", i, j), low, high };
   }
 
@@ -224,7 +266,8 @@ class Model {
     this.worst = data.worst && new WorstOfAll(data.worst, this.allPairs, this.groups);
     this.hasLabels = this.groups.every((group) => group.hasLabels);
     this.pairwise = data.pairwise && {
-      inter: unpack(data.pairwise.inter), intra: unpack(data.pairwise.intra),
+      inter: unpack(data.pairwise.inter),
+      intra: unpack(data.pairwise.intra),
     };
   }
 
@@ -258,22 +301,29 @@ class Model {
     const selected = this.groups.map((group) => group.selected(i, j, t));
     const found = {
       statistical_parity: {
-        interval: this.ofPairs("parity", i, j, pair), absolute: this.ofPairs("parityAbsolute", i, j, pair),
+        interval: this.ofPairs("parity", i, j, pair),
+        absolute: this.ofPairs("parityAbsolute", i, j, pair),
       },
       demographic_parity: scales((scale) =>
-        this.ofShares(selected, pair, scale, (slack) => (scale === "interval" ? slack / width : slack))),
+        this.ofShares(selected, pair, scale, (slack) => (scale === "interval" ? slack / width : slack)),
+      ),
       group_auc: { interval: this.ofPairs("groupAuc", i, j, pair), absolute: null },
     };
     if (!this.hasLabels) return found;
     const withLabel = [true, false].map((positive) =>
-      this.groups.map((group) => group.selectedWith(positive, i, j, t, this.rankWithin)));
+      this.groups.map((group) => group.selectedWith(positive, i, j, t, this.rankWithin)),
+    );
     found.equal_opportunity = scales((scale) => this.ofShares(withLabel[0], pair, scale));
     found.equalized_odds = scales((scale) =>
-      widest(withLabel.map((shares) => this.ofShares(shares, pair, scale))));
+      widest(withLabel.map((shares) => this.ofShares(shares, pair, scale))),
+    );
     const { inter, intra } = this.pairwise;
     const everywhere = (valueOf) => ({
-      interval: widest(this.allPairs.map(([k, l], place) => ({ value: valueOf(k, l, place), pair: [k, l] }))
-        .filter(({ pair: [k, l] }) => !pair || (k === pair.groups[0] && l === pair.groups[1]))),
+      interval: widest(
+        this.allPairs
+          .map(([k, l], place) => ({ value: valueOf(k, l, place), pair: [k, l] }))
+          .filter(({ pair: [k, l] }) => !pair || (k === pair.groups[0] && l === pair.groups[1])),
+      ),
       absolute: null,
     });
     found.inter_group_pairwise = everywhere((k, l, place) => inter[place]);

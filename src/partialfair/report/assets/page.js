@@ -35,9 +35,15 @@ const shortName = (name) => {
 const nameOf = (k) => shortName(shownModel().groups[k].name);
 const between = ([a, b]) => `${nameOf(a)} and ${nameOf(b)}`;
 const number = (value) => (Number.isNaN(value) ? "undefined" : value.toFixed(3));
-const band = (gap) => (!bands || gap.low === undefined || Number.isNaN(gap.value) ? "–" : `${number(gap.low)} – ${number(gap.high)}`);
+const band = (gap) =>
+  !bands || gap.low === undefined || Number.isNaN(gap.value)
+    ? "–"
+    : `${number(gap.low)} – ${number(gap.high)}`;
 /** A sentence; of several models it begins with the name of the one shown. */
-const titled = (text) => (models.length > 1 ? `${shortName(shownModel().name)}: ${text}` : text.charAt(0).toUpperCase() + text.slice(1));
+const titled = (text) =>
+  models.length > 1
+    ? `${shortName(shownModel().name)}: ${text}`
+    : text.charAt(0).toUpperCase() + text.slice(1);
 const ranksText = (i, j) => `ranks ${i}–${j} %`;
 
 /* ---- sentences ---- */
@@ -53,32 +59,73 @@ const whereOf = (pair) => {
 
 /** Where the widest gap is: shares above one score, if the page knows that pair's curve. */
 const whereText = (gap) => {
-  const pair = shownModel().pairOf(gap.pair), where = pair && whereOf(pair);
+  const pair = shownModel().pairOf(gap.pair),
+    where = pair && whereOf(pair);
   if (!where) return "";
-  const shares = where.map((rank) => (state.scale === "interval"
-    ? (clip(rank, state.i / GRID, state.j / GRID) - state.i / GRID) / ((state.j - state.i) / GRID) : rank));
+  const shares = where.map((rank) =>
+    state.scale === "interval"
+      ? (clip(rank, state.i / GRID, state.j / GRID) - state.i / GRID) / ((state.j - state.i) / GRID)
+      : rank,
+  );
   const of = state.scale === "interval" ? "the interval of " : "";
-  return `: above one and the same score lie ${percent(shares[0], 1)} of ${of}${nameOf(gap.pair[0])} and `
-    + `${percent(shares[1], 1)} of ${state.scale === "interval" ? "that of " : ""}${nameOf(gap.pair[1])}`;
+  return (
+    `: above one and the same score lie ${percent(shares[0], 1)} of ${of}${nameOf(gap.pair[0])} and ` +
+    `${percent(shares[1], 1)} of ${state.scale === "interval" ? "that of " : ""}${nameOf(gap.pair[1])}`
+  );
 };
 
-const differ = (gap) => (shownPair() || shownModel().nPairs === 1 ? `${between(gap.pair)} differ by ${number(gap.value)}`
-  : `the widest gap of any two groups is ${number(gap.value)}, between ${between(gap.pair)}`);
+/** How much the groups differ, and where. */
+const differ = (gap) => {
+  if (gap.value < 1e-9) return `the scores of ${between(gap.pair)} do not differ in these data`;
+  const value = number(gap.value),
+    pair = between(gap.pair);
+  const single = shownPair() || shownModel().nPairs === 1;
+  const which = single
+    ? `${pair} differ by ${value}`
+    : `the widest gap of any two groups is ${value}, between ${pair}`;
+  return which + whereText(gap);
+};
+
+/** What follows for people beyond these data. */
+const sure = (gap) => {
+  if (!bands) return "The model was trained on these rows: nothing follows for others.";
+  if (gap.low === 0)
+    return `The ${reach} band for all intervals at once (${band(gap)}) does not rule out a true gap of 0.`;
+  return `With ${reach} confidence, whatever interval is looked at, the true gap is between ${number(gap.low)} and ${number(gap.high)}.`;
+};
+
+const thinText = (thin) => {
+  if (thin.length === 0) return "";
+  const first = shortName(thin[0].name);
+  const whom = thin.length === 1 ? `group ${first}` : `${thin.length} groups, among them ${first}`;
+  return ` The interval holds fewer than ${FEW} members of ${whom}: gaps there are mostly noise.`;
+};
 
 const sentence = () => {
-  const gap = parityGap(), { i, j } = state;
-  const start = state.scale === "interval" ? `among ${ranksText(i, j)} from the top of each group`
-    : `at thresholds that lie at ${ranksText(i, j)} from the top of either group`;
+  const gap = parityGap(),
+    { i, j } = state;
+  const start =
+    state.scale === "interval"
+      ? `among ${ranksText(i, j)} from the top of each group`
+      : `at thresholds that lie at ${ranksText(i, j)} from the top of either group`;
   const thin = shownModel().groups.filter((group) => group.effectiveInside(i, j) < FEW);
-  const few = thin.length === 0 ? "" : ` The interval holds fewer than ${FEW} members of `
-    + `${thin.length === 1 ? `group ${shortName(thin[0].name)}` : `${thin.length} groups, among them ${shortName(thin[0].name)}`}: gaps there are mostly noise.`;
-  const none = `the scores of ${between(gap.pair)} do not differ in these data${bands ? ` (${reach} band for all intervals at once: ${band(gap)})` : ""}`;
-  if (gap.value < 1e-9) return titled(`${start}, ${none}.${few}`);
-  if (!bands) return titled(`${start}, ${differ(gap)}${whereText(gap)}, on the rows that the model was trained on.${few}`);
-  const sure = gap.low > 0
-    ? `With ${reach} confidence, whatever interval is looked at, the true gap is between ${number(gap.low)} and ${number(gap.high)}.`
-    : `The ${reach} band for all intervals at once (${band(gap)}) does not rule out that the true gap is 0.`;
-  return titled(`${start}, ${differ(gap)}${whereText(gap)}. ${sure}${few}`);
+  return titled(`${start}, ${differ(gap)}. ${sure(gap)}${thinText(thin)}`);
+};
+
+const metricsText = () => {
+  const whose = shownPair() ? `between ${between(shownPair().groups)}` : "of the worst pair";
+  const score = short(shownModel().thresholds[state.t]);
+  const illustration = own === null ? " (for illustration: no threshold was audited)" : "";
+  const parts = [
+    `${whose}, at ${ranksText(state.i, state.j)} from the top; selected: score above ${score}${illustration}.`,
+    "Group AUC and the pairwise gaps have one scale, and the latter are of all ranks.",
+    bands
+      ? `Band: ${reach}, for all intervals at once; – where there is none.`
+      : "No bands: the model was trained on these rows.",
+  ];
+  if (!shownModel().hasLabels)
+    parts.push("Equal opportunity, equalized odds and the pairwise gaps need labels, which were not given.");
+  return titled(parts.join(" "));
 };
 
 /* ---- tables ---- */
@@ -96,35 +143,40 @@ const drawMetrics = () => {
       const value = cell(row, gap ? number(gap.value) : "–", "number");
       Object.assign(value.dataset, { metric, scale, value: gap ? String(gap.value) : "" });
       const bandCell = cell(row, gap ? band(gap) : "–");
-      if (bands && gap && gap.low !== undefined) Object.assign(bandCell.dataset, { metric, band: scale, low: gap.low, high: gap.high });
+      if (bands && gap && gap.low !== undefined)
+        Object.assign(bandCell.dataset, { metric, band: scale, low: gap.low, high: gap.high });
     }
     const pairs = [found.interval, found.absolute].filter(Boolean).map((gap) => between(gap.pair));
     cell(row, [...new Set(pairs)].join("; of the whole group: ")).dataset.pair = metric;
     return row;
   });
   body.replaceChildren(...rows);
-  const needs = shownModel().hasLabels ? "" : " Equal opportunity, equalized odds and the pairwise gaps need labels, which were not given.";
-  byId("metrics-text").textContent = titled(`${shownPair() ? `between ${between(shownPair().groups)}` : "of the worst pair"}, at `
-    + `${ranksText(state.i, state.j)} from the top; selected: score above ${short(shownModel().thresholds[state.t])}${own === null ? " (for illustration: no threshold was audited)" : ""}. `
-    + "Group AUC and the pairwise gaps have one scale, and the latter are of all ranks. "
-    + `${bands ? `Band: ${reach}, for all intervals at once; – where there is none.` : "No bands: the model was trained on these rows."}${needs}`);
+  byId("metrics-text").textContent = metricsText();
 };
 
 const drawGroups = () => {
-  const { i, j, t } = state, { groups, hasLabels } = shownModel();
+  const { i, j, t } = state,
+    { groups, hasLabels } = shownModel();
   byId("groups").querySelector(".labels").hidden = !hasLabels;
-  byId("groups").tBodies[0].replaceChildren(...groups.map((group) => {
-    const row = document.createElement("tr");
-    row.appendChild(element("th", group.name)).scope = "row";
-    cell(row, group.n.toLocaleString("en"), "number");
-    const few = group.effectiveInside(i, j) < FEW;
-    const inside = cell(row, `${Number(group.inside(i, j).toFixed(1)).toLocaleString("en")}${few ? " (few)" : ""}`, few ? "number warn" : "number");
-    inside.dataset.inside = String(group.inside(i, j));
-    if (hasLabels) cell(row, percent((group.positives[j] - group.positives[i]) / ((j - i) / GRID), 1), "number");
-    cell(row, percent(group.selected(i, j, t).interval, 1), "number");
-    cell(row, percent(group.tied, 1), "number");
-    return row;
-  }));
+  byId("groups").tBodies[0].replaceChildren(
+    ...groups.map((group) => {
+      const row = document.createElement("tr");
+      row.appendChild(element("th", group.name)).scope = "row";
+      cell(row, group.n.toLocaleString("en"), "number");
+      const few = group.effectiveInside(i, j) < FEW;
+      const inside = cell(
+        row,
+        `${Number(group.inside(i, j).toFixed(1)).toLocaleString("en")}${few ? " (few)" : ""}`,
+        few ? "number warn" : "number",
+      );
+      inside.dataset.inside = String(group.inside(i, j));
+      if (hasLabels)
+        cell(row, percent((group.positives[j] - group.positives[i]) / ((j - i) / GRID), 1), "number");
+      cell(row, percent(group.selected(i, j, t).interval, 1), "number");
+      cell(row, percent(group.tied, 1), "number");
+      return row;
+    }),
+  );
 };
 
 /* ---- pictures ---- */
@@ -138,10 +190,14 @@ const drawMap = () => {
   if (!maps.has(key)) maps.set(key, shownModel().map(state.scale, shownPair(), LEAST_WIDTH));
   if (heatMap.cells !== maps.get(key)) heatMap.show(maps.get(key));
   Object.assign(byId("ring").style, { left: `${state.i + 0.5}%`, bottom: `${state.j - 0.5}%` });
-  byId("map-top").textContent = `${heatMap.top.toFixed(2)}${heatMap.exceeded ? " or more" : ""}`;
-  byId("map-text").textContent = `Gap of ${shownPair() ? between(shownPair().groups) : "the worst pair"} by where the interval `
-    + `begins (across) and ends (up). Ring: the interval shown.`
-    + (bands ? ` Faded: the true gap could be 0 (${reach} band for all ${maps.get(key).length.toLocaleString("en")} intervals at once).` : "");
+  byId("map-top").textContent =
+    `${heatMap.top.toFixed(2)}${heatMap.exceeded && heatMap.top < 0.995 ? " or more" : ""}`;
+  byId("map-text").textContent =
+    `Gap of ${shownPair() ? between(shownPair().groups) : "the worst pair"} by where the interval ` +
+    `begins (across) and ends (up). Ring: the interval shown.` +
+    (bands
+      ? ` Faded: the true gap could be 0 (${reach} band for all ${maps.get(key).length.toLocaleString("en")} intervals at once).`
+      : "");
 };
 
 /** The pair that is drawn: the one picked, or the worst, or the first the page holds. */
@@ -152,36 +208,55 @@ const drawCurves = () => {
   const other = state.other === null ? null : models[state.other];
   const beside = other && other.pairOf(pair.groups);
   drawCurve(byId("curve"), {
-    pair, bands, names: pair.groups.map(nameOf), i: state.i, j: state.j, where: whereOf(pair), other: beside,
+    pair,
+    bands,
+    names: pair.groups.map(nameOf),
+    i: state.i,
+    j: state.j,
+    where: whereOf(pair),
+    other: beside,
   });
-  byId("curve-text").textContent = `${between(pair.groups)} as the score falls; equal scores follow the diagonal. Red square: the `
-    + `interval; ring: its widest gap.${bands ? ` Grey: as far from the diagonal as chance alone may take the whole curve (${reach}).` : ""}`
-    + `${beside ? ` Dashed: ${shortName(other.name)}.` : ""}`;
-  drawDensities(byId("densities"), { model: shownModel(), shown: pair.groups, i: state.i, j: state.j, t: state.t });
+  byId("curve-text").textContent =
+    `${between(pair.groups)} as the score falls; equal scores follow the diagonal. Red square: the ` +
+    `interval; ring: its widest gap.${bands ? ` Grey: as far from the diagonal as chance alone may take the whole curve (${reach}).` : ""}` +
+    `${beside ? ` Dashed: ${shortName(other.name)}.` : ""}`;
+  drawDensities(byId("densities"), {
+    model: shownModel(),
+    shown: pair.groups,
+    i: state.i,
+    j: state.j,
+    t: state.t,
+  });
   const { groups } = shownModel();
   const listed = groups.length <= 12 ? groups.map((_, k) => k) : pair.groups;
-  byId("legend").replaceChildren(...listed.map((k) => {
-    const item = document.createElement("li");
-    const swatch = element("span", "", "swatch");
-    swatch.style.borderTopColor = colourOf(k);
-    swatch.style.borderTopStyle = k < COLOURS.length ? "solid" : "dashed";
-    item.append(swatch, nameOf(k));
-    return item;
-  }));
-  byId("densities-text").textContent = `Bars below: the scores of each group's ${ranksText(state.i, state.j)}. Dashed line: the `
-    + "threshold. The first and the last step hold everything beyond them.";
+  byId("legend").replaceChildren(
+    ...listed.map((k) => {
+      const item = document.createElement("li");
+      const swatch = element("span", "", "swatch");
+      swatch.style.borderTopColor = colourOf(k);
+      swatch.style.borderTopStyle = k < COLOURS.length ? "solid" : "dashed";
+      item.append(swatch, nameOf(k));
+      return item;
+    }),
+  );
+  byId("densities-text").textContent =
+    `Bars below: the scores of each group's ${ranksText(state.i, state.j)}. Dashed line: the ` +
+    "threshold. The first and the last step hold everything beyond them.";
 };
 
 const drawPath = () => {
   const place = byId("frontier");
   if (!place) return;
   drawFrontier(place, {
-    frontier: data.frontier, shown: state.model,
+    frontier: data.frontier,
+    shown: state.model,
     choose: (model) => {
       set({ model });
       place.querySelector(".dot.shown")?.focus();
     },
-    tell: (text) => { byId("frontier-text").textContent = text; },
+    tell: (text) => {
+      byId("frontier-text").textContent = text;
+    },
   });
 };
 
@@ -196,7 +271,9 @@ const setSlider = (id, value, low, high, text) => {
 };
 
 const drawControls = () => {
-  const { i, j, t } = state, width = j - i, shown = ranksText(i, j);
+  const { i, j, t } = state,
+    width = j - i,
+    shown = ranksText(i, j);
   Object.assign(byId("move").style, { left: `${i}%`, width: `${width}%` });
   byId("begin").style.left = `${i}%`;
   byId("end").style.left = `${j}%`;
@@ -204,9 +281,13 @@ const drawControls = () => {
   setSlider("end", j, i + LEAST_WIDTH, GRID, `${j} %`);
   setSlider("move", i, 0, GRID - width, shown);
   setSlider("map", i, 0, GRID - LEAST_WIDTH, `${shown}, gap ${number(parityGap().value)}`);
-  const rate = byId("rate"), theta = short(shownModel().thresholds[t]);
+  const rate = byId("rate"),
+    theta = short(shownModel().thresholds[t]);
   rate.value = t === own ? clip(Math.round(100 * shownModel().selected[t]), 1, 99) : t + 1;
-  const text = t === own ? `as audited: score above ${theta}` : `selects ${percent(shownModel().selected[t], 1)} of all: score above ${theta}`;
+  const text =
+    t === own
+      ? `as audited: score above ${theta}`
+      : `selects ${percent(shownModel().selected[t], 1)} of all: score above ${theta}`;
   byId("rate-text").textContent = `threshold ${text}`;
   rate.setAttribute("aria-valuetext", text);
   for (const radio of document.getElementsByName("scale")) radio.checked = radio.value === state.scale;
@@ -224,21 +305,31 @@ const draw = () => {
   drawGroups();
   // A screen reader hears the sentence once the interval rests.
   clearTimeout(announcing);
-  const place = byId("sentence"), text = sentence();
+  const place = byId("sentence"),
+    text = sentence();
   if (place.textContent === "") place.textContent = text;
-  else announcing = setTimeout(() => { place.textContent = text; }, 120);
+  else
+    announcing = setTimeout(() => {
+      place.textContent = text;
+    }, 120);
 };
 
 const fillPairs = () => {
   const model = shownModel();
   const few = model.pairs.length < model.nPairs;
-  const worst = element("option", few ? `worst of all ${model.nPairs.toLocaleString("en")} pairs` : "worst pair");
+  const worst = element(
+    "option",
+    few ? `worst of all ${model.nPairs.toLocaleString("en")} pairs` : "worst pair",
+  );
   worst.value = "";
-  byId("pair").replaceChildren(worst, ...model.pairs.map((pair, k) => {
-    const option = element("option", between(pair.groups));
-    option.value = k;
-    return option;
-  }));
+  byId("pair").replaceChildren(
+    worst,
+    ...model.pairs.map((pair, k) => {
+      const option = element("option", between(pair.groups));
+      option.value = k;
+      return option;
+    }),
+  );
 };
 
 const set = (changes) => {
@@ -259,20 +350,32 @@ const moveEnds = (i, j) => {
 const moveBegin = (i) => set({ i: clip(Math.round(i), 0, state.j - LEAST_WIDTH) });
 const moveEnd = (j) => set({ j: clip(Math.round(j), state.i + LEAST_WIDTH, GRID) });
 const moveBoth = (i) => {
-  const width = state.j - state.i, begin = clip(Math.round(i), 0, GRID - width);
+  const width = state.j - state.i,
+    begin = clip(Math.round(i), 0, GRID - width);
   set({ i: begin, j: begin + width });
 };
 
-const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -5, PageUp: 5, Home: -GRID, End: GRID };
+const STEPS = {
+  ArrowLeft: -1,
+  ArrowDown: -1,
+  ArrowRight: 1,
+  ArrowUp: 1,
+  PageDown: -5,
+  PageUp: 5,
+  Home: -GRID,
+  End: GRID,
+};
 
-const onKeys = (id, act) => byId(id).addEventListener("keydown", (event) => {
-  if (!(event.key in STEPS)) return;
-  event.preventDefault();
-  act(STEPS[event.key], event.key);
-});
+const onKeys = (id, act) =>
+  byId(id).addEventListener("keydown", (event) => {
+    if (!(event.key in STEPS)) return;
+    event.preventDefault();
+    act(STEPS[event.key], event.key);
+  });
 
 const onDrag = (id, act) => {
-  const handle = byId(id), bar = byId("bar");
+  const handle = byId(id),
+    bar = byId("bar");
   let from = null;
   const rank = (event) => ((event.clientX - bar.getBoundingClientRect().left) / bar.clientWidth) * GRID;
   handle.addEventListener("pointerdown", (event) => {
@@ -282,30 +385,41 @@ const onDrag = (id, act) => {
     event.preventDefault();
   });
   handle.addEventListener("pointermove", (event) => from && act(rank(event), from));
-  for (const done of ["pointerup", "pointercancel"]) handle.addEventListener(done, () => { from = null; });
+  for (const done of ["pointerup", "pointercancel"])
+    handle.addEventListener(done, () => {
+      from = null;
+    });
 };
 
 const wire = () => {
   onKeys("begin", (step) => moveBegin(state.i + step));
   onKeys("end", (step) => moveEnd(state.j + step));
   onKeys("move", (step) => moveBoth(state.i + step));
-  onKeys("map", (step, key) => (key === "ArrowUp" || key === "ArrowDown" ? moveEnd(state.j + step) : moveBoth(state.i + step)));
+  onKeys("map", (step, key) =>
+    key === "ArrowUp" || key === "ArrowDown" ? moveEnd(state.j + step) : moveBoth(state.i + step),
+  );
   onDrag("begin", (rank) => moveBegin(rank));
   onDrag("end", (rank) => moveEnd(rank));
   onDrag("move", (rank, from) => moveBoth(from.i + rank - from.rank));
   byId("bar").addEventListener("pointerdown", (event) => {
     if (event.target !== byId("bar")) return; // beside the interval: its nearer end comes
-    const rank = ((event.clientX - byId("bar").getBoundingClientRect().left) / byId("bar").clientWidth) * GRID;
+    const rank =
+      ((event.clientX - byId("bar").getBoundingClientRect().left) / byId("bar").clientWidth) * GRID;
     if (rank < state.i) moveBegin(rank);
     else moveEnd(rank);
   });
   byId("rate").addEventListener("input", (event) => set({ t: Number(event.target.value) - 1 }));
   byId("own-threshold").addEventListener("click", () => set({ t: own }));
-  byId("pair").addEventListener("change", (event) => set({ pair: event.target.value === "" ? null : Number(event.target.value) }));
+  byId("pair").addEventListener("change", (event) =>
+    set({ pair: event.target.value === "" ? null : Number(event.target.value) }),
+  );
   byId("model").addEventListener("change", (event) => set({ model: Number(event.target.value) }));
-  byId("other").addEventListener("change", (event) => set({ other: event.target.value === "" ? null : Number(event.target.value) }));
+  byId("other").addEventListener("change", (event) =>
+    set({ other: event.target.value === "" ? null : Number(event.target.value) }),
+  );
   byId("reset").addEventListener("click", () => set(audited));
-  for (const radio of document.getElementsByName("scale")) radio.addEventListener("change", () => set({ scale: radio.value }));
+  for (const radio of document.getElementsByName("scale"))
+    radio.addEventListener("change", () => set({ scale: radio.value }));
   let width = document.body.clientWidth;
   new ResizeObserver(() => {
     if (document.body.clientWidth === width) return; // only its height changed, with what it holds
@@ -324,11 +438,16 @@ const furnish = () => {
     byId("map").appendChild(element("span", `${rank} %`, "tick across")).style.left = `${rank}%`;
     byId("map").appendChild(element("span", `${rank} %`, "tick up")).style.bottom = `${rank}%`;
   }
-  byId("map").append(element("span", "the interval begins at rank", "name x"), element("span", "… and ends at", "name y"));
+  byId("map").append(
+    element("span", "the interval begins at rank", "name x"),
+    element("span", "… and ends at", "name y"),
+  );
   byId("own-threshold").parentElement.hidden = own === null;
   for (const id of ["model", "other"]) {
     byId(id).parentElement.hidden = models.length === 1;
-    byId(id).replaceChildren(...models.map((model, k) => Object.assign(element("option", shortName(model.name)), { value: k })));
+    byId(id).replaceChildren(
+      ...models.map((model, k) => Object.assign(element("option", shortName(model.name)), { value: k })),
+    );
   }
   byId("other").prepend(Object.assign(element("option", "none"), { value: "" }));
 };
