@@ -147,7 +147,7 @@ def render(
     """
     check_reports(reports, shown)
     first = next(iter(reports.values()))
-    settings = _Settings.of(reports, seen_in_training)
+    settings = _Confidence.of(reports, seen_in_training)
     marks = {
         "title": escape(title),
         "headline": escape(headline),
@@ -194,7 +194,7 @@ def check_reports(reports: Mapping[str, FairnessReport], shown: int = 0) -> None
 
 
 @dataclass(frozen=True)
-class _Settings:
+class _Confidence:
     """How sure bands are, in words: for sentences, and what stands behind it."""
 
     reach: str
@@ -202,7 +202,7 @@ class _Settings:
     explanation: str
 
     @classmethod
-    def of(cls, reports: Mapping[str, FairnessReport], seen_in_training: bool) -> _Settings:
+    def of(cls, reports: Mapping[str, FairnessReport], seen_in_training: bool) -> _Confidence:
         first = next(iter(reports.values()))
         confidence = f"{100 * first.confidence:g} %"
         bootstrap = (
@@ -268,7 +268,7 @@ def _json(data: Any) -> str:
 
 
 def _data(
-    reports: Mapping[str, FairnessReport], settings: _Settings, frontier: Frontier | None, shown: int
+    reports: Mapping[str, FairnessReport], settings: _Confidence, frontier: Frontier | None, shown: int
 ) -> dict[str, Any]:
     first = next(iter(reports.values()))
     max_pairs = max(_MAX_PAIRS // len(reports), 1)
