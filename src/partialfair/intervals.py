@@ -189,7 +189,11 @@ def band_weights(scores: Floats, weights: Floats | None, interval: IntervalSet) 
     ranked = scores[from_top]
     changes = np.flatnonzero(ranked[1:] != ranked[:-1]) + 1  # a difference of large scores may overflow
     ends = np.concatenate([[0], changes, [scores.size]])  # of the blocks of ties
-    held = np.diff(interval.passed(above[ends] / above[-1])) / np.diff(above[ends])
+    ranks = above[ends] / above[-1]
+    shares_of_set = np.diff(interval.passed(ranks))
+    # A block inside holds its weight: the difference of its ranks would lose the digits of a light one.
+    inside = np.abs(shares_of_set * interval.measure - np.diff(ranks)) <= RANK_TOLERANCE
+    held = np.where(inside, 1 / (interval.measure * above[-1]), shares_of_set / np.diff(above[ends]))
     shares = np.empty(scores.size)
     shares[from_top] = np.repeat(held, np.diff(ends))
     return shares * weights

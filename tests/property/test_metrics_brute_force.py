@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 from sklearn.metrics import roc_auc_score
@@ -187,6 +187,17 @@ def test_duplicating_all_rows_changes_nothing(metric, table, times):
 @every(METRICS)
 @quick
 @given(table=tables(weights=("integer", "rational")), factor=st.sampled_from([1e-6, 0.3, 7.0, 1e9]))
+@example(
+    table=Table(
+        scores=[-2.0, -2.0, -2.0, -1.0, -2.0, -1.0],
+        groups=["amber", "amber", "amber", "blue", "blue", "blue"],
+        labels=[0, 0, 1, 0, 1, 0],
+        weights=[Fraction(one) for one in ("1", "0", "1/3", "1/3", "1/1000", "250")],
+        interval=(Fraction(0), Fraction(1)),
+        threshold=-3.0,
+    ),
+    factor=1e-6,
+)
 def test_the_unit_of_the_weights_does_not_matter(metric, table, factor):
     assert metric(table) == same(metric(table.with_(weights=[float(w) * factor for w in table.weights])))
 

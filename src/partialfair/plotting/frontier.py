@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from partialfair.plotting._style import GROUP_COLOURS, new_axes
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ def plot_path(
         ax.errorbar(
             gaps,
             lines["score"],
-            xerr=[gaps - lines["gap_low"], lines["gap_high"] - gaps],
+            xerr=np.array([gaps - lines["gap_low"], lines["gap_high"] - gaps]),
             yerr=lines["score_error"],
             color=GROUP_COLOURS[number % len(GROUP_COLOURS)],
             marker="o",
