@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numba import njit
 
-from partialfair._typing import Floats, GroupLabel, IntervalLike
+from partialfair._typing import Floats, GroupLabel, IntervalLike, Ints
 from partialfair.exceptions import InputError
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "intervals_by_group",
     "passed_share",
     "running_weight",
+    "tie_ends",
 ]
 
 RANK_TOLERANCE = 1e-12
@@ -170,6 +171,12 @@ def running_weight(weights: Floats) -> Floats:
     return sums
 
 
+def tie_ends(ranked: Floats) -> Ints:
+    """Return 0 and where each block of equal scores ends, in scores that are sorted either way."""
+    changes = np.flatnonzero(ranked[1:] != ranked[:-1]) + 1  # a difference of large scores may overflow
+    return np.concatenate([[0], changes, [ranked.size]])
+
+
 def band_weights(scores: Floats, weights: Floats | None, interval: IntervalSet) -> Floats:
     """Share of the interval that each member of one group holds; the shares add up to 1.
 
@@ -186,9 +193,7 @@ def band_weights(scores: Floats, weights: Floats | None, interval: IntervalSet) 
     from_top = np.argsort(-scores, kind="stable")
     weights = np.ones(scores.size) if weights is None else weights
     above = running_weight(weights[from_top])
-    ranked = scores[from_top]
-    changes = np.flatnonzero(ranked[1:] != ranked[:-1]) + 1  # a difference of large scores may overflow
-    ends = np.concatenate([[0], changes, [scores.size]])  # of the blocks of ties
+    ends = tie_ends(scores[from_top])
     ranks = above[ends] / above[-1]
     shares_of_set = np.diff(interval.passed(ranks))
     # A block inside holds its weight: the difference of its ranks would lose the digits of a light one.

@@ -20,7 +20,7 @@ import numpy as np
 from partialfair.exceptions import InputError
 from partialfair.groups import group_name
 from partialfair.metrics.report import METRICS, FairnessReport, ReportRow
-from partialfair.report.summary import N_GRID, Worst, all_pairs, leading_pairs, summarise
+from partialfair.report.summary import N_GRID, Worst, leading_pairs, summarise
 
 __all__ = [
     "NOT_ONE_INTERVAL",
@@ -131,7 +131,7 @@ def render(
     Parameters
     ----------
     reports
-        One for each model, by name, all with the same settings.
+        One for each model, by name, that passed `check_reports`.
     title, headline
         What is said on top.
     sections
@@ -145,7 +145,6 @@ def render(
     warning
         What is said in red on top, such as that a model is not what was asked for.
     """
-    check_reports(reports, shown)
     first = next(iter(reports.values()))
     settings = _Confidence.of(reports, seen_in_training)
     marks = {
@@ -274,7 +273,7 @@ def _data(
     max_pairs = max(_MAX_PAIRS // len(reports), 1)
     pairs: list[tuple[int, int]] | None = None
     worsts: dict[str, Worst | None] = dict.fromkeys(reports)
-    if len(all_pairs(first.scored)) > max_pairs:
+    if len(list(first.scored.pairs())) > max_pairs:
         found = {name: Worst.of(report.scored) for name, report in reports.items()}
         pairs, worsts = leading_pairs(first.scored, list(found.values()), max_pairs), {**found}
     return {

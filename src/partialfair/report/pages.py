@@ -116,6 +116,7 @@ def path_page(
     names = _names(points)
     reports = {name: path.report(point, confidence) for name, point in zip(names, points, strict=True)}
     done = [k for k, point in enumerate(points) if point.model.result_.status is Status.CONVERGED]
+    check_reports(reports)
     shown = points.index(chosen) if chosen is not None else done[-1] if done else len(points) - 1
     scores = {name: point.scores for name, point in zip(names, points, strict=True)}
     return render(

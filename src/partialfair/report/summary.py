@@ -18,11 +18,12 @@ import numpy.typing as npt
 
 from partialfair._typing import Floats, Ints
 from partialfair.exceptions import UndefinedGapWarning
+from partialfair.intervals import running_weight, tie_ends
 from partialfair.metrics import _kernels, ranking
 from partialfair.metrics._inputs import GroupScores, ScoredGroups
 from partialfair.theory import dkw_bound
 
-__all__ = ["N_GRID", "Worst", "all_pairs", "leading_pairs", "packed", "summarise"]
+__all__ = ["N_GRID", "Worst", "leading_pairs", "packed", "summarise"]
 
 Pair: TypeAlias = tuple[int, int]
 
@@ -62,7 +63,7 @@ def summarise(
     """
     thresholds = _thresholds(scored, threshold)
     edges = _bin_edges(scored)
-    everyone = all_pairs(scored)
+    everyone = list(scored.pairs())
     epsilons = [dkw_bound(group.n_effective, confidence, n_comparisons=len(scored)) for group in scored]
     sizes = [group.n if group.weights is None else group.weights.sum() for group in scored]
     return {
@@ -79,14 +80,9 @@ def summarise(
     }
 
 
-def all_pairs(scored: ScoredGroups) -> list[Pair]:
-    """Return the positions of all pairs of groups, in the order in which they are numbered."""
-    return list(scored.pairs())
-
-
 def leading_pairs(scored: ScoredGroups, worsts: Sequence[Worst], n_pairs: int) -> list[Pair]:
     """Return the pairs that are the worst most often under some models, then those of the largest groups."""
-    pairs, upper = all_pairs(scored), np.triu_indices(N_GRID)
+    pairs, upper = list(scored.pairs()), np.triu_indices(N_GRID)
     found = np.concatenate([pair[upper] for worst in worsts for pair in worst.pair.values()])
     often = np.bincount(found, minlength=len(pairs))
     sizes = np.array([min(scored.groups[k].n, scored.groups[j].n) for k, j in pairs])
@@ -154,9 +150,7 @@ class _Ladder:
 
     @classmethod
     def of(cls, scores: Floats, weights: Floats) -> _Ladder:
-        changes = np.flatnonzero(scores[1:] != scores[:-1]) + 1
-        ends = np.concatenate([[0], changes, [scores.size]])
-        above = np.concatenate([[0.0], np.cumsum(weights)])
+        ends, above = tie_ends(scores), running_weight(weights)
         return cls(scores, ends, above[ends] / above[-1])
 
     @property
@@ -197,7 +191,7 @@ class Worst:
         values: dict[str, Floats] = {}
         pair: dict[str, Ints] = {}
         bottom = 0.0
-        for position, at in enumerate(all_pairs(scored)):
+        for position, at in enumerate(scored.pairs()):
             cells, visits = _visits(scored, at)
             bottom = max(bottom, _kernels.bottom_lead(cells, visits, N_GRID))
             found = {
