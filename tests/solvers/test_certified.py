@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -98,6 +98,7 @@ def test_a_dozen_random_problems(seed):
 
 @settings(max_examples=15)
 @given(st.integers(0, 10_000), st.integers(2, 5), st.sampled_from([0.03, 0.1, 0.3]), st.booleans())
+@example(3, 3, 0.1, True)  # the best path is not the last
 def test_small_problems_end_feasible_and_lower_than_they_began(seed, n_groups, max_gap, ramp):
     rng = np.random.default_rng(seed)
     n, d = 60 * n_groups, 4

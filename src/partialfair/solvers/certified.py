@@ -173,6 +173,7 @@ class _Search:
         if self.run.best is None:
             return Status.NONFINITE
         x = self.run.best[2]
+        self._record(self.problem.at(x))  # another path may have come last, and the last point is the answer
         while not certify(self.problem, x, tol=self.tol).holds(self.tol):
             following = NewtonSteps(epsilon=0.1 * self.tol).solve(self.problem.linearise(x, mu=_MU), x)
             if np.linalg.norm(following - x) <= 1e-10 * (1 + np.linalg.norm(x)):
