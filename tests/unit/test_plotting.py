@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 
@@ -8,7 +9,8 @@ import pytest
 from scipy.integrate import trapezoid
 
 from partialfair.exceptions import InputError, MissingExtraError
-from partialfair.metrics import rank_curve, unfairness_map
+from partialfair.intervals import as_interval_set
+from partialfair.metrics import band_membership, rank_curve, unfairness_map
 from partialfair.plotting import plot_rank_curve, plot_score_densities, plot_unfairness_map
 from partialfair.plotting._style import INTERVAL_COLOUR, MAX_SHOWN
 
@@ -63,6 +65,9 @@ DATA = {
     "equal scores": people(2, equal=True),
     "equal zeros": (np.zeros(20), np.repeat(["a", "b"], 10)),
     "two values": (np.tile([0.0, 1.0], 20), np.repeat(["a", "b"], 20)),
+    "grades": (np.clip(people(3)[0].round() + 3, 1, 5), people(3)[1]),
+    "outlier": (np.append(people()[0][1:], 1e6), people()[1]),
+    "half tied": (np.where(np.arange(1200) % 2, 0.0, people()[0]), people()[1]),
     "vast scores": (people()[0] * 1e300, people()[1]),
     "crossed": (people()[0], np.column_stack([people()[1], np.resize(["x", "y"], 1200)])),
     "odd names": (np.arange(40.0), np.repeat(["$x_1$", "_hidden", "{a} \\frac %", "two\nlines"], 10)),
@@ -173,9 +178,7 @@ def area(fill):
 
 
 class TestDensities:
-    @pytest.mark.parametrize(
-        "data", ["two groups", "tiny groups", "equal scores", "equal zeros", "two values"]
-    )
+    @pytest.mark.parametrize("data", ["two groups", "tiny groups", "outlier", "half tied"])
     @pytest.mark.parametrize("interval", [(0.0, 1.0), (0.05, 0.3), (0.9, 1.0), UNION])
     def test_areas_are_shares(self, data, interval):
         scores, groups = DATA[data]
@@ -228,6 +231,103 @@ class TestDensities:
     def test_the_threshold_is_a_dashed_line(self, threshold):
         ax = draw_densities(*people(), threshold=threshold)
         assert [line.get_xdata()[0] for line in ax.lines[1:]] == ([] if threshold is None else [threshold])
+
+    def test_one_score_far_away_does_not_squeeze_the_others(self):
+        scores, groups = DATA["outlier"]
+        low, high = draw_densities(scores, groups).get_xlim()
+        assert np.ptp(scores[:-1]) > 0.5 * (high - low)
+        assert "(1 beyond the axis, drawn at its ends)" in all_densities(scores, groups)[-1].get_xlabel()
+
+    def test_long_names_differ(self):
+        scores, groups = people(5)
+        axes = all_densities(scores, np.char.add("a name that begins as all the others " * 2, groups))
+        assert len({ax.get_title(loc="left").split("(")[0] for ax in axes}) == 5
+
+
+def heights(bars):
+    return np.array([bar.get_height() for bar in bars])
+
+
+class TestBars:
+    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize("data", ["grades", "equal scores", "equal zeros", "two values"])
+    @pytest.mark.parametrize("interval", [(0.0, 1.0), (0.05, 0.3), (0.9, 1.0), UNION])
+    def test_heights_are_shares_and_the_red_part_is_that_of_the_members_inside(
+        self, data, interval, weighted
+    ):
+        scores, groups = DATA[data]
+        weights = 1.0 + np.arange(scores.size) % 3 if weighted else np.ones(scores.size)
+        common = {"sensitive_features": groups, "interval": interval, "sample_weight": weights}
+        inside = band_membership(scores, **common)
+        axes = plot_score_densities(scores, **common)
+        for ax, name in zip(axes, np.unique(groups), strict=True):
+            assert not ax.lines
+            members = groups == name
+            total = weights[members].sum()
+            at = [members & (scores == value) for value in np.unique(scores)]
+            whole, red = map(heights, ax.containers)
+            assert whole == pytest.approx([weights[one].sum() / total for one in at])
+            assert red == pytest.approx([(inside * weights)[one].sum() / total for one in at])
+            assert whole.sum() == pytest.approx(1)
+            assert red.sum() == pytest.approx(as_interval_set(interval).measure)
+
+    def test_intervals_may_differ_by_group(self):
+        scores, groups = DATA["grades"]
+        intervals = {"g00": (0.0, 0.2), "g01": UNION, "g02": (0.5, 1.0)}
+        axes = all_densities(scores, groups, intervals)
+        assert [heights(ax.containers[1]).sum() for ax in axes] == pytest.approx([0.2, 0.45, 0.5])
+
+    @pytest.mark.parametrize("values", [[1, 2, 3, 4, 5], [0, 0.001, 3, 1e6], [-2, 7]])
+    @pytest.mark.parametrize("threshold", [-5.0, 1.0, 2.0, 2.01, 2.99, 3.0, 7.0, 2e6])
+    def test_the_threshold_parts_the_bars_above_it_from_the_others(self, values, threshold):
+        axes = all_densities(
+            np.tile(values, 20), np.repeat(["a", "b"], 10 * len(values)), threshold=threshold
+        )
+        (line,) = axes[0].lines
+        cut = line.get_xdata()[0]
+        for bar, value in zip(axes[0].containers[0], sorted(values), strict=True):
+            first, last = bar.get_x(), bar.get_x() + bar.get_width()
+            assert (first >= cut - 1e-9) if value > threshold else (last <= cut + 1e-9)
+
+    @pytest.mark.parametrize(
+        ("values", "each", "are_bars"),
+        [
+            (np.arange(5.0), 20, True),
+            ([7.0], 50, True),
+            (np.arange(40.0), 4, True),
+            (np.arange(41.0), 4, False),  # too many bars
+            (np.arange(30.0), 1, False),  # few values, but everyone has another
+            (np.append(np.zeros(60), np.linspace(1, 2, 60)), 1, False),
+        ],
+    )
+    def test_bars_stand_for_few_values_that_most_share(self, values, each, are_bars):
+        scores = np.repeat(values, each)
+        assert bool(draw_densities(scores, np.resize(["a", "b"], scores.size)).containers) is are_bars
+
+    @pytest.mark.parametrize(
+        "values",
+        [
+            np.arange(1, 6),
+            np.arange(40),
+            [0.5, 0.5 + 1e-9, 0.5 + 2e-9, 0.5 + 3e-9],
+            [0, 0.03, 0.5, 1],
+            [1, 2, 3, 4, 5, 1e12],
+            -1e12 * np.arange(9),
+            np.random.default_rng(0).random(33) ** 4,
+        ],
+    )
+    def test_labels_stand_apart_and_inside_the_picture(self, values):
+        scores = np.repeat(np.asarray(values, dtype=float), 6)
+        axes = all_densities(scores, np.resize(["a", "b"], scores.size), threshold=1.0)
+        figure = axes[0].figure
+        figure.canvas.draw()
+        labels = axes[-1].get_xticklabels()
+        boxes = [label.get_window_extent() for label in labels]
+        assert len({label.get_text() for label in labels}) == len(labels) >= 2
+        for left, right in itertools.pairwise(boxes):
+            assert left.x1 < right.x0
+        assert figure.bbox.x0 <= boxes[0].x0
+        assert boxes[-1].x1 <= figure.bbox.x1
 
 
 class TestMap:

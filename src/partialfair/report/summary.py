@@ -20,6 +20,7 @@ from partialfair._typing import Floats, Ints
 from partialfair.exceptions import UndefinedGapWarning
 from partialfair.intervals import running_weight, tie_ends
 from partialfair.metrics import _kernels, ranking
+from partialfair.metrics._discrete import DiscreteScores, score_span
 from partialfair.metrics._inputs import GroupScores, ScoredGroups
 from partialfair.theory import dkw_bound
 
@@ -31,7 +32,6 @@ N_GRID = 100
 """Intervals end on multiples of 1 / N_GRID."""
 
 _N_BINS = 80
-_TAIL = 1e-3
 _KNOTS = np.arange(N_GRID + 1) / N_GRID
 
 
@@ -62,17 +62,23 @@ def summarise(
         If there are too many pairs of groups: those to keep, and the worst of all on every interval.
     """
     thresholds = _thresholds(scored, threshold)
+    discrete = DiscreteScores.of(scored)
     edges = _bin_edges(scored)
     everyone = list(scored.pairs())
     epsilons = [dkw_bound(group.n_effective, confidence, n_comparisons=len(scored)) for group in scored]
     sizes = [group.n if group.weights is None else group.weights.sum() for group in scored]
     return {
         "groups": [
-            _group(group, thresholds, edges, epsilon) for group, epsilon in zip(scored, epsilons, strict=True)
+            {
+                **_group(group, thresholds, epsilon),
+                "density": packed(_binned(group, edges) if discrete is None else discrete.shares(group)),
+            }
+            for group, epsilon in zip(scored, epsilons, strict=True)
         ],
         "thresholds": thresholds.tolist(),
         "selected": packed(np.average([group.rank(thresholds) for group in scored], axis=0, weights=sizes)),
         "bins": edges.tolist(),
+        "bars": None if discrete is None else _bars(discrete, thresholds),
         "nPairs": len(everyone),
         "pairs": [{"groups": pair, "visits": packed(_visits(scored, pair)[1])} for pair in pairs or everyone],
         "worst": None if worst is None else worst.record(),
@@ -104,24 +110,35 @@ def _thresholds(scored: ScoredGroups, own: float | None) -> Floats:
 
 
 def _bin_edges(scored: ScoredGroups) -> Floats:
-    """Bins of scores that hold all but the tails; these belong to the first and the last bin."""
-    ends = np.array(
-        [
-            group.scores[[int(_TAIL * (group.n - 1)), int(np.ceil((1 - _TAIL) * (group.n - 1)))]]
-            for group in scored
-        ]
-    )
-    low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
+    """Bins of scores; what lies far away from all others belongs to the first and the last bin."""
+    low, high = score_span(scored)
     if not high > low:
         low, high = low - 0.5, high + 0.5
     return np.linspace(low, high, _N_BINS + 1)
 
 
-def _group(group: GroupScores, thresholds: Floats, edges: Floats, epsilon: float) -> dict[str, Any]:
-    """One group: its size, and what lies above whole percents, thresholds and edges of bins."""
+def _binned(group: GroupScores, edges: Floats) -> Floats:
+    """Share of the group in each bin."""
+    beyond = np.concatenate([[1.0], group.rank(edges[1:-1]), [0.0]])
+    return np.asarray(-np.diff(beyond))
+
+
+def _bars(discrete: DiscreteScores, thresholds: Floats) -> dict[str, Any]:
+    """Where the bars of discrete scores stand, what they are called, and where thresholds are drawn."""
+    return {
+        "centres": discrete.centres.tolist(),
+        "labels": discrete.labels,
+        "width": discrete.width,
+        "span": discrete.span,
+        "even": discrete.is_even,
+        "cuts": packed(discrete.cuts(thresholds)),
+    }
+
+
+def _group(group: GroupScores, thresholds: Floats, epsilon: float) -> dict[str, Any]:
+    """One group: its size, and what lies above whole percents and thresholds."""
     weights = np.ones(group.n) if group.weights is None else group.weights
     from_top = _Ladder.of(group.scores[::-1], weights[::-1])
-    beyond = np.concatenate([[1.0], group.rank(edges[1:-1]), [0.0]])
     record = {
         "name": group.name,
         "n": group.n,
@@ -131,7 +148,6 @@ def _group(group: GroupScores, thresholds: Floats, edges: Floats, epsilon: float
         "scores": packed(from_top.scores_at(_KNOTS)),
         "rows": packed(from_top.at(np.ones(group.n), _KNOTS)),
         "ranks": packed(group.rank(thresholds)),
-        "density": packed(-np.diff(beyond), "<f4"),
     }
     if group.positive is not None:
         labelled = weights[::-1] * group.positive[::-1] / weights.sum()

@@ -157,15 +157,25 @@ class Pair {
 class Group {
   constructor(data) {
     Object.assign(this, data);
-    for (const key of ["scores", "rows", "ranks", "positives", "positivesAbove"]) {
+    for (const key of ["scores", "rows", "ranks", "density", "positives", "positivesAbove"]) {
       if (key in data) this[key] = unpack(data[key]);
     }
-    this.density = unpack(data.density, Float32Array);
     this.hasLabels = "positives" in data;
   }
 
   inside(i, j) {
     return this.rows[j] - this.rows[i];
+  }
+
+  /** Of each bar of discrete scores, the share of the group that is inside: its part of [i, j). */
+  densityInside(i, j) {
+    const clipped = (rank) => clip(rank, i / GRID, j / GRID);
+    let rank = 1; // of everyone from the lowest value on
+    return Array.from(this.density, (share) => {
+      const lower = rank;
+      rank -= share;
+      return clipped(lower) - clipped(rank);
+    });
   }
 
   /** Effective members inside, as the warnings of the library count them. */
@@ -259,6 +269,7 @@ class Model {
     this.thresholds = data.thresholds;
     this.selected = unpack(data.selected);
     this.bins = data.bins;
+    this.bars = data.bars && { ...data.bars, cuts: unpack(data.bars.cuts) };
     this.nPairs = data.nPairs;
     this.groups = data.groups.map((group) => new Group(group));
     this.pairs = data.pairs.map((pair) => new Pair(pair, this.groups));

@@ -200,6 +200,22 @@ const drawMap = () => {
       : "");
 };
 
+const densitiesText = (shown) => {
+  const { bars, groups } = shownModel(),
+    ranks = ranksText(state.i, state.j);
+  if (!bars)
+    return (
+      `Bars below: the scores of each group's ${ranks}. Dashed line: the threshold. The first and the last ` +
+      "step hold everything beyond them."
+    );
+  const others = groups.length > shown.length && groups.length <= 12 ? " Dashes: the other groups." : "";
+  const even = bars.even ? " Every value has the same room." : "";
+  return (
+    `Bars: ${shown.map(nameOf).join(" and ")}, side by side at the values that scores take; solid: the part ` +
+    `at the group's ${ranks}. Dashed line: the threshold.${others}${even}`
+  );
+};
+
 /** The pair that is drawn: the one picked, or the worst, or the first the page holds. */
 const drawnPair = () => shownPair() ?? shownModel().pairOf(parityGap().pair) ?? shownModel().pairs[0];
 
@@ -239,9 +255,7 @@ const drawCurves = () => {
       return item;
     }),
   );
-  byId("densities-text").textContent =
-    `Bars below: the scores of each group's ${ranksText(state.i, state.j)}. Dashed line: the ` +
-    "threshold. The first and the last step hold everything beyond them.";
+  byId("densities-text").textContent = densitiesText(pair.groups);
 };
 
 const drawPath = () => {
