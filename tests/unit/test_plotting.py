@@ -3,15 +3,17 @@ from __future__ import annotations
 import itertools
 import re
 import sys
+from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.integrate import trapezoid
 
 from partialfair.exceptions import InputError, MissingExtraError
 from partialfair.intervals import as_interval_set
 from partialfair.metrics import band_membership, rank_curve, unfairness_map
-from partialfair.plotting import plot_rank_curve, plot_score_densities, plot_unfairness_map
+from partialfair.plotting import plot_path, plot_rank_curve, plot_score_densities, plot_unfairness_map
 from partialfair.plotting._style import INTERVAL_COLOUR, MAX_SHOWN
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -155,9 +157,10 @@ class TestRankCurve:
         assert len(looks) == MAX_SHOWN
         assert sum(line.is_dashed() for line in ax.lines[1:]) == MAX_SHOWN - 8
 
-    @pytest.mark.parametrize("names", ["short", "a name of quite some length that goes on"])
-    def test_nothing_is_cut_off_when_the_legend_stands_beside(self, names):
-        scores, groups = people(8, size=30)
+    @pytest.mark.parametrize("names", ["short", "a name of quite some length that goes on" * 2])
+    @pytest.mark.parametrize("n_groups", [2, 8])
+    def test_nothing_is_cut_off(self, names, n_groups):
+        scores, groups = people(n_groups, size=30)
         ax = draw_curve(scores, np.char.add(groups, names))
         ax.figure.canvas.draw()
         inside = ax.figure.bbox
@@ -355,6 +358,60 @@ class TestMap:
     def test_no_gap_anywhere_has_a_plain_scale(self):
         mesh = draw_map(*people(equal=True)).collections[0]
         assert mesh.get_clim() == (0, 1)
+
+
+@dataclass(frozen=True)
+class Points:
+    """A path as its picture sees it: every model's gap and score, and the gap that was allowed."""
+
+    gaps: list[float]
+    scores: list[float]
+    alphas: tuple[float, ...] = (1e-4,)
+    scoring = "accuracy"
+
+    def to_frame(self, confidence):
+        gaps = np.array(self.gaps)
+        return pd.DataFrame(
+            {
+                "gap": gaps,
+                "gap_low": np.maximum(gaps - 0.05, 0),
+                "gap_high": gaps + 0.05,
+                "score": self.scores,
+                "score_error": 0.01,
+                "max_gap": [0.01 * (k + 1) for k in range(gaps.size)],
+                "alpha": np.resize(self.alphas, gaps.size),
+            }
+        )
+
+
+FALLING = [0.4 * 0.8**k for k in range(10)]
+PATHS = {
+    "one": Points([0.2], [0.8]),
+    "two": Points([0.2, 0.25], [0.8, 0.81]),
+    "ten": Points(FALLING, [0.7 + 0.1 * np.sqrt(gap) for gap in FALLING]),
+    "ten on two lines": Points(FALLING, [0.7 + 0.1 * np.sqrt(gap) for gap in FALLING], (1e-4, 1e-2)),
+    "the same": Points([0.2] * 5, [0.8] * 5),
+    "nearly the same": Points([0.4, *(0.2 + 0.002 * k for k in range(5))], [0.85] + [0.8] * 5),
+    "no gap": Points([0.0, 0.0, 0.1], [0.7, 0.7, 0.8]),
+    "undefined": Points([0.2, float("nan")], [0.8, 0.8]),
+}
+
+
+@pytest.mark.parametrize("points", PATHS)
+def test_labels_of_a_frontier_stand_apart_and_name_every_model(points):
+    path = PATHS[points]
+    ax = plot_path(path, title="statistical parity (pSP) at ranks 5–30 % from the top (percentiles 70–95)")
+    figure = ax.figure
+    figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in ax.texts]
+    for one, other in itertools.combinations(boxes, 2):
+        assert not one.overlaps(other)
+    for box in [*boxes, ax.title.get_window_extent(), ax.xaxis.label.get_window_extent()]:
+        assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+        assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1
+    named = [name for text in ax.texts for name in text.get_text().split(", ")]
+    frame = path.to_frame(0.95).dropna()
+    assert sorted(named) == sorted(f"{gap:g}" for gap in frame["max_gap"])
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch):

@@ -74,7 +74,7 @@ def plot_rank_curve(
         ax.axvspan(low, high, **_SHADE)
         ax.axhspan(low, high, **_SHADE)
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    ax.set_xlabel(f"share of {safe_name(curve.labels[position], 20)} above the threshold (rank from the top)")
+    ax.set_xlabel(f"share of {safe_name(curve.labels[position])} above the threshold\n(rank from the top)")
     ax.set_ylabel(f"share of {'each other group' if len(others) > 1 else names[others[0]]} above it")
     note = f"\n({hidden} groups nearer to the diagonal not drawn)" if hidden else ""
     ax.set_title((title or "Rank curve") + note, fontsize=11)
