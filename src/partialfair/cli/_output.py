@@ -25,6 +25,7 @@ from partialfair.exceptions import InputError
 from partialfair.groups import group_name
 from partialfair.intervals import IntervalSet
 from partialfair.metrics import FairnessReport, ReportRow
+from partialfair.metrics._text import fixed, percent
 from partialfair.metrics.curve import RankCurve
 from partialfair.metrics.report import METRICS
 from partialfair.plotting import plot_rank_curve
@@ -143,7 +144,7 @@ def groups_table(report: FairnessReport) -> Table:
             group_name(group.group),
             f"{group.n:,}",
             f"{group.n_in_interval:,.0f}",
-            f"{100 * group.tied_share:.0f} %",
+            percent(group.tied_share),
         )
     return table
 
@@ -158,10 +159,10 @@ def parity_sentence(report: FairnessReport) -> str:
     row = report["statistical_parity"]
     first, second = row.groups
     intervals = {group.group: IntervalSet(group.interval) for group in report.groups}
-    shares = [_percent(rank) for rank in row.ranks]
+    shares = [percent(rank) for rank in row.ranks]
     if report.gap_scale == "interval":
         shares = [
-            _percent(float(intervals[label].passed(np.array(rank))))
+            percent(float(intervals[label].passed(np.array(rank))))
             for label, rank in zip(row.groups, row.ranks, strict=True)
         ]
     among = f"Among {intervals[first]} of each group"
@@ -174,8 +175,8 @@ def parity_sentence(report: FairnessReport) -> str:
     if row.value == 0:
         found = "no threshold tells the groups apart"
     return (
-        f"{among}, {found}: a gap of {row.value:.3f} ({100 * report.confidence:g} % interval "
-        f"{row.low:.3f} to {row.high:.3f})."
+        f"{among}, {found}: a gap of {fixed(row.value)} ({100 * report.confidence:g} % interval "
+        f"{fixed(row.low)} to {fixed(row.high)})."
     )
 
 
@@ -293,7 +294,7 @@ def value_and_interval(row: ReportRow) -> tuple[str, str]:
     """Write a gap and its confidence interval."""
     if np.isnan(row.value):
         return "undefined", ""
-    return f"{row.value:.3f}", f"{row.low:.3f} – {row.high:.3f}"
+    return fixed(row.value), f"{fixed(row.low)} – {fixed(row.high)}"
 
 
 def within(row: ReportRow, limit: float) -> bool:
@@ -320,12 +321,8 @@ def _pair(row: ReportRow) -> str:
 def _where(row: ReportRow) -> str:
     if not np.isfinite(row.threshold):  # pairwise metrics have none; of no difference it is −∞
         return ""
-    ranks = " / ".join(_percent(rank) for rank in row.ranks)
+    ranks = " / ".join(percent(rank) for rank in row.ranks)
     return f"score {row.threshold:.4g}, {ranks} above it"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 def _finite(value: Any) -> Any:

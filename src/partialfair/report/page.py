@@ -19,6 +19,7 @@ import numpy as np
 
 from partialfair.exceptions import InputError
 from partialfair.groups import group_name
+from partialfair.metrics._text import fixed
 from partialfair.metrics.report import METRICS, FairnessReport, ReportRow
 from partialfair.report.summary import N_GRID, Worst, leading_pairs, summarise
 
@@ -346,8 +347,8 @@ def _line(row: ReportRow) -> list[str]:
     known = not np.isnan(row.value)
     return [
         METRICS[row.metric].title,
-        f"{row.value:.3f}" if known else "undefined",
-        f"{row.low:.3f} – {row.high:.3f}" if known else "–",
+        fixed(row.value) if known else "undefined",
+        f"{fixed(row.low)} – {fixed(row.high)}" if known else "–",
         " and ".join(map(group_name, row.groups)),
         " and ".join(f"{size:,}" for size in row.sizes),
     ]

@@ -14,7 +14,7 @@ const LETTER = 7.2; // width of a digit of ticks, in pixels
 const LINE = 16; // height of a line of them
 const MOST_DECIMALS = 10; // a longer number is shorter with an exponent
 
-const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)} %`;
+const percent = (share, digits = 0) => `${fixed(100 * share, digits)} %`;
 const colourOf = (group) => COLOURS[group % COLOURS.length];
 const dashOf = (group) =>
   group < COLOURS.length ? "none" : `${2 + 2 * Math.floor(group / COLOURS.length)} 2`;
@@ -106,10 +106,6 @@ const roundTicks = (low, high) => {
   const first = Math.ceil(low / wide),
     last = Math.floor(high / wide + 1e-9);
   return Array.from({ length: Math.max(last - first + 1, 0) }, (_, k) => (first + k) * wide);
-};
-const short = (value) => {
-  const shown = Number(value.toPrecision(6));
-  return Math.abs(shown) >= 1e7 ? shown.toExponential() : String(shown);
 };
 /** Labels of ticks with as many digits as tell them apart. */
 const tickLabels = (ticks) => {

@@ -11,6 +11,28 @@ const unpack = (text, Type = Float64Array) => {
   const bytes = Uint8Array.from(raw, (letter) => letter.charCodeAt(0));
   return new Type(bytes.buffer);
 };
+
+const SURE_DECIMALS = 12; // later digits depend on the order of computing: they must not decide a rounding
+const EXACT_DIGITS = 25; // so many more show whether a number lies in the middle of two
+/** Whether to take the lower of two texts: a number in their middle goes to the even one, as in Python. */
+const isEvenBelow = (exact, tail) => tail === "5".padEnd(tail.length, "0") && /[02468]\.?$/.test(exact);
+/** With so many decimals, as `fixed` in partialfair.metrics._text writes it. */
+const fixed = (value, digits) => {
+  const near = Number(value.toFixed(SURE_DECIMALS)) + 0; // no minus before zero
+  const exact = near.toFixed(digits + EXACT_DIGITS);
+  const [below, tail] = [exact.slice(0, -EXACT_DIGITS), exact.slice(-EXACT_DIGITS)];
+  return isEvenBelow(below, tail) ? below.replace(/\.$/, "") : near.toFixed(digits);
+};
+/** With so many digits, exponents where numbers are long: what Python writes for `:.6g`. */
+const general = (value, digits = 6) => {
+  const [exact, exactPower] = value.toExponential(digits - 1 + EXACT_DIGITS).split("e");
+  const [below, tail] = [exact.slice(0, -EXACT_DIGITS), exact.slice(-EXACT_DIGITS)];
+  const [mantissa, power] = isEvenBelow(below, tail)
+    ? [below, exactPower]
+    : value.toExponential(digits - 1).split("e");
+  if (power >= -4 && power < digits) return String(Number(`${mantissa}e${power}`));
+  return `${Number(mantissa)}e${power[0]}${power.slice(1).padStart(2, "0")}`;
+};
 const clip = (value, low, high) => Math.min(Math.max(value, low), high);
 const cellOf = (rank) => Math.floor((rank + TOLERANCE) * GRID);
 const urgency = (gap) => (Number.isNaN(gap.value) ? Infinity : gap.value); // an undefined gap comes first

@@ -2,6 +2,7 @@
 
 const LEAST_WIDTH = 2;
 const FEW = 30;
+const N_INTERVALS = (GRID * (GRID + 1)) / 2; // of whole percents, also those too narrow to be shown
 
 const byId = (id) => document.getElementById(id);
 const data = JSON.parse(byId("data").textContent);
@@ -34,7 +35,7 @@ const shortName = (name) => {
 };
 const nameOf = (k) => shortName(shownModel().groups[k].name);
 const between = ([a, b]) => `${nameOf(a)} and ${nameOf(b)}`;
-const number = (value) => (Number.isNaN(value) ? "undefined" : value.toFixed(3));
+const number = (value) => (Number.isNaN(value) ? "undefined" : fixed(value, 3));
 const band = (gap) =>
   !bands || gap.low === undefined || Number.isNaN(gap.value)
     ? "–"
@@ -114,7 +115,7 @@ const sentence = () => {
 
 const metricsText = () => {
   const whose = shownPair() ? `between ${between(shownPair().groups)}` : "of the worst pair";
-  const score = short(shownModel().thresholds[state.t]);
+  const score = general(shownModel().thresholds[state.t]);
   const illustration = own === null ? " (for illustration: no threshold was audited)" : "";
   const parts = [
     `${whose}, at ${ranksText(state.i, state.j)} from the top; selected: score above ${score}${illustration}.`,
@@ -194,9 +195,9 @@ const drawMap = () => {
     `${heatMap.top.toFixed(2)}${heatMap.exceeded && heatMap.top < 0.995 ? " or more" : ""}`;
   byId("map-text").textContent =
     `Gap of ${shownPair() ? between(shownPair().groups) : "the worst pair"} by where the interval ` +
-    `begins (across) and ends (up). Ring: the interval shown.` +
+    `begins (across) and ends (up), for those at least ${LEAST_WIDTH} % wide. Ring: the interval shown.` +
     (bands
-      ? ` Faded: the true gap could be 0 (${reach} band for all ${maps.get(key).length.toLocaleString("en")} intervals at once).`
+      ? ` Faded: the true gap could be 0 (${reach} band for all ${N_INTERVALS.toLocaleString("en")} intervals at once).`
       : "");
 };
 
@@ -296,7 +297,7 @@ const drawControls = () => {
   setSlider("move", i, 0, GRID - width, shown);
   setSlider("map", i, 0, GRID - LEAST_WIDTH, `${shown}, gap ${number(parityGap().value)}`);
   const rate = byId("rate"),
-    theta = short(shownModel().thresholds[t]);
+    theta = general(shownModel().thresholds[t]);
   rate.value = t === own ? clip(Math.round(100 * shownModel().selected[t]), 1, 99) : t + 1;
   const text =
     t === own
