@@ -86,7 +86,8 @@ def _label_points(ax: Axes, points: Floats, texts: list[str]) -> None:
     Each label tries the places around its point, nearer ones first, and takes the one that covers the least
     of labels and points.
     """
-    ax.figure.canvas.figure.draw_without_rendering()  # sizes are known only when everything else has been laid out
+    # Sizes are known only when everything else has been laid out.
+    ax.figure.canvas.figure.draw_without_rendering()
     pixels = ax.figure.dpi / 72
     at = ax.transData.transform(points) / pixels
     (left, bottom), (right, top) = ax.transAxes.transform([(0, 0), (1, 1)]) / pixels
