@@ -161,7 +161,7 @@ class TestRankCurve:
     @pytest.mark.parametrize("n_groups", [2, 8])
     def test_nothing_is_cut_off(self, names, n_groups):
         scores, groups = people(n_groups, size=30)
-        ax = draw_curve(scores, np.char.add(groups, names))
+        ax = draw_curve(scores, np.char.add(groups, names), title=names)
         ax.figure.canvas.draw()
         inside = ax.figure.bbox
         for part in (ax.get_legend(), ax.yaxis.label, ax.xaxis.label, ax.title):
