@@ -14,6 +14,7 @@ from partialfair.exceptions import InputError
 __all__ = [
     "check_choice",
     "check_count",
+    "check_flag",
     "check_number",
     "check_weights",
     "finite_vector",
@@ -52,6 +53,12 @@ def check_count(value: Any, name: str) -> None:
     check_number(value, name, low=1)
     if int(value) != value:
         raise InputError(f"{name} must be a whole number, not {value!r}")
+
+
+def check_flag(value: Any, name: str) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be True or False, not {shown(value)}")
 
 
 def finite_vector(values: ArrayLike, name: str) -> Floats:
