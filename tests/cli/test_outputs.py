@@ -11,8 +11,7 @@ import pytest
 
 from partialfair.cli import _audit, _predict
 from partialfair.persistence import load_model
-
-from .conftest import COLUMNS
+from tests.cli.conftest import COLUMNS
 
 TRAIN = ("--target", "hired", "--group", "sex", "--drop", "person", "--constraint", "none", "--test-size", 0)
 PATH = ("--target", "hired", "--group", "sex", "--drop", "person", "--max-gaps", 0.5)
