@@ -209,6 +209,7 @@ def test_out_writes_the_promised_files(run, scores, tmp_path):
     text = (out / "audit.json").read_text(encoding="utf-8")
     record = json.loads(text, parse_constant=pytest.fail)
     assert record["schema"] == "partialfair.audit/1"
+    assert {*record.pop("files")} == FILES - {"audit.json"}
     assert record == run("audit", scores, *options, "--json").json
     table = pd.read_csv(out / "metrics.csv", index_col="metric")
     assert table["value"].to_dict() == {

@@ -88,6 +88,7 @@ def test_movers_are_listed(run, tmp_path, id_options, first_columns):
         f"{names[1]},p,0.0,1.0",
     ]
     record = json.loads((tmp_path / "out" / "compare.json").read_text(encoding="utf-8"))
+    assert {*record.pop("files")} == {"movers.csv", "rank_curves.png"}
     assert record == run("compare", "old.csv", "new.csv", *options, "--json").json
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,6 @@ from partialfair._typing import GapScale, GroupLabel, RankWithin
 from partialfair.cli._output import (
     METRIC_TITLES,
     groups_table,
-    json_text,
     metrics_table,
     note_line,
     parity_sentence,
@@ -27,6 +25,7 @@ from partialfair.cli._output import (
     within,
 )
 from partialfair.cli._tables import ScoreTable
+from partialfair.cli._writing import Content
 from partialfair.exceptions import InputError
 from partialfair.groups import group_name
 from partialfair.intervals import as_interval_set
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
+    "FILES",
     "Audit",
     "AuditSettings",
     "Gate",
@@ -54,6 +54,9 @@ __all__ = [
     "positive_label",
     "print_audit",
 ]
+
+FILES = ("metrics.csv", "rank_curve.png", "score_densities.png", "unfairness_map.png", "audit.json")
+"""What ``--out`` writes, the record last."""
 
 MAP_WIDTH = 0.25
 MAP_GRID = 100
@@ -138,10 +141,9 @@ class Audit:
         """Whether the gap is at most the limit; an undefined gap does not pass."""
         return within(self.report[gate.metric], gate.limit)
 
-    def files(self, gate: Gate | None) -> dict[str, str | Callable[[], Figure]]:
-        """Return what ``--out`` writes; the figures are drawn when they are called."""
+    def files(self) -> dict[str, Content]:
+        """Return what ``--out`` writes beside the record; the figures are drawn when they are called."""
         return {
-            "audit.json": json_text(self.record(gate)) + "\n",
             "metrics.csv": self.report.to_frame().to_csv(),
             "rank_curve.png": self._rank_curve,
             "score_densities.png": self._densities,

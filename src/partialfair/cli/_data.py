@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from partialfair import datasets
-from partialfair.cli._output import check_out, printing, step
+from partialfair.cli._output import printing, step
+from partialfair.cli._writing import check_directory
 from partialfair.exceptions import InputError
 
 __all__ = ["data_app"]
@@ -35,7 +36,8 @@ def data_fetch(
     ] = None,
 ) -> None:
     """Download a dataset's files, check them, and print where they are."""
-    check_out(out, pictures=False)
+    if out is not None:
+        check_directory(out)
     with step(f"fetching {name}"):
         paths = datasets.fetch(name, path=out)
     _print_paths(name, paths)

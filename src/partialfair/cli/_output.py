@@ -1,17 +1,14 @@
-"""What commands print and write: tables, sentences, JSON, pictures."""
+"""What commands say: tables, sentences, JSON, pictures."""
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import os
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,9 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from partialfair._extras import require
 from partialfair._typing import GroupLabel
-from partialfair.exceptions import InputError
 from partialfair.groups import group_name
 from partialfair.intervals import IntervalSet
 from partialfair.metrics import FairnessReport, ReportRow
@@ -34,8 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "METRIC_TITLES",
-    "check_out",
-    "check_report",
     "console",
     "groups_table",
     "json_text",
@@ -50,7 +43,6 @@ __all__ = [
     "value_and_interval",
     "verdict",
     "within",
-    "write_all",
 ]
 
 METRIC_TITLES = {name: metric.title for name, metric in METRICS.items()}
@@ -218,49 +210,6 @@ def json_text(record: Mapping[str, Any]) -> str:
     return json.dumps(_finite(record), indent=2, ensure_ascii=False, allow_nan=False)
 
 
-def check_out(out: Path | None, *, pictures: bool = True) -> None:
-    """Refuse, before any work, an output directory that cannot be one, or pictures that cannot be drawn."""
-    if out is None:
-        return
-    if pictures:
-        require("matplotlib", extra="cli", purpose="drawing")
-    existing = next(parent for parent in (out, *out.absolute().parents) if parent.exists())
-    if not existing.is_dir():
-        raise InputError(f"--out {out} cannot be made a directory, because {existing} is a file")
-
-
-def check_report(report: Path | None, out: Path | None = None) -> None:
-    """Refuse, before any work, a page that could not be written; the directory of ``--out`` will be made."""
-    if report is None:
-        return
-    if report.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"--report must name an .html file, not {report}")
-    if report.is_dir():
-        raise InputError(f"--report {report} is a directory")
-    if not report.parent.is_dir() and report.parent != out:
-        raise InputError(f"--report {report} cannot be written: there is no directory {report.parent}")
-
-
-def write_all(
-    out: Path, files: Mapping[str, str | bytes | Callable[[], Figure]], option: str = "--out"
-) -> list[Path]:
-    """Write texts, bytes and figures into a directory; nothing is until everything has been drawn."""
-    contents = {name: _bytes(content) for name, content in files.items()}
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for name, content in contents.items():
-            (out / name).write_bytes(content)
-    except OSError as error:
-        raise InputError(f"cannot write to {option} {out}: {error.strerror}") from error
-    return [out / name for name in files]
-
-
-def _bytes(content: str | bytes | Callable[[], Figure]) -> bytes:
-    if isinstance(content, str):
-        return content.encode()
-    return content if isinstance(content, bytes) else _png(content())
-
-
 def rank_curves(
     curves: Mapping[str, RankCurve], *, reference: GroupLabel, interval: tuple[float, float]
 ) -> Figure:
@@ -275,18 +224,6 @@ def rank_curves(
         title = name.replace("$", r"\$")
         plot_rank_curve(curve, reference=reference, interval=interval, title=title, ax=ax)
     return figure
-
-
-def _png(figure: Figure) -> bytes:
-    from matplotlib import pyplot
-
-    drawn = io.BytesIO()
-    with warnings.catch_warnings():
-        # A name in letters that the font lacks is drawn as boxes; the tables have it.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        figure.savefig(drawn, format="png", dpi=140)
-    pyplot.close(figure)
-    return drawn.getvalue()
 
 
 def value_and_interval(row: ReportRow) -> tuple[str, str]:

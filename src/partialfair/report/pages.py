@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from partialfair._files import write_file
 from partialfair._typing import Floats
 from partialfair.exceptions import InputError
 from partialfair.intervals import as_interval_set
@@ -263,7 +264,5 @@ def _ended(result: FitResult) -> str:
 
 
 def write_page(text: str, path: str | Path) -> None:
-    """Write a page to a file."""
-    if not Path(path).parent.is_dir():
-        raise InputError(f"{path} cannot be written: there is no directory {Path(path).parent}")
-    Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")
+    """Write a page to a file, whole or not at all."""
+    write_file(path, text.encode("utf-8", errors="backslashreplace"))
