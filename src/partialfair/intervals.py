@@ -106,6 +106,11 @@ class IntervalSet:
         before = np.searchsorted(done[1:-1], shares - _slack(side), side="left")
         return np.asarray(self.starts[before] + (shares - done[before]) * self.measure)
 
+    @property
+    def from_the_other_end(self) -> IntervalSet:
+        """The same people, counted from the bottom."""
+        return IntervalSet(tuple((1 - high, 1 - low) for low, high in reversed(self.parts)))
+
     def __str__(self) -> str:
         """Both ways of counting: ranks from the top, and score percentiles."""
         return interval_text(self)

@@ -32,7 +32,6 @@ from partialfair.intervals import as_interval_set
 from partialfair.metrics import (
     FairnessReport,
     UnfairnessMap,
-    band_membership,
     fairness_report,
     rank_curve,
     unfairness_map,
@@ -247,34 +246,12 @@ def measure(table: ScoreTable, settings: AuditSettings, gate: Gate | None = None
             sample_weight=table.weights,
         )
     if gate is not None and gate.metric in report.omitted:
-        raise InputError(
-            f"--fail-metric {gate.metric} {report.omitted[gate.metric]}: see --label and --threshold"
-        )
-    idle = _idle_threshold(table, settings)
-    notes = tuple(dict.fromkeys([*(str(warning.message) for warning in caught), *idle]))
+        reason = report.omitted[gate.metric]
+        see = ": see --label and --threshold" if reason.startswith("needs") else ""
+        raise InputError(f"--fail-metric {gate.metric} {reason}{see}")
+    notes = tuple(dict.fromkeys(str(warning.message) for warning in caught))
     name = None if positive is None else str(positive)
     return Audit(table, settings, name, report, unfairness, notes)
-
-
-def _idle_threshold(table: ScoreTable, settings: AuditSettings) -> list[str]:
-    """Say so if the threshold cuts nobody's interval: gaps at the threshold are then 0 whatever the model."""
-    if settings.threshold is None:
-        return []
-    inside = band_membership(
-        table.scores,
-        sensitive_features=table.groups,
-        interval=settings.interval,
-        sample_weight=table.weights,
-    )
-    scores = table.scores[inside > 0]
-    low, high = float(scores.min()), float(scores.max())
-    if low <= settings.threshold < high:
-        return []
-    side = "above" if low > settings.threshold else "not above"
-    return [
-        f"every score inside the interval is {side} the threshold {settings.threshold:g}, so gaps at the "
-        f"threshold are 0 whatever the model; the scores inside run from {low:.4g} to {high:.4g}"
-    ]
 
 
 def positive_label(labels: pd.Series, path: Path, asked: str | None) -> Any:

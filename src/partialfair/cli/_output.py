@@ -17,11 +17,12 @@ from rich.table import Table
 from rich.text import Text
 
 from partialfair._typing import GroupLabel
-from partialfair.groups import group_name
-from partialfair.intervals import IntervalSet
+from partialfair.groups import group_name, members_text
+from partialfair.intervals import IntervalSet, interval_text
 from partialfair.metrics import FairnessReport, ReportRow
+from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.curve import RankCurve
-from partialfair.metrics.report import METRICS
+from partialfair.metrics.small_groups import TOO_FEW, SmallGroup
 from partialfair.plotting import plot_rank_curve
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def metrics_table(report: FairnessReport) -> Table:
     ):
         table.add_column(title, justify="right" if title == "gap" else "left")
     for row in report.rows:
-        table.add_row(METRIC_TITLES[row.metric], *value_and_interval(row), _pair(row), _where(row))
+        table.add_row(METRIC_TITLES[row.metric], *value_and_interval(row), _pair(row), _where(row, report))
     return table
 
 
@@ -134,8 +135,12 @@ def groups_table(report: FairnessReport) -> Table:
         table.add_row(
             group_name(group.group),
             f"{group.n:,}",
-            f"{group.n_in_interval:,.0f}",
+            members_text(group.n_in_interval),
             f"{100 * group.tied_share:.0f} %",
+        )
+    for group in report.small_groups:
+        table.add_row(
+            group_name(group.group), f"{group.n:,}", members_text(group.n_in_interval), TOO_FEW, style="dim"
         )
     return table
 
@@ -156,12 +161,13 @@ def parity_sentence(report: FairnessReport) -> str:
             _percent(float(intervals[label].passed(np.array(rank))))
             for label, rank in zip(row.groups, row.ranks, strict=True)
         ]
-    among = f"Among {intervals[first]} of each group"
+    ranks = interval_text(intervals[first], report.higher_is_better)
+    among = f"Among {ranks} of each group"
     if report.gap_scale == "absolute":
-        among = f"With a threshold at {intervals[first]} of either group"
+        among = f"With a threshold at {ranks} of either group"
     found = (
-        f"{shares[0]} of {group_name(first)} but {shares[1]} of {group_name(second)} score above "
-        f"{row.threshold:.4g}"
+        f"{shares[0]} of {group_name(first)} but {shares[1]} of {group_name(second)} score "
+        f"{_side(report)} {row.threshold:.4g}"
     )
     if row.value == 0:
         found = "no threshold tells the groups apart"
@@ -175,6 +181,9 @@ def report_record(report: FairnessReport) -> dict[str, Any]:
     """Return the report as plain data for JSON."""
     return {
         "gap_scale": report.gap_scale,
+        "higher_is_better": report.higher_is_better,
+        "min_group_size": report.min_group_size,
+        "rows_without_group": report.n_missing,
         "rank_within": report.rank_within,
         "threshold": report.threshold,
         "confidence": report.confidence,
@@ -202,6 +211,22 @@ def report_record(report: FairnessReport) -> dict[str, Any]:
             }
             for group in report.groups
         ],
+        "small_groups": [_small_record(group) for group in report.small_groups],
+        "merged_groups": [_small_record(group) for group in report.merged_groups],
+        "too_few_labelled": {
+            metric: [_small_record(group) for group in small]
+            for metric, small in report.too_few_labelled.items()
+        },
+    }
+
+
+def _small_record(group: SmallGroup) -> dict[str, Any]:
+    return {
+        "group": group_name(group.group),
+        "n": group.n,
+        "counted": group.counted,
+        "n_counted": group.n_counted,
+        "reason": group.reason,
     }
 
 
@@ -254,11 +279,16 @@ def _pair(row: ReportRow) -> str:
     return " / ".join(group_name(label) for label in row.groups)
 
 
-def _where(row: ReportRow) -> str:
+def _side(report: FairnessReport) -> str:
+    """On which side of a threshold rows are selected."""
+    return "above" if report.higher_is_better else "below"
+
+
+def _where(row: ReportRow, report: FairnessReport) -> str:
     if not np.isfinite(row.threshold):  # pairwise metrics have none; of no difference it is −∞
         return ""
     ranks = " / ".join(_percent(rank) for rank in row.ranks)
-    return f"score {row.threshold:.4g}, {ranks} above it"
+    return f"score {row.threshold:.4g}, {ranks} {_side(report)} it"
 
 
 def _percent(share: float) -> str:

@@ -95,6 +95,17 @@ class GroupScores:
             return np.asarray(n_above / self.n)
         return np.asarray(self.above[n_above] / self.above[-1])
 
+    @property
+    def turned(self) -> GroupScores:
+        """The group with negated scores and its interval counted from their top."""
+        return GroupScores(
+            self.label,
+            self.interval.from_the_other_end,
+            oriented(self.scores[::-1], higher_is_better=False),
+            None if self.weights is None else self.weights[::-1],
+            None if self.positive is None else self.positive[::-1],
+        )
+
     def with_label(self, positive: bool) -> GroupScores:
         """Only the members with that label, ranked among themselves."""
         assert self.positive is not None
@@ -138,6 +149,12 @@ class ScoredGroups:
     def on(self, interval: IntervalSet) -> ScoredGroups:
         """Return the same groups with another, common interval; nothing is sorted again."""
         return replace(self, groups=tuple(replace(group, interval=interval) for group in self.groups))
+
+    def in_users_units(self) -> ScoredGroups:
+        """Return the scores as users wrote them, for pictures: intervals then count from the highest."""
+        if self.higher_is_better:
+            return self
+        return replace(self, groups=tuple(group.turned for group in self.groups), higher_is_better=True)
 
     @property
     def intervals_differ(self) -> bool:

@@ -7,20 +7,25 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
+from partialfair._typing import ArrayLike, IntervalLike, MissingGroups
+from partialfair.exceptions import InputError
+from partialfair.groups import encode_groups
 from partialfair.intervals import IntervalSet
 from partialfair.metrics import _differences, partial, ranking
 from partialfair.metrics._differences import Setting
-from partialfair.metrics._inputs import GroupScores, ScoredGroups
+from partialfair.metrics._inputs import GroupScores, ScoredGroups, scored_groups
 from partialfair.metrics.resampling import PairBlock, Resamples
 from partialfair.metrics.small_groups import (
     SmallGroup,
+    judged_groups,
     labelled_in_interval,
     members_inside,
     too_few_labelled,
 )
 
-__all__ = ["METRICS", "Metric", "lacking", "n_members", "too_few_of"]
+__all__ = ["METRICS", "Metric", "check_judgeable", "lacking", "n_members", "too_few_of", "too_few_reason"]
 
 
 @dataclass(frozen=True)
@@ -125,6 +130,44 @@ def too_few_of(
         return labelled_in_interval(group, label, setting.rank_within)
 
     return too_few_labelled(scored, metric.labels, count, min_group_size)
+
+
+def too_few_reason(metric: Metric, n_compared: int, min_group_size: float) -> str:
+    """Say why a metric that needs labels has not two groups to compare."""
+    kinds = " and ".join("positives" if label else "negatives" for label in metric.labels)
+    where = "" if metric.counts == "everyone" else " in the interval"
+    only = "only 1 has" if n_compared else "none has"
+    return (
+        f"compares groups with at least {min_group_size:g} effective {kinds}{where}, of which {only} enough"
+    )
+
+
+def check_judgeable(
+    sensitive_features: ArrayLike,
+    interval: IntervalLike,
+    *,
+    metric: str,
+    positive: npt.NDArray[np.bool_] | None = None,
+    sample_weight: ArrayLike | None = None,
+    min_group_size: float = 10,
+    missing_groups: MissingGroups = "error",
+) -> tuple[SmallGroup, ...]:
+    """Refuse rows on which a report could not judge any model by that metric; return who is not judged.
+
+    Before any fit: how many members are inside does not depend on scores, nor do people with a label where
+    ranks are taken within group and label.
+    """
+    groups = encode_groups(sensitive_features, missing=missing_groups)
+    scored = scored_groups(
+        np.zeros(groups.codes.size), groups, interval, sample_weight, positive, missing_groups=missing_groups
+    )
+    judged = judged_groups(scored, min_group_size, "list")
+    chosen = METRICS[metric]
+    few = too_few_of(chosen, judged.scored, Setting(rank_within="group_and_label"), min_group_size)
+    if len(judged.scored) - len(few) < 2:
+        reason = too_few_reason(chosen, len(judged.scored) - len(few), min_group_size)
+        raise InputError(f"{metric} {reason}")
+    return (*judged.small, *few)
 
 
 def n_members(metric: Metric, scored: ScoredGroups, setting: Setting) -> list[float]:

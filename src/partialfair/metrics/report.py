@@ -30,7 +30,7 @@ from partialfair.metrics._inputs import (
     ranked_threshold,
     scored_groups,
 )
-from partialfair.metrics.catalogue import METRICS, Metric, lacking, n_members, too_few_of
+from partialfair.metrics.catalogue import METRICS, Metric, lacking, n_members, too_few_of, too_few_reason
 from partialfair.metrics.idle import warn_if_idle
 from partialfair.metrics.resampling import Fluctuation, Resamples, fluctuation, resample
 from partialfair.metrics.small_groups import (
@@ -395,13 +395,7 @@ def _omitted(
         reason = lacking(metric, scored, setting)
         n_compared = len(scored) - len(few.get(name, ()))
         if not reason and n_compared < 2:
-            kinds = " and ".join("positives" if label else "negatives" for label in metric.labels)
-            where = "" if metric.counts == "everyone" else " in the interval"
-            only = "only 1 has" if n_compared else "none has"
-            reason = (
-                f"compares groups with at least {min_group_size} effective {kinds}{where}, of which {only} "
-                "enough"
-            )
+            reason = too_few_reason(metric, n_compared, min_group_size)
         if reason:
             omitted[name] = reason
     return omitted

@@ -88,7 +88,9 @@ class SmallGroup(GroupSummary):
     @property
     def text(self) -> str:
         """Its name, and how many there are."""
-        return f"{group_name(self.group)!r} ({members_text(self.n_counted)} effective {self.counted})"
+        count = members_text(self.n_counted)
+        counted = self.counted.removesuffix("s") if count == "1" else self.counted
+        return f"{group_name(self.group)!r} ({count} effective {counted})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,10 +231,10 @@ def _nobody_to_compare(
     min_group_size: float,
     small_groups: SmallGroups,
 ) -> str:
-    who = "none of the" if n_large == 0 else "only 1 of the"
+    who = "none" if n_large == 0 else "only 1"
     merging = "" if small_groups == "merge" else ", small_groups='merge'"
     return (
-        f"{who} {n_groups} groups has at least {min_group_size:g} effective members in the interval, and a "
-        f"gap needs two; {TOO_FEW}: {listed([group.text for group in small])}. Widen the interval, or see "
-        f"min_group_size{merging} or small_groups='keep'"
+        f"{who} of {n_groups} groups has at least {min_group_size:g} effective members in the interval, and "
+        f"a gap needs two; {TOO_FEW}: {listed([group.text for group in small])}; widen the interval, or see "
+        f"min_group_size{merging} and small_groups='keep'"
     )

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partialfair._extras import require
-from partialfair._typing import ArrayLike, Floats, IntervalLike
+from partialfair._typing import ArrayLike, Floats, IntervalLike, MissingGroups
 from partialfair.exceptions import InputError
 from partialfair.metrics._inputs import GroupScores, scored_groups
 from partialfair.plotting._style import GROUP_COLOURS, INTERVAL_COLOUR, MAX_SHOWN, safe_name
@@ -29,6 +29,8 @@ def plot_score_densities(
     interval: IntervalLike = (0.0, 1.0),
     threshold: float | None = None,
     sample_weight: ArrayLike | None = None,
+    higher_is_better: bool = True,
+    missing_groups: MissingGroups = "error",
     axes: npt.NDArray[Any] | None = None,
 ) -> npt.NDArray[Any]:
     """Draw one density per group, one below the other, with the area of its interval in red.
@@ -37,7 +39,7 @@ def plot_score_densities(
 
     Parameters
     ----------
-    y_score, sensitive_features, interval, sample_weight
+    y_score, sensitive_features, interval, sample_weight, higher_is_better, missing_groups
         As in `partial_statistical_parity_difference`.
     threshold
         Marked by a vertical line.
@@ -49,7 +51,14 @@ def plot_score_densities(
     array of Axes
         One per group drawn; at most the twelve largest groups.
     """
-    scored = scored_groups(y_score, sensitive_features, interval, sample_weight)
+    scored = scored_groups(
+        y_score,
+        sensitive_features,
+        interval,
+        sample_weight,
+        higher_is_better=higher_is_better,
+        missing_groups=missing_groups,
+    ).in_users_units()
     order = sorted(range(len(scored)), key=lambda k: -scored.groups[k].n)[:MAX_SHOWN]
     shown = sorted(order)
     if axes is None:
@@ -71,7 +80,12 @@ def plot_score_densities(
         _draw_group(ax, scored.groups[k], GROUP_COLOURS[k % len(GROUP_COLOURS)], span)
         if threshold is not None:
             ax.axvline(threshold, color="0.25", linewidth=1, linestyle=(0, (4, 3)))
-    axes[-1].set_xlabel("score" if threshold is None else "score (dashed: threshold)")
+    remarks = [
+        "" if higher_is_better else "lower is better",
+        "" if threshold is None else "dashed: threshold",
+    ]
+    said = "; ".join(filter(None, remarks))
+    axes[-1].set_xlabel(f"score ({said})" if said else "score")
     return axes
 
 

@@ -3,6 +3,8 @@
 Intervals end on whole percents. Between two groups, the visits of the rank curve to the cells of that grid
 (see `partialfair.metrics._kernels.grid_visits`) determine statistical parity and the group AUC on all of
 them; the gaps at a threshold follow from each group's ranks and positives there and at whole percents.
+
+Gaps come from ranks alone, which count from the best score. Scores are only shown, in the users' units.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from partialfair._typing import Floats, Ints
 from partialfair.exceptions import UndefinedGapWarning
 from partialfair.intervals import running_weight, tie_ends
 from partialfair.metrics import _kernels, ranking
-from partialfair.metrics._inputs import GroupScores, ScoredGroups
+from partialfair.metrics._inputs import GroupScores, ScoredGroups, oriented
 from partialfair.theory import dkw_bound
 
 __all__ = ["N_GRID", "Worst", "leading_pairs", "packed", "summarise"]
@@ -55,22 +57,27 @@ def summarise(
     scored
         The sorted scores of every group.
     threshold
-        One more threshold than those that select whole percents of all.
+        One more threshold than those that select whole percents of all, on those scores.
     confidence
         Of the bands, which hold for all intervals, pairs and thresholds at once.
     pairs, worst
         If there are too many pairs of groups: those to keep, and the worst of all on every interval.
     """
     thresholds = _thresholds(scored, threshold)
-    edges = _bin_edges(scored)
+    seen = scored.in_users_units()
+    edges = _bin_edges(seen)
     everyone = list(scored.pairs())
     epsilons = [dkw_bound(group.n_effective, confidence, n_comparisons=len(scored)) for group in scored]
     sizes = [group.n if group.weights is None else group.weights.sum() for group in scored]
     return {
         "groups": [
-            _group(group, thresholds, edges, epsilon) for group, epsilon in zip(scored, epsilons, strict=True)
+            {
+                **_group(group, thresholds, epsilon, scored.higher_is_better),
+                "density": packed(_binned(shown, edges), "<f4"),
+            }
+            for group, shown, epsilon in zip(scored, seen, epsilons, strict=True)
         ],
-        "thresholds": thresholds.tolist(),
+        "thresholds": oriented(thresholds, scored.higher_is_better).tolist(),
         "selected": packed(np.average([group.rank(thresholds) for group in scored], axis=0, weights=sizes)),
         "bins": edges.tolist(),
         "nPairs": len(everyone),
@@ -117,21 +124,25 @@ def _bin_edges(scored: ScoredGroups) -> Floats:
     return np.linspace(low, high, _N_BINS + 1)
 
 
-def _group(group: GroupScores, thresholds: Floats, edges: Floats, epsilon: float) -> dict[str, Any]:
-    """One group: its size, and what lies above whole percents, thresholds and edges of bins."""
+def _binned(group: GroupScores, edges: Floats) -> Floats:
+    """Share of the group in each bin."""
+    beyond = np.concatenate([[1.0], group.rank(edges[1:-1]), [0.0]])
+    return np.asarray(-np.diff(beyond))
+
+
+def _group(group: GroupScores, thresholds: Floats, epsilon: float, higher_is_better: bool) -> dict[str, Any]:
+    """One group: its size, and what lies above whole percents and thresholds."""
     weights = np.ones(group.n) if group.weights is None else group.weights
     from_top = _Ladder.of(group.scores[::-1], weights[::-1])
-    beyond = np.concatenate([[1.0], group.rank(edges[1:-1]), [0.0]])
     record = {
         "name": group.name,
         "n": group.n,
         "nEffective": group.n_effective,
         "epsilon": epsilon,
         "tied": float(1 - from_top.is_alone.mean()),
-        "scores": packed(from_top.scores_at(_KNOTS)),
+        "scores": packed(oriented(from_top.scores_at(_KNOTS), higher_is_better)),
         "rows": packed(from_top.at(np.ones(group.n), _KNOTS)),
         "ranks": packed(group.rank(thresholds)),
-        "density": packed(-np.diff(beyond), "<f4"),
     }
     if group.positive is not None:
         labelled = weights[::-1] * group.positive[::-1] / weights.sum()

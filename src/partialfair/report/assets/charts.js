@@ -78,6 +78,8 @@ const roundTicks = (low, high) => {
     last = Math.floor(high / wide + 1e-9);
   return Array.from({ length: Math.max(last - first + 1, 0) }, (_, k) => (first + k) * wide);
 };
+/** How many members, some of them in part: as `members_text` of the library writes it. */
+const membersText = (count) => Number((count + 1e-6).toFixed(1)).toLocaleString("en");
 const short = (value) => {
   const shown = Number(value.toPrecision(6));
   return Math.abs(shown) >= 1e7 ? shown.toExponential() : String(shown);
@@ -94,10 +96,10 @@ const tickLabels = (ticks) => {
 };
 
 /** The rank of one group against that of another, with the interval; another model dashed. */
-const drawCurve = (place, { pair, bands, names, i, j, where, other }) => {
+const drawCurve = (place, { pair, bands, names, start, i, j, where, other }) => {
   const at = frame(place, {
     height: (width) => Math.min(width, 430),
-    x: { ...RANKS, label: `rank in ${names[0]}, from the top` },
+    x: { ...RANKS, label: `rank in ${names[0]}, ${start}` },
     y: { ...RANKS, label: `rank in ${names[1]}` },
   });
   const { drawing, toX, toY } = at;
@@ -187,7 +189,8 @@ const drawDensities = (place, { model, shown, i, j, t }) => {
   }
   shown.forEach((k, line) => {
     const { scores } = model.groups[k];
-    const [from, to] = [scores[j], scores[i]].map((score) => toX(clip(score, first, last)));
+    const ends = [scores[j], scores[i]].map((score) => toX(clip(score, first, last)));
+    const [from, to] = [Math.min(...ends), Math.max(...ends)];
     drawing.append(
       svg("rect", {
         class: "reach",
