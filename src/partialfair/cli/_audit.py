@@ -36,6 +36,7 @@ from partialfair.metrics import (
     rank_curve,
     unfairness_map,
 )
+from partialfair.metrics._text import fixed
 from partialfair.plotting import plot_rank_curve, plot_score_densities, plot_unfairness_map
 from partialfair.report.pages import audit_page, notes_section, settings_section
 
@@ -294,10 +295,10 @@ def _widest_sentence(audit: Audit) -> str:
     if np.isclose(high - low, MAP_WIDTH) and own >= worst.value - 1e-9:
         return f"No other {100 * MAP_WIDTH:g} %-wide interval has a wider gap."
     return (
-        f"The widest gap of any {100 * MAP_WIDTH:g} %-wide interval is {worst.value:.3f}, at "
+        f"The widest gap of any {100 * MAP_WIDTH:g} %-wide interval is {fixed(worst.value)}, at "
         f"{as_interval_set(worst.interval)}, between {' and '.join(map(group_name, worst.groups))} "
         f"({100 * audit.settings.confidence:g} % band for all {audit.unfairness.n_intervals:,} intervals at "
-        f"once: {worst.low:.3f} – {worst.high:.3f})."
+        f"once: {fixed(worst.low)} – {fixed(worst.high)})."
     )
 
 

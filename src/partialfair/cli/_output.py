@@ -20,6 +20,7 @@ from partialfair._typing import GroupLabel
 from partialfair.groups import group_name, members_text
 from partialfair.intervals import IntervalSet, interval_text
 from partialfair.metrics import FairnessReport, ReportRow
+from partialfair.metrics._text import fixed, percent
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.curve import RankCurve
 from partialfair.metrics.small_groups import TOO_FEW, SmallGroup
@@ -136,7 +137,7 @@ def groups_table(report: FairnessReport) -> Table:
             group_name(group.group),
             f"{group.n:,}",
             members_text(group.n_in_interval),
-            f"{100 * group.tied_share:.0f} %",
+            percent(group.tied_share),
         )
     for group in report.small_groups:
         table.add_row(
@@ -155,10 +156,10 @@ def parity_sentence(report: FairnessReport) -> str:
     row = report["statistical_parity"]
     first, second = row.groups
     intervals = {group.group: IntervalSet(group.interval) for group in report.groups}
-    shares = [_percent(rank) for rank in row.ranks]
+    shares = [percent(rank) for rank in row.ranks]
     if report.gap_scale == "interval":
         shares = [
-            _percent(float(intervals[label].passed(np.array(rank))))
+            percent(float(intervals[label].passed(np.array(rank))))
             for label, rank in zip(row.groups, row.ranks, strict=True)
         ]
     ranks = interval_text(intervals[first], report.higher_is_better)
@@ -172,8 +173,8 @@ def parity_sentence(report: FairnessReport) -> str:
     if row.value == 0:
         found = "no threshold tells the groups apart"
     return (
-        f"{among}, {found}: a gap of {row.value:.3f} ({100 * report.confidence:g} % interval "
-        f"{row.low:.3f} to {row.high:.3f})."
+        f"{among}, {found}: a gap of {fixed(row.value)} ({100 * report.confidence:g} % interval "
+        f"{fixed(row.low)} to {fixed(row.high)})."
     )
 
 
@@ -255,7 +256,7 @@ def value_and_interval(row: ReportRow) -> tuple[str, str]:
     """Write a gap and its confidence interval."""
     if np.isnan(row.value):
         return "undefined", ""
-    return f"{row.value:.3f}", f"{row.low:.3f} – {row.high:.3f}"
+    return fixed(row.value), f"{fixed(row.low)} – {fixed(row.high)}"
 
 
 def within(row: ReportRow, limit: float) -> bool:
@@ -287,12 +288,8 @@ def _side(report: FairnessReport) -> str:
 def _where(row: ReportRow, report: FairnessReport) -> str:
     if not np.isfinite(row.threshold):  # pairwise metrics have none; of no difference it is −∞
         return ""
-    ranks = " / ".join(_percent(rank) for rank in row.ranks)
+    ranks = " / ".join(percent(rank) for rank in row.ranks)
     return f"score {row.threshold:.4g}, {ranks} {_side(report)} it"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 def _finite(value: Any) -> Any:

@@ -21,6 +21,7 @@ from partialfair.exceptions import InputError
 from partialfair.groups import group_name
 from partialfair.intervals import as_interval_set
 from partialfair.metrics import ReportRow
+from partialfair.metrics._text import fixed
 from partialfair.path import FairnessPath, PathPoint, fairness_path
 from partialfair.persistence import model_bytes
 from partialfair.report.pages import notes_section, path_page, settings_section
@@ -183,9 +184,9 @@ class Frontier:
                 "→" if point is self.chosen else "",
                 f"{point.max_gap:g}",
                 *([f"{point.alpha:g}"] if several else []),
-                f"{result.gap:.3f}",
+                fixed(result.gap),
                 *value_and_interval(self._gap(point)),
-                f"{point.score:.3f} ± {point.error:.3f}",
+                f"{fixed(point.score)} ± {fixed(point.error)}",
                 f"{point.seconds:.1f}",
                 str(result.status),
             )

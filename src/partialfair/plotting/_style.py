@@ -37,9 +37,13 @@ def group_style(position: int) -> dict[str, Any]:
 
 
 def safe_name(label: GroupLabel, most: int = 30) -> str:
-    """Group name as text on one line: matplotlib would read $ as maths and hide what begins with _."""
+    """Group name as text on one line: matplotlib would read $ as maths and hide what begins with _.
+
+    Of a long one the middle is left out: long names mostly differ at their ends.
+    """
     name = " ".join(group_name(label).split()) or "(blank)"
-    name = name if len(name) <= most else name[: most - 1] + "…"
+    n_last = most // 3
+    name = name if len(name) <= most else f"{name[: most - 1 - n_last]}…{name[-n_last:]}"
     name = name.replace("$", r"\$")
     return "\u200b" + name if name.startswith("_") else name
 

@@ -21,6 +21,7 @@ from partialfair.exceptions import InputError
 from partialfair.groups import group_name, listed, members_text
 from partialfair.intervals import interval_text
 from partialfair.metrics._inputs import ranked_threshold
+from partialfair.metrics._text import fixed
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.report import FairnessReport, ReportRow
 from partialfair.metrics.small_groups import TOO_FEW, SmallGroup
@@ -406,8 +407,8 @@ def _line(row: ReportRow) -> list[str]:
     known = not np.isnan(row.value)
     return [
         METRICS[row.metric].title,
-        f"{row.value:.3f}" if known else "undefined",
-        f"{row.low:.3f} – {row.high:.3f}" if known else "–",
+        fixed(row.value) if known else "undefined",
+        f"{fixed(row.low)} – {fixed(row.high)}" if known else "–",
         " and ".join(map(group_name, row.groups)),
         " and ".join(f"{size:,}" for size in row.sizes),
     ]

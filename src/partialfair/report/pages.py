@@ -14,6 +14,7 @@ from partialfair.exceptions import InputError
 from partialfair.groups import members_text
 from partialfair.intervals import as_interval_set, interval_text
 from partialfair.metrics import band_changes
+from partialfair.metrics._text import fixed
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.report import FairnessReport
 from partialfair.report.page import (
@@ -176,8 +177,8 @@ def _frontier(
         if not np.isfinite([gap.value, point.score, point.error]).all():
             continue
         label = (
-            f"{names[k]}: {score} {point.score:.3f} ± {point.error:.3f}, gap {gap.value:.3f} "
-            f"({gap.low:.3f} – {gap.high:.3f}); the fit {_ended(point.model.result_)}"
+            f"{names[k]}: {score} {fixed(point.score)} ± {fixed(point.error)}, gap {fixed(gap.value)} "
+            f"({fixed(gap.low)} – {fixed(gap.high)}); the fit {_ended(point.model.result_)}"
         )
         dots.append(
             FrontierPoint(
@@ -255,7 +256,7 @@ def fits_section(fits: Mapping[str, FitResult]) -> Section:
             [
                 name,
                 _ended(result),
-                f"{result.gap:.4f}",
+                fixed(result.gap),
                 f"{result.objective:.5f}",
                 f"{result.kkt.feasibility:.1e}",
                 f"{result.kkt.stationarity:.1e}",

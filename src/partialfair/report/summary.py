@@ -22,6 +22,7 @@ from partialfair._typing import Floats, Ints
 from partialfair.exceptions import UndefinedGapWarning
 from partialfair.intervals import running_weight, tie_ends
 from partialfair.metrics import _kernels, ranking
+from partialfair.metrics._discrete import DiscreteScores, score_span
 from partialfair.metrics._inputs import GroupScores, ScoredGroups, oriented
 from partialfair.theory import dkw_bound
 
@@ -33,7 +34,6 @@ N_GRID = 100
 """Intervals end on multiples of 1 / N_GRID."""
 
 _N_BINS = 80
-_TAIL = 1e-3
 _KNOTS = np.arange(N_GRID + 1) / N_GRID
 
 
@@ -64,7 +64,9 @@ def summarise(
         If there are too many pairs of groups: those to keep, and the worst of all on every interval.
     """
     thresholds = _thresholds(scored, threshold)
+    drawn = oriented(thresholds, scored.higher_is_better)
     seen = scored.in_users_units()
+    discrete = DiscreteScores.of(seen)
     edges = _bin_edges(seen)
     everyone = list(scored.pairs())
     epsilons = [dkw_bound(group.n_effective, confidence, n_comparisons=len(scored)) for group in scored]
@@ -73,13 +75,14 @@ def summarise(
         "groups": [
             {
                 **_group(group, thresholds, epsilon, scored.higher_is_better),
-                "density": packed(_binned(shown, edges), "<f4"),
+                "density": packed(_binned(shown, edges) if discrete is None else discrete.shares(shown)),
             }
             for group, shown, epsilon in zip(scored, seen, epsilons, strict=True)
         ],
-        "thresholds": oriented(thresholds, scored.higher_is_better).tolist(),
+        "thresholds": drawn.tolist(),
         "selected": packed(np.average([group.rank(thresholds) for group in scored], axis=0, weights=sizes)),
         "bins": edges.tolist(),
+        "bars": None if discrete is None else _bars(discrete, drawn, scored.higher_is_better),
         "nPairs": len(everyone),
         "pairs": [{"groups": pair, "visits": packed(_visits(scored, pair)[1])} for pair in pairs or everyone],
         "worst": None if worst is None else worst.record(),
@@ -111,14 +114,8 @@ def _thresholds(scored: ScoredGroups, own: float | None) -> Floats:
 
 
 def _bin_edges(scored: ScoredGroups) -> Floats:
-    """Bins of scores that hold all but the tails; these belong to the first and the last bin."""
-    ends = np.array(
-        [
-            group.scores[[int(_TAIL * (group.n - 1)), int(np.ceil((1 - _TAIL) * (group.n - 1)))]]
-            for group in scored
-        ]
-    )
-    low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
+    """Bins of scores; what lies far away from all others belongs to the first and the last bin."""
+    low, high = score_span(scored)
     if not high > low:
         low, high = low - 0.5, high + 0.5
     return np.linspace(low, high, _N_BINS + 1)
@@ -128,6 +125,18 @@ def _binned(group: GroupScores, edges: Floats) -> Floats:
     """Share of the group in each bin."""
     beyond = np.concatenate([[1.0], group.rank(edges[1:-1]), [0.0]])
     return np.asarray(-np.diff(beyond))
+
+
+def _bars(discrete: DiscreteScores, thresholds: Floats, higher_is_better: bool) -> dict[str, Any]:
+    """Where the bars of discrete scores stand, what they are called, and where thresholds are drawn."""
+    return {
+        "centres": discrete.centres.tolist(),
+        "labels": discrete.labels,
+        "width": discrete.width,
+        "span": discrete.span,
+        "even": discrete.is_even,
+        "cuts": packed(discrete.cuts(thresholds, higher_is_better)),
+    }
 
 
 def _group(group: GroupScores, thresholds: Floats, epsilon: float, higher_is_better: bool) -> dict[str, Any]:

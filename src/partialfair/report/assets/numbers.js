@@ -11,6 +11,28 @@ const unpack = (text, Type = Float64Array) => {
   const bytes = Uint8Array.from(raw, (letter) => letter.charCodeAt(0));
   return new Type(bytes.buffer);
 };
+
+const SURE_DECIMALS = 12; // later digits depend on the order of computing: they must not decide a rounding
+const EXACT_DIGITS = 25; // so many more show whether a number lies in the middle of two
+/** Whether to take the lower of two texts: a number in their middle goes to the even one, as in Python. */
+const isEvenBelow = (exact, tail) => tail === "5".padEnd(tail.length, "0") && /[02468]\.?$/.test(exact);
+/** With so many decimals, as `fixed` in partialfair.metrics._text writes it. */
+const fixed = (value, digits) => {
+  const near = Number(value.toFixed(SURE_DECIMALS)) + 0; // no minus before zero
+  const exact = near.toFixed(digits + EXACT_DIGITS);
+  const [below, tail] = [exact.slice(0, -EXACT_DIGITS), exact.slice(-EXACT_DIGITS)];
+  return isEvenBelow(below, tail) ? below.replace(/\.$/, "") : near.toFixed(digits);
+};
+/** With so many digits, exponents where numbers are long: what Python writes for `:.6g`. */
+const general = (value, digits = 6) => {
+  const [exact, exactPower] = value.toExponential(digits - 1 + EXACT_DIGITS).split("e");
+  const [below, tail] = [exact.slice(0, -EXACT_DIGITS), exact.slice(-EXACT_DIGITS)];
+  const [mantissa, power] = isEvenBelow(below, tail)
+    ? [below, exactPower]
+    : value.toExponential(digits - 1).split("e");
+  if (power >= -4 && power < digits) return String(Number(`${mantissa}e${power}`));
+  return `${Number(mantissa)}e${power[0]}${power.slice(1).padStart(2, "0")}`;
+};
 const clip = (value, low, high) => Math.min(Math.max(value, low), high);
 const cellOf = (rank) => Math.floor((rank + TOLERANCE) * GRID);
 const urgency = (gap) => (Number.isNaN(gap.value) ? Infinity : gap.value); // an undefined gap comes first
@@ -157,15 +179,25 @@ class Pair {
 class Group {
   constructor(data) {
     Object.assign(this, data);
-    for (const key of ["scores", "rows", "ranks", "positives", "positivesAbove"]) {
+    for (const key of ["scores", "rows", "ranks", "density", "positives", "positivesAbove"]) {
       if (key in data) this[key] = unpack(data[key]);
     }
-    this.density = unpack(data.density, Float32Array);
     this.hasLabels = "positives" in data;
   }
 
   inside(i, j) {
     return this.rows[j] - this.rows[i];
+  }
+
+  /** Of each bar of discrete scores, the share of the group that is inside: its part of [i, j). */
+  densityInside(i, j, higherIsBetter) {
+    const clipped = (rank) => clip(rank, i / GRID, j / GRID);
+    let rank = higherIsBetter ? 1 : 0; // where the lowest value begins
+    return Array.from(this.density, (share) => {
+      const before = rank;
+      rank += higherIsBetter ? -share : share;
+      return Math.abs(clipped(before) - clipped(rank));
+    });
   }
 
   /** Effective members inside, as the warnings of the library count them. */
@@ -260,6 +292,7 @@ class Model {
     this.thresholds = data.thresholds;
     this.selected = unpack(data.selected);
     this.bins = data.bins;
+    this.bars = data.bars && { ...data.bars, cuts: unpack(data.bars.cuts) };
     this.nPairs = data.nPairs;
     this.groups = data.groups.map((group) => new Group(group));
     this.pairs = data.pairs.map((pair) => new Pair(pair, this.groups));

@@ -2,6 +2,7 @@
 
 const LEAST_WIDTH = 2;
 const FEW = 30;
+const N_INTERVALS = (GRID * (GRID + 1)) / 2; // of whole percents, also those too narrow to be shown
 
 const byId = (id) => document.getElementById(id);
 const data = JSON.parse(byId("data").textContent);
@@ -36,7 +37,7 @@ const shortName = (name) => {
 };
 const nameOf = (k) => shortName(shownModel().groups[k].name);
 const between = ([a, b]) => `${nameOf(a)} and ${nameOf(b)}`;
-const number = (value) => (Number.isNaN(value) ? "undefined" : value.toFixed(3));
+const number = (value) => (Number.isNaN(value) ? "undefined" : fixed(value, 3));
 const band = (gap) =>
   !bands || gap.low === undefined || Number.isNaN(gap.value)
     ? "–"
@@ -124,7 +125,7 @@ const tooFewTexts = () =>
 
 const metricsText = () => {
   const whose = shownPair() ? `between ${between(shownPair().groups)}` : "of the worst pair";
-  const score = short(shownModel().thresholds[state.t]);
+  const score = general(shownModel().thresholds[state.t]);
   const illustration = own === null ? " (for illustration: no threshold was audited)" : "";
   const parts = [
     `${whose}, at ${ranksText(state.i, state.j)} ${FROM_BEST}; selected: score ${SIDE} ${score}${illustration}.`,
@@ -206,10 +207,26 @@ const drawMap = () => {
     `${heatMap.top.toFixed(2)}${heatMap.exceeded && heatMap.top < 0.995 ? " or more" : ""}`;
   byId("map-text").textContent =
     `Gap of ${shownPair() ? between(shownPair().groups) : "the worst pair"} by where the interval ` +
-    `begins (across) and ends (up). Ring: the interval shown.` +
+    `begins (across) and ends (up), for those at least ${LEAST_WIDTH} % wide. Ring: the interval shown.` +
     (bands
-      ? ` Faded: the true gap could be 0 (${reach} band for all ${maps.get(key).length.toLocaleString("en")} intervals at once).`
+      ? ` Faded: the true gap could be 0 (${reach} band for all ${N_INTERVALS.toLocaleString("en")} intervals at once).`
       : "");
+};
+
+const densitiesText = (shown) => {
+  const { bars, groups } = shownModel(),
+    ranks = ranksText(state.i, state.j);
+  if (!bars)
+    return (
+      `Bars below: the scores of each group's ${ranks}. Dashed line: the threshold. The first and the last ` +
+      "step hold everything beyond them."
+    );
+  const others = groups.length > shown.length && groups.length <= 12 ? " Dashes: the other groups." : "";
+  const even = bars.even ? " Every value has the same room." : "";
+  return (
+    `Bars: ${shown.map(nameOf).join(" and ")}, side by side at the values that scores take; solid: the part ` +
+    `at the group's ${ranks}. Dashed line: the threshold.${others}${even}`
+  );
 };
 
 /** The pair that is drawn: the one picked, or the worst, or the first the page holds. */
@@ -239,6 +256,7 @@ const drawCurves = () => {
     i: state.i,
     j: state.j,
     t: state.t,
+    higherIsBetter,
   });
   const { groups } = shownModel();
   const listed = groups.length <= 12 ? groups.map((_, k) => k) : pair.groups;
@@ -252,9 +270,7 @@ const drawCurves = () => {
       return item;
     }),
   );
-  byId("densities-text").textContent =
-    `Bars below: the scores of each group's ${ranksText(state.i, state.j)}. Dashed line: the ` +
-    "threshold. The first and the last step hold everything beyond them.";
+  byId("densities-text").textContent = densitiesText(pair.groups);
 };
 
 const drawPath = () => {
@@ -295,7 +311,7 @@ const drawControls = () => {
   setSlider("move", i, 0, GRID - width, shown);
   setSlider("map", i, 0, GRID - LEAST_WIDTH, `${shown}, gap ${number(parityGap().value)}`);
   const rate = byId("rate"),
-    theta = short(shownModel().thresholds[t]);
+    theta = general(shownModel().thresholds[t]);
   rate.value = t === own ? clip(Math.round(100 * shownModel().selected[t]), 1, 99) : t + 1;
   const text =
     t === own
