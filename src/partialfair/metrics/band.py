@@ -35,7 +35,7 @@ def band_membership(
     y_score, sensitive_features, interval, sample_weight
         As in `partial_statistical_parity_difference`.
     """
-    scores = finite_vector(y_score, "y_score")
+    scores = finite_vector(y_score, "y_score", ranked=True)
     weights = np.ones(scores.size) if sample_weight is None else check_weights(sample_weight, scores.size)
     groups = encode_groups(sensitive_features, n_rows=scores.size)
     membership = np.zeros(scores.size)
