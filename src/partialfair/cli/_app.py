@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import partialfair
+from partialfair._text import MessageFormatter
 from partialfair.cli._audit import Audit, AuditSettings, Gate, check_numbers, measure, print_audit
 from partialfair.cli._compare import Comparison, align, print_comparison
 from partialfair.cli._data import data_app
@@ -52,6 +53,8 @@ from partialfair.cli._output import (
     check_out,
     check_report,
     console,
+    echo,
+    echo_data,
     json_text,
     note,
     printing,
@@ -80,7 +83,7 @@ app.add_typer(data_app, name="data")
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"partialfair {partialfair.__version__}")
+        echo(f"partialfair {partialfair.__version__}")
         raise typer.Exit
 
 
@@ -90,7 +93,9 @@ def _common(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    logging.basicConfig(format="partialfair: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(MessageFormatter("partialfair"))
+    logging.basicConfig(handlers=[handler])
     logging.getLogger("partialfair").setLevel(logging.INFO)
 
 
@@ -173,7 +178,7 @@ def compare(
     written = _write(out, comparison.files()) if out is not None else []
     with printing():
         if as_json:
-            typer.echo(json_text(comparison.record()))
+            echo(json_text(comparison.record()))
         else:
             print_comparison(comparison, console())
             _announce(written, page)
@@ -251,7 +256,7 @@ def train(
     page = _write_page(report, training.page)
     with printing():
         if as_json:
-            typer.echo(json_text(training.record(gate, name)))
+            echo(json_text(training.record(gate, name)))
         else:
             print_training(training, gate, console())
             _announce(written, page)
@@ -339,14 +344,14 @@ def frontier(
     page = _write_page(report, found.page)
     with printing():
         if as_json:
-            typer.echo(json_text(found.record()))
+            echo(json_text(found.record()))
         else:
             _path.print_frontier(found, console())
             _announce(written, page)
             if found.chosen is not None:
                 _announce_model(out / _path.MODEL)
     if found.refusal is not None:
-        typer.echo(f"partialfair: {found.refusal}", err=True)
+        echo(f"partialfair: {found.refusal}", err=True)
         raise typer.Exit(1)
 
 
@@ -378,12 +383,12 @@ def predict(
         note(sentence)
     with printing():
         if out is None:
-            typer.echo(found.table.to_csv(index=False), nl=False)
+            echo_data(found.table.to_csv(index=False))
         elif as_json:
-            typer.echo(json_text(found.record(out)))
+            echo(json_text(found.record(out)))
         else:
             positive = f"{found.model.target} = {found.model.labels[1]}"
-            typer.echo(f"{len(found.table):,} rows scored, {found.selected:,} of them {positive}: {out}")
+            echo(f"{len(found.table):,} rows scored, {found.selected:,} of them {positive}: {out}")
 
 
 @app.command(epilog="Example: partialfair demo --out demo")
@@ -407,7 +412,7 @@ def demo(
     with printing():
         print_audit(result, None, console())
         _announce(written)
-        typer.echo(
+        echo(
             "\nThe same by hand:\n"
             f"  {_command()} audit {shlex.quote(str(path))} --score score --group {group} --label label "
             f"--threshold 0 --interval {low:g} {high:g} --out {shlex.quote(str(out))} "
@@ -432,7 +437,7 @@ def _finish(result: Audit, gate: Gate | None, out: Path | None, report: Path | N
     written = _write(out, result.files(gate)) if out is not None else []
     with printing():
         if as_json:
-            typer.echo(json_text(result.record(gate)))
+            echo(json_text(result.record(gate)))
         else:
             print_audit(result, gate, console())
             _announce(written, page)
@@ -455,11 +460,11 @@ def _write_page(report: Path | None, page: Callable[[], str]) -> Path | None:
 
 def _announce(written: list[Path], page: Path | None = None) -> None:
     if written:
-        typer.echo(f"\nwritten to {written[0].parent}: {', '.join(path.name for path in written)}")
+        echo(f"\nwritten to {written[0].parent}: {', '.join(path.name for path in written)}")
     if page is not None:
-        typer.echo(f"\nopen in a browser: {page}")
+        echo(f"\nopen in a browser: {page}")
 
 
 def _announce_model(path: Path) -> None:
     model = shlex.quote(str(path))
-    typer.echo(f"score new rows: {_command()} predict {model} NEW.csv --out scores.csv")
+    echo(f"score new rows: {_command()} predict {model} NEW.csv --out scores.csv")
