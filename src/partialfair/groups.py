@@ -139,7 +139,8 @@ def _columns(features: ArrayLike) -> list[tuple[str, ArrayLike]]:
         name = getattr(features, "name", None)
         columns = [("sensitive_features" if name is None else f"sensitive feature {name!r}", features)]
     else:
-        array = np.asarray(features, dtype=_plain_dtype(features))
+        masked = isinstance(features, np.ma.MaskedArray)
+        array = features if masked else np.asarray(features, dtype=_plain_dtype(features))
         if array.ndim not in (1, 2):
             raise InputError(f"sensitive_features must have one or two dimensions, not {array.ndim}")
         if array.ndim == 1:
@@ -157,11 +158,16 @@ def _plain_dtype(features: ArrayLike) -> Any:
 
 
 def _encode_column(column: ArrayLike, name: str) -> tuple[Ints, tuple[GroupLabel, ...]]:
+    if isinstance(column, np.ma.MaskedArray):
+        known = ~np.ma.getmaskarray(column)
+        codes = np.full(column.size, -1, dtype=np.int32)
+        codes[known], labels = _encode_column(np.asarray(column)[known], name)
+        return codes, labels
     dtype = getattr(column, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.kind in "iub":
-        codes = _encode_integers(np.asarray(column))
-        if codes is not None:
-            return codes
+        encoded = _encode_integers(np.asarray(column))
+        if encoded is not None:
+            return encoded
     return _encode_by_hashing(column, name)
 
 

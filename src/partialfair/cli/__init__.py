@@ -11,6 +11,7 @@ import os
 import sys
 
 from partialfair._extras import require
+from partialfair._text import message_text
 from partialfair.cli._interrupts import ends_on_signals, goodbye
 from partialfair.exceptions import InputError, MissingExtraError
 
@@ -50,6 +51,5 @@ def _run() -> None:
 
 
 def _stop(message: str) -> None:
-    one_line = message.replace("\n", " ")
-    sys.stderr.write(f"partialfair: error: {one_line}\n")
+    sys.stderr.write(f"partialfair: error: {message_text(message)}\n")
     sys.exit(2)

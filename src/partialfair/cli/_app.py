@@ -18,6 +18,7 @@ import typer
 
 import partialfair
 from partialfair._files import scratch
+from partialfair._text import MessageFormatter
 from partialfair.cli import _audit, _compare
 from partialfair.cli._audit import AuditSettings, Gate, check_numbers, measure, print_audit
 from partialfair.cli._compare import Comparison, align, print_comparison
@@ -53,7 +54,7 @@ from partialfair.cli._options import (
     Weight,
     Within,
 )
-from partialfair.cli._output import console, json_text, note, printing, step
+from partialfair.cli._output import console, echo, echo_data, json_text, note, printing, step
 from partialfair.cli._tables import ColumnNames, ScoreTable, read_scores
 from partialfair.cli._writing import Outputs
 from partialfair.exceptions import InputError
@@ -74,7 +75,7 @@ app.add_typer(data_app, name="data")
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"partialfair {partialfair.__version__}")
+        echo(f"partialfair {partialfair.__version__}")
         raise typer.Exit
 
 
@@ -84,7 +85,9 @@ def _common(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    logging.basicConfig(format="partialfair: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(MessageFormatter("partialfair"))
+    logging.basicConfig(handlers=[handler])
     logging.getLogger("partialfair").setLevel(logging.INFO)
 
 
@@ -125,7 +128,7 @@ def audit(
     record = outputs.write(result.files, result.record(gate), result.page)
     with printing():
         if as_json:
-            typer.echo(json_text(record))
+            echo(json_text(record))
         else:
             print_audit(result, gate, console())
             _announce(outputs, record)
@@ -174,7 +177,7 @@ def compare(
     record = outputs.write(comparison.files, comparison.record(), comparison.page)
     with printing():
         if as_json:
-            typer.echo(json_text(record))
+            echo(json_text(record))
         else:
             print_comparison(comparison, console())
             _announce(outputs, record)
@@ -251,7 +254,7 @@ def train(
     record = outputs.write(partial(training.files, name), training.record(gate, name), training.page)
     with printing():
         if as_json:
-            typer.echo(json_text(record))
+            echo(json_text(record))
         else:
             print_training(training, gate, console())
             _announce(outputs, record)
@@ -338,14 +341,14 @@ def frontier(
     record = outputs.write(traced.files, traced.record(), traced.page)
     with printing():
         if as_json:
-            typer.echo(json_text(record))
+            echo(json_text(record))
         else:
             _path.print_frontier(traced, console())
             _announce(outputs, record)
             if traced.chosen is not None:
                 _announce_model(out / _path.MODEL)
     if traced.refusal is not None:
-        typer.echo(f"partialfair: {traced.refusal}", err=True)
+        echo(f"partialfair: {traced.refusal}", err=True)
         raise typer.Exit(1)
 
 
@@ -381,12 +384,12 @@ def predict(
         note(sentence)
     with printing():
         if out is None:
-            typer.echo(scored.table.to_csv(index=False), nl=False)
+            echo_data(scored.table.to_csv(index=False))
         elif as_json:
-            typer.echo(json_text(scored.record(out)))
+            echo(json_text(scored.record(out)))
         else:
             positive = f"{scored.model.target} = {scored.model.labels[1]}"
-            typer.echo(f"{len(scored.table):,} rows scored, {scored.selected:,} of them {positive}: {out}")
+            echo(f"{len(scored.table):,} rows scored, {scored.selected:,} of them {positive}: {out}")
 
 
 @app.command(epilog="Example: partialfair demo --out demo")
@@ -410,7 +413,7 @@ def demo(
     with printing():
         print_audit(result, None, console())
         _announce(outputs, record)
-        typer.echo(
+        echo(
             "\nThe same by hand:\n"
             f"  {_command()} audit {shlex.quote(str(path))} --score score --group {group} --label label "
             f"--threshold 0 --interval {low:g} {high:g} --out {shlex.quote(str(out))} "
@@ -440,11 +443,11 @@ def _reread(content: str, path: Path, columns: ColumnNames) -> ScoreTable:
 def _announce(outputs: Outputs, record: Mapping[str, Any]) -> None:
     """Say what was written."""
     if outputs.directory is not None:
-        typer.echo(f"\nwritten to {outputs.directory}: {', '.join([*record['files'], outputs.names[-1]])}")
+        echo(f"\nwritten to {outputs.directory}: {', '.join([*record['files'], outputs.names[-1]])}")
     if outputs.report is not None:
-        typer.echo(f"\nopen in a browser: {outputs.report}")
+        echo(f"\nopen in a browser: {outputs.report}")
 
 
 def _announce_model(path: Path) -> None:
     model = shlex.quote(str(path))
-    typer.echo(f"score new rows: {_command()} predict {model} NEW.csv --out scores.csv")
+    echo(f"score new rows: {_command()} predict {model} NEW.csv --out scores.csv")

@@ -7,15 +7,18 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
+import typer
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from partialfair._text import json_visible, message_text, visible
 from partialfair._typing import GroupLabel
 from partialfair.groups import group_name, members_text
 from partialfair.intervals import IntervalSet, interval_text
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = [
     "METRIC_TITLES",
     "console",
+    "echo",
+    "echo_data",
     "groups_table",
     "json_text",
     "metrics_table",
@@ -53,10 +58,15 @@ _logger = logging.getLogger("partialfair")
 
 
 class _Console(Console):
-    """A console that leaves a closed pipe to `printing`."""
+    """A console that leaves a closed pipe to `printing`, and on which names from the data are only names."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Render as visible text; what rich itself sends to the terminal is no text."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text, lines=True), segment.style)
 
 
 def console() -> Console:
@@ -66,6 +76,16 @@ def console() -> Console:
     """
     width = None if sys.stdout.isatty() else 120
     return _Console(markup=False, emoji=False, highlight=False, width=width)
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Print lines of text, visible; JSON is so already."""
+    typer.echo(visible(text, lines=True), err=err)
+
+
+def echo_data(text: str) -> None:
+    """Print data, to the last byte where it goes to a file or to another program."""
+    typer.echo(visible(text, lines=True) if sys.stdout.isatty() else text, nl=False)
 
 
 @contextmanager
@@ -84,7 +104,8 @@ def step(message: str) -> Iterator[Callable[[str], None]]:
 
     Yields a function that says how far it is; elsewhere it is heard every ten seconds.
     """
-    terminal = Console(stderr=True)
+    terminal = _Console(stderr=True)
+    message = message_text(message)
     if terminal.is_terminal:
         with terminal.status(Text(message)) as status:
             yield lambda progress: status.update(Text(f"{message}: {progress}"))
@@ -148,7 +169,7 @@ def groups_table(report: FairnessReport) -> Table:
 
 def note_line(note: str) -> Text:
     """Return a note as it is printed."""
-    return Text.assemble(("note:", "yellow"), f" {note}")
+    return Text.assemble(("note:", "yellow"), f" {message_text(note)}")
 
 
 def parity_sentence(report: FairnessReport) -> str:
@@ -233,7 +254,7 @@ def _small_record(group: SmallGroup) -> dict[str, Any]:
 
 def json_text(record: Mapping[str, Any]) -> str:
     """Return strict JSON: what is undefined or infinite is null."""
-    return json.dumps(_finite(record), indent=2, ensure_ascii=False, allow_nan=False)
+    return json_visible(json.dumps(_finite(record), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def rank_curves(
@@ -247,7 +268,7 @@ def rank_curves(
     size = (n * (7.8 if many else 4.6), 4.8)
     figure, axes = pyplot.subplots(1, n, figsize=size, squeeze=False, layout="constrained")
     for ax, (name, curve) in zip(axes[0], curves.items(), strict=True):
-        title = name.replace("$", r"\$")
+        title = visible(name).replace("$", r"\$")
         plot_rank_curve(curve, reference=reference, interval=interval, title=title, ax=ax)
     return figure
 

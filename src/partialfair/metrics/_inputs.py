@@ -12,7 +12,14 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 import numpy.typing as npt
 
-from partialfair._checks import check_choice, check_flag, check_weights, finite_vector
+from partialfair._checks import (
+    check_choice,
+    check_flag,
+    check_weights,
+    finite_vector,
+    refuse_dates,
+    refuse_masked,
+)
 from partialfair._typing import ArrayLike, Floats, GapScale, GroupLabel, IntervalLike, MissingGroups
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, encode_groups, group_name
@@ -178,7 +185,7 @@ def scored_groups(
     place where scores are turned round: everything that takes a `ScoredGroups` ranks high scores first.
     """
     check_flag(higher_is_better, "higher_is_better")
-    scores = oriented(finite_vector(y_score, "y_score"), higher_is_better)
+    scores = oriented(finite_vector(y_score, "y_score", ranked=True), higher_is_better)
     if scores.size == 0:
         raise InputError("y_score is empty")
     weights = None if sample_weight is None else check_weights(sample_weight, scores.size)
@@ -248,7 +255,9 @@ def positives(y_true: ArrayLike, pos_label: Any) -> npt.NDArray[np.bool_]:
 
     if y_true is None:
         raise InputError("y_true is missing; this metric needs labels")
+    refuse_masked(y_true, "y_true")
     labels = np.asarray(y_true)
+    refuse_dates(labels, "y_true")
     if labels.ndim != 1:
         raise InputError(f"y_true must have one dimension, not {labels.ndim}")
     if (missing := np.flatnonzero(pd.isna(labels))).size:

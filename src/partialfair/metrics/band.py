@@ -40,7 +40,7 @@ def band_membership(
         As in `partial_statistical_parity_difference`.
     """
     check_flag(higher_is_better, "higher_is_better")
-    scores = oriented(finite_vector(y_score, "y_score"), higher_is_better)
+    scores = oriented(finite_vector(y_score, "y_score", ranked=True), higher_is_better)
     weights = np.ones(scores.size) if sample_weight is None else check_weights(sample_weight, scores.size)
     groups = encoded_groups(sensitive_features, scores.size, missing_groups)
     membership = np.zeros(scores.size)

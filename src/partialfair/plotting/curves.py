@@ -75,7 +75,8 @@ def plot_rank_curve(
         ax.axhspan(low, high, **_SHADE)
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     side, start = ("above", "top") if curve.higher_is_better else ("below", "best, the lowest score")
-    ax.set_xlabel(f"share of {safe_name(curve.labels[position])} {side} the threshold\n(rank from the {start})")
+    reference_name = safe_name(curve.labels[position])
+    ax.set_xlabel(f"share of {reference_name} {side} the threshold\n(rank from the {start})")
     ax.set_ylabel(f"share of {'each other group' if len(others) > 1 else names[others[0]]} {side} it")
     note = f"\n({hidden} groups nearer to the diagonal not drawn)" if hidden else ""
     ax.set_title((title or "Rank curve") + note, fontsize=11)
