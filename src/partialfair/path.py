@@ -26,7 +26,7 @@ from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._statement import Automatic, read_constraints
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups, group_name
-from partialfair.intervals import intervals_by_group
+from partialfair.metrics.catalogue import check_judgeable
 from partialfair.metrics.report import FairnessReport, ReportRow, fairness_report
 
 if TYPE_CHECKING:
@@ -128,7 +128,14 @@ class FairnessPath:
 
     def gap(self, point: PathPoint, confidence: float = 0.95) -> ReportRow:
         """Return the gap that the constraint is about on the validation rows."""
-        return self.report(point, confidence)[_metric_of(point)]
+        (constraint,) = point.model.result_.constraints
+        report, metric = self.report(point, confidence), _metric_of(constraint)
+        if metric in report.omitted:
+            raise InputError(
+                f"{metric} {report.omitted[metric]}, on the {self.validation.n:,} validation rows; hold out "
+                "more rows"
+            )
+        return report[metric]
 
     def best(self, max_gap: float, confidence: float = 0.95) -> Any:
         """Return the best model whose gap is, with that confidence, at most ``max_gap`` on new people.
@@ -140,16 +147,11 @@ class FairnessPath:
         check_number(max_gap, "max_gap", low=0.0, high=1.0)
         bounds = np.array([self.gap(point, confidence).high for point in self.points])
         fair = [point for point, bound in zip(self.points, bounds, strict=True) if bound <= max_gap]
-        if np.isnan(bounds).all():
-            raise InputError(
-                f"the gap of {_metric_of(self.points[0])} is not defined on the {len(self.validation.y):,} "
-                "validation rows, so no model can be chosen by it; hold out more rows"
-            )
         if not fair:
             raise InputError(
                 f"no model of the path has a gap of at most {max_gap:g} with confidence {confidence:g} on "
                 f"the {len(self.validation.y):,} validation rows; the lowest upper bound is "
-                f"{np.nanmin(bounds):.3g}: add smaller max_gaps or more validation rows"
+                f"{bounds.min():.3g}: add smaller max_gaps or more validation rows"
             )
         return max(fair, key=lambda point: point.score).model
 
@@ -367,14 +369,18 @@ def _check_members(estimator: Any, constraint: Constraint, train: Rows, held_out
             )
     if isinstance(constraint.interval, Automatic):
         return
-    counts = np.bincount(groups.codes[groups.codes >= 0], minlength=len(groups.labels))
-    parts = intervals_by_group(constraint.interval, groups.labels)
-    for name, part, count in zip(groups.names, parts, counts, strict=True):
-        if count * part.measure < 1 - 1e-9:
-            raise InputError(
-                f"the interval of {part} holds no one of the {count} members of group {name!r} in the "
-                "validation rows; widen it, or hold out more rows"
-            )
+    labels = None if is_regressor(estimator) else np.asarray(held_out.y) == np.unique(np.asarray(train.y))[-1]
+    try:
+        check_judgeable(
+            held_out.groups,
+            constraint.interval,
+            metric=_metric_of(constraint),
+            positive=labels,
+            sample_weight=held_out.weights,
+            missing_groups="ignore",
+        )
+    except InputError as error:
+        raise InputError(f"of the {held_out.n} validation rows: {error}; or hold out more rows") from error
 
 
 def _split(rows: Rows, share: float, seed: int) -> tuple[Rows, Rows]:
@@ -454,9 +460,8 @@ def _point(model: Any, gap: float, alpha: float, held_out: Rows, scoring: str, s
     return PathPoint(gap, alpha, model, scores, predictions, value, float(np.std(drawn)), seconds)
 
 
-def _metric_of(point: PathPoint) -> str:
-    """Return the name of the metric that the model's constraint is about."""
-    (constraint,) = point.model.result_.constraints
+def _metric_of(constraint: Constraint) -> str:
+    """Return the name of the metric that a constraint is about."""
     return next(name for name, kind in CONSTRAINTS.items() if type(constraint) is kind)
 
 
@@ -464,12 +469,9 @@ def _measured(point: PathPoint, held_out: Rows, confidence: float, seed: int) ->
     """Judge a model by the interval, the scale and the threshold of its constraint."""
     (constraint,) = point.model.result_.constraints
     labelled = not is_regressor(point.model)
-    # Rows without a group, where a model may have any, count in the score only.
-    known = np.flatnonzero(encode_groups(held_out.groups, missing="ignore").codes >= 0)
-    held_out = held_out.take(known)
     return fairness_report(
         held_out.y if labelled else None,
-        point.scores[known],
+        point.scores,
         sensitive_features=held_out.groups,
         interval=constraint.interval,
         threshold=getattr(constraint, "threshold", None),
@@ -479,4 +481,5 @@ def _measured(point: PathPoint, held_out: Rows, confidence: float, seed: int) ->
         pos_label=point.model.classes_[1] if labelled else 1,
         sample_weight=held_out.weights,
         random_state=seed,
+        missing_groups="ignore",  # such rows, where a model may have any, count in the score only
     )

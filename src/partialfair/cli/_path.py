@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,8 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from partialfair._checks import check_choice, check_number
-from partialfair.cli._output import METRIC_TITLES, json_text, note_line, step, value_and_interval
+from partialfair.cli._output import METRIC_TITLES, note_line, step, value_and_interval
 from partialfair.cli._prepare import NO_CONSTRAINT, HoldOut, ModelSettings, Prepared, Roles, prepare
+from partialfair.cli._writing import Content
 from partialfair.exceptions import InputError
 from partialfair.groups import group_name
 from partialfair.intervals import as_interval_set
@@ -30,9 +30,21 @@ from partialfair.solvers import Record, Status
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["MODEL", "SCORINGS", "Frontier", "PathSettings", "print_frontier", "read_numbers", "trace"]
+__all__ = [
+    "FILES",
+    "MODEL",
+    "SCORINGS",
+    "Frontier",
+    "PathSettings",
+    "print_frontier",
+    "read_numbers",
+    "trace",
+]
 
 MODEL = "model.skops"
+FILES = (MODEL, "path.csv", "frontier.png", "path.json")
+"""What ``--out`` writes, the record last."""
+
 SCORINGS = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "roc_auc": "AUC"}
 """What may be asked for, and what it is called in the table."""
 
@@ -133,12 +145,11 @@ class Frontier:
             "notes": list(self.notes),
         }
 
-    def files(self) -> dict[str, str | bytes | Callable[[], Figure]]:
-        """Return what ``--out`` writes."""
+    def files(self) -> dict[str, Content]:
+        """Return what ``--out`` writes beside the record."""
         model = {} if self.content is None else {MODEL: self.content}
         return {
             **model,
-            "path.json": json_text(self.record()) + "\n",
             "path.csv": self.lines.to_csv(index=False),
             "frontier.png": self._picture,
         }

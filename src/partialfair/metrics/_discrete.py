@@ -110,11 +110,12 @@ class DiscreteScores:
         """Return F̄ just below the first value, which is 1, and at every value."""
         return np.concatenate([[1.0], group.rank(self.values)])
 
-    def cuts(self, thresholds: npt.ArrayLike) -> Floats:
-        """Where to draw thresholds: between the bars above them and those not, and through no bar."""
+    def cuts(self, thresholds: npt.ArrayLike, higher_is_better: bool = True) -> Floats:
+        """Where to draw thresholds: between the bars that are selected and those not, and through no bar."""
         thresholds = np.asarray(thresholds, dtype=np.float64)
         drawn = np.interp(thresholds, self.values, self.centres)
-        n_passed = np.searchsorted(self.values, thresholds, side="right")
+        # A value at the threshold is selected neither by ">" nor by "<".
+        n_passed = np.searchsorted(self.values, thresholds, side="right" if higher_is_better else "left")
         first, last = self.span
         low = np.concatenate([[first], self.centres + self.width / 2])[n_passed]
         high = np.concatenate([self.centres - self.width / 2, [last]])[n_passed]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partialfair._extras import require
-from partialfair._typing import ArrayLike, Floats, IntervalLike
+from partialfair._typing import ArrayLike, Floats, IntervalLike, MissingGroups
 from partialfair.exceptions import InputError
 from partialfair.metrics._discrete import DiscreteScores, score_span
 from partialfair.metrics._inputs import GroupScores, ScoredGroups, scored_groups
@@ -33,6 +33,8 @@ def plot_score_densities(
     interval: IntervalLike = (0.0, 1.0),
     threshold: float | None = None,
     sample_weight: ArrayLike | None = None,
+    higher_is_better: bool = True,
+    missing_groups: MissingGroups = "error",
     axes: npt.NDArray[Any] | None = None,
 ) -> npt.NDArray[Any]:
     """Draw one density per group, one below the other, with the area of its interval in red.
@@ -43,7 +45,7 @@ def plot_score_densities(
 
     Parameters
     ----------
-    y_score, sensitive_features, interval, sample_weight
+    y_score, sensitive_features, interval, sample_weight, higher_is_better, missing_groups
         As in `partial_statistical_parity_difference`.
     threshold
         Marked by a vertical line.
@@ -55,7 +57,14 @@ def plot_score_densities(
     array of Axes
         One per group drawn; at most the twelve largest groups.
     """
-    scored = scored_groups(y_score, sensitive_features, interval, sample_weight)
+    scored = scored_groups(
+        y_score,
+        sensitive_features,
+        interval,
+        sample_weight,
+        higher_is_better=higher_is_better,
+        missing_groups=missing_groups,
+    ).in_users_units()
     shown = sorted(sorted(range(len(scored)), key=lambda k: -scored.groups[k].n)[:MAX_SHOWN])
     discrete = DiscreteScores.of(scored)
     if axes is None:
@@ -71,9 +80,13 @@ def plot_score_densities(
         group = scored.groups[k]
         ax.set_title(f"{safe_name(group.label)}  (n = {group.n:,})", loc="left", fontsize=9, pad=2)
         if threshold is not None:
-            cut = threshold if discrete is None else float(discrete.cuts(threshold))
+            cut = threshold if discrete is None else float(discrete.cuts(threshold, higher_is_better))
             ax.axvline(cut, color="0.25", linewidth=1, linestyle=(0, (4, 3)))
-    remarks = [remark, "" if threshold is None else "dashed: threshold"]
+    remarks = [
+        remark,
+        "" if higher_is_better else "lower is better",
+        "" if threshold is None else "dashed: threshold",
+    ]
     said = "; ".join(filter(None, remarks))
     axes[-1].set_xlabel(f"score ({said})" if said else "score")
     return axes

@@ -70,7 +70,8 @@ def plot_unfairness_map(
             markeredgewidth=2.2,
         )
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    ax.set_xlabel("the interval begins at rank (from the top)")
+    start = "top" if unfairness.higher_is_better else "best, the lowest score"
+    ax.set_xlabel(f"the interval begins at rank (from the {start})")
     ax.set_ylabel("… and ends at rank")
     ring = "" if interval is None else "ring: your interval\n"
     ax.text(

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partialfair._typing import Floats
+from partialfair._files import write_file
+from partialfair._typing import Floats, MissingGroups
 from partialfair.exceptions import InputError
-from partialfair.intervals import as_interval_set
+from partialfair.groups import members_text
+from partialfair.intervals import as_interval_set, interval_text
 from partialfair.metrics import band_changes
 from partialfair.metrics._text import fixed
-from partialfair.metrics.report import METRICS, FairnessReport
+from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.report import FairnessReport
 from partialfair.report.page import (
     NOT_ONE_INTERVAL,
     Frontier,
@@ -127,7 +130,14 @@ def path_page(
         frontier=_frontier(path, names, confidence, chosen),
         sections=[
             audited_section(reports[names[shown]], f"As audited: {names[shown]}"),
-            *changes_section(scores, groups=rows.groups, interval=interval, weights=rows.weights),
+            *changes_section(
+                scores,
+                groups=rows.groups,
+                interval=interval,
+                weights=rows.weights,
+                higher_is_better=next(iter(reports.values())).higher_is_better,
+                missing_groups="ignore",
+            ),
             fits_section({name: point.model.result_ for name, point in zip(names, points, strict=True)}),
             *(sections or [settings_section(points[shown].model.get_params(deep=False))]),
         ],
@@ -190,20 +200,33 @@ def _frontier(
 
 
 def changes_section(
-    scores: Mapping[str, Floats], *, groups: Any, interval: tuple[float, float], weights: Any = None
+    scores: Mapping[str, Floats],
+    *,
+    groups: Any,
+    interval: tuple[float, float],
+    weights: Any = None,
+    higher_is_better: bool = True,
+    missing_groups: MissingGroups = "error",
 ) -> list[Section]:
     """Return who enters and leaves the interval from the first model to each other, if there are others."""
     first, *others = scores
     kinds = ("in_interval", "stays", "enters", "leaves")
     rows = [
-        [name, str(group), *(f"{line[kind]:,.5g}" for kind in kinds)]
+        [name, str(group), *(members_text(line[kind]) for kind in kinds)]
         for name in others
         for group, line in band_changes(
-            scores[first], scores[name], sensitive_features=groups, interval=interval, sample_weight=weights
+            scores[first],
+            scores[name],
+            sensitive_features=groups,
+            interval=interval,
+            sample_weight=weights,
+            higher_is_better=higher_is_better,
+            missing_groups=missing_groups,
         ).iterrows()
     ]
+    ranks = interval_text(as_interval_set(interval), higher_is_better)
     text = (
-        f"At {as_interval_set(interval)}, compared with {first}; weights are counted where there are any. "
+        f"At {ranks}, compared with {first}; weights are counted where there are any. "
         "The interval holds as many of a group under every model."
     )
     columns = ("model", "group", "in the interval", "stay", "enter", "leave")
@@ -264,7 +287,5 @@ def _ended(result: FitResult) -> str:
 
 
 def write_page(text: str, path: str | Path) -> None:
-    """Write a page to a file."""
-    if not Path(path).parent.is_dir():
-        raise InputError(f"{path} cannot be written: there is no directory {Path(path).parent}")
-    Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")
+    """Write a page to a file, whole or not at all."""
+    write_file(path, text.encode("utf-8", errors="backslashreplace"))

@@ -3,6 +3,8 @@
 Intervals end on whole percents. Between two groups, the visits of the rank curve to the cells of that grid
 (see `partialfair.metrics._kernels.grid_visits`) determine statistical parity and the group AUC on all of
 them; the gaps at a threshold follow from each group's ranks and positives there and at whole percents.
+
+Gaps come from ranks alone, which count from the best score. Scores are only shown, in the users' units.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from partialfair.exceptions import UndefinedGapWarning
 from partialfair.intervals import running_weight, tie_ends
 from partialfair.metrics import _kernels, ranking
 from partialfair.metrics._discrete import DiscreteScores, score_span
-from partialfair.metrics._inputs import GroupScores, ScoredGroups
+from partialfair.metrics._inputs import GroupScores, ScoredGroups, oriented
 from partialfair.theory import dkw_bound
 
 __all__ = ["N_GRID", "Worst", "leading_pairs", "packed", "summarise"]
@@ -55,30 +57,32 @@ def summarise(
     scored
         The sorted scores of every group.
     threshold
-        One more threshold than those that select whole percents of all.
+        One more threshold than those that select whole percents of all, on those scores.
     confidence
         Of the bands, which hold for all intervals, pairs and thresholds at once.
     pairs, worst
         If there are too many pairs of groups: those to keep, and the worst of all on every interval.
     """
     thresholds = _thresholds(scored, threshold)
-    discrete = DiscreteScores.of(scored)
-    edges = _bin_edges(scored)
+    drawn = oriented(thresholds, scored.higher_is_better)
+    seen = scored.in_users_units()
+    discrete = DiscreteScores.of(seen)
+    edges = _bin_edges(seen)
     everyone = list(scored.pairs())
     epsilons = [dkw_bound(group.n_effective, confidence, n_comparisons=len(scored)) for group in scored]
     sizes = [group.n if group.weights is None else group.weights.sum() for group in scored]
     return {
         "groups": [
             {
-                **_group(group, thresholds, epsilon),
-                "density": packed(_binned(group, edges) if discrete is None else discrete.shares(group)),
+                **_group(group, thresholds, epsilon, scored.higher_is_better),
+                "density": packed(_binned(shown, edges) if discrete is None else discrete.shares(shown)),
             }
-            for group, epsilon in zip(scored, epsilons, strict=True)
+            for group, shown, epsilon in zip(scored, seen, epsilons, strict=True)
         ],
-        "thresholds": thresholds.tolist(),
+        "thresholds": drawn.tolist(),
         "selected": packed(np.average([group.rank(thresholds) for group in scored], axis=0, weights=sizes)),
         "bins": edges.tolist(),
-        "bars": None if discrete is None else _bars(discrete, thresholds),
+        "bars": None if discrete is None else _bars(discrete, drawn, scored.higher_is_better),
         "nPairs": len(everyone),
         "pairs": [{"groups": pair, "visits": packed(_visits(scored, pair)[1])} for pair in pairs or everyone],
         "worst": None if worst is None else worst.record(),
@@ -123,7 +127,7 @@ def _binned(group: GroupScores, edges: Floats) -> Floats:
     return np.asarray(-np.diff(beyond))
 
 
-def _bars(discrete: DiscreteScores, thresholds: Floats) -> dict[str, Any]:
+def _bars(discrete: DiscreteScores, thresholds: Floats, higher_is_better: bool) -> dict[str, Any]:
     """Where the bars of discrete scores stand, what they are called, and where thresholds are drawn."""
     return {
         "centres": discrete.centres.tolist(),
@@ -131,11 +135,11 @@ def _bars(discrete: DiscreteScores, thresholds: Floats) -> dict[str, Any]:
         "width": discrete.width,
         "span": discrete.span,
         "even": discrete.is_even,
-        "cuts": packed(discrete.cuts(thresholds)),
+        "cuts": packed(discrete.cuts(thresholds, higher_is_better)),
     }
 
 
-def _group(group: GroupScores, thresholds: Floats, epsilon: float) -> dict[str, Any]:
+def _group(group: GroupScores, thresholds: Floats, epsilon: float, higher_is_better: bool) -> dict[str, Any]:
     """One group: its size, and what lies above whole percents and thresholds."""
     weights = np.ones(group.n) if group.weights is None else group.weights
     from_top = _Ladder.of(group.scores[::-1], weights[::-1])
@@ -145,7 +149,7 @@ def _group(group: GroupScores, thresholds: Floats, epsilon: float) -> dict[str, 
         "nEffective": group.n_effective,
         "epsilon": epsilon,
         "tied": float(1 - from_top.is_alone.mean()),
-        "scores": packed(from_top.scores_at(_KNOTS)),
+        "scores": packed(oriented(from_top.scores_at(_KNOTS), higher_is_better)),
         "rows": packed(from_top.at(np.ones(group.n), _KNOTS)),
         "ranks": packed(group.rank(thresholds)),
     }

@@ -107,6 +107,8 @@ const roundTicks = (low, high) => {
     last = Math.floor(high / wide + 1e-9);
   return Array.from({ length: Math.max(last - first + 1, 0) }, (_, k) => (first + k) * wide);
 };
+/** How many members, some of them in part: as `members_text` of the library writes it. */
+const membersText = (count) => Number((count + 1e-6).toFixed(1)).toLocaleString("en");
 /** Labels of ticks with as many digits as tell them apart. */
 const tickLabels = (ticks) => {
   const step = ticks.length > 1 ? ticks[1] - ticks[0] : 1;
@@ -120,10 +122,10 @@ const tickLabels = (ticks) => {
 };
 
 /** The rank of one group against that of another, with the interval; another model dashed. */
-const drawCurve = (place, { pair, bands, names, i, j, where, other }) => {
+const drawCurve = (place, { pair, bands, names, start, i, j, where, other }) => {
   const at = frame(place, {
     height: (width) => Math.min(width, 430),
-    x: { ...RANKS, label: `rank in ${names[0]}, from the top` },
+    x: { ...RANKS, label: `rank in ${names[0]}, ${start}` },
     y: { ...RANKS, label: `rank in ${names[1]}` },
   });
   const { drawing, toX, toY } = at;
@@ -183,7 +185,7 @@ const faintOnes = ({ groups }, shown) =>
 const drawDensities = (place, drawn) => (drawn.model.bars ? drawBars : drawSteps)(place, drawn);
 
 /** Bars side by side, solid as far as they lie inside the interval; other groups are dashes. */
-const drawBars = (place, { model, shown, i, j, t }) => {
+const drawBars = (place, { model, shown, i, j, t, higherIsBetter }) => {
   const { centres, labels, width, span, cuts } = model.bars;
   const top = Math.max(...model.groups.flatMap((group) => [...group.density]));
   const { drawing, toX, toY, bottom } = frame(place, {
@@ -209,7 +211,7 @@ const drawBars = (place, { model, shown, i, j, t }) => {
         drawing.append(svg("rect", { class: classes, fill: colourOf(k), x, y, width: each, height }));
       });
     bars("share", group.density);
-    bars("share inside", group.densityInside(i, j));
+    bars("share inside", group.densityInside(i, j, higherIsBetter));
   });
   for (const k of faintOnes(model, shown)) {
     model.groups[k].density.forEach((share, at) => {
@@ -263,7 +265,8 @@ const drawSteps = (place, { model, shown, i, j, t }) => {
   }
   shown.forEach((k, line) => {
     const { scores } = model.groups[k];
-    const [from, to] = [scores[j], scores[i]].map((score) => toX(clip(score, first, last)));
+    const ends = [scores[j], scores[i]].map((score) => toX(clip(score, first, last)));
+    const [from, to] = [Math.min(...ends), Math.max(...ends)];
     drawing.append(
       svg("rect", {
         class: "reach",

@@ -1,6 +1,6 @@
 "use strict";
 /* Exact gaps on an interval [i, j) of whole percents, from what the page holds of each model.
-   The formulas are those of partialfair.metrics; ranks count from the top. */
+   The formulas are those of partialfair.metrics; ranks count from the best score. */
 
 const GRID = 100;
 const TOLERANCE = 1e-12;
@@ -190,13 +190,13 @@ class Group {
   }
 
   /** Of each bar of discrete scores, the share of the group that is inside: its part of [i, j). */
-  densityInside(i, j) {
+  densityInside(i, j, higherIsBetter) {
     const clipped = (rank) => clip(rank, i / GRID, j / GRID);
-    let rank = 1; // of everyone from the lowest value on
+    let rank = higherIsBetter ? 1 : 0; // where the lowest value begins
     return Array.from(this.density, (share) => {
-      const lower = rank;
-      rank -= share;
-      return clipped(lower) - clipped(rank);
+      const before = rank;
+      rank += higherIsBetter ? -share : share;
+      return Math.abs(clipped(before) - clipped(rank));
     });
   }
 
@@ -288,6 +288,7 @@ class Model {
   constructor(data, rankWithin) {
     this.name = data.name;
     this.rankWithin = rankWithin;
+    this.tooFew = data.tooFew; // positions of groups with too few of a label, by metric
     this.thresholds = data.thresholds;
     this.selected = unpack(data.selected);
     this.bins = data.bins;
@@ -316,9 +317,17 @@ class Model {
     return widestWithBand(this.pairs.map((one) => one[kind](i, j)));
   }
 
+  /** The pairs that a metric compares: those without groups that have too few of a label. */
+  judged(metric, pair) {
+    const absent = this.tooFew[metric] ?? [];
+    return (pair ? [pair.groups] : this.allPairs).filter(
+      (groups) => !groups.some((k) => absent.includes(k)),
+    );
+  }
+
   /** Widest difference between shares of groups; with a slack that is known, its band. */
-  ofShares(shares, pair, scale, slackOf) {
-    const pairs = pair ? [pair.groups] : this.allPairs;
+  ofShares(shares, pairs, scale, slackOf) {
+    if (pairs.length === 0) return null;
     const gaps = pairs.map(([k, l]) => {
       const value = Math.abs(shares[k][scale] - shares[l][scale]);
       const slack = slackOf && slackOf(this.groups[k].epsilon + this.groups[l].epsilon);
@@ -338,7 +347,7 @@ class Model {
         absolute: this.ofPairs("parityAbsolute", i, j, pair),
       },
       demographic_parity: scales((scale) =>
-        this.ofShares(selected, pair, scale, (slack) => (scale === "interval" ? slack / width : slack)),
+        this.ofShares(selected, this.judged("demographic_parity", pair), scale, (slack) => (scale === "interval" ? slack / width : slack)),
       ),
       group_auc: { interval: this.ofPairs("groupAuc", i, j, pair), absolute: null },
     };
@@ -346,21 +355,23 @@ class Model {
     const withLabel = [true, false].map((positive) =>
       this.groups.map((group) => group.selectedWith(positive, i, j, t, this.rankWithin)),
     );
-    found.equal_opportunity = scales((scale) => this.ofShares(withLabel[0], pair, scale));
-    found.equalized_odds = scales((scale) =>
-      widest(withLabel.map((shares) => this.ofShares(shares, pair, scale))),
-    );
+    const ofLabels = (metric, labels) =>
+      scales((scale) => {
+        const pairs = this.judged(metric, pair);
+        return pairs.length === 0
+          ? null
+          : widest(labels.map((shares) => this.ofShares(shares, pairs, scale)));
+      });
+    found.equal_opportunity = ofLabels("equal_opportunity", withLabel.slice(0, 1));
+    found.equalized_odds = ofLabels("equalized_odds", withLabel);
     const { inter, intra } = this.pairwise;
-    const everywhere = (valueOf) => ({
-      interval: widest(
-        this.allPairs
-          .map(([k, l], place) => ({ value: valueOf(k, l, place), pair: [k, l] }))
-          .filter(({ pair: [k, l] }) => !pair || (k === pair.groups[0] && l === pair.groups[1])),
-      ),
-      absolute: null,
-    });
-    found.inter_group_pairwise = everywhere((k, l, place) => inter[place]);
-    found.intra_group_pairwise = everywhere((k, l) => Math.abs(intra[k] - intra[l]));
+    const everywhere = (metric, valueOf) => {
+      const gaps = this.judged(metric, pair).map(([k, l]) => ({ value: valueOf(k, l), pair: [k, l] }));
+      return { interval: gaps.length === 0 ? null : widest(gaps), absolute: null };
+    };
+    const place = (k, l) => (k * (2 * this.groups.length - k - 1)) / 2 + l - k - 1; // of a pair among all
+    found.inter_group_pairwise = everywhere("inter_group_pairwise", (k, l) => inter[place(k, l)]);
+    found.intra_group_pairwise = everywhere("intra_group_pairwise", (k, l) => Math.abs(intra[k] - intra[l]));
     return found;
   }
 

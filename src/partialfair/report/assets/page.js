@@ -18,7 +18,9 @@ const audited = {
   scale: data.settings.scale,
 };
 const state = { ...audited };
-const { reach, bands } = data.settings;
+const { reach, bands, higherIsBetter } = data.settings;
+const SIDE = higherIsBetter ? "above" : "below";
+const FROM_BEST = higherIsBetter ? "from the top" : "from the best (lowest scores)";
 
 const element = (name, text, classes = "") => {
   const made = document.createElement(name);
@@ -70,7 +72,7 @@ const whereText = (gap) => {
   );
   const of = state.scale === "interval" ? "the interval of " : "";
   return (
-    `: above one and the same score lie ${percent(shares[0], 1)} of ${of}${nameOf(gap.pair[0])} and ` +
+    `: ${SIDE} one and the same score lie ${percent(shares[0], 1)} of ${of}${nameOf(gap.pair[0])} and ` +
     `${percent(shares[1], 1)} of ${state.scale === "interval" ? "that of " : ""}${nameOf(gap.pair[1])}`
   );
 };
@@ -107,23 +109,32 @@ const sentence = () => {
     { i, j } = state;
   const start =
     state.scale === "interval"
-      ? `among ${ranksText(i, j)} from the top of each group`
-      : `at thresholds that lie at ${ranksText(i, j)} from the top of either group`;
+      ? `among ${ranksText(i, j)} ${FROM_BEST} of each group`
+      : `at thresholds that lie at ${ranksText(i, j)} ${FROM_BEST} of either group`;
   const thin = shownModel().groups.filter((group) => group.effectiveInside(i, j) < FEW);
   return titled(`${start}, ${differ(gap)}. ${sure(gap)}${thinText(thin)}`);
 };
+
+/** Which groups metrics that need labels leave out: those with too few of a label when audited. */
+const tooFewTexts = () =>
+  Object.entries(shownModel().tooFew).map(([metric, groups]) => {
+    const some = groups.slice(0, 3).map(nameOf).join(", ");
+    const more = groups.length > 3 ? ` and ${groups.length - 3} more` : "";
+    return `Too few to judge by ${data.titles[metric]}, and left out of it: ${some}${more}.`;
+  });
 
 const metricsText = () => {
   const whose = shownPair() ? `between ${between(shownPair().groups)}` : "of the worst pair";
   const score = general(shownModel().thresholds[state.t]);
   const illustration = own === null ? " (for illustration: no threshold was audited)" : "";
   const parts = [
-    `${whose}, at ${ranksText(state.i, state.j)} from the top; selected: score above ${score}${illustration}.`,
+    `${whose}, at ${ranksText(state.i, state.j)} ${FROM_BEST}; selected: score ${SIDE} ${score}${illustration}.`,
     "Group AUC and the pairwise gaps have one scale, and the latter are of all ranks.",
     bands
       ? `Band: ${reach}, for all intervals at once; – where there is none.`
       : "No bands: the model was trained on these rows.",
   ];
+  parts.push(...tooFewTexts());
   if (!shownModel().hasLabels)
     parts.push("Equal opportunity, equalized odds and the pairwise gaps need labels, which were not given.");
   return titled(parts.join(" "));
@@ -148,7 +159,8 @@ const drawMetrics = () => {
         Object.assign(bandCell.dataset, { metric, band: scale, low: gap.low, high: gap.high });
     }
     const pairs = [found.interval, found.absolute].filter(Boolean).map((gap) => between(gap.pair));
-    cell(row, [...new Set(pairs)].join("; of the whole group: ")).dataset.pair = metric;
+    const compared = pairs.length === 0 ? "too few to judge" : [...new Set(pairs)].join("; of the whole group: ");
+    cell(row, compared).dataset.pair = metric;
     return row;
   });
   body.replaceChildren(...rows);
@@ -167,7 +179,7 @@ const drawGroups = () => {
       const few = group.effectiveInside(i, j) < FEW;
       const inside = cell(
         row,
-        `${Number(group.inside(i, j).toFixed(1)).toLocaleString("en")}${few ? " (few)" : ""}`,
+        `${membersText(group.inside(i, j))}${few ? " (few)" : ""}`,
         few ? "number warn" : "number",
       );
       inside.dataset.inside = String(group.inside(i, j));
@@ -228,13 +240,14 @@ const drawCurves = () => {
     pair,
     bands,
     names: pair.groups.map(nameOf),
+    start: higherIsBetter ? "from the top" : "from the best (lowest)",
     i: state.i,
     j: state.j,
     where: whereOf(pair),
     other: beside,
   });
   byId("curve-text").textContent =
-    `${between(pair.groups)} as the score falls; equal scores follow the diagonal. Red square: the ` +
+    `${between(pair.groups)} as the score ${higherIsBetter ? "falls" : "rises"}; equal scores follow the diagonal. Red square: the ` +
     `interval; ring: its widest gap.${bands ? ` Grey: as far from the diagonal as chance alone may take the whole curve (${reach}).` : ""}` +
     `${beside ? ` Dashed: ${shortName(other.name)}.` : ""}`;
   drawDensities(byId("densities"), {
@@ -243,6 +256,7 @@ const drawCurves = () => {
     i: state.i,
     j: state.j,
     t: state.t,
+    higherIsBetter,
   });
   const { groups } = shownModel();
   const listed = groups.length <= 12 ? groups.map((_, k) => k) : pair.groups;
@@ -301,8 +315,8 @@ const drawControls = () => {
   rate.value = t === own ? clip(Math.round(100 * shownModel().selected[t]), 1, 99) : t + 1;
   const text =
     t === own
-      ? `as audited: score above ${theta}`
-      : `selects ${percent(shownModel().selected[t], 1)} of all: score above ${theta}`;
+      ? `as audited: score ${SIDE} ${theta}`
+      : `selects ${percent(shownModel().selected[t], 1)} of all: score ${SIDE} ${theta}`;
   byId("rate-text").textContent = `threshold ${text}`;
   rate.setAttribute("aria-valuetext", text);
   for (const radio of document.getElementsByName("scale")) radio.checked = radio.value === state.scale;
