@@ -35,13 +35,16 @@ def bar_heights(page, classes):
     return dict(bars)
 
 
-def test_discrete_scores_are_bars_solid_inside_the_interval(page_of):
+@pytest.mark.parametrize("higher", [True, False])
+def test_discrete_scores_are_bars_solid_inside_the_interval(page_of, higher):
     scores, groups = grades(2)
-    page = page_of(quiet_report(None, scores, groups))
+    page = page_of(quiet_report(None, scores, groups, higher_is_better=higher))
     for begin, end in ((5, 30), (13, 78)):
         move_to(page, begin, end)
         assert page.locator("#densities polyline").count() == 0
-        inside = metrics.band_membership(scores, sensitive_features=groups, interval=(begin / 100, end / 100))
+        inside = metrics.band_membership(
+            scores, sensitive_features=groups, interval=(begin / 100, end / 100), higher_is_better=higher
+        )
         wholes, solids = bar_heights(page, ":not(.inside)"), bar_heights(page, ".inside")
         blocks = [(groups == name) & (scores == value) for name in np.unique(groups) for value in range(1, 6)]
         assert len(wholes) == len(blocks)

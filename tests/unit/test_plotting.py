@@ -161,7 +161,7 @@ class TestRankCurve:
     @pytest.mark.parametrize("n_groups", [2, 8])
     def test_nothing_is_cut_off(self, names, n_groups):
         scores, groups = people(n_groups, size=30)
-        ax = draw_curve(scores, np.char.add(groups, names))
+        ax = draw_curve(scores, np.char.add(groups, names), title=names)
         ax.figure.canvas.draw()
         inside = ax.figure.bbox
         for part in (ax.get_legend(), ax.yaxis.label, ax.xaxis.label, ax.title):
@@ -252,15 +252,20 @@ def heights(bars):
 
 
 class TestBars:
-    @pytest.mark.parametrize("weighted", [False, True])
+    @pytest.mark.parametrize(("weighted", "higher"), [(False, True), (True, True), (True, False)])
     @pytest.mark.parametrize("data", ["grades", "equal scores", "equal zeros", "two values"])
     @pytest.mark.parametrize("interval", [(0.0, 1.0), (0.05, 0.3), (0.9, 1.0), UNION])
     def test_heights_are_shares_and_the_red_part_is_that_of_the_members_inside(
-        self, data, interval, weighted
+        self, data, interval, weighted, higher
     ):
         scores, groups = DATA[data]
         weights = 1.0 + np.arange(scores.size) % 3 if weighted else np.ones(scores.size)
-        common = {"sensitive_features": groups, "interval": interval, "sample_weight": weights}
+        common = {
+            "sensitive_features": groups,
+            "interval": interval,
+            "sample_weight": weights,
+            "higher_is_better": higher,
+        }
         inside = band_membership(scores, **common)
         axes = plot_score_densities(scores, **common)
         for ax, name in zip(axes, np.unique(groups), strict=True):
@@ -281,16 +286,20 @@ class TestBars:
         assert [heights(ax.containers[1]).sum() for ax in axes] == pytest.approx([0.2, 0.45, 0.5])
 
     @pytest.mark.parametrize("values", [[1, 2, 3, 4, 5], [0, 0.001, 3, 1e6], [-2, 7]])
-    @pytest.mark.parametrize("threshold", [-5.0, 1.0, 2.0, 2.01, 2.99, 3.0, 7.0, 2e6])
-    def test_the_threshold_parts_the_bars_above_it_from_the_others(self, values, threshold):
-        axes = all_densities(
-            np.tile(values, 20), np.repeat(["a", "b"], 10 * len(values)), threshold=threshold
-        )
-        (line,) = axes[0].lines
-        cut = line.get_xdata()[0]
-        for bar, value in zip(axes[0].containers[0], sorted(values), strict=True):
+    @pytest.mark.parametrize("higher", [True, False])
+    def test_the_threshold_parts_the_bars_that_it_selects_from_the_others(self, values, higher):
+        scores, groups = np.tile(values, 20), np.repeat(["a", "b"], 10 * len(values))
+        for threshold in (-5.0, 1.0, 2.0, 2.01, 2.99, 3.0, 7.0, 2e6):
+            axes = all_densities(scores, groups, threshold=threshold, higher_is_better=higher)
+            (line,) = axes[0].lines
+            self.check_cut(axes[0].containers[0], sorted(values), line.get_xdata()[0], threshold, higher)
+            pyplot.close(axes[0].figure)
+
+    def check_cut(self, bars, values, cut, threshold, higher):
+        for bar, value in zip(bars, values, strict=True):
             first, last = bar.get_x(), bar.get_x() + bar.get_width()
-            assert (first >= cut - 1e-9) if value > threshold else (last <= cut + 1e-9)
+            is_right = value > threshold if higher else value >= threshold
+            assert (first >= cut - 1e-9) if is_right else (last <= cut + 1e-9)
 
     @pytest.mark.parametrize(
         ("values", "each", "are_bars"),

@@ -18,6 +18,7 @@ from partialfair.plotting._style import (
     new_axes,
     percent_axis,
     safe_name,
+    set_title,
 )
 
 if TYPE_CHECKING:
@@ -78,8 +79,8 @@ def plot_rank_curve(
     reference_name = safe_name(curve.labels[position])
     ax.set_xlabel(f"share of {reference_name} {side} the threshold\n(rank from the {start})")
     ax.set_ylabel(f"share of {'each other group' if len(others) > 1 else names[others[0]]} {side} it")
-    note = f"\n({hidden} groups nearer to the diagonal not drawn)" if hidden else ""
-    ax.set_title((title or "Rank curve") + note, fontsize=11)
+    note = f"({hidden} groups nearer to the diagonal not drawn)" if hidden else ""
+    set_title(ax, title or "Rank curve", note)
     for which in ("x", "y"):
         percent_axis(ax, which)
     # Lines above the diagonal leave the lower right corner free, lines below it the upper left one.

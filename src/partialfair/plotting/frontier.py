@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from partialfair._typing import Floats
-from partialfair.plotting._style import GROUP_COLOURS, new_axes
+from partialfair.plotting._style import GROUP_COLOURS, new_axes, set_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +20,6 @@ _FONT = 8  # of labels; the sizes below are in points, too
 _LETTER = 5.4  # width of a digit, with some air
 _LINE = 10.0
 _MARKER = 6.0
-_TITLE_LETTERS = 60  # of one line of the title
 _AROUND = tuple(
     (reach * dx, reach * dy)
     for reach in (1, 2, 3)
@@ -72,7 +70,7 @@ def plot_path(
     if several:
         ax.legend(frameon=False)
     if title:
-        ax.set_title(textwrap.fill(title, _TITLE_LETTERS), fontsize=11)
+        set_title(ax, title)
     known = frame[np.isfinite(frame["gap"]) & np.isfinite(frame["score"])]
     _label_points(
         ax, known[["gap", "score"]].to_numpy(dtype=float), [f"{allowed:g}" for allowed in known["max_gap"]]
