@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,7 @@ class TestKinds:
             os.mkfifo(tmp_path / f"pipe.{suffix}")
         run(*command).assert_refused("pipe.", "is not a regular file")
 
+    @pytest.mark.skipif(sys.platform != "linux", reason="of /proc")
     @pytest.mark.parametrize("option", [["--out", "/proc/new"], ["--report", "/proc/page.html"]])
     def test_where_nothing_can_be_made(self, run, scores, option):
         run("audit", scores, *COLUMNS, *option).assert_refused(option[1], "cannot be written")

@@ -114,6 +114,7 @@ class TestKinds:
         with pytest.raises(InputError, match="a cannot be written: it is read-only"):
             check_targets([tmp_path / "a"])
 
+    @pytest.mark.skipif(sys.platform != "linux", reason="of /proc")
     def test_where_nothing_can_be_made(self):
         with pytest.raises(InputError, match=r"/proc/new/a\.csv cannot be written: "):
             check_targets([Path("/proc/new/a.csv")])
