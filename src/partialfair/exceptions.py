@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "DataFetchError",
+    "IdleThresholdWarning",
     "InputError",
     "MissingExtraError",
     "SmallGroupWarning",
@@ -22,6 +23,10 @@ class MissingExtraError(ImportError):
 
 class DataFetchError(InputError):
     """A data file could not be found, downloaded or verified; the message names the ways out."""
+
+
+class IdleThresholdWarning(UserWarning):
+    """The threshold lies outside the interval in some group, so gaps at it say nothing of those inside."""
 
 
 class SmallGroupWarning(UserWarning):

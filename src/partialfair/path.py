@@ -23,11 +23,17 @@ from partialfair._typing import ArrayLike, Floats, Ints
 from partialfair.categoricals import CategoricalCodes
 from partialfair.constraints import CONSTRAINTS, Constraint
 from partialfair.estimators._base import PartialFairEstimator
+from partialfair.estimators._inputs import read_weights
+from partialfair.estimators._judge import judge
+from partialfair.estimators._placing import placed
+from partialfair.estimators._promise import promised
 from partialfair.estimators._statement import Automatic, read_constraints
+from partialfair.estimators._units import constraint_in_units
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups, group_name
 from partialfair.intervals import intervals_by_group
 from partialfair.metrics.report import FairnessReport, ReportRow, fairness_report
+from partialfair.solvers import Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,9 +84,13 @@ class PathPoint:
     Attributes
     ----------
     max_gap, alpha
-        What it was asked for.
+        What it was asked for; ``max_gap`` is infinite for the model without constraint.
     model
-        The fitted estimator; ``model.result_`` has its status, exact training gap and certificate.
+        The fitted estimator; ``model.result_`` has its status and certificate.
+    constraint
+        What it is judged by, with an interval that was chosen automatically filled in.
+    training_gap
+        Its exact gap on the rows it was trained on.
     scores, predictions
         On the validation rows.
     score, error
@@ -92,11 +102,23 @@ class PathPoint:
     max_gap: float
     alpha: float
     model: Any
+    constraint: Constraint
+    training_gap: float
     scores: Floats
     predictions: npt.NDArray[Any]
     score: float
     error: float
     seconds: float
+
+    @property
+    def unconstrained(self) -> bool:
+        """Whether this is the model without constraint."""
+        return self.max_gap == float("inf")
+
+    @property
+    def allowed(self) -> str:
+        """What it was asked for, in words."""
+        return "no constraint" if self.unconstrained else f"max gap {self.max_gap:g}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +128,8 @@ class FairnessPath:
     Attributes
     ----------
     points
-        By alpha, and then by falling ``max_gap``.
+        By alpha, and then by falling ``max_gap``; the first of each alpha is the model without constraint,
+        whose ``max_gap`` is infinite.
     scoring
         What ``score`` means.
     validation
@@ -163,7 +186,7 @@ class FairnessPath:
                 "max_gap": [point.max_gap for point in self.points],
                 "alpha": [point.alpha for point in self.points],
                 "status": [str(point.model.result_.status) for point in self.points],
-                "training_gap": [point.model.result_.gap for point in self.points],
+                "training_gap": [point.training_gap for point in self.points],
                 "gap": [row.value for _, row in rows],
                 "gap_low": [row.low for _, row in rows],
                 "gap_high": [row.high for _, row in rows],
@@ -209,7 +232,10 @@ def fairness_path(
     callback: Callable[[PathPoint], None] | None = None,
     verbose: int = 0,
 ) -> FairnessPath:
-    """Fit one model for every ``max_gap`` (and ``alpha``), each from the solution of the last.
+    """Fit a model without constraint, then one for every ``max_gap``, each from the solution of the last.
+
+    An interrupt (Ctrl-C) ends the path with KeyboardInterrupt: half a path would say less than it seems to.
+    ``callback`` has seen the models that were finished.
 
     Parameters
     ----------
@@ -247,6 +273,8 @@ def fairness_path(
     >>> path = fairness_path(
     ...     clf, X, y, sensitive_features=groups, max_gaps=[0.1, 0.2, 0.4], random_state=0
     ... )
+    >>> path.to_frame()["max_gap"].tolist()  # the first has no constraint
+    [inf, 0.4, 0.2, 0.1]
     >>> path.to_frame()["training_gap"].is_monotonic_decreasing
     True
     >>> path.best(max_gap=0.6).max_gap  # on 400 new people the gap of the loosest may be larger
@@ -399,7 +427,7 @@ def _reporter(
     def say(point: PathPoint) -> None:
         if verbose:
             sys.stderr.write(
-                f"alpha {point.alpha:g}, max_gap {point.max_gap:g}: {point.model.result_.status} in "
+                f"alpha {point.alpha:g}, {point.allowed}: {point.model.result_.status} in "
                 f"{point.seconds:.1f} s, {scoring} {point.score:.4f}\n"
             )
         if callback is not None:
@@ -417,16 +445,44 @@ def _chain(
     scoring: str,
     say: Callable[[PathPoint], None],
 ) -> list[PathPoint]:
-    """Fit the models of one alpha, from loose to strict; each starts from the one before."""
-    points = []
-    model = clone(estimator).set_params(alpha=alpha, warm_start=True)
-    for gap in gaps:
-        model = deepcopy(model).set_params(**_with_gap(model, gap))
+    """Fit the models of one alpha, without constraint and then from loose to strict, each from the last."""
+    points: list[PathPoint] = []
+    settings = estimator.get_params(deep=False)
+    # Solvers given as objects, which may need constraints, and their steps are not for the first.
+    freed = {"constraint": None, "solver": "auto", "max_iter": None}
+    model = clone(estimator).set_params(alpha=alpha, warm_start=True, **freed)
+    for gap in [float("inf"), *gaps]:
+        if points:
+            model = deepcopy(model).set_params(**{name: settings[name] for name in freed})
+            model.set_params(**_with_gap(model, gap))
         start = time.perf_counter()
         model.fit(train.X, train.y, sensitive_features=train.groups, sample_weight=train.weights)
-        points.append(_point(model, gap, alpha, held_out, scoring, time.perf_counter() - start))
+        if model.result_.status is Status.STOPPED and estimator.callback is None:
+            raise KeyboardInterrupt  # nobody else stops a fit
+        if points:
+            (constraint,), training_gap = model.result_.constraints, model.result_.gap
+        else:
+            constraint, training_gap = _judged_in_training(estimator, model, train)
+        seconds = time.perf_counter() - start
+        points.append(_point(model, gap, alpha, constraint, training_gap, held_out, scoring, seconds))
         say(points[-1])
     return points
+
+
+def _judged_in_training(estimator: Any, model: Any, train: Rows) -> tuple[Constraint, float]:
+    """Return the constraint that the estimator states, and its exact gap under a model without any."""
+    weights = read_weights(train.weights, train.n)
+    present = np.flatnonzero(weights > 0)
+    rows = train.take(present)
+    sign = 1.0 if estimator.higher_is_better else -1.0
+    groups = encode_groups(rows.groups, missing="ignore")
+    positive = None if is_regressor(model) else np.asarray(rows.y) == model.classes_[1]
+    (stated,) = (constraint_in_units(one, sign) for one in read_constraints(estimator))
+    scores = sign * _scores(model, rows)
+    (stated,) = placed([stated], scores, groups, weights[present])
+    promise = promised(stated, groups, weights[present], positive, estimator.min_group_size)
+    gap = judge(promise.constraint, scores, promise.groups, weights[present], positive)
+    return constraint_in_units(stated, sign), gap.value
 
 
 def _with_gap(model: Any, gap: float) -> dict[str, Any]:
@@ -435,13 +491,24 @@ def _with_gap(model: Any, gap: float) -> dict[str, Any]:
     return {"constraint": replace(model.constraint, max_gap=gap)}
 
 
-def _point(model: Any, gap: float, alpha: float, held_out: Rows, scoring: str, seconds: float) -> PathPoint:
+def _scores(model: Any, rows: Rows) -> Floats:
+    score = model.predict if is_regressor(model) else model.decision_function
+    return np.asarray(score(rows.X, rows.groups))
+
+
+def _point(
+    model: Any,
+    gap: float,
+    alpha: float,
+    constraint: Constraint,
+    training_gap: float,
+    held_out: Rows,
+    scoring: str,
+    seconds: float,
+) -> PathPoint:
     """Judge a model on the rows held out; the standard error is a bootstrap's."""
-    if is_regressor(model):
-        scores = predictions = model.predict(held_out.X, held_out.groups)
-    else:
-        scores = model.decision_function(held_out.X, held_out.groups)
-        predictions = model.classes_[(scores > 0).astype(np.intp)]
+    scores = _scores(model, held_out)
+    predictions = scores if is_regressor(model) else model.classes_[(scores > 0).astype(np.intp)]
     y = np.asarray(held_out.y)
     weights = np.ones(len(y)) if held_out.weights is None else np.asarray(held_out.weights, dtype=float)
     measure = SCORINGS[scoring]
@@ -451,18 +518,18 @@ def _point(model: Any, gap: float, alpha: float, held_out: Rows, scoring: str, s
         for _ in range(_N_RESAMPLES)
     ]
     value = measure(y, predictions, scores, weights)
-    return PathPoint(gap, alpha, model, scores, predictions, value, float(np.std(drawn)), seconds)
+    error = float(np.std(drawn))
+    return PathPoint(gap, alpha, model, constraint, training_gap, scores, predictions, value, error, seconds)
 
 
 def _metric_of(point: PathPoint) -> str:
     """Return the name of the metric that the model's constraint is about."""
-    (constraint,) = point.model.result_.constraints
-    return next(name for name, kind in CONSTRAINTS.items() if type(constraint) is kind)
+    return next(name for name, kind in CONSTRAINTS.items() if type(point.constraint) is kind)
 
 
 def _measured(point: PathPoint, held_out: Rows, confidence: float, seed: int) -> FairnessReport:
     """Judge a model by the interval, the scale and the threshold of its constraint."""
-    (constraint,) = point.model.result_.constraints
+    constraint = point.constraint
     labelled = not is_regressor(point.model)
     # Rows without a group, where a model may have any, count in the score only.
     known = np.flatnonzero(encode_groups(held_out.groups, missing="ignore").codes >= 0)

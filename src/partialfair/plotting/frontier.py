@@ -22,7 +22,8 @@ def plot_path(
     """Draw the score of every model against its gap, both on the validation rows.
 
     Horizontal bars are confidence intervals of the gaps, vertical ones standard errors of the scores. Every
-    ``alpha`` is a line; numbers beside the points are the gaps that were allowed.
+    ``alpha`` is a line; numbers beside the points are the gaps that were allowed. The square is the model
+    without constraint.
 
     Parameters
     ----------
@@ -53,7 +54,13 @@ def plot_path(
             label=f"alpha = {alpha:g}" if several else None,
         )
         for gap, score, allowed in zip(gaps, lines["score"], lines["max_gap"], strict=True):
-            ax.annotate(f"{allowed:g}", (gap, score), textcoords="offset points", xytext=(5, 5), fontsize=8)
+            free = np.isinf(allowed)
+            label = "no constraint" if free else f"{allowed:g}"
+            ax.annotate(label, (gap, score), textcoords="offset points", xytext=(5, 5), fontsize=8)
+            if free:
+                ax.plot(
+                    [gap], [score], marker="s", markersize=8, color=GROUP_COLOURS[number % len(GROUP_COLOURS)]
+                )
     ax.set_xlabel(f"gap on rows held out ({confidence:.0%} intervals); numbers: max_gap")
     ax.set_ylabel(f"{path.scoring.replace('_', ' ')} on rows held out")
     ax.set_xlim(left=0)
