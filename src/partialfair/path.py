@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,16 +18,22 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples
 
-from partialfair._checks import check_choice, check_number, check_weights, finite_vector, shown
-from partialfair._typing import ArrayLike, Floats, Ints
+from partialfair._checks import check_choice, check_count, check_number, check_weights, finite_vector, shown
+from partialfair._typing import ArrayLike, Floats, Ints, SmallGroups
 from partialfair.categoricals import CategoricalCodes
 from partialfair.constraints import CONSTRAINTS, Constraint
 from partialfair.estimators._base import PartialFairEstimator
+from partialfair.estimators._inputs import read_weights
+from partialfair.estimators._judge import judge
+from partialfair.estimators._placing import placed
+from partialfair.estimators._promise import promised
 from partialfair.estimators._statement import Automatic, read_constraints
+from partialfair.estimators._units import constraint_in_units
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups, group_name
 from partialfair.metrics.catalogue import check_judgeable
 from partialfair.metrics.report import FairnessReport, ReportRow, fairness_report
+from partialfair.solvers import Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,9 +84,13 @@ class PathPoint:
     Attributes
     ----------
     max_gap, alpha
-        What it was asked for.
+        What it was asked for; ``max_gap`` is infinite for the model without constraint.
     model
-        The fitted estimator; ``model.result_`` has its status, exact training gap and certificate.
+        The fitted estimator; ``model.result_`` has its status and certificate.
+    constraint
+        What it is judged by, with an interval that was chosen automatically filled in.
+    training_gap
+        Its exact gap on the rows it was trained on.
     scores, predictions
         On the validation rows.
     score, error
@@ -92,11 +102,23 @@ class PathPoint:
     max_gap: float
     alpha: float
     model: Any
+    constraint: Constraint
+    training_gap: float
     scores: Floats
     predictions: npt.NDArray[Any]
     score: float
     error: float
     seconds: float
+
+    @property
+    def unconstrained(self) -> bool:
+        """Whether this is the model without constraint."""
+        return self.max_gap == float("inf")
+
+    @property
+    def allowed(self) -> str:
+        """What it was asked for, in words."""
+        return "no constraint" if self.unconstrained else f"max gap {self.max_gap:g}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,16 +128,21 @@ class FairnessPath:
     Attributes
     ----------
     points
-        By alpha, and then by falling ``max_gap``.
+        By alpha, and then by falling ``max_gap``; the first of each alpha is the model without constraint,
+        whose ``max_gap`` is infinite.
     scoring
         What ``score`` means.
     validation
         The rows held out.
+    min_group_size, small_groups
+        Which groups are judged on them, as in `fairness_report`.
     """
 
     points: tuple[PathPoint, ...]
     scoring: str
     validation: Rows
+    min_group_size: int
+    small_groups: SmallGroups
     _seed: int
     _reports: dict[tuple[int, float], FairnessReport] = field(default_factory=dict, init=False)
 
@@ -123,13 +150,12 @@ class FairnessPath:
         """Return all metrics of the model on the validation rows, with confidence intervals."""
         key = (self.points.index(point), confidence)
         if key not in self._reports:
-            self._reports[key] = _measured(point, self.validation, confidence, self._seed)
+            self._reports[key] = self._measured(point, confidence)
         return self._reports[key]
 
     def gap(self, point: PathPoint, confidence: float = 0.95) -> ReportRow:
         """Return the gap that the constraint is about on the validation rows."""
-        (constraint,) = point.model.result_.constraints
-        report, metric = self.report(point, confidence), _metric_of(constraint)
+        report, metric = self.report(point, confidence), _metric_of(point.constraint)
         if metric in report.omitted:
             raise InputError(
                 f"{metric} {report.omitted[metric]}, on the {self.validation.n:,} validation rows; hold out "
@@ -155,6 +181,29 @@ class FairnessPath:
             )
         return max(fair, key=lambda point: point.score).model
 
+    def _measured(self, point: PathPoint, confidence: float) -> FairnessReport:
+        """Judge a model by the interval, the scale and the threshold of its constraint."""
+        rows, labelled = self.validation, not is_regressor(point.model)
+        # Intervals by group may name groups that no validation row has.
+        constraint = point.constraint.among(encode_groups(rows.groups, missing="ignore").labels)
+        return fairness_report(
+            rows.y if labelled else None,
+            point.scores,
+            sensitive_features=rows.groups,
+            interval=constraint.interval,
+            threshold=getattr(constraint, "threshold", None),
+            confidence=confidence,
+            gap_scale=constraint.gap_scale,
+            rank_within="group_and_label",
+            pos_label=point.model.classes_[1] if labelled else 1,
+            sample_weight=rows.weights,
+            random_state=self._seed,
+            higher_is_better=point.model.higher_is_better,
+            min_group_size=self.min_group_size,
+            small_groups=self.small_groups,
+            missing_groups="ignore",  # such rows, where a model may have any, count in the score only
+        )
+
     def to_frame(self, confidence: float = 0.95) -> pd.DataFrame:
         """Return one line per model: what was asked, how the fit ended, score and gap on validation rows."""
         import pandas as pd
@@ -165,7 +214,7 @@ class FairnessPath:
                 "max_gap": [point.max_gap for point in self.points],
                 "alpha": [point.alpha for point in self.points],
                 "status": [str(point.model.result_.status) for point in self.points],
-                "training_gap": [point.model.result_.gap for point in self.points],
+                "training_gap": [point.training_gap for point in self.points],
                 "gap": [row.value for _, row in rows],
                 "gap_low": [row.low for _, row in rows],
                 "gap_high": [row.high for _, row in rows],
@@ -206,12 +255,17 @@ def fairness_path(
     validation: float | tuple[Any, ...] = 0.2,
     sample_weight: ArrayLike | None = None,
     scoring: str = "accuracy",
+    min_group_size: int = 10,
+    small_groups: SmallGroups = "list",
     n_jobs: int | None = None,
     random_state: Any = None,
     callback: Callable[[PathPoint], None] | None = None,
     verbose: int = 0,
 ) -> FairnessPath:
-    """Fit one model for every ``max_gap`` (and ``alpha``), each from the solution of the last.
+    """Fit a model without constraint, then one for every ``max_gap``, each from the solution of the last.
+
+    An interrupt (Ctrl-C) ends the path with KeyboardInterrupt: half a path would say less than it seems to.
+    ``callback`` has seen the models that were finished.
 
     Parameters
     ----------
@@ -228,6 +282,9 @@ def fairness_path(
         ``(X, y, sensitive_features)``, or with ``sample_weight`` as a fourth.
     scoring
         ``"accuracy"``, ``"balanced_accuracy"``, ``"roc_auc"``, or for regressors ``"r2"``.
+    min_group_size, small_groups
+        Which groups are judged on the validation rows, as in `fairness_report`; whom the constraint is tied
+        to is the estimator's ``min_group_size``.
     n_jobs
         Processes; every ``alpha`` is one job.
     random_state
@@ -249,6 +306,8 @@ def fairness_path(
     >>> path = fairness_path(
     ...     clf, X, y, sensitive_features=groups, max_gaps=[0.1, 0.2, 0.4], random_state=0
     ... )
+    >>> path.to_frame()["max_gap"].tolist()  # the first has no constraint
+    [inf, 0.4, 0.2, 0.1]
     >>> path.to_frame()["training_gap"].is_monotonic_decreasing
     True
     >>> path.best(max_gap=0.6).max_gap  # on 400 new people the gap of the loosest may be larger
@@ -274,10 +333,11 @@ def fairness_path(
         train, held_out = _split(rows, validation, seed)
     _check_held_out(estimator, train, held_out, scoring)
     _check_members(estimator, stated[0], train, held_out)
+    _check_judged(estimator, stated[0], train, held_out, min_group_size, small_groups)
     say = _reporter(scoring, callback, verbose)
     jobs = (delayed(_chain)(estimator, train, held_out, gaps, alpha, scoring, say) for alpha in penalties)
     points = tuple(point for chain in Parallel(n_jobs=n_jobs)(jobs) for point in chain)
-    return FairnessPath(points, scoring, held_out, seed)
+    return FairnessPath(points, scoring, held_out, min_group_size, small_groups, seed)
 
 
 def _numbers(given: Sequence[float], name: str) -> list[float]:
@@ -367,16 +427,31 @@ def _check_members(estimator: Any, constraint: Constraint, train: Rows, held_out
                 f"group {group_name(strange[0])!r} is in the validation rows and not in those to train on, "
                 f"and group_terms={estimator.group_terms!r} needs it there"
             )
-    if isinstance(constraint.interval, Automatic):
+
+
+def _check_judged(
+    estimator: Any,
+    constraint: Constraint,
+    train: Rows,
+    held_out: Rows,
+    min_group_size: int,
+    small_groups: SmallGroups,
+) -> None:
+    """Refuse, before any fit, rows held out on which too few groups could be judged."""
+    check_count(min_group_size, "min_group_size")
+    check_choice(small_groups, "small_groups", get_args(SmallGroups))
+    if isinstance(constraint.interval, Automatic) or small_groups != "list":
         return
     labels = None if is_regressor(estimator) else np.asarray(held_out.y) == np.unique(np.asarray(train.y))[-1]
+    present = encode_groups(held_out.groups, missing="ignore").labels
     try:
         check_judgeable(
             held_out.groups,
-            constraint.interval,
+            constraint.among(present).interval,
             metric=_metric_of(constraint),
             positive=labels,
             sample_weight=held_out.weights,
+            min_group_size=min_group_size,
             missing_groups="ignore",
         )
     except InputError as error:
@@ -405,7 +480,7 @@ def _reporter(
     def say(point: PathPoint) -> None:
         if verbose:
             sys.stderr.write(
-                f"alpha {point.alpha:g}, max_gap {point.max_gap:g}: {point.model.result_.status} in "
+                f"alpha {point.alpha:g}, {point.allowed}: {point.model.result_.status} in "
                 f"{point.seconds:.1f} s, {scoring} {point.score:.4f}\n"
             )
         if callback is not None:
@@ -423,16 +498,44 @@ def _chain(
     scoring: str,
     say: Callable[[PathPoint], None],
 ) -> list[PathPoint]:
-    """Fit the models of one alpha, from loose to strict; each starts from the one before."""
-    points = []
-    model = clone(estimator).set_params(alpha=alpha, warm_start=True)
-    for gap in gaps:
-        model = deepcopy(model).set_params(**_with_gap(model, gap))
+    """Fit the models of one alpha, without constraint and then from loose to strict, each from the last."""
+    points: list[PathPoint] = []
+    settings = estimator.get_params(deep=False)
+    # Solvers given as objects, which may need constraints, and their steps are not for the first.
+    freed = {"constraint": None, "solver": "auto", "max_iter": None}
+    model = clone(estimator).set_params(alpha=alpha, warm_start=True, **freed)
+    for gap in [float("inf"), *gaps]:
+        if points:
+            model = deepcopy(model).set_params(**{name: settings[name] for name in freed})
+            model.set_params(**_with_gap(model, gap))
         start = time.perf_counter()
         model.fit(train.X, train.y, sensitive_features=train.groups, sample_weight=train.weights)
-        points.append(_point(model, gap, alpha, held_out, scoring, time.perf_counter() - start))
+        if model.result_.status is Status.STOPPED and estimator.callback is None:
+            raise KeyboardInterrupt  # nobody else stops a fit
+        if points:
+            (constraint,), training_gap = model.result_.constraints, model.result_.gap
+        else:
+            constraint, training_gap = _judged_in_training(estimator, model, train)
+        seconds = time.perf_counter() - start
+        points.append(_point(model, gap, alpha, constraint, training_gap, held_out, scoring, seconds))
         say(points[-1])
     return points
+
+
+def _judged_in_training(estimator: Any, model: Any, train: Rows) -> tuple[Constraint, float]:
+    """Return the constraint that the estimator states, and its exact gap under a model without any."""
+    weights = read_weights(train.weights, train.n)
+    present = np.flatnonzero(weights > 0)
+    rows = train.take(present)
+    sign = 1.0 if estimator.higher_is_better else -1.0
+    groups = encode_groups(rows.groups, missing="ignore")
+    positive = None if is_regressor(model) else np.asarray(rows.y) == model.classes_[1]
+    (stated,) = (constraint_in_units(one, sign) for one in read_constraints(estimator))
+    scores = sign * _scores(model, rows)
+    (stated,) = placed([stated], scores, groups, weights[present])
+    promise = promised(stated, groups, weights[present], positive, estimator.min_group_size)
+    gap = judge(promise.constraint, scores, promise.groups, weights[present], positive)
+    return constraint_in_units(stated, sign), gap.value
 
 
 def _with_gap(model: Any, gap: float) -> dict[str, Any]:
@@ -441,13 +544,24 @@ def _with_gap(model: Any, gap: float) -> dict[str, Any]:
     return {"constraint": replace(model.constraint, max_gap=gap)}
 
 
-def _point(model: Any, gap: float, alpha: float, held_out: Rows, scoring: str, seconds: float) -> PathPoint:
+def _scores(model: Any, rows: Rows) -> Floats:
+    score = model.predict if is_regressor(model) else model.decision_function
+    return np.asarray(score(rows.X, rows.groups))
+
+
+def _point(
+    model: Any,
+    gap: float,
+    alpha: float,
+    constraint: Constraint,
+    training_gap: float,
+    held_out: Rows,
+    scoring: str,
+    seconds: float,
+) -> PathPoint:
     """Judge a model on the rows held out; the standard error is a bootstrap's."""
-    if is_regressor(model):
-        scores = predictions = model.predict(held_out.X, held_out.groups)
-    else:
-        scores = model.decision_function(held_out.X, held_out.groups)
-        predictions = model.classes_[(scores > 0).astype(np.intp)]
+    scores = _scores(model, held_out)
+    predictions = scores if is_regressor(model) else model.classes_[(scores > 0).astype(np.intp)]
     y = np.asarray(held_out.y)
     weights = np.ones(len(y)) if held_out.weights is None else np.asarray(held_out.weights, dtype=float)
     measure = SCORINGS[scoring]
@@ -457,29 +571,10 @@ def _point(model: Any, gap: float, alpha: float, held_out: Rows, scoring: str, s
         for _ in range(_N_RESAMPLES)
     ]
     value = measure(y, predictions, scores, weights)
-    return PathPoint(gap, alpha, model, scores, predictions, value, float(np.std(drawn)), seconds)
+    error = float(np.std(drawn))
+    return PathPoint(gap, alpha, model, constraint, training_gap, scores, predictions, value, error, seconds)
 
 
 def _metric_of(constraint: Constraint) -> str:
     """Return the name of the metric that a constraint is about."""
     return next(name for name, kind in CONSTRAINTS.items() if type(constraint) is kind)
-
-
-def _measured(point: PathPoint, held_out: Rows, confidence: float, seed: int) -> FairnessReport:
-    """Judge a model by the interval, the scale and the threshold of its constraint."""
-    (constraint,) = point.model.result_.constraints
-    labelled = not is_regressor(point.model)
-    return fairness_report(
-        held_out.y if labelled else None,
-        point.scores,
-        sensitive_features=held_out.groups,
-        interval=constraint.interval,
-        threshold=getattr(constraint, "threshold", None),
-        confidence=confidence,
-        gap_scale=constraint.gap_scale,
-        rank_within="group_and_label",
-        pos_label=point.model.classes_[1] if labelled else 1,
-        sample_weight=held_out.weights,
-        random_state=seed,
-        missing_groups="ignore",  # such rows, where a model may have any, count in the score only
-    )

@@ -406,7 +406,6 @@ def test_joined_constraints_are_both():
         ({"max_gap": 1.5}, "max_gap"),
         ({"max_gap": -0.1}, "max_gap"),
         ({"gap_scale": "relative"}, "gap_scale"),
-        ({"interval": (0.5, 0.55)}, "fewer than two of the 20 members of group 'a'"),
         ({"interval": (0.5, 0.2)}, "reversed"),
         ({"interval": {"a": (0, 1), "b": (0, 1)}}, "no interval for group 'c'"),
         ({"interval": BY_GROUP, "gap_scale": "absolute"}, "absolute"),

@@ -139,6 +139,6 @@ def test_baselines_by_label_need_labels(kind):
     groups, _, positive, _ = people()
     with pytest.raises(InputError, match=r"-group pairwise fairness compares .* needs labels"):
         kind(1.0).build(groups, np.ones(N), Ramp(1.0))
-    with pytest.raises(InputError, match="the 0 negatives of group 'c'"):
-        kind(1.0).check(groups, positive | (np.arange(N) % 3 == 2))
+    with pytest.raises(InputError, match="group 'c' has no positives or negatives to compare"):
+        kind(1.0).build(groups, np.ones(N), Ramp(1.0), positive | (np.arange(N) % 3 == 2))
     QuadraticGroupAUC(1.0).build(groups, np.ones(N), Ramp(1.0))

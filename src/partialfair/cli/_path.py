@@ -128,6 +128,7 @@ class Frontier:
         models = [
             {
                 **line,
+                "max_gap": None if point.unconstrained else point.max_gap,
                 "obstacle": point.model.result_.obstacle,
                 "worst_pair": [group_name(label) for label in self._gap(point).groups],
                 "chosen": is_chosen,
@@ -182,9 +183,9 @@ class Frontier:
             result = point.model.result_
             table.add_row(
                 "→" if point is self.chosen else "",
-                f"{point.max_gap:g}",
+                "none" if point.unconstrained else f"{point.max_gap:g}",
                 *([f"{point.alpha:g}"] if several else []),
-                fixed(result.gap),
+                fixed(point.training_gap),
                 *value_and_interval(self._gap(point)),
                 f"{fixed(point.score)} ± {fixed(point.error)}",
                 f"{point.seconds:.1f}",
@@ -224,7 +225,7 @@ def _fit(
 ) -> FairnessPath:
     """Fit the models, showing progress; every warning becomes a note that names its model."""
     rows, held_out = prepared.parts["training"], prepared.parts["held out"]
-    total, done = len({*settings.max_gaps}) * len({*settings.alphas}), 0
+    total, done = (1 + len({*settings.max_gaps})) * len({*settings.alphas}), 0
     with step(f"training {total} model{'s' * (total > 1)} on {len(rows.positive):,} rows") as say:
 
         def show(line: Record) -> None:
@@ -238,7 +239,7 @@ def _fit(
             if point.model.result_.status is Status.STOPPED:
                 raise KeyboardInterrupt  # it ends the path, not only one fit
             done += 1
-            which = f"max gap {point.max_gap:g}, alpha {point.alpha:g}"
+            which = f"{point.allowed}, alpha {point.alpha:g}"
             notes.extend(f"{which}: {warning.message}" for warning in caught)
             caught.clear()
 
@@ -279,7 +280,7 @@ def print_frontier(frontier: Frontier, out: Console) -> None:
     if chosen is not None:
         out.print(
             f"\nchosen (→): the best whose gap is, with {100 * settings.confidence:g} % confidence, at most "
-            f"{settings.best:g} on new people: max gap {chosen.max_gap:g}, alpha {chosen.alpha:g}"
+            f"{settings.best:g} on new people: {chosen.allowed}, alpha {chosen.alpha:g}"
         )
     for note in frontier.notes:
         out.print(note_line(note))

@@ -18,6 +18,7 @@ from partialfair.cli._tables import are_codes, check_groups, labels_of, read_tab
 from partialfair.constraints import CONSTRAINTS
 from partialfair.estimators import PartialFairClassifier
 from partialfair.estimators._inputs import Features
+from partialfair.estimators._promise import check_promises, promised
 from partialfair.estimators._statement import read_constraints
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups, group_name
@@ -283,8 +284,13 @@ def _check_constraint(settings: ModelSettings, people: pd.DataFrame, positive: n
     """Refuse, before any fit, rows for training that the constraint cannot be tied to."""
     if settings.constraint == NO_CONSTRAINT:
         return
-    for one in read_constraints(settings.classifier(settings.constraint)):
-        one.check(encode_groups(people), positive)
+    classifier, groups = settings.classifier(settings.constraint), encode_groups(people)
+    check_promises(
+        [
+            promised(stated, groups, np.ones(len(people)), positive, classifier.min_group_size)
+            for stated in read_constraints(classifier)
+        ]
+    )
 
 
 def _check_known(people: pd.DataFrame, training: pd.DataFrame, option: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import combinations
 from typing import ClassVar, TypeAlias, get_args
 
@@ -13,14 +13,22 @@ import numpy.typing as npt
 
 from partialfair._checks import check_choice, check_number
 from partialfair._state import StoredAsPairs
-from partialfair._typing import Floats, GapScale, IntervalLike
+from partialfair._typing import Floats, GapScale, GroupLabel, IntervalLike
 from partialfair.dc import AtomBank, DCSystem, JoinedBank
 from partialfair.exceptions import InputError
-from partialfair.groups import Groups, group_name
+from partialfair.groups import Groups
 from partialfair.intervals import IntervalSet, as_interval_set, intervals_by_group
 from partialfair.surrogates import Surrogate
 
-__all__ = ["Constraint", "ConstraintBlock", "Positive", "check_compatible", "join", "refuse_thin_groups"]
+__all__ = [
+    "Constraint",
+    "ConstraintBlock",
+    "Positive",
+    "check_compatible",
+    "effective_sizes",
+    "join",
+    "refuse_empty_groups",
+]
 
 Positive: TypeAlias = npt.NDArray[np.bool_] | None
 """Which rows are positive; None if that is not known."""
@@ -95,6 +103,8 @@ class Constraint(StoredAsPairs, ABC):
     gap_scale: GapScale = "interval"
 
     largest_gap: ClassVar[float] = 1.0
+    counted: ClassVar[str] = "members"
+    """Whom it compares, for messages."""
 
     def __post_init__(self) -> None:
         check_number(self.max_gap, "max_gap", low=0.0, high=self.largest_gap)
@@ -111,14 +121,30 @@ class Constraint(StoredAsPairs, ABC):
     ) -> ConstraintBlock:
         """Tie the constraint to the rows of a training set; some need to know which are positive."""
 
-    def check(self, groups: Groups, positive: Positive = None) -> None:
-        """Refuse rows that the constraint cannot be tied to, before any work is done."""
-        self.intervals(groups)
+    def members(self, groups: Groups, weights: Floats, positive: Positive = None) -> Floats:
+        """Return the effective members of each group inside its interval, ``n_k m_k``.
+
+        ``n_k = (Σ w)² / Σ w²`` over the members that are compared, and m_k the measure of the interval.
+        Refuses rows that the constraint cannot be tied to, before any work is done.
+        """
+        sizes = [effective_sizes(groups, np.where(rows, weights, 0.0)) for rows in self.compared(positive)]
+        measures = np.array([part.measure for part in self.intervals(groups)])
+        return np.asarray(np.min(sizes, axis=0) * measures)
+
+    def compared(self, positive: Positive) -> tuple[npt.NDArray[np.bool_], ...]:
+        """Return the rows that are compared between groups, one set or several; by default everybody."""
+        return (np.array(True),)
+
+    def among(self, labels: Sequence[GroupLabel]) -> Constraint:
+        """Return the constraint on some groups only: intervals by group are those of these groups."""
+        if not isinstance(self.interval, Mapping):
+            return self
+        kept = {label: part for label, part in self.interval.items() if label in labels}
+        return replace(self, interval=kept)
 
     def intervals(self, groups: Groups) -> tuple[IntervalSet, ...]:
-        """Return the interval of each group, refusing those that hold fewer than two members."""
+        """Return the interval of each group."""
         parts = intervals_by_group(self.interval, groups.labels)
-        refuse_thin_groups(groups, parts, groups.codes >= 0, "members")
         if self.gap_scale == "absolute" and any(part != parts[0] for part in parts):
             raise InputError("gap_scale='absolute' has no meaning when intervals differ by group")
         return parts
@@ -146,17 +172,21 @@ class Constraint(StoredAsPairs, ABC):
         return f"{type(self).__name__}({where}, max_gap={self.max_gap:g})"
 
 
-def refuse_thin_groups(
-    groups: Groups, intervals: Sequence[IntervalSet], counted: npt.NDArray[np.bool_], kind: str
-) -> None:
-    """Refuse intervals that hold fewer than two of the rows that are counted in some group."""
-    counts = np.bincount(groups.codes[counted & (groups.codes >= 0)], minlength=len(groups.labels))
-    for label, part, count in zip(groups.labels, intervals, counts, strict=True):
-        if count * part.measure < 2 - 1e-9:
-            raise InputError(
-                f"the interval of {part} holds fewer than two of the {count} {kind} of group "
-                f"{group_name(label)!r}; merge small groups or widen the interval"
-            )
+def effective_sizes(groups: Groups, weights: Floats) -> Floats:
+    """Return ``(Σ w)² / Σ w²`` over the members of each group; 0 for one without any weight."""
+    inside = groups.codes >= 0
+    sums, squares = (
+        np.bincount(groups.codes[inside], weights=values[inside], minlength=len(groups.labels))
+        for values in (weights, weights**2)
+    )
+    return np.divide(sums**2, squares, out=np.zeros(sums.size), where=squares > 0)
+
+
+def refuse_empty_groups(groups: Groups, weights: Floats, kind: str) -> None:
+    """Refuse groups in which nobody has weight: a mean over nobody has no value."""
+    for name, size in zip(groups.names, effective_sizes(groups, weights), strict=True):
+        if size == 0:
+            raise InputError(f"group {name!r} has no {kind} to compare")
 
 
 def check_compatible(constraints: Sequence[Constraint], groups: Groups) -> None:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from partialfair._typing import Floats
-from partialfair.constraints.base import ConstraintBlock, Positive, join, refuse_thin_groups
+from partialfair.constraints.base import ConstraintBlock, Positive, join
 from partialfair.constraints.parity import AtThreshold
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups
@@ -23,23 +24,20 @@ class _ByLabel(AtThreshold):
 
     labels: ClassVar[tuple[bool, ...]]
 
-    def check(self, groups: Groups, positive: Positive = None) -> None:
-        """Refuse rows without labels, and groups with fewer than two members of a label in the interval."""
-        intervals = self.intervals(groups)
+    def compared(self, positive: Positive) -> tuple[npt.NDArray[np.bool_], ...]:
+        """Return the rows of each label that counts."""
         if positive is None:
             raise InputError(f"{self.called} compares members with the same label, so it needs labels")
-        for label in self.labels:
-            refuse_thin_groups(groups, intervals, positive == label, _KINDS[label])
+        return tuple(positive == label for label in self.labels)
 
     def build(
         self, groups: Groups, weights: Floats, surrogate: Surrogate, positive: Positive = None
     ) -> ConstraintBlock:
         """One function per ordered pair of groups and label."""
-        self.check(groups, positive)
         return join(
             [
-                self.bound(groups, np.where(positive == label, weights, 0.0), surrogate, f" {_KINDS[label]}")
-                for label in self.labels
+                self.bound(groups, np.where(rows, weights, 0.0), surrogate, f" {_KINDS[label]}")
+                for label, rows in zip(self.labels, self.compared(positive), strict=True)
             ]
         )
 
@@ -63,6 +61,7 @@ class EqualOpportunity(_ByLabel):
     """
 
     called: ClassVar[str] = "equal opportunity"
+    counted: ClassVar[str] = "positives"
     labels: ClassVar[tuple[bool, ...]] = (True,)
 
 
@@ -81,4 +80,5 @@ class EqualizedOdds(_ByLabel):
     """
 
     called: ClassVar[str] = "equalized odds"
+    counted: ClassVar[str] = "positives or negatives"
     labels: ClassVar[tuple[bool, ...]] = (True, False)

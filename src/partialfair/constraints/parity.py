@@ -11,7 +11,7 @@ import numpy as np
 
 from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
-from partialfair.constraints.base import Constraint, ConstraintBlock, Positive, join
+from partialfair.constraints.base import Constraint, ConstraintBlock, Positive, join, refuse_empty_groups
 from partialfair.dc import DC, Affine, DCSystem, GroupMeans, atom, maximum
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups
@@ -71,10 +71,10 @@ class StatisticalParity(Constraint):
                 mean = atom(bank.plus(k, j)) - atom(bank.minus(k, j))
                 if lows[j, k] > _VACUOUS:  # a mean of σ is never below 0
                     functions.append(factors[k] * (-mean + lows[j, k]))
-                    names.append(f"at least {100 * lows[j, k]:.3g} % of {name} above threshold {j + 1}")
+                    names.append(f"at least {100 * lows[j, k]:.3g} % of {name} ahead of threshold {j + 1}")
                 if highs[j, k] < 1 - _VACUOUS:  # nor above 1
                     functions.append(factors[k] * (mean - highs[j, k]))
-                    names.append(f"at most {100 * highs[j, k]:.3g} % of {name} above threshold {j + 1}")
+                    names.append(f"at most {100 * highs[j, k]:.3g} % of {name} ahead of threshold {j + 1}")
         # Scores 0: every group has mean σ(−θ), put into the middle of the band that all groups share.
         middles = np.clip((lows.max(axis=1) + highs.min(axis=1)) / 2, 1e-6, 1 - 1e-6)
         theta0 = np.array([-surrogate.level(float(middle)) for middle in middles])
@@ -207,6 +207,7 @@ class AtThreshold(Constraint):
     def bound(self, groups: Groups, weights: Floats, surrogate: Surrogate, kind: str = "") -> ConstraintBlock:
         """One function per ordered pair of groups, whose members count by their weights."""
         n_groups = len(groups.labels)
+        refuse_empty_groups(groups, weights, kind.strip() or self.counted)
         bank = GroupMeans(surrogate, groups.codes, weights, n_groups, 0, fixed=(float(self.threshold),))
         shares = [self._share(bank, k, part) for k, part in enumerate(self.intervals(groups))]
         functions, names = [], []

@@ -8,9 +8,10 @@ from itertools import permutations
 from typing import ClassVar, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from partialfair._typing import Floats, GapScale, IntervalLike
-from partialfair.constraints.base import Constraint, ConstraintBlock, Positive, refuse_thin_groups
+from partialfair.constraints.base import Constraint, ConstraintBlock, Positive, refuse_empty_groups
 from partialfair.dc import DC, DCSystem, QuadraticPairs, atom
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups
@@ -40,27 +41,27 @@ class _Quadratic(Constraint):
 
     largest_gap: ClassVar[float] = np.inf
     by_label: ClassVar[bool] = True
+    counted: ClassVar[str] = "positives or negatives"
     called: ClassVar[str]
 
     @abstractmethod
     def cells(self, k: int, other: int) -> tuple[_Cells, ...]:
         """Return the pairs of cells that are summed up for an ordered pair of groups."""
 
-    def check(self, groups: Groups, positive: Positive = None) -> None:
-        """Refuse rows without labels, and groups with fewer than two positives or negatives."""
-        intervals = self.intervals(groups)
+    def compared(self, positive: Positive) -> tuple[npt.NDArray[np.bool_], ...]:
+        """Return positives and negatives, or everybody."""
         if not self.by_label:
-            return
+            return super().compared(positive)
         if positive is None:
             raise InputError(f"{self.called} compares positives with negatives, so it needs labels")
-        refuse_thin_groups(groups, intervals, positive, "positives")
-        refuse_thin_groups(groups, intervals, ~positive, "negatives")
+        return positive, ~positive
 
     def build(
         self, groups: Groups, weights: Floats, surrogate: Surrogate, positive: Positive = None
     ) -> ConstraintBlock:
         """One convex function per ordered pair of groups."""
-        self.check(groups, positive)
+        for rows in self.compared(positive):
+            refuse_empty_groups(groups, np.where(rows, weights, 0.0), self.counted)
         n_groups = len(groups.labels)
         ordered = list(permutations(range(n_groups), 2))
         position: dict[_Cells, int] = {}
@@ -97,6 +98,7 @@ class QuadraticGroupAUC(_Quadratic):
     """
 
     by_label: ClassVar[bool] = False
+    counted: ClassVar[str] = "members"
     called: ClassVar[str] = "quadratic group AUC"
 
     def cells(self, k: int, other: int) -> tuple[_Cells, ...]:

@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from partialfair._typing import Floats, Ints
 
@@ -164,10 +165,12 @@ class DCSystem:
             highest = heights == np.maximum.reduceat(heights, self._first)[term]
             # The first active piece of each maximum, as in `slope`.
             active = np.flatnonzero(highest)[np.unique(term[highest], return_index=True)[1]]
+            terms = np.arange(self._owner.size)
             for side, sign in ((plus, 1), (minus, -1)):
-                np.add.at(
-                    side, self._owner, np.maximum(sign * self._factor, 0)[:, None] * self._matrix[active]
+                factors = sparse.csr_array(
+                    (np.maximum(sign * self._factor, 0), (self._owner, terms)), shape=(self.m, terms.size)
                 )
+                side += (factors @ self._sparse[active]).toarray()
         return plus, minus
 
     def tangents(self, atoms: Floats) -> Tangents:
@@ -213,6 +216,11 @@ class DCSystem:
             for position, coefficient in piece.atoms:
                 matrix[row, position] += coefficient
         return matrix
+
+    @cached_property
+    def _sparse(self) -> sparse.csr_array:
+        """The matrix again: of thousands of atoms a piece has one or two."""
+        return sparse.csr_array(self._matrix)
 
     @cached_property
     def _offsets(self) -> Floats:

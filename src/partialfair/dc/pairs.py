@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from partialfair._clock import check_clock
 from partialfair._typing import Floats, Ints
 from partialfair.dc.atoms import (
     AtomKinks,
@@ -136,6 +137,7 @@ class PairSums:
         tops, bottoms = self._sides(scores, self._ranked(scores))
         values = [np.empty(0)]
         for k, other in self.pairs:
+            check_clock()
             top, bottom = tops[k], bottoms[other]
             sums = self.surrogate.pair_sums(0, top.scores, bottom.scores, bottom.shares)
             values.append(np.einsum("bi,pci->pbc", top.shares, sums).ravel())
@@ -162,6 +164,7 @@ class PairSums:
         tops, bottoms = self._sides(scores, ranked)
         total, near = without_kinks(), reach * self.surrogate.width
         for pair, (k, other) in enumerate(self.pairs):
+            check_clock()
             own = wanted[self._firsts[pair] : self._firsts[pair + 1]].reshape(self._shapes[pair]) != 0
             for b, rank in enumerate(self.tops[k]):
                 swaps = self._swaps(ranked[k], rank, scores, moves[0], near, limit)
@@ -258,6 +261,7 @@ class PairSums:
         """Yield sums of derivatives of σ±, at tops over the bottoms and at bottoms over the tops."""
         tops, bottoms = self._sides(scores, self._ranked(scores))
         for pair in pairs:
+            check_clock()
             k, other = self.pairs[pair]
             top, bottom = tops[k], bottoms[other]
             at_top = self.surrogate.pair_sums(order, top.scores, bottom.scores, bottom.shares)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
@@ -13,11 +15,22 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from partialfair._checks import check_count, check_number
+from partialfair._checks import check_count, check_number, shown
+from partialfair._clock import (
+    OutOfTime,
+    acknowledge_interrupt,
+    deadline,
+    deadline_in,
+    noticing_interrupts,
+    out_of_time,
+    unhurried,
+)
 from partialfair._state import StoredAsPairs
 from partialfair._typing import ArrayLike, Floats
-from partialfair.constraints import Constraint, check_compatible, join
+from partialfair.constraints import Constraint, join
+from partialfair.constraints.base import Positive
 from partialfair.estimators._exact import Attempt, Training, enforce_exactly
+from partialfair.estimators._idle import idle_threshold_warning
 from partialfair.estimators._inputs import (
     Features,
     in_columns_of,
@@ -28,16 +41,24 @@ from partialfair.estimators._inputs import (
     read_groups,
 )
 from partialfair.estimators._placing import placed
+from partialfair.estimators._promise import (
+    Promise,
+    check_promises,
+    promised,
+    small_group_warning,
+    small_groups,
+)
 from partialfair.estimators._scales import column_scales, spread, tied_share
-from partialfair.estimators._watch import Solving
+from partialfair.estimators._units import constraint_in_units, estimator_in_units, take_over
+from partialfair.estimators._watch import Solving, unsolved
 from partialfair.estimators.result import FitResult
 from partialfair.exceptions import InputError, SurrogateWarning
 from partialfair.groups import Groups, group_name
 from partialfair.models import linear_model
 from partialfair.models.linear import LinearModel
 from partialfair.objectives import Difference, Loss
-from partialfair.problems import Problem
-from partialfair.solvers import IDCA, Certified, Newton, Solver, Status
+from partialfair.problems import Certificate, Problem, certify
+from partialfair.solvers import IDCA, Certified, Newton, Result, Solver, Status
 from partialfair.surrogates import Surrogate, surrogate
 
 __all__ = ["PartialFairEstimator"]
@@ -51,6 +72,12 @@ _NEARLY = 1e-2
 
 # Size up to which Hessians of models are factored.
 _LARGEST_BLOCK = 3000
+
+# Seconds after the deadline that the certificate of the best point may take.
+_GRACE = 0.25
+
+# How a solve may end because it was ended.
+_CUTS = (Status.TIME_LIMIT, Status.STOPPED)
 
 _ADVICE = {
     Status.MAX_ITER: "raise max_iter or tol",
@@ -71,6 +98,17 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
     Subclasses store the parameters that are read here, as `PartialFairClassifier` does.
     """
 
+    result_: FitResult
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a fitted model; those of earlier versions lack parameters that are newer than they are."""
+        super().__setstate__(state)
+        for name, parameter in signature(type(self).__init__).parameters.items():
+            if parameter.default is not Parameter.empty and name not in vars(self):
+                setattr(self, name, parameter.default)
+        if "result_" in vars(self) and "enforce" not in vars(self.result_):
+            self.result_ = replace(self.result_, enforce=self.enforce)
+
     def _check_settings(self) -> None:
         """Refuse settings that cannot be right."""
         check_number(self.alpha, "alpha", low=0.0)
@@ -80,11 +118,18 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         if self.max_iter is not None:
             check_count(self.max_iter, "max_iter")
         check_count(self.n_starts, "n_starts")
+        check_number(self.min_group_size, "min_group_size", low=1.0)
+        if not isinstance(self.higher_is_better, bool | np.bool_):
+            raise InputError(f"higher_is_better must be True or False, not {shown(self.higher_is_better)}")
         if self.callback is not None and not callable(self.callback):
             raise InputError(f"callback must be a function of one record, not {self.callback!r}")
         if isinstance(self.surrogate, Surrogate) and self.surrogate_width != "auto":
             raise InputError("surrogate has a width of its own, so surrogate_width must not be given")
         surrogate(self.surrogate, 1.0 if self.surrogate_width == "auto" else self.surrogate_width)
+
+    def _deadline(self) -> float:
+        """Return when the fit that begins now has to end; settings are checked later."""
+        return deadline_in(self.time_limit if isinstance(self.time_limit, int | float) else None)
 
     def _read_groups(
         self,
@@ -92,7 +137,8 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         columns: dict[str, ArrayLike] | None,
         present: npt.NDArray[np.bool_],
         constraints: Sequence[Constraint],
-        positive: npt.NDArray[np.bool_] | None = None,
+        weights: Floats,
+        positive: Positive = None,
     ) -> Groups | None:
         """Return the groups of the rows that count, if anything needs them; refuse what cannot work."""
         if not constraints and self.group_terms is None:
@@ -117,72 +163,76 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         if constraints and len(groups.labels) < 2:
             who = f"only group {group_name(groups.labels[0])!r}" if groups.labels else "no group"
             raise InputError(f"sensitive_features has {who}; a constraint needs at least two groups")
-        for constraint in constraints:
-            constraint.check(groups, positive)
-        check_compatible(constraints, groups)
+        check_promises(self._promises(constraints, groups, weights, positive))
         self._group_columns = names_of(sensitive_features)
         return groups
 
-    def _fit_model(
-        self,
-        X: Features,
-        loss: Loss | Difference,
-        constraints: Sequence[Constraint],
-        groups: Groups | None,
-        weights: Floats,
-        solver: Solver,
-        positive: npt.NDArray[np.bool_] | None = None,
+    def _promises(
+        self, constraints: Sequence[Constraint], groups: Groups, weights: Floats, positive: Positive
+    ) -> tuple[Promise, ...]:
+        """Return every constraint with the groups that are large enough for it."""
+        return tuple(
+            promised(stated, groups, weights, positive, self.min_group_size) for stated in constraints
+        )
+
+    def _fit_in_units(
+        self, unit: float, rows: Rows, constraints: Sequence[Constraint], solver: Solver
     ) -> None:
-        """Solve, certify, measure, and set the fitted attributes."""
-        model = self._model(X, groups, weights)
+        """Fit a copy that counts scores in a unit, and take over what it says; then warn.
+
+        The loss of the rows counts scores in the unit already. A negative unit makes low scores high.
+        """
+        scaled = estimator_in_units(self, unit)
+        stated = [constraint_in_units(one, unit) for one in constraints]
+        remarks = scaled._fit_model(rows, stated, solver)
+        take_over(self, scaled, unit)
+        for remark in [*_remarks(self.result_), *remarks]:
+            warnings.warn(remark, stacklevel=3)
+
+    def _fit_model(self, rows: Rows, constraints: Sequence[Constraint], solver: Solver) -> list[Warning]:
+        """Solve, certify, measure, and set the fitted attributes; return what is to be warned of."""
+        model = self._model(rows.X, rows.groups, rows.weights)
         # The penalty is on the coefficients, and parameters are coefficients times scales.
         alpha = np.tile(self.alpha / model.scales**2, model.design.n_codes)
-        labels = () if groups is None else groups.labels
         # NumPy and SciPy bring a BLAS each, whose threads get in each other's way: small products, of which a
         # solve has many, take several times as long with both.
-        with threadpool_limits(1, user_api="blas"):
-            free = self._free_fit(model, loss, alpha) if constraints else None
-            sigma = None if free is None else self._sigma(model.scores(free), weights)
-            if groups is not None and free is not None:
-                constraints = placed(constraints, model.scores(free), groups, weights)
-            exact = self.enforce == "exact" and bool(constraints)
-            trained = tuple(one.prepared() if exact else one for one in constraints)
-            training = Training(model, loss, alpha, groups, weights, positive, tuple(constraints), self.tol)
-            blocks = training.blocks(trained, sigma)
-            problem = training.problem(blocks)
-            solving = Solving(
-                self._suited(solver, problem), self.tol, self.time_limit, self.callback, self.verbose
-            )
-            start = self._start(
-                problem, model, labels, free if isinstance(solving.solver, Certified) else None
-            )
-            attempt = Attempt(training, trained, sigma, blocks, problem, solving(problem, start))
-            if exact:
-                attempt = enforce_exactly(attempt, solving.again)
-            found, problem, certificate = attempt.result, attempt.problem, attempt.certificate
-        w, thresholds = problem.split(found.x)
+        with threadpool_limits(1, user_api="blas"), noticing_interrupts():
+            search = _Search(self, model, alpha, rows, tuple(constraints), solver)
+            attempt, cut = search.run(rows.deadline)
+            certificate = search.certificate(attempt, rows.deadline)
+            status, obstacle = _ending(attempt, certificate, cut, search.exact)
+        result, training = attempt.result, attempt.training
+        w, thresholds = attempt.problem.split(result.x)
         self.coef_, intercepts = (part.copy() for part in model.unpack(w))
+        labels = () if rows.groups is None else rows.groups.labels
         n_intercepts = 1 if self.group_terms is None else len(labels)
         self.intercept_ = intercepts if self.fit_intercept else np.zeros(n_intercepts)
-        self.groups_: Any = _object_array(labels) if groups is not None else None
-        self.n_iter_ = max(1, found.history[-1].step)
-        status, obstacle = _ending(attempt, certificate.holds(self.tol), exact)
+        self.groups_: Any = _object_array(labels) if rows.groups is not None else None
+        self.n_iter_ = max(1, result.history[-1].step)
         self.result_ = FitResult(
             status=status,
-            objective=found.objective,
-            max_violation=found.violation,
-            constraints=tuple(constraints),
+            objective=result.objective,
+            max_violation=result.violation,
+            constraints=tuple(promise.stated for promise in training.promises),
             gaps=attempt.gaps,
             thresholds=thresholds.copy(),
             obstacle=obstacle,
             surrogate=attempt.sigma,
-            tied_share=tied_share(attempt.scores, weights),
-            spread=spread(attempt.scores, weights),
-            history=found.history,
+            tied_share=tied_share(attempt.scores, rows.weights),
+            spread=spread(attempt.scores, rows.weights),
+            history=result.history,
             kkt=certificate,
             tol=self.tol,
+            enforce=self.enforce,
+            small_groups=small_groups(training.promises),
+            higher_is_better=self.higher_is_better,
         )
-        _warn(self.result_)
+        remarks: list[Warning | None] = [small_group_warning(training.promises)]
+        if self.result_.tied_share < 1:
+            remarks.append(
+                idle_threshold_warning(training.promises, attempt.scores, rows.weights, rows.positive)
+            )
+        return [remark for remark in remarks if remark is not None]
 
     def _suited(self, solver: Solver, problem: Problem) -> Solver:
         """Return the solver, or one that suits the problem better if it was chosen by name."""
@@ -233,17 +283,15 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             scales=column_scales(X, weights),
         )
 
-    def _free_fit(self, model: LinearModel, loss: Loss | Difference, alpha: Floats) -> Floats:
-        """Return the parameters of the unconstrained model."""
+    def _free_fit(self, model: LinearModel, loss: Loss | Difference, alpha: Floats) -> Result:
+        """Return the unconstrained model."""
         problem = Problem(model, loss, join([]), alpha)
         last = getattr(self, "_free", None) if self.warm_start else None
         start = problem.constant_start if last is None or last.size != model.n_params else last
         free = Newton(tol=1e-6).solve(problem, start)
-        if free.status is Status.STOPPED:
-            raise KeyboardInterrupt
         if self.warm_start:
             self._free = free.x
-        return free.x
+        return free
 
     def _sigma(self, scores: Floats, weights: Floats) -> Surrogate:
         """Return the surrogate; "auto" makes it as wide as suits the spread of the unconstrained scores."""
@@ -276,15 +324,144 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
                 )
         if free is not None:
             return candidates[-1] if len(candidates) > 2 else problem.start_at(free)
-        violations = [problem.evaluate(x).violation for x in candidates]
+        with unhurried():
+            violations = [problem.evaluate(x).violation for x in candidates]
         problem.n_passes = 0
         nearly = np.array(violations) <= min(violations) + _NEARLY
         return candidates[int(np.flatnonzero(nearly)[-1])]
 
 
-def _ending(attempt: Attempt, certified: bool, exact: bool) -> tuple[Status, str | None]:
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What a fit is about: the rows that have weight, and when it has to end.
+
+    Attributes
+    ----------
+    X, weights, groups, positive
+        Features, weights, groups if they are needed, and positives if there are classes.
+    loss
+        Of the rows' scores, in the units of the fit.
+    deadline
+        On the monotonic clock.
+    """
+
+    X: Features
+    weights: Floats
+    groups: Groups | None
+    loss: Loss | Difference
+    deadline: float
+    positive: Positive = None
+
+
+@dataclass(eq=False)
+class _Search:
+    """The search for a model: the unconstrained one, then one that meets the constraints, then corrections.
+
+    Whatever ends it, there is an attempt to show: the best so far.
+    """
+
+    estimator: Any
+    model: LinearModel
+    alpha: Floats
+    rows: Rows
+    constraints: tuple[Constraint, ...]
+    solver: Solver
+    free: Result | None = None
+    best: Attempt | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether exact gaps are to be small enough."""
+        return self.estimator.enforce == "exact" and bool(self.constraints)
+
+    def run(self, moment: float) -> tuple[Attempt, Status | None]:
+        """Return the best attempt until a moment, and what cut the search short, if anything did."""
+        cut: Status | None
+        with deadline(moment):
+            try:
+                cut = self._search()
+            except OutOfTime:
+                cut = Status.TIME_LIMIT
+            except KeyboardInterrupt:
+                acknowledge_interrupt()
+                cut = Status.STOPPED
+            if self.best is None:  # the unconstrained model is all there is
+                self.best = self._first(cut or Status.TIME_LIMIT)
+        return self.best, cut
+
+    def certificate(self, attempt: Attempt, moment: float) -> Certificate:
+        """Return the certificate of an attempt; a moment after the deadline is left for it."""
+        try:
+            with deadline(moment):
+                certificate = attempt.certificate
+            if not out_of_time(moment) or certificate.holds(attempt.training.tol):
+                return certificate
+            with deadline(moment + _GRACE):
+                return certify(attempt.problem, attempt.result.x, tol=attempt.training.tol)
+        except KeyboardInterrupt:
+            acknowledge_interrupt()
+            with deadline(0.0):
+                return certify(attempt.problem, attempt.result.x, tol=attempt.training.tol)
+
+    def _search(self) -> Status | None:
+        """Search; return what cut it short."""
+        if self.constraints:
+            self.free = self.estimator._free_fit(self.model, self.rows.loss, self.alpha)
+            if self.free.status in _CUTS:
+                return self.free.status
+        self.best = first = self._first()
+        if first.result.status in _CUTS:
+            return first.result.status
+        for attempt in enforce_exactly(first, self._solving.again) if self.exact else ():
+            self.best = min(self.best, attempt, key=Attempt.worth)
+            if attempt.result.status in _CUTS:
+                return attempt.result.status
+        return None
+
+    def _first(self, unsolved_because: Status | None = None) -> Attempt:
+        """State the problem and solve it, or show where the solver would have begun."""
+        estimator, rows, constraints = self.estimator, self.rows, self.constraints
+        sigma: Surrogate | None = None
+        promises: tuple[Promise, ...] = ()
+        free = None if self.free is None else self.free.x
+        if constraints:
+            assert rows.groups is not None
+            if free is None:
+                free = Problem(self.model, rows.loss, join([]), self.alpha).constant_start
+            scores = self.model.scores(free)
+            sigma = estimator._sigma(scores, rows.weights)
+            constraints = placed(constraints, scores, rows.groups, rows.weights)
+            promises = estimator._promises(constraints, rows.groups, rows.weights, rows.positive)
+            check_promises(promises)
+        trained = tuple(
+            promise.constraint.prepared() if self.exact else promise.constraint for promise in promises
+        )
+        training = Training(
+            self.model, rows.loss, self.alpha, rows.weights, rows.positive, promises, estimator.tol
+        )
+        blocks = training.blocks(trained, sigma)
+        problem = training.problem(blocks)
+        self._solving = Solving(
+            estimator._suited(self.solver, problem), estimator.tol, estimator.callback, estimator.verbose
+        )
+        labels = () if rows.groups is None else rows.groups.labels
+        feasible_start = unsolved_because is None and not isinstance(self._solving.solver, Certified)
+        start = estimator._start(problem, self.model, labels, None if feasible_start else free)
+        if unsolved_because is not None:
+            result = unsolved(problem, start, unsolved_because)
+        else:
+            result = self._solving(problem, start)
+        return Attempt(training, trained, sigma, blocks, problem, result)
+
+
+def _ending(
+    attempt: Attempt, certificate: Certificate, cut: Status | None, exact: bool
+) -> tuple[Status, str | None]:
     """Return the status, and what is in the way if no point was found that keeps the promise."""
     status = attempt.result.status
+    certified = certificate.holds(attempt.training.tol)
+    if cut is not None and not (certified and (attempt.kept or not exact)):
+        return cut, None
     if certified:
         status = Status.CONVERGED
     elif status is Status.CONVERGED:  # by the solver's own lights only
@@ -297,32 +474,34 @@ def _ending(attempt: Attempt, certified: bool, exact: bool) -> tuple[Status, str
     return status, None
 
 
-def _warn(result: FitResult) -> None:
+def _remarks(result: FitResult) -> list[Warning]:
     """Say what the fit leaves open: an unfinished solve, or a surrogate that has lost touch with the gap."""
+    remarks: list[Warning] = []
     if result.status is not Status.CONVERGED:
         obstacle = "" if result.obstacle is None else f" (in the way: {result.obstacle})"
         holds = "holds" if result.kkt.holds(result.tol) else "does not hold"
-        warnings.warn(
-            f"the solver ended with status {result.status} after {result.history[-1].step} steps, and the "
-            f"certificate {holds} at tol={result.tol:g} ({result.kkt}); "
-            f"{_ADVICE[result.status]}{obstacle}",
-            ConvergenceWarning,
-            stacklevel=4,
+        remarks.append(
+            ConvergenceWarning(
+                f"the solver ended with status {result.status} after {result.history[-1].step} steps, and "
+                f"the certificate {holds} at tol={result.tol:g} ({result.kkt}); "
+                f"{_ADVICE[result.status]}{obstacle}"
+            )
         )
     if result.gaps and result.tied_share == 1:
-        warnings.warn("all training scores are equal: the model ranks nobody", SurrogateWarning, stacklevel=4)
+        remarks.append(SurrogateWarning("all training scores are equal: the model ranks nobody"))
     elif (
         result.surrogate
         and result.spread < result.surrogate.width
         and np.nanmax(result.excess, initial=0.0) > 0
     ):
-        warnings.warn(
-            f"the scores have a spread of {result.spread:.3g}, less than one surrogate width "
-            f"({result.surrogate.width:.3g}), within which only means are compared: the exact gap is "
-            f"{result.gap:.3g}; narrow surrogate_width, or add features or group_terms that can close it",
-            SurrogateWarning,
-            stacklevel=4,
+        remarks.append(
+            SurrogateWarning(
+                f"the scores have a spread of {result.spread:.3g}, less than one surrogate width "
+                f"({result.surrogate.width:.3g}), within which only means are compared: the exact gap is "
+                f"{result.gap:.3g}; narrow surrogate_width, or add features or group_terms that can close it"
+            )
         )
+    return remarks
 
 
 def _same(labels: Sequence[Any], groups: Any) -> bool:

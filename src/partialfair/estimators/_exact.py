@@ -10,7 +10,7 @@ added, where the exact gap is widest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,6 +20,8 @@ from partialfair._typing import Floats
 from partialfair.constraints import Constraint, ConstraintBlock, join
 from partialfair.constraints.base import Positive
 from partialfair.estimators._judge import judge
+from partialfair.estimators._promise import Promise
+from partialfair.estimators.result import ROUNDING_OF_GAPS
 from partialfair.groups import Groups, group_name
 from partialfair.metrics.partial import WorstGap
 from partialfair.models.linear import LinearModel
@@ -55,29 +57,35 @@ class Training:
     model: LinearModel
     loss: Loss | Difference
     alpha: Floats
-    groups: Groups | None
     weights: Floats
     positive: Positive
-    stated: tuple[Constraint, ...]
+    promises: tuple[Promise, ...]
     tol: float
 
     def blocks(self, constraints: Sequence[Constraint], sigma: Surrogate | None) -> list[ConstraintBlock]:
-        """Tie constraints to the rows."""
-        return [one.build(self.known, self.weights, sigma, self.positive) for one in constraints if sigma]
+        """Tie constraints, one for each promise, to the rows."""
+        if sigma is None:
+            return []
+        return [
+            constraint.build(promise.groups, self.weights, sigma, self.positive)
+            for constraint, promise in zip(constraints, self.promises, strict=True)
+        ]
 
     def problem(self, blocks: Sequence[ConstraintBlock]) -> Problem:
         """State the problem."""
         return Problem(self.model, self.loss, join(blocks), self.alpha)
 
     def gaps(self, scores: Floats) -> tuple[WorstGap, ...]:
-        """Return the exact gap that each stated constraint is about."""
-        return tuple(judge(one, scores, self.known, self.weights, self.positive) for one in self.stated)
+        """Return the exact gap that each promise is about."""
+        return tuple(
+            judge(promise.constraint, scores, promise.groups, self.weights, self.positive)
+            for promise in self.promises
+        )
 
     @property
-    def known(self) -> Groups:
-        """The groups, which constraints need."""
-        assert self.groups is not None
-        return self.groups
+    def max_gaps(self) -> Floats:
+        """What is allowed."""
+        return np.array([promise.constraint.max_gap for promise in self.promises])
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,20 +113,21 @@ class Attempt:
     @property
     def excess(self) -> Floats:
         """By how much each exact gap is too wide; 0 where no metric is known."""
-        pairs = zip(self.gaps, self.training.stated, strict=True)
-        return np.asarray(np.nan_to_num(np.array([gap.value - one.max_gap for gap, one in pairs])))
+        gaps = np.array([gap.value for gap in self.gaps])
+        return np.asarray(np.nan_to_num(gaps - self.training.max_gaps))
 
     @property
     def kept(self) -> bool:
         """Whether the promise is kept."""
-        return bool((self.excess <= 1e-12).all())
+        return bool((self.excess <= ROUNDING_OF_GAPS).all())
 
     @property
     def obstacle(self) -> str:
         """Where the promise is broken most, or why nobody could keep it."""
         worst = int(np.argmax(self.excess))
-        stated, gap = self.training.stated[worst], self.gaps[worst]
-        floor, name, members = _floor(stated, self.training.known)
+        promise, gap = self.training.promises[worst], self.gaps[worst]
+        stated = promise.constraint
+        floor, name, members = _floor(promise)
         if stated.max_gap < floor:
             return (
                 f"the interval holds {members:.3g} members of group {name!r}, so that the gap of "
@@ -143,15 +152,15 @@ class Attempt:
         return not self.kept, not self.solved, self.result.objective if self.kept else self.excess.max()
 
 
-def enforce_exactly(first: Attempt, solve: Solve) -> Attempt:
-    """Correct and solve again until the exact gaps are small enough; return the best attempt.
+def enforce_exactly(first: Attempt, solve: Solve) -> Iterator[Attempt]:
+    """Correct and solve again until the exact gaps are small enough; yield every attempt.
 
     What is to be solved is nearly the last problem, and set out from its solution.
     """
     best = last = first
-    stated = np.array([one.max_gap for one in first.training.stated])
+    stated = first.training.max_gaps
     allowed, failures, too_little = stated, 0, np.zeros(stated.size)
-    floors = [_floor(one, first.training.known) for one in first.training.stated]
+    floors = [_floor(promise) for promise in first.training.promises]
     many = min(members for _, _, members in floors) >= _MANY
     most = first.result.history[-1].passes * _DEARER + _LEAST_PASSES
     while not (best.kept and best.solved) and failures < _FAILURES:
@@ -163,6 +172,7 @@ def enforce_exactly(first: Attempt, solve: Solve) -> Attempt:
             lower = np.maximum(lower, _AFRESH * stated)
         lower = np.maximum(lower, (too_little + allowed) / 2 if failures else 0.0)
         attempt = _corrected(last, lower, closer, solve)
+        yield attempt
         best = min(best, attempt, key=Attempt.worth)
         ended = attempt.result.status in (Status.TIME_LIMIT, Status.STOPPED, Status.NONFINITE)
         if ended or attempt.result.history[-1].passes > most:
@@ -171,7 +181,6 @@ def enforce_exactly(first: Attempt, solve: Solve) -> Attempt:
             last, allowed = attempt, lower
         else:
             failures, too_little = failures + 1, lower
-    return best
 
 
 def _corrected(last: Attempt, allowed: Floats, closer: bool, solve: Solve) -> Attempt:
@@ -182,8 +191,8 @@ def _corrected(last: Attempt, allowed: Floats, closer: bool, solve: Solve) -> At
         # A grid that is finer still costs more than it sees.
         constraints = [one.denser() if last.level == 0 else one for one in last.constraints]
     else:
-        pairs = zip(last.constraints, last.gaps, strict=True)
-        constraints = [_refined(one, gap, training.known) for one, gap in pairs]
+        triples = zip(last.constraints, last.gaps, training.promises, strict=True)
+        constraints = [_refined(one, gap, promise.groups) for one, gap, promise in triples]
     trained = tuple(replace(one, max_gap=gap) for one, gap in zip(constraints, allowed.tolist(), strict=True))
     blocks = training.blocks(trained, sigma)
     problem = training.problem(blocks)
@@ -209,12 +218,13 @@ def _refined(constraint: Constraint, gap: WorstGap, groups: Groups) -> Constrain
     return constraint.refined(groups, (first, second), gap.ranks)
 
 
-def _floor(stated: Constraint, groups: Groups) -> tuple[float, str, float]:
+def _floor(promise: Promise) -> tuple[float, str, float]:
     """Return about the smallest gap that scores without ties can have, and the group that is to blame.
 
     ``1 / (2 min_k n_k m_k)``, on the absolute scale ``1 / (2 min_k n_k)``: half the step that one member of
     the interval makes. It is reached if all other groups are large.
     """
+    stated, groups = promise.constraint, promise.groups
     counts = np.bincount(groups.codes[groups.codes >= 0], minlength=len(groups.labels))
     inside = counts * [part.measure for part in stated.intervals(groups)]
     fewest = int(np.argmin(inside))

@@ -1,13 +1,13 @@
-"""Regressions are solved in units of their targets' spread, and told in those of the targets.
+"""Fits in other units of the scores: of the spread of a regression's targets, or counted downwards.
 
-Tolerances, proximal terms and certificates mean something only if scores are of the order of 1. Units are
-powers of two, so that scaling rounds nothing.
+Tolerances, proximal terms and certificates mean something only if scores are of the order of 1. And where low
+scores are good, scores in a negative unit are high where they are good: constraints, which count ranks from
+the top, need not know. Units are powers of two, or minus one, so that scaling rounds nothing.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
@@ -36,16 +36,17 @@ def constraint_in_units(constraint: Constraint, unit: float) -> Constraint:
     """Return a constraint with its threshold, if it has one, in other units."""
     if "threshold" not in {field.name for field in fields(constraint)}:
         return constraint
-    return replace(constraint, threshold=constraint.threshold / unit)  # type: ignore[call-arg, attr-defined]
+    threshold = constraint.threshold / unit + 0.0  # type: ignore[attr-defined]  # no negative zero
+    return replace(constraint, threshold=threshold)  # type: ignore[call-arg]
 
 
 def estimator_in_units(estimator: E, unit: float) -> E:
     """Return a copy that counts scores in other units, with what an earlier fit left for a warm start."""
     scaled: Any = copy.copy(estimator)
     if isinstance(scaled.surrogate, Surrogate):
-        scaled.surrogate = replace(scaled.surrogate, width=scaled.surrogate.width / unit)
+        scaled.surrogate = replace(scaled.surrogate, width=scaled.surrogate.width / abs(unit))
     elif scaled.surrogate_width != "auto":
-        scaled.surrogate_width = scaled.surrogate_width / unit
+        scaled.surrogate_width = scaled.surrogate_width / abs(unit)
     if scaled.callback is not None:
         call = scaled.callback
         scaled.callback = lambda record: call(_record(record, unit))
@@ -55,27 +56,27 @@ def estimator_in_units(estimator: E, unit: float) -> E:
     return scaled  # type: ignore[no-any-return]
 
 
-def take_over(estimator: Any, scaled: Any, unit: float, constraints: Sequence[Constraint]) -> None:
+def take_over(estimator: Any, scaled: Any, unit: float) -> None:
     """Give an estimator what the fit of its scaled copy found."""
     settings = estimator.get_params(deep=False)
     vars(estimator).update({name: value for name, value in vars(scaled).items() if name not in settings})
     estimator.coef_, estimator.intercept_ = unit * scaled.coef_, unit * scaled.intercept_
-    estimator.result_ = _result(scaled.result_, unit, constraints)
+    estimator.result_ = _result(scaled.result_, unit)
 
 
 def _record(record: Record, unit: float) -> Record:
     return replace(record, objective=unit**2 * record.objective)
 
 
-def _result(result: FitResult, unit: float, constraints: Sequence[Constraint]) -> FitResult:
+def _result(result: FitResult, unit: float) -> FitResult:
     sigma = result.surrogate
     return replace(
         result,
         objective=unit**2 * result.objective,
-        constraints=tuple(constraints),
+        constraints=tuple(constraint_in_units(one, 1 / unit) for one in result.constraints),
         gaps=tuple(replace(gap, threshold=unit * gap.threshold) for gap in result.gaps),
         thresholds=unit * result.thresholds,
-        surrogate=None if sigma is None else replace(sigma, width=unit * sigma.width),
-        spread=unit * result.spread,
+        surrogate=None if sigma is None else replace(sigma, width=abs(unit) * sigma.width),
+        spread=abs(unit) * result.spread,
         history=tuple(_record(record, unit) for record in result.history),
     )

@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from partialfair._clock import OutOfTime, acknowledge_interrupt, seconds_left, unhurried
 from partialfair._typing import Floats
 from partialfair.problems import Problem, certify
 from partialfair.solvers import Certified, Record, Result, Solver, Status
 
-__all__ = ["Solving", "Watch"]
+__all__ = ["Solving", "Watch", "unsolved"]
 
 
 _NOTHING = Record(0, 0, 0.0, float("nan"), float("nan"))
@@ -46,6 +47,8 @@ class Watch:
         What earlier solves of the same fit took.
     certified
         Whether the certificate was seen to hold.
+    seen, best
+        The solver's records, and the best point so far.
     """
 
     problem: Problem
@@ -54,11 +57,15 @@ class Watch:
     verbose: int
     before: Record = _NOTHING
     certified: bool = False
+    seen: list[Record] = field(default_factory=list)
+    best: Floats | None = None
     _next_look: float = 1000.0
     _last_shown: float = float("-inf")
 
     def __call__(self, line: Record, best: Floats) -> bool:
         """Show, ask, look."""
+        self.seen.append(line)
+        self.best = best
         passes, line = line.passes, _after(self.before, line)
         now = time.monotonic()
         if self.verbose and (now - self._last_shown >= 1 or self.verbose > 1):
@@ -78,7 +85,7 @@ class Watch:
 
 @dataclass(eq=False)
 class Solving:
-    """Solves one problem after another; results carry the history of all.
+    """Solves one problem after another until the deadline; results carry the history of all.
 
     Parameters
     ----------
@@ -86,13 +93,10 @@ class Solving:
         For the first problem.
     tol, callback, verbose
         As in `Watch`.
-    time_limit
-        Of all solves together.
     """
 
     solver: Solver
     tol: float
-    time_limit: float | None
     callback: Callable[[Record], bool | None] | None
     verbose: int
     history: list[Record] = field(default_factory=list)
@@ -110,9 +114,29 @@ class Solving:
 
     def _solve(self, solver: Solver, problem: Problem, start: Floats) -> Result:
         before = self.history[-1] if self.history else _NOTHING
-        left = None if self.time_limit is None else max(self.time_limit - before.seconds, 1e-9)
         watch = Watch(problem, self.tol, self.callback, self.verbose, before)
-        found = solver.solve(problem, start, time_limit=left, callback=watch)
-        self.history += [_after(before, line) for line in found.history[bool(self.history) :]]
-        status = Status.CONVERGED if watch.certified else found.status
-        return replace(found, history=tuple(self.history), status=status)
+        try:
+            result = solver.solve(problem, start, time_limit=seconds_left(), callback=watch)
+        # Solvers of the user's own need not know that oracles end when time does.
+        except OutOfTime:
+            result = _unfinished(watch, start, Status.TIME_LIMIT)
+        except KeyboardInterrupt:
+            acknowledge_interrupt()
+            result = _unfinished(watch, start, Status.STOPPED)
+        self.history += [_after(before, line) for line in result.history[bool(self.history) :]]
+        status = Status.CONVERGED if watch.certified else result.status
+        return replace(result, history=tuple(self.history), status=status)
+
+
+def unsolved(problem: Problem, start: Floats, status: Status) -> Result:
+    """Return the start as the result of a solve that did not begin."""
+    return _unfinished(Watch(problem, 0.0, None, 0), start, status)
+
+
+def _unfinished(watch: Watch, start: Floats, status: Status) -> Result:
+    """Return the best point that a solver has told of, or its start."""
+    x = start if watch.best is None else watch.best
+    with unhurried():
+        evaluation = watch.problem.evaluate(x)
+    line = Record(0, watch.problem.n_passes, 0.0, evaluation.objective, evaluation.violation)
+    return Result(x, status, evaluation.objective, evaluation.violation, tuple(watch.seen or [line]))

@@ -16,12 +16,12 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
-from partialfair.estimators._base import PartialFairEstimator
+from partialfair.estimators._base import PartialFairEstimator, Rows
 from partialfair.estimators._inputs import n_rows_of, read_features, read_target, read_weights, take_rows
 from partialfair.estimators._statement import read_constraints, read_solver
 from partialfair.exceptions import InputError, SurrogateWarning
 from partialfair.models.linear import GroupTerms
-from partialfair.objectives import Logistic, LossSettings, PartialAUC, read_loss
+from partialfair.objectives import Logistic, LossSettings, PartialAUC, mirrored, read_loss
 from partialfair.solvers import Record, Solver
 from partialfair.surrogates import Surrogate
 
@@ -82,6 +82,15 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         Whether scores have an intercept.
     class_weight
         None, ``"balanced"`` or a mapping from class to weight; enters the loss only.
+    higher_is_better
+        False where low scores are good, as scores of risk are: the constraints then count ranks from the
+        lowest scores, and select those below ``constraint_threshold``. The loss, ``decision_function`` and
+        ``predict`` are the same.
+    min_group_size
+        A group with fewer effective members in the interval of a constraint (of positives for equal
+        opportunity, of positives and of negatives for equalized odds) is outside of its promise: its rows
+        count in the loss, a `SmallGroupWarning` and ``result_.small_groups`` name it. Effective members are
+        ``(Σ w)² / Σ w²`` of the weights.
     missing_groups
         ``"error"``, or ``"ignore"``: rows without a group then count in the loss only.
     sensitive_columns
@@ -109,14 +118,17 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
     max_iter
         Outer steps; None for the solver's own default.
     time_limit
-        Seconds after which the solver ends with its best point, looked at between its outer steps.
+        Seconds after which the whole fit ends with its best point so far, and status TIME_LIMIT: reading the
+        data, the unconstrained model, all solves, corrections and certificates together. It holds within a
+        second or a fifth.
     warm_start
         Start from the last solution, if it has the right shape and, for the paper's solvers, is as feasible
         as a cold start.
     random_state
         For random starts.
     callback
-        Called with a record of each step; returning True stops the fit.
+        Called with a record of each step; returning True stops the fit, as Ctrl-C does: it ends with its best
+        point so far, if only the unconstrained one, and status STOPPED.
     verbose
         1 shows progress on standard error once a second, 2 every step.
 
@@ -172,6 +184,8 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         alpha: float = 1e-4,
         fit_intercept: bool = True,
         class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
+        higher_is_better: bool = True,
+        min_group_size: float = 2,
         missing_groups: Literal["error", "ignore"] = "error",
         sensitive_columns: Any = None,
         group_terms: GroupTerms = None,
@@ -198,6 +212,8 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         self.alpha = alpha
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
+        self.higher_is_better = higher_is_better
+        self.min_group_size = min_group_size
         self.missing_groups = missing_groups
         self.sensitive_columns = sensitive_columns
         self.group_terms = group_terms
@@ -234,6 +250,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         sample_weight : (n,)
             Weight 2 is the row twice, weight 0 the row absent: in the loss and in the groups' distributions.
         """
+        moment = self._deadline()
         self._check_settings()
         constraints = read_constraints(self)
         solver = read_solver(self, constraints)
@@ -247,11 +264,14 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         weights, labels = weights[present], labels[present]
         classes = _two_classes(labels)
         positive = labels == classes[1]
-        groups = self._read_groups(sensitive_features, columns, present, constraints, positive)
+        groups = self._read_groups(sensitive_features, columns, present, constraints, weights, positive)
         factors = self._class_factors(classes, positive, weights)
         signs = np.where(positive, 1.0, -1.0)
         loss = settings.build(signs, weights * factors, anchored=self.fit_intercept)
-        self._fit_model(take_rows(features, present), loss, constraints, groups, weights, solver, positive)
+        unit = 1.0 if self.higher_is_better else -1.0
+        loss = loss if self.higher_is_better else mirrored(loss)
+        rows = Rows(take_rows(features, present), weights, groups, loss, moment, positive)
+        self._fit_in_units(unit, rows, constraints, solver)
         self.classes_ = classes
         if isinstance(settings, PartialAUC):
             _warn_if_flat(settings, self.result_.spread)

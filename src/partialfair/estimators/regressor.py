@@ -11,10 +11,10 @@ from sklearn.metrics import r2_score
 from partialfair._checks import finite_vector
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
-from partialfair.estimators._base import PartialFairEstimator
+from partialfair.estimators._base import PartialFairEstimator, Rows
 from partialfair.estimators._inputs import n_rows_of, read_features, read_target, read_weights, take_rows
 from partialfair.estimators._statement import read_constraints, read_solver
-from partialfair.estimators._units import constraint_in_units, estimator_in_units, take_over, unit_of
+from partialfair.estimators._units import unit_of
 from partialfair.exceptions import InputError
 from partialfair.models.linear import GroupTerms
 from partialfair.objectives import Squared, read_loss
@@ -51,7 +51,10 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         ε of the certificate, in units in which y has a standard deviation of about 1.
     max_gap, gap_scale, enforce, n_points, alpha, fit_intercept
         As in `PartialFairClassifier`.
-    missing_groups, sensitive_columns, group_terms, surrogate, surrogate_width
+    higher_is_better
+        False where low predictions are good: the constraints then count ranks from the lowest, and select
+        those below ``constraint_threshold``. The loss and ``predict`` are the same.
+    min_group_size, missing_groups, sensitive_columns, group_terms, surrogate, surrogate_width
         As in `PartialFairClassifier`.
     solver, n_starts, max_iter, time_limit, warm_start, random_state, callback, verbose
         As in `PartialFairClassifier`.
@@ -94,6 +97,8 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         loss: str | Squared = "squared",
         alpha: float = 1e-4,
         fit_intercept: bool = True,
+        higher_is_better: bool = True,
+        min_group_size: float = 2,
         missing_groups: Literal["error", "ignore"] = "error",
         sensitive_columns: Any = None,
         group_terms: GroupTerms = None,
@@ -119,6 +124,8 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         self.loss = loss
         self.alpha = alpha
         self.fit_intercept = fit_intercept
+        self.higher_is_better = higher_is_better
+        self.min_group_size = min_group_size
         self.missing_groups = missing_groups
         self.sensitive_columns = sensitive_columns
         self.group_terms = group_terms
@@ -155,6 +162,7 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         sample_weight : (n,)
             Weight 2 is the row twice, weight 0 the row absent: in the loss and in the groups' distributions.
         """
+        moment = self._deadline()
         self._check_settings()
         settings = self._read_loss()
         constraints = self._read_constraints()
@@ -167,15 +175,11 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         weights = read_weights(sample_weight, n_rows)
         present = weights > 0
         weights, targets = weights[present], targets[present]
-        groups = self._read_groups(sensitive_features, columns, present, constraints)
-        unit = unit_of(targets, weights)
+        groups = self._read_groups(sensitive_features, columns, present, constraints, weights)
+        unit = unit_of(targets, weights) * (1 if self.higher_is_better else -1)
         loss = settings.build(targets / unit, weights, anchored=self.fit_intercept)
-        scaled, stated = (
-            estimator_in_units(self, unit),
-            [constraint_in_units(one, unit) for one in constraints],
-        )
-        scaled._fit_model(take_rows(features, present), loss, stated, groups, weights, solver)
-        take_over(self, scaled, unit, constraints)
+        rows = Rows(take_rows(features, present), weights, groups, loss, moment)
+        self._fit_in_units(unit, rows, constraints, solver)
         return self
 
     def predict(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:

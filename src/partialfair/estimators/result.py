@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from partialfair._typing import Floats
+from partialfair._checks import listing
+from partialfair._typing import Floats, GroupLabel
 from partialfair.constraints import Constraint
 from partialfair.groups import group_name
 from partialfair.metrics.partial import WorstGap
@@ -15,7 +16,10 @@ from partialfair.problems import Certificate
 from partialfair.solvers import Record, Status
 from partialfair.surrogates import Surrogate
 
-__all__ = ["FitResult"]
+__all__ = ["ROUNDING_OF_GAPS", "FitResult"]
+
+ROUNDING_OF_GAPS = 1e-12
+"""By how much an exact gap may exceed what is allowed: sums of fractional weights are not exact."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +54,12 @@ class FitResult:
         feature has root mean square 1.
     tol
         What the residuals were to reach.
+    enforce
+        Whether the bound was asked for of the exact gaps (``"exact"``) or of their surrogates.
+    small_groups
+        Groups with too few members in the interval of some constraint: they are outside of its promise.
+    higher_is_better
+        Whether the constraints count ranks from the highest scores.
     """
 
     status: Status
@@ -65,6 +75,21 @@ class FitResult:
     history: tuple[Record, ...]
     kkt: Certificate
     tol: float
+    enforce: str = "exact"
+    small_groups: tuple[GroupLabel, ...] = ()
+    higher_is_better: bool = True
+
+    @property
+    def promise_kept(self) -> bool | None:
+        """Whether every exact gap of the training scores is at most its ``max_gap``.
+
+        None where nothing was promised: without constraints, or with ``enforce="surrogate"``. Constraints
+        that bound no exact metric promise nothing.
+        """
+        excess = self.excess
+        if self.enforce != "exact" or np.isnan(excess).all():
+            return None
+        return bool(np.nanmax(excess) <= ROUNDING_OF_GAPS)
 
     @property
     def excess(self) -> Floats:
@@ -103,13 +128,16 @@ class FitResult:
         ]
         if self.obstacle is not None:
             lines.append(f"in the way: {self.obstacle}")
+        top = "the top" if self.higher_is_better else "the best, the lowest scores"
         for constraint, gap in zip(self.constraints, self.gaps, strict=True):
             if not np.isnan(gap.value):
                 pair = " and ".join(map(group_name, gap.groups))
                 ranks = " and ".join(f"{100 * rank:.1f} %" for rank in gap.ranks)
-                where = "" if np.isnan(gap.ranks).any() else f", at ranks {ranks} from the top"
+                where = "" if np.isnan(gap.ranks).any() else f", at ranks {ranks} from {top}"
                 lines.append(
                     f"{type(constraint).__name__}: exact training gap {gap.value:.4g} (max_gap "
                     f"{constraint.max_gap:g}), between {pair}{where}"
                 )
+        if self.small_groups:
+            lines.append(f"too few to judge: {listing([group_name(label) for label in self.small_groups])}")
         return "\n".join(lines)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from numba import get_num_threads, njit
 from scipy import sparse
 
+from partialfair._clock import check_clock
 from partialfair._typing import ArrayLike, Floats, Ints
 from partialfair.categoricals import CategoricalCodes
 from partialfair.exceptions import InputError
@@ -27,23 +28,32 @@ __all__ = ["CSRDesign", "CodesDesign", "DenseDesign", "Design", "as_design"]
 
 
 _ROWS_PER_THREAD = 100_000
+_MOST_AT_ONCE = 2e8
+"""Multiplications of a kernel between two looks at the clock: some tenths of a second."""
+_MOST_BY_BLAS = 4e9
+"""The same of a product of matrices."""
 
 
-def _summed(n_rows: int, part: Callable[[slice], Floats]) -> Floats:
+def _summed(n_rows: int, part: Callable[[slice], Floats], work: float = 0.0) -> Floats:
     """Add up what some threads compute of parts of the rows; kernels release the lock of the interpreter.
 
-    There are as many threads as numba may use (``NUMBA_NUM_THREADS``), and fewer if rows are few.
+    There are as many threads as numba may use (``NUMBA_NUM_THREADS``), and fewer if rows are few. Parts are
+    so short that all of them, of so much work together, leave time to look at the clock in between.
     """
     n_threads = max(1, min(get_num_threads(), n_rows // _ROWS_PER_THREAD))
-    if n_threads == 1:
+    n_turns = max(1, min(n_rows, int(work / (n_threads * _MOST_AT_ONCE))))
+    if n_threads * n_turns == 1:
         return part(slice(0, n_rows))
-    bounds = np.linspace(0, n_rows, n_threads + 1).astype(int)
+    bounds = np.linspace(0, n_rows, n_threads * n_turns + 1).astype(int)
     parts = [slice(int(first), int(stop)) for first, stop in pairwise(bounds)]
     with ThreadPoolExecutor(n_threads) as pool:
-        first, *others = pool.map(part, parts)
-    for other in others:
-        first += other
-    return first
+        total: Floats | None = None
+        for turn in range(n_turns):
+            check_clock()
+            for term in pool.map(part, parts[turn * n_threads : (turn + 1) * n_threads]):
+                total = term if total is None else np.add(total, term, out=total)
+    assert total is not None
+    return total
 
 
 class Design(Protocol):
@@ -161,11 +171,13 @@ class DenseDesign:
     def gram(self, weights: Floats) -> Floats:
         """As in `Design`."""
         out = np.zeros((self.n_codes, self.shape[1], self.shape[1]))
+        at_once = int(np.clip(_MOST_BY_BLAS / max(1, self.shape[1]) ** 2, 64, 4096))
         for own, (rows, block) in zip(out, self._blocks, strict=True):
             values = weights[rows]
-            for first in range(0, len(block), 4096):
-                part = np.asarray(block[first : first + 4096], dtype=np.float64)
-                own += part.T @ (part * values[first : first + 4096, None])
+            for first in range(0, len(block), at_once):
+                check_clock()
+                part = np.asarray(block[first : first + at_once], dtype=np.float64)
+                own += part.T @ (part * values[first : first + at_once, None])
         return out
 
     def rows(self, which: Ints) -> Floats:
@@ -352,6 +364,7 @@ class CSRDesign:
             lambda rows: _csr_gram(
                 self._part(rows), self.indices, self.data, weights[rows], self.codes[rows], size
             ),
+            work=float((np.diff(self.indptr).astype(float) ** 2).sum()),
         )
         return np.asarray(_symmetric(half))
 
@@ -465,6 +478,7 @@ class CodesDesign:
         half = _summed(
             self.shape[0],
             lambda rows: _codes_gram(self.columns[rows], weights[rows], self.codes[rows], size),
+            work=float(self.shape[0]) * self.columns.shape[1] ** 2,
         )
         return np.asarray(_symmetric(half))
 

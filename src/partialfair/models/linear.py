@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numba import njit
 
+from partialfair._clock import check_clock
 from partialfair._typing import ArrayLike, Floats, Ints
 from partialfair.categoricals import CategoricalCodes
 from partialfair.exceptions import InputError
@@ -132,7 +133,7 @@ class LinearModel:
         slopes
             ``slopes(first, stop)`` gives the vectors' entries for some rows, (stop − first, n_columns).
         groups
-            Group of each row, −1 for rows to leave out; with interactions those of the model.
+            Group of each row, −1 for rows to leave out; with group terms some of the model's groups.
         n_groups, n_columns
             How many groups, and how many vectors for each.
 
@@ -141,21 +142,21 @@ class LinearModel:
         (n_groups, n_columns, n_params), (n_groups, n_columns)
         """
         n, d = self.design.n_codes, self.design.shape[1]
-        if n > 1 and not np.array_equal(groups, self.design.codes):
-            raise InputError("a model with interactions needs constraints on the same groups")
+        terms = self._terms_of(groups, n_groups)
         features, sums = np.zeros((n_groups, d, n_columns)), np.zeros((n_groups, n_columns))
         for first in range(0, self.n_rows, _CHUNK):
+            check_clock()
             vectors = slopes(first, min(first + _CHUNK, self.n_rows))
             own = groups[first : first + _CHUNK]
             self.design.backward_many(first, vectors, own, features)
             _add_rows_by_code(sums, vectors, own)
         coefficients = features.transpose(0, 2, 1) / self.scales
         out = np.zeros((n_groups, n_columns, self.n_params))
-        for k in range(n_groups):
-            block = k if n > 1 else 0
-            out[k, :, block * d : (block + 1) * d] = coefficients[k]
+        for k, term in enumerate(terms):
+            first = term * d if n > 1 else 0
+            out[k, :, first : first + d] = coefficients[k]
             if self.n_intercepts:
-                out[k, :, n * d + (k if self.n_intercepts > 1 else 0)] = sums[k]
+                out[k, :, n * d + (term if self.n_intercepts > 1 else 0)] = sums[k]
         return out, sums
 
     def vjp_binned(
@@ -163,30 +164,46 @@ class LinearModel:
     ) -> Floats:
         """Return sums of ``weight · (1, score)`` times rows of J, and 1, over each group and bin.
 
-        The shape is (n_groups, n_bins); rows of group −1 are left out. With interactions the groups are those
-        of the model.
+        The shape is (n_groups, n_bins); rows of group −1 are left out. With group terms the groups are
+        some of the model's.
 
         Returns
         -------
         (n_groups, n_bins, 2, n_params + 1)
         """
         n, d = self.design.n_codes, self.design.shape[1]
-        if n > 1 and not np.array_equal(groups, self.design.codes):
-            raise InputError("a model with interactions needs constraints on the same groups")
         n_groups, n_bins = shape
+        terms = self._terms_of(groups, n_groups)
         sums = np.zeros((n_groups, n_bins, 2))
         places = np.where(groups >= 0, groups.astype(np.int64) * n_bins + bins, -1)
         features = self.design.backward_binned(weights, weights * scores, places, n_groups * n_bins)
         _add_two_by_code(sums.reshape(-1, 2), weights, weights * scores, places)
         shaped = features.reshape(n_groups, n_bins, d, 2).transpose(0, 1, 3, 2)
         out = np.zeros((n_groups, n_bins, 2, self.n_params + 1))
-        for k in range(n_groups):
-            first = k * d if n > 1 else 0
+        for k, term in enumerate(terms):
+            first = term * d if n > 1 else 0
             np.divide(shaped[k], self.scales, out=out[k, :, :, first : first + d])
             if self.n_intercepts:
-                out[k, :, :, n * d + (k if self.n_intercepts > 1 else 0)] = sums[k]
+                out[k, :, :, n * d + (term if self.n_intercepts > 1 else 0)] = sums[k]
         out[..., -1] = sums
         return out
+
+    def _terms_of(self, groups: Ints, n_groups: int) -> list[int]:
+        """Return which of the model's group terms the rows of each group have; 0 if there is one for all.
+
+        Constraints need not be about all groups of the model, and number theirs anew.
+        """
+        codes = self.intercept_codes if self.n_intercepts > 1 else self.design.codes
+        if max(self.n_intercepts, self.design.n_codes) == 1:
+            return [0] * n_groups
+        if groups is codes:
+            return list(range(n_groups))
+        inside = np.flatnonzero(groups >= 0)
+        terms = np.zeros(n_groups, dtype=np.int64)
+        terms[groups[inside]] = codes[inside]
+        if not np.array_equal(terms[groups[inside]], codes[inside]):
+            raise InputError("a model with group terms needs constraints on its groups, or on some of them")
+        return terms.tolist()
 
     def vjp_cells(self, weights: Floats, cells: Ints, n_cells: int) -> Floats:
         """Return ``Jᵀ`` times the weights of each cell's rows, none of cell −1: (n_cells, n_params)."""

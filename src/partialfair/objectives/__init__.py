@@ -1,6 +1,15 @@
 """Losses of score vectors, and the settings that estimators accept for them."""
 
-from partialfair.objectives._protocol import Coupling, Curvature, Difference, Loss, LossSettings, parts
+from partialfair.objectives._protocol import (
+    Coupling,
+    Curvature,
+    Difference,
+    Loss,
+    LossSettings,
+    Mirrored,
+    mirrored,
+    parts,
+)
 from partialfair.objectives.pairwise import AUCLoss
 from partialfair.objectives.pointwise import HingeLoss, LogisticLoss, SquaredLoss
 from partialfair.objectives.settings import (
@@ -26,9 +35,11 @@ __all__ = [
     "LogisticLoss",
     "Loss",
     "LossSettings",
+    "Mirrored",
     "PartialAUC",
     "Squared",
     "SquaredLoss",
+    "mirrored",
     "parts",
     "read_loss",
 ]

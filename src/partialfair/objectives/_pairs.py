@@ -12,9 +12,14 @@ import numpy as np
 from numba import njit
 from scipy.special import expit
 
+from partialfair._clock import check_clock
 from partialfair._typing import Floats
 
 __all__ = ["HingePairs", "LogisticPairs", "PairFunction", "SquaredHingePairs", "SquaredPairs"]
+
+
+_MOST_AT_ONCE = 1e7
+"""Pairs between two looks at the clock: some tenths of a second, for each takes an exponential."""
 
 
 class PairFunction(ABC):
@@ -91,7 +96,12 @@ class LogisticPairs(PairFunction):
 
     def sums(self, ends: Floats, starts: Floats, weights: Floats) -> tuple[Floats, Floats]:
         """As in `PairFunction`; O(n²)."""
-        return _logistic_sums(ends, starts, weights)
+        n_turns = max(1, int(ends.size * starts.size / _MOST_AT_ONCE))
+        sums = []
+        for some in np.array_split(ends, n_turns):
+            check_clock()
+            sums.append(_logistic_sums(some, starts, weights))
+        return np.concatenate([values for values, _ in sums]), np.concatenate([slopes for _, slopes in sums])
 
     def slope(self, x: Floats) -> Floats:
         """``1 / (1 + exp(−x))``."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from partialfair._typing import Floats, Ints
 
-__all__ = ["Coupling", "Curvature", "Difference", "Loss", "LossSettings", "parts"]
+__all__ = ["Coupling", "Curvature", "Difference", "Loss", "LossSettings", "Mirrored", "mirrored", "parts"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +88,33 @@ class Difference:
     def best_constant(self) -> float:
         """Return that of the convex part."""
         return self.plus.best_constant()
+
+
+@dataclass(frozen=True, eq=False)
+class Mirrored:
+    """``s ↦ loss(−s)``: the same loss for scores that count downwards."""
+
+    loss: Loss
+
+    def value_and_gradient(self, scores: Floats) -> tuple[float, Floats]:
+        """Return the loss and its gradient in the mirrored scores."""
+        value, gradient = self.loss.value_and_gradient(-scores)
+        return value, -gradient
+
+    def curvature(self, scores: Floats) -> Curvature:
+        """Return the second derivative, in which two signs cancel."""
+        return self.loss.curvature(-scores)
+
+    def best_constant(self) -> float:
+        """Return the mirrored score."""
+        return -self.loss.best_constant()
+
+
+def mirrored(loss: Loss | Difference) -> Loss | Difference:
+    """Return ``s ↦ loss(−s)``, convex where the loss is."""
+    if isinstance(loss, Difference):
+        return Difference(Mirrored(loss.plus), Mirrored(loss.minus))
+    return Mirrored(loss)
 
 
 def parts(loss: Loss | Difference) -> tuple[Loss, Loss | None]:

@@ -34,7 +34,8 @@ def plot_path(
     """Draw the score of every model against its gap, both on the validation rows.
 
     Horizontal bars are confidence intervals of the gaps, vertical ones standard errors of the scores. Every
-    ``alpha`` is a line; numbers beside the points are the gaps that were allowed.
+    ``alpha`` is a line; numbers beside the points are the gaps that were allowed. The square is the model
+    without constraint.
 
     Parameters
     ----------
@@ -72,9 +73,10 @@ def plot_path(
     if title:
         set_title(ax, title)
     known = frame[np.isfinite(frame["gap"]) & np.isfinite(frame["score"])]
-    _label_points(
-        ax, known[["gap", "score"]].to_numpy(dtype=float), [f"{allowed:g}" for allowed in known["max_gap"]]
-    )
+    free = known[np.isinf(known["max_gap"])]
+    ax.plot(free["gap"], free["score"], "s", markersize=8, color="0.25", zorder=3)
+    texts = ["no constraint" if np.isinf(allowed) else f"{allowed:g}" for allowed in known["max_gap"]]
+    _label_points(ax, known[["gap", "score"]].to_numpy(dtype=float), texts)
     return ax
 
 

@@ -14,10 +14,13 @@ all of ℝⁿ gives ``‖ŵ − x‖² ≤ ‖s‖²/M² + 2ε/M``. Multipliers 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from partialfair._clock import OutOfTime, unhurried
 from partialfair._typing import Floats, Ints
 from partialfair.exceptions import InputError
 from partialfair.problems.constrained import Problem, Trial
@@ -84,7 +87,7 @@ class Certificate:
 
 
 def certify(problem: Problem, x: Floats, *, mu: float = 1.0, tol: float = 1e-4) -> Certificate:
-    """Return the certificate of x; it may say no.
+    """Return the certificate of x; it may say no, as it does where time runs out before a witness is found.
 
     Parameters
     ----------
@@ -103,19 +106,27 @@ def certify(problem: Problem, x: Floats, *, mu: float = 1.0, tol: float = 1e-4) 
         raise InputError(f"a point of this problem has {problem.trivial_start.size} finite coordinates")
     at = problem.at(x)
     outside = float(np.linalg.norm(problem.domain.project(x) - x))
+    with unhurried():
+        witnesses = [_certificate(at, mu, outside, np.zeros(problem.m), np.inf)]
+    if outside <= 1e-9 * (1 + float(np.linalg.norm(x))):
+        with suppress(OutOfTime):
+            for certificate in _witnesses(at, mu, outside, tol):
+                witnesses.append(certificate)
+                if certificate.holds(tol):
+                    return certificate
+    return min(witnesses, key=lambda one: (np.isnan(one.residual), one.residual))
+
+
+def _witnesses(at: Trial, mu: float, outside: float, tol: float) -> Iterator[Certificate]:
+    """Search for multipliers by ever other weights."""
     slack = np.minimum(at.constraints, 0.0)
     active = np.flatnonzero(slack > -np.sqrt(tol))
-    if outside > 1e-9 * (1 + float(np.linalg.norm(x))):
-        return _certificate(at, mu, outside, np.zeros(problem.m), np.inf)
     view = _View(at, mu, active, slack[active], at.constraint_jacobian()[active], at.objective_gradient())
-    kinks, found = _nearby_kinks(at, active), []
+    kinks = _nearby_kinks(at, active)
     # Multipliers of constraints that are not quite active cost complementarity and gain stationarity; how one
     # is to be weighed against the other is not known.
     for weight in _WEIGHTS:
-        found.append(_certificate(at, mu, outside, *view.witness(kinks, weight)))
-        if found[-1].holds(tol):
-            return found[-1]
-    return min(found, key=lambda one: (np.isnan(one.residual), one.residual))
+        yield _certificate(at, mu, outside, *view.witness(kinks, weight))
 
 
 def _certificate(at: Trial, mu: float, outside: float, multipliers: Floats, distance: float) -> Certificate:

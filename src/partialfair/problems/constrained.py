@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from partialfair._clock import check_clock
 from partialfair._typing import Floats, Ints
 from partialfair.constraints import ConstraintBlock
 from partialfair.dc import AtomBank
@@ -104,6 +105,11 @@ class Problem:
         """Return w and θ."""
         return x[: self.model.n_params], x[self.model.n_params :]
 
+    def count_passes(self, n_passes: int = 1) -> None:
+        """Count passes over the data that are about to be made, unless time is up."""
+        check_clock()
+        self.n_passes += n_passes
+
     def at(self, x: Floats) -> Trial:
         """Return the oracles of f_0, ..., f_m at x."""
         return Trial(self, x)
@@ -133,7 +139,7 @@ class Trial:
     @cached_property
     def scores(self) -> Floats:
         """Scores of all rows; one pass."""
-        self.problem.n_passes += 1
+        self.problem.count_passes()
         return self.problem.model.scores(self.problem.split(self.x)[0])
 
     @cached_property
@@ -160,6 +166,7 @@ class Trial:
     @cached_property
     def slopes(self) -> tuple[Floats, Floats]:
         """Subgradients of all f⁺ and of all f⁻ in the atoms: (m, n_atoms) each."""
+        check_clock()
         return self.problem.constraints.system.slopes(self.atoms)
 
     def objective_gradient(self) -> Floats:
@@ -182,7 +189,7 @@ class Trial:
         model = self.problem.model
         w = self.problem.split(self.x)[0]
         along = model.jvp(w, self.problem.split(direction)[0])
-        self.problem.n_passes += 1
+        self.problem.count_passes()
         theta = np.zeros(self.problem.constraints.bank.n_theta)
         plus, minus = parts(self.problem.loss)
         by_score = plus.curvature(self.scores).product(along)
@@ -257,7 +264,7 @@ class Trial:
             theta = self.problem.split(self.x)[1]
             found = bank.curvature(coefficients, self.scores, theta, self._puller)
             weights, cross, corner = weights + found.scores, found.cross, found.theta
-        self.problem.n_passes += 1 + len(curvature.couplings)
+        self.problem.count_passes(1 + len(curvature.couplings))
         inner = model.gram(weights)
         for one in curvature.couplings:
             inner = inner.plus_product(model.vjp_cells(one.weights, one.cells, len(one.core)), one.core)
@@ -326,7 +333,7 @@ class Trial:
         return gradient
 
     def _pull(self, by_score: Floats, by_theta: Floats) -> Floats:
-        self.problem.n_passes += 1
+        self.problem.count_passes()
         by_params = self.problem.model.vjp(self.problem.split(self.x)[0], by_score)
         return np.concatenate([by_params, by_theta])
 
@@ -343,19 +350,19 @@ class _Pull:
     memory: dict[AtomBank, Any] = field(default_factory=dict)
 
     def one(self, vector: Floats) -> Floats:
-        self.problem.n_passes += 1
+        self.problem.count_passes()
         return self.problem.model.vjp(self.w, vector)
 
     def many(
         self, slopes: Callable[[int, int], Floats], groups: Ints, n_groups: int, n_columns: int
     ) -> tuple[Floats, Floats]:
-        self.problem.n_passes += 1
+        self.problem.count_passes()
         return self.problem.model.vjp_many(slopes, groups, n_groups, n_columns)
 
     def binned(
         self, scores: Floats, weights: Floats, bins: Ints, groups: Ints, shape: tuple[int, int]
     ) -> Floats:
-        self.problem.n_passes += 1
+        self.problem.count_passes()
         return self.problem.model.vjp_binned(scores, weights, bins, groups, shape)
 
     def remembered(self, bank: AtomBank, compute: Callable[[], T]) -> T:

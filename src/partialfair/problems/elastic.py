@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from partialfair._clock import check_clock
 from partialfair._typing import Floats
 from partialfair.models.blocks import Factored
 from partialfair.problems.kinks import Kinks
@@ -74,6 +75,7 @@ class ElasticModel:
         multipliers, kink_multipliers, p = np.zeros(values.size), np.zeros(self.kinks.gaps.size), -newton
         own = np.sort(np.argsort(-values)[:_AT_ONCE])
         for _ in range(_ROUNDS):
+            check_clock()
             rows = np.vstack([self.rows[own], self.kinks.rows])
             pushes = self.factor.solve(rows.T)
             # Of two opposite constraints both could have any multiplier: a little slack leaves one with none.

@@ -138,7 +138,10 @@ def path_page(
                 higher_is_better=next(iter(reports.values())).higher_is_better,
                 missing_groups="ignore",
             ),
-            fits_section({name: point.model.result_ for name, point in zip(names, points, strict=True)}),
+            fits_section(
+                {name: point.model.result_ for name, point in zip(names, points, strict=True)},
+                [point.training_gap for point in points],
+            ),
             *(sections or [settings_section(points[shown].model.get_params(deep=False))]),
         ],
         shown=shown,
@@ -148,8 +151,7 @@ def path_page(
 
 def _one_interval(point: PathPoint) -> tuple[float, float]:
     """Return the interval of a model's constraint; `audited_interval` refuses others in the same words."""
-    (constraint,) = point.model.result_.constraints
-    interval = constraint.interval
+    interval = point.constraint.interval
     if isinstance(interval, Mapping) or len(as_interval_set(interval).parts) > 1:
         raise InputError(NOT_ONE_INTERVAL)
     return as_interval_set(interval).parts[0]
@@ -158,12 +160,10 @@ def _one_interval(point: PathPoint) -> tuple[float, float]:
 def _names(points: Sequence[PathPoint]) -> list[str]:
     """Return names of models, short if that tells them apart."""
     several = len({point.alpha for point in points}) > 1
-    short = [
-        f"max gap {point.max_gap:g}" + (f", alpha {point.alpha:g}" if several else "") for point in points
-    ]
+    short = [point.allowed + (f", alpha {point.alpha:g}" if several else "") for point in points]
     if len(set(short)) == len(short):
         return short
-    return [f"max gap {point.max_gap!r}, alpha {point.alpha!r}" for point in points]
+    return [f"{point.allowed} ({point.max_gap!r}), alpha {point.alpha!r}" for point in points]
 
 
 def _frontier(
@@ -233,8 +233,9 @@ def changes_section(
     return [Section("Who enters and leaves the interval", rows, columns, text)] if others else []
 
 
-def fits_section(fits: Mapping[str, FitResult]) -> Section:
-    """Return how each fit ended, with its certificate."""
+def fits_section(fits: Mapping[str, FitResult], training_gaps: Sequence[float] | None = None) -> Section:
+    """Return how each fit ended, with its certificate; training gaps are those of the fits by default."""
+    gaps = [result.gap for result in fits.values()] if training_gaps is None else training_gaps
     (tol,) = {result.tol for result in fits.values()}
     return Section(
         "Fits and certificates",
@@ -256,7 +257,7 @@ def fits_section(fits: Mapping[str, FitResult]) -> Section:
             [
                 name,
                 _ended(result),
-                fixed(result.gap),
+                fixed(gap),
                 f"{result.objective:.5f}",
                 f"{result.kkt.feasibility:.1e}",
                 f"{result.kkt.stationarity:.1e}",
@@ -265,7 +266,7 @@ def fits_section(fits: Mapping[str, FitResult]) -> Section:
                 f"{result.history[-1].step:,}",
                 f"{result.history[-1].seconds:.1f}",
             ]
-            for name, result in fits.items()
+            for (name, result), gap in zip(fits.items(), gaps, strict=True)
         ],
     )
 

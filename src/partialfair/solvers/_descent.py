@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from partialfair._clock import check_clock
 from partialfair._typing import Floats
 from partialfair.models.blocks import ArrowMatrix, Factored
 from partialfair.problems.elastic import ElasticModel, Step
@@ -250,6 +251,7 @@ class _Local:
         hessian = self.convex.minus(self.concave, 1.0)
         rows, values = self.rows[self.binding], self.at.constraints[self.binding]
         for trial in (0.0, *(one for one in _WEIGHTS if 10 * one >= weight)):
+            check_clock()
             with contextlib.suppress(np.linalg.LinAlgError):
                 summed = hessian if trial == 0 else hessian.plus_squares(rows, trial)
                 gradient = self.gradient + trial * (values @ rows)
@@ -259,6 +261,7 @@ class _Local:
     def _shared(self, proximal: float, share: float) -> _Curved | None:
         """Take as much of the concave part as leaves the Hessian positive definite."""
         while self.concave is not None and share > 0.1:
+            check_clock()
             with contextlib.suppress(np.linalg.LinAlgError):
                 hessian = self.convex.minus(self.concave, share)
                 return _Curved(hessian.cholesky(proximal), hessian, self.gradient, share, 0.0)
@@ -268,6 +271,7 @@ class _Local:
     def _convex(self, proximal: float) -> _Curved:
         """Take nothing of the concave part, and a larger τ if rounding errors ask for it."""
         while True:
+            check_clock()
             with contextlib.suppress(np.linalg.LinAlgError):
                 return _Curved(self.convex.cholesky(proximal), self.convex, self.gradient, 0.1, 0.0)
             proximal *= 4

@@ -13,7 +13,7 @@ from partialfair.exceptions import InputError
 from partialfair.problems import Evaluation, Problem, WholeSpace, certify
 from partialfair.solvers._descent import Descent, Point
 from partialfair.solvers.inner.newton import NewtonSteps
-from partialfair.solvers.result import Callback, Result, Run, Status
+from partialfair.solvers.result import Callback, Ended, Result, Run, Status
 
 __all__ = ["Certified"]
 
@@ -71,27 +71,36 @@ class Certified:
             raise InputError("this solver needs all of ℝⁿ; IDCA and DirectSwitching know other domains")
         run = Run(problem, self.tol, time_limit, callback)
         search = _Search(problem, run, self.max_iter, self.tol)
-        paths: list[_Path] = []
-        n_steps = _TURN_STEPS if self.warm else _SCOUT_STEPS
-        starts = map(search.path, self._starts(problem, start))
-        try:
-            for path in starts if self.warm else list(starts):
-                paths.append(path)
-                search.follow(path, n_steps if self.n_starts > 1 else self.max_iter)
-                if self.warm and path.stationary:
-                    break
-            search.take_turns(paths)
-            ending = None if any(path.stationary for path in paths) else search.descend()
-        except _Ended as end:
-            ending = end.status
-        except KeyboardInterrupt:
-            ending = Status.STOPPED
-        done = [path.at for path in paths if path.stationary]
-        if done and ending in (None, Status.MAX_ITER):  # one path may have arrived before the steps ran out
-            best = min(done, key=lambda at: at.objective)
+
+        def algorithm(x: Floats) -> Status:
+            paths: list[_Path] = []
+            try:
+                self._explore(search, self._starts(problem, x), paths)
+                ending = Status.CONVERGED if any(path.stationary for path in paths) else search.descend()
+            except Ended as end:
+                if end.status is not Status.MAX_ITER:
+                    raise
+                ending = Status.MAX_ITER
+            arrived = [path.at for path in paths if path.stationary]
+            if not arrived:
+                return ending
+            # One path may have arrived before the steps ran out.
+            best = min(arrived, key=lambda at: at.objective)
             run.record(search.steps, best.x, Evaluation(best.objective, best.constraints))
-            ending = Status.CONVERGED
-        return run.result(ending or Status.CONVERGED)
+            return Status.CONVERGED
+
+        return run.follow(start, algorithm)
+
+    def _explore(self, search: _Search, starts: Iterator[Floats], paths: list[_Path]) -> None:
+        """Set out from all starts, then follow the paths in turn until one is stationary or all are stuck."""
+        n_steps = _TURN_STEPS if self.warm else _SCOUT_STEPS
+        setting_out = map(search.path, starts)
+        for path in setting_out if self.warm else list(setting_out):
+            paths.append(path)
+            search.follow(path, n_steps if self.n_starts > 1 else self.max_iter)
+            if self.warm and path.stationary:
+                break
+        search.take_turns(paths)
 
     def _starts(self, problem: Problem, start: Floats) -> Iterator[Floats]:
         alike = problem.constant_start
@@ -102,13 +111,6 @@ class Certified:
         spread = np.linalg.norm(start - alike) / np.sqrt(start.size)
         for _ in range(self.n_starts - 2):
             yield alike + spread * rng.normal(size=start.size)
-
-
-class _Ended(Exception):
-    """The run is over before the algorithm is."""
-
-    def __init__(self, status: Status) -> None:
-        self.status = status
 
 
 @dataclass(eq=False)
@@ -186,9 +188,7 @@ class _Search:
         self.steps += 1
         self._record(at)
         if self.steps >= self.max_iter:
-            raise _Ended(Status.MAX_ITER)
+            raise Ended(Status.MAX_ITER)
 
     def _record(self, at: Point) -> None:
-        ending = self.run.record(self.steps, at.x, Evaluation(at.objective, at.constraints))
-        if ending is not None:
-            raise _Ended(ending)
+        self.run.record(self.steps, at.x, Evaluation(at.objective, at.constraints))

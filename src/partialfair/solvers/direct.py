@@ -52,13 +52,11 @@ class DirectSwitching:
     ) -> Result:
         """Run Algorithm 3; the result is the best iterate that is feasible up to ``epsilon``."""
         run = Run(problem, self.epsilon, time_limit, callback)
-        x = problem.domain.project(start)
-        best, lowest = x, float("inf")
-        ending = run.record(0, x)
-        try:
+
+        def algorithm(x: Floats) -> Status:
+            best, lowest = x, float("inf")
+            run.record(0, x)
             for t in range(self.max_iter):
-                if ending is not None:
-                    return run.result(ending)
                 epsilon_t = self.epsilon if self.diminishing is None else self.diminishing / (t + 1)
                 oracle = problem.at(x)
                 following, _ = switching_step(problem, oracle, x, epsilon_t)  # Alg. 3, lines 4 to 11
@@ -66,7 +64,7 @@ class DirectSwitching:
                     best, lowest = x, oracle.objective
                 x = following
                 if (t + 1) % self.record_every == 0 or t + 1 == self.max_iter:
-                    ending = run.record(t + 1, best if lowest < float("inf") else x)
-        except KeyboardInterrupt:
-            return run.result(Status.STOPPED)
-        return run.result(ending or Status.MAX_ITER)
+                    run.record(t + 1, best if lowest < float("inf") else x)
+            return Status.MAX_ITER
+
+        return run.follow(problem.domain.project(start), algorithm)

@@ -69,22 +69,20 @@ class IDCA:
         Ctrl-C ends the run with the best point so far and status STOPPED.
         """
         run = Run(problem, self.inner.epsilon, time_limit, callback)
-        inner: InnerSolver | None = self.inner
-        x = problem.domain.project(start)
-        ending = run.record(0, x)
-        try:
+
+        def algorithm(x: Floats) -> Status:
+            inner: InnerSolver | None = self.inner
+            run.record(0, x)
             for k in range(self.max_iter):
-                if ending is not None:
-                    return run.result(ending)
                 if inner is None:
-                    return run.result(Status.STALLED)
+                    return Status.STALLED
                 subproblem = problem.linearise(x, mu=self.mu)  # tangents of f⁻ at x, eq. (convexifyf)
                 following = inner.solve(subproblem, x)  # Alg. 1, line 3
                 moved = np.linalg.norm(following - x)
                 x = following
-                ending = run.record(k + 1, x)
+                run.record(k + 1, x)
                 if moved <= self.tol * (1 + np.linalg.norm(x)):
                     inner = inner.longer()
-        except KeyboardInterrupt:
-            return run.result(Status.STOPPED)
-        return run.result(ending or Status.MAX_ITER)
+            return Status.MAX_ITER
+
+        return run.follow(problem.domain.project(start), algorithm)

@@ -57,15 +57,13 @@ class Newton:
         if problem.m or not isinstance(problem.domain, WholeSpace):
             raise InputError("Newton solves problems without constraints, over all of ℝⁿ")
         run = Run(problem, 0.0, time_limit, callback)
-        first = run.record(0, start)
-        if first is not None:
-            return run.result(first)
         small = problem.model.block_size <= self.largest_block
-        try:
-            ending = self._factor(problem, start, run) if small else self._conjugate(problem, start, run)
-        except KeyboardInterrupt:
-            ending = Status.STOPPED
-        return run.result(ending)
+
+        def algorithm(x: Floats) -> Status:
+            run.record(0, x)
+            return self._factor(problem, x, run) if small else self._conjugate(problem, x, run)
+
+        return run.follow(start, algorithm)
 
     def _factor(self, problem: Problem, start: Floats, run: Run) -> Status:
         at, ridge = problem.at(start), 1e-12
@@ -85,20 +83,14 @@ class Newton:
             if following is None:
                 return Status.STALLED
             at = following
-            ending = run.record(k + 1, at.x)
-            if ending is not None:
-                return ending
+            run.record(k + 1, at.x)
         return Status.MAX_ITER
 
     def _conjugate(self, problem: Problem, start: Floats, run: Run) -> Status:
         trials = _LastTrial(problem)
-        ended: list[Status] = []
 
         def record(intermediate_result: OptimizeResult) -> None:
-            ending = run.record(len(run.history), np.asarray(intermediate_result.x))
-            if ending is not None:
-                ended.append(ending)
-                raise StopIteration
+            run.record(len(run.history), np.asarray(intermediate_result.x))
 
         found = minimize(
             lambda x: trials.at(x).objective,
@@ -109,8 +101,6 @@ class Newton:
             callback=record,
             options={"gtol": self.tol, "maxiter": self.max_iter, "max_trust_radius": 1e6},
         )
-        if ended:
-            return ended[0]
         if np.linalg.norm(found.jac) <= self.tol:
             return Status.CONVERGED
         return Status.MAX_ITER if found.nit >= self.max_iter else Status.STALLED

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 import numpy as np
 
+from partialfair._clock import OutOfTime, acknowledge_interrupt, check_clock, deadline, deadline_in, unhurried
 from partialfair._typing import Floats
 from partialfair.problems import Evaluation, Problem
 
-__all__ = ["Callback", "Record", "Result", "Run", "Solver", "Status"]
+__all__ = ["Callback", "Ended", "Record", "Result", "Run", "Solver", "Status"]
 
 
 class Status(StrEnum):
@@ -31,7 +32,10 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Record:
-    """One line of history: after which step, at what cost, how good."""
+    """One line of history: after which step, at what cost, how good.
+
+    Seconds are those of the solver, without evaluations for the history, callbacks and what else a fit does.
+    """
 
     step: int
     passes: int
@@ -57,7 +61,7 @@ class Result:
     objective, violation
         ``f_0(x)`` and ``max(0, max_i f_i(x))``.
     history
-        One record per outer step; evaluating them is off the clock.
+        One record per outer step.
     """
 
     x: Floats
@@ -78,12 +82,24 @@ class Solver(Protocol):
         time_limit: float | None = None,
         callback: Callback | None = None,
     ) -> Result:
-        """Return the best point found from ``start``; `Run` keeps its books."""
+        """Return the best point found from ``start`` within some seconds; `Run` keeps its books."""
+
+
+class Ended(Exception):
+    """The run is over before the algorithm is."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status)
+        self.status = status
 
 
 @dataclass(eq=False)
 class Run:
-    """Book-keeping of one solve: the clock, the history, the best point so far, and when to stop."""
+    """Book-keeping of one solve: the clock, the history, the best point so far, and when to stop.
+
+    The time limit is one of the wall clock, evaluations and callbacks included. It holds inside of steps:
+    passes over the data and quadratic programs look at the deadline themselves.
+    """
 
     problem: Problem
     tolerance: float
@@ -94,11 +110,6 @@ class Run:
     last: tuple[bool, float, Floats, Evaluation] | None = None
     _seconds: float = 0.0
     _since: float = field(default_factory=time.perf_counter)
-
-    @property
-    def seconds(self) -> float:
-        """Time spent solving, without evaluations and callbacks."""
-        return self._seconds + time.perf_counter() - self._since
 
     @contextmanager
     def off_the_clock(self) -> Iterator[None]:
@@ -111,26 +122,46 @@ class Run:
             self.problem.n_passes = passes
             self._since = time.perf_counter()
 
-    def record(self, step: int, x: Floats, known: Evaluation | None = None) -> Status | None:
-        """Evaluate a point, unless that is known, remember it if it is the best, and say whether to stop."""
-        seconds = self.seconds
+    def follow(self, start: Floats, algorithm: Callable[[Floats], Status]) -> Result:
+        """Run an algorithm from a start to its end, or to that of the time or of the user's patience."""
+        with deadline(deadline_in(self.time_limit)):
+            try:
+                status = algorithm(start)
+            except Ended as end:
+                status = end.status
+            except OutOfTime:
+                status = Status.TIME_LIMIT
+            except KeyboardInterrupt:
+                acknowledge_interrupt()
+                status = Status.STOPPED
+        if not self.history:
+            with suppress(Ended), self.off_the_clock():
+                self._remember(0, start, None)
+        return self.result(status)
+
+    def record(self, step: int, x: Floats, known: Evaluation | None = None) -> None:
+        """Evaluate a point, unless that is known, and remember it if it is the best; or end the run."""
         with self.off_the_clock():
-            found = self.problem.evaluate(x) if known is None else known
-            if not (np.isfinite(found.objective) and np.isfinite(found.violation)):
-                return Status.NONFINITE
-            feasible = found.violation <= self.tolerance
-            # Feasible beats infeasible; then the lower objective, or the lower violation.
-            key = found.objective if feasible else found.violation
-            self.last = (feasible, key, x.copy(), found)
-            if self.best is None or (feasible, -key) > (self.best[0], -self.best[1]):
-                self.best = self.last
-            line = Record(step, self.problem.n_passes, seconds, found.objective, found.violation)
-            self.history.append(line)
-            if self.callback is not None and self.callback(line, self.best[2]):
-                return Status.STOPPED
-        if self.time_limit is not None and seconds > self.time_limit:
-            return Status.TIME_LIMIT
-        return None
+            line, best = self._remember(step, x, known)
+            if self.callback is not None and self.callback(line, best):
+                raise Ended(Status.STOPPED)
+        check_clock()
+
+    def _remember(self, step: int, x: Floats, known: Evaluation | None) -> tuple[Record, Floats]:
+        """Add a point to the history; return its line and the best point so far."""
+        with unhurried():
+            evaluation = self.problem.evaluate(x) if known is None else known
+        if not (np.isfinite(evaluation.objective) and np.isfinite(evaluation.violation)):
+            raise Ended(Status.NONFINITE)
+        feasible = evaluation.violation <= self.tolerance
+        # Feasible beats infeasible; then the lower objective, or the lower violation.
+        key = evaluation.objective if feasible else evaluation.violation
+        self.last = (feasible, key, x.copy(), evaluation)
+        if self.best is None or (feasible, -key) > (self.best[0], -self.best[1]):
+            self.best = self.last
+        line = Record(step, self.problem.n_passes, self._seconds, evaluation.objective, evaluation.violation)
+        self.history.append(line)
+        return line, self.best[2]
 
     def result(self, status: Status) -> Result:
         """Return the best point, or if it converged the last; without any feasible one the status says so."""

@@ -52,19 +52,17 @@ class SQP:
                 "SQP solves problems over all of ℝⁿ; IDCA and DirectSwitching know other domains"
             )
         run = Run(problem, self.tol, time_limit, callback)
-        descent = Descent(problem.at, np.zeros(problem.m), self.tol)
-        at: Point = problem.at(start)
-        ending = run.record(0, start)
-        try:
+
+        def algorithm(x: Floats) -> Status:
+            run.record(0, x)
+            descent = Descent(problem.at, np.zeros(problem.m), self.tol)
+            at: Point = problem.at(x)
             for k in range(self.max_iter):
-                if ending is not None:
-                    return run.result(ending)
                 following = descent.advance(at)
                 if following is None:
-                    stationary = descent.residual <= self.tol
-                    return run.result(Status.CONVERGED if stationary else Status.STALLED)
+                    return Status.CONVERGED if descent.residual <= self.tol else Status.STALLED
                 at = following
-                ending = run.record(k + 1, at.x, Evaluation(at.objective, at.constraints))
-        except KeyboardInterrupt:
-            return run.result(Status.STOPPED)
-        return run.result(ending or Status.MAX_ITER)
+                run.record(k + 1, at.x, Evaluation(at.objective, at.constraints))
+            return Status.MAX_ITER
+
+        return run.follow(start, algorithm)

@@ -1,0 +1,111 @@
+"""Which groups a constraint is about: those with enough members in the interval to be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+
+from partialfair._checks import listing
+from partialfair._typing import Floats, GroupLabel
+from partialfair.constraints import Constraint, check_compatible
+from partialfair.constraints.base import Positive
+from partialfair.exceptions import InputError, SmallGroupWarning
+from partialfair.groups import Groups, group_name
+
+__all__ = ["Promise", "check_promises", "promised", "small_group_warning", "small_groups"]
+
+_SLACK = 1e-9
+"""By how much a number of members may fall short of a whole one: measures of intervals are not exact."""
+
+
+@dataclass(frozen=True, eq=False)
+class Promise:
+    """A constraint, and the groups that it is about.
+
+    Attributes
+    ----------
+    stated
+        The constraint as the user wrote it.
+    groups
+        Of every row; −1 for rows of groups that are too small, which count in the loss only.
+    small
+        Groups that are too small, with their effective members in the interval.
+    least
+        Members from which on a group is judged.
+    """
+
+    stated: Constraint
+    groups: Groups
+    small: dict[GroupLabel, float]
+    least: float
+
+    @cached_property
+    def constraint(self) -> Constraint:
+        """The constraint on the groups that are judged."""
+        return self.stated.among(self.groups.labels)
+
+
+def promised(
+    stated: Constraint, groups: Groups, weights: Floats, positive: Positive, least: float
+) -> Promise:
+    """Leave out the groups with fewer than so many effective members in the interval.
+
+    Rows that have no weight must be left out before.
+    """
+    members = stated.members(groups, weights, positive)
+    large = members >= least - _SLACK
+    if large.all():
+        return Promise(stated, groups, {}, least)
+    pairs = zip(groups.labels, members.tolist(), large.tolist(), strict=True)
+    small = {label: count for label, count, is_large in pairs if not is_large}
+    position = np.append(np.where(large, np.cumsum(large) - 1, -1), -1)  # code −1 stays −1
+    labels = tuple(label for label in groups.labels if label not in small)
+    return Promise(stated, Groups(position[groups.codes].astype(np.int32), labels), small, least)
+
+
+def check_promises(promises: Sequence[Promise]) -> None:
+    """Refuse constraints that compare fewer than two groups, and those that exclude each other."""
+    for promise in promises:
+        if len(promise.groups.labels) < 2:
+            judged = [repr(name) for name in promise.groups.names]
+            whom = f"only group {judged[0]} is" if judged else "no group is"
+            raise InputError(
+                f"{whom} large enough for {promise.stated.says()}, which compares at least two: "
+                f"{_members_of(promise)} {promise.stated.counted} in the interval, and min_group_size="
+                f"{promise.least:g} are asked for; widen the interval, merge groups or lower min_group_size"
+            )
+    for one, other in combinations(promises, 2):
+        common = [label for label in one.groups.labels if label in other.groups.labels]
+        members = np.isin(one.groups.codes, [one.groups.labels.index(label) for label in common])
+        check_compatible([one.stated.among(common), other.stated.among(common)], one.groups.take(members))
+
+
+def small_groups(promises: Sequence[Promise]) -> tuple[GroupLabel, ...]:
+    """Return the groups that are outside of some promise."""
+    return tuple(dict.fromkeys(label for promise in promises for label in promise.small))
+
+
+def small_group_warning(promises: Sequence[Promise]) -> SmallGroupWarning | None:
+    """Name the groups that are outside of some promise; None if there are none."""
+    told = [
+        f"{_members_of(promise)} {promise.stated.counted} in the interval of {type(promise.stated).__name__}"
+        for promise in promises
+        if promise.small
+    ]
+    if not told:
+        return None
+    (least,) = {promise.least for promise in promises}
+    return SmallGroupWarning(
+        f"{'; '.join(told[:3])}: fewer than min_group_size={least:g}, too few to judge; the promise leaves "
+        "them out, and their rows count in the loss only"
+    )
+
+
+def _members_of(promise: Promise) -> str:
+    """Say how many members small groups have."""
+    counts = [f"{group_name(label)!r} has {members:.3g}" for label, members in promise.small.items()]
+    return f"group {listing(counts)}" if len(counts) == 1 else f"groups {listing(counts)}"
