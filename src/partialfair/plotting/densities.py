@@ -10,13 +10,13 @@ import numpy.typing as npt
 from partialfair._extras import require
 from partialfair._typing import ArrayLike, Floats, IntervalLike, MissingGroups
 from partialfair.exceptions import InputError
-from partialfair.metrics._inputs import GroupScores, scored_groups
+from partialfair.metrics._inputs import GroupScores, ScoredGroups, scored_groups
 from partialfair.plotting._style import GROUP_COLOURS, INTERVAL_COLOUR, MAX_SHOWN, safe_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_score_densities"]
+__all__ = ["plot_group_densities", "plot_score_densities"]
 
 _N_BINS = 1024
 _NARROWEST = 0.005  # bandwidth, as a share of the axis: the histogram's bins must be narrower
@@ -58,7 +58,15 @@ def plot_score_densities(
         sample_weight,
         higher_is_better=higher_is_better,
         missing_groups=missing_groups,
-    ).in_users_units()
+    )
+    return plot_group_densities(scored, threshold=threshold, axes=axes)
+
+
+def plot_group_densities(
+    scored: ScoredGroups, *, threshold: float | None = None, axes: npt.NDArray[Any] | None = None
+) -> npt.NDArray[Any]:
+    """Draw the densities of groups that are sorted already, such as ``report.scored``."""
+    higher_is_better, scored = scored.higher_is_better, scored.in_users_units()
     order = sorted(range(len(scored)), key=lambda k: -scored.groups[k].n)[:MAX_SHOWN]
     shown = sorted(order)
     if axes is None:
