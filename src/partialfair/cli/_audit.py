@@ -28,16 +28,16 @@ from partialfair.cli._tables import ScoreTable
 from partialfair.cli._writing import Content
 from partialfair.exceptions import InputError
 from partialfair.groups import group_name
-from partialfair.intervals import as_interval_set
+from partialfair.intervals import as_interval_set, interval_text
 from partialfair.metrics import (
     FairnessReport,
     UnfairnessMap,
     fairness_report,
-    rank_curve,
-    unfairness_map,
 )
-from partialfair.metrics._text import fixed
-from partialfair.plotting import plot_rank_curve, plot_score_densities, plot_unfairness_map
+from partialfair.metrics.curve import groups_curve
+from partialfair.metrics.map import groups_map
+from partialfair.plotting import plot_rank_curve, plot_unfairness_map
+from partialfair.plotting.densities import plot_group_densities
 from partialfair.report.pages import audit_page, notes_section, settings_section
 
 if TYPE_CHECKING:
@@ -98,11 +98,16 @@ class Audit:
     notes: tuple[str, ...]
 
     @property
-    def headline(self) -> str:
+    def subject(self) -> str:
         """What the numbers are about."""
         positive = "" if self.positive is None else f"; positive label: {self.positive}"
-        interval = as_interval_set(self.settings.interval)
+        interval = interval_text(as_interval_set(self.settings.interval), self.report.higher_is_better)
         return f"{interval}; gaps on the {self.settings.gap_scale} scale{positive}"
+
+    @property
+    def headline(self) -> str:
+        """What the numbers are about, and who is not judged; pages add the latter themselves."""
+        return "; ".join(filter(None, [self.subject, self.report.coverage]))
 
     @property
     def largest_group(self) -> GroupLabel:
@@ -155,7 +160,7 @@ class Audit:
         return audit_page(
             self.report,
             title=f"Fairness audit of {self.table.path.name}",
-            headline=f"{len(self.table.scores):,} rows in {len(self.report.groups)} groups; {self.headline}",
+            headline=f"{len(self.table.scores):,} rows in {len(self.report.groups)} groups; {self.subject}",
             sections=[settings_section(self._provenance), *notes_section(self.notes)],
         )
 
@@ -170,7 +175,7 @@ class Audit:
             "groups by": ", ".join(map(str, table.groups.columns)),
             "label": label,
             "weights": "none" if table.weights is None else "yes",
-            "interval": as_interval_set(settings.interval),
+            "interval": interval_text(as_interval_set(settings.interval), self.report.higher_is_better),
             "threshold": "none" if settings.threshold is None else f"{settings.threshold:g}",
             "gap scale": settings.gap_scale,
             "ranks within": settings.rank_within.replace("_", " "),
@@ -178,21 +183,11 @@ class Audit:
         }
 
     def _rank_curve(self) -> Figure:
-        table = self.table
-        curve = rank_curve(
-            table.scores, sensitive_features=table.groups, sample_weight=table.weights, n_points=_CURVE_POINTS
-        )
+        curve = groups_curve(self.report.scored, _CURVE_POINTS)
         return _figure(plot_rank_curve(curve, reference=self.largest_group, interval=self.settings.interval))
 
     def _densities(self) -> Figure:
-        table, settings = self.table, self.settings
-        axes = plot_score_densities(
-            table.scores,
-            sensitive_features=table.groups,
-            interval=settings.interval,
-            threshold=settings.threshold,
-            sample_weight=table.weights,
-        )
+        axes = plot_group_densities(self.report.scored, threshold=self.settings.threshold)
         return _figure(axes[0])
 
     def _map(self) -> Figure:
@@ -238,13 +233,8 @@ def measure(table: ScoreTable, settings: AuditSettings, gate: Gate | None = None
             sample_weight=table.weights,
             random_state=settings.seed,
         )
-        unfairness = unfairness_map(
-            table.scores,
-            sensitive_features=table.groups,
-            n_grid=MAP_GRID,
-            gap_scale=settings.gap_scale,
-            confidence=settings.confidence,
-            sample_weight=table.weights,
+        unfairness = groups_map(
+            report.scored, n_grid=MAP_GRID, gap_scale=settings.gap_scale, confidence=settings.confidence
         )
     if gate is not None and gate.metric in report.omitted:
         reason = report.omitted[gate.metric]
@@ -294,9 +284,10 @@ def _widest_sentence(audit: Audit) -> str:
     own = audit.report["statistical_parity"].value
     if np.isclose(high - low, MAP_WIDTH) and own >= worst.value - 1e-9:
         return f"No other {100 * MAP_WIDTH:g} %-wide interval has a wider gap."
+    ranks = interval_text(as_interval_set(worst.interval), audit.report.higher_is_better)
     return (
-        f"The widest gap of any {100 * MAP_WIDTH:g} %-wide interval is {fixed(worst.value)}, at "
-        f"{as_interval_set(worst.interval)}, between {' and '.join(map(group_name, worst.groups))} "
+        f"The widest gap of any {100 * MAP_WIDTH:g} %-wide interval is {worst.value:.3f}, at "
+        f"{ranks}, between {' and '.join(map(group_name, worst.groups))} "
         f"({100 * audit.settings.confidence:g} % band for all {audit.unfairness.n_intervals:,} intervals at "
         f"once: {fixed(worst.low)} – {fixed(worst.high)})."
     )

@@ -22,7 +22,8 @@ from partialfair.cli._output import (
 from partialfair.cli._tables import ScoreTable
 from partialfair.cli._writing import Content
 from partialfair.exceptions import InputError
-from partialfair.metrics import band_changes, band_membership, rank_curve
+from partialfair.metrics import band_changes, band_membership
+from partialfair.metrics.curve import groups_curve
 from partialfair.report.pages import audit_page, changes_section, notes_section
 
 if TYPE_CHECKING:
@@ -121,18 +122,15 @@ class Comparison:
         return audit_page(
             {name: audit.report for name, audit in zip(names, self.audits, strict=True)},
             title="Comparison of " + " and ".join(names),
-            headline=f"{n_rows:,} rows in {n_groups} groups; {first.headline}",
+            headline=f"{n_rows:,} rows in {n_groups} groups; {first.subject}",
             sections=[*changes, *notes_section(notes)],
             shown=len(names) - 1,
         )
 
     def _rank_curves(self) -> Figure:
-        tables = [audit.table for audit in self.audits]
         curves = {
-            name: rank_curve(
-                table.scores, sensitive_features=table.groups, sample_weight=table.weights, n_points=2000
-            )
-            for name, table in zip(self.names, tables, strict=True)
+            name: groups_curve(audit.report.scored, n_points=2000)
+            for name, audit in zip(self.names, self.audits, strict=True)
         }
         first = self.audits[0]
         return rank_curves(curves, reference=first.largest_group, interval=first.settings.interval)
