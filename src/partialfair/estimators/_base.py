@@ -11,7 +11,6 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 
 from partialfair._checks import check_count, check_number
 from partialfair._state import StoredAsPairs
@@ -29,6 +28,7 @@ from partialfair.estimators._inputs import (
 )
 from partialfair.estimators._placing import placed
 from partialfair.estimators._scales import column_scales, spread, tied_share
+from partialfair.estimators._threads import one_blas_thread
 from partialfair.estimators._watch import Solving
 from partialfair.estimators.result import FitResult
 from partialfair.exceptions import InputError, SurrogateWarning
@@ -140,7 +140,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         labels = () if groups is None else groups.labels
         # NumPy and SciPy bring a BLAS each, whose threads get in each other's way: small products, of which a
         # solve has many, take several times as long with both.
-        with threadpool_limits(1, user_api="blas"):
+        with one_blas_thread():
             free = self._free_fit(model, loss, alpha) if constraints else None
             sigma = None if free is None else self._sigma(model.scores(free), weights)
             if groups is not None and free is not None:
