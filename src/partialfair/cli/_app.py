@@ -17,6 +17,7 @@ import partialfair
 from partialfair._text import MessageFormatter
 from partialfair.cli._audit import Audit, AuditSettings, Gate, check_numbers, measure, print_audit
 from partialfair.cli._compare import Comparison, align, print_comparison
+from partialfair.cli._csv import csv_text
 from partialfair.cli._data import data_app
 from partialfair.cli._demo import demo_scores
 from partialfair.cli._options import (
@@ -383,7 +384,7 @@ def predict(
         note(sentence)
     with printing():
         if out is None:
-            echo_data(found.table.to_csv(index=False))
+            echo_data(csv_text(found.table))
         elif as_json:
             echo(json_text(found.record(out)))
         else:
@@ -403,7 +404,7 @@ def demo(
     scores, interval = demo_scores(seed)
     group = str(scores.columns[1])
     path = out / "scores.csv"
-    written = _write(out, {path.name: scores.to_csv(index=False)})
+    written = _write(out, {path.name: csv_text(scores)})
     settings = AuditSettings(interval, 0.0, "interval", "group", 0.95, None, seed)
     table = _read(path, ColumnNames("score", (group,), "label"))
     result = measure(table, settings)

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from partialfair._typing import GapScale, GroupLabel, RankWithin
+from partialfair.cli._csv import csv_text
 from partialfair.cli._output import (
     METRIC_TITLES,
     groups_table,
@@ -142,7 +143,7 @@ class Audit:
         """Return what ``--out`` writes; the figures are drawn when they are called."""
         return {
             "audit.json": json_text(self.record(gate)) + "\n",
-            "metrics.csv": self.report.to_frame().to_csv(),
+            "metrics.csv": csv_text(self.report.to_frame(), index=True),
             "rank_curve.png": self._rank_curve,
             "score_densities.png": self._densities,
             "unfairness_map.png": self._map,

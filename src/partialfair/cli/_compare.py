@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from partialfair.cli._audit import Audit
+from partialfair.cli._csv import csv_text
 from partialfair.cli._output import (
     METRIC_TITLES,
     json_text,
@@ -98,7 +99,7 @@ class Comparison:
         """Return what ``--out`` writes."""
         return {
             "compare.json": json_text(self.record()) + "\n",
-            "movers.csv": self.movers().to_csv(index=False),
+            "movers.csv": csv_text(self.movers()),
             "rank_curves.png": self._rank_curves,
         }
 

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from partialfair._checks import check_choice, check_number
+from partialfair.cli._csv import csv_text
 from partialfair.cli._output import METRIC_TITLES, json_text, note_line, step, value_and_interval
 from partialfair.cli._prepare import NO_CONSTRAINT, HoldOut, ModelSettings, Prepared, Roles, prepare
 from partialfair.exceptions import InputError
@@ -138,7 +139,7 @@ class Frontier:
         return {
             **model,
             "path.json": json_text(self.record()) + "\n",
-            "path.csv": self.lines.to_csv(index=False),
+            "path.csv": csv_text(self.lines),
             "frontier.png": self._picture,
         }
 

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from partialfair._extras import require
+from partialfair.cli._csv import csv_text
 from partialfair.cli._output import step
 from partialfair.cli._tables import read_table
 from partialfair.exceptions import InputError
@@ -107,7 +108,7 @@ def write(table: pd.DataFrame, out: Path) -> None:
     if out.suffix.lower() == ".parquet":
         table.to_parquet(content, index=False)
     else:
-        table.to_csv(content, index=False)
+        content.write(csv_text(table).encode())
     try:
         out.write_bytes(content.getvalue())
     except OSError as error:
