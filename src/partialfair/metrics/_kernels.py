@@ -166,9 +166,9 @@ def _add_leads(
 ) -> None:
     """Raise ``leads[i, j − 1]`` to the largest ``min(u, high) − max(l, low)`` on [low, high).
 
-    The ends are ``low = i / n_grid`` and ``high = j / n_grid``. Here u and l are the two ranks, ``up`` and ``down`` the visits at which they reach each grid line, and
-    lead, most and least the largest u − l, the largest u and the smallest l of each visit. On its way down
-    the curve meets, for one interval, up to four stretches of visits::
+    The ends are ``low = i / n_grid`` and ``high = j / n_grid``; u and l are the two ranks, ``up`` and
+    ``down`` the visits at which they reach each grid line, and lead, most and least the largest u − l, the
+    largest u and the smallest l of each visit. On its way down the curve meets up to four stretches::
 
         u inside, l before it       min(u, high) − low grows: its last visit counts
         u beyond it, l before it    all of the interval

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -25,7 +25,7 @@ from partialfair.metrics._inputs import (
     positives,
     scored_groups,
 )
-from partialfair.metrics.resampling import Fluctuation, PairBlock, Resamples, fluctuation, resample
+from partialfair.metrics.resampling import Differences, Fluctuation, Resamples, fluctuation, resample
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +47,7 @@ class _Metric:
 
     title: str
     gap: Callable[[ScoredGroups, Setting], partial.WorstGap]
-    differences: Callable[[Resamples, Setting], Iterator[PairBlock]]
+    differences: Callable[[Resamples, Setting], Differences]
     needs_labels: bool = False
     needs_threshold: bool = False
     counts: Literal["by scale", "interval", "everyone"] = "by scale"
@@ -386,7 +386,7 @@ def _row(name: str, metric: _Metric, resamples: Resamples, setting: Setting, con
             name, gap.value, float("nan"), float("nan"), *where, fluctuation=None, least=gap.value
         )
     n_members = _n_members(metric, scored, setting)
-    spread = fluctuation(lambda: metric.differences(resamples, setting), confidence, n_members)
+    spread = fluctuation(metric.differences(resamples, setting), confidence, n_members)
     least, most = metric.reach(scored, setting, gap.value)
     low, high = max(0.0, least - spread.below), min(metric.largest, most + spread.above)
     return ReportRow(name, gap.value, low, high, *where, fluctuation=spread, least=least)
