@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 
 from partialfair._typing import Floats, GapScale, Ints
-from partialfair.intervals import holds_rank, passed_share, tie_ends
+from partialfair.intervals import RANK_TOLERANCE, holds_rank, passed_share, tie_ends
 from partialfair.metrics import _kernels
 from partialfair.metrics._inputs import GroupScores
 
@@ -84,9 +84,13 @@ def visits_of_pairs(groups: Sequence[GroupScores], n_grid: int) -> Iterator[Pair
         for k, j in combinations(range(len(groups)), 2):
             yield PairVisits(k, j, *_kernels.grid_visits(*groups[k].ranked, *groups[j].ranked, n_grid))
         return
-    descent = _Descent.through_ranks(groups).arguments
+    descent = _Descent.through_ranks(groups)
+    blocks = np.repeat(np.arange(descent.ends.size - 1), np.diff(descent.ends))
+    n_left = blocks.size
     for k in range(len(groups) - 1):
-        n_visits, cells, visits = _visits_of_one(*descent, k, n_grid)
+        n_left, n_visits, cells, visits = _visits_of_one(
+            descent.groups[:n_left], descent.passed[:n_left], blocks[:n_left], len(groups), k, n_grid
+        )
         for j in range(k + 1, len(groups)):
             yield PairVisits(k, j, cells[j, : n_visits[j]], visits[j, : n_visits[j]])
 
@@ -207,31 +211,77 @@ def _aucs(groups: Ints, passed: Floats, ends: Ints, n_groups: int, tie_share: fl
 
 @njit(cache=True)
 def _visits_of_one(
-    groups: Ints, ranks: Floats, ends: Ints, n_groups: int, k: int, n_grid: int
-) -> tuple[Ints, Ints, Floats]:
-    """As `partialfair.metrics._kernels.grid_visits`, of group k and each group after it."""
+    groups: Ints, ranks: Floats, blocks: Ints, n_groups: int, k: int, n_grid: int
+) -> tuple[int, Ints, Ints, Floats]:
+    """As `partialfair.metrics._kernels.grid_visits`, of group k and each group j after it.
+
+    Group k is taken out of the arrays, which hold itself and those after it alone; how many scores are left
+    is returned first. Equal scores have the same ``blocks``.
+
+    What is known of the visit that each pair is in lies in arrays over j until the visit ends; a move that
+    stays in its cell, as nearly all do, is then a step or two. If k moves, only ``x − y`` may grow, and if j
+    moves, only ``y − x`` and the mass of pairs.
+    """
     cells = np.empty((n_groups, 2 * n_grid + 1, 2), dtype=np.int64)
     visits = np.empty((n_groups, 2 * n_grid + 1, 9))
     n_visits = np.zeros(n_groups, dtype=np.int64)
-    current = np.zeros(n_groups)
+    rank, cell = np.zeros(n_groups), np.zeros(n_groups, dtype=np.int64)
+    first_x, mass = np.zeros(n_groups), np.zeros(n_groups)
+    lead_x, lead_y = np.zeros(n_groups), np.zeros(n_groups)  # where x − y is largest
+    lag_x, lag_y = np.zeros(n_groups), np.zeros(n_groups)  # where y − x is largest
     for j in range(k + 1, n_groups):
         n_visits[j] = _kernels.extend_visits(cells[j], visits[j], 0, 0.0, 0.0, n_grid)
-    for block in range(ends.size - 1):
-        moved = -1.0
-        for at in range(ends[block], ends[block + 1]):
-            current[groups[at]] = ranks[at]
-            if groups[at] == k:
-                moved = ranks[at]
-        if moved < 0:
-            for at in range(ends[block], ends[block + 1]):
-                j = groups[at]
-                if j > k:
-                    n_visits[j] = _kernels.extend_visits(
-                        cells[j], visits[j], n_visits[j], current[k], ranks[at], n_grid
-                    )
-        else:
-            for j in range(k + 1, n_groups):
+    end = n_left = 0
+    while end < groups.size:
+        begin = end
+        end += 1
+        while end < groups.size and blocks[end] == blocks[begin]:
+            end += 1
+        if end - begin == 1:
+            mover, moved = groups[begin], ranks[begin]
+            stays = int((moved + RANK_TOLERANCE) * n_grid) == cell[mover]
+            if mover == k and stays:
+                rank[k] = moved
+                for j in range(k + 1, n_groups):
+                    wider = moved - rank[j] > lead_x[j] - lead_y[j]
+                    lead_x[j] = moved if wider else lead_x[j]
+                    lead_y[j] = rank[j] if wider else lead_y[j]
+                continue
+            if stays:
+                groups[n_left], ranks[n_left], blocks[n_left] = mover, moved, blocks[begin]
+                n_left += 1
+                mass[mover] += (moved - rank[mover]) * (rank[k] - first_x[mover])
+                rank[mover] = moved
+                if moved - rank[k] > lag_y[mover] - lag_x[mover]:
+                    lag_x[mover], lag_y[mover] = rank[k], moved
+                continue
+        # Several groups share the score, or a cell is left: the pairs concerned are brought up to date first.
+        k_moves = False
+        for at in range(begin, end):
+            k_moves |= groups[at] == k
+        n_concerned = n_groups - k - 1 if k_moves else end - begin
+        for position in range(n_concerned):
+            j = k + 1 + position if k_moves else groups[begin + position]
+            if j != k:
+                visit = visits[j, n_visits[j] - 1]
+                visit[2], visit[3] = rank[k], rank[j]
+                visit[4], visit[5], visit[6], visit[7] = lead_x[j], lead_y[j], lag_x[j], lag_y[j]
+                visit[8] = mass[j]
+        for at in range(begin, end):
+            rank[groups[at]] = ranks[at]
+            cell[groups[at]] = int((ranks[at] + RANK_TOLERANCE) * n_grid)
+        for position in range(n_concerned):
+            j = k + 1 + position if k_moves else groups[begin + position]
+            if j != k:
                 n_visits[j] = _kernels.extend_visits(
-                    cells[j], visits[j], n_visits[j], moved, current[j], n_grid
+                    cells[j], visits[j], n_visits[j], rank[k], rank[j], n_grid
                 )
-    return n_visits, cells, visits
+                visit = visits[j, n_visits[j] - 1]
+                first_x[j], mass[j] = visit[0], visit[8]
+                lead_x[j], lead_y[j], lag_x[j], lag_y[j] = visit[4], visit[5], visit[6], visit[7]
+        for at in range(begin, end):
+            if groups[at] != k:
+                groups[n_left], ranks[n_left], blocks[n_left] = groups[at], ranks[at], blocks[at]
+                n_left += 1
+    # All ranks end at 1, which lies in a cell of its own: the last visit is up to date.
+    return n_left, n_visits, cells, visits
