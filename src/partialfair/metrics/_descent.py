@@ -243,9 +243,8 @@ def _visits_of_one(
             if mover == k and stays:
                 rank[k] = moved
                 for j in range(k + 1, n_groups):
-                    wider = moved - rank[j] > lead_x[j] - lead_y[j]
-                    lead_x[j] = moved if wider else lead_x[j]
-                    lead_y[j] = rank[j] if wider else lead_y[j]
+                    if moved - rank[j] > lead_x[j] - lead_y[j]:
+                        lead_x[j], lead_y[j] = moved, rank[j]
                 continue
             if stays:
                 groups[n_left], ranks[n_left], blocks[n_left] = mover, moved, blocks[begin]

@@ -59,7 +59,7 @@ def statistical_parity(resamples: Resamples, setting: Setting) -> Differences:
         )
         return starts
 
-    return Differences(pairs, n_cells[pairs].sum(axis=1), fill, curves.values.shape[1])
+    return Differences(pairs, n_cells[pairs].sum(axis=1), fill, resamples.n_columns)
 
 
 def _rank_differences(resamples: Resamples) -> Differences:
@@ -90,7 +90,7 @@ def _rank_differences(resamples: Resamples) -> Differences:
         )
         return np.arange(chosen.size + 1) * grid.size
 
-    return Differences(pairs, np.full(len(pairs), grid.size), fill, curves.values.shape[1])
+    return Differences(pairs, np.full(len(pairs), grid.size), fill, resamples.n_columns)
 
 
 def demographic_parity(resamples: Resamples, setting: Setting) -> Differences:
@@ -102,11 +102,11 @@ def demographic_parity(resamples: Resamples, setting: Setting) -> Differences:
 
 def group_auc(resamples: Resamples, setting: Setting) -> Differences:
     """``Pr(s > s') + ½ Pr(s = s') − ½`` inside the intervals of each pair."""
-    curves = _Curves.of(resamples, resamples.passed)
+    beats = _Beats.of(resamples, resamples.passed, resamples.passed)
 
     def fill(pairs: Ints, block: Floats) -> None:
         block[:] = -0.5
-        curves.add_aucs(pairs, curves, 1.0, block)
+        beats.add(pairs, block)
 
     return _single_differences(resamples, fill)
 
@@ -125,14 +125,14 @@ def equalized_odds(resamples: Resamples, setting: Setting) -> Differences:
 
 def inter_group(resamples: Resamples, setting: Setting) -> Differences:
     """``A(k⁺, j⁻) − A(j⁺, k⁻)`` for each pair."""
-    positives, negatives = (
-        _Curves.of(resamples, partial(resamples.ranks, positive=label)) for label in (True, False)
-    )
+    positives, negatives = (partial(resamples.ranks, positive=label) for label in (True, False))
+    beats = _Beats.of(resamples, positives, negatives)
 
     def fill(pairs: Ints, block: Floats) -> None:
         block[:] = 0.0
-        positives.add_aucs(pairs, negatives, 1.0, block)
-        positives.add_aucs(pairs[:, ::-1], negatives, -1.0, block)
+        beats.add(pairs[:, ::-1], block)
+        np.negative(block, out=block)
+        beats.add(pairs, block)
 
     return _single_differences(resamples, fill)
 
@@ -153,22 +153,22 @@ def _single_differences(resamples: Resamples, fill_pairs: Callable[[Ints, Floats
         fill_pairs(pairs[chosen], block)
         return np.arange(chosen.size + 1)
 
-    return Differences(pairs, np.ones(len(pairs), dtype=np.int64), fill, resamples.weights(0).shape[1])
+    return Differences(pairs, np.ones(len(pairs), dtype=np.int64), fill, resamples.n_columns)
 
 
 def _share_differences(resamples: Resamples, kinds: Sequence[Sequence[Floats]]) -> Differences:
     """Differences ``share_k − share_j`` of every pair, for each kind of share."""
     pairs = np.array(list(resamples.scored.pairs()))
-    shares = np.array(kinds)
-    kind_of = np.repeat(np.arange(len(kinds)), len(pairs))
-    repeated = np.tile(pairs, (len(kinds), 1))
+    shares = np.array([share for kind in kinds for share in kind])
+    rows = np.concatenate([pairs + kind * len(resamples.scored) for kind in range(len(kinds))])
 
     def fill(chosen: Ints, block: Floats) -> Ints:
-        k, j = repeated[chosen].T
-        np.subtract(shares[kind_of[chosen], k], shares[kind_of[chosen], j], out=block)
+        _draw_kernels.share_differences(rows[chosen], shares, block)
         return np.arange(chosen.size + 1)
 
-    return Differences(repeated, np.ones(len(repeated), dtype=np.int64), fill, shares.shape[2])
+    return Differences(
+        rows % len(resamples.scored), np.ones(len(rows), dtype=np.int64), fill, resamples.n_columns
+    )
 
 
 def _selected_by_label(resamples: Resamples, setting: Setting, positive: bool) -> list[Floats]:
@@ -221,13 +221,43 @@ class _Curves:
     @classmethod
     def of(cls, resamples: Resamples, curve: Callable[[int], Floats]) -> _Curves:
         """Lay the curves of all groups one below the other."""
-        n_rows = [draws.cells.size + 1 for draws in resamples.draws]
-        offsets = np.concatenate([[0], np.cumsum(n_rows)])
-        values = np.zeros((offsets[-1], resamples.weights(0).shape[1]))
+        offsets, cells = _rows(resamples)
+        values = np.zeros((offsets[-1], resamples.n_columns))
         for k, (first, end) in enumerate(pairwise(offsets)):
             values[first + 1 : end] = curve(k)
-        return cls(offsets, np.concatenate([draws.cells for draws in resamples.draws]), values)
+        return cls(offsets, cells, values)
 
-    def add_aucs(self, pairs: Ints, lower: _Curves, sign: float, block: Floats) -> None:
-        """Add the chance that a draw from curve k beats one from curve j of ``lower``."""
-        _draw_kernels.add_aucs(pairs, self.offsets, self.cells, self.values, lower.values, sign, block)
+
+@dataclass(frozen=True, eq=False)
+class _Beats:
+    """What decides how often a member of one curve beats a member of another; see `add_aucs`."""
+
+    offsets: Ints
+    cells: Ints
+    steps: Floats
+    below: Floats
+    halfway: Floats
+
+    @classmethod
+    def of(
+        cls, resamples: Resamples, upper: Callable[[int], Floats], lower: Callable[[int], Floats]
+    ) -> _Beats:
+        """Prepare two curves of each group, group by group: of many groups they take much memory."""
+        offsets, cells = _rows(resamples)
+        steps, below, halfway = (np.ones((offsets[-1], resamples.n_columns)) for _ in range(3))
+        for k, (first, end) in enumerate(pairwise(offsets)):
+            steps[first + 1 : end] = np.diff(upper(k), axis=0, prepend=0.0)
+            below[first + 1 : end] -= lower(k)
+            halfway[first + 1 : end] = 0.5 * (below[first : end - 1] + below[first + 1 : end])
+        return cls(offsets, cells, steps, below, halfway)
+
+    def add(self, pairs: Ints, block: Floats) -> None:
+        """Add the chance that a draw from curve k beats one from curve j, ties counting ½."""
+        _draw_kernels.add_aucs(pairs, self.offsets, self.cells, self.steps, self.below, self.halfway, block)
+
+
+def _rows(resamples: Resamples) -> tuple[Ints, Ints]:
+    """Return where the rows of each group's curve begin, and the cells of all groups."""
+    n_rows = [draws.cells.size + 1 for draws in resamples.draws]
+    cells = np.concatenate([draws.cells for draws in resamples.draws])
+    return np.concatenate([[0], np.cumsum(n_rows)]), cells

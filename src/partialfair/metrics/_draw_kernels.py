@@ -13,7 +13,14 @@ from numba import njit
 
 from partialfair._typing import Floats, Ints
 
-__all__ = ["add_aucs", "curve_differences", "rank_differences", "rank_positions", "widest_deviations"]
+__all__ = [
+    "add_aucs",
+    "curve_differences",
+    "rank_differences",
+    "rank_positions",
+    "share_differences",
+    "widest_deviations",
+]
 
 
 @njit(cache=True)
@@ -56,32 +63,35 @@ def curve_differences(pairs: Ints, offsets: Ints, cells: Ints, curves: Floats, b
 
 
 @njit(cache=True)
+def share_differences(pairs: Ints, shares: Floats, block: Floats) -> None:
+    """Write ``share_k − share_j`` of each pair."""
+    for pair in range(pairs.shape[0]):
+        upper, lower, target = shares[pairs[pair, 0]], shares[pairs[pair, 1]], block[pair]
+        for b in range(target.size):
+            target[b] = upper[b] - lower[b]
+
+
+@njit(cache=True)
 def add_aucs(
-    pairs: Ints,
-    offsets: Ints,
-    cells: Ints,
-    upper: Floats,
-    lower: Floats,
-    sign: float,
-    block: Floats,
+    pairs: Ints, offsets: Ints, cells: Ints, steps: Floats, below: Floats, halfway: Floats, block: Floats
 ) -> None:
-    """Add ``sign · [Pr(s > s') + ½ Pr(s = s')]``, s from curve k of ``upper``, s' from j of ``lower``."""
+    """Add ``Pr(s > s') + ½ Pr(s = s')``, s from curve k and s' from curve j.
+
+    ``steps`` are the shares of k in its cells; ``below`` is what lies below each cell of j, and ``halfway``
+    that and half of what lies in it.
+    """
     for pair in range(pairs.shape[0]):
         k, j = pairs[pair]
         target = block[pair]
-        below = offsets[j]
+        row = offsets[j]
         for at in range(offsets[k] + 1, offsets[k + 1]):
             cell = cells[at - 1 - k]
-            while below < offsets[j + 1] - 1 and cells[below - j] < cell:
-                below += 1
-            # Those of j who share the cell lie between the rows ``below`` and ``through``.
-            through = below
-            if below < offsets[j + 1] - 1 and cells[below - j] == cell:
-                through += 1
-            passed, before = upper[at], upper[at - 1]
-            after_j, before_j = lower[through], lower[below]
+            while row < offsets[j + 1] - 1 and cells[row - j] <= cell:
+                row += 1
+            shared = row > offsets[j] and cells[row - 1 - j] == cell
+            step, beaten = steps[at], (halfway[row] if shared else below[row])
             for b in range(target.size):
-                target[b] += sign * (passed[b] - before[b]) * (1.0 - 0.5 * (after_j[b] + before_j[b]))
+                target[b] += step[b] * beaten[b]
 
 
 @njit(cache=True)
