@@ -18,7 +18,7 @@ import numpy as np
 from partialfair._checks import check_choice
 from partialfair._typing import ArrayLike, Floats, GapScale, GroupLabel, IntervalLike, RankWithin, Ties
 from partialfair.exceptions import UndefinedGapWarning
-from partialfair.intervals import RANK_TOLERANCE, band_weights
+from partialfair.intervals import RANK_TOLERANCE
 from partialfair.metrics import _kernels
 from partialfair.metrics._descent import pair_aucs, parity_gaps
 from partialfair.metrics._inputs import (
@@ -309,7 +309,7 @@ def labelled_share(
         return float("nan")
     if rank_within == "group_and_label":
         return selected_share(group.with_label(positive), threshold, gap_scale)
-    in_band = band_weights(group.scores, group.weights, group.interval)[with_label]
+    in_band = group.in_band[with_label]
     selected = in_band[group.scores[with_label] > threshold].sum()
     if gap_scale == "absolute":
         weights = np.ones(group.n) if group.weights is None else group.weights

@@ -14,7 +14,7 @@ from partialfair._checks import check_choice
 from partialfair._typing import ArrayLike, GapScale, GroupLabel, IntervalLike, RankWithin
 from partialfair.exceptions import InputError, SmallGroupWarning
 from partialfair.groups import group_name
-from partialfair.intervals import IntervalSet, band_weights
+from partialfair.intervals import IntervalSet
 from partialfair.metrics import _differences, partial, ranking
 from partialfair.metrics._differences import Setting
 from partialfair.metrics._inputs import (
@@ -434,7 +434,7 @@ def _labelled_in_interval(group: GroupScores, label: bool, rank_within: RankWith
     if rank_within == "group_and_label":
         return group.with_label(label).n_effective * group.interval.measure
     assert group.positive is not None
-    inside = band_weights(group.scores, group.weights, group.interval)[group.positive == label]
+    inside = group.in_band[group.positive == label]
     return float(inside.sum() ** 2 / (inside**2).sum()) if inside.any() else 0.0
 
 
@@ -491,5 +491,4 @@ def _rows_inside(group: GroupScores) -> float:
     """Rows inside the interval, whatever their weights; a row that straddles an end counts in part."""
     if group.weights is None:
         return group.n * group.interval.measure
-    shares = band_weights(group.scores, group.weights, group.interval)
-    return float((shares * group.interval.measure * group.weights.sum() / group.weights).sum())
+    return float((group.in_band * group.interval.measure * group.weights.sum() / group.weights).sum())

@@ -109,7 +109,7 @@ class Resamples:
     @property
     def n_columns(self) -> int:
         """B + 1."""
-        return next(iter(self.draws[0].weights.values())).shape[1]
+        return int(next(iter(self.draws[0].weights.values())).shape[1])
 
     def weights(self, k: int, positive: bool | None = None) -> Floats:
         """Weights of the cells of group k, of one label or (None) of all its members."""
