@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from random import Random
 
+import typer
+
+from partialfair.cli._app import app
 from tests.fuzz.tables import HOSTILE_TEXTS, Table
 
-__all__ = ["Arguments", "arguments"]
+__all__ = ["Arguments", "arguments", "known_options"]
 
 _CONSTRAINTS = (
     "statistical_parity",
@@ -192,11 +196,11 @@ def arguments(rng: Random, command: str, files: Sequence[str], table: Table) -> 
     for option, values in NEEDED[command].items():
         if rng.random() > 0.01:
             words += [option, *values(rng, table)]
-    chosen = [option for option in OPTIONS[command] if rng.random() < 0.12]
-    for option in chosen:
-        words += [option, *OPTIONS[command][option](rng, table)]
-        if option in LISTS and rng.random() < 0.4:
-            words += [option, *OPTIONS[command][option](rng, table)]
+    seed = rng.getrandbits(32)
+    for option, values in OPTIONS[command].items():
+        # Each option has its own numbers, and a new one leaves the others of a case as they are.
+        if option in known_options(command):
+            words += _seldom(Random(f"{seed} {option}"), option, values, table)
     if rng.random() < 0.1 and command != "predict":
         words += ["--group", rng.choice(["city", "city", "hired", "nobody"])]
     if rng.random() < 0.03:
@@ -211,6 +215,22 @@ def arguments(rng: Random, command: str, files: Sequence[str], table: Table) -> 
     if rng.random() < 0.03:
         positional.append("missing.csv")
     return Arguments((command, *positional, *words), out, report)
+
+
+@cache
+def known_options(command: str) -> frozenset[str]:
+    """Return the options that a command has: with another it would end before anything is read."""
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    return frozenset(name for parameter in commands[command].params for name in parameter.opts)
+
+
+def _seldom(rng: Random, option: str, values: Values, table: Table) -> list[str]:
+    words: list[str] = []
+    if rng.random() < 0.12:
+        words += [option, *values(rng, table)]
+        if option in LISTS and rng.random() < 0.4:
+            words += [option, *values(rng, table)]
+    return words
 
 
 def _out(rng: Random, command: str, files: Sequence[str]) -> str | None:
