@@ -141,10 +141,11 @@ def _interrupt_faults(ending: Ending) -> Iterator[str]:
         yield f"the exit code is {ending.code}: {ending.err[-300:]}"
     if ending.code == 130 and "Traceback" in ending.err:
         yield f"a traceback: {ending.err[-300:]}"
-    if ending.code != 0 and ending.before != ending.after:
-        names = {*ending.before, *ending.after}
-        changed = sorted(name for name in names if ending.before.get(name) != ending.after.get(name))
-        yield f"interrupted with exit code {ending.code}, it changed {changed}"
+    names = {*ending.before, *ending.after}
+    changed = sorted(name for name in names if ending.before.get(name) != ending.after.get(name))
+    # After the last file there is only printing to interrupt; the files are then new, and it says so.
+    if ending.code != 0 and changed and not ending.err.endswith("its files had been written\n"):
+        yield f"interrupted with exit code {ending.code}, it changed {changed}: {ending.err[-300:]}"
     if any(_is_hidden(name) for name in ending.after):
         yield f"temporaries were left: {[name for name in ending.after if _is_hidden(name)]}"
 

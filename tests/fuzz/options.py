@@ -127,7 +127,6 @@ TRAINING: dict[str, Values] = {
     "--constraint": _of(*_CONSTRAINTS, bad=["fairness", "inter_group_pairwise"]),
     "--enforce": _of("exact", "surrogate", "surrogate", bad=["hope"]),
     "--group-terms": _of("none", "intercept", "interactions", bad=["all"]),
-    "--time-limit": _number("0.5", "1", "2"),
 }
 GATE: dict[str, Values] = {
     "--fail-above": _number("0.05", "0.2"),
@@ -159,6 +158,7 @@ TRAINED: dict[str, Values] = {
     "--group": _column("group"),
     "--id": _column("id"),
     "--drop": _column("score"),
+    "--time-limit": _number("0.5", "1", "2"),  # of each fit: some of these problems are hard
 }
 NEEDED: dict[str, dict[str, Values]] = {
     "audit": {"--score": _column("score"), "--group": _column("group")},

@@ -31,7 +31,7 @@ __all__ = ["MEMORY_LIMIT", "Outcome", "Snapshot", "cpu_seconds", "run_case", "sn
 
 MEMORY_LIMIT = 2 << 30
 _CPU_LIMIT = 20.0
-_WALL_LIMIT = 60.0
+_WALL_LIMIT = 180.0
 """Beyond the limit of 20 s by as much as a busy machine may stretch it."""
 _IDLE = 0.05
 """Of the time of one that computes less than this share, it waits for something that will not come."""
@@ -150,7 +150,7 @@ def _run_in_child(case: Case, directory: Path) -> NoReturn:
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_CPU, (int(2 * _CPU_LIMIT), int(2 * _CPU_LIMIT) + 1))
+        resource.setrlimit(resource.RLIMIT_CPU, (int(_CPU_LIMIT) + 1, int(_CPU_LIMIT) + 2))
         os.dup2(_filled_pipe(case.stdin), 0)
         for descriptor, name in ((1, "stdout"), (2, "stderr")):
             os.dup2(os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), descriptor)
