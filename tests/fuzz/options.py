@@ -26,11 +26,12 @@ _CONSTRAINTS = (
 
 @dataclass(frozen=True)
 class Arguments:
-    """Arguments, and where they ask for outputs."""
+    """Arguments, where they ask for outputs, and whether for JSON; a column may be called ``--json``."""
 
     words: tuple[str, ...]
     out: str | None = None
     report: str | None = None
+    as_json: bool = False
 
 
 Values = Callable[[Random, Table], Sequence[str]]
@@ -193,6 +194,7 @@ _ODD_PAGES = ("fifo.html", "page.txt", "missing/page.html", "dir.html", "/dev/nu
 def arguments(rng: Random, command: str, files: Sequence[str], table: Table) -> Arguments:
     """Return arguments for a command on some files; most of them are right."""
     words: list[str] = []
+    as_json = False
     for option, values in NEEDED[command].items():
         if rng.random() > 0.01:
             words += [option, *values(rng, table)]
@@ -200,7 +202,9 @@ def arguments(rng: Random, command: str, files: Sequence[str], table: Table) -> 
     for option, values in OPTIONS[command].items():
         # Each option has its own numbers, and a new one leaves the others of a case as they are.
         if option in known_options(command):
-            words += _seldom(Random(f"{seed} {option}"), option, values, table)
+            more = _seldom(Random(f"{seed} {option}"), option, values, table)
+            as_json = as_json or more == ["--json"]
+            words += more
     if rng.random() < 0.1 and command != "predict":
         words += ["--group", rng.choice(["city", "city", "hired", "nobody"])]
     if rng.random() < 0.03:
@@ -214,7 +218,7 @@ def arguments(rng: Random, command: str, files: Sequence[str], table: Table) -> 
     positional = list(files)
     if rng.random() < 0.03:
         positional.append("missing.csv")
-    return Arguments((command, *positional, *words), out, report)
+    return Arguments((command, *positional, *words), out, report, as_json)
 
 
 @cache

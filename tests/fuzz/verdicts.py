@@ -54,7 +54,7 @@ def _streams(case: Case, outcome: Outcome) -> Iterator[str]:
     yield from _controls("stderr", err)
     if outcome.code == 2:
         yield from _refusal(out, err)
-    elif "--json" in case.arguments.words and "--help" not in case.arguments.words and not outcome.signal:
+    elif case.arguments.as_json and "--help" not in case.arguments.words and not outcome.signal:
         yield from (f"partial: the JSON printed {fault}" for fault in _json_faults(outcome.out))
 
 
