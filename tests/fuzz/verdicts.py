@@ -70,6 +70,8 @@ def _controls(stream: str, text: str) -> Iterator[str]:
 
 
 def _refusal(out: str, err: str) -> Iterator[str]:
+    if "Usage: partialfair" in out and not err:  # the help of a command without arguments
+        return
     lines = err.strip("\n").splitlines()
     usage = "Usage: partialfair" in err
     if out:
