@@ -37,12 +37,16 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("kill", _HANDFUL, ids=str)
 def test_killed_commands(kill: Kill, tmp_path: Path, earlier: Path) -> None:
-    ending = run_and_kill(kill, tmp_path, earlier)
-    assert not list(faults(kill, ending, tmp_path))
+    _fail_where_faulty(kill, tmp_path, earlier)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kill", _campaign(), ids=str)
 def test_many_killed_commands(kill: Kill, tmp_path: Path, earlier: Path) -> None:
-    ending = run_and_kill(kill, tmp_path, earlier)
-    assert not list(faults(kill, ending, tmp_path))
+    _fail_where_faulty(kill, tmp_path, earlier)
+
+
+def _fail_where_faulty(kill: Kill, work: Path, earlier: Path) -> None:
+    ending = run_and_kill(kill, work, earlier)
+    if sentences := list(faults(kill, ending, work)):
+        pytest.fail("\n".join(sentences), pytrace=False)
