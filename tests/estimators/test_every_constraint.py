@@ -37,7 +37,10 @@ STATEMENTS = [
     InterGroupPairwise(1.0),
     IntraGroupPairwise(1.0),
 ]
-pytestmark = pytest.mark.filterwarnings("ignore::partialfair.exceptions.SurrogateWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::partialfair.exceptions.SurrogateWarning"),
+    pytest.mark.filterwarnings("ignore::partialfair.exceptions.IdleThresholdWarning"),
+]
 
 
 def block_of(constraint, people, sigma):

@@ -36,6 +36,7 @@ from partialfair.persistence import FORMAT, TRUSTED
 from partialfair.solvers import IDCA, SQP, DirectSwitching, NewtonSteps, Status
 from partialfair.surrogates import Ramp, Sigmoid
 
+pytestmark = pytest.mark.filterwarnings("ignore::partialfair.exceptions.IdleThresholdWarning")
 SAVED = Path(__file__).parent / "saved_models"
 CROSSED = pd.DataFrame({"sex": np.tile(["f", "m"], 60), "old": np.repeat([True, False], 60)})
 SEX = CROSSED["sex"].to_numpy()
