@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
+from datetime import date, time, timedelta
 from numbers import Real
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from partialfair._typing import ArrayLike, Floats
 from partialfair.exceptions import InputError
 
 __all__ = [
+    "WEIGHT_RANGE",
     "check_choice",
     "check_count",
+    "check_flag",
     "check_number",
     "check_weights",
     "finite_vector",
     "first_text",
-    "listing",
+    "merged_by_floats",
+    "outside_weights",
+    "refuse_dates",
+    "refuse_masked",
     "shown",
 ]
 
@@ -55,38 +62,112 @@ def check_count(value: Any, name: str) -> None:
         raise InputError(f"{name} must be a whole number, not {value!r}")
 
 
-def finite_vector(values: ArrayLike, name: str) -> Floats:
-    """Return one column of finite numbers, or a complaint that names it."""
+def check_flag(value: Any, name: str) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be True or False, not {shown(value)}")
+
+
+def finite_vector(values: ArrayLike, name: str, *, ranked: bool = False) -> Floats:
+    """Return one column of finite numbers, or a complaint that names it.
+
+    Parameters
+    ----------
+    values, name
+        What was given, and what messages call it.
+    ranked
+        Whether the order of the values matters: then those that differ must differ as floats.
+    """
     if values is None:
         raise InputError(f"{name} is missing")
-    if isinstance(values, np.ma.MaskedArray):
-        values = np.ma.filled(values.astype(np.float64), np.nan)
+    refuse_masked(values, name)
     try:
-        if getattr(getattr(values, "dtype", None), "kind", None) in ("c", "m", "M"):  # complex numbers, dates
+        given = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        raise InputError(f"{name} must have one dimension, not rows of different lengths") from None
+    if given.dtype.kind == "f" and not hasattr(values, "dtype"):
+        given = _undecided(given, values)
+    refuse_dates(given, name)
+    try:
+        if given.dtype.kind == "c":
             raise TypeError
-        vector = np.asarray(values, dtype=np.float64)
+        vector = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        culprit = first_text(values) or type(values).__name__
-        raise InputError(f"{name} holds {culprit!r}, which is not a number") from None
+        culprit = first_text(values)
+        held = type(values).__name__ if culprit is None else shown(culprit)
+        raise InputError(f"{name} holds {held}, which is not a number") from None
     if vector.ndim != 1:
         from_proba = name == "y_score" and vector.ndim == 2
         hint = "; for predict_proba take one column, [:, 1]" if from_proba else ""
         raise InputError(f"{name} must have one dimension, not {vector.ndim}{hint}")
     if (bad := np.flatnonzero(~np.isfinite(vector))).size:
         raise InputError(f"{name} has {bad.size} values that are NaN or infinite, the first in row {bad[0]}")
+    if ranked and (alike := merged_by_floats(given, vector)) is not None:
+        raise InputError(
+            f"{name} holds {shown(alike[0])} and {shown(alike[1])}, which cannot be told apart as floats; "
+            "give smaller numbers, their ranks say"
+        )
     return vector
+
+
+def refuse_masked(values: ArrayLike, name: str) -> None:
+    """Refuse arrays with masked entries, whose values are not to be looked at."""
+    if isinstance(values, np.ma.MaskedArray) and (masked := np.argwhere(np.ma.getmaskarray(values))).size:
+        column = f", column {masked[0][1]}" if masked.shape[1] > 1 else ""
+        raise InputError(
+            f"{name} has {len(masked)} values that are masked, the first in row {masked[0][0]}{column}"
+        )
+
+
+def refuse_dates(values: npt.NDArray[Any], name: str) -> None:
+    """Refuse dates and times, which NumPy would turn into counts of nanoseconds, and missing ones too."""
+    if values.dtype.kind in "mM":
+        first: Any = values.ravel()[0] if values.size else values.dtype
+    elif values.dtype.kind == "O":
+        first = next((value for value in values.ravel() if isinstance(value, _DATES)), None)
+    else:
+        return
+    if first is not None:
+        raise InputError(f"{name} holds dates or times ({first}), which are not numbers")
+
+
+_DATES = (date, time, timedelta, np.datetime64, np.timedelta64)  # those of pandas are among them
+
+
+def merged_by_floats(given: npt.NDArray[Any], floats: Floats) -> tuple[Any, Any] | None:
+    """Return two values that differ although their floats do not, or None.
+
+    Floats hold whole numbers up to 2⁵³ exactly; beyond, 2⁵³ and 2⁵³ + 1 would be tied. Rounding keeps the
+    order otherwise.
+    """
+    if given.dtype.kind in "iu":
+        if not given.size or max(abs(int(given.min())), abs(int(given.max()))) <= _EXACT_UP_TO:
+            return None
+        order = np.argsort(given)
+        alike = np.flatnonzero((np.diff(floats[order]) == 0) & (given[order][1:] != given[order][:-1]))
+        return tuple(given[order[alike[0] : alike[0] + 2]].tolist()) if alike.size else None
+    if given.dtype.kind != "O":
+        return None
+    first: dict[float, Any] = {}
+    for value, number in zip(given.tolist(), floats.tolist(), strict=True):
+        if not isinstance(value, str) and first.setdefault(number, value) != value:
+            return first[number], value
+    return None
+
+
+_EXACT_UP_TO = 2**53
+
+
+def _undecided(given: npt.NDArray[np.floating[Any]], values: ArrayLike) -> npt.NDArray[Any]:
+    """Return the objects of a list where NumPy has rounded large whole numbers among them to floats."""
+    large = given.ndim == 1 and given.size and np.nanmax(np.abs(given), initial=0.0) >= _EXACT_UP_TO
+    return np.asarray(values, dtype=object) if large else given
 
 
 def shown(value: Any, most: int = 80) -> str:
     """Write a value for a message, on one line and not at length."""
     text = " ".join(repr(value).split())
     return text if len(text) <= most else f"{text[:most]}…"
-
-
-def listing(items: Sequence[str], most: int = 8) -> str:
-    """Write a list for a message, not at length."""
-    more = f", and {len(items) - most} more" if len(items) > most else ""
-    return ", ".join(item if len(item) <= 60 else f"{item[:60]}…" for item in items[:most]) + more
 
 
 def check_weights(sample_weight: ArrayLike, n_rows: int, rows_of: str = "scores") -> Floats:
@@ -96,8 +177,18 @@ def check_weights(sample_weight: ArrayLike, n_rows: int, rows_of: str = "scores"
         raise InputError(f"sample_weight has {weights.size} rows, but there are {n_rows} {rows_of}")
     if (bad := np.flatnonzero(weights < 0)).size:
         raise InputError(f"sample_weight has {bad.size} negative values, the first in row {bad[0]}")
+    if (bad := outside_weights(weights)).size:
+        raise InputError(f"sample_weight has {weights[bad[0]]:g} in row {bad[0]}; {WEIGHT_RANGE}")
     # Scaled by a power of two, which is exact: sums and squares of extreme weights then stay in range.
     return np.ldexp(weights, -int(np.frexp(weights.max(initial=0.0))[1]))
+
+
+WEIGHT_RANGE = "weights must be 0 or lie between 1e-75 and 1e75, so that their squares can be added up"
+
+
+def outside_weights(weights: Floats) -> npt.NDArray[np.intp]:
+    """Return the rows of weights whose squares, relative to the largest, floats cannot hold."""
+    return np.flatnonzero((weights > 1e75) | ((weights < 1e-75) & (weights > 0)))
 
 
 def first_text(values: ArrayLike) -> str | None:

@@ -15,7 +15,9 @@ __all__ = [
     "GroupLabel",
     "IntervalLike",
     "Ints",
+    "MissingGroups",
     "RankWithin",
+    "SmallGroups",
     "Ties",
 ]
 
@@ -27,7 +29,9 @@ Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 
 GroupLabel: TypeAlias = Hashable
 GapScale: TypeAlias = Literal["interval", "absolute"]
+MissingGroups: TypeAlias = Literal["error", "ignore"]
 RankWithin: TypeAlias = Literal["group", "group_and_label"]
+SmallGroups: TypeAlias = Literal["list", "merge", "keep"]
 Ties: TypeAlias = Literal["half", "geq"]
 
 _Ends: TypeAlias = tuple[float, float]

@@ -26,7 +26,7 @@ class DataFetchError(InputError):
 
 
 class IdleThresholdWarning(UserWarning):
-    """The threshold lies outside the interval in some group, so gaps at it say nothing of those inside."""
+    """The threshold lies outside the interval of some group, where no score inside can change the gap."""
 
 
 class SmallGroupWarning(UserWarning):

@@ -6,7 +6,7 @@ combination that occurs, labelled by the tuple of values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
@@ -17,9 +17,10 @@ import numpy.typing as npt
 from partialfair._typing import ArrayLike, GroupLabel, Ints
 from partialfair.exceptions import InputError
 
-__all__ = ["Groups", "encode_groups", "group_name"]
+__all__ = ["Groups", "encode_groups", "group_name", "listed", "members_text"]
 
 _MAX_INTEGER_SPREAD = 1 << 16
+_HAIR = 1e-6  # more than rounding errors of a count, less than anyone would notice
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,23 @@ class Groups:
 def group_name(label: GroupLabel) -> str:
     """How a group is written for people."""
     return " × ".join(map(str, label)) if isinstance(label, tuple) else str(label)
+
+
+def members_text(count: float) -> str:
+    """Write a number of members, some of whom are inside an interval in part: 7.5 is "7.5", and 8.0 "8".
+
+    Halves of the last digit go up, also where rounding errors put a count a hair below them: sums of shares
+    and products of sizes are then written alike, here and by the page's own script.
+    """
+    return f"{count + _HAIR:,.1f}".removesuffix(".0")
+
+
+def listed(texts: Sequence[str], most: int = 3) -> str:
+    """Join the first few texts and say how many more there are."""
+    shown, n_more = list(texts[:most]), len(texts) - most
+    if n_more > 0:
+        return f"{', '.join(shown)} and {n_more:,} more"
+    return " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))
 
 
 def encode_groups(
@@ -121,7 +139,8 @@ def _columns(features: ArrayLike) -> list[tuple[str, ArrayLike]]:
         name = getattr(features, "name", None)
         columns = [("sensitive_features" if name is None else f"sensitive feature {name!r}", features)]
     else:
-        array = np.asarray(features, dtype=_plain_dtype(features))
+        masked = isinstance(features, np.ma.MaskedArray)
+        array = features if masked else np.asarray(features, dtype=_plain_dtype(features))
         if array.ndim not in (1, 2):
             raise InputError(f"sensitive_features must have one or two dimensions, not {array.ndim}")
         if array.ndim == 1:
@@ -139,11 +158,16 @@ def _plain_dtype(features: ArrayLike) -> Any:
 
 
 def _encode_column(column: ArrayLike, name: str) -> tuple[Ints, tuple[GroupLabel, ...]]:
+    if isinstance(column, np.ma.MaskedArray):
+        known = ~np.ma.getmaskarray(column)
+        codes = np.full(column.size, -1, dtype=np.int32)
+        codes[known], labels = _encode_column(np.asarray(column)[known], name)
+        return codes, labels
     dtype = getattr(column, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.kind in "iub":
-        codes = _encode_integers(np.asarray(column))
-        if codes is not None:
-            return codes
+        encoded = _encode_integers(np.asarray(column))
+        if encoded is not None:
+            return encoded
     return _encode_by_hashing(column, name)
 
 

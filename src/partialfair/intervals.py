@@ -28,6 +28,7 @@ __all__ = [
     "as_interval_set",
     "band_weights",
     "holds_rank",
+    "interval_text",
     "intervals_by_group",
     "passed_share",
     "running_weight",
@@ -105,11 +106,24 @@ class IntervalSet:
         before = np.searchsorted(done[1:-1], shares - _slack(side), side="left")
         return np.asarray(self.starts[before] + (shares - done[before]) * self.measure)
 
+    @property
+    def from_the_other_end(self) -> IntervalSet:
+        """The same people, counted from the bottom."""
+        return IntervalSet(tuple((1 - high, 1 - low) for low, high in reversed(self.parts)))
+
     def __str__(self) -> str:
         """Both ways of counting: ranks from the top, and score percentiles."""
-        ranks = " and ".join(f"{_percent(low)}–{_percent(high)} %" for low, high in self.parts)
-        scores = " and ".join(f"{_percent(1 - high)}–{_percent(1 - low)}" for low, high in self.parts)
+        return interval_text(self)
+
+
+def interval_text(interval: IntervalSet, higher_is_better: bool = True) -> str:
+    """Write an interval both ways: ranks from the best, and percentiles of the scores as they are."""
+    ranks = " and ".join(f"{_percent(low)}–{_percent(high)} %" for low, high in interval.parts)
+    if higher_is_better:
+        scores = " and ".join(f"{_percent(1 - high)}–{_percent(1 - low)}" for low, high in interval.parts)
         return f"ranks {ranks} from the top (score percentiles {scores})"
+    scores = " and ".join(f"{_percent(low)}–{_percent(high)}" for low, high in interval.parts)
+    return f"ranks {ranks} from the best, the lowest scores (score percentiles {scores})"
 
 
 def as_interval_set(interval: Any) -> IntervalSet:

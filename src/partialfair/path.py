@@ -19,7 +19,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples
 
 from partialfair._checks import check_choice, check_number, check_weights, finite_vector, shown
-from partialfair._typing import ArrayLike, Floats, Ints
+from partialfair._typing import ArrayLike, Floats, GroupLabel, Ints
 from partialfair.categoricals import CategoricalCodes
 from partialfair.constraints import CONSTRAINTS, Constraint
 from partialfair.estimators._base import PartialFairEstimator
@@ -31,9 +31,9 @@ from partialfair.estimators._statement import Automatic, read_constraints
 from partialfair.estimators._units import constraint_in_units
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups, group_name
-from partialfair.intervals import intervals_by_group
+from partialfair.metrics.catalogue import check_judgeable
 from partialfair.metrics.report import FairnessReport, ReportRow, fairness_report
-from partialfair.solvers import Status
+from partialfair.solvers import Record, Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -134,11 +134,14 @@ class FairnessPath:
         What ``score`` means.
     validation
         The rows held out.
+    min_group_size
+        Effective members in the interval from which on a group is judged there.
     """
 
     points: tuple[PathPoint, ...]
     scoring: str
     validation: Rows
+    min_group_size: float
     _seed: int
     _reports: dict[tuple[int, float], FairnessReport] = field(default_factory=dict, init=False)
 
@@ -146,12 +149,27 @@ class FairnessPath:
         """Return all metrics of the model on the validation rows, with confidence intervals."""
         key = (self.points.index(point), confidence)
         if key not in self._reports:
-            self._reports[key] = _measured(point, self.validation, confidence, self._seed)
+            self._reports[key] = _measured(
+                point, self.validation, self.min_group_size, confidence, self._seed
+            )
         return self._reports[key]
+
+    @property
+    def small_groups(self) -> tuple[GroupLabel, ...]:
+        """Groups with too few members in the interval to be judged, among the validation rows."""
+        report = self.report(self.points[0])
+        of_metric = report.too_few_labelled.get(_metric_of(self.points[0].constraint), ())
+        return tuple(small.group for small in (*report.small_groups, *of_metric))
 
     def gap(self, point: PathPoint, confidence: float = 0.95) -> ReportRow:
         """Return the gap that the constraint is about on the validation rows."""
-        return self.report(point, confidence)[_metric_of(point)]
+        report, metric = self.report(point, confidence), _metric_of(point.constraint)
+        if metric in report.omitted:
+            raise InputError(
+                f"{metric} {report.omitted[metric]}, on the {self.validation.n:,} validation rows; hold out "
+                "more rows"
+            )
+        return report[metric]
 
     def best(self, max_gap: float, confidence: float = 0.95) -> Any:
         """Return the best model whose gap is, with that confidence, at most ``max_gap`` on new people.
@@ -163,16 +181,11 @@ class FairnessPath:
         check_number(max_gap, "max_gap", low=0.0, high=1.0)
         bounds = np.array([self.gap(point, confidence).high for point in self.points])
         fair = [point for point, bound in zip(self.points, bounds, strict=True) if bound <= max_gap]
-        if np.isnan(bounds).all():
-            raise InputError(
-                f"the gap of {_metric_of(self.points[0])} is not defined on the {len(self.validation.y):,} "
-                "validation rows, so no model can be chosen by it; hold out more rows"
-            )
         if not fair:
             raise InputError(
                 f"no model of the path has a gap of at most {max_gap:g} with confidence {confidence:g} on "
                 f"the {len(self.validation.y):,} validation rows; the lowest upper bound is "
-                f"{np.nanmin(bounds):.3g}: add smaller max_gaps or more validation rows"
+                f"{bounds.min():.3g}: add smaller max_gaps or more validation rows"
             )
         return max(fair, key=lambda point: point.score).model
 
@@ -227,6 +240,7 @@ def fairness_path(
     validation: float | tuple[Any, ...] = 0.2,
     sample_weight: ArrayLike | None = None,
     scoring: str = "accuracy",
+    min_group_size: float = 10,
     n_jobs: int | None = None,
     random_state: Any = None,
     callback: Callable[[PathPoint], None] | None = None,
@@ -252,6 +266,9 @@ def fairness_path(
         ``(X, y, sensitive_features)``, or with ``sample_weight`` as a fourth.
     scoring
         ``"accuracy"``, ``"balanced_accuracy"``, ``"roc_auc"``, or for regressors ``"r2"``.
+    min_group_size
+        Groups with fewer effective members in the interval among the validation rows are not judged there;
+        ``path.small_groups`` names them. That of the estimator is for the rows to train on.
     n_jobs
         Processes; every ``alpha`` is one job.
     random_state
@@ -299,11 +316,12 @@ def fairness_path(
         check_number(validation, "validation", above=0.0, high=0.9)
         train, held_out = _split(rows, validation, seed)
     _check_held_out(estimator, train, held_out, scoring)
-    _check_members(estimator, stated[0], train, held_out)
+    check_number(min_group_size, "min_group_size", low=1.0)
+    _check_members(estimator, stated[0], train, held_out, min_group_size)
     say = _reporter(scoring, callback, verbose)
     jobs = (delayed(_chain)(estimator, train, held_out, gaps, alpha, scoring, say) for alpha in penalties)
     points = tuple(point for chain in Parallel(n_jobs=n_jobs)(jobs) for point in chain)
-    return FairnessPath(points, scoring, held_out, seed)
+    return FairnessPath(points, scoring, held_out, min_group_size, seed)
 
 
 def _numbers(given: Sequence[float], name: str) -> list[float]:
@@ -378,7 +396,9 @@ def _check_held_out(estimator: Any, train: Rows, held_out: Rows, scoring: str) -
         raise InputError(f"scoring='roc_auc' needs both classes in the {held_out.n} validation rows")
 
 
-def _check_members(estimator: Any, constraint: Constraint, train: Rows, held_out: Rows) -> None:
+def _check_members(
+    estimator: Any, constraint: Constraint, train: Rows, held_out: Rows, min_group_size: float
+) -> None:
     """Refuse, before any fit, rows held out on which no gap could be measured."""
     counted = np.ones(held_out.n, bool) if held_out.weights is None else np.asarray(held_out.weights) > 0
     groups = encode_groups(held_out.groups, missing="ignore").take(counted)
@@ -395,14 +415,19 @@ def _check_members(estimator: Any, constraint: Constraint, train: Rows, held_out
             )
     if isinstance(constraint.interval, Automatic):
         return
-    counts = np.bincount(groups.codes[groups.codes >= 0], minlength=len(groups.labels))
-    parts = intervals_by_group(constraint.interval, groups.labels)
-    for name, part, count in zip(groups.names, parts, counts, strict=True):
-        if count * part.measure < 1 - 1e-9:
-            raise InputError(
-                f"the interval of {part} holds no one of the {count} members of group {name!r} in the "
-                "validation rows; widen it, or hold out more rows"
-            )
+    labels = None if is_regressor(estimator) else np.asarray(held_out.y) == np.unique(np.asarray(train.y))[-1]
+    try:
+        check_judgeable(
+            held_out.groups,
+            constraint.interval,
+            metric=_metric_of(constraint),
+            positive=labels,
+            sample_weight=held_out.weights,
+            min_group_size=min_group_size,
+            missing_groups="ignore",
+        )
+    except InputError as error:
+        raise InputError(f"of the {held_out.n} validation rows: {error}; or hold out more rows") from error
 
 
 def _split(rows: Rows, share: float, seed: int) -> tuple[Rows, Rows]:
@@ -450,15 +475,18 @@ def _chain(
     settings = estimator.get_params(deep=False)
     # Solvers given as objects, which may need constraints, and their steps are not for the first.
     freed = {"constraint": None, "solver": "auto", "max_iter": None}
+    listener = _Listener(estimator.callback)
     model = clone(estimator).set_params(alpha=alpha, warm_start=True, **freed)
     for gap in [float("inf"), *gaps]:
         if points:
             model = deepcopy(model).set_params(**{name: settings[name] for name in freed})
             model.set_params(**_with_gap(model, gap))
         start = time.perf_counter()
+        model.set_params(callback=listener)
         model.fit(train.X, train.y, sensitive_features=train.groups, sample_weight=train.weights)
-        if model.result_.status is Status.STOPPED and estimator.callback is None:
-            raise KeyboardInterrupt  # nobody else stops a fit
+        model.set_params(callback=estimator.callback)
+        if model.result_.status is Status.STOPPED and not listener.stopped:
+            raise KeyboardInterrupt  # a fit keeps its best point, a path ends
         if points:
             (constraint,), training_gap = model.result_.constraints, model.result_.gap
         else:
@@ -467,6 +495,18 @@ def _chain(
         points.append(_point(model, gap, alpha, constraint, training_gap, held_out, scoring, seconds))
         say(points[-1])
     return points
+
+
+@dataclass(eq=False)
+class _Listener:
+    """Knows whether it was the estimator's callback that stopped a fit, or the keyboard."""
+
+    callback: Callable[[Record], bool | None] | None
+    stopped: bool = False
+
+    def __call__(self, line: Record) -> bool:
+        self.stopped = bool(self.callback is not None and self.callback(line))
+        return self.stopped
 
 
 def _judged_in_training(estimator: Any, model: Any, train: Rows) -> tuple[Constraint, float]:
@@ -522,21 +562,20 @@ def _point(
     return PathPoint(gap, alpha, model, constraint, training_gap, scores, predictions, value, error, seconds)
 
 
-def _metric_of(point: PathPoint) -> str:
-    """Return the name of the metric that the model's constraint is about."""
-    return next(name for name, kind in CONSTRAINTS.items() if type(point.constraint) is kind)
+def _metric_of(constraint: Constraint) -> str:
+    """Return the name of the metric that a constraint is about."""
+    return next(name for name, kind in CONSTRAINTS.items() if type(constraint) is kind)
 
 
-def _measured(point: PathPoint, held_out: Rows, confidence: float, seed: int) -> FairnessReport:
+def _measured(
+    point: PathPoint, held_out: Rows, min_group_size: float, confidence: float, seed: int
+) -> FairnessReport:
     """Judge a model by the interval, the scale and the threshold of its constraint."""
     constraint = point.constraint
     labelled = not is_regressor(point.model)
-    # Rows without a group, where a model may have any, count in the score only.
-    known = np.flatnonzero(encode_groups(held_out.groups, missing="ignore").codes >= 0)
-    held_out = held_out.take(known)
     return fairness_report(
         held_out.y if labelled else None,
-        point.scores[known],
+        point.scores,
         sensitive_features=held_out.groups,
         interval=constraint.interval,
         threshold=getattr(constraint, "threshold", None),
@@ -546,4 +585,7 @@ def _measured(point: PathPoint, held_out: Rows, confidence: float, seed: int) ->
         pos_label=point.model.classes_[1] if labelled else 1,
         sample_weight=held_out.weights,
         random_state=seed,
+        higher_is_better=point.model.higher_is_better,
+        min_group_size=min_group_size,
+        missing_groups="ignore",  # such rows, where a model may have any, count in the score only
     )

@@ -13,6 +13,7 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
+from partialfair._files import write_file
 from partialfair.exceptions import InputError
 from partialfair.tables import TableModel
 
@@ -99,17 +100,7 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     >>> bool((again.decision_function(X) == clf.decision_function(X)).all())
     True
     """
-    content = model_bytes(model)
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        try:
-            temporary.write_bytes(content)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot write the model to {path}: {error.strerror}") from error
+    write_file(path, model_bytes(model))
 
 
 def load_model(path: str | os.PathLike[str]) -> Any:

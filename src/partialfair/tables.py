@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
+from partialfair._text import listed
 from partialfair._typing import Floats, Ints
 from partialfair.estimators import PartialFairClassifier
 from partialfair.estimators._inputs import Features
@@ -32,6 +33,7 @@ __all__ = [
     "TableModel",
     "as_text",
     "encode",
+    "missing_columns",
     "read_columns",
     "strangers",
 ]
@@ -50,6 +52,12 @@ _DATE = (
 _PLAIN = (str, bool, int, float, np.generic, Decimal)
 _FEW = 20
 """Up to so many different values nothing can be told about what a column holds."""
+
+
+_NEARLY_ALL = 0.95
+"""Whole numbers that differ in so large a share of the rows are perhaps names of the rows."""
+
+_MOST_NAMED, _LONGEST_NAME = 8, 40  # in messages, which people are to read
 
 
 @dataclass(frozen=True)
@@ -222,14 +230,28 @@ class TableModel:
         return encode(self.columns, table), groups
 
     def _check_columns(self, present: list[str]) -> None:
+        missing = [name for name in self.needed if name not in present]
+        if missing:
+            unused = [name for name in present if name not in self.needed]
+            raise InputError(
+                f"the table has no {missing_columns(missing, unused)}, which the model was trained on"
+            )
         for name in self.needed:
-            if name not in present:
-                unused = {one.lower(): one for one in present if one not in self.needed}
-                close = difflib.get_close_matches(name.lower(), unused, n=1, cutoff=0.7)
-                hint = f" ({unused[close[0]]!r} is similar)" if close else ""
-                raise InputError(f"the table has no column {name!r}{hint}, which the model was trained on")
             if present.count(name) > 1:
                 raise InputError(f"the table has {present.count(name)} columns {name!r}; rename all but one")
+
+
+def missing_columns(missing: Sequence[str], present: Sequence[str]) -> str:
+    """Name columns that are not there, each with one of those present that is similar; not too many."""
+    by_lower_case = {str(name).lower(): str(name) for name in present}
+    named = []
+    for name in missing[:_MOST_NAMED]:
+        close = difflib.get_close_matches(name.lower()[:_LONGEST_NAME], by_lower_case, n=1, cutoff=0.7)
+        hint = f" ({listed([by_lower_case[close[0]]])} is similar)" if close else ""
+        named.append(f"{listed([name])}{hint}")
+    more = len(missing) - _MOST_NAMED
+    others = f" and {more:,} more" if more > 0 else ""
+    return f"column{'s' if len(missing) > 1 else ''} {', '.join(named)}{others}"
 
 
 def encode(columns: Sequence[Column], table: pd.DataFrame) -> Features:
@@ -350,7 +372,27 @@ def _kind_of_numbers(values: pd.Series) -> _Kind:
     numbers = _numbers(values)
     if len(numbers) > _FEW and (np.diff(np.sort(numbers)) == 1).all():
         return _Kind(trouble="numbers the rows")
-    return _Kind(numbers=True)
+    return _Kind(numbers=True, note=_hint_of_identifier(values, numbers))
+
+
+def _hint_of_identifier(values: pd.Series, numbers: Floats) -> str | None:
+    """Say that numbers look like codes or like names of rows, of which a mean means nothing."""
+    if not (pd.api.types.is_bool_dtype(values.dtype) or pd.api.types.is_numeric_dtype(values.dtype)):
+        different = pd.Series(as_text(values).dropna().unique(), dtype=object)
+        padded = different[different.str.fullmatch(r"0\d+")]
+        if len(padded):
+            return (
+                f"column {values.name!r} has codes with leading zeros ({padded.iloc[0]!r}), read as numbers: "
+                "name it in --category, or leave it out by --id or --drop"
+            )
+    known = numbers[~np.isnan(numbers)]
+    n_different = len(np.unique(known))
+    if n_different > max(_FEW, _NEARLY_ALL * len(known)) and (known == np.round(known)).all():
+        return (
+            f"column {values.name!r} has {n_different:,} different whole numbers in {_count(len(known))}, "
+            "read as numbers: if it says who a row is, leave it out by --id or --drop"
+        )
+    return None
 
 
 def _kind_of_levels(text: pd.Series, note: str | None = None) -> _Kind:

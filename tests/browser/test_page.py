@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from partialfair import PartialFairClassifier, fairness_path, metrics
-from partialfair.exceptions import SmallGroupWarning, UndefinedGapWarning
+from partialfair.exceptions import IdleThresholdWarning, SmallGroupWarning, UndefinedGapWarning
 from partialfair.metrics import fairness_report
 from partialfair.report import audit_page, write_page
 from partialfair.theory import dkw_bound
@@ -38,9 +38,15 @@ def people(n_groups, seed=0, n=1500, ties=False):
 
 def quiet_report(y, scores, groups, **options):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SmallGroupWarning)
-        warnings.simplefilter("ignore", UndefinedGapWarning)
-        settings = {"interval": INTERVAL, "random_state": 0, "n_resamples": 200, **options}
+        for kind in (IdleThresholdWarning, SmallGroupWarning, UndefinedGapWarning):
+            warnings.simplefilter("ignore", kind)
+        settings = {
+            "interval": INTERVAL,
+            "random_state": 0,
+            "n_resamples": 200,
+            "small_groups": "keep",
+            **options,
+        }
         return fairness_report(y, scores, sensitive_features=groups, **settings)
 
 
@@ -337,6 +343,72 @@ def test_a_small_group_is_said_to_be_one(page_of):
             )
         },
     )
+
+
+def test_groups_that_are_too_few_are_listed_and_not_judged(page_of):
+    scores, groups, y = people(4)
+    few = np.concatenate([np.flatnonzero(groups == f"group {k}")[n:] for k, n in ((2, 30), (3, 5))])
+    keep = np.setdiff1d(np.arange(len(y)), few)
+    page = page_of(quiet_report(y[keep], scores[keep], groups[keep], small_groups="list"))
+    assert "2 of 4 groups too few to judge" in page.locator("header").text_content()
+    assert page.locator("#groups tbody th").all_text_contents() == ["group 0", "group 1"]
+    listed = page.locator("section.live section").filter(has_text="Too few to judge")
+    lines = [line.split("\t") for line in listed.locator("tbody").inner_text().splitlines()]
+    assert lines == [["group 2", "30", "7.5"], ["group 3", "5", "1.3"]]  # 1.25: halves go up
+    judged = np.isin(groups, ["group 0", "group 1"])
+    wanted = metrics.partial_group_auc_difference(
+        None, scores[judged], sensitive_features=groups[judged], interval=INTERVAL
+    )
+    assert value(page, "group_auc") == pytest.approx(wanted, abs=EXACT)
+    assert violations(page) == []
+
+
+def test_groups_with_too_few_positives_are_left_out_of_metrics_that_need_them(page_of):
+    scores, groups, y = people(3)
+    y[(groups == "group 2") & (scores < 1.5)] = 0  # few positives, and all at the top
+    report = quiet_report(y, scores, groups, threshold=0.0, small_groups="list")
+    assert [group.group for group in report.too_few_labelled["equal_opportunity"]] == ["group 2"]
+    page = page_of(report)
+    others = groups != "group 2"
+    wanted = expected(y[others], scores[others], groups[others], INTERVAL, 0.0)
+    for metric in report.too_few_labelled:
+        assert value(page, metric) == pytest.approx(wanted[metric, "interval"], abs=EXACT)
+        assert value(page, metric) == pytest.approx(report[metric].value, abs=EXACT)
+    assert "Too few to judge by equal opportunity (pEOP), and left out of it: group 2." in (
+        page.locator("#metrics-text").text_content()
+    )
+    page.get_by_label("groups compared").select_option(label="group 0 and group 2")
+    assert page.locator("td[data-pair='equal_opportunity']").text_content() == "too few to judge"
+    assert page.locator("td[data-pair='statistical_parity']").text_content() == "group 0 and group 2"
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_where_lower_is_better_the_page_counts_from_the_lowest(page_of, ties):
+    scores, groups, y = people(3, ties=ties)
+    risks = 5.0 - scores
+    options = {"higher_is_better": False}
+    page = page_of(quiet_report(1 - y, risks, groups, threshold=4.0, **options))
+    for begin, end in ((5, 30), (40, 73)):
+        move_to(page, begin, end)
+        # The same people in the same order: the scores are those of the other tests, turned round.
+        assert_numbers(page, expected(1 - y, -risks, groups, (begin / 100, end / 100), -4.0))
+    page.wait_for_timeout(300)
+    sentence = page.locator("#sentence").text_content()
+    assert sentence.startswith("Among ranks 40–73 % from the best (lowest scores) of each group")
+    assert ": below one and the same score lie " in sentence
+    assert "as audited: score below 4" in page.locator("#rate-text").text_content()
+    assert "selected: score below 4" in page.locator("#metrics-text").text_content()
+    audited = page.get_by_role("heading", name="As audited").locator("..").text_content()
+    assert "from the best, the lowest scores (score percentiles 5–30)" in audited
+    assert "selected: score below 4" in audited
+    assert "from the top" not in page.locator("body").inner_text()
+    assert "above" not in page.locator("main").inner_text()
+    data = json.loads(page.locator("#data").text_content())["models"][0]
+    assert min(risks) <= data["bins"][0] < data["bins"][-1] <= max(risks)
+    assert data["thresholds"][:-1] == sorted(data["thresholds"][:-1])  # 1 % of all are below the first
+    assert np.mean(risks < data["thresholds"][29]) == pytest.approx(0.3, abs=0.03)
+    bars = page.locator("#densities rect.reach").all()
+    assert all(float(bar.get_attribute("width")) > 2 for bar in bars)  # from 40 % on the left to 73 %
 
 
 def test_equal_scores_have_no_gap(page_of):

@@ -63,7 +63,14 @@ def test_ids_are_text_whatever_the_file_made_of_them(run, people, scores, tmp_pa
 
 
 def small(scores):
-    return pd.DataFrame({"person": [*"abcdwxyz"], "score": scores, "team": [*"ppppqqqq"]})
+    """Eight crowds of ten, each with scores around one number."""
+    return pd.DataFrame(
+        {
+            "person": [f"{crowd}{k}" for crowd in "abcdwxyz" for k in range(10)],
+            "score": [score + k / 20 for score in scores for k in range(10)],
+            "team": ["p"] * 40 + ["q"] * 40,
+        }
+    )
 
 
 @pytest.mark.parametrize(("id_options", "first_columns"), [(["--id", "person"], "person"), ([], "row")])
@@ -75,19 +82,23 @@ def test_movers_are_listed(run, tmp_path, id_options, first_columns):
     outcome = run("compare", "old.csv", "new.csv", *options, "--out", "out")
     assert outcome.code == 0
     shown = " ".join(outcome.out.split())
-    assert "from old to new: group in the interval stay enter leave p 1 0 1 1 q 1 1 0 0" in shown
+    assert "from old to new: group in the interval stay enter leave p 10 0 10 10 q 10 10 0 0" in shown
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "compare.json",
         "movers.csv",
         "rank_curves.png",
     }
-    names = ["b", "c"] if id_options else ["2", "3"]
+    leaving, entering = (
+        [f"{crowd}{k}" if id_options else str(first + k) for k in range(10)]
+        for crowd, first in (("b", 11), ("c", 21))
+    )
     assert (tmp_path / "out" / "movers.csv").read_text().splitlines() == [
         f"{first_columns},team,in interval: old,in interval: new",
-        f"{names[0]},p,1.0,0.0",
-        f"{names[1]},p,0.0,1.0",
+        *(f"{name},p,1.0,0.0" for name in leaving),
+        *(f"{name},p,0.0,1.0" for name in entering),
     ]
     record = json.loads((tmp_path / "out" / "compare.json").read_text(encoding="utf-8"))
+    assert {*record.pop("files")} == {"movers.csv", "rank_curves.png"}
     assert record == run("compare", "old.csv", "new.csv", *options, "--json").json
 
 

@@ -180,7 +180,11 @@ def test_bad_input_is_refused_before_any_fit(people, changes, message):
             {"group_terms": "intercept"},
             "group 'z' is in the validation rows and not in those to train on, and group_terms='intercept'",
         ),
-        ({"groups": ["a", *"b" * 59]}, {}, r"holds no one of the 1 members of group 'a' in the validation"),
+        (
+            {"groups": ["a", *"b" * 59]},
+            {},
+            r"60 validation rows: only 1 of 2 groups has at least 10 .*'a' \(0.5 effective members\)",
+        ),
         ({"weights": -np.ones(60)}, {}, "validation: sample_weight has 60 negative values"),
     ],
     ids=str,
@@ -223,12 +227,13 @@ def test_rows_without_a_group_count_in_the_score_only(people):
     assert point.score == pytest.approx(((scores > 0) == y).mean())
 
 
-def test_a_gap_that_is_not_defined_chooses_nobody(people):
+def test_a_gap_that_could_not_be_judged_is_refused_before_any_fit(people):
     X, y, groups = people
     fair = PartialFairClassifier("equal_opportunity", interval=(0.1, 0.6), enforce="surrogate")
     some = groups[:200], y[:200] & (groups[:200] == "a")
-    path = fairness_path(
-        fair, X, y, sensitive_features=groups, max_gaps=[0.3], validation=(X[:200], some[1], some[0])
-    )
-    with pytest.raises(InputError, match="the gap of equal_opportunity is not defined on the 200 validation"):
-        path.best(0.5)
+    with pytest.raises(
+        InputError, match="of the 200 validation rows: equal_opportunity compares groups with"
+    ):
+        fairness_path(
+            fair, X, y, sensitive_features=groups, max_gaps=[0.3], validation=(X[:200], some[1], some[0])
+        )

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import itertools
 import re
 import sys
+from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.integrate import trapezoid
 
 from partialfair.exceptions import InputError, MissingExtraError
-from partialfair.metrics import rank_curve, unfairness_map
-from partialfair.plotting import plot_rank_curve, plot_score_densities, plot_unfairness_map
+from partialfair.intervals import as_interval_set
+from partialfair.metrics import band_membership, rank_curve, unfairness_map
+from partialfair.plotting import plot_path, plot_rank_curve, plot_score_densities, plot_unfairness_map
 from partialfair.plotting._style import INTERVAL_COLOUR, MAX_SHOWN
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -63,6 +67,9 @@ DATA = {
     "equal scores": people(2, equal=True),
     "equal zeros": (np.zeros(20), np.repeat(["a", "b"], 10)),
     "two values": (np.tile([0.0, 1.0], 20), np.repeat(["a", "b"], 20)),
+    "grades": (np.clip(people(3)[0].round() + 3, 1, 5), people(3)[1]),
+    "outlier": (np.append(people()[0][1:], 1e6), people()[1]),
+    "half tied": (np.where(np.arange(1200) % 2, 0.0, people()[0]), people()[1]),
     "vast scores": (people()[0] * 1e300, people()[1]),
     "crossed": (people()[0], np.column_stack([people()[1], np.resize(["x", "y"], 1200)])),
     "odd names": (np.arange(40.0), np.repeat(["$x_1$", "_hidden", "{a} \\frac %", "two\nlines"], 10)),
@@ -150,10 +157,11 @@ class TestRankCurve:
         assert len(looks) == MAX_SHOWN
         assert sum(line.is_dashed() for line in ax.lines[1:]) == MAX_SHOWN - 8
 
-    @pytest.mark.parametrize("names", ["short", "a name of quite some length that goes on"])
-    def test_nothing_is_cut_off_when_the_legend_stands_beside(self, names):
-        scores, groups = people(8, size=30)
-        ax = draw_curve(scores, np.char.add(groups, names))
+    @pytest.mark.parametrize("names", ["short", "a name of quite some length that goes on" * 2])
+    @pytest.mark.parametrize("n_groups", [2, 8])
+    def test_nothing_is_cut_off(self, names, n_groups):
+        scores, groups = people(n_groups, size=30)
+        ax = draw_curve(scores, np.char.add(groups, names), title=names)
         ax.figure.canvas.draw()
         inside = ax.figure.bbox
         for part in (ax.get_legend(), ax.yaxis.label, ax.xaxis.label, ax.title):
@@ -173,9 +181,7 @@ def area(fill):
 
 
 class TestDensities:
-    @pytest.mark.parametrize(
-        "data", ["two groups", "tiny groups", "equal scores", "equal zeros", "two values"]
-    )
+    @pytest.mark.parametrize("data", ["two groups", "tiny groups", "outlier", "half tied"])
     @pytest.mark.parametrize("interval", [(0.0, 1.0), (0.05, 0.3), (0.9, 1.0), UNION])
     def test_areas_are_shares(self, data, interval):
         scores, groups = DATA[data]
@@ -229,6 +235,112 @@ class TestDensities:
         ax = draw_densities(*people(), threshold=threshold)
         assert [line.get_xdata()[0] for line in ax.lines[1:]] == ([] if threshold is None else [threshold])
 
+    def test_one_score_far_away_does_not_squeeze_the_others(self):
+        scores, groups = DATA["outlier"]
+        low, high = draw_densities(scores, groups).get_xlim()
+        assert np.ptp(scores[:-1]) > 0.5 * (high - low)
+        assert "(1 beyond the axis, drawn at its ends)" in all_densities(scores, groups)[-1].get_xlabel()
+
+    def test_long_names_differ(self):
+        scores, groups = people(5)
+        axes = all_densities(scores, np.char.add("a name that begins as all the others " * 2, groups))
+        assert len({ax.get_title(loc="left").split("(")[0] for ax in axes}) == 5
+
+
+def heights(bars):
+    return np.array([bar.get_height() for bar in bars])
+
+
+class TestBars:
+    @pytest.mark.parametrize(("weighted", "higher"), [(False, True), (True, True), (True, False)])
+    @pytest.mark.parametrize("data", ["grades", "equal scores", "equal zeros", "two values"])
+    @pytest.mark.parametrize("interval", [(0.0, 1.0), (0.05, 0.3), (0.9, 1.0), UNION])
+    def test_heights_are_shares_and_the_red_part_is_that_of_the_members_inside(
+        self, data, interval, weighted, higher
+    ):
+        scores, groups = DATA[data]
+        weights = 1.0 + np.arange(scores.size) % 3 if weighted else np.ones(scores.size)
+        common = {
+            "sensitive_features": groups,
+            "interval": interval,
+            "sample_weight": weights,
+            "higher_is_better": higher,
+        }
+        inside = band_membership(scores, **common)
+        axes = plot_score_densities(scores, **common)
+        for ax, name in zip(axes, np.unique(groups), strict=True):
+            assert not ax.lines
+            members = groups == name
+            total = weights[members].sum()
+            at = [members & (scores == value) for value in np.unique(scores)]
+            whole, red = map(heights, ax.containers)
+            assert whole == pytest.approx([weights[one].sum() / total for one in at])
+            assert red == pytest.approx([(inside * weights)[one].sum() / total for one in at])
+            assert whole.sum() == pytest.approx(1)
+            assert red.sum() == pytest.approx(as_interval_set(interval).measure)
+
+    def test_intervals_may_differ_by_group(self):
+        scores, groups = DATA["grades"]
+        intervals = {"g00": (0.0, 0.2), "g01": UNION, "g02": (0.5, 1.0)}
+        axes = all_densities(scores, groups, intervals)
+        assert [heights(ax.containers[1]).sum() for ax in axes] == pytest.approx([0.2, 0.45, 0.5])
+
+    @pytest.mark.parametrize("values", [[1, 2, 3, 4, 5], [0, 0.001, 3, 1e6], [-2, 7]])
+    @pytest.mark.parametrize("higher", [True, False])
+    def test_the_threshold_parts_the_bars_that_it_selects_from_the_others(self, values, higher):
+        scores, groups = np.tile(values, 20), np.repeat(["a", "b"], 10 * len(values))
+        for threshold in (-5.0, 1.0, 2.0, 2.01, 2.99, 3.0, 7.0, 2e6):
+            axes = all_densities(scores, groups, threshold=threshold, higher_is_better=higher)
+            (line,) = axes[0].lines
+            self.check_cut(axes[0].containers[0], sorted(values), line.get_xdata()[0], threshold, higher)
+            pyplot.close(axes[0].figure)
+
+    def check_cut(self, bars, values, cut, threshold, higher):
+        for bar, value in zip(bars, values, strict=True):
+            first, last = bar.get_x(), bar.get_x() + bar.get_width()
+            is_right = value > threshold if higher else value >= threshold
+            assert (first >= cut - 1e-9) if is_right else (last <= cut + 1e-9)
+
+    @pytest.mark.parametrize(
+        ("values", "each", "are_bars"),
+        [
+            (np.arange(5.0), 20, True),
+            ([7.0], 50, True),
+            (np.arange(40.0), 4, True),
+            (np.arange(41.0), 4, False),  # too many bars
+            (np.arange(30.0), 1, False),  # few values, but everyone has another
+            (np.append(np.zeros(60), np.linspace(1, 2, 60)), 1, False),
+        ],
+    )
+    def test_bars_stand_for_few_values_that_most_share(self, values, each, are_bars):
+        scores = np.repeat(values, each)
+        assert bool(draw_densities(scores, np.resize(["a", "b"], scores.size)).containers) is are_bars
+
+    @pytest.mark.parametrize(
+        "values",
+        [
+            np.arange(1, 6),
+            np.arange(40),
+            [0.5, 0.5 + 1e-9, 0.5 + 2e-9, 0.5 + 3e-9],
+            [0, 0.03, 0.5, 1],
+            [1, 2, 3, 4, 5, 1e12],
+            -1e12 * np.arange(9),
+            np.random.default_rng(0).random(33) ** 4,
+        ],
+    )
+    def test_labels_stand_apart_and_inside_the_picture(self, values):
+        scores = np.repeat(np.asarray(values, dtype=float), 6)
+        axes = all_densities(scores, np.resize(["a", "b"], scores.size), threshold=1.0)
+        figure = axes[0].figure
+        figure.canvas.draw()
+        labels = axes[-1].get_xticklabels()
+        boxes = [label.get_window_extent() for label in labels]
+        assert len({label.get_text() for label in labels}) == len(labels) >= 2
+        for left, right in itertools.pairwise(boxes):
+            assert left.x1 < right.x0
+        assert figure.bbox.x0 <= boxes[0].x0
+        assert boxes[-1].x1 <= figure.bbox.x1
+
 
 class TestMap:
     def test_the_colours_are_the_gaps(self):
@@ -255,6 +367,60 @@ class TestMap:
     def test_no_gap_anywhere_has_a_plain_scale(self):
         mesh = draw_map(*people(equal=True)).collections[0]
         assert mesh.get_clim() == (0, 1)
+
+
+@dataclass(frozen=True)
+class Points:
+    """A path as its picture sees it: every model's gap and score, and the gap that was allowed."""
+
+    gaps: list[float]
+    scores: list[float]
+    alphas: tuple[float, ...] = (1e-4,)
+    scoring = "accuracy"
+
+    def to_frame(self, confidence):
+        gaps = np.array(self.gaps)
+        return pd.DataFrame(
+            {
+                "gap": gaps,
+                "gap_low": np.maximum(gaps - 0.05, 0),
+                "gap_high": gaps + 0.05,
+                "score": self.scores,
+                "score_error": 0.01,
+                "max_gap": [0.01 * (k + 1) for k in range(gaps.size)],
+                "alpha": np.resize(self.alphas, gaps.size),
+            }
+        )
+
+
+FALLING = [0.4 * 0.8**k for k in range(10)]
+PATHS = {
+    "one": Points([0.2], [0.8]),
+    "two": Points([0.2, 0.25], [0.8, 0.81]),
+    "ten": Points(FALLING, [0.7 + 0.1 * np.sqrt(gap) for gap in FALLING]),
+    "ten on two lines": Points(FALLING, [0.7 + 0.1 * np.sqrt(gap) for gap in FALLING], (1e-4, 1e-2)),
+    "the same": Points([0.2] * 5, [0.8] * 5),
+    "nearly the same": Points([0.4, *(0.2 + 0.002 * k for k in range(5))], [0.85] + [0.8] * 5),
+    "no gap": Points([0.0, 0.0, 0.1], [0.7, 0.7, 0.8]),
+    "undefined": Points([0.2, float("nan")], [0.8, 0.8]),
+}
+
+
+@pytest.mark.parametrize("points", PATHS)
+def test_labels_of_a_frontier_stand_apart_and_name_every_model(points):
+    path = PATHS[points]
+    ax = plot_path(path, title="statistical parity (pSP) at ranks 5–30 % from the top (percentiles 70–95)")
+    figure = ax.figure
+    figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in ax.texts]
+    for one, other in itertools.combinations(boxes, 2):
+        assert not one.overlaps(other)
+    for box in [*boxes, ax.title.get_window_extent(), ax.xaxis.label.get_window_extent()]:
+        assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+        assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1
+    named = [name for text in ax.texts for name in text.get_text().split(", ")]
+    frame = path.to_frame(0.95).dropna()
+    assert sorted(named) == sorted(f"{gap:g}" for gap in frame["max_gap"])
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch):

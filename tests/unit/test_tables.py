@@ -259,3 +259,44 @@ def test_groups_are_kept_as_written():
 def test_text_of_numbers():
     assert as_text(pd.Series([1.0, 0.25, np.nan, -3.0])).tolist() == ["1", "0.25", None, "-3"]
     assert as_text(pd.Series([True, False])).tolist() == ["True", "False"]
+
+
+class TestHintsOfIdentifiers:
+    @pytest.mark.parametrize("rows", [["01234", "1000", "22222"], ["007", "8", "9"]])
+    def test_leading_zeros(self, rows):
+        column, notes = read(rows * (N // 3))
+        assert isinstance(column, NumberColumn)
+        assert notes == [
+            f"column 'x' has codes with leading zeros ({rows[0]!r}), read as numbers: name it in --category, "
+            "or leave it out by --id or --drop"
+        ]
+        assert read(rows * (N // 3), categories=["x"])[1] == []
+
+    @pytest.mark.parametrize(
+        "write", [list, lambda values: list(map(str, values)), lambda values: values + 0.0]
+    )
+    def test_whole_numbers_that_nearly_all_differ(self, write):
+        values = np.random.default_rng(0).permutation(10**6)[:N]
+        values[1] = values[0]
+        _, notes = read(write(values))
+        assert len(notes) == 1
+        assert "column 'x' has 59 different whole numbers in 60 rows" in notes[0]
+        assert "--id or --drop" in notes[0]
+
+    @pytest.mark.parametrize("values", [np.arange(N) // 2, np.arange(N) / 7, ["0", "0.5", "00x"] * (N // 3)])
+    def test_other_columns_get_none(self, values):
+        assert read(values)[1] == []
+
+
+def test_all_missing_columns_are_named():
+    columns = tuple(
+        NumberColumn(name, 0.0, 0.0, 1.0, False) for name in ["age", "test", "x" * 5000, *map(str, range(20))]
+    )
+    model = TableModel("y", ("0", "1"), columns, (), (), PartialFairClassifier())
+    with pytest.raises(InputError) as refused:
+        model.decision_function(pd.DataFrame({"Age": [1.0], "tests": [2.0]}))
+    assert str(refused.value).startswith(
+        "the table has no columns 'age' ('Age' is similar), 'test' ('tests' is"
+    )
+    assert " and 15 more, which the model was trained on" in str(refused.value)
+    assert len(str(refused.value)) < 600

@@ -1,7 +1,7 @@
 """The ``partialfair`` command: parse, call the library, choose the exit code.
 
-Exit codes: 0 fine, 1 a gate failed (``audit --fail-above``), 2 bad input. Never a traceback, unless
-``PARTIALFAIR_DEBUG`` is set.
+Exit codes: 0 fine, 1 a gate failed (``audit --fail-above``), 2 bad input, 130 interrupted. Never a traceback,
+unless ``PARTIALFAIR_DEBUG`` is set.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import os
 import sys
 
 from partialfair._extras import require
+from partialfair._text import message_text
+from partialfair.cli._interrupts import ends_on_signals, goodbye
 from partialfair.exceptions import InputError, MissingExtraError
 
 __all__ = ["main"]
@@ -18,6 +20,11 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command line."""
+    with ends_on_signals():
+        _run()
+
+
+def _run() -> None:
     os.environ["MPLBACKEND"] = "Agg"  # pictures go to files; a backend for windows or notebooks may not load
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # the terminal's encoding may lack a letter
@@ -29,7 +36,8 @@ def main() -> None:
         app(prog_name="partialfair")
     except (InputError, MissingExtraError) as error:
         _stop(str(error))
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # where no thread hears of signals, or a fit was stopped
+        sys.stderr.write(goodbye("interrupted", written=False).decode())
         sys.exit(130)
     except OSError as error:
         _stop(f"{error.strerror}: {error.filename}" if error.filename else str(error))
@@ -43,6 +51,5 @@ def main() -> None:
 
 
 def _stop(message: str) -> None:
-    one_line = message.replace("\n", " ")
-    sys.stderr.write(f"partialfair: error: {one_line}\n")
+    sys.stderr.write(f"partialfair: error: {message_text(message)}\n")
     sys.exit(2)

@@ -7,14 +7,20 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 import partialfair
-from partialfair.cli._audit import Audit, AuditSettings, Gate, check_numbers, measure, print_audit
+from partialfair._files import scratch
+from partialfair._text import MessageFormatter
+from partialfair.cli import _audit, _compare
+from partialfair.cli._audit import AuditSettings, Gate, check_numbers, measure, print_audit
 from partialfair.cli._compare import Comparison, align, print_comparison
 from partialfair.cli._data import data_app
 from partialfair.cli._demo import demo_scores
@@ -48,21 +54,10 @@ from partialfair.cli._options import (
     Weight,
     Within,
 )
-from partialfair.cli._output import (
-    check_out,
-    check_report,
-    console,
-    json_text,
-    note,
-    printing,
-    step,
-    write_all,
-)
+from partialfair.cli._output import console, echo, echo_data, json_text, note, printing, step
 from partialfair.cli._tables import ColumnNames, ScoreTable, read_scores
+from partialfair.cli._writing import Outputs
 from partialfair.exceptions import InputError
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["app"]
 
@@ -80,7 +75,7 @@ app.add_typer(data_app, name="data")
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"partialfair {partialfair.__version__}")
+        echo(f"partialfair {partialfair.__version__}")
         raise typer.Exit
 
 
@@ -90,7 +85,9 @@ def _common(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    logging.basicConfig(format="partialfair: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(MessageFormatter("partialfair"))
+    logging.basicConfig(handlers=[handler])
     logging.getLogger("partialfair").setLevel(logging.INFO)
 
 
@@ -125,10 +122,18 @@ def audit(
     )
     gate = None if fail_above is None else Gate(fail_metric, fail_above)
     check_numbers(settings, gate)
-    check_out(out)
-    check_report(report, out)
-    table = _read(file, ColumnNames(score, tuple(group), label, weight))
-    _finish(measure(table, settings, gate), gate, out, report, as_json)
+    outputs = Outputs(out, _audit.FILES, report)
+    outputs.check(file)
+    result = measure(_read(file, ColumnNames(score, tuple(group), label, weight)), settings, gate)
+    record = outputs.write(result.files, result.record(gate), result.page)
+    with printing():
+        if as_json:
+            echo(json_text(record))
+        else:
+            print_audit(result, gate, console())
+            _announce(outputs, record)
+    if gate is not None and not result.passes(gate):
+        raise typer.Exit(1)
 
 
 @app.command(
@@ -164,19 +169,18 @@ def compare(
         interval, threshold, gap_scale.value, rank_within.value, confidence, pos_label, seed
     )
     check_numbers(settings, None)
-    check_out(out)
-    check_report(report, out)
+    outputs = Outputs(out, _compare.FILES, report)
+    outputs.check(*files)
     columns = ColumnNames(score, tuple(group), label, weight, id_column)
     tables = align([_read(file, columns) for file in files])
     comparison = Comparison(tuple(measure(table, settings) for table in tables))
-    page = _write_page(report, comparison.page)
-    written = _write(out, comparison.files()) if out is not None else []
+    record = outputs.write(comparison.files, comparison.record(), comparison.page)
     with printing():
         if as_json:
-            typer.echo(json_text(comparison.record()))
+            echo(json_text(record))
         else:
             print_comparison(comparison, console())
-            _announce(written, page)
+            _announce(outputs, record)
 
 
 @app.command(
@@ -222,7 +226,7 @@ def train(
     """Train a classifier on a table, with its preprocessing, and judge it on rows that were held out."""
     from partialfair.cli import _train  # with scikit-learn, for which other commands need not wait
     from partialfair.cli._prepare import Roles
-    from partialfair.cli._trained import TrainSettings, print_training
+    from partialfair.cli._trained import FILES, TrainSettings, print_training
 
     settings = TrainSettings(
         constraint=constraint,
@@ -241,20 +245,19 @@ def train(
     gate = None if fail_above is None else Gate(fail_metric or settings.metric, fail_above)
     _train.check_settings(settings, gate)
     directory, name = (out.parent, out.name) if out.suffix == ".skops" else (out, "model.skops")
-    check_out(directory)
-    check_report(report, directory)
+    outputs = Outputs(directory, (name, *FILES), report)
+    outputs.check(file)
     roles = Roles(
         target, tuple(group), weight, tuple(id_columns or ()), tuple(drop or ()), tuple(category or ())
     )
     training = _train.train(file, roles, settings)
-    written = _write(directory, training.files(gate, name))
-    page = _write_page(report, training.page)
+    record = outputs.write(partial(training.files, name), training.record(gate, name), training.page)
     with printing():
         if as_json:
-            typer.echo(json_text(training.record(gate, name)))
+            echo(json_text(record))
         else:
             print_training(training, gate, console())
-            _announce(written, page)
+            _announce(outputs, record)
             _announce_model(directory / name)
     if gate is not None and not training.passes(gate):
         raise typer.Exit(1)
@@ -329,30 +332,32 @@ def frontier(
         seed=seed,
     )
     settings.check()
-    check_out(out)
-    check_report(report, out)
+    outputs = Outputs(out, _path.FILES, report)
+    outputs.check(file)
     roles = Roles(
         target, tuple(group), weight, tuple(id_columns or ()), tuple(drop or ()), tuple(category or ())
     )
-    found = _path.trace(file, roles, settings)
-    written = _write(out, found.files())
-    page = _write_page(report, found.page)
+    traced = _path.trace(file, roles, settings)
+    record = outputs.write(traced.files, traced.record(), traced.page)
     with printing():
         if as_json:
-            typer.echo(json_text(found.record()))
+            echo(json_text(record))
         else:
-            _path.print_frontier(found, console())
-            _announce(written, page)
-            if found.chosen is not None:
+            _path.print_frontier(traced, console())
+            _announce(outputs, record)
+            if traced.chosen is not None:
                 _announce_model(out / _path.MODEL)
-    if found.refusal is not None:
-        typer.echo(f"partialfair: {found.refusal}", err=True)
+    if traced.refusal is not None:
+        echo(f"partialfair: {traced.refusal}", err=True)
         raise typer.Exit(1)
 
 
 @app.command(epilog="Example: partialfair predict model/model.skops new.csv --out scores.csv")
 def predict(
-    model: Annotated[Path, typer.Argument(readable=False, help="A model of partialfair train or path.")],
+    model: Annotated[
+        Path,
+        typer.Argument(readable=False, help="A model of partialfair train or path, or their directory."),
+    ],
     file: Annotated[
         Path, typer.Argument(readable=False, help="CSV, Parquet or Arrow file with the columns trained on.")
     ],
@@ -370,20 +375,21 @@ def predict(
 
     if as_json and out is None:
         raise InputError("--json needs --out, because the scores would go to standard output")
-    _predict.check_target(out)
-    found = _predict.predict(model, file, keep=keep)
+    model_files = _predict.find_model(model)
+    _predict.check_target(out, [*model_files, file])
+    scored = _predict.predict(model_files[0], file, keep=keep)
     if out is not None:
-        _predict.write(found.table, out)
-    for sentence in found.notes:
+        _predict.write(scored.table, out)
+    for sentence in scored.notes:
         note(sentence)
     with printing():
         if out is None:
-            typer.echo(found.table.to_csv(index=False), nl=False)
+            echo_data(scored.table.to_csv(index=False))
         elif as_json:
-            typer.echo(json_text(found.record(out)))
+            echo(json_text(scored.record(out)))
         else:
-            positive = f"{found.model.target} = {found.model.labels[1]}"
-            typer.echo(f"{len(found.table):,} rows scored, {found.selected:,} of them {positive}: {out}")
+            positive = f"{scored.model.target} = {scored.model.labels[1]}"
+            echo(f"{len(scored.table):,} rows scored, {scored.selected:,} of them {positive}: {out}")
 
 
 @app.command(epilog="Example: partialfair demo --out demo")
@@ -394,25 +400,25 @@ def demo(
     seed: Seed = 0,
 ) -> None:
     """Train an ordinary model on made admissions data, and audit its scores of people it has not seen."""
-    check_out(out)
+    path, page = out / "scores.csv", out / "audit.html"
+    outputs = Outputs(out, (path.name, *_audit.FILES), page)
+    outputs.check()
     scores, interval = demo_scores(seed)
     group = str(scores.columns[1])
-    path = out / "scores.csv"
-    written = _write(out, {path.name: scores.to_csv(index=False)})
+    content = scores.to_csv(index=False)
     settings = AuditSettings(interval, 0.0, "interval", "group", 0.95, None, seed)
-    table = _read(path, ColumnNames("score", (group,), "label"))
-    result = measure(table, settings)
-    written += _write(out, {**result.files(None), "audit.html": result.page()})
+    result = measure(_reread(content, path, ColumnNames("score", (group,), "label")), settings)
+    record = outputs.write(lambda: {path.name: content, **result.files()}, result.record(None), result.page)
     low, high = interval
     with printing():
         print_audit(result, None, console())
-        _announce(written)
-        typer.echo(
+        _announce(outputs, record)
+        echo(
             "\nThe same by hand:\n"
             f"  {_command()} audit {shlex.quote(str(path))} --score score --group {group} --label label "
             f"--threshold 0 --interval {low:g} {high:g} --out {shlex.quote(str(out))} "
-            f"--report {shlex.quote(str(out / 'audit.html'))}\n"
-            f"Open {out / 'audit.html'} in a browser to look at any other interval."
+            f"--report {shlex.quote(str(page))}\n"
+            f"Open {page} in a browser to look at any other interval."
         )
 
 
@@ -426,40 +432,22 @@ def _read(path: Path, columns: ColumnNames) -> ScoreTable:
         return read_scores(path, columns)
 
 
-def _finish(result: Audit, gate: Gate | None, out: Path | None, report: Path | None, as_json: bool) -> None:
-    """Write, print, and choose the exit code."""
-    page = _write_page(report, result.page)
-    written = _write(out, result.files(gate)) if out is not None else []
-    with printing():
-        if as_json:
-            typer.echo(json_text(result.record(gate)))
-        else:
-            print_audit(result, gate, console())
-            _announce(written, page)
-    if gate is not None and not result.passes(gate):
-        raise typer.Exit(1)
+def _reread(content: str, path: Path, columns: ColumnNames) -> ScoreTable:
+    """Read a table as it will be read from a file that is yet to be written."""
+    with scratch(Path(tempfile.gettempdir())) as directory:
+        draft = directory / path.name
+        draft.write_text(content, encoding="utf-8")
+        return replace(_read(draft, columns), path=path)
 
 
-def _write(out: Path, files: Mapping[str, str | bytes | Callable[[], Figure]]) -> list[Path]:
-    with step(f"writing to {out}"):
-        return write_all(out, files)
-
-
-def _write_page(report: Path | None, page: Callable[[], str]) -> Path | None:
-    """Write the interactive page if it was asked for."""
-    if report is not None:
-        with step(f"writing {report}"):
-            write_all(report.parent, {report.name: page()}, "--report")
-    return report
-
-
-def _announce(written: list[Path], page: Path | None = None) -> None:
-    if written:
-        typer.echo(f"\nwritten to {written[0].parent}: {', '.join(path.name for path in written)}")
-    if page is not None:
-        typer.echo(f"\nopen in a browser: {page}")
+def _announce(outputs: Outputs, record: Mapping[str, Any]) -> None:
+    """Say what was written."""
+    if outputs.directory is not None:
+        echo(f"\nwritten to {outputs.directory}: {', '.join([*record['files'], outputs.names[-1]])}")
+    if outputs.report is not None:
+        echo(f"\nopen in a browser: {outputs.report}")
 
 
 def _announce_model(path: Path) -> None:
     model = shlex.quote(str(path))
-    typer.echo(f"score new rows: {_command()} predict {model} NEW.csv --out scores.csv")
+    echo(f"score new rows: {_command()} predict {model} NEW.csv --out scores.csv")

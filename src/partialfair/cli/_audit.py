@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,6 @@ from partialfair._typing import GapScale, GroupLabel, RankWithin
 from partialfair.cli._output import (
     METRIC_TITLES,
     groups_table,
-    json_text,
     metrics_table,
     note_line,
     parity_sentence,
@@ -27,17 +25,18 @@ from partialfair.cli._output import (
     within,
 )
 from partialfair.cli._tables import ScoreTable
+from partialfair.cli._writing import Content
 from partialfair.exceptions import InputError
 from partialfair.groups import group_name
 from partialfair.intervals import as_interval_set
 from partialfair.metrics import (
     FairnessReport,
     UnfairnessMap,
-    band_membership,
     fairness_report,
     rank_curve,
     unfairness_map,
 )
+from partialfair.metrics._text import fixed
 from partialfair.plotting import plot_rank_curve, plot_score_densities, plot_unfairness_map
 from partialfair.report.pages import audit_page, notes_section, settings_section
 
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
+    "FILES",
     "Audit",
     "AuditSettings",
     "Gate",
@@ -54,6 +54,9 @@ __all__ = [
     "positive_label",
     "print_audit",
 ]
+
+FILES = ("metrics.csv", "rank_curve.png", "score_densities.png", "unfairness_map.png", "audit.json")
+"""What ``--out`` writes, the record last."""
 
 MAP_WIDTH = 0.25
 MAP_GRID = 100
@@ -138,10 +141,9 @@ class Audit:
         """Whether the gap is at most the limit; an undefined gap does not pass."""
         return within(self.report[gate.metric], gate.limit)
 
-    def files(self, gate: Gate | None) -> dict[str, str | Callable[[], Figure]]:
-        """Return what ``--out`` writes; the figures are drawn when they are called."""
+    def files(self) -> dict[str, Content]:
+        """Return what ``--out`` writes beside the record; the figures are drawn when they are called."""
         return {
-            "audit.json": json_text(self.record(gate)) + "\n",
             "metrics.csv": self.report.to_frame().to_csv(),
             "rank_curve.png": self._rank_curve,
             "score_densities.png": self._densities,
@@ -245,34 +247,12 @@ def measure(table: ScoreTable, settings: AuditSettings, gate: Gate | None = None
             sample_weight=table.weights,
         )
     if gate is not None and gate.metric in report.omitted:
-        raise InputError(
-            f"--fail-metric {gate.metric} {report.omitted[gate.metric]}: see --label and --threshold"
-        )
-    idle = _idle_threshold(table, settings)
-    notes = tuple(dict.fromkeys([*(str(warning.message) for warning in caught), *idle]))
+        reason = report.omitted[gate.metric]
+        see = ": see --label and --threshold" if reason.startswith("needs") else ""
+        raise InputError(f"--fail-metric {gate.metric} {reason}{see}")
+    notes = tuple(dict.fromkeys(str(warning.message) for warning in caught))
     name = None if positive is None else str(positive)
     return Audit(table, settings, name, report, unfairness, notes)
-
-
-def _idle_threshold(table: ScoreTable, settings: AuditSettings) -> list[str]:
-    """Say so if the threshold cuts nobody's interval: gaps at the threshold are then 0 whatever the model."""
-    if settings.threshold is None:
-        return []
-    inside = band_membership(
-        table.scores,
-        sensitive_features=table.groups,
-        interval=settings.interval,
-        sample_weight=table.weights,
-    )
-    scores = table.scores[inside > 0]
-    low, high = float(scores.min()), float(scores.max())
-    if low <= settings.threshold < high:
-        return []
-    side = "above" if low > settings.threshold else "not above"
-    return [
-        f"every score inside the interval is {side} the threshold {settings.threshold:g}, so gaps at the "
-        f"threshold are 0 whatever the model; the scores inside run from {low:.4g} to {high:.4g}"
-    ]
 
 
 def positive_label(labels: pd.Series, path: Path, asked: str | None) -> Any:
@@ -315,10 +295,10 @@ def _widest_sentence(audit: Audit) -> str:
     if np.isclose(high - low, MAP_WIDTH) and own >= worst.value - 1e-9:
         return f"No other {100 * MAP_WIDTH:g} %-wide interval has a wider gap."
     return (
-        f"The widest gap of any {100 * MAP_WIDTH:g} %-wide interval is {worst.value:.3f}, at "
+        f"The widest gap of any {100 * MAP_WIDTH:g} %-wide interval is {fixed(worst.value)}, at "
         f"{as_interval_set(worst.interval)}, between {' and '.join(map(group_name, worst.groups))} "
         f"({100 * audit.settings.confidence:g} % band for all {audit.unfairness.n_intervals:,} intervals at "
-        f"once: {worst.low:.3f} – {worst.high:.3f})."
+        f"once: {fixed(worst.low)} – {fixed(worst.high)})."
     )
 
 

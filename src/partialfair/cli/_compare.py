@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +14,13 @@ from rich.table import Table
 from partialfair.cli._audit import Audit
 from partialfair.cli._output import (
     METRIC_TITLES,
-    json_text,
     note_line,
     rank_curves,
     report_record,
     value_and_interval,
 )
 from partialfair.cli._tables import ScoreTable
+from partialfair.cli._writing import Content
 from partialfair.exceptions import InputError
 from partialfair.metrics import band_changes, band_membership, rank_curve
 from partialfair.report.pages import audit_page, changes_section, notes_section
@@ -28,7 +28,10 @@ from partialfair.report.pages import audit_page, changes_section, notes_section
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Comparison", "align", "print_comparison"]
+__all__ = ["FILES", "Comparison", "align", "print_comparison"]
+
+FILES = ("movers.csv", "rank_curves.png", "compare.json")
+"""What ``--out`` writes, the record last."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,10 +97,9 @@ class Comparison:
             ],
         }
 
-    def files(self) -> dict[str, str | Callable[[], Figure]]:
-        """Return what ``--out`` writes."""
+    def files(self) -> dict[str, Content]:
+        """Return what ``--out`` writes beside the record."""
         return {
-            "compare.json": json_text(self.record()) + "\n",
             "movers.csv": self.movers().to_csv(index=False),
             "rank_curves.png": self._rank_curves,
         }

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from partialfair import datasets
-from partialfair.cli._output import check_out, printing, step
+from partialfair.cli._output import echo, printing, step
+from partialfair.cli._writing import check_directory
 from partialfair.exceptions import InputError
 
 __all__ = ["data_app"]
@@ -24,7 +25,7 @@ def data_list() -> None:
     with printing():
         for found in located:
             entry, state = found.entry, "ready" if found.available else "to be fetched"
-            typer.echo(f"{entry.name:<12} {state:<14} {entry.summary}\n{'':<27} {entry.terms}")
+            echo(f"{entry.name:<12} {state:<14} {entry.summary}\n{'':<27} {entry.terms}")
 
 
 @data_app.command("fetch", epilog="Example: partialfair data fetch a9a")
@@ -35,7 +36,8 @@ def data_fetch(
     ] = None,
 ) -> None:
     """Download a dataset's files, check them, and print where they are."""
-    check_out(out, pictures=False)
+    if out is not None:
+        check_directory(out)
     with step(f"fetching {name}"):
         paths = datasets.fetch(name, path=out)
     _print_paths(name, paths)
@@ -55,6 +57,6 @@ def data_path(
 
 def _print_paths(name: str, paths: Sequence[Path]) -> None:
     for path in paths:
-        typer.echo(path)
+        echo(str(path))
     if not paths:
-        typer.echo(f"{name} is made, not fetched: it has no files", err=True)
+        echo(f"{name} is made, not fetched: it has no files", err=True)

@@ -1,32 +1,32 @@
-"""What commands print and write: tables, sentences, JSON, pictures."""
+"""What commands say: tables, sentences, JSON, pictures."""
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import os
 import sys
 import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
+import typer
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from partialfair._extras import require
+from partialfair._text import json_visible, message_text, visible
 from partialfair._typing import GroupLabel
-from partialfair.exceptions import InputError
-from partialfair.groups import group_name
-from partialfair.intervals import IntervalSet
+from partialfair.groups import group_name, members_text
+from partialfair.intervals import IntervalSet, interval_text
 from partialfair.metrics import FairnessReport, ReportRow
+from partialfair.metrics._text import fixed, percent
+from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.curve import RankCurve
-from partialfair.metrics.report import METRICS
+from partialfair.metrics.small_groups import TOO_FEW, SmallGroup
 from partialfair.plotting import plot_rank_curve
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "METRIC_TITLES",
-    "check_out",
-    "check_report",
     "console",
+    "echo",
+    "echo_data",
     "groups_table",
     "json_text",
     "metrics_table",
@@ -50,7 +50,6 @@ __all__ = [
     "value_and_interval",
     "verdict",
     "within",
-    "write_all",
 ]
 
 METRIC_TITLES = {name: metric.title for name, metric in METRICS.items()}
@@ -59,10 +58,15 @@ _logger = logging.getLogger("partialfair")
 
 
 class _Console(Console):
-    """A console that leaves a closed pipe to `printing`."""
+    """A console that leaves a closed pipe to `printing`, and on which names from the data are only names."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Render as visible text; what rich itself sends to the terminal is no text."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text, lines=True), segment.style)
 
 
 def console() -> Console:
@@ -72,6 +76,16 @@ def console() -> Console:
     """
     width = None if sys.stdout.isatty() else 120
     return _Console(markup=False, emoji=False, highlight=False, width=width)
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Print lines of text, visible; JSON is so already."""
+    typer.echo(visible(text, lines=True), err=err)
+
+
+def echo_data(text: str) -> None:
+    """Print data, to the last byte where it goes to a file or to another program."""
+    typer.echo(visible(text, lines=True) if sys.stdout.isatty() else text, nl=False)
 
 
 @contextmanager
@@ -90,7 +104,8 @@ def step(message: str) -> Iterator[Callable[[str], None]]:
 
     Yields a function that says how far it is; elsewhere it is heard every ten seconds.
     """
-    terminal = Console(stderr=True)
+    terminal = _Console(stderr=True)
+    message = message_text(message)
     if terminal.is_terminal:
         with terminal.status(Text(message)) as status:
             yield lambda progress: status.update(Text(f"{message}: {progress}"))
@@ -128,7 +143,7 @@ def metrics_table(report: FairnessReport) -> Table:
     ):
         table.add_column(title, justify="right" if title == "gap" else "left")
     for row in report.rows:
-        table.add_row(METRIC_TITLES[row.metric], *value_and_interval(row), _pair(row), _where(row))
+        table.add_row(METRIC_TITLES[row.metric], *value_and_interval(row), _pair(row), _where(row, report))
     return table
 
 
@@ -142,15 +157,19 @@ def groups_table(report: FairnessReport) -> Table:
         table.add_row(
             group_name(group.group),
             f"{group.n:,}",
-            f"{group.n_in_interval:,.0f}",
-            f"{100 * group.tied_share:.0f} %",
+            members_text(group.n_in_interval),
+            percent(group.tied_share),
+        )
+    for group in report.small_groups:
+        table.add_row(
+            group_name(group.group), f"{group.n:,}", members_text(group.n_in_interval), TOO_FEW, style="dim"
         )
     return table
 
 
 def note_line(note: str) -> Text:
     """Return a note as it is printed."""
-    return Text.assemble(("note:", "yellow"), f" {note}")
+    return Text.assemble(("note:", "yellow"), f" {message_text(note)}")
 
 
 def parity_sentence(report: FairnessReport) -> str:
@@ -158,24 +177,25 @@ def parity_sentence(report: FairnessReport) -> str:
     row = report["statistical_parity"]
     first, second = row.groups
     intervals = {group.group: IntervalSet(group.interval) for group in report.groups}
-    shares = [_percent(rank) for rank in row.ranks]
+    shares = [percent(rank) for rank in row.ranks]
     if report.gap_scale == "interval":
         shares = [
-            _percent(float(intervals[label].passed(np.array(rank))))
+            percent(float(intervals[label].passed(np.array(rank))))
             for label, rank in zip(row.groups, row.ranks, strict=True)
         ]
-    among = f"Among {intervals[first]} of each group"
+    ranks = interval_text(intervals[first], report.higher_is_better)
+    among = f"Among {ranks} of each group"
     if report.gap_scale == "absolute":
-        among = f"With a threshold at {intervals[first]} of either group"
+        among = f"With a threshold at {ranks} of either group"
     found = (
-        f"{shares[0]} of {group_name(first)} but {shares[1]} of {group_name(second)} score above "
-        f"{row.threshold:.4g}"
+        f"{shares[0]} of {group_name(first)} but {shares[1]} of {group_name(second)} score "
+        f"{_side(report)} {row.threshold:.4g}"
     )
     if row.value == 0:
         found = "no threshold tells the groups apart"
     return (
-        f"{among}, {found}: a gap of {row.value:.3f} ({100 * report.confidence:g} % interval "
-        f"{row.low:.3f} to {row.high:.3f})."
+        f"{among}, {found}: a gap of {fixed(row.value)} ({100 * report.confidence:g} % interval "
+        f"{fixed(row.low)} to {fixed(row.high)})."
     )
 
 
@@ -183,6 +203,9 @@ def report_record(report: FairnessReport) -> dict[str, Any]:
     """Return the report as plain data for JSON."""
     return {
         "gap_scale": report.gap_scale,
+        "higher_is_better": report.higher_is_better,
+        "min_group_size": report.min_group_size,
+        "rows_without_group": report.n_missing,
         "rank_within": report.rank_within,
         "threshold": report.threshold,
         "confidence": report.confidence,
@@ -210,55 +233,28 @@ def report_record(report: FairnessReport) -> dict[str, Any]:
             }
             for group in report.groups
         ],
+        "small_groups": [_small_record(group) for group in report.small_groups],
+        "merged_groups": [_small_record(group) for group in report.merged_groups],
+        "too_few_labelled": {
+            metric: [_small_record(group) for group in small]
+            for metric, small in report.too_few_labelled.items()
+        },
+    }
+
+
+def _small_record(group: SmallGroup) -> dict[str, Any]:
+    return {
+        "group": group_name(group.group),
+        "n": group.n,
+        "counted": group.counted,
+        "n_counted": group.n_counted,
+        "reason": group.reason,
     }
 
 
 def json_text(record: Mapping[str, Any]) -> str:
     """Return strict JSON: what is undefined or infinite is null."""
-    return json.dumps(_finite(record), indent=2, ensure_ascii=False, allow_nan=False)
-
-
-def check_out(out: Path | None, *, pictures: bool = True) -> None:
-    """Refuse, before any work, an output directory that cannot be one, or pictures that cannot be drawn."""
-    if out is None:
-        return
-    if pictures:
-        require("matplotlib", extra="cli", purpose="drawing")
-    existing = next(parent for parent in (out, *out.absolute().parents) if parent.exists())
-    if not existing.is_dir():
-        raise InputError(f"--out {out} cannot be made a directory, because {existing} is a file")
-
-
-def check_report(report: Path | None, out: Path | None = None) -> None:
-    """Refuse, before any work, a page that could not be written; the directory of ``--out`` will be made."""
-    if report is None:
-        return
-    if report.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"--report must name an .html file, not {report}")
-    if report.is_dir():
-        raise InputError(f"--report {report} is a directory")
-    if not report.parent.is_dir() and report.parent != out:
-        raise InputError(f"--report {report} cannot be written: there is no directory {report.parent}")
-
-
-def write_all(
-    out: Path, files: Mapping[str, str | bytes | Callable[[], Figure]], option: str = "--out"
-) -> list[Path]:
-    """Write texts, bytes and figures into a directory; nothing is until everything has been drawn."""
-    contents = {name: _bytes(content) for name, content in files.items()}
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for name, content in contents.items():
-            (out / name).write_bytes(content)
-    except OSError as error:
-        raise InputError(f"cannot write to {option} {out}: {error.strerror}") from error
-    return [out / name for name in files]
-
-
-def _bytes(content: str | bytes | Callable[[], Figure]) -> bytes:
-    if isinstance(content, str):
-        return content.encode()
-    return content if isinstance(content, bytes) else _png(content())
+    return json_visible(json.dumps(_finite(record), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def rank_curves(
@@ -272,28 +268,16 @@ def rank_curves(
     size = (n * (7.8 if many else 4.6), 4.8)
     figure, axes = pyplot.subplots(1, n, figsize=size, squeeze=False, layout="constrained")
     for ax, (name, curve) in zip(axes[0], curves.items(), strict=True):
-        title = name.replace("$", r"\$")
+        title = visible(name).replace("$", r"\$")
         plot_rank_curve(curve, reference=reference, interval=interval, title=title, ax=ax)
     return figure
-
-
-def _png(figure: Figure) -> bytes:
-    from matplotlib import pyplot
-
-    drawn = io.BytesIO()
-    with warnings.catch_warnings():
-        # A name in letters that the font lacks is drawn as boxes; the tables have it.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        figure.savefig(drawn, format="png", dpi=140)
-    pyplot.close(figure)
-    return drawn.getvalue()
 
 
 def value_and_interval(row: ReportRow) -> tuple[str, str]:
     """Write a gap and its confidence interval."""
     if np.isnan(row.value):
         return "undefined", ""
-    return f"{row.value:.3f}", f"{row.low:.3f} – {row.high:.3f}"
+    return fixed(row.value), f"{fixed(row.low)} – {fixed(row.high)}"
 
 
 def within(row: ReportRow, limit: float) -> bool:
@@ -317,15 +301,16 @@ def _pair(row: ReportRow) -> str:
     return " / ".join(group_name(label) for label in row.groups)
 
 
-def _where(row: ReportRow) -> str:
+def _side(report: FairnessReport) -> str:
+    """On which side of a threshold rows are selected."""
+    return "above" if report.higher_is_better else "below"
+
+
+def _where(row: ReportRow, report: FairnessReport) -> str:
     if not np.isfinite(row.threshold):  # pairwise metrics have none; of no difference it is −∞
         return ""
-    ranks = " / ".join(_percent(rank) for rank in row.ranks)
-    return f"score {row.threshold:.4g}, {ranks} above it"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+    ranks = " / ".join(percent(rank) for rank in row.ranks)
+    return f"score {row.threshold:.4g}, {ranks} {_side(report)} it"
 
 
 def _finite(value: Any) -> Any:

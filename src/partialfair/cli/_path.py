@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,12 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from partialfair._checks import check_choice, check_number
-from partialfair.cli._output import METRIC_TITLES, json_text, note_line, step, value_and_interval
+from partialfair.cli._output import METRIC_TITLES, note_line, step, value_and_interval
 from partialfair.cli._prepare import NO_CONSTRAINT, HoldOut, ModelSettings, Prepared, Roles, prepare
+from partialfair.cli._writing import Content
 from partialfair.exceptions import InputError
 from partialfair.groups import group_name
 from partialfair.intervals import as_interval_set
 from partialfair.metrics import ReportRow
+from partialfair.metrics._text import fixed
 from partialfair.path import FairnessPath, PathPoint, fairness_path
 from partialfair.persistence import model_bytes
 from partialfair.report.pages import notes_section, path_page, settings_section
@@ -29,9 +30,21 @@ from partialfair.solvers import Record, Status
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["MODEL", "SCORINGS", "Frontier", "PathSettings", "print_frontier", "read_numbers", "trace"]
+__all__ = [
+    "FILES",
+    "MODEL",
+    "SCORINGS",
+    "Frontier",
+    "PathSettings",
+    "print_frontier",
+    "read_numbers",
+    "trace",
+]
 
 MODEL = "model.skops"
+FILES = (MODEL, "path.csv", "frontier.png", "path.json")
+"""What ``--out`` writes, the record last."""
+
 SCORINGS = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "roc_auc": "AUC"}
 """What may be asked for, and what it is called in the table."""
 
@@ -133,12 +146,11 @@ class Frontier:
             "notes": list(self.notes),
         }
 
-    def files(self) -> dict[str, str | bytes | Callable[[], Figure]]:
-        """Return what ``--out`` writes."""
+    def files(self) -> dict[str, Content]:
+        """Return what ``--out`` writes beside the record."""
         model = {} if self.content is None else {MODEL: self.content}
         return {
             **model,
-            "path.json": json_text(self.record()) + "\n",
             "path.csv": self.lines.to_csv(index=False),
             "frontier.png": self._picture,
         }
@@ -173,9 +185,9 @@ class Frontier:
                 "→" if point is self.chosen else "",
                 "none" if point.unconstrained else f"{point.max_gap:g}",
                 *([f"{point.alpha:g}"] if several else []),
-                f"{point.training_gap:.3f}",
+                fixed(point.training_gap),
                 *value_and_interval(self._gap(point)),
-                f"{point.score:.3f} ± {point.error:.3f}",
+                f"{fixed(point.score)} ± {fixed(point.error)}",
                 f"{point.seconds:.1f}",
                 str(result.status),
             )

@@ -12,14 +12,16 @@ import numpy as np
 import pandas as pd
 
 from partialfair._extras import require
+from partialfair._files import check_set, check_targets, write_file
 from partialfair.cli._output import step
 from partialfair.cli._tables import read_table
 from partialfair.exceptions import InputError
 from partialfair.persistence import load_model
 from partialfair.tables import TableModel
 
-__all__ = ["Prediction", "check_target", "predict", "write"]
+__all__ = ["Prediction", "check_target", "find_model", "predict", "write"]
 
+_RECORDS = ("train.json", "path.json")
 _ADDED = ("score", "probability", "decision")
 
 
@@ -54,8 +56,31 @@ class Prediction:
         }
 
 
-def check_target(out: Path | None) -> None:
-    """Refuse, before any work, a file that cannot be written."""
+def find_model(path: Path) -> list[Path]:
+    """Return the file of a model, and what else must not be written over.
+
+    In a directory of ``train`` or ``path`` that is the model its record names, with the files of its set.
+    """
+    if not path.is_dir():
+        return [path]
+    names = [name for name in _RECORDS if (path / name).is_file()]
+    if not names:
+        raise InputError(f"{path} is a directory with neither {' nor '.join(_RECORDS)}; name a model's file")
+    if len(names) > 1:
+        raise InputError(f"{path} holds {' and '.join(names)}, of two commands; name the model's file")
+    record_path = path / names[0]
+    record = check_set(path, names[0])
+    model = record.get("model")
+    if model is None:
+        raise InputError(f"{record_path} tells of no model that was saved; name a model's file")
+    if not isinstance(model, str) or (path / model).parent != path:
+        raise InputError(f"{record_path} is damaged: its model is not a file beside it")
+    members = [path / name for name in record.get("files", {}) if name != model]
+    return [path / model, record_path, *members]
+
+
+def check_target(out: Path | None, inputs: Sequence[Path]) -> None:
+    """Refuse, before any work, a file that cannot be written, or that is one of the inputs."""
     if out is None:
         return
     if out.is_dir():
@@ -66,6 +91,7 @@ def check_target(out: Path | None) -> None:
         require("pyarrow", extra="cli", purpose="writing Parquet files")
     if not out.absolute().parent.is_dir():
         raise InputError(f"--out {out} is in a directory that does not exist")
+    check_targets([out], inputs)
 
 
 def predict(model_path: Path, path: Path, *, keep: bool) -> Prediction:
@@ -108,7 +134,4 @@ def write(table: pd.DataFrame, out: Path) -> None:
         table.to_parquet(content, index=False)
     else:
         table.to_csv(content, index=False)
-    try:
-        out.write_bytes(content.getvalue())
-    except OSError as error:
-        raise InputError(f"cannot write to --out {out}: {error.strerror}") from error
+    write_file(out, content.getvalue())

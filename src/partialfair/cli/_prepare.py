@@ -14,7 +14,7 @@ from partialfair._checks import check_number
 from partialfair._typing import Floats, GapScale, Ints
 from partialfair.cli._audit import check_confidence, positive_label
 from partialfair.cli._output import METRIC_TITLES, step
-from partialfair.cli._tables import are_codes, check_groups, complete, read_table, weights_of
+from partialfair.cli._tables import are_codes, check_groups, labels_of, read_table, weights_of
 from partialfair.constraints import CONSTRAINTS
 from partialfair.estimators import PartialFairClassifier
 from partialfair.estimators._inputs import Features
@@ -212,7 +212,7 @@ def prepare(path: Path, roles: Roles, settings: ModelSettings, hold_out: HoldOut
     with step(f"reading {path}"):
         table = read_table(path, roles.needed)
         groups = _group_columns(table, roles, path)
-        labels = _labels(complete(table[roles.target], path))
+        labels = _labels(labels_of(table[roles.target], path))
         positive = positive_label(labels, path, settings.pos_label)
         people = pd.DataFrame({group.name: group.labels(table[group.name]) for group in groups})
         weights = None if roles.weight is None else weights_of(table[roles.weight], people, path)

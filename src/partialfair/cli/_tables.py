@@ -1,22 +1,20 @@
-"""Reading files of scores or of anything else: CSV, Parquet or Arrow → checked columns."""
+"""Columns of a table by their role: scores, groups, labels, weights and ids, checked."""
 
 from __future__ import annotations
 
-import lzma
-import warnings
-import zipfile
-import zlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from partialfair._extras import require
+from partialfair._checks import WEIGHT_RANGE, merged_by_floats, outside_weights, shown
 from partialfair._typing import Floats
+from partialfair.cli._files import read_frame
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups, group_name
 
@@ -26,6 +24,7 @@ __all__ = [
     "are_codes",
     "check_groups",
     "complete",
+    "labels_of",
     "read_scores",
     "read_table",
     "weights_of",
@@ -34,10 +33,11 @@ __all__ = [
 MAX_GROUPS = 200
 """More distinct values than this and a column is not a group column (an id, say)."""
 
-_PANDAS = tuple(map(int, pd.__version__.split(".")[:2]))
-_SEPARATORS = (",", ";", "\t", "|")
-_TEXT_SUFFIXES = {".csv", ".tsv", ".txt"}
-_ARROW_SUFFIXES = {".arrow", ".feather", ".ipc"}
+_DATES = {"date", "datetime", "datetime64", "time", "timedelta", "timedelta64", "period"}
+_SINGLE = {"string", "integer", "floating", "boolean", "decimal", "mixed-integer-float", "empty", *_DATES}
+"""Kinds of columns, in the words of pandas, all cells of which are single values."""
+
+_WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 
 
 @dataclass(frozen=True)
@@ -69,18 +69,23 @@ class ScoreTable:
     ids: pd.Series | None
 
 
-def read_scores(path: Path, columns: ColumnNames) -> ScoreTable:
-    """Read and check the named columns; every complaint names the file, the column and the row."""
+def read_scores(
+    path: Path, columns: ColumnNames, missing_groups: Literal["error", "ignore"] = "error"
+) -> ScoreTable:
+    """Read and check the named columns; every complaint names the file, the column and the row.
+
+    With ``missing_groups="ignore"`` rows with an empty cell where a group is needed keep a missing group.
+    """
     as_written = [*columns.group, *([] if columns.id is None else [columns.id])]
-    frame = _read_frame(path, columns.needed, as_written)[columns.needed]
+    frame = read_frame(path, columns.needed, as_written)[columns.needed]
     groups = frame[list(dict.fromkeys(columns.group))]
-    check_groups(groups, path)
+    check_groups(groups, path, missing_groups)
     groups = groups.apply(_readable)
     return ScoreTable(
         path,
-        scores=_numbers(frame[columns.score], path),
+        scores=_numbers(frame[columns.score], path, ranked=True),
         groups=groups,
-        labels=None if columns.label is None else complete(frame[columns.label], path),
+        labels=None if columns.label is None else labels_of(frame[columns.label], path),
         weights=None if columns.weight is None else weights_of(frame[columns.weight], groups, path),
         ids=None if columns.id is None else complete(frame[columns.id], path).astype(str),
     )
@@ -88,115 +93,24 @@ def read_scores(path: Path, columns: ColumnNames) -> ScoreTable:
 
 def read_table(path: Path, needed: Sequence[str]) -> pd.DataFrame:
     """Read a whole table that has at least the needed columns; cells of CSV files are text, as written."""
-    return _read_frame(path, list(dict.fromkeys(needed)), None)
+    return read_frame(path, list(dict.fromkeys(needed)), None)
 
 
-def _read_frame(path: Path, needed: list[str], as_written: list[str] | None) -> pd.DataFrame:
-    """Read the needed columns, or if none are named that are to be kept as written, all as written."""
-    if not path.exists():
-        raise InputError(f"there is no file {path}")
-    if path.is_dir():
-        raise InputError(f"{path} is a directory, not a file with a table")
-    if path.stat().st_size == 0:
-        raise InputError(f"{path} is empty")
-    kind = next((suffix.lower() for suffix in reversed(path.suffixes) if suffix.lower() in _KINDS), None)
-    if kind is None:
-        known = ", ".join(sorted(_KINDS))
-        raise InputError(f"{path} has an unknown kind of file name; it should end in one of {known}")
-    if kind in _TEXT_SUFFIXES:
-        frame = _read_text(path, needed, as_written)
-    else:
-        frame = _read_arrow(path, needed, everything=as_written is None, parquet=kind == ".parquet")
-    if frame.empty:
-        raise InputError(f"{path} has column names but no rows")
-    return frame
-
-
-_KINDS = _TEXT_SUFFIXES | _ARROW_SUFFIXES | {".parquet"}
-
-
-def _read_text(path: Path, needed: list[str], as_written: list[str] | None) -> pd.DataFrame:
-    headers = {separator: list(_csv(path, separator, nrows=0).columns) for separator in _SEPARATORS}
-    separator = next((sep for sep, names in headers.items() if set(needed) <= set(names)), None)
-    if separator is None:
-        separator = max(headers, key=lambda sep: len(headers[sep]))
-        _refuse_missing_columns(path, headers[separator], needed)
-    written = _csv(path, separator, nrows=1, header=None, dtype=str).iloc[0].tolist()
-    for name in needed if as_written is not None else dict.fromkeys(written):
-        if written.count(name) > 1:  # pandas would quietly call the second one "name.1"
-            raise InputError(f"{path} has {written.count(name)} columns called {name!r}; rename all but one")
-    # Groups and ids are read as written ("NA" may be a group, "01" is not 1); only an empty cell is missing.
-    # All columns are read: with usecols pandas accepts rows that have more cells than the header.
-    return _csv(
-        path,
-        separator,
-        dtype=str if as_written is None else dict.fromkeys(as_written, str),
-        keep_default_na=False,
-        na_values=[""],
-        **_EXACT,
-    )
-
-
-def _csv(path: Path, separator: str, **options: Any) -> pd.DataFrame:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            # low_memory would read a column in pieces, of different types; index_col would shift the columns
-            # of a file whose rows end in a separator.
-            return pd.DataFrame(
-                pd.read_csv(path, sep=separator, low_memory=False, index_col=False, **options)
-            )
-    except pd.errors.ParserWarning as warning:
-        raise InputError(f"{path} has rows with more cells than its header has names") from warning
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text; save it as CSV in UTF-8") from error
-    except (*_DAMAGED, ValueError, ImportError) as error:  # ParserError is a ValueError
-        raise InputError(f"{path} cannot be read as CSV: {_reason(error)}") from error
-
-
-# Before 3.1 pandas read floats exactly only when asked to; since then it warns when asked.
-_EXACT = {"float_precision": "round_trip"} if _PANDAS < (3, 1) else {}
-_DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
-
-
-def _read_arrow(path: Path, needed: list[str], *, everything: bool, parquet: bool) -> pd.DataFrame:
-    pyarrow = require("pyarrow", extra="cli", purpose="reading Parquet and Arrow files")
-    try:
-        if parquet:
-            module = require("pyarrow.parquet", extra="cli", purpose="reading Parquet files")
-            names = module.read_schema(path).names
-            read = module.read_table
-        else:
-            module = require("pyarrow.feather", extra="cli", purpose="reading Arrow files")
-            names = (
-                require("pyarrow.dataset", extra="cli", purpose="reading Arrow files")
-                .dataset(path, format="feather")
-                .schema.names
-            )
-            read = module.read_table
-        _refuse_missing_columns(path, names, needed)
-        return pd.DataFrame(read(path, columns=None if everything else needed).to_pandas())
-    except (pyarrow.ArrowException, OSError) as error:
-        kind = "Parquet" if parquet else "Arrow"
-        raise InputError(f"{path} cannot be read as {kind}: {_reason(error)}") from error
-
-
-def _refuse_missing_columns(path: Path, present: Sequence[str], needed: Sequence[str]) -> None:
-    missing = [name for name in needed if name not in present]
-    if missing:
-        shown = ", ".join(map(repr, present[:12])) + (", …" if len(present) > 12 else "")
-        raise InputError(f"{path} has no column {missing[0]!r}; it has {shown}")
-
-
-def check_groups(groups: pd.DataFrame, path: Path) -> None:
-    """Refuse columns that are not two to two hundred groups."""
+def check_groups(
+    groups: pd.DataFrame, path: Path, missing_groups: Literal["error", "ignore"] = "error"
+) -> None:
+    """Refuse columns that are not two to two hundred groups; missing ones are none."""
     for name in groups.columns:
-        complete(groups[name], path)
+        _refuse_nested(groups[name], path)
+        if missing_groups == "error":
+            complete(groups[name], path)
     names = " × ".join(map(repr, groups.columns))
-    labels = encode_groups(groups).labels
-    if len(labels) < 2:
+    labels = encode_groups(groups, missing=missing_groups).labels
+    if not labels:
+        raise InputError(f"column {names} of {path} is empty in every row; a gap needs two groups")
+    if len(labels) == 1:
         raise InputError(
-            f"column {names} of {path} has only one group ({group_name(labels[0])!r}); a gap needs two"
+            f"column {names} of {path} has only one group ({shown(group_name(labels[0]))}); a gap needs two"
         )
     if len(labels) > MAX_GROUPS:
         raise InputError(
@@ -207,46 +121,104 @@ def check_groups(groups: pd.DataFrame, path: Path) -> None:
 
 def are_codes(column: pd.Series) -> bool:
     """Whether groups are bare codes; a table of groups called 0 and 1 says little."""
-    values = column.astype(str)
+    values = pd.Series(column.dropna().unique()).astype(str)
     return bool((pd.to_numeric(values, errors="coerce").notna() | values.isin(["True", "False"])).all())
 
 
 def _readable(column: pd.Series) -> pd.Series:
-    """Write bare codes with their column, ``"sex=1"``."""
-    return f"{column.name}=" + column.astype(str) if are_codes(column) else column
+    """Write bare codes with their column, ``"sex=1"``; missing ones stay so."""
+    if not are_codes(column):
+        return column
+    return (f"{column.name}=" + column.astype(str)).where(column.notna(), None)
 
 
 def complete(column: pd.Series, path: Path) -> pd.Series:
     """Return a column, refusing empty cells."""
     missing = np.flatnonzero(column.isna())
     if missing.size:
-        raise InputError(f"column {column.name!r} of {path} has an empty cell in {_rows(missing)}")
+        raise InputError(f"column {_name(column)} of {path} has an empty cell in {_rows(missing)}")
     return column
 
 
-def _numbers(column: pd.Series, path: Path) -> Floats:
+def labels_of(column: pd.Series, path: Path) -> pd.Series:
+    """Return labels, refusing empty cells, dates and what is no single value."""
+    _refuse_dates(column, path)
+    _refuse_nested(column, path)
+    return complete(column, path)
+
+
+def _numbers(column: pd.Series, path: Path, *, ranked: bool = False) -> Floats:
+    """Return finite numbers; those that are ranked must differ where the cells do."""
+    _refuse_dates(column, path)
+    _refuse_nested(column, path)
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = pd.Series(column.to_numpy(), name=column.name)
     numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     bad = np.flatnonzero(~np.isfinite(numbers))
     if bad.size:
         first = column.iloc[bad[0]]
-        written = "an empty cell" if pd.isna(first) else repr(str(first))
+        written = "an empty cell" if pd.isna(first) else shown(str(first))
         hint = "; decimals need a point" if "," in written else ""
         raise InputError(
-            f"column {column.name!r} of {path} has {written} where a finite number is needed, "
+            f"column {_name(column)} of {path} has {written} where a finite number is needed, "
             f"in {_rows(bad)}{hint}"
+        )
+    if ranked and (alike := merged_by_floats(_as_given(column), numbers)) is not None:
+        raise InputError(
+            f"column {_name(column)} of {path} has {shown(alike[0])} and {shown(alike[1])}, which cannot be "
+            "told apart as floats; write smaller numbers, their ranks say"
         )
     return numbers
 
 
+def _as_given(column: pd.Series) -> npt.NDArray[Any]:
+    """Return the values before they were floats; of text that is whole numbers, those numbers."""
+    if not pd.api.types.is_string_dtype(column.dtype):
+        return column.to_numpy()
+    return np.array([int(cell) if _WHOLE.fullmatch(str(cell)) else 0.0 for cell in column], dtype=object)
+
+
 def weights_of(column: pd.Series, groups: pd.DataFrame, path: Path) -> Floats:
-    """Return weights, refusing negative ones."""
+    """Return weights, refusing negative ones and those too large or too small to be added up."""
     weights = _numbers(column, path)
     negative = np.flatnonzero(weights < 0)
     if negative.size:
-        raise InputError(f"column {column.name!r} of {path} has a negative weight in {_rows(negative)}")
-    if len(groups[weights > 0].drop_duplicates()) < 2:
-        raise InputError(f"column {column.name!r} of {path} gives weight to fewer than two groups")
+        raise InputError(f"column {_name(column)} of {path} has a negative weight in {_rows(negative)}")
+    if (outside := outside_weights(weights)).size:
+        raise InputError(
+            f"column {_name(column)} of {path} has {weights[outside[0]]:g} in {_rows(outside)}; "
+            f"{WEIGHT_RANGE}"
+        )
+    if len(groups[weights > 0].dropna().drop_duplicates()) < 2:
+        raise InputError(f"column {_name(column)} of {path} gives weight to fewer than two groups")
     return weights
+
+
+def _refuse_dates(column: pd.Series, path: Path) -> None:
+    """Refuse dates and times, which would become counts of nanoseconds."""
+    as_objects = column.dtype == object and pd.api.types.infer_dtype(column, skipna=True) in _DATES
+    if as_objects or column.dtype.kind in "mM":
+        known = column.dropna()
+        first = f" ({known.iloc[0]})" if len(known) else ""
+        raise InputError(
+            f"column {_name(column)} of {path} holds dates or times{first}, and not numbers or labels"
+        )
+
+
+def _refuse_nested(column: pd.Series, path: Path) -> None:
+    """Refuse cells that hold bytes, or several values: lists, structs and maps of Parquet files."""
+    if column.dtype != object or pd.api.types.infer_dtype(column, skipna=True) in _SINGLE:
+        return
+    for row, value in enumerate(column):
+        if isinstance(value, bytes | bytearray) or (np.ndim(value) > 0 or isinstance(value, dict | set)):
+            raise InputError(
+                f"column {_name(column)} of {path} holds cells of type {type(value).__name__}, where single "
+                f"values are needed, first in {_rows(np.array([row]))}"
+            )
+
+
+def _name(column: pd.Series) -> str:
+    return shown(str(column.name))
 
 
 def _rows(positions: npt.NDArray[np.intp]) -> str:
@@ -254,8 +226,3 @@ def _rows(positions: npt.NDArray[np.intp]) -> str:
     more = positions.size - 1
     others = f" and {more:,} more row{'s' if more > 1 else ''}" if more else ""
     return f"data row {positions[0] + 1}{others}"
-
-
-def _reason(error: Exception) -> str:
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return " ".join(text.split())

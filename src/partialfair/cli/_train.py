@@ -17,7 +17,7 @@ from partialfair.cli._trained import Judged, Training, TrainSettings
 from partialfair.estimators import PartialFairClassifier
 from partialfair.exceptions import InputError
 from partialfair.metrics import fairness_report
-from partialfair.solvers import Record
+from partialfair.solvers import Record, Status
 
 __all__ = ["check_settings", "train"]
 
@@ -71,6 +71,8 @@ def _fit(name: str, constraint: str | None, settings: TrainSettings, rows: Rows)
 
         model.set_params(callback=show)
         model.fit(rows.X, rows.positive, sensitive_features=rows.groups, sample_weight=rows.weights)
+    if model.result_.status is Status.STOPPED:
+        raise KeyboardInterrupt  # a model that was not trained to the end is not saved
     model.set_params(callback=None)
     return model
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +16,6 @@ from partialfair._typing import Floats, GroupLabel
 from partialfair.cli._audit import Gate
 from partialfair.cli._output import (
     METRIC_TITLES,
-    json_text,
     metrics_table,
     note_line,
     parity_sentence,
@@ -28,6 +26,7 @@ from partialfair.cli._output import (
     within,
 )
 from partialfair.cli._prepare import NO_CONSTRAINT, ModelSettings, Prepared
+from partialfair.cli._writing import Content
 from partialfair.estimators import FitResult
 from partialfair.groups import group_name
 from partialfair.intervals import as_interval_set
@@ -48,7 +47,10 @@ from partialfair.tables import TableModel
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Judged", "TrainSettings", "Training", "print_training"]
+__all__ = ["FILES", "Judged", "TrainSettings", "Training", "print_training"]
+
+FILES = ("rank_curves.png", "score_densities.png", "train.json")
+"""What ``--out`` writes beside the model, the record last."""
 
 _CURVE_POINTS = 2000
 
@@ -177,11 +179,10 @@ class Training:
             }
         return record
 
-    def files(self, gate: Gate | None, model_name: str) -> dict[str, str | bytes | Callable[[], Figure]]:
-        """Return what ``--out`` writes."""
+    def files(self, model_name: str) -> dict[str, Content]:
+        """Return what ``--out`` writes beside the record."""
         return {
             model_name: self.content,
-            "train.json": json_text(self.record(gate, model_name)) + "\n",
             "rank_curves.png": self._rank_curves,
             "score_densities.png": self._densities,
         }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import logging
-import os
 import re
 import shutil
 import zipfile
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from partialfair._extras import require
-from partialfair.datasets._source import ARCHIVE_ERRORS, describe, download, fetch_failure, scratch, sha256
+from partialfair._files import scratch, write_files
+from partialfair.datasets._source import ARCHIVE_ERRORS, describe, download, fetch_failure, sha256
 from partialfair.datasets._task import categorical
 from partialfair.exceptions import DataFetchError
 
@@ -201,7 +202,6 @@ def _stack(states: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 def _write_parquet(table: pd.DataFrame, target: Path) -> None:
     """Write a Parquet file wholly or not at all."""
-    with scratch(target.parent) as temporary:
-        written = temporary / target.name
-        table.to_parquet(written, engine="pyarrow", compression="zstd", index=False)
-        os.replace(written, target)
+    content = io.BytesIO()
+    table.to_parquet(content, engine="pyarrow", compression="zstd", index=False)
+    write_files({target: content.getvalue()})

@@ -14,15 +14,14 @@ import logging
 import lzma
 import os
 import sys
-import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from partialfair._files import scratch, write_files
 from partialfair.exceptions import DataFetchError, InputError
 
 __all__ = [
@@ -38,7 +37,6 @@ __all__ = [
     "fetch_failure",
     "find",
     "read_all",
-    "scratch",
     "sha256",
 ]
 
@@ -120,10 +118,7 @@ class RemoteFile:
                     raise fetch_failure(
                         self, self.url, f"what arrived has sha256 {found}, expected {self.raw_sha256}"
                     )
-                verified = temporary / "verified"
-                verified.write_bytes(raw)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                os.replace(verified, target)
+            write_files({target: raw})
         except (OSError, *ARCHIVE_ERRORS) as error:
             raise fetch_failure(self, self.url, describe(error)) from None
         return target
@@ -224,14 +219,6 @@ def _extract(raw: bytes, members: Sequence[str]) -> bytes:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             raw = archive.read(member)
     return raw
-
-
-@contextmanager
-def scratch(directory: Path) -> Iterator[Path]:
-    """Make a temporary directory inside ``directory``, so that moving a file out of it is atomic."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=directory, prefix=".fetching-") as temporary:
-        yield Path(temporary)
 
 
 def download(url: str, target: Path) -> None:

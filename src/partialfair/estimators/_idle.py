@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from partialfair._checks import listing
+from partialfair._checks import shown
 from partialfair._typing import Floats
 from partialfair.constraints.base import Positive
 from partialfair.constraints.parity import AtThreshold
 from partialfair.estimators._promise import Promise
 from partialfair.exceptions import IdleThresholdWarning
-from partialfair.groups import Groups
+from partialfair.groups import Groups, listed
 from partialfair.intervals import RANK_TOLERANCE, IntervalSet
 
 __all__ = ["idle_threshold_warning"]
@@ -30,7 +30,7 @@ def idle_threshold_warning(
     for promise in promises:
         outside = _outside(promise, scores, weights, positive)
         if outside:
-            told.append(f"the threshold of {type(promise.stated).__name__} has {listing(outside, most=4)}")
+            told.append(f"the threshold of {type(promise.stated).__name__} has {listed(outside)}")
     if not told:
         return None
     return IdleThresholdWarning(
@@ -57,7 +57,9 @@ def _outside(promise: Promise, scores: Floats, weights: Floats, positive: Positi
     outside = []
     for name, part, own in zip(groups.names, constraint.intervals(groups), ranks.T, strict=True):
         if not any(_holds(part, rank) for rank in own):
-            outside.append(f"rank {' and '.join(f'{100 * rank:.3g} %' for rank in own)} in group {name!r}")
+            outside.append(
+                f"rank {' and '.join(f'{100 * rank:.3g} %' for rank in own)} in group {shown(name, 60)}"
+            )
     return outside
 
 

@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_array, validate_data
 
-from partialfair._checks import check_choice, check_weights, first_text
+from partialfair._checks import check_choice, check_weights, first_text, refuse_dates, refuse_masked, shown
 from partialfair._typing import ArrayLike, Floats, GroupLabel, Ints
 from partialfair.categoricals import CategoricalCodes
 from partialfair.exceptions import InputError
@@ -43,6 +43,7 @@ def read_features(
 
     ``n_features_in_`` and ``feature_names_in_`` describe X as it was passed, sensitive columns included.
     """
+    refuse_masked(X, "X")
     if isinstance(X, CategoricalCodes):
         if sensitive_columns is not None:
             raise InputError("sensitive_columns cannot be read from integer codes; pass sensitive_features")
@@ -125,6 +126,8 @@ def read_target(y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
     """Return one column of as many values as there are rows, none of them missing or infinite."""
     if y is None:
         raise InputError("fit requires y to be passed, but the target y is None")
+    refuse_masked(y, "y")
+    refuse_dates(np.asarray(y), "y")
     target = np.asarray(column_or_1d(y, warn=True))
     if len(target) != n_rows:
         raise InputError(f"y has {len(target)} rows, but there are {n_rows} rows of X")
@@ -157,19 +160,41 @@ def _read_codes(estimator: Any, X: CategoricalCodes, reset: bool) -> Categorical
 
 
 def _numbers(check: Callable[..., Features], X: ArrayLike) -> Features:
-    """Convert a table by scikit-learn's check; if text is in the way, say where."""
+    """Convert a table by scikit-learn's check; if text or dates are in the way, say where."""
+    if not sparse.issparse(X) and any(getattr(one, "kind", "O") in "mMO" for one in _dtypes(X)):
+        _refuse_dates(X)  # scikit-learn would take them for counts of nanoseconds
     try:
         return check(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
-    except ValueError:
+    except (ValueError, TypeError):
         table = X if hasattr(X, "columns") else np.asarray(X, dtype=object)
-        for place in range(table.shape[1] if len(table.shape) == 2 else 0):
+        _refuse_dates(table)
+        for place in range(_width(table)):
             if (text := first_text(_column(table, place))) is not None:
-                name = repr(X.columns[place]) if hasattr(X, "columns") else str(place)
                 raise InputError(
-                    f"column {name} of X holds {text!r}, which is not a number; encode it first, or name it "
-                    "in sensitive_columns if it is the group"
+                    f"{_named(X, place)} holds {shown(text)}, which is not a number; encode it first, or "
+                    "name it in sensitive_columns if it is the group"
                 ) from None
         raise
+
+
+def _refuse_dates(X: ArrayLike) -> None:
+    for place in range(_width(X)):
+        refuse_dates(np.asarray(_column(X, place)), _named(X, place))
+
+
+def _dtypes(X: ArrayLike) -> list[Any]:
+    """Return the types of the columns of a table, or the only type of an array; of lists none."""
+    if hasattr(X, "dtypes"):
+        return list(X.dtypes)
+    return [X.dtype] if hasattr(X, "dtype") else []
+
+
+def _width(X: ArrayLike) -> int:
+    return X.shape[1] if len(X.shape) == 2 else 0
+
+
+def _named(X: ArrayLike, place: int) -> str:
+    return f"column {X.columns[place]!r} of X" if hasattr(X, "columns") else f"column {place} of X"
 
 
 def _locate(X: ArrayLike, sensitive_columns: Any) -> tuple[list[str], list[int]]:

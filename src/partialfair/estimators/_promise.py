@@ -9,12 +9,12 @@ from itertools import combinations
 
 import numpy as np
 
-from partialfair._checks import listing
+from partialfair._checks import shown
 from partialfair._typing import Floats, GroupLabel
 from partialfair.constraints import Constraint, check_compatible
 from partialfair.constraints.base import Positive
 from partialfair.exceptions import InputError, SmallGroupWarning
-from partialfair.groups import Groups, group_name
+from partialfair.groups import Groups, group_name, listed
 
 __all__ = ["Promise", "check_promises", "promised", "small_group_warning", "small_groups"]
 
@@ -71,7 +71,7 @@ def check_promises(promises: Sequence[Promise]) -> None:
     """Refuse constraints that compare fewer than two groups, and those that exclude each other."""
     for promise in promises:
         if len(promise.groups.labels) < 2:
-            judged = [repr(name) for name in promise.groups.names]
+            judged = [shown(name) for name in promise.groups.names]
             whom = f"only group {judged[0]} is" if judged else "no group is"
             raise InputError(
                 f"{whom} large enough for {promise.stated.says()}, which compares at least two: "
@@ -107,5 +107,5 @@ def small_group_warning(promises: Sequence[Promise]) -> SmallGroupWarning | None
 
 def _members_of(promise: Promise) -> str:
     """Say how many members small groups have."""
-    counts = [f"{group_name(label)!r} has {members:.3g}" for label, members in promise.small.items()]
-    return f"group {listing(counts)}" if len(counts) == 1 else f"groups {listing(counts)}"
+    counts = [f"{shown(group_name(label), 60)} has {members:.3g}" for label, members in promise.small.items()]
+    return f"group {listed(counts)}" if len(counts) == 1 else f"groups {listed(counts)}"

@@ -7,15 +7,22 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from numbers import Real
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from partialfair._checks import check_choice, check_weights, finite_vector
-from partialfair._typing import ArrayLike, Floats, GapScale, GroupLabel, IntervalLike
+from partialfair._checks import (
+    check_choice,
+    check_flag,
+    check_weights,
+    finite_vector,
+    refuse_dates,
+    refuse_masked,
+)
+from partialfair._typing import ArrayLike, Floats, GapScale, GroupLabel, IntervalLike, MissingGroups
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups, group_name
+from partialfair.groups import Groups, encode_groups, group_name
 from partialfair.intervals import IntervalSet, intervals_by_group, running_weight
 
 __all__ = [
@@ -23,9 +30,15 @@ __all__ = [
     "ScoredGroups",
     "check_gap_scale",
     "check_threshold",
+    "encoded_groups",
+    "oriented",
     "positives",
+    "ranked_threshold",
     "scored_groups",
 ]
+
+
+_Scores = TypeVar("_Scores", float, Floats)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +48,7 @@ class GroupScores:
     Attributes
     ----------
     scores : (n,)
-        Ascending.
+        Ascending, the best last: negated where lower is better (see `oriented`).
     weights : (n,) or None
         In the same order; None when all are equal.
     positive : (n,) booleans or None
@@ -89,6 +102,17 @@ class GroupScores:
             return np.asarray(n_above / self.n)
         return np.asarray(self.above[n_above] / self.above[-1])
 
+    @property
+    def turned(self) -> GroupScores:
+        """The group with negated scores and its interval counted from their top."""
+        return GroupScores(
+            self.label,
+            self.interval.from_the_other_end,
+            oriented(self.scores[::-1], higher_is_better=False),
+            None if self.weights is None else self.weights[::-1],
+            None if self.positive is None else self.positive[::-1],
+        )
+
     def with_label(self, positive: bool) -> GroupScores:
         """Only the members with that label, ranked among themselves."""
         assert self.positive is not None
@@ -103,9 +127,21 @@ class GroupScores:
 
 @dataclass(frozen=True, eq=False)
 class ScoredGroups:
-    """All groups that are compared."""
+    """All groups that are compared, and what users' scores mean.
+
+    Attributes
+    ----------
+    groups
+        Each with its sorted scores, of which higher is better.
+    higher_is_better
+        Whether that is so in the users' units too; if not, scores and thresholds here are negated.
+    n_missing
+        Rows that were left out because they have no group.
+    """
 
     groups: tuple[GroupScores, ...]
+    higher_is_better: bool = True
+    n_missing: int = 0
 
     def __iter__(self) -> Iterator[GroupScores]:
         return iter(self.groups)
@@ -119,7 +155,13 @@ class ScoredGroups:
 
     def on(self, interval: IntervalSet) -> ScoredGroups:
         """Return the same groups with another, common interval; nothing is sorted again."""
-        return ScoredGroups(tuple(replace(group, interval=interval) for group in self.groups))
+        return replace(self, groups=tuple(replace(group, interval=interval) for group in self.groups))
+
+    def in_users_units(self) -> ScoredGroups:
+        """Return the scores as users wrote them, for pictures: intervals then count from the highest."""
+        if self.higher_is_better:
+            return self
+        return replace(self, groups=tuple(group.turned for group in self.groups), higher_is_better=True)
 
     @property
     def intervals_differ(self) -> bool:
@@ -133,18 +175,24 @@ def scored_groups(
     interval: IntervalLike = (0.0, 1.0),
     sample_weight: ArrayLike | None = None,
     positive: npt.NDArray[np.bool_] | None = None,
+    *,
+    higher_is_better: bool = True,
+    missing_groups: MissingGroups = "error",
 ) -> ScoredGroups:
     """Check, split and sort: O(n log n), and O(n) more for each group.
 
-    A weight of 0 is the same as an absent row, and a weight of 2 the same as the row twice.
+    A weight of 0 is the same as an absent row, and a weight of 2 the same as the row twice. This is the only
+    place where scores are turned round: everything that takes a `ScoredGroups` ranks high scores first.
     """
-    scores = finite_vector(y_score, "y_score")
+    check_flag(higher_is_better, "higher_is_better")
+    scores = oriented(finite_vector(y_score, "y_score", ranked=True), higher_is_better)
     if scores.size == 0:
         raise InputError("y_score is empty")
     weights = None if sample_weight is None else check_weights(sample_weight, scores.size)
     if positive is not None and positive.size != scores.size:
         raise InputError(f"y_true has {positive.size} rows, but there are {scores.size} scores")
-    encoded = encode_groups(sensitive_features, n_rows=scores.size)
+    encoded = encoded_groups(sensitive_features, scores.size, missing_groups)
+    n_missing = int(((encoded.codes < 0) & (True if weights is None else weights > 0)).sum())
     members = [np.flatnonzero(encoded.codes == code) for code in range(len(encoded.labels))]
     if weights is not None:
         members = [rows[weights[rows] > 0] for rows in members]
@@ -159,8 +207,27 @@ def scored_groups(
         tuple(
             _sorted_group(label, part, scores[rows], _at(weights, rows), _at(positive, rows))
             for (label, rows), part in zip(present, intervals, strict=True)
-        )
+        ),
+        bool(higher_is_better),
+        n_missing,
     )
+
+
+def encoded_groups(
+    sensitive_features: ArrayLike, n_rows: int, missing_groups: MissingGroups = "error"
+) -> Groups:
+    """Return the group of every row, −1 where it is missing and ``missing_groups="ignore"``."""
+    check_choice(missing_groups, "missing_groups", get_args(MissingGroups))
+    advice = "; missing_groups='ignore' leaves such rows out"
+    return encode_groups(sensitive_features, n_rows=n_rows, missing=missing_groups, advice=advice)
+
+
+def oriented(scores: _Scores, higher_is_better: bool) -> _Scores:
+    """Return scores of which higher is better, or such scores in the users' units again.
+
+    Negation is exact and its own inverse; taking the score from 0 never gives −0.
+    """
+    return scores if higher_is_better else 0.0 - scores
 
 
 def check_gap_scale(gap_scale: GapScale, scored: ScoredGroups) -> None:
@@ -176,13 +243,21 @@ def check_threshold(threshold: Any) -> None:
         raise InputError(f"threshold must be a number, not {threshold!r}")
 
 
+def ranked_threshold(scored: ScoredGroups, threshold: Any) -> float:
+    """Return a threshold in users' units as one on the scores of ``scored``, refusing what is no number."""
+    check_threshold(threshold)
+    return oriented(float(threshold), scored.higher_is_better)
+
+
 def positives(y_true: ArrayLike, pos_label: Any) -> npt.NDArray[np.bool_]:
     """Which labels equal ``pos_label``; labels must have exactly two classes, or be all of one."""
     import pandas as pd
 
     if y_true is None:
         raise InputError("y_true is missing; this metric needs labels")
+    refuse_masked(y_true, "y_true")
     labels = np.asarray(y_true)
+    refuse_dates(labels, "y_true")
     if labels.ndim != 1:
         raise InputError(f"y_true must have one dimension, not {labels.ndim}")
     if (missing := np.flatnonzero(pd.isna(labels))).size:

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from partialfair._checks import check_weights, finite_vector
-from partialfair._typing import ArrayLike, Floats, IntervalLike
-from partialfair.groups import encode_groups, group_name
+from partialfair._checks import check_flag, check_weights, finite_vector
+from partialfair._typing import ArrayLike, Floats, IntervalLike, MissingGroups
+from partialfair.groups import group_name
 from partialfair.intervals import band_weights, intervals_by_group
+from partialfair.metrics._inputs import encoded_groups, oriented
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,21 +24,25 @@ def band_membership(
     sensitive_features: ArrayLike,
     interval: IntervalLike,
     sample_weight: ArrayLike | None = None,
+    higher_is_better: bool = True,
+    missing_groups: MissingGroups = "error",
 ) -> Floats:
     """How much of each row lies in its group's interval, from 0 to 1.
 
     A row with weight w in a group of weight W holds a stretch of length w / W of the group's ranks; its
     membership is the share of that stretch inside the interval. It is 0 or 1 but for rows that straddle an
-    end of the interval, alone or as part of a block of ties. Rows of weight 0 have membership 0.
+    end of the interval, alone or as part of a block of ties. Rows of weight 0 have membership 0, and so have
+    rows without a group where ``missing_groups="ignore"``.
 
     Parameters
     ----------
-    y_score, sensitive_features, interval, sample_weight
+    y_score, sensitive_features, interval, sample_weight, higher_is_better, missing_groups
         As in `partial_statistical_parity_difference`.
     """
-    scores = finite_vector(y_score, "y_score")
+    check_flag(higher_is_better, "higher_is_better")
+    scores = oriented(finite_vector(y_score, "y_score", ranked=True), higher_is_better)
     weights = np.ones(scores.size) if sample_weight is None else check_weights(sample_weight, scores.size)
-    groups = encode_groups(sensitive_features, n_rows=scores.size)
+    groups = encoded_groups(sensitive_features, scores.size, missing_groups)
     membership = np.zeros(scores.size)
     for code, part in enumerate(intervals_by_group(interval, groups.labels)):
         rows = np.flatnonzero((groups.codes == code) & (weights > 0))
@@ -54,8 +59,17 @@ def band_changes(
     sensitive_features: ArrayLike,
     interval: IntervalLike,
     sample_weight: ArrayLike | None = None,
+    higher_is_better: bool = True,
+    missing_groups: MissingGroups = "error",
 ) -> pd.DataFrame:
     """Compare who is in the interval under two sets of scores of the same rows.
+
+    Parameters
+    ----------
+    before, after : (n,)
+        The two sets of scores.
+    sensitive_features, interval, sample_weight, higher_is_better, missing_groups
+        As in `band_membership`.
 
     Returns
     -------
@@ -67,18 +81,23 @@ def band_changes(
 
     old, new = (
         band_membership(
-            scores, sensitive_features=sensitive_features, interval=interval, sample_weight=sample_weight
+            scores,
+            sensitive_features=sensitive_features,
+            interval=interval,
+            sample_weight=sample_weight,
+            higher_is_better=higher_is_better,
+            missing_groups=missing_groups,
         )
         for scores in (before, after)
     )
     # As they were given, unlike those of check_weights: totals are in their units.
     weights = np.ones(old.size) if sample_weight is None else finite_vector(sample_weight, "sample_weight")
-    groups = encode_groups(sensitive_features, n_rows=old.size)
+    groups = encoded_groups(sensitive_features, old.size, missing_groups)
+    known = groups.codes >= 0
 
     def total(share: Floats) -> Floats:
-        return np.asarray(
-            np.bincount(groups.codes, weights=weights * share, minlength=len(groups.labels)), dtype=np.float64
-        )
+        inside = (weights * share)[known]
+        return np.asarray(np.bincount(groups.codes[known], weights=inside, minlength=len(groups.labels)))
 
     return pd.DataFrame(
         {

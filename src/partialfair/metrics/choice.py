@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from partialfair._typing import ArrayLike, Floats
+from partialfair._typing import ArrayLike, Floats, MissingGroups
 from partialfair.exceptions import InputError
 from partialfair.intervals import as_interval_set
 from partialfair.metrics import _differences
-from partialfair.metrics._inputs import ScoredGroups, check_threshold, scored_groups
+from partialfair.metrics._inputs import ScoredGroups, ranked_threshold, scored_groups
 from partialfair.metrics.partial import statistical_parity_gap
 from partialfair.metrics.resampling import Fluctuation, fluctuation, resample
 
@@ -30,7 +30,7 @@ class IntervalChoice:
     Attributes
     ----------
     interval
-        ``(low, high)`` from the top; pass it wherever an interval is asked for.
+        ``(low, high)`` from the best; pass it wherever an interval is asked for.
     gap, low, high
         Statistical-parity gap there with its 95 % confidence interval. The interval was chosen for its large
         gap, so this describes the choice and is not a fresh test of it.
@@ -57,6 +57,8 @@ def choose_interval(
     width: float = 0.25,
     sample_weight: ArrayLike | None = None,
     random_state: int | np.random.Generator | None = 0,
+    higher_is_better: bool = True,
+    missing_groups: MissingGroups = "error",
 ) -> IntervalChoice:
     """Choose the position, of one width, that contains the decision rate and has the widest gap.
 
@@ -67,12 +69,12 @@ def choose_interval(
 
     Parameters
     ----------
-    y_score, sensitive_features, sample_weight
+    y_score, sensitive_features, sample_weight, higher_is_better, missing_groups
         As in `partial_statistical_parity_difference`.
     positive_rate
         p, for instance the historical admission rate.
     threshold
-        Used when p is not given: ``p = Pr(score > threshold)``.
+        Used when p is not given: ``p = Pr(score > threshold)``, or below it where lower is better.
     width
         Width of the interval.
     random_state
@@ -82,7 +84,13 @@ def choose_interval(
 
     if not 0 < width <= 1:
         raise InputError(f"width must lie in (0, 1], not {width:g}")
-    scored = scored_groups(y_score, sensitive_features, sample_weight=sample_weight)
+    scored = scored_groups(
+        y_score,
+        sensitive_features,
+        sample_weight=sample_weight,
+        higher_is_better=higher_is_better,
+        missing_groups=missing_groups,
+    )
     rate = _positive_rate(scored, positive_rate, threshold)
     starts = _positions(rate, width)
     ends = np.round(starts + width, 12)
@@ -115,9 +123,9 @@ def _positive_rate(scored: ScoredGroups, positive_rate: float | None, threshold:
         raise InputError(
             "give positive_rate (the share of positive decisions) or the threshold that makes them"
         )
-    check_threshold(threshold)
+    theta = ranked_threshold(scored, threshold)
     weight = [group.n if group.weights is None else group.weights.sum() for group in scored]
-    return float(np.average([float(group.rank(threshold)) for group in scored], weights=weight))
+    return float(np.average([float(group.rank(theta)) for group in scored], weights=weight))
 
 
 def _positions(rate: float, width: float) -> Floats:

@@ -1,4 +1,4 @@
-"""The rank curve: one group's rank against another's as the threshold falls (the paper's Figure 2)."""
+"""The rank curve: one group's rank against another's from best to worst (the paper's Figure 2)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partialfair._typing import ArrayLike, Floats, GroupLabel
+from partialfair._typing import ArrayLike, Floats, GroupLabel, MissingGroups
 from partialfair.exceptions import InputError
-from partialfair.metrics._inputs import scored_groups
+from partialfair.metrics._inputs import oriented, scored_groups
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,21 +19,24 @@ __all__ = ["RankCurve", "rank_curve"]
 
 @dataclass(frozen=True, eq=False)
 class RankCurve:
-    """Ranks of falling thresholds in every group.
+    """Ranks of thresholds from the best to the worst in every group.
 
     Attributes
     ----------
     thresholds : (t,)
-        Falling from +∞ to −∞.
+        Falling from +∞ to −∞; rising from −∞ to +∞ where lower is better.
     ranks : (t, n_groups)
-        ``F̄_k(θ)``, the share of group k with a score above θ: from 0 to 1.
+        ``F̄_k(θ)``, the share of group k with a better score than θ: from 0 to 1.
     labels
         The groups.
+    higher_is_better
+        Whether high scores are the good ones.
     """
 
     thresholds: Floats
     ranks: Floats
     labels: tuple[GroupLabel, ...]
+    higher_is_better: bool = True
 
     def plot(self, *, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw the curve; see `partialfair.plotting.plot_rank_curve`, which names the options."""
@@ -48,25 +51,34 @@ def rank_curve(
     sensitive_features: ArrayLike,
     sample_weight: ArrayLike | None = None,
     n_points: int | None = None,
+    higher_is_better: bool = True,
+    missing_groups: MissingGroups = "error",
 ) -> RankCurve:
-    """Follow ``(F̄_1(θ), ..., F̄_G(θ))`` as θ falls from +∞ to −∞.
+    """Follow ``(F̄_1(θ), ..., F̄_G(θ))`` as θ goes from the best score to the worst.
 
     Equal score distributions give the diagonal; statistical parity on ``[α, β)`` means that the curve follows
     it between α and β.
 
     Parameters
     ----------
-    y_score, sensitive_features, sample_weight
+    y_score, sensitive_features, sample_weight, higher_is_better, missing_groups
         As in `partial_statistical_parity_difference`.
     n_points
         At most this many thresholds, evenly spaced among the distinct scores; None keeps all of them.
     """
     if n_points is not None and n_points < 2:
         raise InputError(f"n_points must be at least 2, not {n_points}")
-    scored = scored_groups(y_score, sensitive_features, sample_weight=sample_weight)
+    scored = scored_groups(
+        y_score,
+        sensitive_features,
+        sample_weight=sample_weight,
+        higher_is_better=higher_is_better,
+        missing_groups=missing_groups,
+    )
     distinct = np.unique(np.concatenate([group.scores for group in scored]))[::-1]
     if n_points is not None and n_points < distinct.size:
         distinct = distinct[np.linspace(0, distinct.size - 1, n_points).round().astype(int)]
     thresholds = np.concatenate([[np.inf], distinct, [-np.inf]])
     ranks = np.stack([group.rank(thresholds) for group in scored], axis=1)
-    return RankCurve(thresholds, ranks, tuple(group.label for group in scored))
+    labels = tuple(group.label for group in scored)
+    return RankCurve(oriented(thresholds, scored.higher_is_better), ranks, labels, scored.higher_is_better)

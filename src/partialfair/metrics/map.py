@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from partialfair._typing import ArrayLike, Floats, GapScale, GroupLabel, Ints
+from partialfair._typing import ArrayLike, Floats, GapScale, GroupLabel, Ints, MissingGroups
 from partialfair.exceptions import InputError
 from partialfair.metrics import _kernels
 from partialfair.metrics._inputs import check_gap_scale, scored_groups
@@ -32,7 +32,7 @@ class IntervalGap:
 
 @dataclass(frozen=True, eq=False)
 class UnfairnessMap:
-    """Gaps of all intervals ``[i/n, j/n)``, counted from the top.
+    """Gaps of all intervals ``[i/n, j/n)``, counted from the best.
 
     Attributes
     ----------
@@ -47,6 +47,8 @@ class UnfairnessMap:
         Position in ``pairs`` of the worst pair.
     pairs
         All pairs of group labels.
+    gap_scale, confidence, higher_is_better
+        The settings.
     """
 
     edges: Floats
@@ -57,6 +59,7 @@ class UnfairnessMap:
     pairs: tuple[tuple[GroupLabel, GroupLabel], ...]
     gap_scale: GapScale
     confidence: float
+    higher_is_better: bool = True
 
     @property
     def n_intervals(self) -> int:
@@ -114,6 +117,8 @@ def unfairness_map(
     gap_scale: GapScale = "interval",
     confidence: float = 0.95,
     sample_weight: ArrayLike | None = None,
+    higher_is_better: bool = True,
+    missing_groups: MissingGroups = "error",
 ) -> UnfairnessMap:
     """Compute the exact statistical-parity gap of all ``n_grid (n_grid + 1) / 2`` intervals from one sort.
 
@@ -122,7 +127,7 @@ def unfairness_map(
 
     Parameters
     ----------
-    y_score, sensitive_features, gap_scale, sample_weight
+    y_score, sensitive_features, gap_scale, sample_weight, higher_is_better, missing_groups
         As in `partial_statistical_parity_difference`.
     n_grid
         Intervals end on multiples of ``1 / n_grid``.
@@ -137,7 +142,13 @@ def unfairness_map(
     """
     if int(n_grid) != n_grid or n_grid < 2:
         raise InputError(f"n_grid must be a whole number of at least 2, not {n_grid!r}")
-    scored = scored_groups(y_score, sensitive_features, sample_weight=sample_weight)
+    scored = scored_groups(
+        y_score,
+        sensitive_features,
+        sample_weight=sample_weight,
+        higher_is_better=higher_is_better,
+        missing_groups=missing_groups,
+    )
     check_gap_scale(gap_scale, scored)
     epsilon = [dkw_bound(group.n_effective, confidence, n_comparisons=len(scored)) for group in scored]
     values, lows, highs, pairs = [], [], [], []
@@ -166,6 +177,7 @@ def unfairness_map(
         pairs=tuple(pairs),
         gap_scale=gap_scale,
         confidence=confidence,
+        higher_is_better=scored.higher_is_better,
     )
 
 

@@ -1,21 +1,22 @@
 """The five partial metrics: exact values, any number of groups, ties and weights.
 
 Each public function returns the gap of the worst pair of groups. Beside it stands a function on
-`ScoredGroups` that also says which pair and where; `fairness_report` calls those. The full (usual) metrics
-are the case ``interval=(0, 1)``.
+`ScoredGroups` that also says which pair and where; `fairness_report` calls those. Its scores and thresholds
+are such that higher is better, whatever the users' are. The full (usual) metrics are the case
+``interval=(0, 1)``.
 """
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any, get_args
 
 import numpy as np
 
 from partialfair._checks import check_choice
-from partialfair._typing import ArrayLike, GapScale, GroupLabel, IntervalLike, RankWithin, Ties
+from partialfair._typing import ArrayLike, GapScale, GroupLabel, IntervalLike, MissingGroups, RankWithin, Ties
 from partialfair.exceptions import UndefinedGapWarning
 from partialfair.intervals import RANK_TOLERANCE, band_weights
 from partialfair.metrics import _kernels
@@ -24,7 +25,9 @@ from partialfair.metrics._inputs import (
     ScoredGroups,
     check_gap_scale,
     check_threshold,
+    oriented,
     positives,
+    ranked_threshold,
     scored_groups,
 )
 
@@ -51,15 +54,20 @@ class WorstGap:
     groups
         Labels of the two groups.
     threshold
-        The score θ at which they differ by that much; nan for metrics that compare no single θ.
+        The score θ at which they differ by that much; nan for metrics that compare no single θ. Where lower
+        is better it is negated like the scores it came from; `in_units` turns it back.
     ranks
-        F̄(θ) in the two groups, counted from the top; nan where there is no θ.
+        F̄(θ) in the two groups, counted from the best; nan where there is no θ.
     """
 
     value: float
     groups: tuple[GroupLabel, GroupLabel]
     threshold: float = float("nan")
     ranks: tuple[float, float] = (float("nan"), float("nan"))
+
+    def in_units(self, higher_is_better: bool) -> WorstGap:
+        """Return the gap with its threshold in the users' units."""
+        return replace(self, threshold=oriented(self.threshold, higher_is_better))
 
 
 def partial_statistical_parity_difference(
@@ -70,6 +78,8 @@ def partial_statistical_parity_difference(
     interval: IntervalLike = (0.0, 1.0),
     gap_scale: GapScale = "interval",
     sample_weight: ArrayLike | None = None,
+    higher_is_better: bool = True,
+    missing_groups: MissingGroups = "error",
 ) -> float:
     """Largest difference between groups in the distribution of scores inside the interval (pSP).
 
@@ -81,18 +91,24 @@ def partial_statistical_parity_difference(
     y_true
         Ignored; present so that the function is called like other metrics and works in scorers.
     y_score : (n,)
-        Scores, higher is better. Any strictly increasing transformation gives the same value.
+        Scores; any strictly increasing transformation gives the same value.
     sensitive_features : (n,) or (n, q)
         Group of each row; several columns are crossed.
     interval
-        Ranks counted **from the top**: ``(0.05, 0.30)`` holds ranks 5–30 %, score percentiles 70–95. A list
-        of such pairs is a union; a mapping gives each group its own.
+        Ranks counted **from the best**: ``(0.05, 0.30)`` holds ranks 5–30 %, score percentiles 70–95, or
+        5–30 where lower is better. A list of such pairs is a union; a mapping gives each group its own.
     gap_scale
         ``"interval"`` is the definition. ``"absolute"`` is what the paper's tables report:
         ``max |F̄_k(θ) − F̄_k'(θ)|`` over the scores θ of the two groups at which one of the two ranks lies in
         the interval.
     sample_weight : (n,)
         Weight 2 is the row twice, weight 0 the row absent.
+    higher_is_better
+        False for risks and the like, of which low ones are good: ranks count from the lowest score, and a row
+        is selected if its score is **below** the threshold. The value is that of the negated scores and
+        threshold.
+    missing_groups
+        ``"ignore"`` leaves rows without a group out; ``"error"`` refuses them.
 
     Returns
     -------
@@ -106,7 +122,14 @@ def partial_statistical_parity_difference(
     >>> partial_statistical_parity_difference(None, scores, sensitive_features=groups, interval=(0, 0.5))
     1.0
     """
-    scored = scored_groups(y_score, sensitive_features, interval, sample_weight)
+    scored = scored_groups(
+        y_score,
+        sensitive_features,
+        interval,
+        sample_weight,
+        higher_is_better=higher_is_better,
+        missing_groups=missing_groups,
+    )
     return statistical_parity_gap(scored, gap_scale).value
 
 
@@ -119,6 +142,8 @@ def partial_demographic_parity_difference(
     interval: IntervalLike = (0.0, 1.0),
     gap_scale: GapScale = "interval",
     sample_weight: ArrayLike | None = None,
+    higher_is_better: bool = True,
+    missing_groups: MissingGroups = "error",
 ) -> float:
     """Largest difference between groups in the share of the interval that is selected (pDP).
 
@@ -128,12 +153,20 @@ def partial_demographic_parity_difference(
     Parameters
     ----------
     threshold
-        A row is selected if its score is above it. There is no default: 0 would select every probability.
-    y_true, y_score, sensitive_features, interval, gap_scale, sample_weight
+        A row is selected if its score is above it (below it, where lower is better). There is no default: 0
+        would select every probability.
+    y_true, y_score, sensitive_features, interval, gap_scale, sample_weight, higher_is_better, missing_groups
         As in `partial_statistical_parity_difference`.
     """
-    scored = scored_groups(y_score, sensitive_features, interval, sample_weight)
-    return demographic_parity_gap(scored, threshold, gap_scale).value
+    scored = scored_groups(
+        y_score,
+        sensitive_features,
+        interval,
+        sample_weight,
+        higher_is_better=higher_is_better,
+        missing_groups=missing_groups,
+    )
+    return demographic_parity_gap(scored, ranked_threshold(scored, threshold), gap_scale).value
 
 
 def partial_group_auc_difference(
@@ -144,6 +177,8 @@ def partial_group_auc_difference(
     interval: IntervalLike = (0.0, 1.0),
     ties: Ties = "half",
     sample_weight: ArrayLike | None = None,
+    higher_is_better: bool = True,
+    missing_groups: MissingGroups = "error",
 ) -> float:
     """Distance from ½ of the chance that one group's member outranks another's, inside the interval (pGAUC).
 
@@ -154,7 +189,7 @@ def partial_group_auc_difference(
     ties
         ``"half"`` counts a tie as ½, so that constant scores have gap 0; ``"geq"`` counts it as 1, as the
         definition's ≥ does, which calls constant scores maximally unfair.
-    y_true, y_score, sensitive_features, interval, sample_weight
+    y_true, y_score, sensitive_features, interval, sample_weight, higher_is_better, missing_groups
         As in `partial_statistical_parity_difference`.
 
     Returns
@@ -162,7 +197,14 @@ def partial_group_auc_difference(
     float
         Gap of the worst pair, in [0, ½].
     """
-    scored = scored_groups(y_score, sensitive_features, interval, sample_weight)
+    scored = scored_groups(
+        y_score,
+        sensitive_features,
+        interval,
+        sample_weight,
+        higher_is_better=higher_is_better,
+        missing_groups=missing_groups,
+    )
     return group_auc_gap(scored, ties).value
 
 
@@ -177,6 +219,8 @@ def partial_equal_opportunity_difference(
     pos_label: Any = 1,
     rank_within: RankWithin = "group",
     sample_weight: ArrayLike | None = None,
+    higher_is_better: bool = True,
+    missing_groups: MissingGroups = "error",
 ) -> float:
     """Largest difference between groups in the share of the interval's positives that is selected (pEOP).
 
@@ -195,6 +239,8 @@ def partial_equal_opportunity_difference(
         Labels of two classes.
     y_score, sensitive_features, threshold, interval, gap_scale, sample_weight
         As in `partial_demographic_parity_difference`.
+    higher_is_better, missing_groups
+        As in `partial_demographic_parity_difference`.
 
     Returns
     -------
@@ -203,8 +249,16 @@ def partial_equal_opportunity_difference(
         (on the absolute scale: no positives at all, since T_k = 0 is then defined).
     """
     positive = positives(y_true, pos_label)
-    scored = scored_groups(y_score, sensitive_features, interval, sample_weight, positive)
-    return equal_opportunity_gap(scored, threshold, gap_scale, rank_within).value
+    scored = scored_groups(
+        y_score,
+        sensitive_features,
+        interval,
+        sample_weight,
+        positive,
+        higher_is_better=higher_is_better,
+        missing_groups=missing_groups,
+    )
+    return equal_opportunity_gap(scored, ranked_threshold(scored, threshold), gap_scale, rank_within).value
 
 
 def partial_equalized_odds_difference(
@@ -218,6 +272,8 @@ def partial_equalized_odds_difference(
     pos_label: Any = 1,
     rank_within: RankWithin = "group",
     sample_weight: ArrayLike | None = None,
+    higher_is_better: bool = True,
+    missing_groups: MissingGroups = "error",
 ) -> float:
     """Return the larger of the gaps among positives and among negatives (pEOD).
 
@@ -225,8 +281,16 @@ def partial_equalized_odds_difference(
     the same parameters.
     """
     positive = positives(y_true, pos_label)
-    scored = scored_groups(y_score, sensitive_features, interval, sample_weight, positive)
-    return equalized_odds_gap(scored, threshold, gap_scale, rank_within).value
+    scored = scored_groups(
+        y_score,
+        sensitive_features,
+        interval,
+        sample_weight,
+        positive,
+        higher_is_better=higher_is_better,
+        missing_groups=missing_groups,
+    )
+    return equalized_odds_gap(scored, ranked_threshold(scored, threshold), gap_scale, rank_within).value
 
 
 def statistical_parity_gap(scored: ScoredGroups, gap_scale: GapScale) -> WorstGap:

@@ -13,7 +13,7 @@ from typing import Any, get_args
 import numpy as np
 
 from partialfair._checks import check_choice
-from partialfair._typing import ArrayLike, Ties
+from partialfair._typing import ArrayLike, MissingGroups, Ties
 from partialfair.exceptions import UndefinedGapWarning
 from partialfair.metrics import _kernels
 from partialfair.metrics._inputs import GroupScores, ScoredGroups, positives, scored_groups
@@ -30,6 +30,8 @@ def inter_group_pairwise_difference(
     pos_label: Any = 1,
     ties: Ties = "half",
     sample_weight: ArrayLike | None = None,
+    higher_is_better: bool = True,
+    missing_groups: MissingGroups = "error",
 ) -> float:
     """Gap in ranking one group's positives above another's negatives (Inter-Group Pairwise Fairness).
 
@@ -39,11 +41,13 @@ def inter_group_pairwise_difference(
 
     Parameters
     ----------
-    y_true, y_score, sensitive_features, pos_label, sample_weight
+    y_true, y_score, sensitive_features, pos_label, sample_weight, missing_groups
         As in `partial_equal_opportunity_difference`.
     ties
         Count a tie as ½ (``"half"``) or as 1 (``"geq"``, the definition's ≥, under which constant scores have
         gap 1).
+    higher_is_better
+        False if positives should score lower. With ties counted ½ the gap is the same either way.
 
     Returns
     -------
@@ -51,7 +55,12 @@ def inter_group_pairwise_difference(
         Gap of the worst pair, in [0, 1]; nan with a warning if some group lacks a label.
     """
     scored = scored_groups(
-        y_score, sensitive_features, sample_weight=sample_weight, positive=positives(y_true, pos_label)
+        y_score,
+        sensitive_features,
+        sample_weight=sample_weight,
+        positive=positives(y_true, pos_label),
+        higher_is_better=higher_is_better,
+        missing_groups=missing_groups,
     )
     return inter_group_gap(scored, ties).value
 
@@ -64,6 +73,8 @@ def intra_group_pairwise_difference(
     pos_label: Any = 1,
     ties: Ties = "half",
     sample_weight: ArrayLike | None = None,
+    higher_is_better: bool = True,
+    missing_groups: MissingGroups = "error",
 ) -> float:
     """Gap between the groups' own AUCs (Intra-Group Pairwise Fairness).
 
@@ -71,11 +82,16 @@ def intra_group_pairwise_difference(
 
     Parameters
     ----------
-    y_true, y_score, sensitive_features, pos_label, ties, sample_weight
+    y_true, y_score, sensitive_features, pos_label, ties, sample_weight, higher_is_better, missing_groups
         As in `inter_group_pairwise_difference`.
     """
     scored = scored_groups(
-        y_score, sensitive_features, sample_weight=sample_weight, positive=positives(y_true, pos_label)
+        y_score,
+        sensitive_features,
+        sample_weight=sample_weight,
+        positive=positives(y_true, pos_label),
+        higher_is_better=higher_is_better,
+        missing_groups=missing_groups,
     )
     return intra_group_gap(scored, ties).value
 

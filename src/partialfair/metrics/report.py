@@ -3,115 +3,53 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from partialfair._checks import check_choice
-from partialfair._typing import ArrayLike, GapScale, GroupLabel, IntervalLike, RankWithin
+from partialfair._checks import check_choice, check_count
+from partialfair._typing import (
+    ArrayLike,
+    GapScale,
+    GroupLabel,
+    IntervalLike,
+    MissingGroups,
+    RankWithin,
+    SmallGroups,
+)
 from partialfair.exceptions import InputError, SmallGroupWarning
-from partialfair.groups import group_name
-from partialfair.intervals import IntervalSet, band_weights
-from partialfair.metrics import _differences, partial, ranking
+from partialfair.groups import group_name, listed
 from partialfair.metrics._differences import Setting
 from partialfair.metrics._inputs import (
-    GroupScores,
     ScoredGroups,
     check_gap_scale,
     check_threshold,
     positives,
+    ranked_threshold,
     scored_groups,
 )
-from partialfair.metrics.resampling import Fluctuation, PairBlock, Resamples, fluctuation, resample
+from partialfair.metrics.catalogue import METRICS, Metric, lacking, n_members, too_few_of, too_few_reason
+from partialfair.metrics.idle import warn_if_idle
+from partialfair.metrics.resampling import Fluctuation, Resamples, fluctuation, resample
+from partialfair.metrics.small_groups import (
+    MERGED,
+    TOO_FEW,
+    GroupSummary,
+    JudgedGroups,
+    SmallGroup,
+    check_merging,
+    group_summary,
+    judged_groups,
+    labelled_in_interval,
+    warn_about_few,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MIN_MEMBERS", "FairnessReport", "GroupSummary", "ReportRow", "fairness_report"]
-
-MIN_MEMBERS = 30
-"""Fewer (effective) members of a group inside the interval than this and the report warns."""
-
-
-@dataclass(frozen=True)
-class _Metric:
-    """One line of the report: its title, the exact gap, and its differences for the confidence interval.
-
-    ``counts`` says whose number decides how much may go unseen: the interval's members, everyone, or one or
-    the other by the gap's scale; ``labels`` are those it compares, and ``largest`` is the widest gap there
-    can be.
-    """
-
-    title: str
-    gap: Callable[[ScoredGroups, Setting], partial.WorstGap]
-    differences: Callable[[Resamples, Setting], Iterator[PairBlock]]
-    needs_labels: bool = False
-    needs_threshold: bool = False
-    counts: Literal["by scale", "interval", "everyone"] = "by scale"
-    labels: tuple[bool, ...] = (True, False)
-    largest: float = 1.0
-    reach: Callable[[ScoredGroups, Setting, float], tuple[float, float]] = lambda scored, s, gap: (gap, gap)
-
-
-def _threshold(setting: Setting) -> float:
-    assert setting.threshold is not None
-    return setting.threshold
-
-
-METRICS: dict[str, _Metric] = {
-    "statistical_parity": _Metric(
-        "statistical parity (pSP)",
-        lambda scored, s: partial.statistical_parity_gap(scored, s.gap_scale),
-        _differences.statistical_parity,
-        reach=lambda scored, s, gap: _parity_reach(scored, s, gap),
-    ),
-    "demographic_parity": _Metric(
-        "demographic parity (pDP)",
-        lambda scored, s: partial.demographic_parity_gap(scored, _threshold(s), s.gap_scale),
-        _differences.demographic_parity,
-        needs_threshold=True,
-    ),
-    "group_auc": _Metric(
-        "group AUC (pGAUC)",
-        lambda scored, s: partial.group_auc_gap(scored, "half"),
-        _differences.group_auc,
-        counts="interval",
-        largest=0.5,
-    ),
-    "equal_opportunity": _Metric(
-        "equal opportunity (pEOP)",
-        lambda scored, s: partial.equal_opportunity_gap(scored, _threshold(s), s.gap_scale, s.rank_within),
-        _differences.equal_opportunity,
-        needs_labels=True,
-        needs_threshold=True,
-        labels=(True,),
-    ),
-    "equalized_odds": _Metric(
-        "equalized odds (pEOD)",
-        lambda scored, s: partial.equalized_odds_gap(scored, _threshold(s), s.gap_scale, s.rank_within),
-        _differences.equalized_odds,
-        needs_labels=True,
-        needs_threshold=True,
-    ),
-    "inter_group_pairwise": _Metric(
-        "inter-group pairwise (all ranks)",
-        lambda scored, s: ranking.inter_group_gap(scored, "half"),
-        _differences.inter_group,
-        needs_labels=True,
-        counts="everyone",
-    ),
-    "intra_group_pairwise": _Metric(
-        "intra-group pairwise (all ranks)",
-        lambda scored, s: ranking.intra_group_gap(scored, "half"),
-        _differences.intra_group,
-        needs_labels=True,
-        counts="everyone",
-    ),
-}
-"""Lines of the report in their order. A new metric is one entry here."""
+__all__ = ["METRICS", "FairnessReport", "ReportRow", "fairness_report"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -125,7 +63,8 @@ class ReportRow:
     groups
         Labels of the worst pair.
     threshold, ranks
-        Score at which they differ most and its rank from the top in the two groups; nan for pairwise metrics.
+        Score at which they differ most, in the units of the scores, and its rank from the best in the two
+        groups; nan for pairwise metrics.
     sizes
         Members of the two groups.
     fluctuation, least
@@ -155,18 +94,6 @@ class ReportRow:
         return self.fluctuation.p_value(self.least - tolerance)
 
 
-@dataclass(frozen=True)
-class GroupSummary:
-    """One group: members, effective members, members inside the interval, and the share of tied scores."""
-
-    group: GroupLabel
-    n: int
-    n_effective: float
-    n_in_interval: float
-    tied_share: float
-    interval: tuple[tuple[float, float], ...]
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class FairnessReport:
     """What `fairness_report` found.
@@ -178,11 +105,21 @@ class FairnessReport:
     omitted
         Metrics that could not be computed, each with the reason.
     groups
-        One summary per group.
-    gap_scale, rank_within, threshold, confidence, n_resamples
-        The settings.
+        One summary per group that is judged.
+    small_groups
+        Groups with too few members in the interval to be judged.
+    merged_groups
+        Small groups that are judged together, as the group "small groups".
+    too_few_labelled
+        For metrics that need labels: groups that this metric leaves out because they have too few positives
+        or negatives.
+    n_missing
+        Rows that were left out because they have no group.
+    gap_scale, rank_within, threshold, confidence, n_resamples, higher_is_better, min_group_size
+        The settings; the threshold is in the units of the scores.
     scored
-        The sorted scores of every group, with labels, from which pages are made. A pickled report holds them.
+        The sorted scores of the groups that are judged, with labels, from which pages are made: negated where
+        lower is better. A pickled report holds them.
     """
 
     rows: tuple[ReportRow, ...]
@@ -194,6 +131,35 @@ class FairnessReport:
     confidence: float
     n_resamples: int
     scored: ScoredGroups
+    min_group_size: int
+    small_groups: tuple[SmallGroup, ...] = ()
+    merged_groups: tuple[SmallGroup, ...] = ()
+    too_few_labelled: dict[str, tuple[SmallGroup, ...]] = field(default_factory=dict)
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether high scores are the good ones."""
+        return self.scored.higher_is_better
+
+    @property
+    def n_missing(self) -> int:
+        """Number of rows without a group."""
+        return self.scored.n_missing
+
+    @property
+    def coverage(self) -> str:
+        """Who is not judged, for headlines: "2 of 5 groups too few to judge"; empty if everybody is."""
+        judged = len(self.groups) - bool(self.merged_groups)
+        n_groups = judged + len(self.small_groups) + len(self.merged_groups)
+        said = []
+        if self.small_groups:
+            said.append(f"{len(self.small_groups)} of {n_groups} groups {TOO_FEW}")
+        if self.merged_groups:
+            said.append(f"{len(self.merged_groups)} of {n_groups} groups judged together as {MERGED!r}")
+        if self.n_missing:
+            rows = "1 row" if self.n_missing == 1 else f"{self.n_missing:,} rows"
+            said.append(f"{rows} without a group left out")
+        return "; ".join(said)
 
     @property
     def worst(self) -> ReportRow:
@@ -202,7 +168,8 @@ class FairnessReport:
 
     def __repr__(self) -> str:
         table = self.to_frame().to_string()
-        return f"<FairnessReport of {len(self.rows)} metrics, {len(self.groups)} groups>\n{table}"
+        coverage = f"; {self.coverage}" if self.coverage else ""
+        return f"<FairnessReport of {len(self.rows)} metrics, {len(self.groups)} groups{coverage}>\n{table}"
 
     def __getitem__(self, metric: str) -> ReportRow:
         """Return the row of one metric; a missing one says why it was left out."""
@@ -234,7 +201,7 @@ class FairnessReport:
         return table.set_index("metric")
 
     def to_frame(self) -> pd.DataFrame:
-        """One line per metric; ranks count from the top."""
+        """One line per metric; ranks count from the best."""
         import pandas as pd
 
         return pd.DataFrame(
@@ -271,12 +238,15 @@ class FairnessReport:
         return None
 
     def groups_frame(self) -> pd.DataFrame:
-        """One line per group."""
+        """One line per group; ``judged`` is False for those that are too few to judge."""
         import pandas as pd
 
-        frame = pd.DataFrame([asdict(group) for group in self.groups])
-        frame["group"] = [group_name(group.group) for group in self.groups]
-        return frame.set_index("group")
+        every = [*self.groups, *self.small_groups]
+        columns = [name for name in GroupSummary.__dataclass_fields__ if name != "group"]
+        frame = pd.DataFrame([asdict(group) for group in every], columns=columns)
+        frame["judged"] = [not isinstance(group, SmallGroup) for group in every]
+        frame.index = pd.Index([group_name(group.group) for group in every], name="group")
+        return frame
 
 
 def fairness_report(
@@ -293,6 +263,10 @@ def fairness_report(
     sample_weight: ArrayLike | None = None,
     n_resamples: int = 1000,
     random_state: int | np.random.Generator | None = None,
+    higher_is_better: bool = True,
+    min_group_size: int = 10,
+    small_groups: SmallGroups = "list",
+    missing_groups: MissingGroups = "error",
 ) -> FairnessReport:
     """Compute every partial metric that the data allow, each with a confidence interval.
 
@@ -300,10 +274,11 @@ def fairness_report(
     ----------
     y_true
         Labels of two classes, or None; then the metrics that need them are left out with a reason.
-    y_score, sensitive_features, interval, gap_scale, sample_weight
+    y_score, sensitive_features, interval, gap_scale, sample_weight, higher_is_better, missing_groups
         As in `partial_statistical_parity_difference`.
     threshold
-        Score above which a row is selected, or None; then the metrics that need it are left out.
+        Score above which (below which, where lower is better) a row is selected, or None; then the metrics
+        that need it are left out.
     confidence
         Nominal coverage of each interval; see `partialfair.metrics.resampling` for how it is reached.
     rank_within, pos_label
@@ -312,6 +287,13 @@ def fairness_report(
         Bootstrap draws; the cost does not depend on the number of rows.
     random_state
         Seed or generator of the draws.
+    min_group_size
+        A group with fewer effective members inside the interval is too small to be judged. Metrics that need
+        labels leave out, in the same way, groups with too few positives or negatives.
+    small_groups
+        What to do with those: ``"list"`` them in ``report.small_groups``, ``"merge"`` them into one group
+        called ``"small groups"`` (judged if it is large enough, else they are listed), or ``"keep"`` them,
+        and judge all.
 
     Returns
     -------
@@ -320,7 +302,10 @@ def fairness_report(
     Warns
     -----
     SmallGroupWarning
-        If some group has fewer than 30 effective members, in all or with one label, inside the interval.
+        If some group is too small to be judged, or has fewer than 30 effective members, in all or with one
+        label, inside the interval.
+    IdleThresholdWarning
+        If the threshold's rank lies outside the interval of some group.
 
     Examples
     --------
@@ -343,153 +328,149 @@ def fairness_report(
         needed = int(np.ceil(5 / (1 - confidence) - 1e-9))
         raise InputError(f"confidence {confidence} needs n_resamples of at least {needed}, not {n_resamples}")
     check_choice(rank_within, "rank_within", get_args(RankWithin))
+    check_choice(small_groups, "small_groups", get_args(SmallGroups))
+    check_count(min_group_size, "min_group_size")
+    check_merging(small_groups, interval)
     if threshold is not None:
         check_threshold(threshold)
     positive = None if y_true is None else positives(y_true, pos_label)
-    scored = scored_groups(y_score, sensitive_features, interval, sample_weight, positive)
-    check_gap_scale(gap_scale, scored)
-    setting = Setting(gap_scale, threshold, rank_within)
-    for group in scored:
-        _check_members(group)
-        _check_labels(group, setting)
-    resamples = resample(
-        scored, threshold=threshold, n_resamples=n_resamples, rng=np.random.default_rng(random_state)
+    everyone = scored_groups(
+        y_score,
+        sensitive_features,
+        interval,
+        sample_weight,
+        positive,
+        higher_is_better=higher_is_better,
+        missing_groups=missing_groups,
     )
-    omitted = {
-        name: reason for name, metric in METRICS.items() if (reason := _missing(metric, scored, setting))
-    }
+    check_gap_scale(gap_scale, everyone)
+    ranked = None if threshold is None else ranked_threshold(everyone, threshold)
+    setting = Setting(gap_scale, ranked, rank_within)
+    judged = judged_groups(everyone, min_group_size, small_groups)
+    scored = judged.scored
+    few = {} if small_groups == "keep" else _too_few_labelled(scored, setting, min_group_size)
+    omitted = _omitted(scored, setting, few, min_group_size)
+    if ranked is not None:
+        warn_if_idle(scored, ranked)
+    _warn_about_small_groups(judged, few, omitted, setting, min_group_size)
+    draw = _Draws(scored, ranked, n_resamples, np.random.default_rng(random_state))
     rows = tuple(
-        _row(name, metric, resamples, setting, confidence)
+        _row(name, metric, draw.without(few.get(name, ())), setting, confidence)
         for name, metric in METRICS.items()
         if name not in omitted
     )
     return FairnessReport(
         rows,
         omitted,
-        tuple(_summary(group) for group in scored),
+        tuple(group_summary(group) for group in scored),
         gap_scale,
         rank_within,
         threshold,
         confidence,
         n_resamples,
         scored,
+        min_group_size,
+        judged.small,
+        judged.merged,
+        few,
     )
 
 
-def _row(name: str, metric: _Metric, resamples: Resamples, setting: Setting, confidence: float) -> ReportRow:
+def _too_few_labelled(
+    scored: ScoredGroups, setting: Setting, min_group_size: int
+) -> dict[str, tuple[SmallGroup, ...]]:
+    """Return the groups that metrics leave out for want of people with a label, by metric."""
+    by_metric = {
+        name: too_few_of(metric, scored, setting, min_group_size) for name, metric in METRICS.items()
+    }
+    return {name: small for name, small in by_metric.items() if small}
+
+
+def _omitted(
+    scored: ScoredGroups, setting: Setting, few: dict[str, tuple[SmallGroup, ...]], min_group_size: int
+) -> dict[str, str]:
+    """Why metrics cannot be computed: they lack something, or there are not two groups to compare."""
+    omitted = {}
+    for name, metric in METRICS.items():
+        reason = lacking(metric, scored, setting)
+        n_compared = len(scored) - len(few.get(name, ()))
+        if not reason and n_compared < 2:
+            reason = too_few_reason(metric, n_compared, min_group_size)
+        if reason:
+            omitted[name] = reason
+    return omitted
+
+
+def _warn_about_small_groups(
+    judged: JudgedGroups,
+    few: dict[str, tuple[SmallGroup, ...]],
+    omitted: dict[str, str],
+    setting: Setting,
+    min_group_size: int,
+) -> None:
+    """Say who is not judged, by any metric or by some, and who is but on few members."""
+    scored = judged.scored
+    if judged.small:
+        n_groups = len(scored) - bool(judged.merged) + len(judged.small) + len(judged.merged)
+        message = (
+            f"{len(judged.small)} of {n_groups} groups {TOO_FEW}, with fewer than {min_group_size} effective "
+            f"members in the interval: {listed([group.text for group in judged.small])}"
+        )
+        warnings.warn(message, SmallGroupWarning, stacklevel=3)
+    named = {name: small for name, small in few.items() if name not in omitted}
+    if named:
+        left_out = list(dict.fromkeys(group.text for small in named.values() for group in small))
+        titles = ", ".join(METRICS[name].title for name in named)
+        message = (
+            f"{TOO_FEW} by {titles}, and left out there: {listed(left_out)}; {min_group_size} are needed"
+        )
+        warnings.warn(message, SmallGroupWarning, stacklevel=3)
+    labels_count = setting.threshold is not None and scored.groups[0].positive is not None
+    few_inside = few.get("equalized_odds", ())
+    warn_about_few(
+        scored,
+        (lambda group, label: labelled_in_interval(group, label, setting.rank_within))
+        if labels_count
+        else None,
+        [group.group for group in few_inside],
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Draws:
+    """Draws of the groups, made anew for metrics that compare fewer of them."""
+
+    scored: ScoredGroups
+    threshold: float | None
+    n_resamples: int
+    rng: np.random.Generator
+    _by_absent: dict[tuple[GroupLabel, ...], Resamples] = field(default_factory=dict)
+
+    def without(self, small: tuple[SmallGroup, ...]) -> Resamples:
+        """Return the draws of all groups but those."""
+        absent = tuple(group.group for group in small)
+        if absent not in self._by_absent:
+            compared = tuple(group for group in self.scored if group.label not in absent)
+            self._by_absent[absent] = resample(
+                replace(self.scored, groups=compared),
+                threshold=self.threshold,
+                n_resamples=self.n_resamples,
+                rng=self.rng,
+            )
+        return self._by_absent[absent]
+
+
+def _row(name: str, metric: Metric, resamples: Resamples, setting: Setting, confidence: float) -> ReportRow:
     scored = resamples.scored
-    gap = metric.gap(scored, setting)
+    gap = metric.gap(scored, setting).in_units(scored.higher_is_better)
     sizes = {group.label: group.n for group in scored}
     where = (gap.groups, gap.threshold, gap.ranks, (sizes[gap.groups[0]], sizes[gap.groups[1]]))
     if np.isnan(gap.value):
         return ReportRow(
             name, gap.value, float("nan"), float("nan"), *where, fluctuation=None, least=gap.value
         )
-    n_members = _n_members(metric, scored, setting)
-    spread = fluctuation(lambda: metric.differences(resamples, setting), confidence, n_members)
+    members = n_members(metric, scored, setting)
+    spread = fluctuation(lambda: metric.differences(resamples, setting), confidence, members)
     least, most = metric.reach(scored, setting, gap.value)
     low, high = max(0.0, least - spread.below), min(metric.largest, most + spread.above)
     return ReportRow(name, gap.value, low, high, *where, fluctuation=spread, least=least)
-
-
-def _parity_reach(scored: ScoredGroups, setting: Setting, gap: float) -> tuple[float, float]:
-    """Absolute gaps of the interval shrunk and widened by two standard errors of a rank, if there are ties.
-
-    A block of ties near an end of the interval belongs to it or not by a hair, and the absolute gap jumps
-    with it. The bootstrap follows ranks continuously and does not see the jump.
-    """
-    tied = any((group.scores[1:] == group.scores[:-1]).any() for group in scored)
-    if setting.gap_scale == "interval" or not tied:
-        return gap, gap
-    margin = 1 / np.sqrt(min(group.n_effective for group in scored))
-    parts = scored.groups[0].interval.parts
-    shrunk = [(low + margin, high - margin) for low, high in parts if low + margin < high - margin]
-    widened = [(max(low - margin, 0.0), min(high + margin, 1.0)) for low, high in parts]
-    # Each part by itself: widened parts may overlap, and the gap of a union is that of its worst part.
-    least, most = (
-        max((_absolute_gap(scored, part) for part in changed), default=0.0) for changed in (shrunk, widened)
-    )
-    return min(least, gap), max(most, gap)
-
-
-def _absolute_gap(scored: ScoredGroups, part: tuple[float, float]) -> float:
-    return partial.statistical_parity_gap(scored.on(IntervalSet((part,))), "absolute").value
-
-
-def _n_members(metric: _Metric, scored: ScoredGroups, setting: Setting) -> list[float]:
-    """Effective members of each group, of its scarcer label where labels count, that the metric compares."""
-    by_scale = metric.counts == "by scale" and setting.gap_scale == "absolute"
-    everyone = by_scale or metric.counts == "everyone"
-    if not metric.needs_labels:
-        return [group.n_effective * (1 if everyone else group.interval.measure) for group in scored]
-    if everyone:
-        return [min(group.with_label(c).n_effective for c in metric.labels) for group in scored]
-    return [
-        min(_labelled_in_interval(group, c, setting.rank_within) for c in metric.labels) for group in scored
-    ]
-
-
-def _labelled_in_interval(group: GroupScores, label: bool, rank_within: RankWithin) -> float:
-    """Effective members with that label inside the interval."""
-    if rank_within == "group_and_label":
-        return group.with_label(label).n_effective * group.interval.measure
-    assert group.positive is not None
-    inside = band_weights(group.scores, group.weights, group.interval)[group.positive == label]
-    return float(inside.sum() ** 2 / (inside**2).sum()) if inside.any() else 0.0
-
-
-def _missing(metric: _Metric, scored: ScoredGroups, setting: Setting) -> str:
-    """Why the metric cannot be computed, or the empty string."""
-    lacking = []
-    if metric.needs_labels and scored.groups[0].positive is None:
-        lacking.append("labels")
-    if metric.needs_threshold and setting.threshold is None:
-        lacking.append("a threshold")
-    return f"needs {' and '.join(lacking)}" if lacking else ""
-
-
-def _check_members(group: GroupScores) -> None:
-    """Refuse an interval that holds nobody of a group, and warn where it holds few."""
-    if group.n * group.interval.measure < 1 - 1e-9:
-        raise InputError(
-            f"the interval of {group.interval} holds no one in group {group.name!r}, "
-            f"which has {group.n} {'member' if group.n == 1 else 'members'}"
-        )
-    _warn_if_few(group.n_effective * group.interval.measure, group, "members")
-
-
-def _check_labels(group: GroupScores, setting: Setting) -> None:
-    """Warn where the interval holds few members with a label, although it holds enough in all."""
-    if group.positive is None or setting.threshold is None:
-        return
-    if group.n_effective * group.interval.measure < MIN_MEMBERS:
-        return
-    for label, kind in ((True, "positives"), (False, "negatives")):
-        n_inside = _labelled_in_interval(group, label, setting.rank_within)
-        if n_inside > 0:  # none at all makes the metric undefined, which has a warning of its own
-            _warn_if_few(n_inside, group, kind)
-
-
-def _warn_if_few(n_inside: float, group: GroupScores, kind: str) -> None:
-    if n_inside < MIN_MEMBERS:
-        message = (
-            f"group {group.name!r} has about {int(n_inside)} effective {kind} in the interval; "
-            f"gaps measured on fewer than {MIN_MEMBERS} are mostly noise"
-        )
-        warnings.warn(message, SmallGroupWarning, stacklevel=4)
-
-
-def _summary(group: GroupScores) -> GroupSummary:
-    same_as_next = group.scores[1:] == group.scores[:-1]
-    tied = np.concatenate([[False], same_as_next]) | np.concatenate([same_as_next, [False]])
-    return GroupSummary(
-        group.label, group.n, group.n_effective, _rows_inside(group), float(tied.mean()), group.interval.parts
-    )
-
-
-def _rows_inside(group: GroupScores) -> float:
-    """Rows inside the interval, whatever their weights; a row that straddles an end counts in part."""
-    if group.weights is None:
-        return group.n * group.interval.measure
-    shares = band_weights(group.scores, group.weights, group.interval)
-    return float((shares * group.interval.measure * group.weights.sum() / group.weights).sum())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from partialfair._extras import require
@@ -19,6 +20,7 @@ __all__ = [
     "new_axes",
     "percent_axis",
     "safe_name",
+    "set_title",
 ]
 
 GROUP_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#5D3A9B", "#8C6D31", "#4D4D4D")
@@ -30,6 +32,10 @@ MAX_SHOWN = 12
 """More groups than this do not fit a picture; its title says how many are not drawn."""
 
 
+_TITLE_LETTERS = 50
+"""Of one line of a title, over axes five inches wide."""
+
+
 def group_style(position: int) -> dict[str, Any]:
     """Colour of the group at that position, and dashes when the colours have been used up."""
     turn, colour = divmod(position, len(GROUP_COLOURS))
@@ -37,9 +43,13 @@ def group_style(position: int) -> dict[str, Any]:
 
 
 def safe_name(label: GroupLabel, most: int = 30) -> str:
-    """Group name as text on one line: matplotlib would read $ as maths and hide what begins with _."""
+    """Group name as text on one line: matplotlib would read $ as maths and hide what begins with _.
+
+    Of a long one the middle is left out: long names mostly differ at their ends.
+    """
     name = " ".join(group_name(label).split()) or "(blank)"
-    name = name if len(name) <= most else name[: most - 1] + "…"
+    n_last = most // 3
+    name = name if len(name) <= most else f"{name[: most - 1 - n_last]}…{name[-n_last:]}"
     name = name.replace("$", r"\$")
     return "\u200b" + name if name.startswith("_") else name
 
@@ -48,6 +58,11 @@ def new_axes(ax: Axes | None, *, size: tuple[float, float]) -> Axes:
     """Return the axes given, or new ones on a figure of that size."""
     pyplot = require("matplotlib.pyplot", extra="cli", purpose="drawing")
     return pyplot.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
+
+
+def set_title(ax: Axes, title: str, note: str = "") -> None:
+    """Write a title above the axes, in lines that are not cut off, and a note below it."""
+    ax.set_title("\n".join([*textwrap.wrap(title, _TITLE_LETTERS), *filter(None, [note])]), fontsize=11)
 
 
 def percent_axis(ax: Axes, which: str) -> None:

@@ -18,6 +18,7 @@ from partialfair.plotting._style import (
     new_axes,
     percent_axis,
     safe_name,
+    set_title,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def plot_rank_curve(
     title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw ``F̄_k(θ)`` of every other group against ``F̄_ref(θ)`` of the reference as θ falls.
+    """Draw ``F̄_k(θ)`` of every other group against ``F̄_ref(θ)`` of the reference, from best θ to worst.
 
     On the diagonal a threshold lets the same share of both groups pass. Above it group k does better than the
     reference, below it worse. At most the twelve groups furthest from the diagonal are drawn.
@@ -74,10 +75,12 @@ def plot_rank_curve(
         ax.axvspan(low, high, **_SHADE)
         ax.axhspan(low, high, **_SHADE)
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    ax.set_xlabel(f"share of {safe_name(curve.labels[position], 20)} above the threshold (rank from the top)")
-    ax.set_ylabel(f"share of {'each other group' if len(others) > 1 else names[others[0]]} above it")
-    note = f"\n({hidden} groups nearer to the diagonal not drawn)" if hidden else ""
-    ax.set_title((title or "Rank curve") + note, fontsize=11)
+    side, start = ("above", "top") if curve.higher_is_better else ("below", "best, the lowest score")
+    reference_name = safe_name(curve.labels[position])
+    ax.set_xlabel(f"share of {reference_name} {side} the threshold\n(rank from the {start})")
+    ax.set_ylabel(f"share of {'each other group' if len(others) > 1 else names[others[0]]} {side} it")
+    note = f"({hidden} groups nearer to the diagonal not drawn)" if hidden else ""
+    set_title(ax, title or "Rank curve", note)
     for which in ("x", "y"):
         percent_axis(ax, which)
     # Lines above the diagonal leave the lower right corner free, lines below it the upper left one.

@@ -1,4 +1,4 @@
-"""Score densities by group with the interval's area highlighted (the paper's Figures 3 to 8)."""
+"""Scores by group, densities or bars, with the interval highlighted (the paper's Figures 3 to 8)."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ import numpy as np
 import numpy.typing as npt
 
 from partialfair._extras import require
-from partialfair._typing import ArrayLike, Floats, IntervalLike
+from partialfair._typing import ArrayLike, Floats, IntervalLike, MissingGroups
 from partialfair.exceptions import InputError
-from partialfair.metrics._inputs import GroupScores, scored_groups
-from partialfair.plotting._style import GROUP_COLOURS, INTERVAL_COLOUR, MAX_SHOWN, safe_name
+from partialfair.metrics._discrete import DiscreteScores, score_span
+from partialfair.metrics._inputs import GroupScores, ScoredGroups, scored_groups
+from partialfair.plotting._style import GROUP_COLOURS, INTERVAL_COLOUR, MAX_SHOWN, percent_axis, safe_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["plot_score_densities"]
 
+_FIGURE_WIDTH = 6.4  # inches
+_LETTERS_ACROSS = 64  # digits of ticks that fit side by side on a figure of that width
+_HEADROOM = 1.08  # the highest bar leaves this much of the axis free
 _N_BINS = 1024
 _NARROWEST = 0.005  # bandwidth, as a share of the axis: the histogram's bins must be narrower
 
@@ -29,15 +33,19 @@ def plot_score_densities(
     interval: IntervalLike = (0.0, 1.0),
     threshold: float | None = None,
     sample_weight: ArrayLike | None = None,
+    higher_is_better: bool = True,
+    missing_groups: MissingGroups = "error",
     axes: npt.NDArray[Any] | None = None,
 ) -> npt.NDArray[Any]:
     """Draw one density per group, one below the other, with the area of its interval in red.
 
-    The red area is the interval's share of the area under the curve, also where scores are tied.
+    The red area is the interval's share of the area under the curve, also where scores are tied. Discrete
+    scores, which take few values that most members share, are bars: the red part of a bar is the share of
+    the group that has this value and lies inside the interval.
 
     Parameters
     ----------
-    y_score, sensitive_features, interval, sample_weight
+    y_score, sensitive_features, interval, sample_weight, higher_is_better, missing_groups
         As in `partial_statistical_parity_difference`.
     threshold
         Marked by a vertical line.
@@ -49,33 +57,120 @@ def plot_score_densities(
     array of Axes
         One per group drawn; at most the twelve largest groups.
     """
-    scored = scored_groups(y_score, sensitive_features, interval, sample_weight)
-    order = sorted(range(len(scored)), key=lambda k: -scored.groups[k].n)[:MAX_SHOWN]
-    shown = sorted(order)
+    scored = scored_groups(
+        y_score,
+        sensitive_features,
+        interval,
+        sample_weight,
+        higher_is_better=higher_is_better,
+        missing_groups=missing_groups,
+    ).in_users_units()
+    shown = sorted(sorted(range(len(scored)), key=lambda k: -scored.groups[k].n)[:MAX_SHOWN])
+    discrete = DiscreteScores.of(scored)
     if axes is None:
-        pyplot = require("matplotlib.pyplot", extra="cli", purpose="drawing")
-        size = (6.4, 0.9 + 1.25 * len(shown))
-        figure, grid = pyplot.subplots(
-            len(shown), 1, figsize=size, sharex=True, squeeze=False, layout="constrained"
-        )
-        axes = grid[:, 0]
-        hidden = len(scored) - len(shown)
-        note = f" ({hidden} smaller groups not drawn)" if hidden else ""
-        figure.suptitle(f"Score densities, the interval in red{note}", fontsize=11)
+        axes = _new_axes(len(shown), len(scored), "Score densities" if discrete is None else "Scores")
     axes = np.asarray(axes, dtype=object).ravel()
     if axes.size != len(shown):
         raise InputError(f"axes must hold one axes for each of the {len(shown)} groups, not {axes.size}")
-    every = np.concatenate([group.scores[[0, -1]] for group in scored])
-    span = (float(every.min()), float(every.max()))
+    if discrete is None:
+        remark = _draw_densities(axes, scored, shown)
+    else:
+        remark = _draw_all_bars(axes, scored, shown, discrete)
     for ax, k in zip(axes, shown, strict=True):
-        _draw_group(ax, scored.groups[k], GROUP_COLOURS[k % len(GROUP_COLOURS)], span)
+        group = scored.groups[k]
+        ax.set_title(f"{safe_name(group.label)}  (n = {group.n:,})", loc="left", fontsize=9, pad=2)
         if threshold is not None:
-            ax.axvline(threshold, color="0.25", linewidth=1, linestyle=(0, (4, 3)))
-    axes[-1].set_xlabel("score" if threshold is None else "score (dashed: threshold)")
+            cut = threshold if discrete is None else float(discrete.cuts(threshold, higher_is_better))
+            ax.axvline(cut, color="0.25", linewidth=1, linestyle=(0, (4, 3)))
+    remarks = [
+        remark,
+        "" if higher_is_better else "lower is better",
+        "" if threshold is None else "dashed: threshold",
+    ]
+    said = "; ".join(filter(None, remarks))
+    axes[-1].set_xlabel(f"score ({said})" if said else "score")
     return axes
 
 
-def _draw_group(ax: Axes, group: GroupScores, colour: str, span: tuple[float, float]) -> None:
+def _new_axes(n_shown: int, n_groups: int, title: str) -> npt.NDArray[Any]:
+    """Return one axes below the other on a new figure, whose title says what is not drawn."""
+    pyplot = require("matplotlib.pyplot", extra="cli", purpose="drawing")
+    figure, grid = pyplot.subplots(
+        n_shown,
+        1,
+        figsize=(_FIGURE_WIDTH, 0.9 + 1.25 * n_shown),
+        sharex=True,
+        squeeze=False,
+        layout="constrained",
+    )
+    hidden = n_groups - n_shown
+    note = f" ({hidden} smaller groups not drawn)" if hidden else ""
+    figure.suptitle(f"{title}, the interval in red{note}", fontsize=11)
+    axes: npt.NDArray[Any] = grid[:, 0]
+    return axes
+
+
+def _draw_densities(axes: npt.NDArray[Any], scored: ScoredGroups, shown: list[int]) -> str:
+    """Draw the density of every group; return what the axis has to say about itself."""
+    span = score_span(scored)
+    for ax, k in zip(axes, shown, strict=True):
+        _draw_density(ax, scored.groups[k], _colour(k), span)
+        _open_frame(ax)
+        ax.set_yticks([])
+        ax.spines["left"].set_visible(False)
+    beyond = sum(
+        int(
+            np.searchsorted(group.scores, span[0]) + group.n - np.searchsorted(group.scores, span[1], "right")
+        )
+        for group in scored
+    )
+    return f"{beyond:,} beyond the axis, drawn at its ends" if beyond else ""
+
+
+def _draw_all_bars(
+    axes: npt.NDArray[Any], scored: ScoredGroups, shown: list[int], discrete: DiscreteScores
+) -> str:
+    """Draw the bars of every group on one scale; return what the axis has to say about itself."""
+    top = max(float(discrete.shares(scored.groups[k]).max()) for k in shown)
+    for ax, k in zip(axes, shown, strict=True):
+        group = scored.groups[k]
+        bars = {"x": discrete.centres, "width": discrete.width}
+        ax.bar(**bars, height=discrete.shares(group), color=_colour(k), alpha=0.35)
+        # From the bottom: where the interval's end cuts a block of ties, the red part is its share.
+        ax.bar(**bars, height=discrete.shares_inside(group), color=INTERVAL_COLOUR, alpha=0.65)
+        _open_frame(ax)
+        ax.set_xlim(discrete.span)
+        ax.set_ylim(0, _HEADROOM * top)
+        ax.locator_params(axis="y", nbins=2)
+        ax.tick_params(axis="y", labelsize=8)
+        percent_axis(ax, "y")
+        ticks = _apart(discrete)
+        ax.set_xticks(discrete.centres[ticks], [discrete.labels[tick] for tick in ticks])
+    return "every value has the same room" if discrete.is_even else ""
+
+
+def _apart(discrete: DiscreteScores) -> list[int]:
+    """Return the positions of values whose labels do not overlap on a figure of our width."""
+    letter = (discrete.span[1] - discrete.span[0]) / _LETTERS_ACROSS
+    halves = [letter * (len(label) + 1) / 2 for label in discrete.labels]
+    kept: list[int] = []
+    for k, (centre, half) in enumerate(zip(discrete.centres, halves, strict=True)):
+        if not kept or centre - half >= discrete.centres[kept[-1]] + halves[kept[-1]]:
+            kept.append(k)
+    return kept
+
+
+def _open_frame(ax: Axes) -> None:
+    ax.set_ylim(bottom=0)
+    for side in ("right", "top"):
+        ax.spines[side].set_visible(False)
+
+
+def _colour(k: int) -> str:
+    return GROUP_COLOURS[k % len(GROUP_COLOURS)]
+
+
+def _draw_density(ax: Axes, group: GroupScores, colour: str, span: tuple[float, float]) -> None:
     centres, density = _density(group, span)
     ax.plot(centres, density, color=colour, linewidth=1.6)
     ax.fill_between(centres, density, color=colour, alpha=0.18, linewidth=0)
@@ -85,11 +180,6 @@ def _draw_group(ax: Axes, group: GroupScores, colour: str, span: tuple[float, fl
         ax.fill_between(
             inside, np.interp(inside, centres, density), color=INTERVAL_COLOUR, alpha=0.65, linewidth=0
         )
-    ax.set_ylim(bottom=0)
-    ax.set_yticks([])
-    for side in ("left", "right", "top"):
-        ax.spines[side].set_visible(False)
-    ax.set_title(f"{safe_name(group.label)}  (n = {group.n:,})", loc="left", fontsize=9, color=colour, pad=2)
 
 
 def _density(group: GroupScores, span: tuple[float, float]) -> tuple[Floats, Floats]:
@@ -100,15 +190,16 @@ def _density(group: GroupScores, span: tuple[float, float]) -> tuple[Floats, Flo
     from scipy.ndimage import gaussian_filter1d
 
     weights = np.ones(group.n) if group.weights is None else group.weights
+    scores = np.clip(group.scores, *span)
     width = span[1] - span[0] or max(abs(span[0]), 1.0) * 0.1
-    scaled = (group.scores - span[0]) / width
+    scaled = (scores - span[0]) / width
     deviation = np.sqrt(np.average((scaled - np.average(scaled, weights=weights)) ** 2, weights=weights))
     below = np.cumsum(weights) / weights.sum()
     quartiles = scaled[np.searchsorted(below, 0.75)] - scaled[np.searchsorted(below, 0.25)]
     spread = min(filter(None, (deviation, quartiles / 1.34)), default=0.02)
     bandwidth = width * max(0.9 * spread * group.n_effective**-0.2, _NARROWEST)
     low, high = span[0] - 3 * bandwidth, span[1] + 3 * bandwidth
-    counts, edges = np.histogram(group.scores, bins=_N_BINS, range=(low, high), weights=weights)
+    counts, edges = np.histogram(scores, bins=_N_BINS, range=(low, high), weights=weights)
     step = edges[1] - edges[0]
     density = gaussian_filter1d(counts / counts.sum() / step, bandwidth / step, mode="constant")
     return (edges[:-1] + edges[1:]) / 2, np.asarray(density)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from partialfair.plotting._style import GROUP_COLOURS, new_axes
+from partialfair._typing import Floats
+from partialfair.plotting._style import GROUP_COLOURS, new_axes, set_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,6 +15,17 @@ if TYPE_CHECKING:
     from partialfair.path import FairnessPath
 
 __all__ = ["plot_path"]
+
+_FONT = 8  # of labels; the sizes below are in points, too
+_LETTER = 5.4  # width of a digit, with some air
+_LINE = 10.0
+_MARKER = 6.0
+_AROUND = tuple(
+    (reach * dx, reach * dy)
+    for reach in (1, 2, 3)
+    for dx, dy in ((-1, 1), (1, -1), (1, 1), (-1, -1), (0, 1), (0, -1), (-1, 0), (1, 0))
+)
+"""Where a label may stand: first beside a line that rises and away from the error bars, which go straight."""
 
 
 def plot_path(
@@ -41,31 +53,93 @@ def plot_path(
     several = frame["alpha"].nunique() > 1
     for number, (alpha, lines) in enumerate(frame.groupby("alpha")):
         gaps = lines["gap"]
+        colour = GROUP_COLOURS[number % len(GROUP_COLOURS)]
         ax.errorbar(
             gaps,
             lines["score"],
             xerr=np.array([gaps - lines["gap_low"], lines["gap_high"] - gaps]),
             yerr=lines["score_error"],
-            color=GROUP_COLOURS[number % len(GROUP_COLOURS)],
+            color=colour,
             marker="o",
             markersize=5,
             elinewidth=0.8,
             alpha=0.9,
             label=f"alpha = {alpha:g}" if several else None,
         )
-        for gap, score, allowed in zip(gaps, lines["score"], lines["max_gap"], strict=True):
-            free = np.isinf(allowed)
-            label = "no constraint" if free else f"{allowed:g}"
-            ax.annotate(label, (gap, score), textcoords="offset points", xytext=(5, 5), fontsize=8)
-            if free:
-                ax.plot(
-                    [gap], [score], marker="s", markersize=8, color=GROUP_COLOURS[number % len(GROUP_COLOURS)]
-                )
+        free = lines[np.isinf(lines["max_gap"])]
+        ax.plot(free["gap"], free["score"], "s", color=colour, markersize=8)
     ax.set_xlabel(f"gap on rows held out ({confidence:.0%} intervals); numbers: max_gap")
     ax.set_ylabel(f"{path.scoring.replace('_', ' ')} on rows held out")
     ax.set_xlim(left=0)
     if several:
         ax.legend(frameon=False)
     if title:
-        ax.set_title(title)
+        set_title(ax, title)
+    known = frame[np.isfinite(frame["gap"]) & np.isfinite(frame["score"])]
+    _label_points(
+        ax,
+        known[["gap", "score"]].to_numpy(dtype=float),
+        ["no constraint" if np.isinf(allowed) else f"{allowed:g}" for allowed in known["max_gap"]],
+    )
     return ax
+
+
+def _label_points(ax: Axes, points: Floats, texts: list[str]) -> None:
+    """Write a text beside every point, where there is room; one beside all points at the same place.
+
+    Each label tries the places around its point, nearer ones first, and takes the one that covers the least
+    of labels and points.
+    """
+    # Sizes are known only when everything else has been laid out.
+    ax.figure.canvas.figure.draw_without_rendering()
+    pixels = ax.figure.dpi / 72
+    at = ax.transData.transform(points) / pixels
+    (left, bottom), (right, top) = ax.transAxes.transform([(0, 0), (1, 1)]) / pixels
+    taken = [_box(x, y, _MARKER, _MARKER) for x, y in at]
+    for members in _together(at):
+        x, y = at[members[0]]
+        text = ", ".join(dict.fromkeys(texts[k] for k in members))
+        width, height = _LETTER * len(text), _LINE
+        best: tuple[float, Floats, tuple[float, float]] | None = None
+        for dx, dy in _AROUND:
+            offset = (dx * (_MARKER + width / 2), dy * (_MARKER + height / 2))
+            box = _box(x + offset[0], y + offset[1], width, height)
+            cut_off = width * height - _common(box, np.array([left, bottom, right, top]))
+            covered = cut_off + sum(_common(box, other) for other in taken)
+            if best is None or covered < best[0] - 1e-9:
+                best = (covered, box, offset)
+        assert best is not None
+        taken.append(best[1])
+        ax.annotate(
+            text,
+            points[members[0]],
+            textcoords="offset points",
+            xytext=best[2],
+            fontsize=_FONT,
+            ha="center",
+            va="center",
+        )
+
+
+def _together(at: Floats) -> list[list[int]]:
+    """Positions of points whose labels could not be told apart, in one list each."""
+    clusters: list[list[int]] = []
+    for k, point in enumerate(at):
+        near = (members for members in clusters if np.linalg.norm(at[members[0]] - point) < 1.5 * _MARKER)
+        members = next(near, None)
+        if members is None:
+            clusters.append([k])
+        else:
+            members.append(k)
+    return clusters
+
+
+def _box(x: float, y: float, width: float, height: float) -> Floats:
+    """Left, bottom, right and top of what stands around a point."""
+    return np.array([x - width / 2, y - height / 2, x + width / 2, y + height / 2])
+
+
+def _common(one: Floats, other: Floats) -> float:
+    """Area that two boxes share."""
+    sides = np.minimum(one[2:], other[2:]) - np.maximum(one[:2], other[:2])
+    return float(np.prod(np.maximum(sides, 0.0)))

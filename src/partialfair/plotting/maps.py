@@ -9,7 +9,7 @@ import numpy as np
 from partialfair._typing import IntervalLike
 from partialfair.intervals import as_interval_set
 from partialfair.metrics.map import UnfairnessMap
-from partialfair.plotting._style import INTERVAL_COLOUR, new_axes, percent_axis
+from partialfair.plotting._style import INTERVAL_COLOUR, new_axes, percent_axis, set_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,7 +70,8 @@ def plot_unfairness_map(
             markeredgewidth=2.2,
         )
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    ax.set_xlabel("the interval begins at rank (from the top)")
+    start = "top" if unfairness.higher_is_better else "best, the lowest score"
+    ax.set_xlabel(f"the interval begins at rank (from the {start})")
     ax.set_ylabel("… and ends at rank")
     ring = "" if interval is None else "ring: your interval\n"
     ax.text(
@@ -84,7 +85,7 @@ def plot_unfairness_map(
         fontsize=8,
         color="0.3",
     )
-    ax.set_title(title or "Unfairness map", fontsize=11)
+    set_title(ax, title or "Unfairness map")
     for which in ("x", "y"):
         percent_axis(ax, which)
     return ax

@@ -18,8 +18,13 @@ from typing import Any
 import numpy as np
 
 from partialfair.exceptions import InputError
-from partialfair.groups import group_name
-from partialfair.metrics.report import METRICS, FairnessReport, ReportRow
+from partialfair.groups import group_name, listed, members_text
+from partialfair.intervals import interval_text
+from partialfair.metrics._inputs import ranked_threshold
+from partialfair.metrics._text import fixed
+from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.report import FairnessReport, ReportRow
+from partialfair.metrics.small_groups import TOO_FEW, SmallGroup
 from partialfair.report.summary import N_GRID, Worst, leading_pairs, summarise
 
 __all__ = [
@@ -63,9 +68,9 @@ class Section:
     text: str = ""
     items: Sequence[str] = ()
 
-    def html(self) -> str:
+    def html(self, heading: str = "h2") -> str:
         """Return the section, everything escaped."""
-        parts = [f"<section>\n<h2>{escape(self.title)}</h2>"]
+        parts = [f"<section>\n<{heading}>{escape(self.title)}</{heading}>"]
         if self.text:
             parts.append(f"<p>{escape(self.text)}</p>")
         if self.columns:
@@ -149,7 +154,9 @@ def render(
     settings = _Confidence.of(reports, seen_in_training)
     marks = {
         "title": escape(title),
-        "headline": escape(headline),
+        "headline": escape("; ".join(filter(None, [headline, first.coverage]))),
+        **_words(first.higher_is_better),
+        "small_groups": _small_groups(first),
         "cautions": "\n".join(
             [
                 *([] if warning is None else [f'<p class="warn">{escape(warning)}</p>']),
@@ -179,13 +186,13 @@ def check_reports(reports: Mapping[str, FairnessReport], shown: int = 0) -> None
         audited_interval(report)
         if report.threshold is not None and not np.isfinite(report.threshold):
             raise InputError(f"a page needs a finite threshold, not {report.threshold}")
-        for setting in ("gap_scale", "rank_within", "threshold", "confidence"):
+        for setting in ("gap_scale", "rank_within", "threshold", "confidence", "higher_is_better"):
             if getattr(report, setting) != getattr(first, setting):
                 raise InputError(f"the reports {first_name!r} and {name!r} differ in their {setting}")
         if audited_interval(report) != audited_interval(first):
             raise InputError(f"the reports {first_name!r} and {name!r} differ in their interval")
         if [group.label for group in report.scored] != [group.label for group in first.scored]:
-            raise InputError(f"the reports {first_name!r} and {name!r} are not of the same groups")
+            raise InputError(f"the reports {first_name!r} and {name!r} have not judged the same groups")
         if [group.n for group in report.scored] != [group.n for group in first.scored]:
             raise InputError(f"the reports {first_name!r} and {name!r} are not of the same people")
         if (report.scored.groups[0].positive is None) != (first.scored.groups[0].positive is None):
@@ -246,6 +253,45 @@ def _cautions(report: FairnessReport) -> list[str]:
     return cautions
 
 
+def _words(higher_is_better: bool) -> dict[str, str]:
+    """Return what the page says about where ranks begin."""
+    if higher_is_better:
+        return {"from_best": "from the top", "better": "higher: rank 0 % is the top", "side": "above"}
+    return {
+        "from_best": "from the best (lowest scores)",
+        "better": "lower: rank 0 % is the best, the lowest score",
+        "side": "below",
+    }
+
+
+def _small_groups(report: FairnessReport) -> str:
+    """Return the groups that are not judged, or judged together, as tables below that of the groups."""
+    judged_together = "Judged together as one group, being too few alone"
+    return "\n".join(
+        _small_table(title, groups)
+        for title, groups in (
+            (TOO_FEW.capitalize(), report.small_groups),
+            (judged_together, report.merged_groups),
+        )
+        if groups
+    )
+
+
+def _small_table(title: str, groups: Sequence[SmallGroup]) -> str:
+    columns = ("group", "members", "effective members in the audited interval")
+    rows = [[group_name(group.group), f"{group.n:,}", members_text(group.n_counted)] for group in groups]
+    return Section(title, rows, columns).html(heading="h3")
+
+
+def _too_few(report: FairnessReport) -> dict[str, list[int]]:
+    """Return the positions of groups that metrics leave out, whatever the interval shown."""
+    labels = [group.label for group in report.scored]
+    return {
+        metric: [labels.index(group.group) for group in small]
+        for metric, small in report.too_few_labelled.items()
+    }
+
+
 _FRONTIER = """<section>
 <h2>Frontier</h2>
 <div id="frontier"></div>
@@ -286,14 +332,18 @@ def _data(
             "reach": settings.reach,
             "bands": settings.bands,
             "ownThreshold": first.threshold is not None,
+            "higherIsBetter": first.higher_is_better,
             "model": shown,
         },
         "models": [
             {
                 "name": name,
+                "tooFew": _too_few(report),
                 **summarise(
                     report.scored,
-                    threshold=report.threshold,
+                    threshold=None
+                    if report.threshold is None
+                    else ranked_threshold(report.scored, report.threshold),
                     confidence=report.confidence,
                     pairs=pairs,
                     worst=worsts[name],
@@ -328,11 +378,22 @@ def audited_interval(report: FairnessReport) -> tuple[float, float]:
 
 def audited_section(report: FairnessReport, title: str = "As audited") -> Section:
     """Return what the report says of the audited interval, with its bootstrap's confidence intervals."""
-    interval = report.scored.groups[0].interval
+    interval = interval_text(report.scored.groups[0].interval, report.higher_is_better)
     omitted = "".join(
-        f" Left out: {METRICS[name].title}, which {reason}." for name, reason in report.omitted.items()
+        [
+            *(
+                f" Left out: {METRICS[name].title}, which {reason}."
+                for name, reason in report.omitted.items()
+            ),
+            *(
+                f" {METRICS[name].title}, {TOO_FEW}: {listed([group.text for group in small])}."
+                for name, small in report.too_few_labelled.items()
+                if name not in report.omitted
+            ),
+        ]
     )
-    threshold = "" if report.threshold is None else f"; selected: score above {report.threshold:.6g}"
+    side = _words(report.higher_is_better)["side"]
+    threshold = "" if report.threshold is None else f"; selected: score {side} {report.threshold:.6g}"
     return Section(
         title,
         text=f"At {interval}, gaps on the {report.gap_scale} scale{threshold}. Confidence intervals are a "
@@ -346,8 +407,8 @@ def _line(row: ReportRow) -> list[str]:
     known = not np.isnan(row.value)
     return [
         METRICS[row.metric].title,
-        f"{row.value:.3f}" if known else "undefined",
-        f"{row.low:.3f} – {row.high:.3f}" if known else "–",
+        fixed(row.value) if known else "undefined",
+        f"{fixed(row.low)} – {fixed(row.high)}" if known else "–",
         " and ".join(map(group_name, row.groups)),
         " and ".join(f"{size:,}" for size in row.sizes),
     ]

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partialfair._typing import Floats
+from partialfair._files import write_file
+from partialfair._typing import Floats, MissingGroups
 from partialfair.exceptions import InputError
-from partialfair.intervals import as_interval_set
+from partialfair.groups import members_text
+from partialfair.intervals import as_interval_set, interval_text
 from partialfair.metrics import band_changes
-from partialfair.metrics.report import METRICS, FairnessReport
+from partialfair.metrics._text import fixed
+from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.report import FairnessReport
 from partialfair.report.page import (
     NOT_ONE_INTERVAL,
     Frontier,
@@ -126,7 +130,14 @@ def path_page(
         frontier=_frontier(path, names, confidence, chosen),
         sections=[
             audited_section(reports[names[shown]], f"As audited: {names[shown]}"),
-            *changes_section(scores, groups=rows.groups, interval=interval, weights=rows.weights),
+            *changes_section(
+                scores,
+                groups=rows.groups,
+                interval=interval,
+                weights=rows.weights,
+                higher_is_better=next(iter(reports.values())).higher_is_better,
+                missing_groups="ignore",
+            ),
             fits_section(
                 {name: point.model.result_ for name, point in zip(names, points, strict=True)},
                 [point.training_gap for point in points],
@@ -166,8 +177,8 @@ def _frontier(
         if not np.isfinite([gap.value, point.score, point.error]).all():
             continue
         label = (
-            f"{names[k]}: {score} {point.score:.3f} ± {point.error:.3f}, gap {gap.value:.3f} "
-            f"({gap.low:.3f} – {gap.high:.3f}); the fit {_ended(point.model.result_)}"
+            f"{names[k]}: {score} {fixed(point.score)} ± {fixed(point.error)}, gap {fixed(gap.value)} "
+            f"({fixed(gap.low)} – {fixed(gap.high)}); the fit {_ended(point.model.result_)}"
         )
         dots.append(
             FrontierPoint(
@@ -189,20 +200,33 @@ def _frontier(
 
 
 def changes_section(
-    scores: Mapping[str, Floats], *, groups: Any, interval: tuple[float, float], weights: Any = None
+    scores: Mapping[str, Floats],
+    *,
+    groups: Any,
+    interval: tuple[float, float],
+    weights: Any = None,
+    higher_is_better: bool = True,
+    missing_groups: MissingGroups = "error",
 ) -> list[Section]:
     """Return who enters and leaves the interval from the first model to each other, if there are others."""
     first, *others = scores
     kinds = ("in_interval", "stays", "enters", "leaves")
     rows = [
-        [name, str(group), *(f"{line[kind]:,.5g}" for kind in kinds)]
+        [name, str(group), *(members_text(line[kind]) for kind in kinds)]
         for name in others
         for group, line in band_changes(
-            scores[first], scores[name], sensitive_features=groups, interval=interval, sample_weight=weights
+            scores[first],
+            scores[name],
+            sensitive_features=groups,
+            interval=interval,
+            sample_weight=weights,
+            higher_is_better=higher_is_better,
+            missing_groups=missing_groups,
         ).iterrows()
     ]
+    ranks = interval_text(as_interval_set(interval), higher_is_better)
     text = (
-        f"At {as_interval_set(interval)}, compared with {first}; weights are counted where there are any. "
+        f"At {ranks}, compared with {first}; weights are counted where there are any. "
         "The interval holds as many of a group under every model."
     )
     columns = ("model", "group", "in the interval", "stay", "enter", "leave")
@@ -233,7 +257,7 @@ def fits_section(fits: Mapping[str, FitResult], training_gaps: Sequence[float] |
             [
                 name,
                 _ended(result),
-                f"{gap:.4f}",
+                fixed(gap),
                 f"{result.objective:.5f}",
                 f"{result.kkt.feasibility:.1e}",
                 f"{result.kkt.stationarity:.1e}",
@@ -264,7 +288,5 @@ def _ended(result: FitResult) -> str:
 
 
 def write_page(text: str, path: str | Path) -> None:
-    """Write a page to a file."""
-    if not Path(path).parent.is_dir():
-        raise InputError(f"{path} cannot be written: there is no directory {Path(path).parent}")
-    Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")
+    """Write a page to a file, whole or not at all."""
+    write_file(path, text.encode("utf-8", errors="backslashreplace"))

@@ -3,6 +3,8 @@
 Intervals end on whole percents. Between two groups, the visits of the rank curve to the cells of that grid
 (see `partialfair.metrics._kernels.grid_visits`) determine statistical parity and the group AUC on all of
 them; the gaps at a threshold follow from each group's ranks and positives there and at whole percents.
+
+Gaps come from ranks alone, which count from the best score. Scores are only shown, in the users' units.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from partialfair._typing import Floats, Ints
 from partialfair.exceptions import UndefinedGapWarning
 from partialfair.intervals import running_weight, tie_ends
 from partialfair.metrics import _kernels, ranking
-from partialfair.metrics._inputs import GroupScores, ScoredGroups
+from partialfair.metrics._discrete import DiscreteScores, score_span
+from partialfair.metrics._inputs import GroupScores, ScoredGroups, oriented
 from partialfair.theory import dkw_bound
 
 __all__ = ["N_GRID", "Worst", "leading_pairs", "packed", "summarise"]
@@ -31,7 +34,6 @@ N_GRID = 100
 """Intervals end on multiples of 1 / N_GRID."""
 
 _N_BINS = 80
-_TAIL = 1e-3
 _KNOTS = np.arange(N_GRID + 1) / N_GRID
 
 
@@ -55,24 +57,32 @@ def summarise(
     scored
         The sorted scores of every group.
     threshold
-        One more threshold than those that select whole percents of all.
+        One more threshold than those that select whole percents of all, on those scores.
     confidence
         Of the bands, which hold for all intervals, pairs and thresholds at once.
     pairs, worst
         If there are too many pairs of groups: those to keep, and the worst of all on every interval.
     """
     thresholds = _thresholds(scored, threshold)
-    edges = _bin_edges(scored)
+    drawn = oriented(thresholds, scored.higher_is_better)
+    seen = scored.in_users_units()
+    discrete = DiscreteScores.of(seen)
+    edges = _bin_edges(seen)
     everyone = list(scored.pairs())
     epsilons = [dkw_bound(group.n_effective, confidence, n_comparisons=len(scored)) for group in scored]
     sizes = [group.n if group.weights is None else group.weights.sum() for group in scored]
     return {
         "groups": [
-            _group(group, thresholds, edges, epsilon) for group, epsilon in zip(scored, epsilons, strict=True)
+            {
+                **_group(group, thresholds, epsilon, scored.higher_is_better),
+                "density": packed(_binned(shown, edges) if discrete is None else discrete.shares(shown)),
+            }
+            for group, shown, epsilon in zip(scored, seen, epsilons, strict=True)
         ],
-        "thresholds": thresholds.tolist(),
+        "thresholds": drawn.tolist(),
         "selected": packed(np.average([group.rank(thresholds) for group in scored], axis=0, weights=sizes)),
         "bins": edges.tolist(),
+        "bars": None if discrete is None else _bars(discrete, drawn, scored.higher_is_better),
         "nPairs": len(everyone),
         "pairs": [{"groups": pair, "visits": packed(_visits(scored, pair)[1])} for pair in pairs or everyone],
         "worst": None if worst is None else worst.record(),
@@ -104,34 +114,44 @@ def _thresholds(scored: ScoredGroups, own: float | None) -> Floats:
 
 
 def _bin_edges(scored: ScoredGroups) -> Floats:
-    """Bins of scores that hold all but the tails; these belong to the first and the last bin."""
-    ends = np.array(
-        [
-            group.scores[[int(_TAIL * (group.n - 1)), int(np.ceil((1 - _TAIL) * (group.n - 1)))]]
-            for group in scored
-        ]
-    )
-    low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
+    """Bins of scores; what lies far away from all others belongs to the first and the last bin."""
+    low, high = score_span(scored)
     if not high > low:
         low, high = low - 0.5, high + 0.5
     return np.linspace(low, high, _N_BINS + 1)
 
 
-def _group(group: GroupScores, thresholds: Floats, edges: Floats, epsilon: float) -> dict[str, Any]:
-    """One group: its size, and what lies above whole percents, thresholds and edges of bins."""
+def _binned(group: GroupScores, edges: Floats) -> Floats:
+    """Share of the group in each bin."""
+    beyond = np.concatenate([[1.0], group.rank(edges[1:-1]), [0.0]])
+    return np.asarray(-np.diff(beyond))
+
+
+def _bars(discrete: DiscreteScores, thresholds: Floats, higher_is_better: bool) -> dict[str, Any]:
+    """Where the bars of discrete scores stand, what they are called, and where thresholds are drawn."""
+    return {
+        "centres": discrete.centres.tolist(),
+        "labels": discrete.labels,
+        "width": discrete.width,
+        "span": discrete.span,
+        "even": discrete.is_even,
+        "cuts": packed(discrete.cuts(thresholds, higher_is_better)),
+    }
+
+
+def _group(group: GroupScores, thresholds: Floats, epsilon: float, higher_is_better: bool) -> dict[str, Any]:
+    """One group: its size, and what lies above whole percents and thresholds."""
     weights = np.ones(group.n) if group.weights is None else group.weights
     from_top = _Ladder.of(group.scores[::-1], weights[::-1])
-    beyond = np.concatenate([[1.0], group.rank(edges[1:-1]), [0.0]])
     record = {
         "name": group.name,
         "n": group.n,
         "nEffective": group.n_effective,
         "epsilon": epsilon,
         "tied": float(1 - from_top.is_alone.mean()),
-        "scores": packed(from_top.scores_at(_KNOTS)),
+        "scores": packed(oriented(from_top.scores_at(_KNOTS), higher_is_better)),
         "rows": packed(from_top.at(np.ones(group.n), _KNOTS)),
         "ranks": packed(group.rank(thresholds)),
-        "density": packed(-np.diff(beyond), "<f4"),
     }
     if group.positive is not None:
         labelled = weights[::-1] * group.positive[::-1] / weights.sum()

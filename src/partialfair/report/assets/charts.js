@@ -10,7 +10,11 @@ const MAP_COLOURS = [
   [253, 231, 37],
 ]; // viridis
 
-const percent = (share, digits = 0) => `${(100 * share).toFixed(digits)} %`;
+const LETTER = 7.2; // width of a digit of ticks, in pixels
+const LINE = 16; // height of a line of them
+const MOST_DECIMALS = 10; // a longer number is shorter with an exponent
+
+const percent = (share, digits = 0) => `${fixed(100 * share, digits)} %`;
 const colourOf = (group) => COLOURS[group % COLOURS.length];
 const dashOf = (group) =>
   group < COLOURS.length ? "none" : `${2 + 2 * Math.floor(group / COLOURS.length)} 2`;
@@ -22,31 +26,56 @@ const svg = (name, attributes = {}, ...children) => {
   return made;
 };
 
+/** A text without its middle if it is longer than its room. */
+const fitted = (text, room) => {
+  const letters = [...text],
+    most = Math.floor(room / LETTER);
+  if (letters.length <= most) return text;
+  const last = Math.floor(most / 2);
+  return `${letters.slice(0, most - 1 - last).join("")}…${letters.slice(-last).join("")}`;
+};
+
+/** Labels below an axis, as many as stand apart, each moved so far that it is not cut off. */
+const apart = (labels, width) => {
+  const kept = [];
+  let free = 0; // where the next label may begin
+  for (const [at, text] of labels) {
+    const half = (text.length * LETTER) / 2;
+    const middle = clip(at, half, width - half);
+    if (middle - half < free || Math.abs(middle - at) > half) continue;
+    kept.push({ at, text, middle });
+    free = middle + half + LETTER;
+  }
+  return kept;
+};
+
 /** An empty picture with axes: returns the drawing and the functions from values to places. */
 const frame = (place, { height, x, y, margin = { left: 52, right: 20, top: 10, bottom: 44 } }) => {
   const width = Math.max(place.clientWidth, 260);
   const tall = height(width);
-  const right = width - margin.right,
+  const beside = Math.max(...y.ticks.map((value) => y.format(value).length), 0) * LETTER;
+  const left = Math.max(margin.left, beside + 26), // ticks, and before them the name of the axis
+    right = width - margin.right,
     bottom = tall - margin.bottom;
   const scale =
     ([low, high], from, to) =>
     (value) =>
       from + ((value - low) / (high - low)) * (to - from);
-  const toX = scale(x.range, margin.left, right),
+  const toX = scale(x.range, left, right),
     toY = scale(y.range, bottom, margin.top);
   const drawing = svg("svg", { width, height: tall, viewBox: `0 0 ${width} ${tall}`, "aria-hidden": "true" });
-  for (const value of x.ticks) {
+  for (const { at, text, middle } of apart(x.ticks.map((value) => [toX(value), x.format(value)]), width)) {
     drawing.append(
-      svg("line", { x1: toX(value), x2: toX(value), y1: margin.top, y2: bottom, class: "grid" }),
-      svg("text", { x: toX(value), y: bottom + 16, class: "tick", "text-anchor": "middle" }, x.format(value)),
+      svg("line", { x1: at, x2: at, y1: margin.top, y2: bottom, class: "grid" }),
+      svg("text", { x: middle, y: bottom + 16, class: "tick", "text-anchor": "middle" }, text),
     );
   }
   for (const value of y.ticks) {
     drawing.append(
-      svg("line", { x1: margin.left, x2: right, y1: toY(value), y2: toY(value), class: "grid" }),
+      svg("line", { x1: left, x2: right, y1: toY(value), y2: toY(value), class: "grid" }),
       svg(
         "text",
-        { x: margin.left - 6, y: toY(value) + 4, class: "tick", "text-anchor": "end" },
+        { x: left - 6, y: toY(value) + 4, class: "tick", "text-anchor": "end" },
         y.format(value),
       ),
     );
@@ -55,17 +84,17 @@ const frame = (place, { height, x, y, margin = { left: 52, right: 20, top: 10, b
   drawing.append(
     svg(
       "text",
-      { x: (margin.left + right) / 2, y: tall - 8, class: "label", "text-anchor": "middle" },
-      x.label,
+      { x: (left + right) / 2, y: tall - 8, class: "label", "text-anchor": "middle" },
+      fitted(x.label, right - left),
     ),
     svg(
       "text",
       { x: 12, y: middle, class: "label", "text-anchor": "middle", transform: `rotate(-90 12 ${middle})` },
-      y.label,
+      fitted(y.label, bottom - margin.top - 2 * LINE), // the first and the last tick stand beside it
     ),
   );
   place.replaceChildren(drawing);
-  return { drawing, toX, toY, left: margin.left, right, top: margin.top, bottom };
+  return { drawing, toX, toY, bottom };
 };
 
 const RANKS = { range: [0, 1], ticks: [0, 0.2, 0.4, 0.6, 0.8, 1], format: (value) => percent(value) };
@@ -78,26 +107,25 @@ const roundTicks = (low, high) => {
     last = Math.floor(high / wide + 1e-9);
   return Array.from({ length: Math.max(last - first + 1, 0) }, (_, k) => (first + k) * wide);
 };
-const short = (value) => {
-  const shown = Number(value.toPrecision(6));
-  return Math.abs(shown) >= 1e7 ? shown.toExponential() : String(shown);
-};
+/** How many members, some of them in part: as `members_text` of the library writes it. */
+const membersText = (count) => Number((count + 1e-6).toFixed(1)).toLocaleString("en");
 /** Labels of ticks with as many digits as tell them apart. */
 const tickLabels = (ticks) => {
   const step = ticks.length > 1 ? ticks[1] - ticks[0] : 1;
   const largest = Math.max(...ticks.map(Math.abs));
-  if (largest >= 1e7 || step < 1e-7) {
-    const digits = clip(Math.ceil(Math.log10(largest / step)), 0, 12);
+  const decimals = Math.max(Math.ceil(-Math.log10(step) - 1e-9), 0);
+  if (largest >= 1e7 || decimals > MOST_DECIMALS) {
+    const digits = clip(Math.ceil(Math.log10(largest / step) - 1e-9), 0, 15);
     return (value) => value.toExponential(digits);
   }
-  return (value) => value.toFixed(clip(Math.ceil(-Math.log10(step) - 1e-9), 0, 8));
+  return (value) => value.toFixed(decimals);
 };
 
 /** The rank of one group against that of another, with the interval; another model dashed. */
-const drawCurve = (place, { pair, bands, names, i, j, where, other }) => {
+const drawCurve = (place, { pair, bands, names, start, i, j, where, other }) => {
   const at = frame(place, {
     height: (width) => Math.min(width, 430),
-    x: { ...RANKS, label: `rank in ${names[0]}, from the top` },
+    x: { ...RANKS, label: `rank in ${names[0]}, ${start}` },
     y: { ...RANKS, label: `rank in ${names[1]}` },
   });
   const { drawing, toX, toY } = at;
@@ -143,30 +171,80 @@ const drawCurve = (place, { pair, bands, names, i, j, where, other }) => {
   if (where) drawing.append(svg("circle", { class: "worst", cx: toX(where[0]), cy: toY(where[1]), r: 5 }));
 };
 
-/** Shares of groups by score; below, where each group's interval lies. */
-const drawDensities = (place, { model, shown, i, j, t }) => {
-  const bars = 14 * shown.length;
-  const top = Math.max(...model.groups.map((group) => Math.max(...group.density)));
-  const [first, last] = [model.bins[0], model.bins[model.bins.length - 1]];
-  const at = frame(place, {
-    height: () => 300 + bars,
+const SHARES = (top) => ({
+  range: [0, 1.05 * top],
+  ticks: roundTicks(0, 1.05 * top),
+  format: (value) => percent(value, top < 0.05 ? 1 : 0),
+  label: "share of the group",
+});
+/** The groups that are drawn beside those shown, unless they are too many. */
+const faintOnes = ({ groups }, shown) =>
+  groups.length <= 12 ? groups.map((_, k) => k).filter((k) => !shown.includes(k)) : [];
+
+/** Shares of groups by score: bars at the values of discrete scores, steps otherwise. */
+const drawDensities = (place, drawn) => (drawn.model.bars ? drawBars : drawSteps)(place, drawn);
+
+/** Bars side by side, solid as far as they lie inside the interval; other groups are dashes. */
+const drawBars = (place, { model, shown, i, j, t, higherIsBetter }) => {
+  const { centres, labels, width, span, cuts } = model.bars;
+  const top = Math.max(...model.groups.flatMap((group) => [...group.density]));
+  const { drawing, toX, toY, bottom } = frame(place, {
+    height: () => 300,
     x: {
-      range: [first, last],
-      ticks: roundTicks(first, last),
-      format: tickLabels(roundTicks(first, last)),
+      range: span,
+      ticks: centres,
+      format: (value) => labels[centres.indexOf(value)],
       label: "score",
     },
-    y: {
-      range: [0, 1.05 * top],
-      ticks: roundTicks(0, 1.05 * top),
-      format: (value) => percent(value, top < 0.05 ? 1 : 0),
-      label: "share of the group",
-    },
+    y: SHARES(top),
+    margin: { left: 62, right: 20, top: 10, bottom: 44 },
+  });
+  const wide = toX(span[0] + width) - toX(span[0]);
+  const each = wide / shown.length;
+  shown.forEach((k, side) => {
+    const group = model.groups[k];
+    const bars = (classes, shares) =>
+      shares.forEach((share, at) => {
+        if (share < TOLERANCE) return;
+        const x = toX(centres[at]) - wide / 2 + side * each;
+        const [y, height] = [toY(share), bottom - toY(share)];
+        drawing.append(svg("rect", { class: classes, fill: colourOf(k), x, y, width: each, height }));
+      });
+    bars("share", group.density);
+    bars("share inside", group.densityInside(i, j, higherIsBetter));
+  });
+  for (const k of faintOnes(model, shown)) {
+    model.groups[k].density.forEach((share, at) => {
+      const [x, y] = [toX(centres[at]), toY(share)];
+      drawing.append(
+        svg("line", {
+          class: "dash",
+          stroke: colourOf(k),
+          "stroke-dasharray": dashOf(k),
+          x1: x - wide / 2,
+          x2: x + wide / 2,
+          y1: y,
+          y2: y,
+        }),
+      );
+    });
+  }
+  const cut = toX(cuts[t]);
+  drawing.append(svg("line", { class: "threshold", x1: cut, x2: cut, y1: 10, y2: bottom }));
+};
+
+/** Steps; below, where each group's interval lies. */
+const drawSteps = (place, { model, shown, i, j, t }) => {
+  const bars = 14 * shown.length;
+  const top = Math.max(...model.groups.flatMap((group) => [...group.density]));
+  const [first, last] = [model.bins[0], model.bins[model.bins.length - 1]];
+  const ticks = roundTicks(first, last);
+  const { drawing, toX, toY, bottom } = frame(place, {
+    height: () => 300 + bars,
+    x: { range: [first, last], ticks, format: tickLabels(ticks), label: "score" },
+    y: SHARES(top),
     margin: { left: 62, right: 20, top: 10, bottom: 44 + bars },
   });
-  const { drawing, toX, toY, bottom } = at;
-  const faint =
-    model.groups.length <= 12 ? model.groups.map((_, k) => k).filter((k) => !shown.includes(k)) : [];
   const steps = (group) => {
     const points = [];
     group.density.forEach((share, bin) => {
@@ -175,7 +253,7 @@ const drawDensities = (place, { model, shown, i, j, t }) => {
     });
     return points.join(" ");
   };
-  for (const k of [...faint, ...shown]) {
+  for (const k of [...faintOnes(model, shown), ...shown]) {
     drawing.append(
       svg("polyline", {
         class: shown.includes(k) ? "density" : "density faint",
@@ -187,7 +265,8 @@ const drawDensities = (place, { model, shown, i, j, t }) => {
   }
   shown.forEach((k, line) => {
     const { scores } = model.groups[k];
-    const [from, to] = [scores[j], scores[i]].map((score) => toX(clip(score, first, last)));
+    const ends = [scores[j], scores[i]].map((score) => toX(clip(score, first, last)));
+    const [from, to] = [Math.min(...ends), Math.max(...ends)];
     drawing.append(
       svg("rect", {
         class: "reach",

@@ -1,6 +1,6 @@
 "use strict";
 /* Exact gaps on an interval [i, j) of whole percents, from what the page holds of each model.
-   The formulas are those of partialfair.metrics; ranks count from the top. */
+   The formulas are those of partialfair.metrics; ranks count from the best score. */
 
 const GRID = 100;
 const TOLERANCE = 1e-12;
@@ -10,6 +10,28 @@ const unpack = (text, Type = Float64Array) => {
   const raw = atob(text);
   const bytes = Uint8Array.from(raw, (letter) => letter.charCodeAt(0));
   return new Type(bytes.buffer);
+};
+
+const SURE_DECIMALS = 12; // later digits depend on the order of computing: they must not decide a rounding
+const EXACT_DIGITS = 25; // so many more show whether a number lies in the middle of two
+/** Whether to take the lower of two texts: a number in their middle goes to the even one, as in Python. */
+const isEvenBelow = (exact, tail) => tail === "5".padEnd(tail.length, "0") && /[02468]\.?$/.test(exact);
+/** With so many decimals, as `fixed` in partialfair.metrics._text writes it. */
+const fixed = (value, digits) => {
+  const near = Number(value.toFixed(SURE_DECIMALS)) + 0; // no minus before zero
+  const exact = near.toFixed(digits + EXACT_DIGITS);
+  const [below, tail] = [exact.slice(0, -EXACT_DIGITS), exact.slice(-EXACT_DIGITS)];
+  return isEvenBelow(below, tail) ? below.replace(/\.$/, "") : near.toFixed(digits);
+};
+/** With so many digits, exponents where numbers are long: what Python writes for `:.6g`. */
+const general = (value, digits = 6) => {
+  const [exact, exactPower] = value.toExponential(digits - 1 + EXACT_DIGITS).split("e");
+  const [below, tail] = [exact.slice(0, -EXACT_DIGITS), exact.slice(-EXACT_DIGITS)];
+  const [mantissa, power] = isEvenBelow(below, tail)
+    ? [below, exactPower]
+    : value.toExponential(digits - 1).split("e");
+  if (power >= -4 && power < digits) return String(Number(`${mantissa}e${power}`));
+  return `${Number(mantissa)}e${power[0]}${power.slice(1).padStart(2, "0")}`;
 };
 const clip = (value, low, high) => Math.min(Math.max(value, low), high);
 const cellOf = (rank) => Math.floor((rank + TOLERANCE) * GRID);
@@ -157,15 +179,25 @@ class Pair {
 class Group {
   constructor(data) {
     Object.assign(this, data);
-    for (const key of ["scores", "rows", "ranks", "positives", "positivesAbove"]) {
+    for (const key of ["scores", "rows", "ranks", "density", "positives", "positivesAbove"]) {
       if (key in data) this[key] = unpack(data[key]);
     }
-    this.density = unpack(data.density, Float32Array);
     this.hasLabels = "positives" in data;
   }
 
   inside(i, j) {
     return this.rows[j] - this.rows[i];
+  }
+
+  /** Of each bar of discrete scores, the share of the group that is inside: its part of [i, j). */
+  densityInside(i, j, higherIsBetter) {
+    const clipped = (rank) => clip(rank, i / GRID, j / GRID);
+    let rank = higherIsBetter ? 1 : 0; // where the lowest value begins
+    return Array.from(this.density, (share) => {
+      const before = rank;
+      rank += higherIsBetter ? -share : share;
+      return Math.abs(clipped(before) - clipped(rank));
+    });
   }
 
   /** Effective members inside, as the warnings of the library count them. */
@@ -256,9 +288,11 @@ class Model {
   constructor(data, rankWithin) {
     this.name = data.name;
     this.rankWithin = rankWithin;
+    this.tooFew = data.tooFew; // positions of groups with too few of a label, by metric
     this.thresholds = data.thresholds;
     this.selected = unpack(data.selected);
     this.bins = data.bins;
+    this.bars = data.bars && { ...data.bars, cuts: unpack(data.bars.cuts) };
     this.nPairs = data.nPairs;
     this.groups = data.groups.map((group) => new Group(group));
     this.pairs = data.pairs.map((pair) => new Pair(pair, this.groups));
@@ -283,9 +317,17 @@ class Model {
     return widestWithBand(this.pairs.map((one) => one[kind](i, j)));
   }
 
+  /** The pairs that a metric compares: those without groups that have too few of a label. */
+  judged(metric, pair) {
+    const absent = this.tooFew[metric] ?? [];
+    return (pair ? [pair.groups] : this.allPairs).filter(
+      (groups) => !groups.some((k) => absent.includes(k)),
+    );
+  }
+
   /** Widest difference between shares of groups; with a slack that is known, its band. */
-  ofShares(shares, pair, scale, slackOf) {
-    const pairs = pair ? [pair.groups] : this.allPairs;
+  ofShares(shares, pairs, scale, slackOf) {
+    if (pairs.length === 0) return null;
     const gaps = pairs.map(([k, l]) => {
       const value = Math.abs(shares[k][scale] - shares[l][scale]);
       const slack = slackOf && slackOf(this.groups[k].epsilon + this.groups[l].epsilon);
@@ -305,7 +347,7 @@ class Model {
         absolute: this.ofPairs("parityAbsolute", i, j, pair),
       },
       demographic_parity: scales((scale) =>
-        this.ofShares(selected, pair, scale, (slack) => (scale === "interval" ? slack / width : slack)),
+        this.ofShares(selected, this.judged("demographic_parity", pair), scale, (slack) => (scale === "interval" ? slack / width : slack)),
       ),
       group_auc: { interval: this.ofPairs("groupAuc", i, j, pair), absolute: null },
     };
@@ -313,21 +355,23 @@ class Model {
     const withLabel = [true, false].map((positive) =>
       this.groups.map((group) => group.selectedWith(positive, i, j, t, this.rankWithin)),
     );
-    found.equal_opportunity = scales((scale) => this.ofShares(withLabel[0], pair, scale));
-    found.equalized_odds = scales((scale) =>
-      widest(withLabel.map((shares) => this.ofShares(shares, pair, scale))),
-    );
+    const ofLabels = (metric, labels) =>
+      scales((scale) => {
+        const pairs = this.judged(metric, pair);
+        return pairs.length === 0
+          ? null
+          : widest(labels.map((shares) => this.ofShares(shares, pairs, scale)));
+      });
+    found.equal_opportunity = ofLabels("equal_opportunity", withLabel.slice(0, 1));
+    found.equalized_odds = ofLabels("equalized_odds", withLabel);
     const { inter, intra } = this.pairwise;
-    const everywhere = (valueOf) => ({
-      interval: widest(
-        this.allPairs
-          .map(([k, l], place) => ({ value: valueOf(k, l, place), pair: [k, l] }))
-          .filter(({ pair: [k, l] }) => !pair || (k === pair.groups[0] && l === pair.groups[1])),
-      ),
-      absolute: null,
-    });
-    found.inter_group_pairwise = everywhere((k, l, place) => inter[place]);
-    found.intra_group_pairwise = everywhere((k, l) => Math.abs(intra[k] - intra[l]));
+    const everywhere = (metric, valueOf) => {
+      const gaps = this.judged(metric, pair).map(([k, l]) => ({ value: valueOf(k, l), pair: [k, l] }));
+      return { interval: gaps.length === 0 ? null : widest(gaps), absolute: null };
+    };
+    const place = (k, l) => (k * (2 * this.groups.length - k - 1)) / 2 + l - k - 1; // of a pair among all
+    found.inter_group_pairwise = everywhere("inter_group_pairwise", (k, l) => inter[place(k, l)]);
+    found.intra_group_pairwise = everywhere("intra_group_pairwise", (k, l) => Math.abs(intra[k] - intra[l]));
     return found;
   }
 

@@ -2,6 +2,7 @@
 
 const LEAST_WIDTH = 2;
 const FEW = 30;
+const N_INTERVALS = (GRID * (GRID + 1)) / 2; // of whole percents, also those too narrow to be shown
 
 const byId = (id) => document.getElementById(id);
 const data = JSON.parse(byId("data").textContent);
@@ -17,7 +18,9 @@ const audited = {
   scale: data.settings.scale,
 };
 const state = { ...audited };
-const { reach, bands } = data.settings;
+const { reach, bands, higherIsBetter } = data.settings;
+const SIDE = higherIsBetter ? "above" : "below";
+const FROM_BEST = higherIsBetter ? "from the top" : "from the best (lowest scores)";
 
 const element = (name, text, classes = "") => {
   const made = document.createElement(name);
@@ -34,7 +37,7 @@ const shortName = (name) => {
 };
 const nameOf = (k) => shortName(shownModel().groups[k].name);
 const between = ([a, b]) => `${nameOf(a)} and ${nameOf(b)}`;
-const number = (value) => (Number.isNaN(value) ? "undefined" : value.toFixed(3));
+const number = (value) => (Number.isNaN(value) ? "undefined" : fixed(value, 3));
 const band = (gap) =>
   !bands || gap.low === undefined || Number.isNaN(gap.value)
     ? "–"
@@ -69,7 +72,7 @@ const whereText = (gap) => {
   );
   const of = state.scale === "interval" ? "the interval of " : "";
   return (
-    `: above one and the same score lie ${percent(shares[0], 1)} of ${of}${nameOf(gap.pair[0])} and ` +
+    `: ${SIDE} one and the same score lie ${percent(shares[0], 1)} of ${of}${nameOf(gap.pair[0])} and ` +
     `${percent(shares[1], 1)} of ${state.scale === "interval" ? "that of " : ""}${nameOf(gap.pair[1])}`
   );
 };
@@ -106,23 +109,32 @@ const sentence = () => {
     { i, j } = state;
   const start =
     state.scale === "interval"
-      ? `among ${ranksText(i, j)} from the top of each group`
-      : `at thresholds that lie at ${ranksText(i, j)} from the top of either group`;
+      ? `among ${ranksText(i, j)} ${FROM_BEST} of each group`
+      : `at thresholds that lie at ${ranksText(i, j)} ${FROM_BEST} of either group`;
   const thin = shownModel().groups.filter((group) => group.effectiveInside(i, j) < FEW);
   return titled(`${start}, ${differ(gap)}. ${sure(gap)}${thinText(thin)}`);
 };
 
+/** Which groups metrics that need labels leave out: those with too few of a label when audited. */
+const tooFewTexts = () =>
+  Object.entries(shownModel().tooFew).map(([metric, groups]) => {
+    const some = groups.slice(0, 3).map(nameOf).join(", ");
+    const more = groups.length > 3 ? ` and ${groups.length - 3} more` : "";
+    return `Too few to judge by ${data.titles[metric]}, and left out of it: ${some}${more}.`;
+  });
+
 const metricsText = () => {
   const whose = shownPair() ? `between ${between(shownPair().groups)}` : "of the worst pair";
-  const score = short(shownModel().thresholds[state.t]);
+  const score = general(shownModel().thresholds[state.t]);
   const illustration = own === null ? " (for illustration: no threshold was audited)" : "";
   const parts = [
-    `${whose}, at ${ranksText(state.i, state.j)} from the top; selected: score above ${score}${illustration}.`,
+    `${whose}, at ${ranksText(state.i, state.j)} ${FROM_BEST}; selected: score ${SIDE} ${score}${illustration}.`,
     "Group AUC and the pairwise gaps have one scale, and the latter are of all ranks.",
     bands
       ? `Band: ${reach}, for all intervals at once; – where there is none.`
       : "No bands: the model was trained on these rows.",
   ];
+  parts.push(...tooFewTexts());
   if (!shownModel().hasLabels)
     parts.push("Equal opportunity, equalized odds and the pairwise gaps need labels, which were not given.");
   return titled(parts.join(" "));
@@ -147,7 +159,8 @@ const drawMetrics = () => {
         Object.assign(bandCell.dataset, { metric, band: scale, low: gap.low, high: gap.high });
     }
     const pairs = [found.interval, found.absolute].filter(Boolean).map((gap) => between(gap.pair));
-    cell(row, [...new Set(pairs)].join("; of the whole group: ")).dataset.pair = metric;
+    const compared = pairs.length === 0 ? "too few to judge" : [...new Set(pairs)].join("; of the whole group: ");
+    cell(row, compared).dataset.pair = metric;
     return row;
   });
   body.replaceChildren(...rows);
@@ -166,7 +179,7 @@ const drawGroups = () => {
       const few = group.effectiveInside(i, j) < FEW;
       const inside = cell(
         row,
-        `${Number(group.inside(i, j).toFixed(1)).toLocaleString("en")}${few ? " (few)" : ""}`,
+        `${membersText(group.inside(i, j))}${few ? " (few)" : ""}`,
         few ? "number warn" : "number",
       );
       inside.dataset.inside = String(group.inside(i, j));
@@ -194,10 +207,26 @@ const drawMap = () => {
     `${heatMap.top.toFixed(2)}${heatMap.exceeded && heatMap.top < 0.995 ? " or more" : ""}`;
   byId("map-text").textContent =
     `Gap of ${shownPair() ? between(shownPair().groups) : "the worst pair"} by where the interval ` +
-    `begins (across) and ends (up). Ring: the interval shown.` +
+    `begins (across) and ends (up), for those at least ${LEAST_WIDTH} % wide. Ring: the interval shown.` +
     (bands
-      ? ` Faded: the true gap could be 0 (${reach} band for all ${maps.get(key).length.toLocaleString("en")} intervals at once).`
+      ? ` Faded: the true gap could be 0 (${reach} band for all ${N_INTERVALS.toLocaleString("en")} intervals at once).`
       : "");
+};
+
+const densitiesText = (shown) => {
+  const { bars, groups } = shownModel(),
+    ranks = ranksText(state.i, state.j);
+  if (!bars)
+    return (
+      `Bars below: the scores of each group's ${ranks}. Dashed line: the threshold. The first and the last ` +
+      "step hold everything beyond them."
+    );
+  const others = groups.length > shown.length && groups.length <= 12 ? " Dashes: the other groups." : "";
+  const even = bars.even ? " Every value has the same room." : "";
+  return (
+    `Bars: ${shown.map(nameOf).join(" and ")}, side by side at the values that scores take; solid: the part ` +
+    `at the group's ${ranks}. Dashed line: the threshold.${others}${even}`
+  );
 };
 
 /** The pair that is drawn: the one picked, or the worst, or the first the page holds. */
@@ -211,13 +240,14 @@ const drawCurves = () => {
     pair,
     bands,
     names: pair.groups.map(nameOf),
+    start: higherIsBetter ? "from the top" : "from the best (lowest)",
     i: state.i,
     j: state.j,
     where: whereOf(pair),
     other: beside,
   });
   byId("curve-text").textContent =
-    `${between(pair.groups)} as the score falls; equal scores follow the diagonal. Red square: the ` +
+    `${between(pair.groups)} as the score ${higherIsBetter ? "falls" : "rises"}; equal scores follow the diagonal. Red square: the ` +
     `interval; ring: its widest gap.${bands ? ` Grey: as far from the diagonal as chance alone may take the whole curve (${reach}).` : ""}` +
     `${beside ? ` Dashed: ${shortName(other.name)}.` : ""}`;
   drawDensities(byId("densities"), {
@@ -226,6 +256,7 @@ const drawCurves = () => {
     i: state.i,
     j: state.j,
     t: state.t,
+    higherIsBetter,
   });
   const { groups } = shownModel();
   const listed = groups.length <= 12 ? groups.map((_, k) => k) : pair.groups;
@@ -239,9 +270,7 @@ const drawCurves = () => {
       return item;
     }),
   );
-  byId("densities-text").textContent =
-    `Bars below: the scores of each group's ${ranksText(state.i, state.j)}. Dashed line: the ` +
-    "threshold. The first and the last step hold everything beyond them.";
+  byId("densities-text").textContent = densitiesText(pair.groups);
 };
 
 const drawPath = () => {
@@ -282,12 +311,12 @@ const drawControls = () => {
   setSlider("move", i, 0, GRID - width, shown);
   setSlider("map", i, 0, GRID - LEAST_WIDTH, `${shown}, gap ${number(parityGap().value)}`);
   const rate = byId("rate"),
-    theta = short(shownModel().thresholds[t]);
+    theta = general(shownModel().thresholds[t]);
   rate.value = t === own ? clip(Math.round(100 * shownModel().selected[t]), 1, 99) : t + 1;
   const text =
     t === own
-      ? `as audited: score above ${theta}`
-      : `selects ${percent(shownModel().selected[t], 1)} of all: score above ${theta}`;
+      ? `as audited: score ${SIDE} ${theta}`
+      : `selects ${percent(shownModel().selected[t], 1)} of all: score ${SIDE} ${theta}`;
   byId("rate-text").textContent = `threshold ${text}`;
   rate.setAttribute("aria-valuetext", text);
   for (const radio of document.getElementsByName("scale")) radio.checked = radio.value === state.scale;

@@ -1,0 +1,352 @@
+"""Files are whole or absent: the one way in which anything is written.
+
+Everything is staged first: each file's content goes to a temporary beside its target and is forced to the
+disk. Only then are the targets replaced, each by one `os.replace`, so that a full disk, a fault or a kill
+finds every file as it was or as it will be. A directory that does not exist is built aside, and renamed.
+
+    target exists, or its directory does     .partialfair-…            →  replaces  directory/metrics.csv
+    neither does                             .partialfair-…/metrics.csv →  becomes   directory/metrics.csv
+
+Several files are replaced in the order given. A record that comes last, with `digests` of the others, tells
+sets of one run from sets of two (`check_set`). Links are followed: the link stays and its target is replaced.
+A new file's mode follows the umask; a file that is replaced hands on its mode and owner.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shutil
+import stat
+import threading
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from partialfair.exceptions import InputError
+
+__all__ = [
+    "abandon",
+    "check_set",
+    "check_targets",
+    "digests",
+    "scratch",
+    "write_file",
+    "write_files",
+]
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+_LARGEST_RECORD = 1 << 26
+"""Bytes of a record that are read; one of 1,000 columns has less than a thousandth of them."""
+
+_host = zlib.crc32(os.uname().nodename.encode()) if hasattr(os, "uname") else 0
+"""Tells machines that share a disk apart: a process is dead only if it is none of this machine's."""
+
+_TEMPORARY = re.compile(rf"\.partialfair-{_host:08x}-(\d+)-\d+")
+_numbers = itertools.count()
+
+
+class _Temporaries:
+    """What this process has made and not yet handed over; safe to clear from another thread.
+
+    Making and handing over happen under the lock. Whoever takes it for good (`abandon`) cuts no set in two
+    and misses no temporary.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.paths: set[Path] = set()
+        self.handed_over = False
+
+    def new(self, directory: Path) -> Path:
+        """Return an unused name; the caller holds the lock until it exists."""
+        path = directory / f".partialfair-{_host:08x}-{os.getpid()}-{next(_numbers)}"
+        self.paths.add(path)
+        return path
+
+    def remove(self, path: Path) -> None:
+        """Remove a temporary, if it is still there."""
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with suppress(OSError):  # as above: it is no use to anybody, and nobody is waiting for it
+                path.unlink()
+        self.paths.discard(path)
+
+
+_temporaries = _Temporaries()
+
+
+def abandon() -> bool:
+    """Remove every temporary, for good: nothing can be written afterwards. Return whether anything was.
+
+    For the last moments of a process. It waits for a set that is being replaced.
+    """
+    _temporaries.lock.acquire()
+    for path in list(_temporaries.paths):
+        _temporaries.remove(path)
+    return _temporaries.handed_over
+
+
+def write_file(path: PathLike, content: bytes) -> None:
+    """Write one file, whole or not at all, into a directory that exists."""
+    check_targets([Path(path)])
+    if not _real(Path(path)).parent.is_dir():
+        raise InputError(f"{path} cannot be written: there is no directory {Path(path).parent}")
+    write_files({Path(path): content})
+
+
+def write_files(files: Mapping[Path, bytes]) -> None:
+    """Write all files or none; they are replaced in this order, and directories are made if need be."""
+    staging = _Staging()
+    try:
+        for path, content in files.items():
+            with _sentence(path):
+                staging.add(path, content)
+        staging.hand_over()
+    finally:
+        staging.clear()
+    for directory in staging.directories:
+        _remove_leftovers(directory)
+
+
+class _Staging:
+    """Temporaries, and what each of them is to become."""
+
+    def __init__(self) -> None:
+        self.moves: dict[Path, Path] = {}
+        self.directories: set[Path] = set()
+
+    def add(self, path: Path, content: bytes) -> None:
+        """Write the content beside its target, or into the tree that is built aside for a new directory."""
+        target = _real(path)
+        new = _missing_directory(target)
+        if new is None:
+            self._write(self._temporary(target, is_directory=False), content, like=target)
+            return
+        inside = self._temporary(new, is_directory=True) / target.relative_to(new)
+        with _temporaries.lock:
+            inside.parent.mkdir(parents=True, exist_ok=True)
+        self._write(inside, content)
+        _settle(inside.parent)
+
+    def hand_over(self) -> None:
+        """Replace the targets, without a pause that an interruption could fall into."""
+        with _temporaries.lock:
+            for done, (target, temporary) in enumerate(self.moves.items()):
+                try:
+                    os.replace(temporary, target)
+                except OSError as error:
+                    mixed = "; the files before it are new, it and those after it are not" if done else ""
+                    raise InputError(f"{target} cannot be written: {error.strerror}{mixed}") from error
+                _temporaries.paths.discard(temporary)
+                _temporaries.handed_over = True
+        for directory in self.directories:
+            _settle(directory)
+
+    def clear(self) -> None:
+        """Remove what has not been handed over."""
+        for temporary in self.moves.values():
+            if temporary in _temporaries.paths:
+                _temporaries.remove(temporary)
+
+    def _temporary(self, target: Path, *, is_directory: bool) -> Path:
+        """Return what is to become the target; a tree is made once."""
+        if target not in self.moves:
+            with _temporaries.lock:
+                self.moves[target] = _temporaries.new(target.parent)
+                if is_directory:
+                    self.moves[target].mkdir()
+            self.directories.add(target.parent)
+        return self.moves[target]
+
+    @staticmethod
+    def _write(path: Path, content: bytes, like: Path | None = None) -> None:
+        """Write and force to the disk; the mode is that of the file to be replaced, or by the umask."""
+        with _temporaries.lock:
+            file = path.open("xb")
+        with file:
+            if like is not None and like.exists():
+                _hand_on(like.stat(), path)  # first, so that no one reads the content who could not before
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def check_targets(targets: Sequence[Path], inputs: Iterable[Path] = ()) -> None:
+    """Refuse, before any work, files that could not be written, or must not.
+
+    Those that are something else than regular files, are one file by two names or one of the inputs (also
+    through links), or lie where nothing can be written.
+    """
+    inputs = [path for path in inputs if os.path.exists(path)]
+    seen: dict[Path, Path] = {}
+    for target in targets:
+        with _sentence(target):
+            real = _real(target)
+            _check_kind(target, real)
+            if real in seen:
+                raise InputError(f"{target} and {seen[real]} are one file, and both would be written")
+            seen[real] = target
+            for path in inputs:
+                if _real(path) == real or (real.exists() and path.samefile(real)):
+                    raise InputError(f"{target} cannot be written: it is the input {path}")
+    for directory in dict.fromkeys(_existing_directory(real) for real in seen):
+        with _sentence(next(seen[real] for real in seen if real.is_relative_to(directory))):
+            _try_writing(directory)
+
+
+def _check_kind(target: Path, real: Path) -> None:
+    if real.is_symlink():
+        raise InputError(f"{target} cannot be written: it is a link that leads to itself")
+    # Asked of the name as given: what /dev/stdout stands for may have no name.
+    if not target.exists():
+        return
+    mode = target.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{target} cannot be written: it is a directory")
+    if not stat.S_ISREG(mode):
+        raise InputError(f"{target} cannot be written: it is not a regular file")
+    if not os.access(target, os.W_OK):
+        raise InputError(f"{target} cannot be written: it is read-only")
+
+
+def _try_writing(directory: Path) -> None:
+    """Make a temporary and remove it: permissions, quotas and kinds of disks have no shorter answer."""
+    with _temporaries.lock:
+        temporary = _temporaries.new(directory)
+        try:
+            temporary.touch(exist_ok=False)
+        finally:
+            _temporaries.remove(temporary)
+
+
+@contextmanager
+def scratch(directory: Path) -> Iterator[Path]:
+    """Make a temporary directory inside another, made if need be; it is removed however this ends."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with _temporaries.lock:
+        temporary = _temporaries.new(directory)
+        temporary.mkdir()
+    try:
+        yield temporary
+    finally:
+        _temporaries.remove(temporary)
+
+
+def digests(files: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the SHA-256 of each content, in hexadecimal."""
+    from hashlib import sha256
+
+    return {name: sha256(content).hexdigest() for name, content in files.items()}
+
+
+def check_set(directory: Path, record_name: str) -> dict[str, Any]:
+    """Return the record of a directory, and refuse files that another run wrote.
+
+    The record's ``files`` maps names to `digests`. Files that have been removed since are not missed; a
+    record from before there were digests tells nothing, and is taken at its word.
+    """
+    record = _read_record(directory / record_name)
+    known = record.get("files", {})
+    if not isinstance(known, dict):
+        raise InputError(f"{directory / record_name} is damaged: its files are not a mapping")
+    for name, digest in known.items():
+        path = directory / name
+        if path.parent != directory or not path.is_file():
+            continue
+        if digests({name: path.read_bytes()})[name] != digest:
+            raise InputError(
+                f"{path} is not the file that {directory / record_name} describes: the directory holds files "
+                "of two runs, or one was changed since; run the command again, or name the file you want"
+            )
+    return record
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    import json
+
+    try:
+        if path.stat().st_size > _LARGEST_RECORD:
+            raise InputError(f"{path} is larger than {_LARGEST_RECORD >> 20} MiB, as no record is")
+        record = json.loads(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except (RecursionError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is damaged: it is not JSON") from error
+    if not isinstance(record, dict):
+        raise InputError(f"{path} is damaged: it holds no record")
+    return record
+
+
+@contextmanager
+def _sentence(path: Path) -> Iterator[None]:
+    """Turn what the system refuses into a sentence that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _real(path: Path) -> Path:
+    """Return where a file is, or will be, once links have been followed."""
+    return Path(os.path.realpath(path))
+
+
+def _existing_directory(target: Path) -> Path:
+    """Return the nearest directory above a target that exists."""
+    return next(parent for parent in target.parents if parent.exists())
+
+
+def _missing_directory(target: Path) -> Path | None:
+    """Return the topmost directory above a target that does not exist."""
+    existing = _existing_directory(target)
+    return None if existing == target.parent else existing / target.relative_to(existing).parts[0]
+
+
+def _hand_on(old: os.stat_result, path: Path) -> None:
+    """Give a new file the mode of an old one, and its owner where that is allowed."""
+    if hasattr(os, "chown"):
+        with suppress(OSError):
+            os.chown(path, old.st_uid, old.st_gid)
+    if path.stat().st_mode != old.st_mode:
+        path.chmod(stat.S_IMODE(old.st_mode))
+
+
+def _settle(directory: Path) -> None:
+    """Force a directory's names to the disk; not every system can, and the files are in place anyway."""
+    if os.name != "posix":
+        return
+    with suppress(OSError):
+        opened = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+
+
+def _remove_leftovers(directory: Path) -> None:
+    """Remove temporaries of processes that were killed."""
+    if os.name != "posix":  # elsewhere asking for a process may end it
+        return
+    with suppress(OSError):
+        for path in directory.iterdir():
+            named = _TEMPORARY.fullmatch(path.name)
+            if named is not None and not _is_alive(int(named[1])):
+                _temporaries.remove(path)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True

@@ -1,0 +1,73 @@
+"""Text from anywhere (cells, names of columns, groups and files) as messages and terminals may have it."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+__all__ = ["LONGEST_MESSAGE", "MessageFormatter", "json_visible", "listed", "message_text", "visible"]
+
+LONGEST_MESSAGE = 999
+"""Characters; what is longer is not read, and may be a whole file that was taken for a name."""
+
+# Control characters (C0, DEL, C1) move the cursor, change colours or answer to the terminal's queries; the
+# others reorder the text around them, so that a line reads as what it is not; surrogates are bytes of names
+# that are not UTF-8, which no encoding writes.
+_UNSEEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_UNSEEN_BUT_LINES = re.compile(_UNSEEN.pattern.replace("\x00-\x1f", "\x00-\x09\x0b-\x1f"))
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    r"""Return text with characters that would act on a terminal written as escapes, ``\x1b`` say.
+
+    Parameters
+    ----------
+    text
+        Anything.
+    lines
+        Whether line breaks stay.
+
+    Examples
+    --------
+    >>> visible("plain \x1b[31mred")
+    'plain \\x1b[31mred'
+    """
+    return (_UNSEEN_BUT_LINES if lines else _UNSEEN).sub(_escape, text)
+
+
+def json_visible(text: str) -> str:
+    """Return the same JSON with such characters, which stand in its strings only, as JSON's own escapes."""
+    return _UNSEEN_BUT_LINES.sub(lambda character: f"\\u{ord(character[0]):04x}", text)
+
+
+def message_text(message: str, most: int = LONGEST_MESSAGE) -> str:
+    """Return a message on one line, visible, and cut where it is longer than messages are."""
+    # Cut first as well: escapes would make a long text up to six times as long.
+    text = visible(" ".join(message[: most + 1].split("\n")))
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def listed(names: list[str], most: int = 12, longest: int = 40) -> str:
+    """Write names in quotes, some of many, and long ones cut."""
+    written = [repr(name if len(name) <= longest else f"{name[: longest - 1]}…") for name in names[:most]]
+    more = len(names) - most
+    return ", ".join(written) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _escape(character: re.Match[str]) -> str:
+    code = ord(character[0])
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+
+class MessageFormatter(logging.Formatter):
+    """Writes log lines as messages: who speaks, and one visible line that is not too long."""
+
+    def __init__(self, speaker: str) -> None:
+        super().__init__()
+        self.speaker = speaker
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        return f"{self.speaker}: {message_text(record.getMessage())}"

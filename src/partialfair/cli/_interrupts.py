@@ -1,0 +1,83 @@
+"""Ctrl-C ends a command at once, wherever it is, and leaves no file behind.
+
+Python would raise KeyboardInterrupt in the main thread, when compiled code lets it, and whoever catches it
+decides what comes of it. Here a thread of its own hears of the signal through a pipe and ends the process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+__all__ = ["ends_on_signals", "goodbye"]
+
+_SIGNALS: dict[int, str] = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+if hasattr(signal, "SIGHUP"):  # the terminal was closed
+    _SIGNALS[signal.SIGHUP] = "terminated"
+
+_CLEAN_LINE_AND_CURSOR = b"\r\x1b[K\x1b[?25h"  # a spinner hides the cursor and leaves its line
+
+
+@contextmanager
+def ends_on_signals() -> Iterator[None]:
+    """End the process on SIGINT, SIGTERM or SIGHUP with exit code 128 + signal, and no file half-written.
+
+    Signals that are ignored, as of a job in the background, stay so. Outside the main thread, and on systems
+    where pipes cannot hear of signals, Python's way remains.
+    """
+    if os.name != "posix" or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    pipe_before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    handlers_before = {number: signal.signal(number, _leave_it_to_the_thread) for number in heard}
+    watcher = threading.Thread(target=_watch, args=(reading,), name="partialfair-signals", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        # What is left to a process of its own is Python's shutdown, where Ctrl-C would print a traceback.
+        atexit.unregister(_ignore_interrupts)
+        atexit.register(_ignore_interrupts)
+        for number, handler in handlers_before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(pipe_before)
+        os.close(writing)
+        watcher.join()
+        os.close(reading)
+
+
+def goodbye(word: str, *, written: bool) -> bytes:
+    """Return the last line of a command that was ended."""
+    what = "its files had been written" if written else "no file was written"
+    return f"partialfair: {word}; {what}\n".encode()
+
+
+def _leave_it_to_the_thread(number: int, frame: FrameType | None) -> None:
+    """Do nothing: a handler of Python is what makes the signal reach the pipe."""
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _watch(reading: int) -> None:
+    """Wait for a signal, or for the other end to be closed."""
+    from partialfair._files import abandon
+
+    while byte := os.read(reading, 1):
+        word = _SIGNALS.get(byte[0])
+        if word is not None:
+            written = abandon()
+            line = goodbye(word, written=written)
+            try:
+                os.write(2, (_CLEAN_LINE_AND_CURSOR if os.isatty(2) else b"") + line)
+            finally:
+                os._exit(128 + byte[0])
