@@ -141,7 +141,7 @@ class FairnessPath:
     points: tuple[PathPoint, ...]
     scoring: str
     validation: Rows
-    min_group_size: float
+    min_group_size: int
     _seed: int
     _reports: dict[tuple[int, float], FairnessReport] = field(default_factory=dict, init=False)
 
@@ -240,7 +240,7 @@ def fairness_path(
     validation: float | tuple[Any, ...] = 0.2,
     sample_weight: ArrayLike | None = None,
     scoring: str = "accuracy",
-    min_group_size: float = 10,
+    min_group_size: int = 10,
     n_jobs: int | None = None,
     random_state: Any = None,
     callback: Callable[[PathPoint], None] | None = None,
@@ -397,7 +397,7 @@ def _check_held_out(estimator: Any, train: Rows, held_out: Rows, scoring: str) -
 
 
 def _check_members(
-    estimator: Any, constraint: Constraint, train: Rows, held_out: Rows, min_group_size: float
+    estimator: Any, constraint: Constraint, train: Rows, held_out: Rows, min_group_size: int
 ) -> None:
     """Refuse, before any fit, rows held out on which no gap could be measured."""
     counted = np.ones(held_out.n, bool) if held_out.weights is None else np.asarray(held_out.weights) > 0
@@ -568,7 +568,7 @@ def _metric_of(constraint: Constraint) -> str:
 
 
 def _measured(
-    point: PathPoint, held_out: Rows, min_group_size: float, confidence: float, seed: int
+    point: PathPoint, held_out: Rows, min_group_size: int, confidence: float, seed: int
 ) -> FairnessReport:
     """Judge a model by the interval, the scale and the threshold of its constraint."""
     constraint = point.constraint

@@ -121,7 +121,7 @@ def test_several_at_once(people):
 
 def test_what_cannot_work_is_said_before_the_fit(people):
     alone = np.where(people.groups == "f", "no", people.y)
-    with pytest.raises(InputError, match=r"only group 'm' is large .* 'f' has 0 positives or negatives"):
+    with pytest.raises(InputError, match=r"only group 'm' is large .* 'f' has 0 effective positives"):
         PartialFairClassifier("equalized_odds", enforce="surrogate").fit(
             people.X, alone, sensitive_features=people.groups
         )

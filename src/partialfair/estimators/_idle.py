@@ -57,9 +57,8 @@ def _outside(promise: Promise, scores: Floats, weights: Floats, positive: Positi
     outside = []
     for name, part, own in zip(groups.names, constraint.intervals(groups), ranks.T, strict=True):
         if not any(_holds(part, rank) for rank in own):
-            outside.append(
-                f"rank {' and '.join(f'{100 * rank:.3g} %' for rank in own)} in group {shown(name, 60)}"
-            )
+            percents = " and ".join(f"{100 * rank:.3g} %" for rank in own)
+            outside.append(f"rank {percents} in group {shown(name, 60)}")
     return outside
 
 
