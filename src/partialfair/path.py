@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,8 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples
 
-from partialfair._checks import check_choice, check_number, check_weights, finite_vector, shown
-from partialfair._typing import ArrayLike, Floats, GroupLabel, Ints
+from partialfair._checks import check_choice, check_count, check_number, check_weights, finite_vector, shown
+from partialfair._typing import ArrayLike, Floats, Ints, SmallGroups
 from partialfair.categoricals import CategoricalCodes
 from partialfair.constraints import CONSTRAINTS, Constraint
 from partialfair.estimators._base import PartialFairEstimator
@@ -134,14 +134,15 @@ class FairnessPath:
         What ``score`` means.
     validation
         The rows held out.
-    min_group_size
-        Effective members in the interval from which on a group is judged there.
+    min_group_size, small_groups
+        Which groups are judged on them, as in `fairness_report`.
     """
 
     points: tuple[PathPoint, ...]
     scoring: str
     validation: Rows
     min_group_size: int
+    small_groups: SmallGroups
     _seed: int
     _reports: dict[tuple[int, float], FairnessReport] = field(default_factory=dict, init=False)
 
@@ -149,17 +150,8 @@ class FairnessPath:
         """Return all metrics of the model on the validation rows, with confidence intervals."""
         key = (self.points.index(point), confidence)
         if key not in self._reports:
-            self._reports[key] = _measured(
-                point, self.validation, self.min_group_size, confidence, self._seed
-            )
+            self._reports[key] = self._measured(point, confidence)
         return self._reports[key]
-
-    @property
-    def small_groups(self) -> tuple[GroupLabel, ...]:
-        """Groups with too few members in the interval to be judged, among the validation rows."""
-        report = self.report(self.points[0])
-        of_metric = report.too_few_labelled.get(_metric_of(self.points[0].constraint), ())
-        return tuple(small.group for small in (*report.small_groups, *of_metric))
 
     def gap(self, point: PathPoint, confidence: float = 0.95) -> ReportRow:
         """Return the gap that the constraint is about on the validation rows."""
@@ -188,6 +180,29 @@ class FairnessPath:
                 f"{bounds.min():.3g}: add smaller max_gaps or more validation rows"
             )
         return max(fair, key=lambda point: point.score).model
+
+    def _measured(self, point: PathPoint, confidence: float) -> FairnessReport:
+        """Judge a model by the interval, the scale and the threshold of its constraint."""
+        rows, labelled = self.validation, not is_regressor(point.model)
+        # Intervals by group may name groups that no validation row has.
+        constraint = point.constraint.among(encode_groups(rows.groups, missing="ignore").labels)
+        return fairness_report(
+            rows.y if labelled else None,
+            point.scores,
+            sensitive_features=rows.groups,
+            interval=constraint.interval,
+            threshold=getattr(constraint, "threshold", None),
+            confidence=confidence,
+            gap_scale=constraint.gap_scale,
+            rank_within="group_and_label",
+            pos_label=point.model.classes_[1] if labelled else 1,
+            sample_weight=rows.weights,
+            random_state=self._seed,
+            higher_is_better=point.model.higher_is_better,
+            min_group_size=self.min_group_size,
+            small_groups=self.small_groups,
+            missing_groups="ignore",  # such rows, where a model may have any, count in the score only
+        )
 
     def to_frame(self, confidence: float = 0.95) -> pd.DataFrame:
         """Return one line per model: what was asked, how the fit ended, score and gap on validation rows."""
@@ -241,6 +256,7 @@ def fairness_path(
     sample_weight: ArrayLike | None = None,
     scoring: str = "accuracy",
     min_group_size: int = 10,
+    small_groups: SmallGroups = "list",
     n_jobs: int | None = None,
     random_state: Any = None,
     callback: Callable[[PathPoint], None] | None = None,
@@ -266,9 +282,9 @@ def fairness_path(
         ``(X, y, sensitive_features)``, or with ``sample_weight`` as a fourth.
     scoring
         ``"accuracy"``, ``"balanced_accuracy"``, ``"roc_auc"``, or for regressors ``"r2"``.
-    min_group_size
-        Groups with fewer effective members in the interval among the validation rows are not judged there;
-        ``path.small_groups`` names them. That of the estimator is for the rows to train on.
+    min_group_size, small_groups
+        Which groups are judged on the validation rows, as in `fairness_report`; whom the constraint is tied
+        to is the estimator's ``min_group_size``.
     n_jobs
         Processes; every ``alpha`` is one job.
     random_state
@@ -316,12 +332,12 @@ def fairness_path(
         check_number(validation, "validation", above=0.0, high=0.9)
         train, held_out = _split(rows, validation, seed)
     _check_held_out(estimator, train, held_out, scoring)
-    check_number(min_group_size, "min_group_size", low=1.0)
-    _check_members(estimator, stated[0], train, held_out, min_group_size)
+    _check_members(estimator, stated[0], train, held_out)
+    _check_judged(estimator, stated[0], train, held_out, min_group_size, small_groups)
     say = _reporter(scoring, callback, verbose)
     jobs = (delayed(_chain)(estimator, train, held_out, gaps, alpha, scoring, say) for alpha in penalties)
     points = tuple(point for chain in Parallel(n_jobs=n_jobs)(jobs) for point in chain)
-    return FairnessPath(points, scoring, held_out, min_group_size, seed)
+    return FairnessPath(points, scoring, held_out, min_group_size, small_groups, seed)
 
 
 def _numbers(given: Sequence[float], name: str) -> list[float]:
@@ -396,9 +412,7 @@ def _check_held_out(estimator: Any, train: Rows, held_out: Rows, scoring: str) -
         raise InputError(f"scoring='roc_auc' needs both classes in the {held_out.n} validation rows")
 
 
-def _check_members(
-    estimator: Any, constraint: Constraint, train: Rows, held_out: Rows, min_group_size: int
-) -> None:
+def _check_members(estimator: Any, constraint: Constraint, train: Rows, held_out: Rows) -> None:
     """Refuse, before any fit, rows held out on which no gap could be measured."""
     counted = np.ones(held_out.n, bool) if held_out.weights is None else np.asarray(held_out.weights) > 0
     groups = encode_groups(held_out.groups, missing="ignore").take(counted)
@@ -413,13 +427,27 @@ def _check_members(
                 f"group {group_name(strange[0])!r} is in the validation rows and not in those to train on, "
                 f"and group_terms={estimator.group_terms!r} needs it there"
             )
-    if isinstance(constraint.interval, Automatic):
+
+
+def _check_judged(
+    estimator: Any,
+    constraint: Constraint,
+    train: Rows,
+    held_out: Rows,
+    min_group_size: int,
+    small_groups: SmallGroups,
+) -> None:
+    """Refuse, before any fit, rows held out on which too few groups could be judged."""
+    check_count(min_group_size, "min_group_size")
+    check_choice(small_groups, "small_groups", get_args(SmallGroups))
+    if isinstance(constraint.interval, Automatic) or small_groups != "list":
         return
     labels = None if is_regressor(estimator) else np.asarray(held_out.y) == np.unique(np.asarray(train.y))[-1]
+    present = encode_groups(held_out.groups, missing="ignore").labels
     try:
         check_judgeable(
             held_out.groups,
-            constraint.interval,
+            constraint.among(present).interval,
             metric=_metric_of(constraint),
             positive=labels,
             sample_weight=held_out.weights,
@@ -475,13 +503,13 @@ def _chain(
     settings = estimator.get_params(deep=False)
     # Solvers given as objects, which may need constraints, and their steps are not for the first.
     freed = {"constraint": None, "solver": "auto", "max_iter": None}
-    listener = _Listener(estimator.callback)
     model = clone(estimator).set_params(alpha=alpha, warm_start=True, **freed)
     for gap in [float("inf"), *gaps]:
         if points:
             model = deepcopy(model).set_params(**{name: settings[name] for name in freed})
             model.set_params(**_with_gap(model, gap))
         start = time.perf_counter()
+        listener = _Listener(estimator.callback)
         model.set_params(callback=listener)
         model.fit(train.X, train.y, sensitive_features=train.groups, sample_weight=train.weights)
         model.set_params(callback=estimator.callback)
@@ -565,27 +593,3 @@ def _point(
 def _metric_of(constraint: Constraint) -> str:
     """Return the name of the metric that a constraint is about."""
     return next(name for name, kind in CONSTRAINTS.items() if type(constraint) is kind)
-
-
-def _measured(
-    point: PathPoint, held_out: Rows, min_group_size: int, confidence: float, seed: int
-) -> FairnessReport:
-    """Judge a model by the interval, the scale and the threshold of its constraint."""
-    constraint = point.constraint
-    labelled = not is_regressor(point.model)
-    return fairness_report(
-        held_out.y if labelled else None,
-        point.scores,
-        sensitive_features=held_out.groups,
-        interval=constraint.interval,
-        threshold=getattr(constraint, "threshold", None),
-        confidence=confidence,
-        gap_scale=constraint.gap_scale,
-        rank_within="group_and_label",
-        pos_label=point.model.classes_[1] if labelled else 1,
-        sample_weight=held_out.weights,
-        random_state=seed,
-        higher_is_better=point.model.higher_is_better,
-        min_group_size=min_group_size,
-        missing_groups="ignore",  # such rows, where a model may have any, count in the score only
-    )

@@ -174,6 +174,9 @@ class TableModel:
         Columns that identify a row.
     classifier
         Fitted on the features; True stands for the positive label.
+    promise_kept
+        Whether what was asked of the model holds: of ``train`` the gap in training, of ``path`` the gap on
+        new people with the confidence asked for; None if nothing was, or in files from before this was noted.
     """
 
     target: str
@@ -182,6 +185,7 @@ class TableModel:
     groups: tuple[GroupColumn, ...]
     ids: tuple[str, ...]
     classifier: PartialFairClassifier
+    promise_kept: bool | None = None
 
     @property
     def needed(self) -> list[str]:

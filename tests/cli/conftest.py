@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from partialfair import PartialFairClassifier, cli, path
-from partialfair.cli import _audit, _train
+from partialfair.cli import _audit, _judging
 from partialfair.metrics import fairness_report
 
 COLUMNS = ("--score", "score", "--group", "sex")
@@ -53,7 +53,7 @@ def run(
 
     With fewer resamples and a coarser map than usual, for speed.
     """
-    for module in (_audit, _train, path):
+    for module in (_judging, path):
         monkeypatch.setattr(module, "fairness_report", partial(fairness_report, n_resamples=100))
     monkeypatch.setattr(_audit, "MAP_GRID", 20)
     monkeypatch.chdir(tmp_path)

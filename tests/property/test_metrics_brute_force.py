@@ -157,7 +157,30 @@ def test_an_end_that_is_a_rank_in_spite_of_rounding():
         assert isnan(opportunity(table.with_(interval=(here, Fraction(1)))))
 
 
+@every(METRICS)
+@quick
+@given(table=tables())
+def test_where_lower_is_better_it_is_the_metric_of_negated_scores(metric, table):
+    turned = table.with_(scores=[-score for score in table.scores], threshold=-table.threshold)
+    lower = Metric(metric.name, {**metric.options, "higher_is_better": False})
+    assert lower.with_warnings(turned)[0] == same(metric(table), 1e-15)
+    assert lower.with_warnings(turned)[1] == metric.with_warnings(table)[1]
+
+
 # Rows and weights
+
+
+@every(METRICS)
+@quick
+@given(table=tables(), which=st.integers(0, 2**16))
+def test_rows_without_a_group_are_removed_rows_if_they_are_ignored(metric, table, which):
+    rows = [i for i in range(table.n) if (which >> i % 16) & 1 or table.groups.index(table.groups[i]) == i]
+    removed = table.take(rows)
+    if removed.present != table.present:
+        return
+    missing = table.with_(groups=[group if i in rows else None for i, group in enumerate(table.groups)])
+    lenient = Metric(metric.name, {**metric.options, "missing_groups": "ignore"})
+    assert lenient.with_warnings(missing)[0] == same(metric(removed), 0)
 
 
 @every(METRICS)

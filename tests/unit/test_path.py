@@ -276,10 +276,11 @@ def test_small_groups_are_named_and_not_judged(people):
     clf = PartialFairClassifier(interval=(0.1, 0.6), enforce="surrogate")
     options = {"sensitive_features": few, "max_gaps": [0.3], "random_state": 0}
     path = fairness_path(clf, X, y, **options)
-    assert path.small_groups == ("few",)
+    assert [small.group for small in path.report(path.points[0]).small_groups] == ["few"]
     assert path.points[1].model.result_.small_groups == ()  # in training there are enough
     assert "few" not in path.gap(path.points[0]).groups
-    assert fairness_path(clf, X, y, min_group_size=2, **options).small_groups == ()
+    judged = fairness_path(clf, X, y, min_group_size=2, **options)
+    assert not judged.report(judged.points[0]).small_groups
 
 
 def test_an_interrupt_ends_the_path_and_a_callback_only_a_fit(people):

@@ -18,6 +18,7 @@ from partialfair.plotting._style import INTERVAL_COLOUR, MAX_SHOWN
 
 matplotlib = pytest.importorskip("matplotlib")
 pyplot = pytest.importorskip("matplotlib.pyplot")
+RED = matplotlib.colors.to_rgb(INTERVAL_COLOUR)
 UNION = [(0.05, 0.2), (0.5, 0.8)]
 
 
@@ -430,3 +431,23 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch):
         for draw in DRAW.values():
             with pytest.raises(MissingExtraError, match=r"drawing needs matplotlib.*partialfair\[cli\]"):
                 draw(*people())
+
+
+def test_where_lower_is_better_pictures_say_so_and_keep_the_users_units():
+    scores, groups = people()
+    risks = 10.0 - scores
+    lower = {"sensitive_features": groups, "higher_is_better": False}
+    curve = plot_rank_curve(rank_curve(risks, **lower), interval=(0.1, 0.4))
+    assert curve.get_xlabel() == "share of g00 below the threshold (rank from the best, the lowest score)"
+    assert curve.get_ylabel() == "share of g01 below it"
+    unfairness = plot_unfairness_map(unfairness_map(risks, n_grid=20, **lower))
+    assert "(from the best, the lowest score)" in unfairness.get_xlabel()
+    axes = plot_score_densities(risks, interval=(0.1, 0.4), threshold=9.0, **lower)
+    assert axes[-1].get_xlabel() == "score (lower is better; dashed: threshold)"
+    for ax, name in zip(axes, ("g00", "g01"), strict=True):
+        low, high = np.quantile(risks[groups == name], [0.1, 0.4])
+        red = next(
+            area for area in ax.collections if area.get_facecolor()[0][:3] == pytest.approx(RED, abs=0.01)
+        )
+        across = red.get_paths()[0].vertices[:, 0]
+        assert (across.min(), across.max()) == pytest.approx((low, high), abs=0.1)

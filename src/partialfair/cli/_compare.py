@@ -11,7 +11,8 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from partialfair.cli._audit import Audit
+from partialfair.cli._audit import Audit, AuditSettings, measure
+from partialfair.cli._intervals import AUTO, interval_record
 from partialfair.cli._output import (
     METRIC_TITLES,
     note_line,
@@ -22,16 +23,19 @@ from partialfair.cli._output import (
 from partialfair.cli._tables import ScoreTable
 from partialfair.cli._writing import Content
 from partialfair.exceptions import InputError
-from partialfair.metrics import band_changes, band_membership, rank_curve
+from partialfair.metrics import band_changes, band_membership
+from partialfair.metrics.curve import groups_curve
 from partialfair.report.pages import audit_page, changes_section, notes_section
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FILES", "Comparison", "align", "print_comparison"]
+__all__ = ["FILES", "Comparison", "align", "compare", "print_comparison"]
 
 FILES = ("movers.csv", "rank_curves.png", "compare.json")
 """What ``--out`` writes, the record last."""
+
+_CURVE_POINTS = 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,13 +55,7 @@ class Comparison:
     def changes(self, k: int) -> pd.DataFrame:
         """Who enters and leaves the interval from the first model to the k-th, by group."""
         first, other = self.audits[0], self.audits[k]
-        return band_changes(
-            first.table.scores,
-            other.table.scores,
-            sensitive_features=first.table.groups,
-            interval=first.settings.interval,
-            sample_weight=first.table.weights,
-        )
+        return band_changes(first.table.scores, other.table.scores, interval=first.interval, **first.people)
 
     def movers(self) -> pd.DataFrame:
         """One line per row whose membership of the interval differs between models."""
@@ -71,10 +69,7 @@ class Comparison:
         )
         for name, audit in zip(self.names, self.audits, strict=True):
             frame[f"in interval: {name}"] = band_membership(
-                audit.table.scores,
-                sensitive_features=first.table.groups,
-                interval=first.settings.interval,
-                sample_weight=first.table.weights,
+                audit.table.scores, interval=first.interval, **first.people
             ).round(6)
         shares = frame.iloc[:, -len(self.audits) :]
         return frame[shares.nunique(axis=1) > 1]
@@ -83,7 +78,7 @@ class Comparison:
         """Return plain data for JSON."""
         return {
             "schema": "partialfair.compare/1",
-            "interval": list(self.audits[0].settings.interval),
+            "interval": interval_record(self.audits[0].interval),
             "pos_label": self.audits[0].positive,
             "models": [
                 {
@@ -99,43 +94,41 @@ class Comparison:
 
     def files(self) -> dict[str, Content]:
         """Return what ``--out`` writes beside the record."""
-        return {
-            "movers.csv": self.movers().to_csv(index=False),
-            "rank_curves.png": self._rank_curves,
-        }
+        return {"movers.csv": self.movers().to_csv(index=False), "rank_curves.png": self._rank_curves}
 
     def page(self) -> str:
         """Return the interactive page; the last model is shown, beside the first."""
         names, first = self.names, self.audits[0]
         n_rows, n_groups = len(first.table.scores), len(first.report.groups)
         scores = {name: audit.table.scores for name, audit in zip(names, self.audits, strict=True)}
-        changes = changes_section(
-            scores,
-            groups=first.table.groups,
-            interval=first.settings.interval,
-            weights=first.table.weights,
-        )
+        changes = changes_section(scores, interval=first.interval, **first.people)
         notes = [
             f"{name}: {note}" for name, audit in zip(names, self.audits, strict=True) for note in audit.notes
         ]
         return audit_page(
             {name: audit.report for name, audit in zip(names, self.audits, strict=True)},
             title="Comparison of " + " and ".join(names),
-            headline=f"{n_rows:,} rows in {n_groups} groups; {first.headline}",
+            headline=f"{n_rows:,} rows in {n_groups} groups; {first.subject}",
             sections=[*changes, *notes_section(notes)],
             shown=len(names) - 1,
         )
 
     def _rank_curves(self) -> Figure:
-        tables = [audit.table for audit in self.audits]
-        curves = {
-            name: rank_curve(
-                table.scores, sensitive_features=table.groups, sample_weight=table.weights, n_points=2000
-            )
-            for name, table in zip(self.names, tables, strict=True)
-        }
         first = self.audits[0]
-        return rank_curves(curves, reference=first.largest_group, interval=first.settings.interval)
+        curves = {
+            name: groups_curve(audit.report.scored, n_points=_CURVE_POINTS)
+            for name, audit in zip(self.names, self.audits, strict=True)
+        }
+        return rank_curves(curves, reference=first.largest_group, interval=first.shared_interval)
+
+
+def compare(tables: Sequence[ScoreTable], settings: AuditSettings) -> Comparison:
+    """Judge the same people's scores by several models, on the interval of the first."""
+    first, *others = align(tables)
+    audit = measure(first, settings)
+    if settings.interval == AUTO:
+        settings = replace(settings, interval=audit.interval)
+    return Comparison((audit, *(measure(table, settings) for table in others)))
 
 
 def align(tables: Sequence[ScoreTable]) -> list[ScoreTable]:

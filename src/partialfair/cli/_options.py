@@ -12,7 +12,6 @@ from partialfair.constraints import CONSTRAINTS
 
 __all__ = [
     "AsJson",
-    "Band",
     "Categories",
     "Confidence",
     "ConstraintName",
@@ -23,7 +22,12 @@ __all__ = [
     "Group",
     "GroupTerms",
     "Ids",
+    "Intervals",
     "Label",
+    "LowerIsBetter",
+    "MinGroup",
+    "Missing",
+    "MissingGroups",
     "Out",
     "PosLabel",
     "RankWithin",
@@ -32,11 +36,14 @@ __all__ = [
     "Scales",
     "Score",
     "Seed",
+    "Small",
+    "SmallGroups",
     "Table",
     "Target",
     "Terms",
     "Threshold",
     "TimeLimit",
+    "Verbose",
     "Weight",
     "Within",
 ]
@@ -71,6 +78,21 @@ class GroupTerms(StrEnum):
         return "interactions" if self is GroupTerms.interactions else None
 
 
+class SmallGroups(StrEnum):
+    """Values of ``--small-groups``."""
+
+    list = "list"
+    merge = "merge"
+    keep = "keep"
+
+
+class MissingGroups(StrEnum):
+    """Values of ``--missing-groups``."""
+
+    error = "error"
+    ignore = "ignore"
+
+
 class Enforcement(StrEnum):
     """Values of ``--enforce``."""
 
@@ -81,7 +103,9 @@ class Enforcement(StrEnum):
 Table = Annotated[
     Path, typer.Argument(readable=False, help="CSV, Parquet or Arrow file with one row per person.")
 ]
-Score = Annotated[str, typer.Option("--score", help="Column with the scores; higher is better.")]
+Score = Annotated[
+    str, typer.Option("--score", help="Column with the scores; higher is better, or see --lower-is-better.")
+]
 Target = Annotated[str, typer.Option("--target", help="Column to predict, of two classes.")]
 Group = Annotated[
     list[str], typer.Option("--group", help="Column with the group; repeat it to cross several.")
@@ -89,7 +113,10 @@ Group = Annotated[
 Label = Annotated[str | None, typer.Option("--label", help="Column with the true label, of two classes.")]
 PosLabel = Annotated[
     str | None,
-    typer.Option("--pos-label", help="The label that counts as positive; by default the larger one."),
+    typer.Option(
+        "--pos-label",
+        help="The positive label; by default what the names say, else the larger.",
+    ),
 ]
 Weight = Annotated[str | None, typer.Option("--weight", help="Column with sample weights.")]
 Ids = Annotated[
@@ -103,14 +130,47 @@ Categories = Annotated[
     list[str] | None,
     typer.Option("--category", help="Column of numbers that are codes of categories; repeat it."),
 ]
-Band = Annotated[
-    tuple[float, float],
+Intervals = Annotated[
+    list[str] | None,
     typer.Option(
-        "--interval", metavar="LOW HIGH", help="Ranks from the top: 0.05 0.30 are score percentiles 70–95."
+        "--interval",
+        metavar="LOW HIGH",
+        help="Ranks from the top: 0.05 0.30 are score percentiles 70–95. Repeat it for a union; "
+        "WOMEN=0.05 0.30 is for one group; auto chooses. Default: everybody.",
     ),
 ]
+LowerIsBetter = Annotated[
+    bool,
+    typer.Option(
+        "--lower-is-better",
+        help="Low scores are the good ones (risk, default): the interval counts from the lowest.",
+    ),
+]
+MinGroup = Annotated[
+    int,
+    typer.Option(
+        "--min-group", min=1, help="Fewest effective members inside the interval for a group to be judged."
+    ),
+]
+Small = Annotated[
+    SmallGroups,
+    typer.Option("--small-groups", help="Groups with fewer: list them, merge them into one, or keep them."),
+]
+Missing = Annotated[
+    MissingGroups,
+    typer.Option(
+        "--missing-groups", help="Rows without a group: an error, or ignored wherever ranks are taken."
+    ),
+]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", help="Also say how the fit went: steps, objective, certificate.")
+]
 Threshold = Annotated[
-    float | None, typer.Option("--threshold", help="Score above which a person is selected; has no default.")
+    float | None,
+    typer.Option(
+        "--threshold",
+        help="Score above which (with --lower-is-better: below which) a person is selected; has no default.",
+    ),
 ]
 ConstraintName = Annotated[
     str,

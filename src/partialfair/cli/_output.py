@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from partialfair._text import json_visible, message_text, visible
-from partialfair._typing import GroupLabel
+from partialfair._typing import GroupLabel, IntervalLike
 from partialfair.groups import group_name, members_text
 from partialfair.intervals import IntervalSet, interval_text
 from partialfair.metrics import FairnessReport, ReportRow
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "METRIC_TITLES",
+    "command_name",
     "console",
     "echo",
     "echo_data",
@@ -124,6 +127,11 @@ class _Seldom:
         if time.monotonic() - self.last >= 10:
             self.last = time.monotonic()
             _logger.info("%s: %s", self.message, progress)
+
+
+def command_name() -> str:
+    """How this program is called: by name where the shell finds it, else by the path it was started with."""
+    return "partialfair" if shutil.which("partialfair") else shlex.quote(os.path.relpath(sys.argv[0]))
 
 
 def note(message: str) -> None:
@@ -258,7 +266,7 @@ def json_text(record: Mapping[str, Any]) -> str:
 
 
 def rank_curves(
-    curves: Mapping[str, RankCurve], *, reference: GroupLabel, interval: tuple[float, float]
+    curves: Mapping[str, RankCurve], *, reference: GroupLabel, interval: IntervalLike | None
 ) -> Figure:
     """Draw rank curves of several models side by side."""
     from matplotlib import pyplot

@@ -14,12 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from partialfair._checks import check_choice, check_number
+from partialfair._typing import IntervalLike
+from partialfair.cli._intervals import AUTO, interval_record
 from partialfair.cli._output import METRIC_TITLES, note_line, step, value_and_interval
-from partialfair.cli._prepare import NO_CONSTRAINT, HoldOut, ModelSettings, Prepared, Roles, prepare
+from partialfair.cli._prepare import NO_CONSTRAINT, ModelSettings, Prepared, Roles, prepare
+from partialfair.cli._split import HoldOut
 from partialfair.cli._writing import Content
 from partialfair.exceptions import InputError
-from partialfair.groups import group_name
-from partialfair.intervals import as_interval_set
+from partialfair.groups import group_name, listed
 from partialfair.metrics import ReportRow
 from partialfair.metrics._text import fixed
 from partialfair.path import FairnessPath, PathPoint, fairness_path
@@ -42,7 +44,8 @@ __all__ = [
 ]
 
 MODEL = "model.skops"
-FILES = (MODEL, "path.csv", "frontier.png", "path.json")
+HELD_OUT = "held_out.csv"
+FILES = (MODEL, "path.csv", HELD_OUT, "frontier.png", "path.json")
 """What ``--out`` writes, the record last."""
 
 SCORINGS = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "roc_auc": "AUC"}
@@ -98,10 +101,9 @@ class Frontier:
         What may surprise.
     """
 
-    path: Path
     settings: PathSettings
     prepared: Prepared
-    found: FairnessPath
+    models: FairnessPath
     lines: pd.DataFrame
     chosen: PathPoint | None
     refusal: str | None
@@ -111,36 +113,50 @@ class Frontier:
     def headline(self) -> str:
         """What was trained, and on what."""
         settings = self.settings
+        chosen = "chosen: " if settings.interval == AUTO else ""
+        outside = f"; outside the promise: {listed(self.outside)}" if self.outside else ""
+        coverage = self.models.report(self.models.points[-1], settings.confidence).coverage
+        unjudged = f"; held out: {coverage}" if coverage else ""
         return (
-            f"{self.prepared.headline}; {settings.constraint} at {as_interval_set(settings.interval)}, on "
-            f"the {settings.gap_scale} scale"
+            f"{self.prepared.headline}; {METRIC_TITLES[settings.metric]} at {chosen}"
+            f"{settings.words(self.interval)}, on the {settings.gap_scale} scale{outside}{unjudged}"
         )
+
+    @property
+    def interval(self) -> IntervalLike:
+        """What the models are judged on; the fits know what "auto" chose."""
+        interval: IntervalLike = self.models.points[-1].constraint.interval
+        return interval
+
+    @property
+    def outside(self) -> list[str]:
+        """Names of groups that are too few to judge, whose rows count in the loss only."""
+        return [group_name(label) for label in self.models.points[-1].model.result_.small_groups]
 
     @cached_property
     def content(self) -> bytes | None:
-        """The chosen model as its file holds it."""
-        return None if self.chosen is None else model_bytes(self.prepared.model(self.chosen.model))
+        """The chosen model as its file holds it; on new people it does what ``--best`` asks for."""
+        return None if self.chosen is None else model_bytes(self.prepared.model(self.chosen.model, True))
 
     def record(self) -> dict[str, Any]:
         """Return plain data for JSON; the schema's number changes when a reader would have to."""
-        points = self.found.points
-        chosen = [point is self.chosen for point in points]
         models = [
             {
                 **line,
-                "max_gap": None if point.unconstrained else point.max_gap,
+                "promise_kept": point.model.result_.promise_kept,
                 "obstacle": point.model.result_.obstacle,
                 "worst_pair": [group_name(label) for label in self._gap(point).groups],
-                "chosen": is_chosen,
+                "chosen": point is self.chosen,
             }
-            for line, point, is_chosen in zip(self.lines.to_dict("records"), points, chosen, strict=True)
+            for line, point in zip(self.lines.to_dict("records"), self.models.points, strict=True)
         ]
         return {
             "schema": "partialfair.path/1",
-            "file": str(self.path),
             "model": None if self.chosen is None else MODEL,
             **self.prepared.record(),
             "settings": self.settings.record(),
+            "interval": interval_record(self.interval),
+            "outside_the_promise": self.outside,
             "models": models,
             "refusal": self.refusal,
             "notes": list(self.notes),
@@ -152,15 +168,25 @@ class Frontier:
         return {
             **model,
             "path.csv": self.lines.to_csv(index=False),
+            HELD_OUT: self._held_out(),
             "frontier.png": self._picture,
         }
+
+    def _held_out(self) -> str:
+        """Return who was held out, and how every model scores them; ``audit`` reads it."""
+        several = self.lines["alpha"].nunique() > 1
+        scores = {
+            f"score, {point.allowed}" + (f", alpha {point.alpha:g}" if several else ""): point.scores
+            for point in self.models.points
+        }
+        return self.prepared.scored(scores).to_csv(index=False)
 
     def page(self) -> str:
         """Return the interactive page."""
         return path_page(
-            self.found,
+            self.models,
             confidence=self.settings.confidence,
-            title=f"Frontier of {self.path.name}",
+            title=f"Frontier of {self.prepared.path.name}",
             headline=self.headline,
             sections=[settings_section(self.settings.record()), *notes_section(self.notes)],
             chosen=self.chosen,
@@ -168,7 +194,7 @@ class Frontier:
         )
 
     def table(self) -> Table:
-        """Return one line per model, the chosen one marked."""
+        """Return one line per model, the one without a constraint first, the chosen one marked."""
         settings = self.settings
         several = self.lines["alpha"].nunique() > 1
         table = Table(box=None, pad_edge=False, header_style="bold")
@@ -178,9 +204,8 @@ class Frontier:
         table.add_column(f"{100 * settings.confidence:g} % interval")
         table.add_column(SCORINGS[settings.scoring], justify="right")
         table.add_column("seconds", justify="right")
-        table.add_column("status")
-        for point in self.found.points:
-            result = point.model.result_
+        table.add_column("promise")
+        for point in self.models.points:
             table.add_row(
                 "→" if point is self.chosen else "",
                 "none" if point.unconstrained else f"{point.max_gap:g}",
@@ -189,32 +214,39 @@ class Frontier:
                 *value_and_interval(self._gap(point)),
                 f"{fixed(point.score)} ± {fixed(point.error)}",
                 f"{point.seconds:.1f}",
-                str(result.status),
+                _promise(point),
             )
         return table
 
     def _gap(self, point: PathPoint) -> ReportRow:
-        return self.found.gap(point, self.settings.confidence)
+        return self.models.gap(point, self.settings.confidence)
 
     def _picture(self) -> Figure:
-        title = f"{METRIC_TITLES[self.settings.metric]} at {as_interval_set(self.settings.interval)}"
-        drawn = self.found.plot(confidence=self.settings.confidence, title=title)
+        title = f"{METRIC_TITLES[self.settings.metric]} at {self.settings.words(self.interval)}"
+        drawn = self.models.plot(confidence=self.settings.confidence, title=title)
         return cast("Figure", drawn.figure)
+
+
+def _promise(point: PathPoint) -> str:
+    """Say whether the gap asked for was reached in training; how a fit ended where it asked for none."""
+    kept = point.model.result_.promise_kept
+    if kept is None:
+        return "" if point.unconstrained else str(point.model.result_.status).replace("_", " ")
+    return "kept" if kept else "NOT kept"
 
 
 def trace(path: Path, roles: Roles, settings: PathSettings) -> Frontier:
     """Read, split and encode; fit a model for every gap and penalty; choose."""
-    hold_out = HoldOut("--validation", settings.validation, settings.seed)
-    prepared = prepare(path, roles, settings, hold_out)
+    prepared = prepare(path, roles, settings, HoldOut("--validation", settings.validation, settings.seed))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         notes = [*prepared.notes]
-        found = _fit(prepared, settings, caught, notes)
+        models = _fit(prepared, settings, caught, notes)
         with step("measuring gaps"):
-            lines = found.to_frame(settings.confidence)
-        chosen, refusal = _choose(found, settings)
+            lines = models.to_frame(settings.confidence)
+        chosen, refusal = _choose(models, settings)
     notes += [str(warning.message) for warning in caught]
-    return Frontier(path, settings, prepared, found, lines, chosen, refusal, tuple(dict.fromkeys(notes)))
+    return Frontier(settings, prepared, models, lines, chosen, refusal, tuple(dict.fromkeys(notes)))
 
 
 def _fit(
@@ -225,8 +257,8 @@ def _fit(
 ) -> FairnessPath:
     """Fit the models, showing progress; every warning becomes a note that names its model."""
     rows, held_out = prepared.parts["training"], prepared.parts["held out"]
-    total, done = (1 + len({*settings.max_gaps})) * len({*settings.alphas}), 0
-    with step(f"training {total} model{'s' * (total > 1)} on {len(rows.positive):,} rows") as say:
+    total, done = (len({*settings.max_gaps}) + 1) * len({*settings.alphas}), 0
+    with step(f"training {total} models on {len(rows.positive):,} rows") as say:
 
         def show(line: Record) -> None:
             say(
@@ -243,44 +275,50 @@ def _fit(
             notes.extend(f"{which}: {warning.message}" for warning in caught)
             caught.clear()
 
-        found = fairness_path(
-            settings.classifier(settings.constraint, callback=show),
+        models = fairness_path(
+            settings.classifier(settings.constraint, prepared.interval, callback=show),
             rows.X,
             rows.positive,
-            sensitive_features=rows.groups,
+            sensitive_features=rows.sensitive,
             sample_weight=rows.weights,
             max_gaps=settings.max_gaps,
             alphas=settings.alphas,
-            validation=(held_out.X, held_out.positive, held_out.groups, held_out.weights),
+            validation=(held_out.X, held_out.positive, held_out.sensitive, held_out.weights),
             scoring=settings.scoring,
             random_state=settings.seed,
+            min_group_size=settings.min_group_size,
+            # Small groups that were to be merged are one group by now.
+            small_groups="keep" if settings.small_groups == "keep" else "list",
             callback=judged,
         )
-    for point in found.points:
+    for point in models.points:
         point.model.set_params(callback=None, warm_start=False)
-    return found
+    return models
 
 
-def _choose(found: FairnessPath, settings: PathSettings) -> tuple[PathPoint | None, str | None]:
+def _choose(models: FairnessPath, settings: PathSettings) -> tuple[PathPoint | None, str | None]:
     """Return the model that ``--best`` asks for, or why there is none."""
     if settings.best is None:
         return None, None
     try:
-        model = found.best(settings.best, settings.confidence)
+        model = models.best(settings.best, settings.confidence)
     except InputError as error:
         return None, str(error)
-    return next(point for point in found.points if point.model is model), None
+    return next(point for point in models.points if point.model is model), None
 
 
-def print_frontier(frontier: Frontier, out: Console) -> None:
-    """Print the readable report."""
-    out.print(Text.assemble((str(frontier.path), "bold"), f": {frontier.headline}\n"))
-    out.print(frontier.table())
+def print_frontier(frontier: Frontier, out: Console, *, verbose: bool) -> None:
+    """Print the readable report, what was chosen first."""
     settings, chosen = frontier.settings, frontier.chosen
+    out.print(Text.assemble((str(frontier.prepared.path), "bold"), f": {frontier.headline}\n"))
     if chosen is not None:
         out.print(
-            f"\nchosen (→): the best whose gap is, with {100 * settings.confidence:g} % confidence, at most "
-            f"{settings.best:g} on new people: {chosen.allowed}, alpha {chosen.alpha:g}"
+            f"chosen (→): the best whose gap is, with {100 * settings.confidence:g} % confidence, at most "
+            f"{settings.best:g} on new people: {chosen.allowed}, alpha {chosen.alpha:g}\n"
         )
+    out.print(frontier.table())
+    if verbose:
+        for point in frontier.models.points:
+            out.print(f"\n{point.allowed}, alpha {point.alpha:g}: {point.model.result_}")
     for note in frontier.notes:
         out.print(note_line(note))

@@ -94,8 +94,8 @@ def check_target(out: Path | None, inputs: Sequence[Path]) -> None:
     check_targets([out], inputs)
 
 
-def predict(model_path: Path, path: Path, *, keep: bool) -> Prediction:
-    """Score the rows of a table."""
+def predict(model_path: Path, path: Path, *, keep: bool, use_unkept: bool = False) -> Prediction:
+    """Score the rows of a table; a model that breaks its promise is used only if that is wanted."""
     with step(f"loading {model_path}"):
         model = load_model(model_path)
     if not isinstance(model, TableModel):
@@ -103,6 +103,8 @@ def predict(model_path: Path, path: Path, *, keep: bool) -> Prediction:
             f"{model_path} holds a {type(model).__name__}, which takes features and no tables; predict needs "
             "a model of partialfair train or path, others are used from Python, with load_model"
         )
+    if not use_unkept:
+        _refuse_unkept(model, model_path)
     with step(f"reading {path}"):
         table = read_table(path, model.needed)
     present = list(table.columns)
@@ -119,6 +121,18 @@ def predict(model_path: Path, path: Path, *, keep: bool) -> Prediction:
         }
     notes = tuple(model.strangers(table))
     return Prediction(model_path, path, model, table[kept].assign(**added), notes)
+
+
+def _refuse_unkept(model: TableModel, path: Path) -> None:
+    """Refuse a model that breaks its promise, whatever its file is called."""
+    result = model.classifier.result_
+    kept = result.promise_kept if model.promise_kept is None else model.promise_kept
+    if kept is False:
+        allowed = ", ".join(f"{constraint.max_gap:g}" for constraint in result.constraints)
+        raise InputError(
+            f"{path} does not keep its promise: its gap in training is {result.gap:.3g}, and at most "
+            f"{allowed} was asked for; --use-unkept scores with it all the same"
+        )
 
 
 def _kept(model: TableModel, present: Sequence[str]) -> list[str]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import logging
+import platform
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,18 +15,19 @@ import numpy.typing as npt
 import pandas as pd
 
 from partialfair._checks import check_number
-from partialfair._typing import Floats, GapScale, Ints
-from partialfair.cli._audit import check_confidence, positive_label
+from partialfair._typing import Floats, Ints, RankWithin
+from partialfair.cli._intervals import AUTO, EVERYBODY, AskedInterval, by_label, interval_record
+from partialfair.cli._judging import Judging, merged_groups
+from partialfair.cli._labels import positive_label
 from partialfair.cli._output import METRIC_TITLES, step
+from partialfair.cli._split import Everybody, HoldOut, split_rows
 from partialfair.cli._tables import are_codes, check_groups, labels_of, read_table, weights_of
 from partialfair.constraints import CONSTRAINTS
 from partialfair.estimators import PartialFairClassifier
 from partialfair.estimators._inputs import Features
-from partialfair.estimators._promise import check_promises, promised
 from partialfair.estimators._statement import read_constraints
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups, group_name
-from partialfair.intervals import as_interval_set
+from partialfair.groups import Groups, encode_groups
 from partialfair.models.linear import GroupTerms
 from partialfair.tables import (
     Column,
@@ -35,47 +40,73 @@ from partialfair.tables import (
     strangers,
 )
 
-__all__ = ["NO_CONSTRAINT", "HoldOut", "ModelSettings", "Prepared", "Roles", "Rows", "prepare"]
+__all__ = ["NO_CONSTRAINT", "ModelSettings", "Prepared", "Roles", "Rows", "prepare"]
 
 NO_CONSTRAINT = "none"
 
+_FEWEST = 2
+"""The estimators' own ``min_group_size``: fewer members cannot be held to anything."""
+
+_PACKAGES = ("partialfair", "numpy", "scipy", "scikit-learn", "pandas", "numba", "piqp")
+"""Whose versions a result depends on."""
+
+_logger = logging.getLogger("partialfair")
+
 
 @dataclass(frozen=True, kw_only=True)
-class ModelSettings:
+class ModelSettings(Judging):
     """What is asked of every model, and how it is judged."""
 
     constraint: str
-    interval: tuple[float, float]
-    gap_scale: GapScale
     enforce: Literal["exact", "surrogate"]
     group_terms: GroupTerms
     time_limit: float | None
-    pos_label: str | None
-    confidence: float
-    seed: int
 
     @property
     def metric(self) -> str:
         """The metric that the constraint bounds; of an ordinary model statistical parity."""
         return self.constraint if self.constraint in METRIC_TITLES else "statistical_parity"
 
+    @property
+    def rank_within(self) -> RankWithin:
+        """Where models are judged to take ranks: where the constraint takes them."""
+        by_label = self.constraint in ("equal_opportunity", "equalized_odds")
+        return "group_and_label" if by_label else "group"
+
     def check(self) -> None:
         """Refuse what cannot be right, before any file is read."""
-        as_interval_set(self.interval)
+        super().check()
         if self.constraint not in (*CONSTRAINTS, NO_CONSTRAINT):
             known = ", ".join([*CONSTRAINTS, NO_CONSTRAINT])
             raise InputError(f"--constraint must be one of {known}, not {self.constraint}")
+        if self.interval == AUTO and self.constraint == NO_CONSTRAINT:
+            raise InputError("--interval auto is chosen for a constraint, and --constraint none has none")
         if self.time_limit is not None:
             check_number(self.time_limit, "--time-limit", above=0.0)
-        check_confidence(self.confidence)
+        if self.group_terms is not None and self.missing_groups == "ignore":
+            raise InputError("--group-terms needs the group of every row, so --missing-groups must be error")
+        if self.group_terms is not None and self.small_groups == "merge":
+            raise InputError(
+                "--small-groups merge does not go with --group-terms: new rows have the groups of the table, "
+                "not the merged one"
+            )
         if self.constraint != NO_CONSTRAINT:
-            read_constraints(self.classifier(self.constraint))
+            read_constraints(self.classifier(self.constraint, self.interval))
 
-    def classifier(self, constraint: str | None, **settings: Any) -> PartialFairClassifier:
+    def classifier(
+        self, constraint: str | None, interval: AskedInterval, **settings: Any
+    ) -> PartialFairClassifier:
         """Return a classifier to fit, with that constraint or none."""
         stated: dict[str, Any] = {}
         if constraint is not None:
-            stated = {"interval": self.interval, "gap_scale": self.gap_scale, "enforce": self.enforce}
+            stated = {
+                "interval": interval,
+                "gap_scale": self.gap_scale,
+                "enforce": self.enforce,
+                "higher_is_better": self.higher_is_better,
+                "min_group_size": _FEWEST if self.small_groups == "keep" else self.min_group_size,
+                "missing_groups": self.missing_groups,
+            }
         return PartialFairClassifier(
             constraint,
             group_terms=self.group_terms,
@@ -87,7 +118,8 @@ class ModelSettings:
 
     def record(self) -> dict[str, Any]:
         """Return plain data for JSON; the positive label is told elsewhere, default or not."""
-        return {name: value for name, value in asdict(self).items() if name != "pos_label"}
+        plain = {name: value for name, value in asdict(self).items() if name != "pos_label"}
+        return {**plain, "interval": interval_record(self.interval)}
 
 
 @dataclass(frozen=True)
@@ -131,28 +163,26 @@ class Roles:
         return [name for name in map(str, table.columns) if name not in taken]
 
 
-@dataclass(frozen=True)
-class HoldOut:
-    """Share of the rows to hold out, and the option that asks for it."""
-
-    option: str
-    share: float
-    seed: int
-
-
 @dataclass(frozen=True, eq=False)
 class Rows:
     """Checked rows of the table: features, labels, groups and weights."""
 
     X: Features
     positive: npt.NDArray[np.bool_]
-    groups: pd.DataFrame
+    groups: Groups
     weights: Floats | None
 
     def take(self, rows: Ints) -> Rows:
         """Return some of the rows."""
         weights = None if self.weights is None else self.weights[rows]
-        return Rows(self.X[rows], self.positive[rows], self.groups.iloc[rows], weights)
+        return Rows(self.X[rows], self.positive[rows], self.groups.take(rows), weights)
+
+    @property
+    def sensitive(self) -> pd.Series:
+        """The group of every row as estimators take it; None where it is missing."""
+        labels = np.empty(len(self.groups.labels) + 1, dtype=object)
+        labels[:-1] = self.groups.labels  # code −1, no group, is the last, and stays None
+        return pd.Series(labels[self.groups.codes], dtype=object)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,39 +191,67 @@ class Prepared:
 
     Attributes
     ----------
+    path, digest
+        The file, and the SHA-256 of its bytes; None of a pipe, which cannot be read again.
     roles, groups
         What the columns are for, and those that hold the group.
+    interval
+        The interval asked for, by labels of groups where it differs by group.
     labels
         The two values of the target; the second is the positive one.
     columns
         The columns that features are made of, as the training rows show them.
     parts
         Rows "training" and, if any, "held out".
+    held_out
+        Of the rows held out: their number in the file, from 1, and the columns that say who they are.
+    hold_out
+        How they were drawn.
     notes
         What may surprise.
     """
 
+    path: Path
+    digest: str | None
     roles: Roles
     groups: tuple[GroupColumn, ...]
+    interval: AskedInterval
     labels: tuple[str, str]
     columns: tuple[Column, ...]
     parts: dict[str, Rows]
+    held_out: pd.DataFrame
+    hold_out: HoldOut
     notes: tuple[str, ...]
 
-    def model(self, classifier: PartialFairClassifier) -> TableModel:
+    def model(self, classifier: PartialFairClassifier, promise_kept: bool | None) -> TableModel:
         """Return a classifier with the preprocessing of the table."""
         roles = self.roles
-        return TableModel(roles.target, self.labels, self.columns, self.groups, roles.ids, classifier)
+        return TableModel(
+            roles.target, self.labels, self.columns, self.groups, roles.ids, classifier, promise_kept
+        )
 
     def record(self) -> dict[str, Any]:
-        """Return what was predicted from what, as plain data for JSON."""
+        """Return what was predicted from what, and how to do it again, as plain data for JSON."""
         return {
+            "file": str(self.path),
+            "file_sha256": self.digest,
+            "versions": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
             "target": self.roles.target,
             "pos_label": self.labels[1],
             "group_columns": [group.name for group in self.groups],
             "rows": {name: len(part.positive) for name, part in self.parts.items()},
+            "split": {
+                "held_out_share": self.hold_out.share,
+                "within": "each group's positives and negatives",
+                "seed": self.hold_out.seed,
+            },
             "columns": [_column_record(column) for column in self.columns],
         }
+
+    def scored(self, scores: dict[str, Floats]) -> pd.DataFrame:
+        """Return who was held out, with scores: what ``audit`` needs to check the numbers."""
+        taken = {str(name) for name in self.held_out.columns}
+        return self.held_out.assign(**{_free(name, taken): column for name, column in scores.items()})
 
     @property
     def headline(self) -> str:
@@ -211,111 +269,99 @@ def prepare(path: Path, roles: Roles, settings: ModelSettings, hold_out: HoldOut
     roles.check()
     with step(f"reading {path}"):
         table = read_table(path, roles.needed)
-        groups = _group_columns(table, roles, path)
+        group_columns = _group_columns(table, roles, path, settings)
         labels = _labels(labels_of(table[roles.target], path))
         positive = positive_label(labels, path, settings.pos_label)
-        people = pd.DataFrame({group.name: group.labels(table[group.name]) for group in groups})
+        people = pd.DataFrame({column.name: column.labels(table[column.name]) for column in group_columns})
         weights = None if roles.weight is None else weights_of(table[roles.weight], people, path)
-    is_positive = (labels == positive).to_numpy(dtype=bool)
-    text = as_text(labels)
-    places = _split(people, is_positive, hold_out)
-    counted = np.ones(len(people), dtype=bool) if weights is None else weights > 0
-    training = places["training"][counted[places["training"]]]
-    if len(np.unique(is_positive[training])) < 2:
-        raise InputError(
-            f"column {roles.weight!r} of {path} gives weight to one label only in the "
-            f"{len(places['training'])} rows for training"
-        )
-    if "held out" in places:
-        held_out = places["held out"]
-        _check_members(people.iloc[held_out[counted[held_out]]], settings.interval, hold_out.option)
-        if settings.group_terms is not None:
-            _check_known(people.iloc[held_out], people.iloc[training], hold_out.option)
-    _check_constraint(settings, people.iloc[training], is_positive[training])
+    _logger.info("%s", positive.sentence(roles.target))
+    is_positive = (labels == positive.value).to_numpy(dtype=bool)
+    split = split_rows(encode_groups(people, missing=settings.missing_groups), is_positive, hold_out)
+    groups = _judged(people, weights, split["training"], settings)
+    everybody = Everybody(groups, is_positive, weights, split, hold_out)
+    interval = AUTO if settings.interval == AUTO else by_label(settings.interval, groups)
+    everybody.check(interval, settings.metric, settings, group_terms=settings.group_terms is not None)
+    if settings.constraint != NO_CONSTRAINT:
+        everybody.check_promise(settings.classifier(settings.constraint, interval))
     with step("reading columns"):
-        names = roles.features(table)
-        columns, notes = read_columns(table, names, places["training"], categories=roles.categories)
-        notes += strangers(columns, table.iloc[places.get("held out", places["training"])])
-        everybody = Rows(encode(columns, table), is_positive, people, weights)
+        columns, notes = read_columns(
+            table, roles.features(table), split["training"], categories=roles.categories
+        )
+        notes += strangers(columns, table.iloc[split.get("held out", split["training"])])
+        rows = Rows(encode(columns, table), is_positive, groups, weights)
     return Prepared(
+        path,
+        _digest(path),
         roles,
-        groups,
-        (str(text[~is_positive].iloc[0]), str(text[is_positive].iloc[0])),
+        group_columns,
+        interval,
+        _texts(labels, is_positive),
         columns,
-        {name: everybody.take(rows) for name, rows in places.items()},
-        tuple(notes),
+        {name: rows.take(numbers) for name, numbers in split.items()},
+        _who(table, roles, split.get("held out", np.arange(0))),
+        hold_out,
+        (*_everybody_note(settings), *notes),
     )
 
 
-def _group_columns(table: pd.DataFrame, roles: Roles, path: Path) -> tuple[GroupColumn, ...]:
+def _everybody_note(settings: ModelSettings) -> list[str]:
+    """Say so where no interval was given, which asks for more than most people want."""
+    if settings.interval != EVERYBODY or settings.constraint == NO_CONSTRAINT:
+        return []
+    return [
+        "no --interval was given, so the gap is bounded among everybody, ranks 0–100 %; --interval 0.05 0.30 "
+        "asks it of the contested only, and --interval auto looks for them"
+    ]
+
+
+def _texts(labels: pd.Series, is_positive: npt.NDArray[np.bool_]) -> tuple[str, str]:
+    """Return the negative and the positive label as text."""
+    text = as_text(labels)
+    return str(text[~is_positive].iloc[0]), str(text[is_positive].iloc[0])
+
+
+def _judged(people: pd.DataFrame, weights: Floats | None, training: Ints, settings: ModelSettings) -> Groups:
+    """Return the group of every row; those small in the training rows are merged if that was asked for."""
+    groups = encode_groups(people, missing=settings.missing_groups)
+    if settings.small_groups != "merge":
+        return groups
+    return merged_groups(groups, weights, training, settings)
+
+
+def _who(table: pd.DataFrame, roles: Roles, rows: Ints) -> pd.DataFrame:
+    """Return each row's number in the file, from 1, and its id, group, target and weight as written."""
+    names = [*roles.ids, *dict.fromkeys(roles.group), roles.target, *([roles.weight] if roles.weight else [])]
+    who = table[list(dict.fromkeys(names))].iloc[rows].reset_index(drop=True)
+    who.insert(0, _free("row", set(map(str, who.columns))), rows + 1)
+    return who
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """Return a name that no column has."""
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _digest(path: Path) -> str | None:
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _group_columns(
+    table: pd.DataFrame, roles: Roles, path: Path, settings: ModelSettings
+) -> tuple[GroupColumn, ...]:
     names = list(dict.fromkeys(roles.group))
-    check_groups(table[names], path)
-    return tuple(GroupColumn(name, are_codes(as_text(table[name], strip=False))) for name in names)
+    check_groups(table[names], path, settings.missing_groups)
+    return tuple(GroupColumn(name, are_codes(as_text(table[name].dropna(), strip=False))) for name in names)
 
 
 def _labels(column: pd.Series) -> pd.Series:
     """Return labels as numbers if they all are, so that 10 is larger than 9."""
     numbers = pd.to_numeric(column.astype(str), errors="coerce")
     return column if numbers.isna().any() else numbers
-
-
-def _split(people: pd.DataFrame, positive: npt.NDArray[np.bool_], hold_out: HoldOut) -> dict[str, Ints]:
-    """Hold out the same share of every group's positives and negatives."""
-    if hold_out.share == 0:
-        return {"training": np.arange(len(people))}
-    strata = encode_groups(people.assign(**{"": positive})).codes
-    shuffled = np.random.default_rng(hold_out.seed).permutation(len(people))
-    held_out = np.zeros(len(people), dtype=bool)
-    for code in np.unique(strata):
-        members = shuffled[strata[shuffled] == code]
-        held_out[members[: round(hold_out.share * members.size)]] = True
-    for part, rows in {"held out": held_out, "for training": ~held_out}.items():
-        n_groups, n_labels = len(people[rows].drop_duplicates()), len(np.unique(positive[rows]))
-        if n_groups < 2 or n_labels < 2:
-            lacking = "groups" if n_groups < 2 else "labels"
-            raise InputError(
-                f"{hold_out.option} {hold_out.share:g} leaves fewer than two {lacking} in the "
-                f"{int(rows.sum())} rows {part}; change it"
-            )
-    return {"training": np.flatnonzero(~held_out), "held out": np.flatnonzero(held_out)}
-
-
-def _check_constraint(settings: ModelSettings, people: pd.DataFrame, positive: npt.NDArray[np.bool_]) -> None:
-    """Refuse, before any fit, rows for training that the constraint cannot be tied to."""
-    if settings.constraint == NO_CONSTRAINT:
-        return
-    classifier, groups = settings.classifier(settings.constraint), encode_groups(people)
-    check_promises(
-        [
-            promised(stated, groups, np.ones(len(people)), positive, classifier.min_group_size)
-            for stated in read_constraints(classifier)
-        ]
-    )
-
-
-def _check_known(people: pd.DataFrame, training: pd.DataFrame, option: str) -> None:
-    """Refuse groups that a model with a term for each group could not score."""
-    known = encode_groups(training).labels
-    for label in encode_groups(people).labels:
-        if label not in known:
-            raise InputError(
-                f"no row of group {group_name(label)!r} is left for training, and --group-terms needs some; "
-                f"lower {option}"
-            )
-
-
-def _check_members(people: pd.DataFrame, interval: tuple[float, float], option: str) -> None:
-    """Refuse, before any fit, rows held out on which no gap could be measured."""
-    groups, wanted = encode_groups(people), as_interval_set(interval)
-    if len(groups.labels) < 2:
-        raise InputError(f"fewer than two groups have weight in the rows held out; raise {option}")
-    counts = np.bincount(groups.codes)
-    fewest = int(np.argmin(counts))
-    if counts[fewest] * wanted.measure < 1 - 1e-9:
-        raise InputError(
-            f"the interval of {wanted} holds no one of the {counts[fewest]} members of group "
-            f"{groups.names[fewest]!r} in the rows held out; widen --interval, or raise {option}"
-        )
 
 
 def _column_record(column: Column) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``partialfair train``: from a table to a model with its preprocessing, judged on rows it has not seen."""
+"""``partialfair train``: a table → a model with its preprocessing, judged on rows that were held out."""
 
 from __future__ import annotations
 
@@ -10,16 +10,21 @@ from pathlib import Path
 from sklearn.metrics import accuracy_score, roc_auc_score
 
 from partialfair._checks import check_number
-from partialfair.cli._audit import Gate
-from partialfair.cli._output import METRIC_TITLES, step
-from partialfair.cli._prepare import NO_CONSTRAINT, HoldOut, Roles, Rows, prepare
+from partialfair._typing import IntervalLike
+from partialfair.cli._audit import Gate, check_gate
+from partialfair.cli._intervals import AUTO
+from partialfair.cli._judging import on_judged
+from partialfair.cli._output import step
+from partialfair.cli._prepare import NO_CONSTRAINT, Prepared, Roles, Rows, prepare
+from partialfair.cli._split import HoldOut
 from partialfair.cli._trained import Judged, Training, TrainSettings
 from partialfair.estimators import PartialFairClassifier
 from partialfair.exceptions import InputError
-from partialfair.metrics import fairness_report
 from partialfair.solvers import Record, Status
 
 __all__ = ["check_settings", "train"]
+
+_WITHOUT, _WITH = "without the constraint", "with the constraint"
 
 
 def check_settings(settings: TrainSettings, gate: Gate | None) -> None:
@@ -29,68 +34,77 @@ def check_settings(settings: TrainSettings, gate: Gate | None) -> None:
     check_number(settings.alpha, "--alpha", low=0.0)
     if not 0 <= settings.test_size < 1:
         raise InputError(f"--test-size must be at least 0 and below 1, not {settings.test_size:g}")
-    if gate is not None:
-        check_number(gate.limit, "--fail-above", low=0.0, high=1.0)
-        if gate.metric not in METRIC_TITLES:
-            raise InputError(f"--fail-metric must be one of {', '.join(METRIC_TITLES)}, not {gate.metric}")
+    check_gate(gate)
 
 
 def train(path: Path, roles: Roles, settings: TrainSettings) -> Training:
     """Read, split, encode, fit with and without the constraint, and judge both."""
-    hold_out = HoldOut("--test-size", settings.test_size, settings.seed)
-    prepared = prepare(path, roles, settings, hold_out)
-    parts, notes = prepared.parts, [*prepared.notes]
-    models: dict[str, PartialFairClassifier] = {}
+    prepared = prepare(path, roles, settings, HoldOut("--test-size", settings.test_size, settings.seed))
+    notes = [*prepared.notes]
     with _collecting(notes):
-        for name, constraint in _models(settings):
-            models[name] = _fit(name, constraint, settings, parts["training"])
+        models = _fit_models(prepared, settings)
+        saved = list(models.values())[-1]
+        interval = _interval(saved, prepared)
         judged = {
-            (name, part): _judge(model, rows, settings)
+            (name, part): _judge(model, rows, settings, interval)
             for name, model in models.items()
-            for part, rows in parts.items()
+            for part, rows in prepared.parts.items()
         }
-    model = prepared.model(list(models.values())[-1])
-    return Training(path, settings, prepared, model, judged, tuple(dict.fromkeys(notes)))
+    kept = saved.result_.promise_kept
+    model = prepared.model(saved, kept)
+    return Training(settings, prepared, interval, model, judged, tuple(dict.fromkeys(notes)))
 
 
-def _models(settings: TrainSettings) -> list[tuple[str, str | None]]:
-    """Return the names and constraints of the models to fit; the last one is saved."""
+def _fit_models(prepared: Prepared, settings: TrainSettings) -> dict[str, PartialFairClassifier]:
+    """Fit an ordinary model and, if asked for, one with the constraint; the last one is saved."""
+    rows = prepared.parts["training"]
     if settings.constraint == NO_CONSTRAINT:
-        return [("without a constraint", None)]
-    return [("without the constraint", None), ("with the constraint", settings.constraint)]
+        ordinary = settings.classifier(None, prepared.interval, alpha=settings.alpha)
+        return {"without a constraint": _fit("without a constraint", ordinary, rows)}
+    ordinary = settings.classifier(None, prepared.interval, alpha=settings.alpha)
+    constrained = settings.classifier(
+        settings.constraint, prepared.interval, alpha=settings.alpha, max_gap=settings.max_gap
+    )
+    return {_WITHOUT: _fit(_WITHOUT, ordinary, rows), _WITH: _fit(_WITH, constrained, rows)}
 
 
-def _fit(name: str, constraint: str | None, settings: TrainSettings, rows: Rows) -> PartialFairClassifier:
+def _fit(name: str, model: PartialFairClassifier, rows: Rows) -> PartialFairClassifier:
     """Fit one model, showing progress."""
-    stated = {} if constraint is None else {"max_gap": settings.max_gap}
-    model = settings.classifier(constraint, alpha=settings.alpha, **stated)
     with step(f"training {name} on {len(rows.positive):,} rows") as say:
 
         def show(line: Record) -> None:
             say(f"step {line.step}, objective {line.objective:.4g}, violation {line.violation:.1e}")
 
         model.set_params(callback=show)
-        model.fit(rows.X, rows.positive, sensitive_features=rows.groups, sample_weight=rows.weights)
-    if model.result_.status is Status.STOPPED:
-        raise KeyboardInterrupt  # a model that was not trained to the end is not saved
+        model.fit(rows.X, rows.positive, sensitive_features=rows.sensitive, sample_weight=rows.weights)
     model.set_params(callback=None)
+    if model.result_.status is Status.STOPPED:
+        raise KeyboardInterrupt  # what was reached so far is not what was asked for, and is not saved
     return model
 
 
-def _judge(model: PartialFairClassifier, rows: Rows, settings: TrainSettings) -> Judged:
+def _interval(model: PartialFairClassifier, prepared: Prepared) -> IntervalLike:
+    """Return the interval to judge on; the fit knows what "auto" chose."""
+    if prepared.interval != AUTO:
+        return prepared.interval
+    interval: IntervalLike = model.result_.constraints[0].interval
+    return interval
+
+
+def _judge(
+    model: PartialFairClassifier, rows: Rows, settings: TrainSettings, interval: IntervalLike
+) -> Judged:
     with step(f"measuring {len(rows.positive):,} scores"):
-        scores = model.decision_function(rows.X, rows.groups)
-        report = fairness_report(
+        scores = model.decision_function(rows.X, rows.sensitive)
+        report = settings.report(
             rows.positive,
             scores,
-            sensitive_features=rows.groups,
-            interval=settings.interval,
+            rows.groups,
+            interval=on_judged(interval, rows.groups),
             threshold=0.0,  # where decisions are made
-            confidence=settings.confidence,
-            gap_scale=settings.gap_scale,
-            pos_label=True,
-            sample_weight=rows.weights,
-            random_state=settings.seed,
+            positive=True,
+            weights=rows.weights,
+            rank_within=settings.rank_within,
         )
     return Judged(
         scores,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,8 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from partialfair._typing import Floats, GroupLabel
+from partialfair._typing import Floats, GroupLabel, IntervalLike
 from partialfair.cli._audit import Gate
+from partialfair.cli._intervals import AUTO, interval_record
+from partialfair.cli._judging import as_judged
 from partialfair.cli._output import (
     METRIC_TITLES,
     metrics_table,
@@ -28,11 +29,11 @@ from partialfair.cli._output import (
 from partialfair.cli._prepare import NO_CONSTRAINT, ModelSettings, Prepared
 from partialfair.cli._writing import Content
 from partialfair.estimators import FitResult
-from partialfair.groups import group_name
-from partialfair.intervals import as_interval_set
-from partialfair.metrics import FairnessReport, rank_curve
+from partialfair.groups import group_name, listed
+from partialfair.metrics import FairnessReport
+from partialfair.metrics.curve import groups_curve
 from partialfair.persistence import model_bytes
-from partialfair.plotting import plot_score_densities
+from partialfair.plotting.densities import plot_group_densities
 from partialfair.report.page import Section
 from partialfair.report.pages import (
     audit_page,
@@ -47,12 +48,24 @@ from partialfair.tables import TableModel
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FILES", "Judged", "TrainSettings", "Training", "print_training"]
+__all__ = ["MODEL", "Judged", "TrainSettings", "Training", "file_names", "print_training"]
 
-FILES = ("rank_curves.png", "score_densities.png", "train.json")
-"""What ``--out`` writes beside the model, the record last."""
+RECORD = "train.json"
+MODEL = "model.skops"
+HELD_OUT = "held_out.csv"
+PICTURES = ("rank_curves.png", "score_densities.png")
 
 _CURVE_POINTS = 2000
+
+
+def unkept_name(name: str) -> str:
+    """Return the name of a model that does not keep its promise, ``model.unkept.skops``."""
+    return name.removesuffix(".skops") + ".unkept.skops"
+
+
+def file_names(model: str) -> tuple[str, ...]:
+    """Return what ``--out`` may write, known before anything is trained; the record last."""
+    return (model, unkept_name(model), HELD_OUT, *PICTURES, RECORD)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,13 +95,24 @@ class Judged:
 class Training:
     """A trained model, and how it and the one without a constraint do on both parts of the rows.
 
-    ``judged`` maps the model ("without the constraint", "with it") and the part ("training", "held out") to
-    what was found.
+    Attributes
+    ----------
+    settings, prepared
+        What was asked for, and the table.
+    interval
+        What the models are judged on.
+    model
+        What is saved.
+    judged
+        From the model ("without the constraint", "with the constraint") and the part ("training", "held out")
+        to how it does there.
+    notes
+        What may surprise.
     """
 
-    path: Path
     settings: TrainSettings
     prepared: Prepared
+    interval: IntervalLike
     model: TableModel
     judged: dict[tuple[str, str], Judged]
     notes: tuple[str, ...]
@@ -107,13 +131,39 @@ class Training:
     @property
     def headline(self) -> str:
         """What was trained, and on what."""
+        return f"{self.prepared.headline}; {self._demand}"
+
+    @property
+    def _demand(self) -> str:
+        """What was asked of the model, and of whom it was not."""
         settings = self.settings
-        demand = f"{settings.constraint} at most {settings.max_gap:g}"
-        wanted = "no constraint" if settings.constraint == NO_CONSTRAINT else demand
-        return (
-            f"{self.prepared.headline}; {wanted} at {as_interval_set(settings.interval)}, on the "
-            f"{settings.gap_scale} scale"
-        )
+        chosen = "chosen: " if settings.interval == AUTO else ""
+        where = f"{chosen}{settings.words(self.interval)}, on the {settings.gap_scale} scale"
+        if settings.constraint == NO_CONSTRAINT:
+            return f"no constraint; judged at {where}"
+        outside = f"; outside the promise: {listed(self.outside)}" if self.outside else ""
+        return f"{METRIC_TITLES[settings.metric]} gap at most {settings.max_gap:g} at {where}{outside}"
+
+    @property
+    def outside(self) -> list[str]:
+        """Names of groups that are too few to judge, whose rows count in the loss only."""
+        return [group_name(label) for label in self.result.small_groups]
+
+    @property
+    def promise(self) -> str | None:
+        """Say whether the gap that was asked for was reached in training; None where nothing was promised."""
+        settings, result = self.settings, self.result
+        if result.promise_kept is None:
+            return None
+        gap = f"the {METRIC_TITLES[settings.metric]} gap of the training rows is {result.gap:.4f}"
+        if result.promise_kept:
+            return f"promise kept: {gap}, at most {settings.max_gap:g} was asked for"
+        obstacle = "" if result.obstacle is None else f" (in the way: {result.obstacle})"
+        return f"promise NOT kept: {gap}, and at most {settings.max_gap:g} was asked for{obstacle}"
+
+    def file_name(self, name: str) -> str:
+        """Return what the model is saved as: one that breaks its promise never takes a good one's place."""
+        return unkept_name(name) if self.result.promise_kept is False else name
 
     @cached_property
     def content(self) -> bytes:
@@ -133,12 +183,14 @@ class Training:
         )
         record: dict[str, Any] = {
             "schema": "partialfair.train/1",
-            "file": str(self.path),
-            "model": model_name,
+            "model": self.file_name(model_name),
             **self.prepared.record(),
             "settings": self.settings.record(),
+            "interval": interval_record(self.interval),
+            "outside_the_promise": self.outside,
             "fit": {
                 "status": result.status.value,
+                "promise_kept": result.promise_kept,
                 "objective": result.objective,
                 "max_violation": result.max_violation,
                 "exact_training_gap": result.gap,
@@ -181,11 +233,20 @@ class Training:
 
     def files(self, model_name: str) -> dict[str, Content]:
         """Return what ``--out`` writes beside the record."""
+        held_out = {HELD_OUT: self._held_out()} if "held out" in self.prepared.parts else {}
         return {
-            model_name: self.content,
-            "rank_curves.png": self._rank_curves,
-            "score_densities.png": self._densities,
+            self.file_name(model_name): self.content,
+            **held_out,
+            PICTURES[0]: self._rank_curves,
+            PICTURES[1]: self._densities,
         }
+
+    def _held_out(self) -> str:
+        """Return who was held out, and how the models score them; ``audit`` reads it."""
+        scores = {model: judged.scores for (model, part), judged in self.judged.items() if part == "held out"}
+        *others, saved = scores
+        named = {"score": scores[saved], **{f"score {name}": scores[name] for name in others}}
+        return self.prepared.scored(named).to_csv(index=False)
 
     def page(self) -> str:
         """Return the interactive page: the model beside the one without the constraint."""
@@ -195,15 +256,23 @@ class Training:
             [model, of, f"{judged.accuracy:.3f}", f"{judged.auc:.3f}"]
             for (model, of), judged in self.judged.items()
         ]
-        rows, interval = self.prepared.parts[part], self.settings.interval
+        rows = self.prepared.parts[part]
         scores = {model: judged.scores for model, judged in found.items()}
+        changes = changes_section(
+            scores,
+            sensitive_features=as_judged(rows.groups, self.judged[self.last].report),
+            interval=self.interval,
+            sample_weight=rows.weights,
+            missing_groups="ignore",
+            higher_is_better=self.settings.higher_is_better,
+        )
         return audit_page(
             {model: judged.report for model, judged in found.items()},
-            title=f"Model of {self.path.name}",
+            title=f"Model of {self.prepared.path.name}",
             headline=f"{self.headline}; judged on rows {part}",
             sections=[
                 Section("How good the models are", good, ("model", "rows", "accuracy", "AUC")),
-                *changes_section(scores, groups=rows.groups, interval=interval, weights=rows.weights),
+                *changes,
                 fits_section({self.last[0]: self.result}),
                 settings_section(self.settings.record()),
                 *notes_section(self.notes),
@@ -216,41 +285,24 @@ class Training:
     @property
     def _shortfall(self) -> str | None:
         """What the model was asked for and is not."""
-        result, settings = self.result, self.settings
-        if result.status is Status.CONVERGED:
+        if self.result.promise_kept is False:
+            return f"{self.promise}."
+        if self.result.status is Status.CONVERGED:
             return None
-        ended = f"The fit ended with: {str(result.status).replace('_', ' ')}"
-        if settings.constraint == NO_CONSTRAINT:
-            return f"{ended}."
-        return (
-            f"{ended}; a gap of at most {settings.max_gap:g} was asked for, and {result.gap:.3g} reached in "
-            "training."
-        )
+        return f"The fit ended with: {str(self.result.status).replace('_', ' ')}."
 
     def _rank_curves(self) -> Figure:
         part = self.last[1]
-        rows = self.prepared.parts[part]
         curves = {
-            f"{model} ({part})": rank_curve(
-                found.scores,
-                sensitive_features=rows.groups,
-                sample_weight=rows.weights,
-                n_points=_CURVE_POINTS,
-            )
-            for (model, of), found in self.judged.items()
+            f"{model} ({part})": groups_curve(judged.report.scored, n_points=_CURVE_POINTS)
+            for (model, of), judged in self.judged.items()
             if of == part
         }
-        return rank_curves(curves, reference=self._largest_group, interval=self.settings.interval)
+        shared = None if isinstance(self.interval, dict) else self.interval
+        return rank_curves(curves, reference=self._largest_group, interval=shared)
 
     def _densities(self) -> Figure:
-        rows = self.prepared.parts[self.last[1]]
-        axes = plot_score_densities(
-            self.judged[self.last].scores,
-            sensitive_features=rows.groups,
-            interval=self.settings.interval,
-            threshold=0.0,
-            sample_weight=rows.weights,
-        )
+        axes = plot_group_densities(self.judged[self.last].report.scored, threshold=0.0)
         figure: Figure = axes[0].figure
         return figure
 
@@ -259,25 +311,40 @@ class Training:
         return max(self.judged[self.last].report.groups, key=lambda group: group.n_effective).group
 
 
-def print_training(training: Training, gate: Gate | None, out: Console) -> None:
-    """Print the readable report."""
+def print_training(training: Training, gate: Gate | None, out: Console, *, verbose: bool) -> None:
+    """Print the readable report, the answer first; how the fit went is for those who ask."""
+    model, part = training.last
+    report = training.judged[training.last].report
+    out.print(Text.assemble((str(training.prepared.path), "bold"), f": {training.headline}\n"))
+    if training.promise is not None:
+        out.print(Text(training.promise, style="" if training.result.promise_kept else "red"))
+    out.print(f"{part}, {model}: {parity_sentence(report)}")
+    if report.coverage:
+        out.print(f"{part}: {report.coverage}")
+    if gate is not None:
+        out.print(verdict(report, gate.metric, gate.limit))
+    out.print()
+    out.print(_models_table(training))
+    out.print(f"\nThe model {model}, rows {part}:")
+    out.print(metrics_table(report))
+    if verbose:
+        out.print(f"\nThe fit: {training.result}")
+    elif training.result.status is not Status.CONVERGED:
+        out.print(
+            f"\nThe fit ended with: {str(training.result.status).replace('_', ' ')} (--verbose says more)"
+        )
+    for note in training.notes:
+        out.print(note_line(note))
+
+
+def _models_table(training: Training) -> Table:
+    """Return one line per model and part of the rows."""
     settings = training.settings
-    out.print(Text.assemble((str(training.path), "bold"), f": {training.headline}\n"))
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("model", "rows", "accuracy", "AUC", f"{METRIC_TITLES[settings.metric]} gap"):
         table.add_column(title, justify="left" if title in ("model", "rows") else "right")
     table.add_column(f"{100 * settings.confidence:g} % interval")
-    for (model, part), found in training.judged.items():
-        gap = value_and_interval(found.report[settings.metric])
-        table.add_row(model, part, f"{found.accuracy:.3f}", f"{found.auc:.3f}", *gap)
-    out.print(table)
-    model, part = training.last
-    report = training.judged[training.last].report
-    out.print(f"\nThe model {model}, rows {part}:")
-    out.print(metrics_table(report))
-    out.print(f"\n{parity_sentence(report)}")
-    out.print(f"\nThe fit: {training.result}")
-    for note in training.notes:
-        out.print(note_line(note))
-    if gate is not None:
-        out.print(verdict(report, gate.metric, gate.limit))
+    for (model, part), judged in training.judged.items():
+        gap = value_and_interval(judged.report[settings.metric])
+        table.add_row(model, part, f"{judged.accuracy:.3f}", f"{judged.auc:.3f}", *gap)
+    return table

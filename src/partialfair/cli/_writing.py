@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from partialfair._extras import require
 from partialfair._files import check_targets, digests, write_files
-from partialfair.cli._output import json_text, step
+from partialfair.cli._output import echo, json_text, step
 from partialfair.exceptions import InputError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Content", "Outputs", "check_directory"]
+__all__ = ["Content", "Outputs", "announce", "check_directory"]
 
 Content: TypeAlias = "str | bytes | Callable[[], Figure]"
 """Of a file; figures are drawn when they are called."""
@@ -93,6 +93,14 @@ class Outputs:
 
     def _holds(self, path: Path) -> bool:
         return self.directory is not None and _real(path).parent == _real(self.directory)
+
+
+def announce(outputs: Outputs, record: Mapping[str, Any]) -> None:
+    """Say what was written."""
+    if outputs.directory is not None:
+        echo(f"\nwritten to {outputs.directory}: {', '.join([*record['files'], outputs.names[-1]])}")
+    if outputs.report is not None:
+        echo(f"\nopen in a browser: {outputs.report}")
 
 
 def check_directory(out: Path) -> None:

@@ -1,7 +1,8 @@
 """The referee: exact partial-fairness metrics of any model's scores.
 
 Called like scikit-learn's and fairlearn's metrics, ``metric(y_true, y_score, *, sensitive_features, ...)``.
-Intervals count from the top: ``(0.05, 0.30)`` holds ranks 5–30 %, score percentiles 70–95.
+Intervals count from the top, or from the lowest score with ``higher_is_better=False``: ``(0.05, 0.30)`` holds
+ranks 5–30 %, score percentiles 70–95, or 5–30.
 """
 
 from partialfair.metrics.band import band_changes, band_membership
@@ -17,13 +18,16 @@ from partialfair.metrics.partial import (
 )
 from partialfair.metrics.ranking import inter_group_pairwise_difference, intra_group_pairwise_difference
 from partialfair.metrics.report import FairnessReport, ReportRow, fairness_report
+from partialfair.metrics.small_groups import GroupSummary, SmallGroup
 
 __all__ = [
     "FairnessReport",
+    "GroupSummary",
     "IntervalChoice",
     "IntervalGap",
     "RankCurve",
     "ReportRow",
+    "SmallGroup",
     "UnfairnessMap",
     "band_changes",
     "band_membership",

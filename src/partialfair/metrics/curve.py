@@ -9,12 +9,12 @@ import numpy as np
 
 from partialfair._typing import ArrayLike, Floats, GroupLabel, MissingGroups
 from partialfair.exceptions import InputError
-from partialfair.metrics._inputs import oriented, scored_groups
+from partialfair.metrics._inputs import ScoredGroups, oriented, scored_groups
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["RankCurve", "rank_curve"]
+__all__ = ["RankCurve", "groups_curve", "rank_curve"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +75,11 @@ def rank_curve(
         higher_is_better=higher_is_better,
         missing_groups=missing_groups,
     )
+    return groups_curve(scored, n_points)
+
+
+def groups_curve(scored: ScoredGroups, n_points: int | None = None) -> RankCurve:
+    """Follow the ranks of groups that are sorted already, such as ``report.scored``."""
     distinct = np.unique(np.concatenate([group.scores for group in scored]))[::-1]
     if n_points is not None and n_points < distinct.size:
         distinct = distinct[np.linspace(0, distinct.size - 1, n_points).round().astype(int)]

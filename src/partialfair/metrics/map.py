@@ -10,13 +10,13 @@ import numpy as np
 from partialfair._typing import ArrayLike, Floats, GapScale, GroupLabel, Ints, MissingGroups
 from partialfair.exceptions import InputError
 from partialfair.metrics import _kernels
-from partialfair.metrics._inputs import check_gap_scale, scored_groups
+from partialfair.metrics._inputs import ScoredGroups, check_gap_scale, scored_groups
 from partialfair.theory import dkw_bound
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["IntervalGap", "UnfairnessMap", "unfairness_map"]
+__all__ = ["IntervalGap", "UnfairnessMap", "groups_map", "unfairness_map"]
 
 
 @dataclass(frozen=True)
@@ -150,6 +150,11 @@ def unfairness_map(
         missing_groups=missing_groups,
     )
     check_gap_scale(gap_scale, scored)
+    return groups_map(scored, n_grid=n_grid, gap_scale=gap_scale, confidence=confidence)
+
+
+def groups_map(scored: ScoredGroups, *, n_grid: int, gap_scale: GapScale, confidence: float) -> UnfairnessMap:
+    """Compute the map of groups that are sorted already, such as ``report.scored``."""
     epsilon = [dkw_bound(group.n_effective, confidence, n_comparisons=len(scored)) for group in scored]
     values, lows, highs, pairs = [], [], [], []
     for k, j in scored.pairs():

@@ -17,7 +17,7 @@ from partialfair.plotting._style import GROUP_COLOURS, INTERVAL_COLOUR, MAX_SHOW
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_score_densities"]
+__all__ = ["plot_group_densities", "plot_score_densities"]
 
 _FIGURE_WIDTH = 6.4  # inches
 _LETTERS_ACROSS = 64  # digits of ticks that fit side by side on a figure of that width
@@ -64,7 +64,15 @@ def plot_score_densities(
         sample_weight,
         higher_is_better=higher_is_better,
         missing_groups=missing_groups,
-    ).in_users_units()
+    )
+    return plot_group_densities(scored, threshold=threshold, axes=axes)
+
+
+def plot_group_densities(
+    scored: ScoredGroups, *, threshold: float | None = None, axes: npt.NDArray[Any] | None = None
+) -> npt.NDArray[Any]:
+    """Draw the densities of groups that are sorted already, such as ``report.scored``."""
+    higher_is_better, scored = scored.higher_is_better, scored.in_users_units()
     shown = sorted(sorted(range(len(scored)), key=lambda k: -scored.groups[k].n)[:MAX_SHOWN])
     discrete = DiscreteScores.of(scored)
     if axes is None:

@@ -53,21 +53,18 @@ def plot_path(
     several = frame["alpha"].nunique() > 1
     for number, (alpha, lines) in enumerate(frame.groupby("alpha")):
         gaps = lines["gap"]
-        colour = GROUP_COLOURS[number % len(GROUP_COLOURS)]
         ax.errorbar(
             gaps,
             lines["score"],
             xerr=np.array([gaps - lines["gap_low"], lines["gap_high"] - gaps]),
             yerr=lines["score_error"],
-            color=colour,
+            color=GROUP_COLOURS[number % len(GROUP_COLOURS)],
             marker="o",
             markersize=5,
             elinewidth=0.8,
             alpha=0.9,
             label=f"alpha = {alpha:g}" if several else None,
         )
-        free = lines[np.isinf(lines["max_gap"])]
-        ax.plot(free["gap"], free["score"], "s", color=colour, markersize=8)
     ax.set_xlabel(f"gap on rows held out ({confidence:.0%} intervals); numbers: max_gap")
     ax.set_ylabel(f"{path.scoring.replace('_', ' ')} on rows held out")
     ax.set_xlim(left=0)
@@ -76,11 +73,10 @@ def plot_path(
     if title:
         set_title(ax, title)
     known = frame[np.isfinite(frame["gap"]) & np.isfinite(frame["score"])]
-    _label_points(
-        ax,
-        known[["gap", "score"]].to_numpy(dtype=float),
-        ["no constraint" if np.isinf(allowed) else f"{allowed:g}" for allowed in known["max_gap"]],
-    )
+    free = known[np.isinf(known["max_gap"])]
+    ax.plot(free["gap"], free["score"], "s", markersize=8, color="0.25", zorder=3)
+    texts = ["no constraint" if np.isinf(allowed) else f"{allowed:g}" for allowed in known["max_gap"]]
+    _label_points(ax, known[["gap", "score"]].to_numpy(dtype=float), texts)
     return ax
 
 

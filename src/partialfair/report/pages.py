@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from partialfair._files import write_file
-from partialfair._typing import Floats, MissingGroups
+from partialfair._typing import Floats, IntervalLike, MissingGroups
 from partialfair.exceptions import InputError
 from partialfair.groups import members_text
 from partialfair.intervals import as_interval_set, interval_text
@@ -132,9 +132,9 @@ def path_page(
             audited_section(reports[names[shown]], f"As audited: {names[shown]}"),
             *changes_section(
                 scores,
-                groups=rows.groups,
+                sensitive_features=rows.groups,
                 interval=interval,
-                weights=rows.weights,
+                sample_weight=rows.weights,
                 higher_is_better=next(iter(reports.values())).higher_is_better,
                 missing_groups="ignore",
             ),
@@ -202,9 +202,9 @@ def _frontier(
 def changes_section(
     scores: Mapping[str, Floats],
     *,
-    groups: Any,
-    interval: tuple[float, float],
-    weights: Any = None,
+    sensitive_features: Any,
+    interval: IntervalLike,
+    sample_weight: Any = None,
     higher_is_better: bool = True,
     missing_groups: MissingGroups = "error",
 ) -> list[Section]:
@@ -217,9 +217,9 @@ def changes_section(
         for group, line in band_changes(
             scores[first],
             scores[name],
-            sensitive_features=groups,
+            sensitive_features=sensitive_features,
             interval=interval,
-            sample_weight=weights,
+            sample_weight=sample_weight,
             higher_is_better=higher_is_better,
             missing_groups=missing_groups,
         ).iterrows()

@@ -327,7 +327,6 @@ class Model {
 
   /** Widest difference between shares of groups; with a slack that is known, its band. */
   ofShares(shares, pairs, scale, slackOf) {
-    if (pairs.length === 0) return null;
     const gaps = pairs.map(([k, l]) => {
       const value = Math.abs(shares[k][scale] - shares[l][scale]);
       const slack = slackOf && slackOf(this.groups[k].epsilon + this.groups[l].epsilon);
@@ -341,13 +340,14 @@ class Model {
     const width = (j - i) / GRID;
     const scales = (of) => ({ interval: of("interval"), absolute: of("absolute") });
     const selected = this.groups.map((group) => group.selected(i, j, t));
+    const compared = this.judged("demographic_parity", pair);
     const found = {
       statistical_parity: {
         interval: this.ofPairs("parity", i, j, pair),
         absolute: this.ofPairs("parityAbsolute", i, j, pair),
       },
       demographic_parity: scales((scale) =>
-        this.ofShares(selected, this.judged("demographic_parity", pair), scale, (slack) => (scale === "interval" ? slack / width : slack)),
+        this.ofShares(selected, compared, scale, (slack) => (scale === "interval" ? slack / width : slack)),
       ),
       group_auc: { interval: this.ofPairs("groupAuc", i, j, pair), absolute: null },
     };

@@ -159,8 +159,7 @@ const drawMetrics = () => {
         Object.assign(bandCell.dataset, { metric, band: scale, low: gap.low, high: gap.high });
     }
     const pairs = [found.interval, found.absolute].filter(Boolean).map((gap) => between(gap.pair));
-    const compared = pairs.length === 0 ? "too few to judge" : [...new Set(pairs)].join("; of the whole group: ");
-    cell(row, compared).dataset.pair = metric;
+    cell(row, [...new Set(pairs)].join("; of the whole group: ") || "too few to judge").dataset.pair = metric;
     return row;
   });
   body.replaceChildren(...rows);

@@ -1,0 +1,157 @@
+"""``--interval`` in all its forms: one, several (a union), one for each group, or ``auto``.
+
+``--interval 0.05 0.30`` takes two words, ``--interval auto`` one, and options of the parser have a fixed
+number. So the words of each use are joined before the line is parsed, and read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+from typer.core import TyperCommand
+
+from partialfair._typing import GapScale, GroupLabel, IntervalLike
+from partialfair.exceptions import InputError
+from partialfair.groups import Groups
+from partialfair.intervals import as_interval_set
+
+__all__ = [
+    "AUTO",
+    "EVERYBODY",
+    "AskedInterval",
+    "IntervalCommand",
+    "by_label",
+    "check_page",
+    "interval_record",
+    "is_one",
+    "read_interval",
+]
+
+AUTO: Literal["auto"] = "auto"
+EVERYBODY = (0.0, 1.0)
+
+AskedInterval: TypeAlias = IntervalLike | Literal["auto"]
+"""What was asked for; of intervals by group the keys are names as they are printed, ``"Female × Black"``."""
+
+_OPTION = "--interval"
+
+
+class IntervalCommand(TyperCommand):
+    """A command whose ``--interval`` may be followed by one word or by two."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Join the words of every ``--interval``, then parse as usual."""
+        return super().parse_args(ctx, _joined(args))
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """Return the words of a command line with ``--interval 0.05 0.30`` as ``--interval "0.05 0.30"``."""
+    joined: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":  # what follows is no option
+            return [*joined, word, *rest]
+        name, equals, value = word.partition("=")
+        if name != _OPTION:
+            joined.append(word)
+            continue
+        if not equals:
+            if not rest:
+                return [*joined, word]  # the parser says what is missing
+            value = rest.pop(0)
+        if _wants_another(value) and rest and not rest[0].startswith("--"):
+            value = f"{value} {rest.pop(0)}"
+        joined += [_OPTION, value]
+    return joined
+
+
+def _wants_another(value: str) -> bool:
+    """Whether a use of the option goes on after its first word: ``0.05`` and ``Women=0.05`` do."""
+    return value != AUTO and " " not in value.rpartition("=")[2].strip()
+
+
+def read_interval(uses: Sequence[str] | None) -> AskedInterval:
+    """Return what the uses of ``--interval`` ask for; without any, everybody."""
+    if not uses:
+        return EVERYBODY
+    if AUTO in uses:
+        if len(uses) > 1:
+            raise InputError(f"{_OPTION} auto chooses the interval, so no other can be given")
+        return AUTO
+    named: dict[GroupLabel, list[tuple[float, float]]] = {}
+    for use in uses:
+        group, _, ends = use.rpartition("=")
+        named.setdefault(group, []).append(_ends(ends, use))
+    if "" in named and len(named) > 1:
+        one_group = next(filter(None, named))
+        raise InputError(
+            f"{_OPTION} is given both for everybody and for group {one_group!r}; name the group in every use, or "
+            "in none"
+        )
+    unions = {group: _plain(as_interval_set(pairs).parts) for group, pairs in named.items()}
+    return unions[""] if "" in unions else dict(unions)
+
+
+def _ends(text: str, use: str) -> tuple[float, float]:
+    try:
+        low, high = map(float, text.split())
+    except ValueError:
+        raise InputError(
+            f"{_OPTION} must be two numbers LOW HIGH, GROUP=LOW HIGH, or auto, not {use!r}"
+        ) from None
+    return low, high
+
+
+def _plain(parts: tuple[tuple[float, float], ...]) -> tuple[float, float] | list[tuple[float, float]]:
+    """Return one interval as two numbers, several as a list."""
+    return parts[0] if len(parts) == 1 else list(parts)
+
+
+def by_label(interval: IntervalLike, groups: Groups) -> IntervalLike:
+    """Return the interval with labels of groups instead of their names, refusing names that no group has."""
+    if not isinstance(interval, Mapping):
+        return interval
+    labels = dict(zip(groups.names, groups.labels, strict=True))
+    for name in interval:
+        if name not in labels:
+            known = ", ".join(map(repr, list(labels)[:12])) + (", …" if len(labels) > 12 else "")
+            raise InputError(
+                f"{_OPTION} names group {name!r}, which is not in the data; the groups are {known}"
+            )
+    for name in labels:
+        if name not in interval:
+            raise InputError(f"{_OPTION} names no interval for group {name!r}; name one for every group")
+    return {labels[str(name)]: parts for name, parts in interval.items()}
+
+
+def is_one(interval: AskedInterval) -> bool:
+    """Whether it is one interval, the same for every group."""
+    by_group = interval == AUTO or isinstance(interval, Mapping)
+    return interval == AUTO or (not by_group and len(as_interval_set(interval).parts) == 1)
+
+
+def check_page(interval: AskedInterval, report: object) -> None:
+    """Refuse, before any work, a page of what pages cannot show."""
+    if report is not None and not is_one(interval):
+        raise InputError(
+            "--report shows one interval that is the same for all groups, not a union or one for each group; "
+            f"leave --report out, or give one {_OPTION}"
+        )
+
+
+def check_scale(interval: AskedInterval, gap_scale: GapScale) -> None:
+    """Refuse intervals by group on the absolute scale, which has no meaning there."""
+    if gap_scale == "absolute" and isinstance(interval, Mapping):
+        raise InputError(f"--gap-scale absolute has no meaning when {_OPTION} differs by group")
+
+
+def interval_record(interval: AskedInterval) -> Any:
+    """Return plain data for JSON: ``[low, high]``, a list of those, a mapping from group name, or "auto"."""
+    if isinstance(interval, Mapping):
+        return {str(name): interval_record(parts) for name, parts in interval.items()}
+    if interval == AUTO:
+        return AUTO
+    parts = [list(part) for part in as_interval_set(interval).parts]
+    return parts[0] if len(parts) == 1 else parts

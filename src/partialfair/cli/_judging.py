@@ -1,0 +1,172 @@
+"""How commands judge scores: what is asked of every one of them, and which groups can be judged at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from partialfair._checks import check_count
+from partialfair._typing import (
+    ArrayLike,
+    Floats,
+    GapScale,
+    IntervalLike,
+    Ints,
+    MissingGroups,
+    RankWithin,
+    SmallGroups,
+)
+from partialfair.cli._intervals import AUTO, AskedInterval, check_scale
+from partialfair.constraints.base import effective_sizes
+from partialfair.exceptions import InputError
+from partialfair.groups import Groups
+from partialfair.intervals import as_interval_set, interval_text, intervals_by_group
+from partialfair.metrics import FairnessReport, fairness_report
+from partialfair.metrics.small_groups import MERGED, enough
+
+__all__ = [
+    "Judging",
+    "as_judged",
+    "check_confidence",
+    "merged_groups",
+    "on_judged",
+]
+
+AUTO_WIDTH = 0.25
+"""Width of the interval that ``--interval auto`` chooses, the default of `choose_interval`."""
+
+_SUREST = 0.995
+"""Of the thousand draws of a report, five lie beyond the ends of an interval of this coverage."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judging:
+    """What every command that measures gaps is told.
+
+    Attributes
+    ----------
+    interval
+        As it was asked for; ``"auto"`` and names of groups are resolved once the data are known.
+    gap_scale, confidence, higher_is_better, min_group_size, small_groups, missing_groups
+        As in `fairness_report`.
+    pos_label
+        The positive label as it was written; None leaves the choice to its name.
+    seed
+        Of the bootstrap, and of splits.
+    """
+
+    interval: AskedInterval
+    gap_scale: GapScale
+    confidence: float
+    higher_is_better: bool
+    min_group_size: int
+    small_groups: SmallGroups
+    missing_groups: MissingGroups
+    pos_label: str | None
+    seed: int
+
+    def check(self) -> None:
+        """Refuse what cannot be right, before any file is read."""
+        check_scale(self.interval, self.gap_scale)
+        check_confidence(self.confidence)
+        check_count(self.min_group_size, "--min-group")
+        if self.small_groups == "merge" and isinstance(self.interval, dict):
+            raise InputError("--small-groups merge needs one --interval for all groups, not one for each")
+
+    def report(
+        self,
+        labels: ArrayLike | None,
+        scores: Floats,
+        groups: Groups,
+        *,
+        interval: IntervalLike,
+        threshold: float | None,
+        positive: Any,
+        weights: Floats | None,
+        rank_within: RankWithin = "group",
+    ) -> FairnessReport:
+        """Return all metrics of one set of scores."""
+        return fairness_report(
+            labels,
+            scores,
+            sensitive_features=groups,
+            interval=interval,
+            threshold=threshold,
+            confidence=self.confidence,
+            gap_scale=self.gap_scale,
+            rank_within=rank_within,
+            pos_label=positive,
+            sample_weight=weights,
+            random_state=self.seed,
+            higher_is_better=self.higher_is_better,
+            min_group_size=self.min_group_size,
+            small_groups=self.small_groups,
+            missing_groups=self.missing_groups,
+        )
+
+    def words(self, interval: IntervalLike) -> str:
+        """Write an interval in words."""
+        return interval_words(interval, self.higher_is_better)
+
+
+def check_confidence(confidence: float) -> None:
+    """Refuse what lies outside (0, 1), and what the draws of a report cannot tell from certainty."""
+    if not 0 < confidence < 1:
+        raise InputError(f"--confidence must lie between 0 and 1, not {confidence:g}")
+    if confidence > _SUREST:
+        raise InputError(f"--confidence must be at most {_SUREST:g}, not {confidence:g}")
+
+
+def as_judged(groups: Groups, report: FairnessReport) -> Groups:
+    """Return the groups as the report judged them: −1 for those too few, one group for merged ones."""
+    labels = tuple(group.group for group in report.groups)
+    # Where small groups were merged, every label that the report does not know went into that group.
+    rest = labels.index(MERGED) if MERGED in labels else -1
+    position = [labels.index(label) if label in labels else rest for label in groups.labels]
+    codes = np.array([*position, -1])[groups.codes]  # code −1, no group, is the last
+    return Groups(codes, labels)
+
+
+def merged_groups(groups: Groups, weights: Floats | None, rows: Ints, settings: Judging) -> Groups:
+    """Return the groups with all that are small among some rows as one, the last."""
+    if isinstance(settings.interval, str):
+        interval: IntervalLike = (0.0, AUTO_WIDTH)
+    else:
+        interval = settings.interval
+    sizes = effective_sizes(
+        Groups(groups.codes[rows], groups.labels), np.ones(rows.size) if weights is None else weights[rows]
+    )
+    small = np.array(
+        [
+            not enough(size * part.measure, settings.min_group_size)
+            for size, part in zip(sizes, intervals_by_group(interval, groups.labels), strict=True)
+        ]
+    )
+    if not small.any():
+        return groups
+    kept = [label for label, is_small in zip(groups.labels, small, strict=True) if not is_small]
+    if MERGED in kept:
+        raise InputError(f"--small-groups merge makes a group {MERGED!r}, but the data have one of that name")
+    position = np.where(small, len(kept), np.cumsum(~small) - 1)
+    return Groups(np.array([*position, -1])[groups.codes], (*kept, MERGED))
+
+
+def on_judged(interval: IntervalLike, groups: Groups) -> IntervalLike:
+    """Return the interval without those of groups that are not judged."""
+    if not isinstance(interval, dict):
+        return interval
+    return {label: interval[label] for label in groups.labels}
+
+
+def interval_words(interval: AskedInterval, higher_is_better: bool) -> str:
+    """Write an interval in words, both ways of counting; of intervals by group, each with its group."""
+    if isinstance(interval, dict):
+        return "; ".join(
+            f"{group}: {interval_text(as_interval_set(parts), higher_is_better)}"
+            for group, parts in interval.items()
+        )
+    if interval == AUTO:
+        return "an interval chosen by the scores"
+    return interval_text(as_interval_set(interval), higher_is_better)

@@ -1,0 +1,211 @@
+"""Commands on scores: ``audit``, ``compare``, and ``predict``, which makes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from partialfair.cli import _audit, _compare
+from partialfair.cli._audit import AuditSettings, Gate, check_gate, measure, print_audit
+from partialfair.cli._compare import print_comparison
+from partialfair.cli._intervals import check_page, read_interval
+from partialfair.cli._options import (
+    AsJson,
+    Confidence,
+    FailAbove,
+    Group,
+    Intervals,
+    Label,
+    LowerIsBetter,
+    MinGroup,
+    Missing,
+    MissingGroups,
+    Out,
+    PosLabel,
+    RankWithin,
+    Report,
+    Scale,
+    Scales,
+    Score,
+    Seed,
+    Small,
+    SmallGroups,
+    Table,
+    Threshold,
+    Weight,
+    Within,
+)
+from partialfair.cli._output import console, echo, echo_data, json_text, note, printing, step
+from partialfair.cli._tables import ColumnNames, ScoreTable, read_scores
+from partialfair.cli._writing import Outputs, announce
+from partialfair.exceptions import InputError
+
+__all__ = ["audit", "compare", "predict"]
+
+
+def audit(
+    file: Table,
+    score: Score,
+    group: Group,
+    label: Label = None,
+    pos_label: PosLabel = None,
+    weight: Weight = None,
+    interval: Intervals = None,
+    lower_is_better: LowerIsBetter = False,
+    threshold: Threshold = None,
+    gap_scale: Scale = Scales.interval,
+    rank_within: Within = RankWithin.group,
+    min_group: MinGroup = 10,
+    small_groups: Small = SmallGroups.list,
+    missing_groups: Missing = MissingGroups.error,
+    confidence: Confidence = 0.95,
+    fail_above: FailAbove = None,
+    fail_metric: Annotated[
+        str, typer.Option("--fail-metric", help="Metric that --fail-above looks at.")
+    ] = "statistical_parity",
+    out: Out = None,
+    report: Report = None,
+    as_json: AsJson = False,
+    seed: Seed = 0,
+) -> None:
+    """Find where on the percentile axis a model's scores differ between groups, by how much, how surely."""
+    settings = AuditSettings(
+        interval=read_interval(interval),
+        gap_scale=gap_scale.value,
+        confidence=confidence,
+        higher_is_better=not lower_is_better,
+        min_group_size=min_group,
+        small_groups=small_groups.value,
+        missing_groups=missing_groups.value,
+        pos_label=pos_label,
+        seed=seed,
+        threshold=threshold,
+        rank_within=rank_within.value,
+    )
+    gate = None if fail_above is None else Gate(fail_metric, fail_above)
+    settings.check()
+    check_gate(gate)
+    check_page(settings.interval, report)
+    outputs = Outputs(out, _audit.FILES, report)
+    outputs.check(file)
+    columns = ColumnNames(score, tuple(group), label, weight)
+    result = measure(_read(file, columns, settings), settings, gate)
+    record = outputs.write(result.files, result.record(gate), result.page)
+    with printing():
+        if as_json:
+            echo(json_text(record))
+        else:
+            print_audit(result, gate, console())
+            announce(outputs, record)
+    if gate is not None and not result.passes(gate):
+        raise typer.Exit(1)
+
+
+def compare(
+    files: Annotated[
+        list[Path], typer.Argument(readable=False, help="Two or more files with scores of the same people.")
+    ],
+    score: Score,
+    group: Group,
+    id_column: Annotated[
+        str | None,
+        typer.Option("--id", help="Column that identifies a person; without it rows are matched in order."),
+    ] = None,
+    label: Label = None,
+    pos_label: PosLabel = None,
+    weight: Weight = None,
+    interval: Intervals = None,
+    lower_is_better: LowerIsBetter = False,
+    threshold: Threshold = None,
+    gap_scale: Scale = Scales.interval,
+    rank_within: Within = RankWithin.group,
+    min_group: MinGroup = 10,
+    small_groups: Small = SmallGroups.list,
+    missing_groups: Missing = MissingGroups.error,
+    confidence: Confidence = 0.95,
+    out: Out = None,
+    report: Report = None,
+    as_json: AsJson = False,
+    seed: Seed = 0,
+) -> None:
+    """Compare models on the same people: their gaps side by side, and who enters and leaves the interval."""
+    if len(files) < 2:
+        raise InputError("compare needs at least two files; for one use audit")
+    settings = AuditSettings(
+        interval=read_interval(interval),
+        gap_scale=gap_scale.value,
+        confidence=confidence,
+        higher_is_better=not lower_is_better,
+        min_group_size=min_group,
+        small_groups=small_groups.value,
+        missing_groups=missing_groups.value,
+        pos_label=pos_label,
+        seed=seed,
+        threshold=threshold,
+        rank_within=rank_within.value,
+    )
+    settings.check()
+    check_page(settings.interval, report)
+    outputs = Outputs(out, _compare.FILES, report)
+    outputs.check(*files)
+    columns = ColumnNames(score, tuple(group), label, weight, id_column)
+    comparison = _compare.compare([_read(file, columns, settings) for file in files], settings)
+    record = outputs.write(comparison.files, comparison.record(), comparison.page)
+    with printing():
+        if as_json:
+            echo(json_text(record))
+        else:
+            print_comparison(comparison, console())
+            announce(outputs, record)
+
+
+def predict(
+    model: Annotated[
+        Path,
+        typer.Argument(readable=False, help="A model of partialfair train or path, or their directory."),
+    ],
+    file: Annotated[
+        Path, typer.Argument(readable=False, help="CSV, Parquet or Arrow file with the columns trained on.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="CSV or Parquet file to write; standard output if not given."),
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep all columns; otherwise ids, groups and target.")
+    ] = False,
+    use_unkept: Annotated[
+        bool,
+        typer.Option(
+            "--use-unkept", help="Score also with a model whose gap in training is wider than asked."
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Score the rows of a table with a saved model; what comes out can go to audit."""
+    from partialfair.cli import _predict  # with scikit-learn, for which other commands need not wait
+
+    if as_json and out is None:
+        raise InputError("--json needs --out, because the scores would go to standard output")
+    model_files = _predict.find_model(model)
+    _predict.check_target(out, [*model_files, file])
+    scored = _predict.predict(model_files[0], file, keep=keep, use_unkept=use_unkept)
+    if out is not None:
+        _predict.write(scored.table, out)
+    for sentence in scored.notes:
+        note(sentence)
+    with printing():
+        if out is None:
+            echo_data(scored.table.to_csv(index=False))
+        elif as_json:
+            echo(json_text(scored.record(out)))
+        else:
+            positive = f"{scored.model.target} = {scored.model.labels[1]}"
+            echo(f"{len(scored.table):,} rows scored, {scored.selected:,} of them {positive}: {out}")
+
+
+def _read(path: Path, columns: ColumnNames, settings: AuditSettings) -> ScoreTable:
+    with step(f"reading {path}"):
+        return read_scores(path, columns, settings.missing_groups)

@@ -1,0 +1,259 @@
+"""Commands that train models on tables: ``train``, ``path``, and ``demo``, which makes its table."""
+
+from __future__ import annotations
+
+import shlex
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from partialfair.cli._audit import Gate
+from partialfair.cli._intervals import check_page, read_interval
+from partialfair.cli._options import (
+    AsJson,
+    Categories,
+    Confidence,
+    ConstraintName,
+    Dropped,
+    Enforce,
+    Enforcement,
+    FailAbove,
+    Group,
+    GroupTerms,
+    Ids,
+    Intervals,
+    LowerIsBetter,
+    MinGroup,
+    Missing,
+    MissingGroups,
+    PosLabel,
+    Report,
+    Scale,
+    Scales,
+    Seed,
+    Small,
+    SmallGroups,
+    Table,
+    Target,
+    Terms,
+    TimeLimit,
+    Verbose,
+    Weight,
+)
+from partialfair.cli._output import command_name, console, echo, json_text, printing
+from partialfair.cli._writing import Outputs, announce
+
+__all__ = ["demo", "frontier", "train"]
+
+
+def train(
+    file: Table,
+    target: Target,
+    group: Group,
+    pos_label: PosLabel = None,
+    weight: Weight = None,
+    id_columns: Ids = None,
+    drop: Dropped = None,
+    category: Categories = None,
+    constraint: ConstraintName = "statistical_parity",
+    interval: Intervals = None,
+    max_gap: Annotated[float, typer.Option("--max-gap", help="The largest gap allowed, in [0, 1].")] = 0.05,
+    gap_scale: Scale = Scales.interval,
+    enforce: Enforce = Enforcement.exact,
+    lower_is_better: LowerIsBetter = False,
+    min_group: MinGroup = 10,
+    small_groups: Small = SmallGroups.list,
+    missing_groups: Missing = MissingGroups.error,
+    group_terms: Terms = GroupTerms.none,
+    alpha: Annotated[float, typer.Option("--alpha", help="Strength of the l2 penalty.")] = 1e-4,
+    time_limit: TimeLimit = None,
+    test_size: Annotated[
+        float, typer.Option("--test-size", help="Share of the rows held out to judge the model; 0 for none.")
+    ] = 0.2,
+    confidence: Confidence = 0.95,
+    fail_above: FailAbove = None,
+    fail_metric: Annotated[
+        str | None,
+        typer.Option(
+            "--fail-metric", help="Metric that --fail-above looks at; by default that of --constraint."
+        ),
+    ] = None,
+    out: Annotated[
+        Path,
+        typer.Option("--out", help="Directory for the model, JSON and pictures, or the model's file.skops."),
+    ] = Path("model"),
+    report: Report = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+    seed: Seed = 0,
+) -> None:
+    """Train a classifier on a table, with its preprocessing, and judge it on rows that were held out.
+
+    Exits with 1 if the gap asked for was not reached. Which gap to ask for is shown by path.
+    """
+    from partialfair.cli import _train  # with scikit-learn, for which other commands need not wait
+    from partialfair.cli._prepare import Roles
+    from partialfair.cli._trained import MODEL, TrainSettings, file_names, print_training
+
+    settings = TrainSettings(
+        interval=read_interval(interval),
+        gap_scale=gap_scale.value,
+        confidence=confidence,
+        higher_is_better=not lower_is_better,
+        min_group_size=min_group,
+        small_groups=small_groups.value,
+        missing_groups=missing_groups.value,
+        pos_label=pos_label,
+        seed=seed,
+        constraint=constraint,
+        enforce=enforce.value,
+        group_terms=group_terms.terms,
+        time_limit=time_limit,
+        max_gap=max_gap,
+        alpha=alpha,
+        test_size=test_size,
+    )
+    gate = None if fail_above is None else Gate(fail_metric or settings.metric, fail_above)
+    _train.check_settings(settings, gate)
+    check_page(settings.interval, report)
+    directory, name = (out.parent, out.name) if out.suffix == ".skops" else (out, MODEL)
+    outputs = Outputs(directory, file_names(name), report)
+    outputs.check(file)
+    roles = Roles(
+        target, tuple(group), weight, tuple(id_columns or ()), tuple(drop or ()), tuple(category or ())
+    )
+    training = _train.train(file, roles, settings)
+    record = outputs.write(partial(training.files, name), training.record(gate, name), training.page)
+    kept = training.result.promise_kept is not False
+    with printing():
+        if as_json:
+            echo(json_text(record))
+        else:
+            print_training(training, gate, console(), verbose=verbose)
+            announce(outputs, record)
+            _announce_model(directory / training.file_name(name), kept=kept)
+    if not kept or (gate is not None and not training.passes(gate)):
+        raise typer.Exit(1)
+
+
+def frontier(
+    file: Table,
+    target: Target,
+    group: Group,
+    max_gaps: Annotated[
+        str, typer.Option("--max-gaps", help="Gaps to allow, with commas between them: 0.02,0.05,0.1,0.2.")
+    ],
+    pos_label: PosLabel = None,
+    weight: Weight = None,
+    id_columns: Ids = None,
+    drop: Dropped = None,
+    category: Categories = None,
+    constraint: ConstraintName = "statistical_parity",
+    interval: Intervals = None,
+    gap_scale: Scale = Scales.interval,
+    enforce: Enforce = Enforcement.exact,
+    lower_is_better: LowerIsBetter = False,
+    min_group: MinGroup = 10,
+    small_groups: Small = SmallGroups.list,
+    missing_groups: Missing = MissingGroups.error,
+    group_terms: Terms = GroupTerms.none,
+    alphas: Annotated[
+        str, typer.Option("--alphas", help="Strengths of the l2 penalty to try with each of them.")
+    ] = "1e-4",
+    time_limit: TimeLimit = None,
+    validation: Annotated[
+        float, typer.Option("--validation", help="Share of the rows held out to judge the models.")
+    ] = 0.2,
+    scoring: Annotated[
+        str, typer.Option("--scoring", help="What counts: accuracy, balanced_accuracy or roc_auc.")
+    ] = "accuracy",
+    best: Annotated[
+        float | None,
+        typer.Option(
+            "--best",
+            metavar="GAP",
+            help="Save the best model whose gap on new people is, with --confidence, at most this.",
+        ),
+    ] = None,
+    confidence: Confidence = 0.95,
+    out: Annotated[
+        Path, typer.Option("--out", help="Directory for the table, JSON, the picture and the chosen model.")
+    ] = Path("path"),
+    report: Report = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+    seed: Seed = 0,
+) -> None:
+    """Train a model for every gap allowed, show what fairness costs, and choose by rows held out."""
+    from partialfair.cli import _path  # with scikit-learn
+    from partialfair.cli._prepare import Roles
+
+    settings = _path.PathSettings(
+        interval=read_interval(interval),
+        gap_scale=gap_scale.value,
+        confidence=confidence,
+        higher_is_better=not lower_is_better,
+        min_group_size=min_group,
+        small_groups=small_groups.value,
+        missing_groups=missing_groups.value,
+        pos_label=pos_label,
+        seed=seed,
+        constraint=constraint,
+        enforce=enforce.value,
+        group_terms=group_terms.terms,
+        time_limit=time_limit,
+        max_gaps=_path.read_numbers(max_gaps, "--max-gaps"),
+        alphas=_path.read_numbers(alphas, "--alphas"),
+        validation=validation,
+        scoring=scoring,
+        best=best,
+    )
+    settings.check()
+    check_page(settings.interval, report)
+    outputs = Outputs(out, _path.FILES, report)
+    outputs.check(file)
+    roles = Roles(
+        target, tuple(group), weight, tuple(id_columns or ()), tuple(drop or ()), tuple(category or ())
+    )
+    traced = _path.trace(file, roles, settings)
+    record = outputs.write(traced.files, traced.record(), traced.page)
+    with printing():
+        if as_json:
+            echo(json_text(record))
+        else:
+            _path.print_frontier(traced, console(), verbose=verbose)
+            announce(outputs, record)
+            if traced.chosen is not None:
+                _announce_model(out / _path.MODEL, kept=True)
+    if traced.refusal is not None:
+        echo(f"partialfair: {traced.refusal}", err=True)
+        raise typer.Exit(1)
+
+
+def demo(
+    out: Annotated[
+        Path, typer.Option("--out", help="Directory for the table, models, pictures and the page.")
+    ] = Path("demo"),
+    seed: Seed = 0,
+) -> None:
+    """Train models on made admissions data, from loose to strict: before, after, and what it costs."""
+    from partialfair.cli import _demo  # with scikit-learn
+
+    outputs = Outputs(out, _demo.FILES, out / _demo.PAGE)
+    outputs.check()
+    shown = _demo.run(out, seed)
+    record = outputs.write(shown.files, shown.record(), shown.page)
+    with printing():
+        _demo.print_demo(shown, console())
+        announce(outputs, record)
+        echo(_demo.by_hand(out, seed))
+
+
+def _announce_model(path: Path, *, kept: bool) -> None:
+    """Say how to use the model that was saved."""
+    unkept = "" if kept else " --use-unkept"
+    echo(
+        f"score new rows: {command_name()} predict {shlex.quote(str(path))} NEW.csv --out scores.csv{unkept}"
+    )
