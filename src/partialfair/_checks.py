@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import date, time, timedelta
 from numbers import Real
 from typing import Any
@@ -22,7 +22,6 @@ __all__ = [
     "check_weights",
     "finite_vector",
     "first_text",
-    "listing",
     "merged_by_floats",
     "outside_weights",
     "refuse_dates",
@@ -169,12 +168,6 @@ def shown(value: Any, most: int = 80) -> str:
     """Write a value for a message, on one line and not at length."""
     text = " ".join(repr(value).split())
     return text if len(text) <= most else f"{text[:most]}…"
-
-
-def listing(items: Sequence[str], most: int = 8) -> str:
-    """Write a list for a message, not at length."""
-    more = f", and {len(items) - most} more" if len(items) > most else ""
-    return ", ".join(item if len(item) <= 60 else f"{item[:60]}…" for item in items[:most]) + more
 
 
 def check_weights(sample_weight: ArrayLike, n_rows: int, rows_of: str = "scores") -> Floats:

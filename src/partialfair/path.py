@@ -33,7 +33,7 @@ from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups, group_name
 from partialfair.metrics.catalogue import check_judgeable
 from partialfair.metrics.report import FairnessReport, ReportRow, fairness_report
-from partialfair.solvers import Status
+from partialfair.solvers import Record, Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -509,9 +509,12 @@ def _chain(
             model = deepcopy(model).set_params(**{name: settings[name] for name in freed})
             model.set_params(**_with_gap(model, gap))
         start = time.perf_counter()
+        listener = _Listener(estimator.callback)
+        model.set_params(callback=listener)
         model.fit(train.X, train.y, sensitive_features=train.groups, sample_weight=train.weights)
-        if model.result_.status is Status.STOPPED and estimator.callback is None:
-            raise KeyboardInterrupt  # nobody else stops a fit
+        model.set_params(callback=estimator.callback)
+        if model.result_.status is Status.STOPPED and not listener.stopped:
+            raise KeyboardInterrupt  # a fit keeps its best point, a path ends
         if points:
             (constraint,), training_gap = model.result_.constraints, model.result_.gap
         else:
@@ -520,6 +523,18 @@ def _chain(
         points.append(_point(model, gap, alpha, constraint, training_gap, held_out, scoring, seconds))
         say(points[-1])
     return points
+
+
+@dataclass(eq=False)
+class _Listener:
+    """Knows whether it was the estimator's callback that stopped a fit, or the keyboard."""
+
+    callback: Callable[[Record], bool | None] | None
+    stopped: bool = False
+
+    def __call__(self, line: Record) -> bool:
+        self.stopped = bool(self.callback is not None and self.callback(line))
+        return self.stopped
 
 
 def _judged_in_training(estimator: Any, model: Any, train: Rows) -> tuple[Constraint, float]:

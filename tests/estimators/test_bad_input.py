@@ -53,7 +53,10 @@ def with_value(X, row, column, value):
         ({"max_gap": -0.1}, r"max_gap must lie in \[0, 1\], not -0.1"),
         ({"max_gap": float("nan")}, r"max_gap must lie in \[0, 1\], not nan"),
         ({"interval": (0.5, 0.2)}, r"0.5.*0.2"),
-        ({"interval": (0.5, 0.505)}, r"no group is large enough .* 'f' has 0.\d+, .* lower min_group_size"),
+        (
+            {"interval": (0.5, 0.505)},
+            r"no group is large enough .* 'f' has 0.\d+ and .* lower min_gr",
+        ),
         ({"min_group_size": 0}, r"min_group_size must be at least 1, not 0"),
         ({"higher_is_better": "no"}, r"higher_is_better must be True or False, not 'no'"),
         ({"interval": {"f": (0, 1)}}, r"no interval for group 'm', only for \['f'\]"),

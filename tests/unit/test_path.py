@@ -34,8 +34,8 @@ def path(people):
 
 def test_models_are_those_that_were_asked_for(path, people):
     frame = path.to_frame()
-    assert frame["max_gap"].tolist() == [0.3, 0.1, 0.05]
-    assert [point.model.max_gap for point in path.points] == [0.3, 0.1, 0.05]
+    assert frame["max_gap"].tolist() == [np.inf, 0.3, 0.1, 0.05]
+    assert [point.model.max_gap for point in path.points[1:]] == [0.3, 0.1, 0.05]
     kept = frame["status"] == "converged"
     assert kept.sum() >= 2
     assert (frame["training_gap"] <= frame["max_gap"] + 1e-9)[kept].all()
@@ -49,7 +49,7 @@ def test_a_path_is_as_good_as_models_fitted_one_by_one(people):
     path = fairness_path(
         clf, X, y, sensitive_features=groups, max_gaps=GAPS, validation=(X, y, groups), random_state=0
     )
-    for point in path.points:
+    for point in path.points[1:]:
         alone = PartialFairClassifier(interval=(0.1, 0.6), enforce="surrogate", max_gap=point.max_gap)
         alone.fit(X, y, sensitive_features=groups)
         assert point.model.result_.objective <= alone.result_.objective + 1e-3
@@ -80,7 +80,8 @@ def test_best_is_the_best_of_those_that_are_fair_enough(path):
     bound = float(np.sort(frame["gap_high"])[1])
     fair = frame["gap_high"] <= bound
     chosen = path.best(max_gap=bound, confidence=0.9)
-    assert chosen.max_gap == frame["max_gap"][frame["score"][fair].idxmax()]
+    assert chosen is path.points[frame["score"][fair].idxmax()].model
+    assert path.best(max_gap=1.0) is path.points[frame["score"].idxmax()].model
     with pytest.raises(InputError, match=r"no model of the path has a gap of at most 0 with confidence 0.95"):
         path.best(max_gap=0.0)
 
@@ -101,9 +102,9 @@ def test_alphas_weights_jobs_and_a_constraint_object(people):
         random_state=0,
     )
     frame = path.to_frame()
-    assert frame["alpha"].tolist() == [1e-3, 1e-3, 1e-1, 1e-1]
-    assert frame["max_gap"].tolist() == [0.2, 0.1, 0.2, 0.1]
-    assert path.points[0].model.constraint.max_gap == 0.2
+    assert frame["alpha"].tolist() == [1e-3] * 3 + [1e-1] * 3
+    assert frame["max_gap"].tolist() == [np.inf, 0.2, 0.1] * 2
+    assert path.points[1].model.constraint.max_gap == 0.2
     assert (frame["score"] > 0.7).all()
     ax = path.plot(title="frontier")
     assert len(ax.get_legend().get_texts()) == 2
@@ -119,7 +120,7 @@ def test_regressors_have_paths(people):
         reg, X, y, sensitive_features=groups, max_gaps=[0.2, 0.4], scoring="r2", random_state=0
     )
     frame = path.to_frame()
-    assert frame["score"][0] > frame["score"][1] > 0
+    assert frame["score"][0] >= frame["score"][1] > frame["score"][2] > 0
 
 
 @pytest.mark.parametrize(
@@ -218,7 +219,7 @@ def test_rows_without_a_group_count_in_the_score_only(people):
         max_gaps=[0.3],
         validation=[X, y, np.where(unknown, None, groups)],
     )
-    (point,) = path.points
+    point = path.points[1]
     scores = point.model.decision_function(X)
     expected = partial_statistical_parity_difference(
         None, scores[~unknown], sensitive_features=groups[~unknown], interval=(0.1, 0.6)
@@ -237,3 +238,64 @@ def test_a_gap_that_could_not_be_judged_is_refused_before_any_fit(people):
         fairness_path(
             fair, X, y, sensitive_features=groups, max_gaps=[0.3], validation=(X[:200], some[1], some[0])
         )
+
+
+@pytest.mark.parametrize("kind", ["statistical_parity", "demographic_parity", "auto"])
+@pytest.mark.parametrize("higher_is_better", [True, False])
+def test_the_first_model_has_no_constraint_and_is_judged_by_it(people, kind, higher_is_better):
+    X, y, groups = people
+    clf = PartialFairClassifier(
+        "statistical_parity" if kind == "auto" else kind,
+        interval="auto" if kind == "auto" else (0.1, 0.6),
+        enforce="surrogate",
+        constraint_threshold=0.3,
+        higher_is_better=higher_is_better,
+    )
+    path = fairness_path(
+        clf, X, y, sensitive_features=groups, max_gaps=[0.3], validation=(X, y, groups), random_state=0
+    )
+    first, second = path.points
+    alone = PartialFairClassifier(None).fit(X, y)
+    assert first.model.coef_ == pytest.approx(alone.coef_, abs=1e-5)
+    assert (first.model.constraint, first.model.result_.status) == (None, "converged")
+    assert (first.unconstrained, first.allowed, second.allowed) == (True, "no constraint", "max gap 0.3")
+    assert first.constraint.interval == second.constraint.interval
+    # The validation rows are those trained on: the gaps are the same.
+    assert path.gap(first).value == pytest.approx(first.training_gap)
+    assert path.gap(second).value == pytest.approx(second.training_gap)
+    assert second.model.result_.gap == second.training_gap
+    labels = [text.get_text() for text in path.plot().texts]
+    assert any("no constraint" in label for label in labels)
+    plt.close("all")
+
+
+def test_small_groups_are_named_and_not_judged(people):
+    X, y, groups = people
+    few = groups.astype(object)
+    few[:40] = "few"
+    clf = PartialFairClassifier(interval=(0.1, 0.6), enforce="surrogate")
+    options = {"sensitive_features": few, "max_gaps": [0.3], "random_state": 0}
+    path = fairness_path(clf, X, y, **options)
+    assert [small.group for small in path.report(path.points[0]).small_groups] == ["few"]
+    assert path.points[1].model.result_.small_groups == ()  # in training there are enough
+    assert "few" not in path.gap(path.points[0]).groups
+    judged = fairness_path(clf, X, y, min_group_size=2, **options)
+    assert not judged.report(judged.points[0]).small_groups
+
+
+def test_an_interrupt_ends_the_path_and_a_callback_only_a_fit(people):
+    X, y, groups = people
+
+    def interrupt(line):
+        raise KeyboardInterrupt
+
+    seen = []
+    options = {"sensitive_features": groups, "max_gaps": [0.3], "callback": seen.append, "random_state": 0}
+    clf = PartialFairClassifier(interval=(0.1, 0.6), enforce="surrogate", callback=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        fairness_path(clf, X, y, **options)
+    assert not seen
+    path = fairness_path(clf.set_params(callback=lambda line: line.step == 1), X, y, **options)
+    assert [point.model.result_.status for point in path.points] == ["stopped"] * 2
+    assert path.points == tuple(seen)
+    assert path.points[0].model.callback is clf.callback

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from partialfair._checks import listing
+from partialfair._checks import shown
 from partialfair._typing import Floats
 from partialfair.constraints.base import Positive
 from partialfair.constraints.parity import AtThreshold
 from partialfair.estimators._promise import Promise
 from partialfair.exceptions import IdleThresholdWarning
-from partialfair.intervals import RANK_TOLERANCE
+from partialfair.groups import Groups, listed
+from partialfair.intervals import RANK_TOLERANCE, IntervalSet
 
 __all__ = ["idle_threshold_warning"]
 
@@ -29,7 +30,7 @@ def idle_threshold_warning(
     for promise in promises:
         outside = _outside(promise, scores, weights, positive)
         if outside:
-            told.append(f"the threshold of {type(promise.stated).__name__} has {listing(outside, most=4)}")
+            told.append(f"the threshold of {type(promise.stated).__name__} has {listed(outside)}")
     if not told:
         return None
     return IdleThresholdWarning(
@@ -39,19 +40,37 @@ def idle_threshold_warning(
 
 
 def _outside(promise: Promise, scores: Floats, weights: Floats, positive: Positive) -> list[str]:
-    """Return "rank 4.2 % in group 'f'" for every group where that is outside of the closed interval."""
+    """Return "rank 4.2 % in group 'f'" for every group where that is outside of the closed interval.
+
+    Ranks are those among the people compared. Where positives and negatives are, a threshold that is inside
+    for one of them is not idle.
+    """
     constraint, groups = promise.constraint, promise.groups
     if not isinstance(constraint, AtThreshold):
         return []
+    ranks = np.array(
+        [
+            _ranks(constraint.threshold, scores, np.where(rows, weights, 0.0), groups)
+            for rows in constraint.compared(positive)
+        ]
+    )
     outside = []
-    for rows in constraint.compared(positive):
-        counted = np.flatnonzero(np.broadcast_to(rows, groups.codes.shape) & (groups.codes >= 0))
-        codes, n_groups = groups.codes[counted], len(groups.labels)
-        totals = np.bincount(codes, weights=weights[counted], minlength=n_groups)
-        selected = weights[counted] * (scores[counted] > constraint.threshold)
-        ranks = np.bincount(codes, weights=selected, minlength=n_groups) / totals
-        for name, part, rank in zip(groups.names, constraint.intervals(groups), ranks, strict=True):
-            reached = any(low - RANK_TOLERANCE <= rank <= high + RANK_TOLERANCE for low, high in part.parts)
-            if not reached:
-                outside.append(f"rank {100 * rank:.3g} % in group {name!r}")
+    for name, part, own in zip(groups.names, constraint.intervals(groups), ranks.T, strict=True):
+        if not any(_holds(part, rank) for rank in own):
+            percents = " and ".join(f"{100 * rank:.3g} %" for rank in own)
+            outside.append(f"rank {percents} in group {shown(name, 60)}")
     return outside
+
+
+def _ranks(threshold: float, scores: Floats, weights: Floats, groups: Groups) -> Floats:
+    """Return the share of each group's weight whose score is above the threshold."""
+    inside = groups.codes >= 0
+    selected, totals = (
+        np.bincount(groups.codes[inside], weights=counted[inside], minlength=len(groups.labels))
+        for counted in (np.where(scores > threshold, weights, 0.0), weights)
+    )
+    return np.asarray(selected / totals)
+
+
+def _holds(part: IntervalSet, rank: float) -> bool:
+    return any(low - RANK_TOLERANCE <= rank <= high + RANK_TOLERANCE for low, high in part.parts)

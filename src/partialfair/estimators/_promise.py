@@ -9,12 +9,12 @@ from itertools import combinations
 
 import numpy as np
 
-from partialfair._checks import listing
+from partialfair._checks import shown
 from partialfair._typing import Floats, GroupLabel
 from partialfair.constraints import Constraint, check_compatible
 from partialfair.constraints.base import Positive
 from partialfair.exceptions import InputError, SmallGroupWarning
-from partialfair.groups import Groups, group_name
+from partialfair.groups import Groups, group_name, listed
 
 __all__ = ["Promise", "check_promises", "promised", "small_group_warning", "small_groups"]
 
@@ -71,12 +71,12 @@ def check_promises(promises: Sequence[Promise]) -> None:
     """Refuse constraints that compare fewer than two groups, and those that exclude each other."""
     for promise in promises:
         if len(promise.groups.labels) < 2:
-            judged = [repr(name) for name in promise.groups.names]
+            judged = [shown(name) for name in promise.groups.names]
             whom = f"only group {judged[0]} is" if judged else "no group is"
             raise InputError(
                 f"{whom} large enough for {promise.stated.says()}, which compares at least two: "
-                f"{_members_of(promise)} {promise.stated.counted} in the interval, and min_group_size="
-                f"{promise.least:g} are asked for; widen the interval, merge groups or lower min_group_size"
+                f"{_too_few(promise)}, and min_group_size={promise.least:g}; widen the interval, merge "
+                "groups or lower min_group_size"
             )
     for one, other in combinations(promises, 2):
         common = [label for label in one.groups.labels if label in other.groups.labels]
@@ -92,20 +92,18 @@ def small_groups(promises: Sequence[Promise]) -> tuple[GroupLabel, ...]:
 def small_group_warning(promises: Sequence[Promise]) -> SmallGroupWarning | None:
     """Name the groups that are outside of some promise; None if there are none."""
     told = [
-        f"{_members_of(promise)} {promise.stated.counted} in the interval of {type(promise.stated).__name__}"
-        for promise in promises
-        if promise.small
+        f"{_too_few(promise)} of {type(promise.stated).__name__}" for promise in promises if promise.small
     ]
     if not told:
         return None
     (least,) = {promise.least for promise in promises}
     return SmallGroupWarning(
-        f"{'; '.join(told[:3])}: fewer than min_group_size={least:g}, too few to judge; the promise leaves "
-        "them out, and their rows count in the loss only"
+        f"{'; '.join(told[:3])}: with fewer than min_group_size={least:g} a group is not judged; its rows "
+        "count in the loss, and the promise leaves it out"
     )
 
 
-def _members_of(promise: Promise) -> str:
-    """Say how many members small groups have."""
-    counts = [f"{group_name(label)!r} has {members:.3g}" for label, members in promise.small.items()]
-    return f"group {listing(counts)}" if len(counts) == 1 else f"groups {listing(counts)}"
+def _too_few(promise: Promise) -> str:
+    """Say which groups are small, and how small."""
+    sizes = [f"{shown(group_name(label), 60)} has {size:.3g}" for label, size in promise.small.items()]
+    return f"group {listed(sizes)} effective {promise.stated.counted} in the interval"

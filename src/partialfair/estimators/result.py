@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from partialfair._checks import listing
 from partialfair._typing import Floats, GroupLabel
 from partialfair.constraints import Constraint
-from partialfair.groups import group_name
+from partialfair.groups import group_name, listed
 from partialfair.metrics.partial import WorstGap
 from partialfair.problems import Certificate
 from partialfair.solvers import Record, Status
@@ -139,5 +138,5 @@ class FitResult:
                     f"{constraint.max_gap:g}), between {pair}{where}"
                 )
         if self.small_groups:
-            lines.append(f"too few to judge: {listing([group_name(label) for label in self.small_groups])}")
+            lines.append(f"too few to judge: {listed([group_name(label) for label in self.small_groups])}")
         return "\n".join(lines)
