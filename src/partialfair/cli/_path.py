@@ -167,7 +167,8 @@ class Frontier:
         model = {} if self.content is None else {MODEL: self.content}
         return {
             **model,
-            "path.csv": self.lines.to_csv(index=False),
+            # No constraint is an empty cell: spreadsheets take inf for text.
+            "path.csv": self.lines.replace({"max_gap": {float("inf"): float("nan")}}).to_csv(index=False),
             HELD_OUT: self._held_out(),
             "frontier.png": self._picture,
         }
