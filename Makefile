@@ -72,6 +72,7 @@ bench: $(VENV)/.dev ## the benchmarks; tables in benchmarks/results/
 	$(BIN)/python benchmarks/exact.py
 	$(BIN)/python benchmarks/path.py
 	$(BIN)/python benchmarks/page.py
+	$(BIN)/python benchmarks/many_groups.py
 	$(BIN)/python benchmarks/bank_encodings.py
 
 # Peers whose licence or size keeps them out of the other environments; versions as in the recorded table.

@@ -6,14 +6,16 @@ import io
 import json
 import os
 import zipfile
-import zlib
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from sklearn.base import BaseEstimator
 
+from partialfair._archive import rewritten
 from partialfair._files import write_file
+from partialfair.estimators._base import PartialFairEstimator
+from partialfair.estimators._stored import check_stored
 from partialfair.exceptions import InputError
 from partialfair.tables import TableModel
 
@@ -55,24 +57,7 @@ A new public estimator, constraint, surrogate or solver is one entry.
 """
 
 _NOTE = "partialfair.json"
-_LARGEST = 1 << 31  # bytes once unpacked; a file that promises more was not written by save_model
-# What damaged or made-up archives make zipfile, json, NumPy and skops raise before or while they are read.
-_DAMAGED = (
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    OSError,
-    KeyError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    IndexError,
-    ImportError,
-    NotImplementedError,
-    RecursionError,
-    MemoryError,
-    RuntimeError,
-)
+_LONGEST_NOTE = 1 << 12  # characters; save_model writes fifty
 
 
 def save_model(model: Any, path: str | os.PathLike[str]) -> None:
@@ -137,6 +122,11 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     model = _unpacked(content, path)
     if not isinstance(model, BaseEstimator | TableModel):
         raise InputError(f"{path} holds {_what(model)}, which is not a fitted model")
+    if isinstance(model, TableModel | PartialFairEstimator):
+        try:
+            model.check() if isinstance(model, TableModel) else check_stored(model)
+        except Exception as error:  # of any kind, in models that are made up
+            raise InputError(f"{path} is damaged: {_one_line(error)}") from error
     return model
 
 
@@ -149,6 +139,7 @@ def model_bytes(model: Any) -> bytes:
     _refuse_functions(model)
     try:
         content = skops.dumps(model, compression=zipfile.ZIP_DEFLATED)
+        rewritten(content)  # what would not be loaded is not saved
     except (TypeError, ValueError, AttributeError, RecursionError) as error:  # objects unknown to skops
         raise InputError(f"the model cannot be saved: {_one_line(error)}") from error
     strange = sorted(set(skops.get_untrusted_types(data=content)) - set(TRUSTED))
@@ -165,20 +156,22 @@ def model_bytes(model: Any) -> bytes:
 
 
 def _unpacked(content: bytes, path: Path) -> Any:
+    """Rebuild the model; damaged or made-up archives make zipfile, json, NumPy and skops raise anything."""
     from skops import io as skops
 
     try:
+        content = rewritten(content)
         strange = sorted(set(skops.get_untrusted_types(data=content)) - set(TRUSTED))
-    except _DAMAGED as error:
+    except Exception as error:
         raise InputError(f"{path} is damaged: {_one_line(error)}") from error
     if strange:
         raise InputError(
-            f"{path} holds {strange[0]}, which is not part of a model; nothing in it was run, and it was not "
-            "loaded"
+            f"{path} holds {strange[0][:100]}, which is not part of a model; nothing in it was run, and it "
+            "was not loaded"
         )
     try:
         return skops.loads(content, trusted=TRUSTED)
-    except _DAMAGED as error:
+    except Exception as error:
         raise InputError(f"{path} is damaged: {_one_line(error)}") from error
 
 
@@ -188,22 +181,24 @@ def _check_note(content: bytes, path: Path) -> None:
         with zipfile.ZipFile(io.BytesIO(content)) as file:
             if _NOTE not in file.namelist():
                 raise InputError(f"{path} is not a model that save_model wrote: it has no {_NOTE}")
-            if sum(member.file_size for member in file.infolist()) > _LARGEST:
-                raise InputError(f"{path} would unpack to more than {_LARGEST >> 20:,} MiB; no model does")
-            text = file.read(_NOTE)
+            with file.open(_NOTE) as stream:
+                text = stream.read(_LONGEST_NOTE)
     except InputError:
         raise
-    except _DAMAGED as error:
+    except Exception as error:  # as in `_unpacked`
         raise InputError(f"{path} is damaged: {_one_line(error)}") from error
     try:
         note = json.loads(text)
-        written_in, writer = int(note["format"]), str(note["partialfair"])
+        written_in, writer = note["format"], note["partialfair"]
+        if not (type(written_in) is int and written_in >= 1 and isinstance(writer, str)):
+            raise TypeError
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{path} is damaged: its {_NOTE} does not say what wrote it") from error
     if written_in > FORMAT:
+        later = f"partialfair {writer[:40]} in format {str(written_in)[:20]}"
         raise InputError(
-            f"{path} was written by partialfair {writer} in format {written_in}, and partialfair "
-            f"{version('partialfair')} reads formats up to {FORMAT}; upgrade partialfair"
+            f"{path} was written by {later}, and partialfair {version('partialfair')} reads formats "
+            f"up to {FORMAT}; upgrade partialfair"
         )
 
 

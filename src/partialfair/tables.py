@@ -22,6 +22,7 @@ from partialfair._text import listed
 from partialfair._typing import Floats, Ints
 from partialfair.estimators import PartialFairClassifier
 from partialfair.estimators._inputs import Features
+from partialfair.estimators._stored import check_stored
 from partialfair.exceptions import InputError
 
 __all__ = [
@@ -83,6 +84,11 @@ class NumberColumn:
         """The features that it gives."""
         return [self.name, f"{self.name} is missing"] if self.gaps else [self.name]
 
+    @property
+    def typical(self) -> float:
+        """A value that training saw, or nearly."""
+        return self.median
+
     def entries(self, values: pd.Series) -> tuple[Ints, Floats]:
         """Return for each row the positions of its features, and their values: (n, 1 or 2) each."""
         numbers = _numbers(values)
@@ -113,6 +119,11 @@ class CategoryColumn:
     def feature_names(self) -> list[str]:
         """The features that it gives."""
         return [f"{self.name}={level}" for level in self.levels] + [f"{self.name} is missing"] * self.gaps
+
+    @property
+    def typical(self) -> str | None:
+        """A value that training saw."""
+        return self.levels[0] if self.levels else None
 
     def entries(self, values: pd.Series) -> tuple[Ints, Floats]:
         """Return for each row the position of its level, and 1, or 0 where training did not see it."""
@@ -198,6 +209,39 @@ class TableModel:
         """What the classifier's coefficients belong to."""
         return [name for column in self.columns for name in column.feature_names]
 
+    def check(self) -> None:
+        """Refuse, in half a sentence, a model out of a file that could not score a table."""
+        held = vars(self)
+        labels, columns, groups = held.get("labels"), held.get("columns"), held.get("groups")
+        if not (
+            _is_texts(labels, n=2) and isinstance(held.get("target"), str) and _is_texts(held.get("ids"))
+        ):
+            raise InputError("its target, labels or ids are no names")
+        if not (isinstance(columns, tuple) and columns and all(map(_is_column, columns))):
+            raise InputError("its columns are not those of a table")
+        if not (isinstance(groups, tuple) and all(map(_is_group_column, groups))):
+            raise InputError("its groups are not columns of a table")
+        if not isinstance(held.get("classifier"), PartialFairClassifier):
+            raise InputError("its classifier is none")
+        check_stored(self.classifier)
+        if vars(self.classifier).get("sensitive_columns") is not None:
+            raise InputError("its classifier reads the group from features")
+        if not hasattr(self.classifier, "coef_"):
+            raise InputError("its classifier is not fitted")
+        row = self._made_up_row()  # what the checks above have missed, scoring shows
+        if not (np.isfinite(self.decision_function(row)).all() and self.predict_proba(row).shape == (1, 2)):
+            raise InputError("it gives no scores")
+
+    def _made_up_row(self) -> pd.DataFrame:
+        """Return a table of one row that has everything the model needs."""
+        row: dict[str, Any] = {column.name: column.typical for column in self.columns}
+        if self.classifier.group_terms is not None:
+            label = self.classifier.groups_[0]
+            cells = label if isinstance(label, tuple) else (label,)
+            for group, cell in zip(self.groups, cells, strict=True):
+                row[group.name] = cell.removeprefix(f"{group.name}=") if group.coded else cell
+        return pd.DataFrame({name: [cell] for name, cell in row.items()}, dtype=object)
+
     def decision_function(self, table: pd.DataFrame) -> Floats:
         """Return the scores of the rows; those above 0 are classified as positive."""
         return self.classifier.decision_function(*self._inputs(table))
@@ -243,6 +287,30 @@ class TableModel:
         for name in self.needed:
             if present.count(name) > 1:
                 raise InputError(f"the table has {present.count(name)} columns {name!r}; rename all but one")
+
+
+def _is_texts(value: Any, n: int | None = None) -> bool:
+    """Whether a value is a tuple of different texts, of n if that matters."""
+    is_texts = isinstance(value, tuple) and all(isinstance(text, str) for text in value)
+    return is_texts and len(set(value)) == len(value) and n in (None, len(value))
+
+
+def _is_column(value: Any) -> bool:
+    """Whether a value is a column that features can be made of, with fields as they should be."""
+    if not isinstance(value, NumberColumn | CategoryColumn):
+        return False
+    held = vars(value)
+    if not (isinstance(held.get("name"), str) and type(held.get("gaps")) is bool):
+        return False
+    if isinstance(value, CategoryColumn):
+        return _is_texts(held.get("levels"))
+    numbers = [held.get(name) for name in ("median", "mean", "scale")]
+    return all(type(number) is float and np.isfinite(number) for number in numbers) and value.scale > 0
+
+
+def _is_group_column(value: Any) -> bool:
+    held = vars(value) if isinstance(value, GroupColumn) else {}
+    return isinstance(held.get("name"), str) and type(held.get("coded")) is bool
 
 
 def missing_columns(missing: Sequence[str], present: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from partialfair._typing import GroupLabel, IntervalLike, RankWithin
+from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import AUTO, by_label, interval_record
 from partialfair.cli._judging import Judging, as_judged, on_judged
 from partialfair.cli._labels import positive_label
@@ -156,8 +157,8 @@ class Audit:
 
     def files(self) -> dict[str, Content]:
         """Return what ``--out`` writes beside the record; the figures are drawn when they are called."""
-        contents = (self.report.to_frame().to_csv(), self._rank_curve, self._densities, self._map)
-        return dict(zip(FILES, contents, strict=False))
+        metrics = csv_text(self.report.to_frame(), index=True)
+        return dict(zip(FILES, (metrics, self._rank_curve, self._densities, self._map), strict=False))
 
     def page(self) -> str:
         """Return the interactive page."""

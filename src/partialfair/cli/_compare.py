@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from partialfair.cli._audit import Audit, AuditSettings, measure
+from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import AUTO, interval_record
 from partialfair.cli._output import (
     METRIC_TITLES,
@@ -94,7 +95,7 @@ class Comparison:
 
     def files(self) -> dict[str, Content]:
         """Return what ``--out`` writes beside the record."""
-        return {"movers.csv": self.movers().to_csv(index=False), "rank_curves.png": self._rank_curves}
+        return {"movers.csv": csv_text(self.movers()), "rank_curves.png": self._rank_curves}
 
     def page(self) -> str:
         """Return the interactive page; the last model is shown, beside the first."""

@@ -16,6 +16,7 @@ import pandas as pd
 from rich.console import Console
 
 from partialfair._files import scratch
+from partialfair.cli._csv import csv_text
 from partialfair.cli._output import command_name, parity_sentence, rank_curves
 from partialfair.cli._path import FILES as PATH_FILES
 from partialfair.cli._path import Frontier, PathSettings, trace
@@ -125,7 +126,7 @@ def _people(seed: int) -> str:
     table = data.X.copy()
     table[_GROUP] = data.sensitive_features
     table[_TARGET] = ["yes" if positive else "no" for positive in data.y]
-    return table.to_csv(index=False)
+    return csv_text(table)
 
 
 def print_demo(demo: Demo, out: Console) -> None:

@@ -26,6 +26,7 @@ import pandas as pd
 
 from partialfair._extras import require
 from partialfair._text import listed
+from partialfair.cli._csv import escaped, unescaped
 from partialfair.exceptions import InputError
 from partialfair.tables import missing_columns
 
@@ -141,37 +142,88 @@ def _kind(source: _Source) -> str:
 
 def _read_text(source: _Source, needed: list[str], as_written: list[str] | None) -> pd.DataFrame:
     with _text(source) as text:
-        headers = {separator: list(_csv(text, separator, nrows=0).columns) for separator in _SEPARATORS}
-        separator = next((sep for sep, names in headers.items() if set(needed) <= set(names)), None)
-        if separator is None:
-            separator = max(headers, key=lambda sep: len(headers[sep]))
-            _refuse_missing_columns(source.path, headers[separator], needed)
-        written = _csv(text, separator, nrows=1, header=None, dtype=str).iloc[0].tolist()
+        separator, names = _separator(text, needed)
+        written = _header(text, separator)
         # pandas would quietly call the second column of a name "name.1"
         _refuse_repeated_columns(source.path, written, needed if as_written is not None else written)
         # Groups and ids are read as written ("NA" may be a group, "01" is not 1), and only an empty cell is
         # missing. All columns are read: with usecols pandas accepts rows with more cells than the header.
-        return _csv(
+        frame = _csv(
             text,
             separator,
-            dtype=str if as_written is None else dict.fromkeys(as_written, str),
+            dtype=str if as_written is None else dict.fromkeys([*as_written, *map(escaped, as_written)], str),
             keep_default_na=False,
             na_values=[""],
             **_EXACT,
         )
+        frame.columns = pd.Index(names)
+        return _unescaped(frame) if text.apostrophes else frame
+
+
+def _separator(text: _Text, needed: list[str]) -> tuple[str, list[str]]:
+    """Return the separator by which the needed columns are there, and the names of all."""
+    headers: dict[str, list[str]] = {}
+    refusals = []
+    for separator in _SEPARATORS:
+        try:
+            headers[separator] = _names(text, separator)
+        except InputError as refusal:  # quotes that stand well between commas may not between tabs
+            refusals.append(refusal)
+            continue
+        if set(needed) <= set(headers[separator]):
+            return separator, headers[separator]
+    if refusals:
+        raise refusals[0]
+    names = max(headers.values(), key=len)
+    raise InputError(_lacking(text.path, names, needed))
+
+
+def _names(text: _Text, separator: str) -> list[str]:
+    """Return the names of columns; of several that are alike all but the first have a number."""
+    names = [str(name) for name in _csv(text, separator, nrows=0).columns]
+    before = unescaped(names)
+    return [before[name] for name in names]
+
+
+def _header(text: _Text, separator: str) -> list[str]:
+    """Return the names of columns as they are written, alike or not."""
+    names = [str(name) for name in _csv(text, separator, nrows=1, header=None, dtype=str).iloc[0]]
+    before = unescaped(names)
+    return [before[name] for name in names]
+
+
+def _unescaped(frame: pd.DataFrame) -> pd.DataFrame:
+    """Take the apostrophes away by which `csv_text` keeps text from being a formula."""
+    for position in range(frame.shape[1]):
+        column = frame.iloc[:, position]
+        if not pd.api.types.is_numeric_dtype(column.dtype) and column.str.startswith("'", na=False).any():
+            before = unescaped(column.dropna().unique().tolist())
+            frame.isetitem(position, column.map(before).astype(column.dtype).array)
+    return frame
 
 
 # Before 3.1 pandas read floats exactly only when asked to; since then it warns when asked.
 _EXACT = {"float_precision": "round_trip"} if _PANDAS < (3, 1) else {}
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Text:
-    """The bytes of a text, to be read from their beginning as often as need be."""
+    """The bytes of a text, to be read from their beginning as often as need be.
+
+    Attributes
+    ----------
+    path, stream
+        Where they are from, and they.
+    most
+        How many there may be; more come out of a trap.
+    apostrophes
+        Whether some have been met, without which there is nothing to take away.
+    """
 
     path: Path
     stream: IO[bytes]
-    most: int  # bytes; more come out of a trap
+    most: int
+    apostrophes: bool = False
 
     def rewound(self) -> IO[bytes]:
         self.stream.seek(0)
@@ -201,6 +253,7 @@ class _Watched(io.BufferedIOBase):
 
     def _watched(self, content: bytes) -> bytes:
         self.n_bytes += len(content)
+        self.text.apostrophes |= b"'" in content
         if b"\x00" in content:
             raise InputError(
                 f"{self.text.path} is not UTF-8 text: it holds zero bytes; save it as CSV in UTF-8"
@@ -319,7 +372,8 @@ def _read_arrow(source: _Source, needed: list[str], *, everything: bool, parquet
     try:
         with source.open() as file:
             names, read = open_table(file)
-            _refuse_missing_columns(source.path, names, needed)
+            if not set(needed) <= set(names):
+                raise InputError(_lacking(source.path, names, needed))
             wanted = [name for name in names if not _INDEX.fullmatch(name)] if everything else needed
             _refuse_repeated_columns(source.path, names, wanted)
             table = read(wanted)
@@ -355,11 +409,9 @@ def _open_arrow(file: IO[bytes]) -> tuple[list[str], Callable[[list[str]], Any]]
     return names, read
 
 
-def _refuse_missing_columns(path: Path, present: Sequence[str], needed: Sequence[str]) -> None:
+def _lacking(path: Path, present: Sequence[str], needed: Sequence[str]) -> str:
     missing = [name for name in needed if name not in present]
-    if missing:
-        shown = listed(list(map(str, present)))
-        raise InputError(f"{path} has no {missing_columns(missing, present)}; it has {shown}")
+    return f"{path} has no {missing_columns(missing, present)}; it has {listed(list(map(str, present)))}"
 
 
 def _refuse_repeated_columns(path: Path, present: Sequence[str], wanted: Sequence[str]) -> None:

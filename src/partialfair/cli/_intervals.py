@@ -87,8 +87,8 @@ def read_interval(uses: Sequence[str] | None) -> AskedInterval:
     if "" in named and len(named) > 1:
         one_group = next(filter(None, named))
         raise InputError(
-            f"{_OPTION} is given both for everybody and for group {one_group!r}; name the group in every use, or "
-            "in none"
+            f"{_OPTION} is given both for everybody and for group {one_group!r}; name the group in every "
+            "use, or in none"
         )
     unions = {group: _plain(as_interval_set(pairs).parts) for group, pairs in named.items()}
     return unions[""] if "" in unions else dict(unions)

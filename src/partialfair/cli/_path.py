@@ -15,6 +15,7 @@ from rich.text import Text
 
 from partialfair._checks import check_choice, check_number
 from partialfair._typing import IntervalLike
+from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import AUTO, interval_record
 from partialfair.cli._output import METRIC_TITLES, note_line, step, value_and_interval
 from partialfair.cli._prepare import NO_CONSTRAINT, ModelSettings, Prepared, Roles, prepare
@@ -168,7 +169,7 @@ class Frontier:
         return {
             **model,
             # No constraint is an empty cell: spreadsheets take inf for text.
-            "path.csv": self.lines.replace({"max_gap": {float("inf"): float("nan")}}).to_csv(index=False),
+            "path.csv": csv_text(self.lines.replace({"max_gap": {float("inf"): float("nan")}})),
             HELD_OUT: self._held_out(),
             "frontier.png": self._picture,
         }
@@ -180,7 +181,7 @@ class Frontier:
             f"score, {point.allowed}" + (f", alpha {point.alpha:g}" if several else ""): point.scores
             for point in self.models.points
         }
-        return self.prepared.scored(scores).to_csv(index=False)
+        return csv_text(self.prepared.scored(scores))
 
     def page(self) -> str:
         """Return the interactive page."""

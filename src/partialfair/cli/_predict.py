@@ -13,6 +13,7 @@ import pandas as pd
 
 from partialfair._extras import require
 from partialfair._files import check_set, check_targets, write_file
+from partialfair.cli._csv import csv_text
 from partialfair.cli._output import step
 from partialfair.cli._tables import read_table
 from partialfair.exceptions import InputError
@@ -147,5 +148,5 @@ def write(table: pd.DataFrame, out: Path) -> None:
     if out.suffix.lower() == ".parquet":
         table.to_parquet(content, index=False)
     else:
-        table.to_csv(content, index=False)
+        content.write(csv_text(table).encode())
     write_file(out, content.getvalue())

@@ -10,6 +10,7 @@ import typer
 from partialfair.cli import _audit, _compare
 from partialfair.cli._audit import AuditSettings, Gate, check_gate, measure, print_audit
 from partialfair.cli._compare import print_comparison
+from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import check_page, read_interval
 from partialfair.cli._options import (
     AsJson,
@@ -198,7 +199,7 @@ def predict(
         note(sentence)
     with printing():
         if out is None:
-            echo_data(scored.table.to_csv(index=False))
+            echo_data(csv_text(scored.table))
         elif as_json:
             echo(json_text(scored.record(out)))
         else:

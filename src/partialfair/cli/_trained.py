@@ -13,6 +13,7 @@ from rich.text import Text
 
 from partialfair._typing import Floats, GroupLabel, IntervalLike
 from partialfair.cli._audit import Gate
+from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import AUTO, interval_record
 from partialfair.cli._judging import as_judged
 from partialfair.cli._output import (
@@ -246,7 +247,7 @@ class Training:
         scores = {model: judged.scores for (model, part), judged in self.judged.items() if part == "held out"}
         *others, saved = scores
         named = {"score": scores[saved], **{f"score {name}": scores[name] for name in others}}
-        return self.prepared.scored(named).to_csv(index=False)
+        return csv_text(self.prepared.scored(named))
 
     def page(self) -> str:
         """Return the interactive page: the model beside the one without the constraint."""

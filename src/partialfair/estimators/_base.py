@@ -13,7 +13,6 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 
 from partialfair._checks import check_count, check_number, shown
 from partialfair._clock import (
@@ -49,6 +48,7 @@ from partialfair.estimators._promise import (
     small_groups,
 )
 from partialfair.estimators._scales import column_scales, spread, tied_share
+from partialfair.estimators._threads import one_blas_thread
 from partialfair.estimators._units import constraint_in_units, estimator_in_units, take_over
 from partialfair.estimators._watch import Solving, unsolved
 from partialfair.estimators.result import FitResult
@@ -196,7 +196,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         alpha = np.tile(self.alpha / model.scales**2, model.design.n_codes)
         # NumPy and SciPy bring a BLAS each, whose threads get in each other's way: small products, of which a
         # solve has many, take several times as long with both.
-        with threadpool_limits(1, user_api="blas"), noticing_interrupts():
+        with one_blas_thread(), noticing_interrupts():
             search = _Search(self, model, alpha, rows, tuple(constraints), solver)
             attempt, cut = search.run(rows.deadline)
             certificate = search.certificate(attempt, rows.deadline)

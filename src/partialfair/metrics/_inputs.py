@@ -23,7 +23,7 @@ from partialfair._checks import (
 from partialfair._typing import ArrayLike, Floats, GapScale, GroupLabel, IntervalLike, MissingGroups
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, encode_groups, group_name
-from partialfair.intervals import IntervalSet, intervals_by_group, running_weight
+from partialfair.intervals import IntervalSet, band_weights, intervals_by_group, running_weight
 
 __all__ = [
     "GroupScores",
@@ -67,6 +67,11 @@ class GroupScores:
         if self.weights is None:
             return np.empty(0)
         return np.asarray(running_weight(self.weights[::-1]))
+
+    @cached_property
+    def in_band(self) -> Floats:
+        """Share of the interval that each member holds; see `partialfair.intervals.band_weights`."""
+        return band_weights(self.scores, self.weights, self.interval)
 
     @property
     def name(self) -> str:

@@ -23,8 +23,12 @@ __all__ = [
     "bottom_lead",
     "clipped_gap",
     "clipped_grid_gaps",
+    "extend_visits",
     "grid_aucs",
     "grid_visits",
+    "keep_widest",
+    "widen_absolute_band",
+    "widen_interval_band",
 ]
 
 SetArguments: TypeAlias = tuple[Floats, Floats, float]
@@ -116,69 +120,124 @@ def grid_visits(a: Floats, above_a: Floats, b: Floats, above_b: Floats, n_grid: 
     """
     cells = np.empty((2 * n_grid + 1, 2), dtype=np.int64)
     visits = np.empty((2 * n_grid + 1, 9))
-    visit = -1
+    n_visits = 0
     for _, x, y in merged_ranks(a, above_a, b, above_b):
-        column, row = int((x + RANK_TOLERANCE) * n_grid), int((y + RANK_TOLERANCE) * n_grid)
-        if visit < 0 or column != cells[visit, 0] or row != cells[visit, 1]:
-            visit += 1
-            cells[visit, 0], cells[visit, 1] = column, row
-            for point in range(0, 8, 2):
-                visits[visit, point], visits[visit, point + 1] = x, y
-            visits[visit, 8] = 0.0
-        else:
-            at = visits[visit]
-            # The block of ties just passed: its members of b score less than those of a passed before.
-            at[8] += (y - at[3]) * ((at[2] - at[0]) + 0.5 * (x - at[2]))
-            at[2], at[3] = x, y  # both only grow as θ falls
-            if x - y > at[4] - at[5]:
-                at[4], at[5] = x, y
-            if y - x > at[7] - at[6]:
-                at[6], at[7] = x, y
-    return cells[: visit + 1], visits[: visit + 1]
+        n_visits = extend_visits(cells, visits, n_visits, x, y, n_grid)
+    return cells[:n_visits], visits[:n_visits]
 
 
 @njit(cache=True)
-def _side_gap(
-    upper: int, lower: int, i: int, j: int, low: float, high: float, both: float, most: float, least: float
-) -> float:
-    """Return ``max min(u, high) − max(l, low)`` over one visit: the clipped lead of rank u over rank l."""
-    if upper < i or lower >= j:
-        return 0.0
-    if upper < j and lower >= i:
-        return both
-    return (most if upper < j else high) - (least if lower >= i else low)
+def extend_visits(cells: Ints, visits: Floats, n_visits: int, x: float, y: float, n_grid: int) -> int:
+    """Add the next point of the curve to the last of the visits, or begin another; return their number."""
+    column, row = int((x + RANK_TOLERANCE) * n_grid), int((y + RANK_TOLERANCE) * n_grid)
+    last = n_visits - 1
+    if last < 0 or column != cells[last, 0] or row != cells[last, 1]:
+        cells[n_visits, 0], cells[n_visits, 1] = column, row
+        for point in range(0, 8, 2):
+            visits[n_visits, point], visits[n_visits, point + 1] = x, y
+        visits[n_visits, 8] = 0.0
+        return n_visits + 1
+    at = visits[last]
+    # The block of ties just passed: its members of b score less than those of a passed before.
+    at[8] += (y - at[3]) * ((at[2] - at[0]) + 0.5 * (x - at[2]))
+    at[2], at[3] = x, y  # both only grow as θ falls
+    if x - y > at[4] - at[5]:
+        at[4], at[5] = x, y
+    if y - x > at[7] - at[6]:
+        at[6], at[7] = x, y
+    return n_visits
+
+
+@njit(cache=True)
+def _first_visits(cells: Ints, axis: int, n_grid: int) -> Ints:
+    """First visit at which the rank of that axis has reached each grid line; the last visit is at rank 1."""
+    first = np.empty(n_grid + 1, dtype=np.int64)
+    visit = 0
+    for line in range(n_grid + 1):
+        while cells[visit, axis] < line:
+            visit += 1
+        first[line] = visit
+    return first
+
+
+@njit(cache=True)
+def _add_leads(
+    up: Ints, down: Ints, lead: Floats, most: Floats, least: Floats, n_grid: int, leads: Floats
+) -> None:
+    """Raise ``leads[i, j − 1]`` to the largest ``min(u, high) − max(l, low)`` on [low, high).
+
+    The ends are ``low = i / n_grid`` and ``high = j / n_grid``; u and l are the two ranks, ``up`` and
+    ``down`` the visits at which they reach each grid line, and lead, most and least the largest u − l, the
+    largest u and the smallest l of each visit. On its way down the curve meets up to four stretches::
+
+        u inside, l before it       min(u, high) − low grows: its last visit counts
+        u beyond it, l before it    all of the interval
+        u inside, l inside          u − l: the largest of the stretch
+        u beyond it, l inside       high − l falls: its first visit counts
+
+    The largest u − l is kept for all j while i falls, so that an interval costs a constant number of steps.
+    """
+    inside = np.zeros(n_grid + 1)  # at j: largest u − l from where both have reached i until one reaches j
+    beyond = np.zeros(n_grid + 1)
+    for j in range(1, n_grid + 1):
+        if up[j] < down[j]:
+            beyond[j] = j / n_grid - least[up[j]]
+    for i in range(n_grid - 1, -1, -1):
+        low = i / n_grid
+        visit, following = max(up[i], down[i]), max(up[i + 1], down[i + 1])
+        largest = 0.0
+        j = i + 1
+        while j <= n_grid and min(up[j], down[j]) < following:
+            while visit < min(up[j], down[j]):
+                largest = max(largest, lead[visit])
+                visit += 1
+            inside[j] = largest
+            j += 1
+        while visit < following:
+            largest = max(largest, lead[visit])
+            visit += 1
+        for column in range(j, n_grid + 1):
+            inside[column] = max(inside[column], largest)
+        before = most[down[i] - 1] - low if up[i] < down[i] else 0.0
+        j = i + 1
+        while j <= n_grid and up[j] < down[i]:
+            leads[i, j - 1] = j / n_grid - low
+            j += 1
+        for column in range(j, n_grid + 1):
+            widest = max(before, max(inside[column], beyond[column]))
+            leads[i, column - 1] = max(leads[i, column - 1], widest)
 
 
 @njit(cache=True)
 def clipped_grid_gaps(cells: Ints, visits: Floats, n_grid: int) -> Floats:
     """Clipped gap of every interval ``[i / n_grid, j / n_grid)``, at ``[i, j − 1]``; nan where j ≤ i."""
-    gaps = np.full((n_grid, n_grid), np.nan)
+    gaps = np.zeros((n_grid, n_grid))
+    x, y = _first_visits(cells, 0, n_grid), _first_visits(cells, 1, n_grid)
+    _add_leads(x, y, visits[:, 4] - visits[:, 5], visits[:, 2], visits[:, 1], n_grid, gaps)
+    _add_leads(y, x, visits[:, 7] - visits[:, 6], visits[:, 3], visits[:, 0], n_grid, gaps)
     for i in range(n_grid):
+        gaps[i, :i] = np.nan
         for j in range(i + 1, n_grid + 1):
-            low, high = i / n_grid, j / n_grid
-            best = 0.0
-            for visit in range(cells.shape[0]):
-                x, y = cells[visit]
-                at = visits[visit]
-                best = max(best, _side_gap(x, y, i, j, low, high, at[4] - at[5], at[2], at[1]))
-                best = max(best, _side_gap(y, x, i, j, low, high, at[7] - at[6], at[3], at[0]))
-            gaps[i, j - 1] = best / (high - low)
+            gaps[i, j - 1] /= j / n_grid - i / n_grid
     return gaps
 
 
 @njit(cache=True)
 def absolute_grid_gaps(cells: Ints, visits: Floats, n_grid: int) -> Floats:
-    """As `clipped_grid_gaps` on the absolute scale."""
+    """As `clipped_grid_gaps` on the absolute scale: the widest of the strips ``[l, l + 1)``, i ≤ l < j."""
+    strips = np.zeros(n_grid + 1)  # the last one is rank 1, which no interval holds
+    for visit in range(cells.shape[0]):
+        at = visits[visit]
+        widest = max(at[4] - at[5], at[7] - at[6])
+        for axis in range(2):
+            strip = cells[visit, axis]
+            strips[strip] = max(strips[strip], widest)
     gaps = np.full((n_grid, n_grid), np.nan)
     for i in range(n_grid):
-        for j in range(i + 1, n_grid + 1):
-            best = 0.0
-            for visit in range(cells.shape[0]):
-                x, y = cells[visit]
-                if i <= x < j or i <= y < j:
-                    at = visits[visit]
-                    best = max(best, at[4] - at[5], at[7] - at[6])
-            gaps[i, j - 1] = best
+        widest = 0.0
+        for j in range(i, n_grid):
+            widest = max(widest, strips[j])
+            gaps[i, j] = widest
     return gaps
 
 
@@ -194,21 +253,89 @@ def bottom_lead(cells: Ints, visits: Floats, n_grid: int) -> float:
 
 
 @njit(cache=True)
+def _tied_area(x: float, y: float, next_x: float, next_y: float, low: float, high: float) -> float:
+    """Mass of pairs within the block of ties from (x, y) to the next point, or above it in a, clipped."""
+    x, y = min(max(x, low), high), min(max(y, low), high)
+    next_x, next_y = min(max(next_x, low), high), min(max(next_y, low), high)
+    return (next_y - y) * ((x - low) + 0.5 * (next_x - x))
+
+
+@njit(cache=True)
 def grid_aucs(cells: Ints, visits: Floats, n_grid: int) -> Floats:
-    """As `clipped_grid_gaps`, the chance that a member of a's band scores higher than one of b's, ties ½."""
+    """As `clipped_grid_gaps`, the chance that a member of a's band scores higher than one of b's, ties ½.
+
+    It is the area ``∫ (min(x, high) − low) dy`` left of the curve inside the square ``[low, high)²``, over
+    that of the square. From the visit at which both ranks have reached ``low`` until one reaches ``high`` it
+    is a difference of running sums; the block of ties before that stretch and the one after it are cut.
+    """
     aucs = np.full((n_grid, n_grid), np.nan)
+    reach_x, reach_y = _first_visits(cells, 0, n_grid), _first_visits(cells, 1, n_grid)
+    # Areas left of the curve down to x = 0: of each visit, and of all up to its end.
+    areas = (visits[:, 3] - visits[:, 1]) * visits[:, 0] + visits[:, 8]
+    sums = areas.copy()
+    for visit in range(1, sums.size):
+        last, at = visits[visit - 1], visits[visit]
+        sums[visit] += sums[visit - 1] + (at[1] - last[3]) * 0.5 * (at[0] + last[2])
     for i in range(n_grid):
+        begin, low = max(reach_x[i], reach_y[i]), i / n_grid
         for j in range(i + 1, n_grid + 1):
-            low, high = i / n_grid, j / n_grid
-            auc, last_x, last_y = 0.0, low, low
-            for visit in range(visits.shape[0]):
-                at = visits[visit]
-                x, y = min(max(at[0], low), high), min(max(at[1], low), high)
-                # Between two visits lies one block of ties, which an end of the interval may cut.
-                auc += (x - last_x) * ((high - y) + 0.5 * (y - last_y))
-                last_x, last_y = min(max(at[2], low), high), min(max(at[3], low), high)
-                auc += (last_x - x) * (high - last_y)
-                if i <= cells[visit, 0] < j and i <= cells[visit, 1] < j:
-                    auc += at[8]
-            aucs[i, j - 1] = auc / (high - low) ** 2
+            end, high = min(reach_x[j], reach_y[j]), j / n_grid
+            width = high - low
+            if end < begin:  # one has passed the interval before the other reaches it
+                aucs[i, j - 1] = 1.0 if reach_x[j] == end else 0.0
+                continue
+            area = 0.0
+            if begin > 0:
+                last, at = visits[begin - 1], visits[begin]
+                area += _tied_area(last[2], last[3], at[0], at[1], low, high)
+            at = visits[end]
+            if begin < end:
+                first, last = visits[begin], visits[end - 1]
+                area += sums[end - 1] - sums[begin] + areas[begin] - low * (last[3] - first[1])
+                area += _tied_area(last[2], last[3], at[0], at[1], low, high)
+            area += (high - min(max(at[1], low), high)) * (width if reach_x[j] == end else 0.0)
+            aucs[i, j - 1] = area / width**2
     return aucs
+
+
+@njit(cache=True)
+def keep_widest(gaps: Floats, position: int, widest: Floats, pair: Ints) -> None:
+    """Raise ``widest`` to the gaps of one more pair, whose position is noted where they are wider."""
+    for i in range(gaps.shape[0]):
+        for j in range(i, gaps.shape[1]):
+            if not gaps[i, j] <= widest[i, j]:
+                widest[i, j], pair[i, j] = gaps[i, j], position
+
+
+@njit(cache=True)
+def widen_interval_band(gaps: Floats, slack: float, low: Floats, high: Floats) -> None:
+    """Raise a band to that of one more pair, in which every gap is off by at most (ε_k + ε_k') / width."""
+    n_grid = gaps.shape[0]
+    for i in range(n_grid):
+        for j in range(i, n_grid):
+            off = slack * n_grid / (j + 1 - i)
+            low[i, j] = max(low[i, j], max(gaps[i, j] - off, 0.0))
+            high[i, j] = max(high[i, j], min(gaps[i, j] + off, 1.0))
+
+
+@njit(cache=True)
+def widen_absolute_band(
+    gaps: Floats, bottom: float, epsilon_a: float, epsilon_b: float, low: Floats, high: Floats
+) -> None:
+    """As `widen_interval_band` on the absolute scale: which θ belong to the interval is uncertain by ε too.
+
+    ε is rounded up to whole cells. ``bottom`` is the gap at rank 1, which intervals that end there include
+    then: a θ whose true rank is just below 1 may lie below everybody in the sample.
+    """
+    n_grid = gaps.shape[0]
+    slack = epsilon_a + epsilon_b
+    steps = int(np.ceil(max(epsilon_a, epsilon_b) * n_grid))
+    for i in range(n_grid):
+        for j in range(i, n_grid):
+            inside = gaps[i + steps, j - steps] if i + steps <= j - steps else 0.0
+            low[i, j] = max(low[i, j], max(inside - slack, 0.0))
+            last = min(j + steps, n_grid - 1)
+            outside = gaps[max(i - steps, 0), last]
+            if last == n_grid - 1:
+                outside = max(outside, bottom)
+            high[i, j] = max(high[i, j], min(outside + slack, 1.0))

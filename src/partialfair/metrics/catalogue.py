@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,7 +16,7 @@ from partialfair.intervals import IntervalSet
 from partialfair.metrics import _differences, partial, ranking
 from partialfair.metrics._differences import Setting
 from partialfair.metrics._inputs import GroupScores, ScoredGroups, scored_groups
-from partialfair.metrics.resampling import PairBlock, Resamples
+from partialfair.metrics.resampling import Differences, Resamples
 from partialfair.metrics.small_groups import (
     SmallGroup,
     judged_groups,
@@ -39,7 +39,7 @@ class Metric:
 
     title: str
     gap: Callable[[ScoredGroups, Setting], partial.WorstGap]
-    differences: Callable[[Resamples, Setting], Iterator[PairBlock]]
+    differences: Callable[[Resamples, Setting], Differences]
     needs_labels: bool = False
     needs_threshold: bool = False
     counts: Literal["by scale", "interval", "everyone"] = "by scale"

@@ -139,4 +139,4 @@ def _spread(scored: ScoredGroups, rng: np.random.Generator) -> Fluctuation:
     resamples = resample(scored, threshold=None, n_resamples=400, rng=rng)
     n_members = [group.n_effective * group.interval.measure for group in scored]
     setting = _differences.Setting()
-    return fluctuation(lambda: _differences.statistical_parity(resamples, setting), 0.95, n_members)
+    return fluctuation(_differences.statistical_parity(resamples, setting), 0.95, n_members)

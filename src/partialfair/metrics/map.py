@@ -10,6 +10,7 @@ import numpy as np
 from partialfair._typing import ArrayLike, Floats, GapScale, GroupLabel, Ints, MissingGroups
 from partialfair.exceptions import InputError
 from partialfair.metrics import _kernels
+from partialfair.metrics._descent import visits_of_pairs
 from partialfair.metrics._inputs import ScoredGroups, check_gap_scale, scored_groups
 from partialfair.theory import dkw_bound
 
@@ -156,58 +157,34 @@ def unfairness_map(
 def groups_map(scored: ScoredGroups, *, n_grid: int, gap_scale: GapScale, confidence: float) -> UnfairnessMap:
     """Compute the map of groups that are sorted already, such as ``report.scored``."""
     epsilon = [dkw_bound(group.n_effective, confidence, n_comparisons=len(scored)) for group in scored]
-    values, lows, highs, pairs = [], [], [], []
-    for k, j in scored.pairs():
-        a, b = scored.groups[k], scored.groups[j]
-        visits = _kernels.grid_visits(*a.ranked, *b.ranked, n_grid)
+    values, low, high = (_lowest_map(n_grid) for _ in range(3))
+    pair = np.zeros((n_grid, n_grid), dtype=np.int64)
+    for position, curve in enumerate(visits_of_pairs(scored.groups, n_grid)):
+        visits, slack = (curve.cells, curve.visits), (epsilon[curve.k], epsilon[curve.j])
         if gap_scale == "interval":
             gaps = _kernels.clipped_grid_gaps(*visits, n_grid)
-            low, high = _interval_band(gaps, epsilon[k] + epsilon[j])
+            _kernels.widen_interval_band(gaps, sum(slack), low, high)
         else:
             gaps = _kernels.absolute_grid_gaps(*visits, n_grid)
-            bottom = _kernels.bottom_lead(*visits, n_grid)
-            low, high = _absolute_band(gaps, bottom, epsilon[k], epsilon[j])
-        values.append(gaps)
-        lows.append(low)
-        highs.append(high)
-        pairs.append((a.label, b.label))
-    stacked = np.stack(values)
+            _kernels.widen_absolute_band(gaps, _kernels.bottom_lead(*visits, n_grid), *slack, low, high)
+        _kernels.keep_widest(gaps, position, values, pair)
+    labels = [group.label for group in scored]
     return UnfairnessMap(
         edges=np.arange(n_grid + 1) / n_grid,
-        values=stacked.max(axis=0),
+        values=values,
         # The worst gap of all pairs is at least the largest lower end and at most the largest upper end.
-        low=np.stack(lows).max(axis=0),
-        high=np.stack(highs).max(axis=0),
-        pair=stacked.argmax(axis=0),
-        pairs=tuple(pairs),
+        low=low,
+        high=high,
+        pair=pair,
+        pairs=tuple((labels[k], labels[j]) for k, j in scored.pairs()),
         gap_scale=gap_scale,
         confidence=confidence,
         higher_is_better=scored.higher_is_better,
     )
 
 
-def _interval_band(gaps: Floats, slack: float) -> tuple[Floats, Floats]:
-    """Band of one pair's map: every gap is off by at most (ε_k + ε_k') / width."""
-    first, last = np.indices(gaps.shape)
-    slack_by_width = slack * gaps.shape[0] / np.maximum(last + 1 - first, 1)
-    return np.maximum(gaps - slack_by_width, 0.0), np.minimum(gaps + slack_by_width, 1.0)
-
-
-def _absolute_band(gaps: Floats, bottom: float, epsilon_a: float, epsilon_b: float) -> tuple[Floats, Floats]:
-    """Band of one pair's map on the absolute scale: which θ belong to the interval is uncertain by ε too.
-
-    ε is rounded up to whole cells. ``bottom`` is the gap at rank 1, which intervals that end there include
-    then: a θ whose true rank is just below 1 may lie below everybody in the sample.
-    """
-    n_grid = gaps.shape[0]
-    with_bottom = gaps.copy()
-    with_bottom[:, -1] = np.maximum(gaps[:, -1], bottom)
-    slack = epsilon_a + epsilon_b
-    steps = int(np.ceil(max(epsilon_a, epsilon_b) * n_grid))
-    low, high = np.full_like(gaps, np.nan), np.full_like(gaps, np.nan)
-    for i in range(n_grid):
-        for j in range(i, n_grid):
-            inside = gaps[i + steps, j - steps] if i + steps <= j - steps else 0.0
-            low[i, j] = max(inside - slack, 0.0)
-            high[i, j] = min(with_bottom[max(i - steps, 0), min(j + steps, n_grid - 1)] + slack, 1.0)
-    return low, high
+def _lowest_map(n_grid: int) -> Floats:
+    """Return a map below every gap: −1, and nan where there is no interval."""
+    values = np.full((n_grid, n_grid), np.nan)
+    values[np.triu_indices(n_grid)] = -1.0
+    return values

@@ -9,6 +9,7 @@ are such that higher is better, whatever the users' are. The full (usual) metric
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any, get_args
@@ -16,10 +17,20 @@ from typing import Any, get_args
 import numpy as np
 
 from partialfair._checks import check_choice
-from partialfair._typing import ArrayLike, GapScale, GroupLabel, IntervalLike, MissingGroups, RankWithin, Ties
+from partialfair._typing import (
+    ArrayLike,
+    Floats,
+    GapScale,
+    GroupLabel,
+    IntervalLike,
+    MissingGroups,
+    RankWithin,
+    Ties,
+)
 from partialfair.exceptions import UndefinedGapWarning
-from partialfair.intervals import RANK_TOLERANCE, band_weights
+from partialfair.intervals import RANK_TOLERANCE
 from partialfair.metrics import _kernels
+from partialfair.metrics._descent import pair_aucs, parity_gaps
 from partialfair.metrics._inputs import (
     GroupScores,
     ScoredGroups,
@@ -296,16 +307,14 @@ def partial_equalized_odds_difference(
 def statistical_parity_gap(scored: ScoredGroups, gap_scale: GapScale) -> WorstGap:
     """Worst pair of `partial_statistical_parity_difference`."""
     check_gap_scale(gap_scale, scored)
-    gaps = []
-    for k, other in scored.pairs():
-        a, b = scored.groups[k], scored.groups[other]
-        if gap_scale == "interval":
-            found = _kernels.clipped_gap(*a.ranked, *b.ranked, a.set_arguments, b.set_arguments)
-        else:
-            found = _kernels.absolute_gap(*a.ranked, *b.ranked, a.interval.starts, a.interval.lengths)
-        value, theta, rank_a, rank_b = found
-        gaps.append(WorstGap(value, (a.label, b.label), theta, (rank_a, rank_b)))
-    return widest(gaps)
+    k, j = widest_pair(parity_gaps(scored.groups, gap_scale))
+    a, b = scored.groups[k], scored.groups[j]
+    if gap_scale == "interval":
+        worst = _kernels.clipped_gap(*a.ranked, *b.ranked, a.set_arguments, b.set_arguments)
+    else:
+        worst = _kernels.absolute_gap(*a.ranked, *b.ranked, a.interval.starts, a.interval.lengths)
+    value, theta, rank_a, rank_b = worst
+    return WorstGap(value, (a.label, b.label), theta, (rank_a, rank_b))
 
 
 def demographic_parity_gap(scored: ScoredGroups, threshold: float, gap_scale: GapScale) -> WorstGap:
@@ -319,11 +328,10 @@ def demographic_parity_gap(scored: ScoredGroups, threshold: float, gap_scale: Ga
 def group_auc_gap(scored: ScoredGroups, ties: Ties) -> WorstGap:
     """Worst pair of `partial_group_auc_difference`; ordered, since ≥ is not symmetric under ties."""
     check_choice(ties, "ties", get_args(Ties))
-    gaps = []
-    for a, b in permutations(scored, 2):
-        auc = _kernels.band_auc(*a.ranked, *b.ranked, a.set_arguments, b.set_arguments, TIE_SHARES[ties])
-        gaps.append(WorstGap(abs(auc - 0.5), (a.label, b.label)))
-    return widest(gaps)
+    order = permutations(range(len(scored)), 2)
+    gaps = np.abs(pair_aucs(scored.groups, order, TIE_SHARES[ties]) - 0.5)
+    np.fill_diagonal(gaps, -1.0)
+    return gap_of_pair(scored, gaps)
 
 
 def equal_opportunity_gap(
@@ -374,7 +382,7 @@ def labelled_share(
         return float("nan")
     if rank_within == "group_and_label":
         return selected_share(group.with_label(positive), threshold, gap_scale)
-    in_band = band_weights(group.scores, group.weights, group.interval)[with_label]
+    in_band = group.in_band[with_label]
     selected = in_band[group.scores[with_label] > threshold].sum()
     if gap_scale == "absolute":
         weights = np.ones(group.n) if group.weights is None else group.weights
@@ -386,14 +394,30 @@ def labelled_share(
 
 def _widest_difference(scored: ScoredGroups, shares: list[float], threshold: float) -> WorstGap:
     """Widest difference between per-group shares at one threshold; undefined shares come first."""
-    labels = [group.label for group in scored]
-    ranks = [float(group.rank(threshold)) for group in scored]
-    return widest(
-        [
-            WorstGap(abs(shares[k] - shares[j]), (labels[k], labels[j]), threshold, (ranks[k], ranks[j]))
-            for k, j in scored.pairs()
-        ]
-    )
+    gap = gap_of_pair(scored, differences(shares))
+    of_label = {group.label: group for group in scored}
+    rank_a, rank_b = (float(of_label[label].rank(threshold)) for label in gap.groups)
+    return replace(gap, threshold=threshold, ranks=(rank_a, rank_b))
+
+
+def differences(shares: Sequence[float]) -> Floats:
+    """``|share_k − share_j|`` at ``[k, j]`` for k < j; −1 elsewhere."""
+    values = np.asarray(shares)
+    gaps = np.abs(values[:, None] - values[None, :])
+    gaps[np.tril_indices(values.size)] = -1.0
+    return np.asarray(gaps)
+
+
+def gap_of_pair(scored: ScoredGroups, gaps: Floats) -> WorstGap:
+    """Widest of a matrix of gaps by pair."""
+    k, j = widest_pair(gaps)
+    return WorstGap(float(gaps[k, j]), (scored.groups[k].label, scored.groups[j].label))
+
+
+def widest_pair(gaps: Floats) -> tuple[int, int]:
+    """Position of the widest gap, the first of several; an undefined one wins, as in `widest`."""
+    k, j = divmod(int(np.argmax(np.where(np.isnan(gaps), np.inf, gaps))), gaps.shape[1])
+    return k, j
 
 
 def widest(gaps: list[WorstGap]) -> WorstGap:

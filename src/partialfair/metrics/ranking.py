@@ -13,11 +13,13 @@ from typing import Any, get_args
 import numpy as np
 
 from partialfair._checks import check_choice
-from partialfair._typing import ArrayLike, MissingGroups, Ties
+from partialfair._typing import ArrayLike, Floats, MissingGroups, Ties
 from partialfair.exceptions import UndefinedGapWarning
+from partialfair.intervals import IntervalSet
 from partialfair.metrics import _kernels
+from partialfair.metrics._descent import pair_aucs
 from partialfair.metrics._inputs import GroupScores, ScoredGroups, positives, scored_groups
-from partialfair.metrics.partial import TIE_SHARES, WorstGap, widest
+from partialfair.metrics.partial import TIE_SHARES, WorstGap, differences, gap_of_pair
 
 __all__ = ["inter_group_pairwise_difference", "intra_group_pairwise_difference"]
 
@@ -100,22 +102,28 @@ def inter_group_gap(scored: ScoredGroups, ties: Ties) -> WorstGap:
     """Worst pair of `inter_group_pairwise_difference`; ordered, since ≥ is not symmetric under ties."""
     check_choice(ties, "ties", get_args(Ties))
     _warn_about_lone_labels(scored)
-    with_label = [(group.with_label(True), group.with_label(False)) for group in scored]
-    gaps = []
-    for (positives_k, negatives_k), (positives_j, negatives_j) in permutations(with_label, 2):
-        upper = _auc(positives_k, negatives_j, ties)
-        lower = _auc(negatives_k, positives_j, ties)
-        gaps.append(WorstGap(abs(upper + lower - 1.0), (positives_k.label, positives_j.label)))
-    return widest(gaps)
+    gaps = np.abs(inter_group_leads(scored, ties))
+    np.fill_diagonal(gaps, -1.0)
+    return gap_of_pair(scored, gaps)
+
+
+def inter_group_leads(scored: ScoredGroups, ties: Ties) -> Floats:
+    """Return ``A(k⁺, j⁻) + A(k⁻, j⁺) − 1`` at ``[k, j]``, k ≠ j; nan where a group lacks a label."""
+    n_groups = len(scored)
+    everyone = scored.on(IntervalSet(((0.0, 1.0),)))
+    by_label = [group.with_label(label) for label in (True, False) for group in everyone]
+    pairs = [
+        pair for k, j in permutations(range(n_groups), 2) for pair in ((k, n_groups + j), (n_groups + k, j))
+    ]
+    aucs = pair_aucs(by_label, pairs, TIE_SHARES[ties])
+    return np.asarray(aucs[:n_groups, n_groups:] + aucs[n_groups:, :n_groups] - 1.0)
 
 
 def intra_group_gap(scored: ScoredGroups, ties: Ties) -> WorstGap:
     """Worst pair of `intra_group_pairwise_difference`."""
     check_choice(ties, "ties", get_args(Ties))
     _warn_about_lone_labels(scored)
-    aucs = group_aucs(scored, ties)
-    labels = [group.label for group in scored]
-    return widest([WorstGap(abs(aucs[k] - aucs[j]), (labels[k], labels[j])) for k, j in scored.pairs()])
+    return gap_of_pair(scored, differences(group_aucs(scored, ties)))
 
 
 def group_aucs(scored: ScoredGroups, ties: Ties) -> list[float]:

@@ -470,7 +470,7 @@ def _row(name: str, metric: Metric, resamples: Resamples, setting: Setting, conf
             name, gap.value, float("nan"), float("nan"), *where, fluctuation=None, least=gap.value
         )
     members = n_members(metric, scored, setting)
-    spread = fluctuation(lambda: metric.differences(resamples, setting), confidence, members)
+    spread = fluctuation(metric.differences(resamples, setting), confidence, members)
     least, most = metric.reach(scored, setting, gap.value)
     low, high = max(0.0, least - spread.below), min(metric.largest, most + spread.above)
     return ReportRow(name, gap.value, low, high, *where, fluctuation=spread, least=least)

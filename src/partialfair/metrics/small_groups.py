@@ -16,7 +16,6 @@ import numpy as np
 from partialfair._typing import GroupLabel, IntervalLike, RankWithin, SmallGroups
 from partialfair.exceptions import InputError, SmallGroupWarning
 from partialfair.groups import group_name, listed, members_text
-from partialfair.intervals import band_weights
 from partialfair.metrics._inputs import GroupScores, ScoredGroups
 
 __all__ = [
@@ -141,7 +140,7 @@ def labelled_in_interval(group: GroupScores, label: bool, rank_within: RankWithi
         labelled = group.with_label(label)
         return labelled.n_effective * group.interval.measure if labelled.n else 0.0
     assert group.positive is not None
-    inside = band_weights(group.scores, group.weights, group.interval)[group.positive == label]
+    inside = group.in_band[group.positive == label]
     return float(inside.sum() ** 2 / (inside**2).sum()) if inside.any() else 0.0
 
 
@@ -220,8 +219,7 @@ def _rows_inside(group: GroupScores) -> float:
     """Rows inside the interval, whatever their weights; a row that straddles an end counts in part."""
     if group.weights is None:
         return group.n * group.interval.measure
-    shares = band_weights(group.scores, group.weights, group.interval)
-    return float((shares * group.interval.measure * group.weights.sum() / group.weights).sum())
+    return float((group.in_band * group.interval.measure * group.weights.sum() / group.weights).sum())
 
 
 def _nobody_to_compare(

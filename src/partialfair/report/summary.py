@@ -10,7 +10,6 @@ Gaps come from ranks alone, which count from the best score. Scores are only sho
 from __future__ import annotations
 
 import base64
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -19,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from partialfair._typing import Floats, Ints
-from partialfair.exceptions import UndefinedGapWarning
 from partialfair.intervals import running_weight, tie_ends
 from partialfair.metrics import _kernels, ranking
+from partialfair.metrics._descent import visits_of_pairs
 from partialfair.metrics._discrete import DiscreteScores, score_span
 from partialfair.metrics._inputs import GroupScores, ScoredGroups, oriented
 from partialfair.theory import dkw_bound
@@ -208,23 +207,20 @@ class Worst:
     @classmethod
     def of(cls, scored: ScoredGroups) -> Worst:
         """Follow every pair."""
-        values: dict[str, Floats] = {}
-        pair: dict[str, Ints] = {}
+        kinds = ("interval", "absolute", "auc")
+        values = {kind: np.where(np.tri(N_GRID, k=-1) > 0, np.nan, -1.0) for kind in kinds}
+        pair: dict[str, Ints] = {kind: np.zeros((N_GRID, N_GRID), dtype=np.int64) for kind in kinds}
         bottom = 0.0
-        for position, at in enumerate(scored.pairs()):
-            cells, visits = _visits(scored, at)
-            bottom = max(bottom, _kernels.bottom_lead(cells, visits, N_GRID))
-            found = {
-                "interval": _kernels.clipped_grid_gaps(cells, visits, N_GRID),
-                "absolute": _kernels.absolute_grid_gaps(cells, visits, N_GRID),
-                "auc": np.abs(_kernels.grid_aucs(cells, visits, N_GRID) - 0.5),
+        for position, curve in enumerate(visits_of_pairs(scored.groups, N_GRID)):
+            visits = (curve.cells, curve.visits, N_GRID)
+            bottom = max(bottom, _kernels.bottom_lead(*visits))
+            gaps = {
+                "interval": _kernels.clipped_grid_gaps(*visits),
+                "absolute": _kernels.absolute_grid_gaps(*visits),
+                "auc": np.abs(_kernels.grid_aucs(*visits) - 0.5),
             }
-            for kind, gaps in found.items():
-                if kind not in values:
-                    values[kind], pair[kind] = gaps, np.zeros(gaps.shape, dtype=np.int64)
-                wider = gaps > values[kind]
-                values[kind] = np.where(wider, gaps, values[kind])
-                pair[kind][wider] = position
+            for kind in kinds:
+                _kernels.keep_widest(gaps[kind], position, values[kind], pair[kind])
         return cls(values, pair, bottom)
 
     def record(self) -> dict[str, Any]:
@@ -241,11 +237,6 @@ def _pairwise(scored: ScoredGroups) -> dict[str, Any] | None:
     """Gaps that have no interval: ``A(k⁺, j⁻) + A(k⁻, j⁺) − 1`` of pairs, and ``A(k⁺, k⁻)`` of groups."""
     if scored.groups[0].positive is None:
         return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UndefinedGapWarning)  # the page says where a gap is undefined
-        inter = [
-            ranking.inter_group_gap(ScoredGroups((scored.groups[k], scored.groups[j])), "half").value
-            for k, j in scored.pairs()
-        ]
-        intra = ranking.group_aucs(scored, "half")
-    return {"inter": packed(inter), "intra": packed(intra)}
+    leads = np.abs(ranking.inter_group_leads(scored, "half"))
+    both_orders = np.maximum(leads, leads.T)[np.triu_indices(len(scored), 1)]
+    return {"inter": packed(both_orders), "intra": packed(ranking.group_aucs(scored, "half"))}

@@ -1,7 +1,6 @@
 """Do the confidence intervals cover? Simulated draws with known true gaps."""
 
 import warnings
-from functools import partial
 
 import numpy as np
 import pytest
@@ -33,7 +32,7 @@ def coverage(sizes, gap, gap_scale, *, n_draws=500, n_resamples=200, weighted=Fa
         estimate = statistical_parity_gap(scored, gap_scale).value
         draws = resample(scored, threshold=None, n_resamples=n_resamples, rng=rng)
         setting = Setting(gap_scale)
-        spread = fluctuation(partial(statistical_parity, draws, setting), 0.95, [1e9] * len(sizes))
+        spread = fluctuation(statistical_parity(draws, setting), 0.95, [1e9] * len(sizes))
         covered += estimate - spread.below <= truth <= estimate + spread.above
     return covered / n_draws
 

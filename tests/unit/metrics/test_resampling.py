@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partialfair.metrics._inputs import scored_groups
-from partialfair.metrics.resampling import PairBlock, PairFluctuation, fluctuation, resample
+from partialfair.metrics.resampling import Differences, PairFluctuations, fluctuation, resample
 
 SETTINGS = {"threshold": 0.25, "n_resamples": 20}
 
@@ -51,8 +51,11 @@ def test_the_first_row_of_the_cells_is_the_data(labelled):
                 unit * weights[inside & (low < scores) & (scores <= high)].sum()
                 for high, low in pairwise(edges)
             ]
-            assert draws.weights(k, value)[0] == pytest.approx(expected, abs=1e-12)
-            assert draws.ranks(k, value)[0] == pytest.approx(np.cumsum(expected) / np.sum(expected))
+            cells = draws.draws[k].cells
+            assert np.delete(expected, cells) == pytest.approx(0)
+            assert draws.weights(k, value)[:, 0] == pytest.approx(np.array(expected)[cells], abs=1e-12)
+            ranks = np.cumsum(expected) / np.sum(expected)
+            assert draws.ranks(k, value)[:, 0] == pytest.approx(ranks[cells])
 
 
 def test_draws_have_the_mean_and_the_variance_of_an_exponential_weight_per_row():
@@ -62,11 +65,10 @@ def test_draws_have_the_mean_and_the_variance_of_an_exponential_weight_per_row()
     draws = resample(scored, threshold=None, n_resamples=40_000, rng=np.random.default_rng(0))
     edges = np.concatenate([[np.inf], draws.thresholds, [-np.inf]])
     for k, group in enumerate(scored):
-        found = draws.weights(k)[1:]
-        for j, (high, low) in enumerate(pairwise(edges)):
-            own = group.weights[(low < group.scores) & (group.scores <= high)]
-            assert found[:, j].mean() == pytest.approx(own.sum(), rel=0.05)
-            assert found[:, j].var() == pytest.approx((own**2).sum(), rel=0.1)
+        for cell, drawn in zip(draws.draws[k].cells, draws.weights(k)[:, 1:], strict=True):
+            own = group.weights[(edges[cell + 1] < group.scores) & (group.scores <= edges[cell])]
+            assert drawn.mean() == pytest.approx(own.sum(), rel=0.05)
+            assert drawn.var() == pytest.approx((own**2).sum(), rel=0.1)
 
 
 def test_the_unit_makes_up_for_what_few_members_hide():
@@ -75,10 +77,10 @@ def test_the_unit_makes_up_for_what_few_members_hide():
     scored = scored_groups(np.arange(2.0 * n), np.repeat(["a", "b"], n))
     draws = resample(scored, threshold=5.5, n_resamples=40_000, rng=np.random.default_rng(0))
     at = int(np.flatnonzero(draws.thresholds == 5.5)[0])
-    shares = draws.ranks(0)[1:, at]
+    shares = draws.ranks(0)[np.searchsorted(draws.draws[0].cells, at, side="right") - 1, 1:]
     assert shares.var() == pytest.approx(0.25 / (n + 1), rel=0.05)
-    pair = PairFluctuation(gap=0.0, scale=float(shares.std()), n_smallest=n)
-    assert pair.unit**2 == pytest.approx(0.25 / (n - 1), rel=0.05)
+    pair = PairFluctuations(np.zeros(1), np.array([shares.std()]), np.array([n]))
+    assert pair.unit[0] ** 2 == pytest.approx(0.25 / (n - 1), rel=0.05)
 
 
 def test_draws_follow_the_slope_of_the_interval_and_fade_out_beyond_it():
@@ -89,54 +91,73 @@ def test_draws_follow_the_slope_of_the_interval_and_fade_out_beyond_it():
     for k, group in enumerate(scored):
         ranks = draws.ranks(k)
         margin = 2 / np.sqrt(group.n_effective)
-        for j, rank in enumerate(ranks[0]):
+        for row, rank in enumerate(ranks[:, 0]):
             passed = sum(min(max(rank - low, 0), high - low) for low, high in group.interval.parts)
             distance = min(max(low - rank, rank - high, 0) for low, high in group.interval.parts)
             slope = max(1 - distance / margin, 0) / group.interval.measure
-            expected = passed / group.interval.measure + slope * (ranks[:, j] - rank)
-            assert draws.passed_linearised(k)[:, j] == pytest.approx(expected, abs=1e-12)
+            expected = passed / group.interval.measure + slope * (ranks[row] - rank)
+            assert draws.passed_linearised(k)[row] == pytest.approx(expected, abs=1e-12)
 
 
-def by_the_steps(blocks, confidence, n_members):
+def by_the_steps(pairs, values, confidence, n_members):
     """Steps 1 and 2 of the module's text, pair by pair and difference by difference."""
     error = 1 - confidence
-    off = {b: np.abs(block.values[1:] - block.values[0]) for b, block in enumerate(blocks)}
-    size = {b: np.median(off[b].max(axis=1)) for b in off}
-    fewest = {b: min(n_members[block.k], n_members[block.j]) for b, block in enumerate(blocks)}
-    unit = {b: size[b] * np.sqrt((fewest[b] + 1) / (fewest[b] - 1)) for b in off}
+    off = {p: np.abs(rows[:, 1:] - rows[:, :1]) for p, rows in enumerate(values)}
+    size = {p: np.median(off[p].max(axis=0)) for p in off}
+    fewest = {p: min(n_members[k], n_members[j]) for p, (k, j) in enumerate(pairs)}
+    unit = {p: size[p] * np.sqrt((fewest[p] + 1) / (fewest[p] - 1)) for p in off}
 
-    def radius(b, c, chance):
-        return max(c * unit[b], 1 - chance ** (1 / fewest[b]))
+    def radius(p, c, chance):
+        return max(c * unit[p], 1 - chance ** (1 / fewest[p]))
 
-    widest = {b: np.abs(block.values[0]) for b, block in enumerate(blocks)}
-    c = np.quantile(np.max([off[b].max(axis=1) / size[b] for b in off], axis=0), 1 - 0.1 * error)
-    least = max(widest[b].max() - radius(b, c, 0.1 * error) for b in off)
+    widest = {p: np.abs(rows[:, 0]) for p, rows in enumerate(values)}
+    c = np.quantile(np.max([off[p].max(axis=0) / size[p] for p in off], axis=0), 1 - 0.1 * error)
+    least = max(widest[p].max() - radius(p, c, 0.1 * error) for p in off)
     candidates = [
-        (b, j)
-        for b in off
-        for j in range(widest[b].size)
-        if widest[b][j] + radius(b, c, 0.1 * error) >= least
+        (p, j)
+        for p in off
+        for j in range(widest[p].size)
+        if widest[p][j] + radius(p, c, 0.1 * error) >= least
     ]
-    draws = np.max([off[b][:, j] / size[b] for b, j in candidates], axis=0)
+    draws = np.max([off[p][j] / size[p] for p, j in candidates], axis=0)
     c = np.quantile(draws, 1 - 0.9 * error, method="higher")
-    low = max(widest[b][j] - radius(b, c, 0.9 * error) for b, j in candidates)
-    high = max(widest[b][j] + radius(b, c, 0.9 * error) for b, j in candidates)
-    return low, high, len(candidates)
+    low = max(widest[p][j] - radius(p, c, 0.9 * error) for p, j in candidates)
+    high = max(widest[p][j] + radius(p, c, 0.9 * error) for p, j in candidates)
+    return low, high, len({p for p, _ in candidates})
+
+
+def given_differences(pairs, values):
+    """Differences of pairs that are given as arrays."""
+
+    def fill(chosen, block):
+        rows = [values[p] for p in chosen]
+        starts = np.cumsum([0, *map(len, rows)])
+        block[: starts[-1]] = np.concatenate(rows)
+        return starts
+
+    return Differences(
+        np.array(pairs), np.array([len(rows) + 1 for rows in values]), fill, values[0].shape[1]
+    )
 
 
 @settings(max_examples=40)
-@given(seed=st.integers(0, 10_000), confidence=st.sampled_from([0.8, 0.95]))
-def test_the_interval_is_that_of_the_steps(seed, confidence):
+@given(
+    seed=st.integers(0, 10_000),
+    confidence=st.sampled_from([0.8, 0.95]),
+    widest=st.sampled_from([0.01, 0.6]),
+    n_rows=st.sampled_from([8, 600]),
+)
+def test_the_interval_is_that_of_the_steps(seed, confidence, widest, n_rows):
+    """Also where blocks hold one pair each, and where all differences may be the widest."""
     rng = np.random.default_rng(seed)
     n_members = rng.integers(5, 400, 3).tolist()
-    blocks = []
-    for k, j in ((0, 1), (0, 2), (1, 2)):
-        data = rng.uniform(-0.6, 0.6, 8)
-        noise = rng.uniform(0.01, 0.1) * rng.normal(size=(200, 8))
-        blocks.append(PairBlock(k, j, np.vstack([data, data + noise])))
-    found = fluctuation(lambda: iter(blocks), confidence, n_members)
-    low, high, n_candidates = by_the_steps(blocks, confidence, n_members)
-    assert found.gap == pytest.approx(max(np.abs(block.values[0]).max() for block in blocks))
+    pairs, values = [(0, 1), (0, 2), (1, 2)], []
+    for _ in pairs:
+        data = rng.uniform(-widest, widest, (int(rng.integers(1, n_rows)), 1))
+        values.append(np.hstack([data, data + rng.uniform(0.01, 0.1) * rng.normal(size=(data.size, 200))]))
+    found = fluctuation(given_differences(pairs, values), confidence, n_members)
+    low, high, n_candidates = by_the_steps(pairs, values, confidence, n_members)
+    assert found.gap == pytest.approx(max(np.abs(rows[:, 0]).max() for rows in values))
     assert found.gap - found.below == pytest.approx(low)
     assert found.gap + found.above == pytest.approx(high)
-    assert n_candidates >= len(found.pairs)
+    assert n_candidates == found.pairs.gap.size

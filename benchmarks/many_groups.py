@@ -1,0 +1,92 @@
+"""What ``partialfair audit`` costs with 200 groups: seconds and memory of the whole command.
+
+Run ``python benchmarks/many_groups.py``; results go to ``benchmarks/results/``. Every audit runs in a process
+of its own, after one that fills numba's cache, and writes its files and its page. The bars: 20 seconds and
+1 GB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from _record import RESULTS, write
+
+N_GROUPS = 200
+SIZES = {
+    "20 in each group": [20] * N_GROUPS,
+    "4,000 in each group": [4_000] * N_GROUPS,
+    "20 in each but one": [20] * (N_GROUPS - 1) + [800_000 - 20 * (N_GROUPS - 1)],
+}
+BAR_SECONDS, BAR_BYTES = 20, 1e9
+COMMAND = (
+    "audit scores.csv --score s --group g --label y --threshold 0 --interval 0.2 0.4 --out d --report r.html"
+)
+_ENTRY = "import sys; from partialfair.cli import main; sys.exit(main())"
+
+
+def write_scores(path: Path, sizes: list[int]) -> None:
+    """Write scores of groups that do not differ, the hardest case: every pair may be the worst."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat([f"g{k:03d}" for k in range(len(sizes))], sizes)
+    scores = rng.normal(loc=0.3, size=groups.size)
+    labels = (rng.random(groups.size) < 1 / (1 + np.exp(-scores))).astype(int)
+    table = pd.DataFrame({"s": scores, "g": groups, "y": labels})
+    table.sample(frac=1, random_state=0).to_csv(path, index=False)
+
+
+def audit(directory: str) -> tuple[float, int]:
+    """Run the command; return its seconds and the most bytes it held."""
+    start = time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-c", _ENTRY, *COMMAND.split()], cwd=directory, check=True, capture_output=True
+    )
+    seconds = time.perf_counter() - start
+    unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
+    return seconds, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * unit
+
+
+def row(name: str, sizes: list[int]) -> dict[str, Any]:
+    """Measure one data set."""
+    with tempfile.TemporaryDirectory() as directory:
+        write_scores(Path(directory, "scores.csv"), sizes)
+        # A process of its own for each measurement: the largest child of this one would count for all.
+        with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+            seconds, n_bytes = pool.apply(audit, (directory,))
+        page = os.path.getsize(Path(directory, "r.html"))
+    return {
+        "rows": f"{sum(sizes):,}",
+        "groups": name,
+        "seconds": f"{seconds:.1f}",
+        "peak GB": f"{n_bytes / 1e9:.2f}",
+        "page MB": f"{page / 1e6:.1f}",
+        "bar": f"{BAR_SECONDS} s, {BAR_BYTES / 1e9:g} GB",
+    }
+
+
+def main() -> None:
+    """Audit every data set once."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    row("few", [50] * 12)  # compiles
+    rows = [row(name, sizes) for name, sizes in SIZES.items()]
+    slowest = max(float(line["seconds"]) for line in rows)
+    largest = max(float(line["peak GB"]) for line in rows)
+    title = f"Audits of {N_GROUPS} groups: at most {slowest:.0f} s and {largest:.2f} GB"
+    write("many_groups", title, rows, arguments.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""Archives from strangers, written anew: what skops then opens is as large as it says, and holds no tricks.
+
+A zip file may claim any size for its members, overlap them, or name one many times; skops believes it, keeps
+a copy for every mention, and follows references between the nodes of ``schema.json``, of which thirty can
+stand for a billion. Hence every member is unpacked against a limit, looked into, and written to a new archive
+that is not compressed, together with a schema in which every node is written out.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import zipfile
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from partialfair.exceptions import InputError
+
+__all__ = ["rewritten"]
+
+SCHEMA = "schema.json"
+
+_SMALL, _HIGHEST_RATIO = 1 << 27, 50
+"""Bytes: a model may unpack to 128 MiB, or to fifty times its file; loading makes three copies of that."""
+
+_LARGEST_SCHEMA = 1 << 24
+_MOST_NODES = 200_000
+"""A node takes skops some 10 µs. Models have thousands: one for every number of every step of the fit."""
+
+_NEVER = {"BytearrayNode": "bytearray", "SparseMatrixNode": "sparse matrix"}
+"""What no model holds, and skops would unpack as a list of integers, or with indices that lead astray."""
+
+_MOST_MEMBERS = 10_000
+_PIECE = 1 << 20
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what save_model writes; others pack tighter
+_STREAMS = 16  # random numbers come from pools of four; the time to fill one grows with its square
+
+
+def rewritten(content: bytes) -> bytes:
+    """Return an archive with the same model as another, once everything in it has been looked at.
+
+    Raises
+    ------
+    InputError
+        Saying what is wrong, in half a sentence.
+    """
+    budget = _Budget(max(_SMALL, _HIGHEST_RATIO * len(content)))
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = _members(archive)
+        schema = _schema(archive, members)
+        mentions = _Mentions()
+        mentions.look_at(schema)
+        new = io.BytesIO()
+        with zipfile.ZipFile(new, "w", zipfile.ZIP_STORED) as copy:
+            copy.writestr(SCHEMA, json.dumps(schema))
+            for name, (loaders, n_mentions) in mentions.files.items():
+                if name not in members:
+                    raise InputError(f"its member {name[:40]!r} is missing")
+                data = _unpacked(archive, members[name], budget)
+                budget.spend((n_mentions - 1) * len(data))
+                if "NdArrayNode" in loaders:
+                    _check_array(data)
+                copy.writestr(name, data)
+    return new.getvalue()
+
+
+@dataclass
+class _Budget:
+    """How many bytes may still be unpacked."""
+
+    left: int
+
+    def spend(self, n_bytes: int) -> None:
+        self.left -= n_bytes
+        if self.left < 0:
+            raise InputError("it unpacks to more than any model")
+
+
+def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """Return the members by name, refusing those that no model has."""
+    infos = archive.infolist()
+    members = {info.filename: info for info in infos}
+    if len(members) < len(infos) or len(infos) > _MOST_MEMBERS:
+        raise InputError("it has members of one name, or too many")
+    for info in infos:
+        if info.flag_bits & 1 or info.compress_type not in _COMPRESSIONS:
+            raise InputError(f"its member {info.filename[:40]!r} is encrypted or packed unusually")
+    return members
+
+
+def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo, budget: _Budget) -> bytes:
+    """Unpack a member piece by piece: what it claims to hold is not believed."""
+    pieces = []
+    with archive.open(info) as stream:
+        while piece := stream.read(_PIECE):
+            budget.spend(len(piece))
+            pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _schema(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) -> Any:
+    if SCHEMA not in members:
+        raise InputError(f"it has no {SCHEMA}")
+    text = _unpacked(archive, members[SCHEMA], _Budget(_LARGEST_SCHEMA))
+    # Before they are parsed, as every pair of brackets takes some hundred bytes of memory.
+    if text.count(b"{") + text.count(b"[") > 4 * _MOST_NODES:
+        raise InputError(f"its {SCHEMA} has too many parts")
+    return json.loads(text)
+
+
+@dataclass
+class _Mentions:
+    """What the nodes of a schema mention: the files that they are read from, by whom and how often."""
+
+    files: dict[str, tuple[set[str], int]] = field(default_factory=dict)
+    n_nodes: int = 0
+
+    def look_at(self, schema: Any) -> None:
+        """Go through a schema, taking out the marks by which nodes could be mentioned again."""
+        waiting = [schema]
+        while waiting:
+            part = waiting.pop()
+            if isinstance(part, list):
+                waiting.extend(part)
+            elif isinstance(part, dict):
+                if "__loader__" in part:
+                    self._look_at_node(part)
+                waiting.extend(part.values())
+
+    def _look_at_node(self, node: dict[str, Any]) -> None:
+        self.n_nodes += 1
+        if self.n_nodes > _MOST_NODES:
+            raise InputError(f"its {SCHEMA} has more nodes than any model")
+        node.pop("__id__", None)  # save_model writes a node out wherever it occurs, so that none is missed
+        loader = str(node["__loader__"])
+        if loader in _NEVER:
+            raise InputError(f"it holds a {_NEVER[loader]}, and no model does")
+        if loader == "RandomGeneratorNode":
+            _check_pool(node)
+        if isinstance(name := node.get("file"), str):
+            loaders, n_mentions = self.files.get(name, (set(), 0))
+            self.files[name] = ({*loaders, loader}, n_mentions + 1)
+
+
+def _check_pool(node: dict[str, Any]) -> None:
+    """Refuse random generators that would take hours to be set up."""
+    try:
+        size = json.loads(node["content"]["seed_seq"]["content"]["pool_size"]["content"])
+    except (KeyError, TypeError, ValueError):
+        size = None
+    if not (isinstance(size, int) and 0 < size <= _STREAMS):
+        raise InputError("it holds a random generator that none is like")
+
+
+def _check_array(data: bytes) -> None:
+    """Refuse arrays that are not as large as they say, or that hold objects."""
+    stream = io.BytesIO(data)
+    shape, _, dtype = _header(stream)
+    n_values, n_bytes = math.prod(shape), len(data) - stream.tell()
+    if dtype.hasobject or min(shape, default=0) < 0 or n_values > max(n_bytes, 0) * 8:
+        raise InputError("an array in it is not what it says")
+    if n_values * dtype.itemsize != n_bytes:
+        raise InputError("an array in it is not as large as it says")
+
+
+def _header(stream: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = np.lib.format.read_magic(stream)
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(stream)
+    if version == (2, 0):
+        return np.lib.format.read_array_header_2_0(stream)
+    raise InputError("an array in it is of an unknown format")

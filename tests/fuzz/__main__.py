@@ -1,0 +1,35 @@
+"""Make, show, run and judge cases.
+
+``python -m tests.fuzz 1234 1300-1350``
+    runs these cases, says what each broke, and keeps the directories of those that broke something, and of
+    the only case if there is but one.
+``python -m tests.fuzz --serve``
+    reads seeds from standard input, a line each, and answers with a line of JSON: what the case broke.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main(words: list[str]) -> int:
+    """Run with one thread: a process with threads cannot be forked safely, and a case is to cost one core."""
+    for library in ("NUMBA", "OMP", "OPENBLAS", "ARROW"):
+        os.environ[f"{library}_NUM_THREADS"] = "1"
+    from tests.fuzz.session import serve, show
+
+    if words == ["--serve"]:
+        serve()
+        return 0
+    return show(_seeds(words))
+
+
+def _seeds(words: list[str]) -> list[int]:
+    """Read ``7`` and ``10-20``, the last included."""
+    ends = [word.partition("-")[::2] for word in words]
+    return [seed for first, last in ends for seed in range(int(first), int(last or first) + 1)]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,295 @@
+"""Commands that are interrupted or killed, and what they may leave behind."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from random import Random
+
+from tests.fuzz.formats import as_csv
+from tests.fuzz.runner import Snapshot, cpu_seconds, snapshot
+from tests.fuzz.tables import plain_table
+from tests.fuzz.verdicts import flaw
+
+__all__ = ["COMMANDS", "Ending", "Kill", "faults", "run_and_kill"]
+
+_START = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+from partialfair.cli import main
+main()
+"""
+_JUDGED = (
+    "--score",
+    "score",
+    "--group",
+    "sex",
+    "--label",
+    "hired",
+    "--threshold",
+    "0",
+    "--interval",
+    "0",
+    "0.5",
+)
+_TRAINED = (
+    "--target",
+    "hired",
+    "--group",
+    "sex",
+    "--id",
+    "person",
+    "--drop",
+    "score",
+    "--interval",
+    "0",
+    "0.5",
+)
+COMMANDS = {
+    "train": (*_TRAINED, "--max-gap", "0.3", "--out", "set"),
+    "path": (*_TRAINED, "--max-gaps", "0.2,0.4", "--best", "1", "--out", "set"),
+    "audit": (*_JUDGED, "--out", "set", "--report", "page.html"),
+    "predict": ("--out", "scores.csv"),
+}
+_RECORDS = {"train": "train.json", "path": "path.json", "audit": "audit.json"}
+_ROWS = 400
+_GRACE = 2.0
+"""Seconds from an interrupt to the end: of computing, because a busy machine stretches the others."""
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Which command is killed, how and when, and whether an earlier good set is in its way."""
+
+    command: str
+    signal: signal.Signals
+    aimed: bool
+    earlier: bool
+    number: int
+
+    def __str__(self) -> str:
+        moment = "while-writing" if self.aimed else "any-moment"
+        return f"{self.command}-{self.signal.name}-{moment}-{'old' if self.earlier else 'new'}-{self.number}"
+
+    @property
+    def rng(self) -> Random:
+        """Of the moment; that it hits the same instruction again cannot be promised."""
+        return Random(str(self))
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How the command ended; `hit` says whether the signal was in time."""
+
+    code: int
+    hit: bool
+    seconds: float
+    err: str
+    before: Snapshot
+    after: Snapshot
+
+
+def run_and_kill(kill: Kill, work: Path, earlier: Path) -> Ending:
+    """Run a command in an empty directory and send it the signal at its moment."""
+    rng, duration = kill.rng, _prepare(kill, work, earlier)
+    before = snapshot(work)
+    process = _start(_words(kill.command, "people.csv"), work)
+    if kill.aimed:
+        _wait_for_changes(process, work, rng.choice([1, 2, 3, 4, 6, 8]))
+        time.sleep(rng.choice([0, 0, 0.001, 0.01]))
+    else:
+        _wait_for_end(process, rng.uniform(0, 1.1 * duration))
+    used, hit = cpu_seconds(process.pid), process.poll() is None
+    process.send_signal(kill.signal)
+    seconds = _cpu_seconds_until_end(process) - used if hit else 0.0
+    _, err = process.communicate()
+    return Ending(process.returncode, hit, seconds, err, before, snapshot(work))
+
+
+def faults(kill: Kill, ending: Ending, work: Path) -> Iterator[str]:
+    """Say what may not be: cut-off files, sets of two runs that pass for one, slow or wrong answers."""
+    for name in ending.after:
+        path = work / name
+        if path.is_file() and not _is_hidden(name) and (why := flaw(path)):
+            yield f"{name} {why}"
+    for name in ("people.csv", "model.skops"):
+        if ending.before.get(name) != ending.after.get(name):
+            yield f"the input {name} was changed"
+    if kill.signal == signal.SIGINT and ending.hit:
+        yield from _interrupt_faults(ending)
+    if kill.command == "predict":
+        yield from _scores_faults(work / "scores.csv", kill, ending)
+    else:
+        yield from _set_faults(kill, ending, work)
+
+
+def _interrupt_faults(ending: Ending) -> Iterator[str]:
+    if ending.seconds > _GRACE:
+        yield f"it took {ending.seconds:.1f} s to stop"
+    # Dead by the signal itself: before the command had begun, while Python started or loaded it.
+    if ending.code not in (130, 0, -signal.SIGINT):
+        yield f"the exit code is {ending.code}: {ending.err[-300:]}"
+    if ending.code == 130 and "Traceback" in ending.err:
+        yield f"a traceback: {ending.err[-300:]}"
+    names = {*ending.before, *ending.after}
+    changed = sorted(name for name in names if ending.before.get(name) != ending.after.get(name))
+    # After the last file there is only printing to interrupt; the files are then new, and it says so.
+    if ending.code != 0 and changed and not ending.err.endswith("its files had been written\n"):
+        yield f"interrupted with exit code {ending.code}, it changed {changed}: {ending.err[-300:]}"
+    if any(_is_hidden(name) for name in ending.after):
+        yield f"temporaries were left: {[name for name in ending.after if _is_hidden(name)]}"
+
+
+def _scores_faults(path: Path, kill: Kill, ending: Ending) -> Iterator[str]:
+    if not path.exists():
+        if kill.earlier or ending.code == 0:
+            yield "there is no scores.csv"
+    elif path.read_text().count("\n") != _ROWS + 1:
+        yield f"scores.csv has {path.read_text().count(chr(10))} lines"
+
+
+def _set_faults(kill: Kill, ending: Ending, work: Path) -> Iterator[str]:
+    """Check that a set is old, or new, or recognised as mixed."""
+    old = {name: digest for name, digest in ending.before.items() if name.startswith("set/")}
+    now = {
+        name: ending.after[name] for name in ending.after if name.startswith("set/") and not _is_hidden(name)
+    }
+    if not now:
+        if kill.earlier or ending.code == 0:
+            yield "there is no set"
+        return
+    if missing := [name for name in old if name not in now]:
+        yield f"of the earlier set {missing} are gone"
+        return
+    is_old = [now[name] == digest for name, digest in old.items()]
+    mixed = any(is_old) and not all(is_old)
+    disagreeing = _disagreeing(work / "set", _RECORDS[kill.command])
+    if disagreeing is None:
+        yield f"the record {_RECORDS[kill.command]} is missing, or tells no digests, in {sorted(now)}"
+    elif mixed != bool(disagreeing):
+        yield f"the set is {'mixed' if mixed else 'of one run'}, and its record disagrees with {disagreeing}"
+    if kill.command in ("train", "path"):
+        run = subprocess.run(
+            [sys.executable, "-c", _START, "predict", "set", "people.csv"],
+            cwd=work,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if run.returncode != (2 if mixed else 0):
+            kind = "mixed" if mixed else "of one run"
+            yield f"the set is {kind}, and predict ends with {run.returncode}: {run.stderr}"
+
+
+def _disagreeing(directory: Path, record_name: str) -> list[str] | None:
+    """Return the files that are not those of the record; None if it tells nothing."""
+    try:
+        known = json.loads((directory / record_name).read_bytes())["files"]
+    except (OSError, KeyError):
+        return None
+    return [
+        name
+        for name, digest in known.items()
+        if not (directory / name).is_file()
+        or hashlib.sha256((directory / name).read_bytes()).hexdigest() != digest
+    ]
+
+
+def _is_hidden(name: str) -> bool:
+    return any(word.startswith(".") for word in name.split("/"))
+
+
+def _words(command: str, table: str) -> tuple[str, ...]:
+    files = ("model.skops", table) if command == "predict" else (table,)
+    return (command, *files, *COMMANDS[command])
+
+
+def _start(words: tuple[str, ...], work: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", _START, *words],
+        cwd=work,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _prepare(kill: Kill, work: Path, earlier: Path) -> float:
+    """Write the table, the model and perhaps an earlier set; return how long the command takes."""
+    done, seconds = _earlier_run(kill.command, earlier)
+    if kill.earlier:
+        shutil.copytree(done, work, dirs_exist_ok=True)
+    if kill.command == "predict":
+        shutil.copy(done / "model.skops", work)
+    (work / "people.csv").write_bytes(as_csv(plain_table(Random(2), _ROWS, ("women", "men"))))
+    return seconds
+
+
+@cache
+def _earlier_run(command: str, root: Path) -> tuple[Path, float]:
+    """Run a command on another table; return its directory and how long it took."""
+    work = root / command
+    work.mkdir()
+    table = work / "people.csv"
+    table.write_bytes(as_csv(plain_table(Random(1), _ROWS, ("women", "men"))))
+    if command == "predict":
+        shutil.copy(_earlier_run("train", root)[0] / "set" / "model.skops", work)
+    started = time.monotonic()
+    process = _start(_words(command, table.name), work)
+    _, err = process.communicate()
+    if process.returncode:
+        raise RuntimeError(err)
+    table.unlink()
+    return work, time.monotonic() - started
+
+
+def _wait_for_changes(process: subprocess.Popen[str], work: Path, number: int) -> None:
+    """Wait until so many changes were seen in the directory, or for the end."""
+    last, seen = _look(work), 0
+    while seen < number and process.poll() is None:
+        now = _look(work)
+        seen += now != last
+        last = now
+        time.sleep(0.0005)  # the command may have to share its only core with this loop
+
+
+def _look(directory: Path) -> list[tuple[str, int, int]]:
+    """Return names, sizes and times of everything in a directory; what vanishes meanwhile is left out."""
+    entries = []
+    try:
+        for entry in os.scandir(directory):
+            state = entry.stat(follow_symlinks=False)
+            entries.append((entry.path, state.st_size, state.st_mtime_ns))
+            if entry.is_dir(follow_symlinks=False):
+                entries += _look(Path(entry.path))
+    except FileNotFoundError:
+        pass
+    return entries
+
+
+def _wait_for_end(process: subprocess.Popen[str], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.002)
+
+
+def _cpu_seconds_until_end(process: subprocess.Popen[str]) -> float:
+    """Wait for the end, looking often; give up, and kill, after ten times the grace."""
+    deadline, used = time.monotonic() + 10 * _GRACE, 0.0
+    while process.poll() is None:
+        used = max(used, cpu_seconds(process.pid))
+        if time.monotonic() > deadline:
+            process.kill()
+            return used + 10 * _GRACE
+        time.sleep(0.01)
+    return used

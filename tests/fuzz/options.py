@@ -1,0 +1,251 @@
+"""Arguments of the commands: what each needs, and good and bad values of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+
+import typer
+
+from partialfair.cli._app import app
+from tests.fuzz.tables import HOSTILE_TEXTS, Table
+
+__all__ = ["Arguments", "arguments", "known_options"]
+
+_CONSTRAINTS = (
+    "statistical_parity",
+    "demographic_parity",
+    "equal_opportunity",
+    "equalized_odds",
+    "group_auc",
+    "none",
+)
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments, where they ask for outputs, and whether for JSON; a column may be called ``--json``."""
+
+    words: tuple[str, ...]
+    out: str | None = None
+    report: str | None = None
+    as_json: bool = False
+
+
+Values = Callable[[Random, Table], Sequence[str]]
+
+
+_BAD = 0.1
+"""How often an option gets a value that is mostly not allowed; most cases are to get past the options."""
+
+
+def _of(*good: str, bad: Sequence[str]) -> Values:
+    """Return one word of several."""
+    return lambda rng, table: [rng.choice(bad if rng.random() < _BAD else good)]
+
+
+def _flag(rng: Random, table: Table) -> Sequence[str]:
+    return []
+
+
+def _column(role: str) -> Values:
+    """Return mostly the column with that role, seldom another name."""
+
+    def name(rng: Random, table: Table) -> list[str]:
+        others = [*(column.name for column in table.columns), "nobody", rng.choice(HOSTILE_TEXTS)]
+        return [table.roles[role] if rng.random() < 0.98 else rng.choice(others)]
+
+    return name
+
+
+def _feature(rng: Random, table: Table) -> Sequence[str]:
+    return [rng.choice(["income", "city"] if rng.random() > _BAD else ["nobody", "person", *HOSTILE_TEXTS])]
+
+
+def _label(rng: Random, table: Table) -> Sequence[str]:
+    values = [str(value) for value in table.columns[table.of("label")].values[:5]]
+    return [rng.choice(["2", "", *HOSTILE_TEXTS] if rng.random() < _BAD else [*values, "0", "1"])]
+
+
+def _interval(rng: Random, table: Table) -> Sequence[str]:
+    if rng.random() < 0.75:
+        low = rng.choice([0, 0, 0.05, 0.2])
+        return [str(low), str(round(low + rng.choice([0.1, 0.25, 0.5, 0.8]), 2))]
+    groups = [str(value) for value in table.columns[table.of("group")].values[:3]] or ["x"]
+    return rng.choice(
+        [
+            ["auto"],
+            ["0.3", "0.1"],
+            ["0", "0"],
+            ["0", "1e-9"],
+            ["-0.1", "0.5"],
+            ["0.5", "1.5"],
+            ["nan", "1"],
+            ["0", "inf"],
+            ["0.1"],
+            ["a", "b"],
+            ["0.2", "0.200001"],
+            [f"{groups[0]}=0.05", "0.30"],
+            [f"{groups[-1]}=0.05", "0.30"],
+            ["Women=0.05", "0.30"],
+            ["=0.1", "0.2"],
+            ["a=b=0.1", "0.2"],
+        ]
+    )
+
+
+_NUMBERS = ("0", "0.1", "1", "-1", "nan", "inf", "1e308", "1e-320", "x", "", "0.5", "1e400")
+
+
+def _number(*good: str) -> Values:
+    return _of(*good, bad=_NUMBERS)
+
+
+JUDGING: dict[str, Values] = {
+    "--weight": _column("weight"),
+    "--pos-label": _label,
+    "--interval": _interval,
+    "--gap-scale": _of("interval", "absolute", bad=["other"]),
+    "--confidence": _number("0.9", "0.95", "0.5"),
+    "--min-group": _number("1", "2", "10", "30"),
+    "--small-groups": _of("list", "merge", "keep", bad=["some"]),
+    "--missing-groups": _of("error", "ignore", "ignore", bad=["maybe"]),
+    "--lower-is-better": _flag,
+    "--json": _flag,
+    "--verbose": _flag,
+    "--seed": _of("0", "1", bad=["-1", "99999999999999999999", "x"]),
+}
+SCORING: dict[str, Values] = {
+    "--label": _column("label"),
+    "--threshold": _number("0", "0.5", "-0.3"),
+    "--rank-within": _of("group", "group_and_label", bad=["other"]),
+}
+TRAINING: dict[str, Values] = {
+    "--drop": _feature,
+    "--category": _feature,
+    "--constraint": _of(*_CONSTRAINTS, bad=["fairness", "inter_group_pairwise"]),
+    "--enforce": _of("exact", "surrogate", "surrogate", bad=["hope"]),
+    "--group-terms": _of("none", "intercept", "interactions", bad=["all"]),
+}
+GATE: dict[str, Values] = {
+    "--fail-above": _number("0.05", "0.2"),
+    "--fail-metric": _of("statistical_parity", "demographic_parity", "group_auc", bad=["nothing"]),
+}
+OPTIONS: dict[str, dict[str, Values]] = {
+    "audit": {**JUDGING, **SCORING, **GATE},
+    "compare": {**JUDGING, **SCORING, "--id": _column("id")},
+    "train": {
+        **JUDGING,
+        **TRAINING,
+        **GATE,
+        "--max-gap": _number("0.05", "0.1", "0.3"),
+        "--alpha": _number("1e-4", "1e-3", "1"),
+        "--test-size": _number("0.2", "0.3", "0"),
+    },
+    "path": {
+        **JUDGING,
+        **TRAINING,
+        "--alphas": _of("1e-4", "1e-3,1e-2", "1e-4,1e-4", bad=["", "x", "-1", "nan"]),
+        "--validation": _number("0.2", "0.4"),
+        "--scoring": _of("accuracy", "balanced_accuracy", "roc_auc", bad=["luck"]),
+        "--best": _number("0.1", "0.5", "0.9"),
+    },
+    "predict": {"--keep": _flag, "--json": _flag, "--use-unkept": _flag, "--verbose": _flag},
+}
+TRAINED: dict[str, Values] = {
+    "--target": _column("label"),
+    "--group": _column("group"),
+    "--id": _column("id"),
+    "--drop": _column("score"),
+    "--time-limit": _number("0.5", "1", "2"),  # of each fit: some of these problems are hard
+}
+NEEDED: dict[str, dict[str, Values]] = {
+    "audit": {"--score": _column("score"), "--group": _column("group")},
+    "compare": {"--score": _column("score"), "--group": _column("group")},
+    "train": TRAINED,
+    "path": {
+        **TRAINED,
+        "--max-gaps": _of("0.1,0.3", "0.2", "0.05,0.1", "0.2,0.2", bad=["", "x", "0.1,,0.2", "2", "-1"]),
+    },
+    "predict": {},
+}
+LISTS = ("--group", "--interval", "--drop", "--category", "--id")
+"""Options that may be repeated, each with a meaning of its own."""
+
+_DIRECTORIES = ("out", "out", "out", "deep/er/out", "old", "old", "old/", "link", "link", ".", "./out")
+_ODD_DIRECTORIES = (
+    "file.txt",
+    "/dev/null",
+    "fifo",
+    "broken",
+    "",
+    "\x1b[31mout",
+    "caf\udce9",
+    "old/notes.txt",
+)
+_TABLES = ("scores.csv", "scores.csv", "scores.parquet", "old/scores.csv", "link.csv", "./scores.csv")
+_ODD_TABLES = ("fifo.csv", "dir.csv", "missing/scores.csv", "scores.xlsx", "/dev/null", "", "broken.csv", "-")
+_PAGES = ("page.html", "page.html", "out/page.html", "old/page.html", "link.html")
+_ODD_PAGES = ("fifo.html", "page.txt", "missing/page.html", "dir.html", "/dev/null", "old", "-", "")
+
+
+def arguments(rng: Random, command: str, files: Sequence[str], table: Table) -> Arguments:
+    """Return arguments for a command on some files; most of them are right."""
+    words: list[str] = []
+    as_json = False
+    for option, values in NEEDED[command].items():
+        if rng.random() > 0.01:
+            words += [option, *values(rng, table)]
+    seed = rng.getrandbits(32)
+    for option, values in OPTIONS[command].items():
+        # Each option has its own numbers, and a new one leaves the others of a case as they are.
+        if option in known_options(command):
+            more = _seldom(Random(f"{seed} {option}"), option, values, table)
+            as_json = as_json or more == ["--json"]
+            words += more
+    if rng.random() < 0.1 and command != "predict":
+        words += ["--group", rng.choice(["city", "city", "hired", "nobody"])]
+    if rng.random() < 0.03:
+        words.append(rng.choice(["--unknown", "-x", "--\x1b[31m", "--help", "extra", "--" + "x" * 3000]))
+    out = _out(rng, command, files)
+    report = None
+    if command != "predict" and rng.random() < 0.2:
+        report = _chosen(rng, _PAGES, _ODD_PAGES, files)
+    words += [] if out is None else ["--out", out]
+    words += [] if report is None else ["--report", report]
+    positional = list(files)
+    if rng.random() < 0.03:
+        positional.append("missing.csv")
+    return Arguments((command, *positional, *words), out, report, as_json)
+
+
+@cache
+def known_options(command: str) -> frozenset[str]:
+    """Return the options that a command has: with another it would end before anything is read."""
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    return frozenset(name for parameter in commands[command].params for name in parameter.opts)
+
+
+def _seldom(rng: Random, option: str, values: Values, table: Table) -> list[str]:
+    words: list[str] = []
+    if rng.random() < 0.12:
+        words += [option, *values(rng, table)]
+        if option in LISTS and rng.random() < 0.4:
+            words += [option, *values(rng, table)]
+    return words
+
+
+def _out(rng: Random, command: str, files: Sequence[str]) -> str | None:
+    if command == "predict":
+        return _chosen(rng, _TABLES, _ODD_TABLES, files) if rng.random() < 0.6 else None
+    if rng.random() < (0.75 if command in ("train", "path") else 0.3):
+        if command == "train" and rng.random() < 0.1:
+            return rng.choice(["out/mine.skops", "old/model.skops", "fifo.skops", "link.skops", files[0]])
+        return _chosen(rng, _DIRECTORIES, _ODD_DIRECTORIES, files)
+    return None
+
+
+def _chosen(rng: Random, good: Sequence[str], odd: Sequence[str], files: Sequence[str]) -> str:
+    return rng.choices((rng.choice(good), rng.choice(odd), rng.choice(list(files))), (12, 2, 1))[0]
