@@ -82,7 +82,8 @@ def test_hardly_any_time_gives_a_model_too(kind, constraint, seconds):
     X, y, groups = crowd(20_000, 50, 3)
     model = kind(constraint, time_limit=seconds, tol=1e-12, max_gap=0.001)
     assert seconds_of(model, X, y if kind is PartialFairRegressor else y > 0.5, groups) <= 1.02
-    assert model.result_.status is Status.TIME_LIMIT
+    enough = constraint is None and seconds > 0.01
+    assert enough or model.result_.status is Status.TIME_LIMIT
     assert np.isfinite(model.predict(X)).all()
 
 
