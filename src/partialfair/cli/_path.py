@@ -169,7 +169,8 @@ class Frontier:
         model = {} if self.content is None else {MODEL: self.content}
         return {
             **model,
-            "path.csv": csv_text(self.lines),
+            # No constraint is an empty cell: spreadsheets take inf for text.
+            "path.csv": csv_text(self.lines.replace({"max_gap": {float("inf"): float("nan")}})),
             HELD_OUT: self._held_out(),
             "frontier.png": self._picture,
         }
