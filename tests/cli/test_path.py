@@ -249,7 +249,7 @@ class TestNoModel:
         (["--best", 2], ["--best"]),
         (["--confidence", 1], ["--confidence"]),
         (["--confidence", 0.999], ["--confidence must be at most 0.995, not 0.999"]),
-        (["--constraint", "group_auc", "--gap-scale", "absolute"], ["'absolute' has no meaning"]),
+        (["--constraint", "group_auc", "--gap-scale", "absolute"], ["--gap-scale absolute has no meaning"]),
         (["--constraint", "none"], ["--constraint none", "train"]),
         (["--constraint", "nonsense"], ["--constraint", "statistical_parity"]),
         (["--interval", 0.5, 0.1], ["interval", "reversed"]),

@@ -91,7 +91,13 @@ class TestTrain:
         outcome = run(*BASIC, "--out", "out")
         assert outcome.code == 0, outcome.err
         names = {path.name for path in (tmp_path / "out").iterdir()}
-        assert names == {"model.skops", "train.json", "held_out.csv", "rank_curves.png", "score_densities.png"}
+        assert names == {
+            "model.skops",
+            "train.json",
+            "held_out.csv",
+            "rank_curves.png",
+            "score_densities.png",
+        }
         assert all(name in outcome.out for name in names)
         for word in ("promise kept", "without the constraint", "with the constraint", "training", "held out"):
             assert word in outcome.out
@@ -270,7 +276,10 @@ class TestTrainRefuses:
             (["--confidence", 1], ["--confidence"]),
             (["--confidence", 0.999], ["--confidence must be at most 0.995, not 0.999"]),
             (["--alpha", "inf"], ["--alpha must be a finite number of at least 0, not inf"]),
-            (["--constraint", "group_auc", "--gap-scale", "absolute"], ["'absolute' has no meaning"]),
+            (
+                ["--constraint", "group_auc", "--gap-scale", "absolute"],
+                ["--gap-scale absolute has no meaning"],
+            ),
             (["--constraint", "nonsense"], ["--constraint", "statistical_parity", "none"]),
             (["--interval", 0.5, 0.1], ["interval", "reversed"]),
             (["--time-limit", 0], ["--time-limit"]),
@@ -308,9 +317,15 @@ class TestTrainRefuses:
         [
             (["--interval", 0, 0.001], ["rows held out", "too few to judge", "--test-size", "--min-group"]),
             (["--interval", 0, 0.001, "--test-size", 0], ["no group is large enough", "--min-group 10"]),
-            (["--interval", "x=0.1", 0.2, "--interval", "f=0.1", 0.2], ["group 'x'", "not among the groups"]),
+            (
+                ["--interval", "x=0.1", 0.2, "--interval", "f=0.1", 0.2],
+                ["group 'x'", "not in the data", "'f', 'm'"],
+            ),
             (["--interval", "f=0.1", 0.2], ["no interval for group 'm'"]),
-            (["--interval", "f=0.1", 0.2, "--interval", "m=0.1", 0.2, "--gap-scale", "absolute"], ["absolute"]),
+            (
+                ["--interval", "f=0.1", 0.2, "--interval", "m=0.1", 0.2, "--gap-scale", "absolute"],
+                ["absolute"],
+            ),
         ],
         ids=str,
     )

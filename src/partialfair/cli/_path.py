@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from partialfair._checks import check_choice, check_number
 from partialfair._typing import IntervalLike
 from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import AUTO, interval_record
-from partialfair.cli._output import METRIC_TITLES, note_line, step, value_and_interval
+from partialfair.cli._output import METRIC_TITLES, PlainTable, note_line, step, value_and_interval
 from partialfair.cli._prepare import NO_CONSTRAINT, ModelSettings, Prepared, Roles, prepare
 from partialfair.cli._split import HoldOut
 from partialfair.cli._wording import as_options
@@ -196,11 +195,11 @@ class Frontier:
             warning=self.refusal,
         )
 
-    def table(self) -> Table:
+    def table(self) -> PlainTable:
         """Return one line per model, the one without a constraint first, the chosen one marked."""
         settings = self.settings
         several = self.lines["alpha"].nunique() > 1
-        table = Table(box=None, pad_edge=False, header_style="bold")
+        table = PlainTable()
         table.add_column("")
         for title in ("max gap", *(["alpha"] if several else []), "training gap", "gap held out"):
             table.add_column(title, justify="right")

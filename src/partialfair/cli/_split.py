@@ -78,9 +78,8 @@ class Everybody:
         """Say what leaves fewer than two groups or labels: weights, or the split."""
         if self.counted(part).size < self.split[part].size:
             return f"column {self.weight_name!r} gives weight to fewer than two {lacking} in the {where}"
-        return (
-            f"{self.hold_out.option} {self.hold_out.share:g} leaves fewer than two {lacking} in the {where}; change it"
-        )
+        option = f"{self.hold_out.option} {self.hold_out.share:g}"
+        return f"{option} leaves fewer than two {lacking} in the {where}; change it"
 
     def check_promise(self, classifier: PartialFairClassifier) -> None:
         """Refuse, before any fit, rows for training that the constraints cannot be tied to."""
