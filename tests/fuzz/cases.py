@@ -61,7 +61,7 @@ class Case:
 def make_case(seed: int, earlier: Earlier) -> Case:
     """Make the case of a seed."""
     rng = Random(seed)
-    weights = {"audit": 8, "compare": 3, "train": 4, "path": 2, "predict": 7, "data": 0.5}
+    weights = {"audit": 8, "compare": 3, "train": 5, "path": 3, "predict": 7, "data": 0.5}
     command = rng.choices(list(weights), list(weights.values()))[0]
     if command == "data":
         return _data_case(rng, seed)
@@ -98,7 +98,7 @@ def _blobs(rng: Random, command: str, table: Table) -> list[Blob]:
     blobs = [stored(rng, table, "data")]
     if command == "compare":
         blobs.append(stored(rng, second_scores(rng, table), "other"))
-    if rng.random() < 0.2:
+    if rng.random() < 0.15:
         blobs[-1] = damaged(rng, blobs[-1])
     if rng.random() < 0.05:
         blobs[0] = Blob(rng.choice(_OUTPUT_NAMES), blobs[0].content)

@@ -37,7 +37,7 @@ class Arguments:
 Values = Callable[[Random, Table], Sequence[str]]
 
 
-_BAD = 0.1
+_BAD = 0.08
 """How often an option gets a value that is mostly not allowed; most cases are to get past the options."""
 
 
@@ -70,12 +70,20 @@ def _label(rng: Random, table: Table) -> Sequence[str]:
 
 
 def _interval(rng: Random, table: Table) -> Sequence[str]:
-    if rng.random() < 0.75:
+    """Return one interval, a union of two, one for each group, or what is mostly not allowed."""
+    if rng.random() < 0.6:
         low = rng.choice([0, 0, 0.05, 0.2])
         return [str(low), str(round(low + rng.choice([0.1, 0.25, 0.5, 0.8]), 2))]
-    groups = [str(value) for value in table.columns[table.of("group")].values[:3]] or ["x"]
+    if rng.random() < 0.2:
+        return ["0.1", "0.3", "--interval", rng.choice(["0.5", "0.3", "0.2"]), "0.8"]
+    groups = list(dict.fromkeys(map(str, table.columns[table.of("group")].values))) or ["x"]
+    if rng.random() < 0.3:
+        words = [word for name in groups for word in ("--interval", f"{name}=0.05", rng.choice(["0.3", "0.6"]))]
+        return words[1:]
     return rng.choice(
         [
+            ["auto"],
+            ["auto"],
             ["auto"],
             ["0.3", "0.1"],
             ["0", "0"],
@@ -88,10 +96,10 @@ def _interval(rng: Random, table: Table) -> Sequence[str]:
             ["a", "b"],
             ["0.2", "0.200001"],
             [f"{groups[0]}=0.05", "0.30"],
-            [f"{groups[-1]}=0.05", "0.30"],
             ["Women=0.05", "0.30"],
             ["=0.1", "0.2"],
             ["a=b=0.1", "0.2"],
+            [rng.choice(HOSTILE_TEXTS), "0.2"],
         ]
     )
 
@@ -109,7 +117,7 @@ JUDGING: dict[str, Values] = {
     "--interval": _interval,
     "--gap-scale": _of("interval", "absolute", bad=["other"]),
     "--confidence": _number("0.9", "0.95", "0.5"),
-    "--min-group": _number("1", "2", "10", "30"),
+    "--min-group": _number("1", "1", "2", "10", "30"),
     "--small-groups": _of("list", "merge", "keep", bad=["some"]),
     "--missing-groups": _of("error", "ignore", "ignore", bad=["maybe"]),
     "--lower-is-better": _flag,
@@ -171,11 +179,16 @@ NEEDED: dict[str, dict[str, Values]] = {
     },
     "predict": {},
 }
+OFTEN = {"--interval": 0.3, "--min-group": 0.6, "--small-groups": 0.3, "--missing-groups": 0.3}
+"""How often options are given that decide who is judged; the others, an eighth of the time."""
+
 LISTS = ("--group", "--interval", "--drop", "--category", "--id")
 """Options that may be repeated, each with a meaning of its own."""
 
+_ODD_WORDS = ("--unknown", "-x", "--\x1b[31m", "--help", "extra", "--" + "x" * 3000, "\u202e" * 300, "--seed")
 _DIRECTORIES = ("out", "out", "out", "deep/er/out", "old", "old", "old/", "link", "link", ".", "./out")
-_ODD_DIRECTORIES = (
+_ODD_ODD_WORDS = ("--unknown", "-x", "--\x1b[31m", "--help", "extra", "--" + "x" * 3000, "\u202e" * 300, "--seed")
+_DIRECTORIES = (
     "file.txt",
     "/dev/null",
     "fifo",
@@ -208,7 +221,7 @@ def arguments(rng: Random, command: str, files: Sequence[str], table: Table) -> 
     if rng.random() < 0.1 and command != "predict":
         words += ["--group", rng.choice(["city", "city", "hired", "nobody"])]
     if rng.random() < 0.03:
-        words.append(rng.choice(["--unknown", "-x", "--\x1b[31m", "--help", "extra", "--" + "x" * 3000]))
+        words.append(rng.choice(_ODD_WORDS))
     out = _out(rng, command, files)
     report = None
     if command != "predict" and rng.random() < 0.2:
@@ -230,9 +243,9 @@ def known_options(command: str) -> frozenset[str]:
 
 def _seldom(rng: Random, option: str, values: Values, table: Table) -> list[str]:
     words: list[str] = []
-    if rng.random() < 0.12:
+    if rng.random() < OFTEN.get(option, 0.12):
         words += [option, *values(rng, table)]
-        if option in LISTS and rng.random() < 0.4:
+        if option in LISTS and rng.random() < 0.2:
             words += [option, *values(rng, table)]
     return words
 

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import os
-import re
 import tempfile
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -73,12 +72,11 @@ def _refusal(out: str, err: str) -> Iterator[str]:
     if "Usage: partialfair" in out and not err:  # the help of a command without arguments
         return
     lines = err.strip("\n").splitlines()
-    usage = "Usage: partialfair" in err
     if out:
         yield f"stdout: not empty beside exit code 2: {out[:100]!r}"
-    if not usage and not (lines and lines[-1].startswith("partialfair: error: ")):
+    if not (lines and lines[-1].startswith("partialfair: error: ")):
         yield f"message: the last line is no error: {lines[-1:]!r:.300}"
-    message = re.sub(r"[│╭╮╰╯─\s]+", " ", err) if usage else (lines or [""])[-1]
+    message = (lines or [""])[-1]
     if len(message) >= _LONGEST:
         yield f"length: a message of {len(message):,} characters: {message[:100]!r}"
 
