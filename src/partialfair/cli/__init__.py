@@ -1,7 +1,7 @@
 """The ``partialfair`` command: parse, call the library, choose the exit code.
 
-Exit codes: 0 fine, 1 a gate failed (``audit --fail-above``) or a promise was not kept, 2 bad input, 130 interrupted. Never a traceback,
-unless ``PARTIALFAIR_DEBUG`` is set.
+Exit codes: 0 fine, 1 a gate failed (``audit --fail-above``) or a promise was not kept, 2 bad input, 130
+interrupted. Never a traceback, unless ``PARTIALFAIR_DEBUG`` is set.
 """
 
 from __future__ import annotations
