@@ -18,7 +18,7 @@ def main(directory: Path) -> None:
         subprocess.run([*COMMAND, "demo", "--out", made], check=True)
         browser = driver.chromium.launch(executable_path=chromium, chromium_sandbox=False)
         page = browser.new_page(viewport={"width": 1240, "height": 900}, device_scale_factor=1.5)
-        page.goto((Path(made) / "audit.html").as_uri())
+        page.goto((Path(made) / "demo.html").as_uri())
         page.screenshot(path=directory / "audit_page.png")
         browser.close()
 
