@@ -13,6 +13,7 @@ import sys
 from partialfair._extras import require
 from partialfair._text import message_text
 from partialfair.cli._interrupts import ends_on_signals, goodbye
+from partialfair.cli._wording import as_options
 from partialfair.exceptions import InputError, MissingExtraError
 
 __all__ = ["main"]
@@ -35,7 +36,7 @@ def _run() -> None:
 
         app(prog_name="partialfair")
     except (InputError, MissingExtraError) as error:
-        _stop(str(error))
+        _stop(as_options(str(error)))
     except KeyboardInterrupt:  # where no thread hears of signals, or a fit was stopped
         sys.stderr.write(goodbye("interrupted", written=False).decode())
         sys.exit(130)
