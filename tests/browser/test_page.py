@@ -565,4 +565,4 @@ def test_without_scripts_it_says_what_was_audited(page_of):
 def test_the_screenshot_of_the_readme_can_be_made(browser, tmp_path):
     script = Path(__file__).parents[2] / "docs" / "make_screenshot.py"
     subprocess.run([sys.executable, script, tmp_path], check=True, capture_output=True)
-    assert (tmp_path / "audit_page.png").stat().st_size > 50_000
+    assert (tmp_path / "demo_page.png").stat().st_size > 50_000
