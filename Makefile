@@ -29,7 +29,7 @@ $(VENV)/.dev: $(BIN)/python pyproject.toml
 	@$(PIP) -e '.[dev]'
 	@touch $@ $(VENV)/.demo
 
-demo: $(VENV)/.demo ## the main job on the embedded data: a table and pictures in demo/
+demo: $(VENV)/.demo ## the main job on made data: models before and after, what it costs; pictures and a page in demo/
 	@$(BIN)/partialfair demo --out demo
 
 lint: $(VENV)/.dev ## ruff, mypy, import-linter

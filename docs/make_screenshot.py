@@ -1,4 +1,7 @@
-"""Photograph the audit page of the demo: ``python docs/make_screenshot.py [DIRECTORY]``; needs Chromium."""
+"""Run the demo, photograph its page and keep its pictures: ``python docs/make_screenshot.py [DIRECTORY]``.
+
+Needs Chromium.
+"""
 
 import shutil
 import subprocess
@@ -9,17 +12,20 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 COMMAND = [sys.executable, "-c", "from partialfair.cli import main; main()"]
+PICTURES = ("rank_curves.png", "unfairness_map.png", "frontier.png")
 
 
 def main(directory: Path) -> None:
-    """Run the demo in a directory that is thrown away, and photograph what it wrote."""
+    """Run the demo in a directory that is thrown away, and keep what the README shows of it."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     with tempfile.TemporaryDirectory() as made, sync_playwright() as driver:
         subprocess.run([*COMMAND, "demo", "--out", made], check=True)
+        for name in PICTURES:
+            shutil.copy(Path(made) / name, directory / f"demo_{name}")
         browser = driver.chromium.launch(executable_path=chromium, chromium_sandbox=False)
-        page = browser.new_page(viewport={"width": 1240, "height": 900}, device_scale_factor=1.5)
-        page.goto((Path(made) / "audit.html").as_uri())
-        page.screenshot(path=directory / "audit_page.png")
+        page = browser.new_page(viewport={"width": 1240, "height": 1460}, device_scale_factor=1.25)
+        page.goto((Path(made) / "demo.html").as_uri())
+        page.screenshot(path=directory / "demo_page.png")
         browser.close()
 
 

@@ -91,7 +91,7 @@ def test_without_labels_and_threshold_the_metrics_that_need_them_are_left_out_wi
 
 
 def test_the_table_says_what_was_measured(run, scores):
-    outcome = run("audit", scores, *CHOICES, "--interval", 0.05, 0.3)
+    outcome = run("audit", scores, *COLUMNS, "--label", "hired", "--threshold", 0.5, "--interval", 0.05, 0.3)
     shown = " ".join(outcome.out.split())
     for text in (
         "ranks 5–30 % from the top (score percentiles 70–95); gaps on the interval scale; positive label: ",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import partialfair
-from partialfair.cli._demo import demo_scores
+from partialfair.cli import _demo
 from partialfair.datasets import REGISTRY, _source
 from tests.cli.conftest import COLUMNS
 
@@ -115,18 +116,22 @@ class TestData:
         run("data", "fetch", "a9a", "--out", "taken").assert_refused("--out taken")
 
 
-def test_demo_writes_an_audit_of_its_scores(run, tmp_path):
+def test_the_demo_trains_and_shows_before_and_after(run, tmp_path):
     out = tmp_path / "a demo"
     outcome = run("demo", "--out", out)
     assert outcome.code == 0
     names = {path.name for path in out.iterdir()}
-    assert {"scores.csv", "audit.json", "rank_curve.png"} < names
+    assert names == {*_demo.FILES, _demo.PAGE} - {"model.skops"}
     assert all(name in outcome.out for name in names)
-    assert (out / "scores.csv").read_text() == demo_scores(0)[0].to_csv(index=False)
-    assert not demo_scores(1)[0]["score"].equals(demo_scores(0)[0]["score"])
-    record = json.loads((out / "audit.json").read_text(encoding="utf-8"))
-    assert record["metrics"]["statistical_parity"]["low"] > 0.1
-    assert f"partialfair audit '{out / 'scores.csv'}' --score score --group origin" in outcome.out
+    record = json.loads((out / "path.json").read_text(encoding="utf-8"))
+    before, *others = record["models"]
+    assert before["max_gap"] is None
+    assert before["gap_low"] > 0.1  # surely apart without a constraint
+    assert all(model["promise_kept"] for model in others)
+    assert outcome.out.index("Before, no constraint") < outcome.out.index("After, max gap 0.1")
+    (by_hand,) = [line.strip() for line in outcome.out.splitlines() if line.startswith("  partialfair path ")]
+    again = run(*shlex.split(by_hand)[1:], "--json")  # the command that it prints, with the table it wrote
+    assert [model["gap"] for model in again.json["models"]] == [model["gap"] for model in record["models"]]
 
 
 class TestInstalledCommand:

@@ -32,7 +32,11 @@ def no_reading(monkeypatch) -> None:
     def read(*arguments: object) -> None:
         pytest.fail("a file was read")
 
-    for module, name in (("_app", "read_scores"), ("_prepare", "read_table"), ("_predict", "load_model")):
+    for module, name in (
+        ("_score_commands", "read_scores"),
+        ("_prepare", "read_table"),
+        ("_predict", "load_model"),
+    ):
         monkeypatch.setattr(f"partialfair.cli.{module}.{name}", read)
 
 
@@ -206,4 +210,4 @@ class TestDirectoryOfAModel:
     def test_its_records_are_those_that_are_written(self):
         from partialfair.cli import _path, _trained
 
-        assert (_trained.FILES[-1], _path.FILES[-1]) == _predict._RECORDS
+        assert (_trained.file_names("m.skops")[-1], _path.FILES[-1]) == _predict._RECORDS

@@ -77,14 +77,20 @@ def record(traced):
     return json.loads((traced / "path.json").read_text())
 
 
+def _chosen(record):
+    (line,) = [model for model in record["models"] if model["chosen"]]
+    return line
+
+
 class TestPath:
     def test_the_promise_holds_from_loose_to_strict(self, record):
         assert record["schema"] == "partialfair.path/1"
         models = record["models"]
-        assert [model["max_gap"] for model in models] == [0.4, 0.2, 0.1]
+        assert [model["max_gap"] for model in models] == [None, 0.4, 0.2, 0.1]  # the first has no constraint
+        assert [model["promise_kept"] for model in models] == [None, True, True, True]
         for model in models:
             assert model["status"] == "converged"
-            assert model["training_gap"] <= model["max_gap"]
+            assert model["training_gap"] <= (model["max_gap"] or 1.0)
             assert model["gap_low"] <= model["gap"] <= model["gap_high"]
             assert set(model["worst_pair"]) == {"f", "m"}
         rows = record["rows"]
@@ -94,7 +100,8 @@ class TestPath:
     def test_the_csv_is_the_table_of_the_json(self, traced, record):
         frame = pd.read_csv(traced / "path.csv")
         for line, model in zip(frame.to_dict("records"), record["models"], strict=True):
-            assert {name: model[name] for name in line} == pytest.approx(line)
+            told = {name: np.nan if model[name] is None else model[name] for name in line}
+            assert told == pytest.approx(line, nan_ok=True)
 
     def test_the_best_is_saved_with_its_preprocessing(self, traced, record, table):
         """A gap of at most 1 is no demand, so that the most accurate model on the rows held out is chosen."""
@@ -103,7 +110,8 @@ class TestPath:
         assert chosen["score"] == max(scores)
         model = load_model(traced / record["model"])
         assert isinstance(model, TableModel)
-        assert model.classifier.max_gap == chosen["max_gap"]
+        assert chosen["max_gap"] in (None, model.classifier.max_gap)
+        assert (model.classifier.constraint is None) == (chosen["max_gap"] is None)
         assert (model.classifier.callback, model.classifier.warm_start) == (None, False)
         assert model.labels == ("no", "yes")
         # Two thirds would be right by chance; the rows held out are some of these.
@@ -119,7 +127,7 @@ class TestPath:
         """Half of the rows are held out; training gap and gap are those of complementary halves."""
         options = ("--max-gaps", 0.3, "--best", 1, "--validation", 0.5, "--scoring", "roc_auc", "--json")
         record = run(*BASIC, *options, "--drop", "weight", "--out", "out").json
-        (line,) = record["models"]
+        line = _chosen(record)
         model = load_model(file.parent / "out" / "model.skops")
         halves = _halves(table, seed=0)
         scores = model.decision_function(table)
@@ -138,7 +146,7 @@ class TestPath:
         outcome = run(*BASIC, *TWO, "--alphas", "1e-4,1e-2", "--out", "out")
         assert outcome.code == 0, outcome.err
         names = {path.name for path in (tmp_path / "out").iterdir()}
-        assert names == {"path.json", "path.csv", "frontier.png"}
+        assert names == {"path.json", "path.csv", "held_out.csv", "frontier.png"}
         assert all(name in outcome.out for name in names)
         assert (tmp_path / "out" / "frontier.png").read_bytes().startswith(b"\x89PNG")
         for word in ("max gap", "alpha", "training gap", "gap held out", "95 % interval", "accuracy", "0.01"):
@@ -155,7 +163,7 @@ class TestPath:
     def test_weights_count_on_the_rows_held_out(self, run, file, table):
         """A weight of 2 is the row twice, in every number."""
         options = ("--max-gaps", 0.3, "--scoring", "accuracy", "--json", "--best", 1, "--validation", 0.5)
-        (line,) = run(*BASIC, *options, "--weight", "weight", "--out", "out").json["models"]
+        line = _chosen(run(*BASIC, *options, "--weight", "weight", "--out", "out").json)
         scores = load_model(file.parent / "out" / "model.skops").decision_function(table)
         half = _halves(table, seed=0)[1]
         right = (scores > 0) == (table["hired"] == "yes")
@@ -174,17 +182,17 @@ class TestPath:
             run(*BASIC, "--max-gaps", 0.3, "--seed", seed, "--json", "--out", "out").json["models"]
             for seed in (1, 1, 2)
         )
-        for (model,) in (first, again, other):
+        for model in (*first, *again, *other):
             del model["seconds"]
         assert first == again
         assert first != other
 
     def test_what_a_fit_leaves_open_is_said_of_its_model(self, run, file):
         record = run(*BASIC, "--max-gaps", "0.02,0.1", "--time-limit", 1e-6, "--json", "--out", "out").json
-        assert [model["status"] for model in record["models"]] == ["time_limit"] * 2
-        for gap in (0.1, 0.02):
-            (note,) = [one for one in record["notes"] if one.startswith(f"max gap {gap:g}, alpha 0.0001: ")]
-            assert "status time_limit" in note
+        assert [model["status"] for model in record["models"]] == ["time_limit"] * 3
+        for which in ("no constraint", "max gap 0.1", "max gap 0.02"):
+            notes = [note for note in record["notes"] if note.startswith(f"{which}, alpha 0.0001: ")]
+            assert any("status time_limit" in note for note in notes)
 
 
 def test_ctrl_c_ends_the_path_and_not_one_fit(run, file, monkeypatch):
@@ -219,6 +227,7 @@ class TestNoModel:
         assert {path.name for path in (tmp_path / "out").iterdir()} == {
             "path.json",
             "path.csv",
+            "held_out.csv",
             "frontier.png",
         }
 
@@ -240,11 +249,11 @@ class TestNoModel:
         (["--best", 2], ["--best"]),
         (["--confidence", 1], ["--confidence"]),
         (["--confidence", 0.999], ["--confidence must be at most 0.995, not 0.999"]),
-        (["--constraint", "group_auc", "--gap-scale", "absolute"], ["'absolute' has no meaning"]),
+        (["--constraint", "group_auc", "--gap-scale", "absolute"], ["--gap-scale absolute has no meaning"]),
         (["--constraint", "none"], ["--constraint none", "train"]),
         (["--constraint", "nonsense"], ["--constraint", "statistical_parity"]),
         (["--interval", 0.5, 0.1], ["interval", "reversed"]),
-        (["--interval", 0.1, 0.2, "--validation", 0.02], ["holds no one of the 5 members", "--validation"]),
+        (["--validation", 0.02], ["at least 10", "--validation"]),
         (["--time-limit", 0], ["--time-limit"]),
         (["--target", "nonsense"], ["table.csv has no column 'nonsense'"]),
         (["--drop", "sex"], ["'sex'", "--group", "--drop"]),

@@ -57,7 +57,8 @@ def test_train_and_path(run, people, tmp_path):
         assert words in page
     assert run("path", *common, "--max-gaps", "0.3,1", "--out", "p", "--report", "path.html").code == 0
     page, data = data_of("path.html")
-    assert [point["model"] for point in data["frontier"]["points"]] == [0, 1]
+    assert [point["model"] for point in data["frontier"]["points"]] == [0, 1, 2]
+    assert data["models"][0]["name"] == "no constraint"
     assert "Frontier" in page
     lines = json.loads(Path("p/path.json").read_text())["models"]
     assert [point["gap"] for point in data["frontier"]["points"]] == [line["gap"] for line in lines]

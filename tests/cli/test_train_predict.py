@@ -91,10 +91,19 @@ class TestTrain:
         outcome = run(*BASIC, "--out", "out")
         assert outcome.code == 0, outcome.err
         names = {path.name for path in (tmp_path / "out").iterdir()}
-        assert names == {"model.skops", "train.json", "rank_curves.png", "score_densities.png"}
+        assert names == {
+            "model.skops",
+            "train.json",
+            "held_out.csv",
+            "rank_curves.png",
+            "score_densities.png",
+        }
         assert all(name in outcome.out for name in names)
-        for word in ("without the constraint", "with the constraint", "training", "held out", "certificate"):
+        for word in ("promise kept", "without the constraint", "with the constraint", "training", "held out"):
             assert word in outcome.out
+        assert outcome.out.index("promise kept") < outcome.out.index("accuracy")  # the answer comes first
+        assert "certificate" not in outcome.out
+        assert "certificate, to be at most" in run(*BASIC, "--verbose", "--out", "out").out
         assert "partialfair predict out/model.skops NEW.csv" in outcome.out
         assert not [line for line in outcome.err.splitlines() if not line.startswith("partialfair: ")]
 
@@ -237,7 +246,7 @@ class TestTrain:
             run(*BASIC, "--seed", seed, "--json", "--out", "out").json for seed in (1, 1, 2)
         )
         for record in (first, again):
-            del record["fit"]["seconds"]
+            del record["fit"]["seconds"], record["files"]  # files tell times too
         assert first == again
         assert first["coefficients"] != other["coefficients"]
 
@@ -267,7 +276,10 @@ class TestTrainRefuses:
             (["--confidence", 1], ["--confidence"]),
             (["--confidence", 0.999], ["--confidence must be at most 0.995, not 0.999"]),
             (["--alpha", "inf"], ["--alpha must be a finite number of at least 0, not inf"]),
-            (["--constraint", "group_auc", "--gap-scale", "absolute"], ["'absolute' has no meaning"]),
+            (
+                ["--constraint", "group_auc", "--gap-scale", "absolute"],
+                ["--gap-scale absolute has no meaning"],
+            ),
             (["--constraint", "nonsense"], ["--constraint", "statistical_parity", "none"]),
             (["--interval", 0.5, 0.1], ["interval", "reversed"]),
             (["--time-limit", 0], ["--time-limit"]),
@@ -285,8 +297,15 @@ class TestTrainRefuses:
             (["--group", "test"], ["different values"]),
             (["--pos-label", "maybe"], ["--pos-label maybe", "no, yes"]),
             (["--weight", "school"], ["'school'", "where a finite number is needed"]),
-            (["--interval", 0, 0.001], ["holds no one", "group", "rows held out", "--test-size"]),
-            (["--interval", 0, 0.001, "--test-size", 0], ["fewer than two", "group"]),
+            (["--interval", 0.3, 0.6], ["(0.1, 0.5)", "(0.3, 0.6)", "overlap"]),
+            (["--interval", "auto"], ["--interval auto chooses"]),
+            (["--interval", "f=0.1", 0.3], ["both for everybody and for group 'f'"]),
+            (["--interval", 0.7], ["--interval must be two numbers LOW HIGH", "'0.7'"]),
+            (["--interval", 0.7, "x"], ["--interval must be two numbers LOW HIGH", "'0.7 x'"]),
+            (["--interval", 0.6, 0.7, "--report", "r.html"], ["--report shows one interval"]),
+            (["--min-group", 0], ["--min-group"]),
+            (["--group-terms", "intercept", "--small-groups", "merge"], ["--small-groups merge"]),
+            (["--group-terms", "intercept", "--missing-groups", "ignore"], ["--missing-groups"]),
         ],
         ids=str,
     )
@@ -294,26 +313,46 @@ class TestTrainRefuses:
         run(*BASIC, "--out", "out", *options).assert_refused(*words)
 
     @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            (["--interval", 0, 0.001], ["rows held out", "too few to judge", "--test-size", "--min-group"]),
+            (["--interval", 0, 0.001, "--test-size", 0], ["no group is large enough", "--min-group 10"]),
+            (
+                ["--interval", "x=0.1", 0.2, "--interval", "f=0.1", 0.2],
+                ["group 'x'", "not in the data", "'f', 'm'"],
+            ),
+            (["--interval", "f=0.1", 0.2], ["no interval for group 'm'"]),
+            (
+                ["--interval", "f=0.1", 0.2, "--interval", "m=0.1", 0.2, "--gap-scale", "absolute"],
+                ["absolute"],
+            ),
+        ],
+        ids=str,
+    )
+    def test_intervals(self, run, file, options, words, no_fits):
+        run(*(word for word in BASIC if word not in BAND), "--out", "out", *options).assert_refused(*words)
+
+    @pytest.mark.parametrize(
         ("change", "options", "words"),
         [
             (
-                lambda f: {"sex": np.where(f.index < 3, "x", f["sex"])},
+                lambda f: {"sex": np.where(f.index < 3, "f", "m")},
                 ["--test-size", 0],
-                ["fewer than two of the 3 members of group 'x'"],
+                ["only group 'm' is large enough", "'f' has 1.2", "--min-group 10"],
             ),
             (
                 lambda f: {"hired": np.where((f["sex"] == "f") & (f.index > 9), "no", f["hired"])},
                 ["--constraint", "equal_opportunity"],
-                ["fewer than two of the", "positives of group 'f'"],
+                ["of the 160 rows held out", "at least 10 effective positives", "only 1 has enough"],
             ),
             (
                 lambda f: {"weight": (f["hired"] == "yes") * 1},
                 ["--weight", "weight"],
-                ["column 'weight' of table.csv gives weight to one label only", "for training"],
+                ["column 'weight' gives weight to fewer than two labels", "for training"],
             ),
             (
                 lambda f: {"sex": np.where(f.index < 1, "x", f["sex"])},
-                ["--test-size", 0.6, "--interval", 0, 1, "--group-terms", "intercept"],
+                ["--test-size", 0.6, "--group-terms", "intercept"],
                 ["no row of group 'x' is left for training", "--group-terms", "lower --test-size"],
             ),
         ],

@@ -48,10 +48,9 @@ def test_options_on_the_page_exist():
     assert set(re.findall(r"--[a-z][a-z-]+", page)) <= set(re.findall(r"--[a-z][a-z-]+", source))
 
 
-def test_the_pictures_can_be_drawn(tmp_path):
+def test_the_frontier_can_be_drawn(tmp_path):
     run_script("docs/make_images.py", tmp_path)
-    for name in ("trained_rank_curves.png", "frontier.png"):
-        assert (tmp_path / name).stat().st_size > 10_000
+    assert (tmp_path / "frontier.png").stat().st_size > 10_000
 
 
 def run_script(path, *arguments):

@@ -14,6 +14,7 @@ from typing import NoReturn
 from partialfair._extras import require
 from partialfair._text import message_text
 from partialfair.cli._interrupts import ends_on_signals, goodbye
+from partialfair.cli._wording import as_options
 from partialfair.exceptions import InputError, MissingExtraError
 
 __all__ = ["main"]
@@ -38,7 +39,7 @@ def _run() -> None:
 
         code = run()
     except (InputError, MissingExtraError) as error:
-        _stop(str(error))
+        _stop(as_options(str(error)))
     except KeyboardInterrupt:  # before the parser, which makes an exit code of it, was there
         code = _INTERRUPTED
     except OSError as error:

@@ -27,6 +27,7 @@ from partialfair.cli._output import (
     within,
 )
 from partialfair.cli._tables import ScoreTable
+from partialfair.cli._wording import as_options
 from partialfair.cli._writing import Content
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, encode_groups, group_name
@@ -254,7 +255,7 @@ def measure(table: ScoreTable, settings: AuditSettings, gate: Gate | None = None
         reason = report.omitted[gate.metric]
         see = ": see --label and --threshold" if reason.startswith("needs") else ""
         raise InputError(f"--fail-metric {gate.metric} {reason}{see}")
-    notes = tuple(dict.fromkeys(str(warning.message) for warning in caught))
+    notes = tuple(dict.fromkeys(as_options(str(warning.message)) for warning in caught))
     name = None if label is None else str(label.value)
     judged = as_judged(groups, report)
     return Audit(table, settings, judged, on_judged(interval, judged), name, report, unfairness, notes)

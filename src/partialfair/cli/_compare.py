@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from rich.console import Console
-from rich.table import Table
 
+from partialfair._text import visible
 from partialfair.cli._audit import Audit, AuditSettings, measure
 from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import AUTO, interval_record
 from partialfair.cli._output import (
     METRIC_TITLES,
+    PlainTable,
     note_line,
     rank_curves,
     report_record,
@@ -185,10 +186,10 @@ def print_comparison(comparison: Comparison, out: Console) -> None:
     audits, names = comparison.audits, comparison.names
     settings = audits[0].settings
     out.print(f"{audits[0].headline}\n")
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = PlainTable()
     table.add_column(f"gap ({100 * settings.confidence:g} % interval)")
     for name in names:
-        table.add_column(name, justify="right")
+        table.add_column(visible(name), justify="right")
     for row in audits[0].report.rows:
         cells = [value_and_interval(audit.report[row.metric]) for audit in audits]
         table.add_row(
@@ -198,7 +199,7 @@ def print_comparison(comparison: Comparison, out: Console) -> None:
     out.print(table)
     for k in range(1, len(audits)):
         out.print(f"\nWho is in the interval, from {names[0]} to {names[k]}:")
-        moves = Table(box=None, pad_edge=False, header_style="bold")
+        moves = PlainTable()
         moves.add_column("group")
         for title in ("in the interval", "stay", "enter", "leave"):
             moves.add_column(title, justify="right")

@@ -149,7 +149,7 @@ LowerIsBetter = Annotated[
 MinGroup = Annotated[
     int,
     typer.Option(
-        "--min-group", min=1, help="Fewest effective members inside the interval for a group to be judged."
+        "--min-group", help="Fewest effective members inside the interval for a group to be judged."
     ),
 ]
 Small = Annotated[

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "METRIC_TITLES",
+    "PlainTable",
     "command_name",
     "console",
     "echo",
@@ -66,10 +67,27 @@ class _Console(Console):
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print as usual, names made visible before lines are broken."""
+        super().print(
+            *(visible(one, lines=True) if isinstance(one, str) else one for one in objects), **options
+        )
+
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render as visible text; what rich itself sends to the terminal is no text."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text, lines=True), segment.style)
+
+
+class PlainTable(Table):
+    """A table without lines, whose cells are made visible before their widths are measured."""
+
+    def __init__(self) -> None:
+        super().__init__(box=None, pad_edge=False, header_style="bold")
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+        """Add a row."""
+        super().add_row(*(visible(cell) if isinstance(cell, str) else cell for cell in cells), **options)
 
 
 def console() -> Console:
@@ -139,9 +157,9 @@ def note(message: str) -> None:
     _logger.warning("note: %s", message)
 
 
-def metrics_table(report: FairnessReport) -> Table:
+def metrics_table(report: FairnessReport) -> PlainTable:
     """Return one line per metric, with the confidence interval and where the worst pair differs."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = PlainTable()
     for title in (
         "metric",
         "gap",
@@ -155,9 +173,9 @@ def metrics_table(report: FairnessReport) -> Table:
     return table
 
 
-def groups_table(report: FairnessReport) -> Table:
+def groups_table(report: FairnessReport) -> PlainTable:
     """Return one line per group."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = PlainTable()
     table.add_column("group")
     for title in ("members", "in the interval", "tied scores"):
         table.add_column(title, justify="right")

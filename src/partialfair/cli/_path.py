@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from partialfair._checks import check_choice, check_number
 from partialfair._typing import IntervalLike
 from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import AUTO, interval_record
-from partialfair.cli._output import METRIC_TITLES, note_line, step, value_and_interval
+from partialfair.cli._output import METRIC_TITLES, PlainTable, note_line, step, value_and_interval
 from partialfair.cli._prepare import NO_CONSTRAINT, ModelSettings, Prepared, Roles, prepare
 from partialfair.cli._split import HoldOut
+from partialfair.cli._wording import as_options
 from partialfair.cli._writing import Content
 from partialfair.exceptions import InputError
 from partialfair.groups import group_name, listed
@@ -168,7 +168,8 @@ class Frontier:
         model = {} if self.content is None else {MODEL: self.content}
         return {
             **model,
-            "path.csv": csv_text(self.lines),
+            # No constraint is an empty cell: spreadsheets take inf for text.
+            "path.csv": csv_text(self.lines.replace({"max_gap": {float("inf"): float("nan")}})),
             HELD_OUT: self._held_out(),
             "frontier.png": self._picture,
         }
@@ -194,11 +195,11 @@ class Frontier:
             warning=self.refusal,
         )
 
-    def table(self) -> Table:
+    def table(self) -> PlainTable:
         """Return one line per model, the one without a constraint first, the chosen one marked."""
         settings = self.settings
         several = self.lines["alpha"].nunique() > 1
-        table = Table(box=None, pad_edge=False, header_style="bold")
+        table = PlainTable()
         table.add_column("")
         for title in ("max gap", *(["alpha"] if several else []), "training gap", "gap held out"):
             table.add_column(title, justify="right")
@@ -246,7 +247,7 @@ def trace(path: Path, roles: Roles, settings: PathSettings) -> Frontier:
         with step("measuring gaps"):
             lines = models.to_frame(settings.confidence)
         chosen, refusal = _choose(models, settings)
-    notes += [str(warning.message) for warning in caught]
+    notes += [as_options(str(warning.message)) for warning in caught]
     return Frontier(settings, prepared, models, lines, chosen, refusal, tuple(dict.fromkeys(notes)))
 
 
@@ -273,7 +274,7 @@ def _fit(
                 raise KeyboardInterrupt  # it ends the path, not only one fit
             done += 1
             which = f"{point.allowed}, alpha {point.alpha:g}"
-            notes.extend(f"{which}: {warning.message}" for warning in caught)
+            notes.extend(f"{which}: {as_options(str(warning.message))}" for warning in caught)
             caught.clear()
 
         models = fairness_path(
@@ -304,7 +305,7 @@ def _choose(models: FairnessPath, settings: PathSettings) -> tuple[PathPoint | N
     try:
         model = models.best(settings.best, settings.confidence)
     except InputError as error:
-        return None, str(error)
+        return None, as_options(str(error))
     return next(point for point in models.points if point.model is model), None
 
 

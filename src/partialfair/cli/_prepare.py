@@ -278,7 +278,7 @@ def prepare(path: Path, roles: Roles, settings: ModelSettings, hold_out: HoldOut
     is_positive = (labels == positive.value).to_numpy(dtype=bool)
     split = split_rows(encode_groups(people, missing=settings.missing_groups), is_positive, hold_out)
     groups = _judged(people, weights, split["training"], settings)
-    everybody = Everybody(groups, is_positive, weights, split, hold_out)
+    everybody = Everybody(groups, is_positive, weights, roles.weight, split, hold_out)
     interval = AUTO if settings.interval == AUTO else by_label(settings.interval, groups)
     everybody.check(interval, settings.metric, settings, group_terms=settings.group_terms is not None)
     if settings.constraint != NO_CONSTRAINT:

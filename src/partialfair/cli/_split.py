@@ -49,6 +49,7 @@ class Everybody:
     groups: Groups
     positive: npt.NDArray[np.bool_]
     weights: Floats | None
+    weight_name: str | None
     split: dict[str, Ints]
     hold_out: HoldOut
 
@@ -65,16 +66,20 @@ class Everybody:
             n_labels = len(np.unique(self.positive[rows]))
             if len(groups.labels) < 2 or n_labels < 2:
                 lacking = "groups" if len(groups.labels) < 2 else "labels"
-                where = "for training" if part == "training" else part
-                raise InputError(
-                    f"fewer than two {lacking} have weight in the {rows.size:,} rows {where}; change "
-                    f"{self.hold_out.option} {self.hold_out.share:g}"
-                )
+                where = f"{self.split[part].size:,} rows {'for training' if part == 'training' else part}"
+                raise InputError(self._too_few(part, lacking, where))
         if "held out" not in self.split:
             return
         self._check_judged(interval, metric, settings)
         if group_terms:
             self._check_known()
+
+    def _too_few(self, part: str, lacking: str, where: str) -> str:
+        """Say what leaves fewer than two groups or labels: weights, or the split."""
+        if self.counted(part).size < self.split[part].size:
+            return f"column {self.weight_name!r} gives weight to fewer than two {lacking} in the {where}"
+        option = f"{self.hold_out.option} {self.hold_out.share:g}"
+        return f"{option} leaves fewer than two {lacking} in the {where}; change it"
 
     def check_promise(self, classifier: PartialFairClassifier) -> None:
         """Refuse, before any fit, rows for training that the constraints cannot be tied to."""

@@ -18,6 +18,7 @@ from partialfair.cli._output import step
 from partialfair.cli._prepare import NO_CONSTRAINT, Prepared, Roles, Rows, prepare
 from partialfair.cli._split import HoldOut
 from partialfair.cli._trained import Judged, Training, TrainSettings
+from partialfair.cli._wording import as_options
 from partialfair.estimators import PartialFairClassifier
 from partialfair.exceptions import InputError
 from partialfair.solvers import Record, Status
@@ -120,4 +121,4 @@ def _collecting(notes: list[str]) -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-    notes.extend(str(warning.message) for warning in caught)
+    notes.extend(as_options(str(warning.message)) for warning in caught)

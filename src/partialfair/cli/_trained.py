@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from partialfair._typing import Floats, GroupLabel, IntervalLike
@@ -18,6 +17,7 @@ from partialfair.cli._intervals import AUTO, interval_record
 from partialfair.cli._judging import as_judged
 from partialfair.cli._output import (
     METRIC_TITLES,
+    PlainTable,
     metrics_table,
     note_line,
     parity_sentence,
@@ -338,10 +338,10 @@ def print_training(training: Training, gate: Gate | None, out: Console, *, verbo
         out.print(note_line(note))
 
 
-def _models_table(training: Training) -> Table:
+def _models_table(training: Training) -> PlainTable:
     """Return one line per model and part of the rows."""
     settings = training.settings
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = PlainTable()
     for title in ("model", "rows", "accuracy", "AUC", f"{METRIC_TITLES[settings.metric]} gap"):
         table.add_column(title, justify="left" if title in ("model", "rows") else "right")
     table.add_column(f"{100 * settings.confidence:g} % interval")
