@@ -98,7 +98,7 @@ def test_merged_groups_are_ranked_as_one():
     few = report(*people(200, 200, 4, 3)[:2], small_groups="merge")
     assert [group.group for group in few.small_groups] == [*"cd"]
     assert few.merged_groups == ()
-    with pytest.raises(InputError, match="only 1 of 3 groups.* needs two; the small ones together are one;"):
+    with pytest.raises(InputError, match=r"only 1 of 3 groups.* needs two; the small ones together are one;"):
         report(*people(8, 7, 6)[:2], small_groups="merge")
 
 
