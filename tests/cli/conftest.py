@@ -39,7 +39,7 @@ class Outcome:
         assert self.out == ""
         assert self.err.startswith("partialfair: error: ")
         assert self.err.count("\n") == 1, self.err
-        assert "unexpected" not in self.err
+        assert "this is a bug" not in self.err
         for word in words:
             assert word in self.err
         assert not Path("out").exists()
