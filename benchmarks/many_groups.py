@@ -46,15 +46,16 @@ def write_scores(path: Path, sizes: list[int]) -> None:
     table.sample(frac=1, random_state=0).to_csv(path, index=False)
 
 
-def audit(directory: str) -> tuple[float, int]:
-    """Run the command; return its seconds and the most bytes it held."""
+def audit(directory: str) -> tuple[float, float, int]:
+    """Run the command; return its seconds, those of the processor, and the most bytes it held."""
     start = time.perf_counter()
     subprocess.run(
         [sys.executable, "-c", _ENTRY, *COMMAND.split()], cwd=directory, check=True, capture_output=True
     )
     seconds = time.perf_counter() - start
     unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
-    return seconds, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * unit
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * unit
 
 
 def row(name: str, sizes: list[int]) -> dict[str, Any]:
@@ -63,12 +64,13 @@ def row(name: str, sizes: list[int]) -> dict[str, Any]:
         write_scores(Path(directory, "scores.csv"), sizes)
         # A process of its own for each measurement: the largest child of this one would count for all.
         with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
-            seconds, n_bytes = pool.apply(audit, (directory,))
+            seconds, on_processor, n_bytes = pool.apply(audit, (directory,))
         page = os.path.getsize(Path(directory, "r.html"))
     return {
         "rows": f"{sum(sizes):,}",
         "groups": name,
         "seconds": f"{seconds:.1f}",
+        "of a processor": f"{on_processor:.1f}",
         "peak GB": f"{n_bytes / 1e9:.2f}",
         "page MB": f"{page / 1e6:.1f}",
         "bar": f"{BAR_SECONDS} s, {BAR_BYTES / 1e9:g} GB",

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from partialfair.cli._csv import csv_text, escaped, unescaped
-from partialfair.cli._files import read_frame
+from partialfair.cli._reading import read_frame
 from tests.cli.conftest import COLUMNS
 
 STARTS = tuple("=+-@\t\r")

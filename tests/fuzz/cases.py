@@ -17,7 +17,7 @@ __all__ = ["BYSTANDER", "Case", "Earlier", "make_case", "write_case"]
 BYSTANDER = "old/notes.txt"
 """A file in the output directory that no command wrote, and so none may touch."""
 
-_OUTPUT_NAMES = ("metrics.csv", "movers.csv", "path.csv", "audit.json", "train.json", "held_out.csv")
+_OUTPUT_NAMES = ("metrics.csv", "movers.csv", "path.csv", "held_out.csv")
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Case:
 def make_case(seed: int, earlier: Earlier) -> Case:
     """Make the case of a seed."""
     rng = Random(seed)
-    weights = {"audit": 8, "compare": 3, "train": 4, "path": 2, "predict": 7, "data": 0.5}
+    weights = {"audit": 8, "compare": 3, "train": 5, "path": 3, "predict": 7, "data": 0.5}
     command = rng.choices(list(weights), list(weights.values()))[0]
     if command == "data":
         return _data_case(rng, seed)
@@ -85,7 +85,7 @@ def make_case(seed: int, earlier: Earlier) -> Case:
 def _table(rng: Random, command: str) -> Table:
     if command == "predict" and rng.random() < 0.6:  # the model knows these columns
         return _without_score(plain_table(rng, rng.choice([1, 40, 300]), ("women", "men")))
-    return make_table(rng)
+    return make_table(rng, larger=2 if command in ("train", "path") else 1)  # a part is held out
 
 
 def _without_score(table: Table) -> Table:
@@ -98,9 +98,9 @@ def _blobs(rng: Random, command: str, table: Table) -> list[Blob]:
     blobs = [stored(rng, table, "data")]
     if command == "compare":
         blobs.append(stored(rng, second_scores(rng, table), "other"))
-    if rng.random() < 0.2:
+    if rng.random() < 0.1:
         blobs[-1] = damaged(rng, blobs[-1])
-    if rng.random() < 0.05:
+    if rng.random() < 0.03:
         blobs[0] = Blob(rng.choice(_OUTPUT_NAMES), blobs[0].content)
     if rng.random() < 0.03:
         odd = rng.choice(["\x1b[31mdata.csv", "caf\udce9.csv", "-data.csv", "da\nta.csv", "=1+1.csv"])

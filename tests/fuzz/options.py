@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from random import Random
 
@@ -34,68 +34,88 @@ class Arguments:
     as_json: bool = False
 
 
-Values = Callable[[Random, Table], Sequence[str]]
+@dataclass(frozen=True)
+class Draw:
+    """What values are drawn by: random numbers, the table, and how often they are mostly not allowed."""
+
+    rng: Random
+    table: Table
+    bad: float
+
+    def choice(self, good: Sequence[str], bad: Sequence[str]) -> str:
+        return self.rng.choice(bad if self.rng.random() < self.bad else good)
 
 
-_BAD = 0.1
-"""How often an option gets a value that is mostly not allowed; most cases are to get past the options."""
+Values = Callable[[Draw], Sequence[str]]
+
+_BAD = 0.12
+"""How often values are bad in a third of the cases; the others are to get past the options."""
 
 
 def _of(*good: str, bad: Sequence[str]) -> Values:
     """Return one word of several."""
-    return lambda rng, table: [rng.choice(bad if rng.random() < _BAD else good)]
+    return lambda draw: [draw.choice(good, bad)]
 
 
-def _flag(rng: Random, table: Table) -> Sequence[str]:
+def _flag(draw: Draw) -> Sequence[str]:
     return []
 
 
 def _column(role: str) -> Values:
     """Return mostly the column with that role, seldom another name."""
 
-    def name(rng: Random, table: Table) -> list[str]:
-        others = [*(column.name for column in table.columns), "nobody", rng.choice(HOSTILE_TEXTS)]
-        return [table.roles[role] if rng.random() < 0.98 else rng.choice(others)]
+    def name(draw: Draw) -> list[str]:
+        names = [column.name for column in draw.table.columns]
+        seldom = replace(draw, bad=draw.bad / 4)  # because every command needs several names
+        return [seldom.choice([draw.table.roles[role]], [*names, "nobody", draw.rng.choice(HOSTILE_TEXTS)])]
 
     return name
 
 
-def _feature(rng: Random, table: Table) -> Sequence[str]:
-    return [rng.choice(["income", "city"] if rng.random() > _BAD else ["nobody", "person", *HOSTILE_TEXTS])]
+def _feature(draw: Draw) -> Sequence[str]:
+    return [draw.choice(["income", "city"], ["nobody", "person", *HOSTILE_TEXTS])]
 
 
-def _label(rng: Random, table: Table) -> Sequence[str]:
-    values = [str(value) for value in table.columns[table.of("label")].values[:5]]
-    return [rng.choice(["2", "", *HOSTILE_TEXTS] if rng.random() < _BAD else [*values, "0", "1"])]
+def _label(draw: Draw) -> Sequence[str]:
+    values = [str(value) for value in draw.table.columns[draw.table.of("label")].values[:5]]
+    return [draw.choice([*values, "0", "1"], ["2", "", *HOSTILE_TEXTS])]
 
 
-def _interval(rng: Random, table: Table) -> Sequence[str]:
-    if rng.random() < 0.75:
+def _interval(draw: Draw) -> Sequence[str]:
+    """Return one interval, a union of two, one for each group, "auto", or what is mostly not allowed."""
+    rng = draw.rng
+    groups = list(dict.fromkeys(map(str, draw.table.columns[draw.table.of("group")].values))) or ["x"]
+    if rng.random() < 2 * draw.bad:
+        return rng.choice([*_BAD_INTERVALS, [f"{groups[0]}=0.05", "0.3"], [rng.choice(HOSTILE_TEXTS), "0.2"]])
+    form = rng.choices(("one", "union", "groups", "auto"), (6, 1, 1, 1))[0]
+    if form == "one":
         low = rng.choice([0, 0, 0.05, 0.2])
         return [str(low), str(round(low + rng.choice([0.1, 0.25, 0.5, 0.8]), 2))]
-    groups = [str(value) for value in table.columns[table.of("group")].values[:3]] or ["x"]
-    return rng.choice(
-        [
-            ["auto"],
-            ["0.3", "0.1"],
-            ["0", "0"],
-            ["0", "1e-9"],
-            ["-0.1", "0.5"],
-            ["0.5", "1.5"],
-            ["nan", "1"],
-            ["0", "inf"],
-            ["0.1"],
-            ["a", "b"],
-            ["0.2", "0.200001"],
-            [f"{groups[0]}=0.05", "0.30"],
-            [f"{groups[-1]}=0.05", "0.30"],
-            ["Women=0.05", "0.30"],
-            ["=0.1", "0.2"],
-            ["a=b=0.1", "0.2"],
-        ]
-    )
+    if form == "union":
+        return ["0.1", "0.3", "--interval", rng.choice(["0.5", "0.3"]), "0.8"]
+    if form == "groups":
+        high = rng.choice(["0.3", "0.6"])
+        return [word for name in groups for word in ("--interval", f"{name}=0.05", high)][1:]
+    return ["auto"]
 
 
+_BAD_INTERVALS = (
+    ["0.3", "0.1"],
+    ["0", "0"],
+    ["0", "1e-9"],
+    ["-0.1", "0.5"],
+    ["0.5", "1.5"],
+    ["nan", "1"],
+    ["0", "inf"],
+    ["0.1"],
+    ["a", "b"],
+    ["0.2", "0.200001"],
+    ["0.1", "0.3", "--interval", "0.2", "0.4"],
+    ["auto", "--interval", "0.1", "0.2"],
+    ["Women=0.05", "0.30"],
+    ["=0.1", "0.2"],
+    ["a=b=0.1", "0.2"],
+)
 _NUMBERS = ("0", "0.1", "1", "-1", "nan", "inf", "1e308", "1e-320", "x", "", "0.5", "1e400")
 
 
@@ -109,7 +129,7 @@ JUDGING: dict[str, Values] = {
     "--interval": _interval,
     "--gap-scale": _of("interval", "absolute", bad=["other"]),
     "--confidence": _number("0.9", "0.95", "0.5"),
-    "--min-group": _number("1", "2", "10", "30"),
+    "--min-group": _number("1", "1", "1", "2", "10", "30"),
     "--small-groups": _of("list", "merge", "keep", bad=["some"]),
     "--missing-groups": _of("error", "ignore", "ignore", bad=["maybe"]),
     "--lower-is-better": _flag,
@@ -171,9 +191,13 @@ NEEDED: dict[str, dict[str, Values]] = {
     },
     "predict": {},
 }
+OFTEN = {"--interval": 0.3, "--min-group": 0.8, "--small-groups": 0.3, "--missing-groups": 0.4, "--id": 0.6}
+"""How often options are given that decide who can be judged; the others, an eighth of the time."""
+
 LISTS = ("--group", "--interval", "--drop", "--category", "--id")
 """Options that may be repeated, each with a meaning of its own."""
 
+_ODD_WORDS = ("--unknown", "-x", "--\x1b[31m", "--help", "extra", "--" + "x" * 3000, "\u202e" * 300, "--seed")
 _DIRECTORIES = ("out", "out", "out", "deep/er/out", "old", "old", "old/", "link", "link", ".", "./out")
 _ODD_DIRECTORIES = (
     "file.txt",
@@ -192,31 +216,32 @@ _ODD_PAGES = ("fifo.html", "page.txt", "missing/page.html", "dir.html", "/dev/nu
 
 
 def arguments(rng: Random, command: str, files: Sequence[str], table: Table) -> Arguments:
-    """Return arguments for a command on some files; most of them are right."""
+    """Return arguments for a command on some files; in a third of the cases some are wrong."""
+    bad = rng.choice([0.0, 0.0, _BAD])
     words: list[str] = []
     as_json = False
     for option, values in NEEDED[command].items():
-        if rng.random() > 0.01:
-            words += [option, *values(rng, table)]
+        if rng.random() >= bad / 8:
+            words += [option, *values(Draw(rng, table, bad))]
     seed = rng.getrandbits(32)
     for option, values in OPTIONS[command].items():
         # Each option has its own numbers, and a new one leaves the others of a case as they are.
         if option in known_options(command):
-            more = _seldom(Random(f"{seed} {option}"), option, values, table)
+            more = _seldom(Draw(Random(f"{seed} {option}"), table, bad), option, values)
             as_json = as_json or more == ["--json"]
             words += more
-    if rng.random() < 0.1 and command != "predict":
+    if rng.random() < bad and command != "predict":
         words += ["--group", rng.choice(["city", "city", "hired", "nobody"])]
-    if rng.random() < 0.03:
-        words.append(rng.choice(["--unknown", "-x", "--\x1b[31m", "--help", "extra", "--" + "x" * 3000]))
-    out = _out(rng, command, files)
+    if rng.random() < bad / 2:
+        words.append(rng.choice(_ODD_WORDS))
+    out = _out(rng, command, files, bad)
     report = None
     if command != "predict" and rng.random() < 0.2:
-        report = _chosen(rng, _PAGES, _ODD_PAGES, files)
+        report = _chosen(rng, _PAGES, _ODD_PAGES, files, bad)
     words += [] if out is None else ["--out", out]
     words += [] if report is None else ["--report", report]
     positional = list(files)
-    if rng.random() < 0.03:
+    if rng.random() < bad / 3:
         positional.append("missing.csv")
     return Arguments((command, *positional, *words), out, report, as_json)
 
@@ -228,24 +253,27 @@ def known_options(command: str) -> frozenset[str]:
     return frozenset(name for parameter in commands[command].params for name in parameter.opts)
 
 
-def _seldom(rng: Random, option: str, values: Values, table: Table) -> list[str]:
+def _seldom(draw: Draw, option: str, values: Values) -> list[str]:
     words: list[str] = []
-    if rng.random() < 0.12:
-        words += [option, *values(rng, table)]
-        if option in LISTS and rng.random() < 0.4:
-            words += [option, *values(rng, table)]
+    if draw.rng.random() < OFTEN.get(option, 0.12):
+        words += [option, *values(draw)]
+        if option in LISTS and draw.rng.random() < 2 * draw.bad:
+            words += [option, *values(draw)]
     return words
 
 
-def _out(rng: Random, command: str, files: Sequence[str]) -> str | None:
+def _out(rng: Random, command: str, files: Sequence[str], bad: float) -> str | None:
     if command == "predict":
-        return _chosen(rng, _TABLES, _ODD_TABLES, files) if rng.random() < 0.6 else None
+        return _chosen(rng, _TABLES, _ODD_TABLES, files, bad) if rng.random() < 0.6 else None
     if rng.random() < (0.75 if command in ("train", "path") else 0.3):
         if command == "train" and rng.random() < 0.1:
             return rng.choice(["out/mine.skops", "old/model.skops", "fifo.skops", "link.skops", files[0]])
-        return _chosen(rng, _DIRECTORIES, _ODD_DIRECTORIES, files)
+        return _chosen(rng, _DIRECTORIES, _ODD_DIRECTORIES, files, bad)
     return None
 
 
-def _chosen(rng: Random, good: Sequence[str], odd: Sequence[str], files: Sequence[str]) -> str:
-    return rng.choices((rng.choice(good), rng.choice(odd), rng.choice(list(files))), (12, 2, 1))[0]
+def _chosen(rng: Random, good: Sequence[str], odd: Sequence[str], files: Sequence[str], bad: float) -> str:
+    """Return an output; of the bad ones a third are inputs."""
+    return rng.choices(
+        (rng.choice(good), rng.choice(odd), rng.choice(list(files))), (1 - 3 * bad, 2 * bad, bad)
+    )[0]

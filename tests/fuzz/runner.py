@@ -222,7 +222,7 @@ def _contents(directory: Path) -> dict[str, bytes]:
 
 
 def _write_tables() -> None:
-    table = plain_table(Random(0), 200, ("women", "men"))
+    table = plain_table(Random(0), 400, ("women", "men"))
     Path("data.csv").write_bytes(as_csv(table))
     Path("data.arrow").write_bytes(as_arrow(table))
     Path("data.parquet").write_bytes(as_parquet(table))

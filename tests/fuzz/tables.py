@@ -106,14 +106,14 @@ def plain_table(rng: Random, n: int, names: tuple[str, ...]) -> Table:
     return Table(tuple(Column(name, tuple(values)) for name, values in columns.items()), ROLES)
 
 
-def make_table(rng: Random) -> Table:
-    """Return a plain table, or one with up to three tricks played on it."""
+def make_table(rng: Random, larger: int = 1) -> Table:
+    """Return a plain table, so many times as large, or one with up to three tricks played on it."""
     sizes = (rng.randint(60, 400), rng.randint(60, 200), rng.randint(20, 60), rng.choice([0, 1, 2, 3, 5, 11]))
-    n = rng.choices(sizes, (5, 5, 3, 1))[0]
+    n = larger * rng.choices(sizes, (5, 5, 3, 1))[0]
     k = rng.choices((2, 3, 6, 1, 25, max(2, n // 2)), (20, 8, 4, 1, 2, 1))[0]
     names = ("women", "men", "others", *(f"group {j}" for j in range(k)))[:k]
     table = plain_table(rng, n, names)
-    for trick in rng.sample(TRICKS, rng.choices((0, 1, 2, 3), (5, 5, 2, 1))[0]):
+    for trick in rng.sample(TRICKS, rng.choices((0, 1, 2, 3), (5, 6, 2, 1))[0]):
         if table.n_rows:
             table = trick(rng, table)
     return table

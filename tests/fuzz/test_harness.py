@@ -82,7 +82,8 @@ _REFUSED = b"partialfair: error: no\n"
     [
         ({"out": b"fine\n", "written": {"work/out/metrics.csv": b"a,b\n-1.5,x\n"}}, ""),
         ({"code": 2, "err": _REFUSED}, ""),
-        ({"code": 2, "err": b"Usage: partialfair audit\n"}, ""),
+        ({"code": 2, "out": b"Usage: partialfair audit\n"}, ""),
+        ({"code": 2, "err": b"Usage: partialfair audit\n"}, "message"),
         ({"code": 2, "err": b"no\n"}, "message"),
         ({"code": 2, "err": _REFUSED, "out": b"x"}, "stdout"),
         ({"code": 2, "err": _REFUSED[:-1] + b"x" * 1000}, "length"),

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import os
-import re
 import tempfile
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -73,12 +72,11 @@ def _refusal(out: str, err: str) -> Iterator[str]:
     if "Usage: partialfair" in out and not err:  # the help of a command without arguments
         return
     lines = err.strip("\n").splitlines()
-    usage = "Usage: partialfair" in err
     if out:
         yield f"stdout: not empty beside exit code 2: {out[:100]!r}"
-    if not usage and not (lines and lines[-1].startswith("partialfair: error: ")):
+    if not (lines and lines[-1].startswith("partialfair: error: ")):
         yield f"message: the last line is no error: {lines[-1:]!r:.300}"
-    message = re.sub(r"[│╭╮╰╯─\s]+", " ", err) if usage else (lines or [""])[-1]
+    message = (lines or [""])[-1]
     if len(message) >= _LONGEST:
         yield f"length: a message of {len(message):,} characters: {message[:100]!r}"
 
@@ -95,7 +93,7 @@ def _files(case: Case, outcome: Outcome, directory: Path) -> Iterator[str]:
     outputs = [_real(directory, name) for name in _outputs(case)]
     for path in changed:
         place = str(directory / path)
-        if any(_inside(place, name) for name in inputs):
+        if path in before and any(_inside(place, name) for name in inputs):
             yield f"input: {path!r} was overwritten"
         elif path == f"work/{BYSTANDER}" or path not in after:
             yield f"bystander: {path!r} was {'changed' if path in after else 'removed'}"

@@ -1,7 +1,7 @@
 """The ``partialfair`` command: parse, call the library, choose the exit code.
 
-Exit codes: 0 fine, 1 a gate failed (``audit --fail-above``), 2 bad input, 130 interrupted. Never a traceback,
-unless ``PARTIALFAIR_DEBUG`` is set.
+Exit codes: 0 fine, 1 a gate failed (``audit --fail-above``) or a promise was not kept, 2 bad input, 130
+interrupted. Never a traceback, unless ``PARTIALFAIR_DEBUG`` is set.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from typing import NoReturn
 
 from partialfair._extras import require
 from partialfair._text import message_text
@@ -17,6 +18,8 @@ from partialfair.cli._wording import as_options
 from partialfair.exceptions import InputError, MissingExtraError
 
 __all__ = ["main"]
+
+_INTERRUPTED = 130
 
 
 def main() -> None:
@@ -32,14 +35,13 @@ def _run() -> None:
     try:
         require("typer", extra="cli", purpose="the command line")
         require("rich", extra="cli", purpose="the command line")
-        from partialfair.cli._app import app
+        from partialfair.cli._app import run
 
-        app(prog_name="partialfair")
+        code = run()
     except (InputError, MissingExtraError) as error:
         _stop(as_options(str(error)))
-    except KeyboardInterrupt:  # where no thread hears of signals, or a fit was stopped
-        sys.stderr.write(goodbye("interrupted", written=False).decode())
-        sys.exit(130)
+    except KeyboardInterrupt:  # before the parser, which makes an exit code of it, was there
+        code = _INTERRUPTED
     except OSError as error:
         _stop(f"{error.strerror}: {error.filename}" if error.filename else str(error))
     except Exception as error:
@@ -49,8 +51,11 @@ def _run() -> None:
             f"unexpected {type(error).__name__}: {error}; this is a bug in partialfair, please report it "
             "(PARTIALFAIR_DEBUG=1 shows the traceback)"
         )
+    if code == _INTERRUPTED:  # where no thread hears of signals, or a fit was stopped
+        sys.stderr.write(goodbye("interrupted", written=False).decode())
+    sys.exit(code)
 
 
-def _stop(message: str) -> None:
+def _stop(message: str) -> NoReturn:
     sys.stderr.write(f"partialfair: error: {message_text(message)}\n")
     sys.exit(2)

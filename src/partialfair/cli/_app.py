@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import logging
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import partialfair
-from partialfair._text import MessageFormatter
+from partialfair._text import MessageFormatter, message_text
 from partialfair.cli._data import data_app
 from partialfair.cli._intervals import IntervalCommand
 from partialfair.cli._output import echo
 from partialfair.cli._score_commands import audit, compare, predict
 from partialfair.cli._table_commands import demo, frontier, train
+from partialfair.exceptions import InputError
 
-__all__ = ["app"]
+__all__ = ["app", "run"]
+
+_UsageError: Any = typer.BadParameter.__base__
+"""What the parser raises: a class of click, or of the copy of it that later versions of typer bring along."""
+
+_LONGEST_COMPLAINT = 500
+"""Characters of the parser's complaint, which repeats what was typed, however long; a hint follows it."""
 
 app = typer.Typer(
     name="partialfair",
@@ -69,3 +76,24 @@ def _common(
     handler.setFormatter(MessageFormatter("partialfair"))
     logging.basicConfig(handlers=[handler])
     logging.getLogger("partialfair").setLevel(logging.INFO)
+
+
+def run() -> int:
+    """Parse the command line and run the command; return the exit code.
+
+    The parser's own complaints are refusals as all others: one sentence, in which what was typed is visible.
+    """
+    try:
+        code = app(prog_name="partialfair", standalone_mode=False)
+    except _UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # the help has been printed; older versions return 0
+            return 2
+        raise InputError(_complaint(error)) from None
+    return code if isinstance(code, int) else 0
+
+
+def _complaint(error: Any) -> str:
+    """Return what the parser says, as the beginning of a sentence, and where to read on."""
+    said = message_text(error.format_message().rstrip(". \n"), _LONGEST_COMPLAINT)
+    command = "partialfair" if error.ctx is None else error.ctx.command_path
+    return f"{said[:1].lower()}{said[1:]}; see {command} --help"

@@ -85,11 +85,13 @@ def visits_of_pairs(groups: Sequence[GroupScores], n_grid: int) -> Iterator[Pair
             yield PairVisits(k, j, *_kernels.grid_visits(*groups[k].ranked, *groups[j].ranked, n_grid))
         return
     descent = _Descent.through_ranks(groups)
-    blocks = np.repeat(np.arange(descent.ends.size - 1), np.diff(descent.ends))
+    # Small integers: every group but the last takes a pass through these arrays.
+    owners = descent.groups.astype(np.int32)
+    blocks = np.repeat(np.arange(descent.ends.size - 1, dtype=np.int32), np.diff(descent.ends))
     n_left = blocks.size
     for k in range(len(groups) - 1):
         n_left, n_visits, cells, visits = _visits_of_one(
-            descent.groups[:n_left], descent.passed[:n_left], blocks[:n_left], len(groups), k, n_grid
+            owners[:n_left], descent.passed[:n_left], blocks[:n_left], len(groups), k, n_grid
         )
         for j in range(k + 1, len(groups)):
             yield PairVisits(k, j, cells[j, : n_visits[j]], visits[j, : n_visits[j]])

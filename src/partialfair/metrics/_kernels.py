@@ -215,10 +215,11 @@ def clipped_grid_gaps(cells: Ints, visits: Floats, n_grid: int) -> Floats:
     x, y = _first_visits(cells, 0, n_grid), _first_visits(cells, 1, n_grid)
     _add_leads(x, y, visits[:, 4] - visits[:, 5], visits[:, 2], visits[:, 1], n_grid, gaps)
     _add_leads(y, x, visits[:, 7] - visits[:, 6], visits[:, 3], visits[:, 0], n_grid, gaps)
+    ends = np.arange(n_grid + 1) / n_grid
     for i in range(n_grid):
         gaps[i, :i] = np.nan
-        for j in range(i + 1, n_grid + 1):
-            gaps[i, j - 1] /= j / n_grid - i / n_grid
+        for j in range(i, n_grid):
+            gaps[i, j] /= ends[j + 1] - ends[i]
     return gaps
 
 
@@ -276,10 +277,11 @@ def grid_aucs(cells: Ints, visits: Floats, n_grid: int) -> Floats:
     for visit in range(1, sums.size):
         last, at = visits[visit - 1], visits[visit]
         sums[visit] += sums[visit - 1] + (at[1] - last[3]) * 0.5 * (at[0] + last[2])
+    ends = np.arange(n_grid + 1) / n_grid
     for i in range(n_grid):
-        begin, low = max(reach_x[i], reach_y[i]), i / n_grid
+        begin, low = max(reach_x[i], reach_y[i]), ends[i]
         for j in range(i + 1, n_grid + 1):
-            end, high = min(reach_x[j], reach_y[j]), j / n_grid
+            end, high = min(reach_x[j], reach_y[j]), ends[j]
             width = high - low
             if end < begin:  # one has passed the interval before the other reaches it
                 aucs[i, j - 1] = 1.0 if reach_x[j] == end else 0.0
@@ -299,12 +301,13 @@ def grid_aucs(cells: Ints, visits: Floats, n_grid: int) -> Floats:
 
 
 @njit(cache=True)
-def keep_widest(gaps: Floats, position: int, widest: Floats, pair: Ints) -> None:
-    """Raise ``widest`` to the gaps of one more pair, whose position is noted where they are wider."""
-    for i in range(gaps.shape[0]):
-        for j in range(i, gaps.shape[1]):
-            if not gaps[i, j] <= widest[i, j]:
-                widest[i, j], pair[i, j] = gaps[i, j], position
+def keep_widest(values: Floats, fair: float, position: int, widest: Floats, pair: Ints) -> None:
+    """Raise ``widest`` to one more pair's distances from what is fair, and note where that pair is wider."""
+    for i in range(values.shape[0]):
+        for j in range(i, values.shape[1]):
+            gap = abs(values[i, j] - fair)
+            if gap > widest[i, j]:
+                widest[i, j], pair[i, j] = gap, position
 
 
 @njit(cache=True)

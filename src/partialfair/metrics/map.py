@@ -167,7 +167,7 @@ def groups_map(scored: ScoredGroups, *, n_grid: int, gap_scale: GapScale, confid
         else:
             gaps = _kernels.absolute_grid_gaps(*visits, n_grid)
             _kernels.widen_absolute_band(gaps, _kernels.bottom_lead(*visits, n_grid), *slack, low, high)
-        _kernels.keep_widest(gaps, position, values, pair)
+        _kernels.keep_widest(gaps, 0.0, position, values, pair)
     labels = [group.label for group in scored]
     return UnfairnessMap(
         edges=np.arange(n_grid + 1) / n_grid,

@@ -214,13 +214,14 @@ class Worst:
         for position, curve in enumerate(visits_of_pairs(scored.groups, N_GRID)):
             visits = (curve.cells, curve.visits, N_GRID)
             bottom = max(bottom, _kernels.bottom_lead(*visits))
-            gaps = {
+            of_pair = {
                 "interval": _kernels.clipped_grid_gaps(*visits),
                 "absolute": _kernels.absolute_grid_gaps(*visits),
-                "auc": np.abs(_kernels.grid_aucs(*visits) - 0.5),
+                "auc": _kernels.grid_aucs(*visits),
             }
             for kind in kinds:
-                _kernels.keep_widest(gaps[kind], position, values[kind], pair[kind])
+                fair = 0.5 if kind == "auc" else 0.0
+                _kernels.keep_widest(of_pair[kind], fair, position, values[kind], pair[kind])
         return cls(values, pair, bottom)
 
     def record(self) -> dict[str, Any]:
