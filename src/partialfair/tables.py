@@ -50,6 +50,7 @@ _DATE = (
     r"|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})([ T].*)?"
     r"|\d{1,2}:\d{2}(:\d{2})?"
 )
+_DECIMAL_COMMA = r"[+-]?\d+,\d+"
 _PLAIN = (str, bool, int, float, np.generic, Decimal)
 _FEW = 20
 """Up to so many different values nothing can be told about what a column holds."""
@@ -434,6 +435,8 @@ def _kind(values: pd.Series, is_category: bool) -> _Kind:
         return _Kind(trouble="is empty")
     if parsed.all():
         return _kind_of_numbers(values)
+    if told.str.fullmatch(_DECIMAL_COMMA).mean() > 0.5:
+        return _Kind(trouble=f"holds numbers with decimal commas ({told.iloc[0]!r}), which need a point")
     if told.str.fullmatch(_DATE).mean() > 0.9:
         return _Kind(trouble=f"holds dates or times ({told.iloc[0]!r})")
     among = f"column {values.name!r} is read as categories because of {told[~parsed].iloc[0]!r} among numbers"

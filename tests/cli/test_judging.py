@@ -87,6 +87,11 @@ class TestIntervals:
         )
         assert found["metrics"]["statistical_parity"]["value"] == pytest.approx(wanted)
 
+    def test_the_sentence_names_both_intervals(self, run, scores):
+        by_group = ("--interval", "f=0.1", 0.3, "--interval", "m=0.2", 0.4)
+        shown = " ".join(run("audit", scores, *COLUMNS, *by_group).out.split())
+        assert "Among ranks 10–30 % from the top (score percentiles 70–90) of f and ranks 20–40 %" in shown
+
     def test_auto_is_around_the_rate_of_selection(self, run, scores, people):
         found = run("audit", scores, *COLUMNS, "--interval", "auto", "--threshold", 0.5, "--json").json
         low, high = found["interval"]
@@ -195,7 +200,9 @@ class TestMissingGroups:
     def test_rows_without_a_group_are_left_out_of_ranks(self, run, people, tmp_path):
         gone = people.assign(sex=people["sex"].where(people.index % 7 > 0))
         gone.to_csv(tmp_path / "scores.csv", index=False)
-        run("audit", "scores.csv", *COLUMNS, *BAND).assert_refused("'sex'", "an empty cell", "data row 1")
+        run("audit", "scores.csv", *COLUMNS, *BAND).assert_refused(
+            "'sex'", "an empty cell", "data row 1", "--missing-groups ignore"
+        )
         outcome = run("audit", "scores.csv", *COLUMNS, *BAND, "--missing-groups", "ignore")
         n_missing = int(gone["sex"].isna().sum())
         assert f"{n_missing} rows without a group left out" in " ".join(outcome.out.split())
@@ -270,7 +277,7 @@ class TestPositiveLabels:
         run(*TRAIN, *BAND)
         lines = [record.getMessage() for record in caplog.records]
         (said,) = [k for k, line in enumerate(lines) if "positive label: hired = yes, not no" in line]
-        (fitted,) = [k for k, line in enumerate(lines) if "training with the constraint" in line]
+        (fitted,) = [k for k, line in enumerate(lines) if line.startswith("training with the constraint")]
         assert said < fitted
 
 
@@ -307,6 +314,29 @@ class TestPromises:
         refused.assert_refused_elsewhere("does not keep its promise", "0.01")
         assert run("predict", "out", "table.csv", "--out", "s.csv", "--use-unkept").code == 0
         assert run("predict", "out/model.skops", "table.csv", "--out", "s.csv").code == 0
+
+    def test_what_an_earlier_run_left_is_said(self, run, hopeless):
+        run(*self.asked(1))
+        assert "of an earlier run, and left as it was: model.skops" in run(*self.asked(0.01)).out
+        assert "of an earlier run, and left as it was: model.unkept.skops" in run(*self.asked(1)).out
+
+    def test_the_headline_is_about_the_gap_that_was_asked_for(self, run, tmp_path):
+        model_table().to_csv(tmp_path / "table.csv", index=False)
+        outcome = run(*TRAIN, *BAND, "--constraint", "demographic_parity")
+        said = " ".join(outcome.out.split("\n\n")[1].split())
+        assert "promise kept: the demographic parity (pDP) gap" in said
+        assert "held out, with the constraint: The demographic parity (pDP) gap is" in said
+        assert "score above" not in said
+
+    def test_rows_that_were_trained_on_have_no_interval(self, run, tmp_path):
+        model_table().to_csv(tmp_path / "table.csv", index=False)
+        lines = run(*TRAIN, *BAND).out.splitlines()
+        for part, has_one in (("training", False), ("held out", True)):
+            rows = [line for line in lines if "the constraint " in line and f" {part} " in line and "0." in line]
+            assert len(rows) == 2
+            assert all(("–" in line) is has_one for line in rows)
+        alone = run(*TRAIN, *BAND, "--test-size", 0).out
+        assert "95 % interval 0" not in alone.split("metric")[0]
 
     def test_the_surrogate_promises_nothing(self, run, hopeless):
         outcome = run(*self.asked(0.01), "--enforce", "surrogate")

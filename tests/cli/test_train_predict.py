@@ -371,6 +371,10 @@ class TestTrainRefuses:
                 ["'born' holds dates", "1980-01-01"],
             ),
             ({"at": ["12/31/1999", "1/2/2003"] * 400}, ["'at' holds dates"]),
+            (
+                {"income": [f"{k},5" for k in range(800)]},
+                ["'income' holds numbers with decimal commas", "need a point"],
+            ),
             ({"row": range(1, 801)}, ["'row' numbers the rows", "--drop row"]),
             ({"blank": [None] * 800}, ["'blank' is empty"]),
             ({"big": [1.0, float("inf")] * 400}, ["'big'", "'inf'", "data row 2"]),

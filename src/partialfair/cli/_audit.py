@@ -110,9 +110,9 @@ class Audit:
     def subject(self) -> str:
         """What the numbers are about."""
         positive = "" if self.positive is None else f"; positive label: {self.positive}"
-        chosen = "chosen: " if self.settings.interval == AUTO else ""
+        chosen = ", chosen by the scores" if self.settings.interval == AUTO else ""
         scale = f"gaps on the {self.settings.gap_scale} scale"
-        return f"{chosen}{self.settings.words(self.interval)}; {scale}{positive}"
+        return f"{self.settings.words(self.interval)}{chosen}; {scale}{positive}"
 
     @property
     def headline(self) -> str:

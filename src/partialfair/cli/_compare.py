@@ -150,8 +150,8 @@ def align(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
             row = int(np.argmax(differ)) + 1
             raise InputError(
                 f"{table.path} puts {int(differ.sum()):,} people into other groups than {first.path}, "
-                f"the first in data row {row}; compare needs the same people in the same order, "
-                "or an --id column"
+                f"or into none, the first in data row {row}; compare needs the same people"
+                + (" in the same order, or an --id column" if first.ids is None else " in the same groups")
             )
         # Labels and weights describe the people, not the model: the first file's are used for all.
         aligned.append(replace(table, groups=first.groups, labels=first.labels, weights=first.weights))

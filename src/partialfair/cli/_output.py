@@ -41,6 +41,7 @@ __all__ = [
     "console",
     "echo",
     "echo_data",
+    "gap_sentence",
     "groups_table",
     "json_text",
     "metrics_table",
@@ -198,8 +199,11 @@ def note_line(note: str) -> Text:
     return Text.assemble(("note:", "yellow"), f" {message_text(note)}")
 
 
-def parity_sentence(report: FairnessReport) -> str:
-    """Say in words where the worst pair of the statistical-parity gap differs, and by how much."""
+def parity_sentence(report: FairnessReport, *, sure: bool = True) -> str:
+    """Say in words where the worst pair of the statistical-parity gap differs, and by how much.
+
+    How sure that is holds of people whom the model has not seen, and is left out if ``sure`` is False.
+    """
     row = report["statistical_parity"]
     first, second = row.groups
     intervals = {group.group: IntervalSet(group.interval) for group in report.groups}
@@ -209,20 +213,35 @@ def parity_sentence(report: FairnessReport) -> str:
             percent(float(intervals[label].passed(np.array(rank))))
             for label, rank in zip(row.groups, row.ranks, strict=True)
         ]
-    ranks = interval_text(intervals[first], report.higher_is_better)
-    among = f"Among {ranks} of each group"
+    ranks = {label: interval_text(intervals[label], report.higher_is_better) for label in row.groups}
     if report.gap_scale == "absolute":
-        among = f"With a threshold at {ranks} of either group"
+        among = f"With a threshold at {ranks[first]} of either group"
+    elif ranks[first] == ranks[second]:
+        among = f"Among {ranks[first]} of each group"
+    else:
+        among = "Among " + " and ".join(f"{ranks[label]} of {group_name(label)}" for label in row.groups)
     found = (
         f"{shares[0]} of {group_name(first)} but {shares[1]} of {group_name(second)} score "
         f"{_side(report)} {row.threshold:.4g}"
     )
     if row.value == 0:
         found = "no threshold tells the groups apart"
-    return (
-        f"{among}, {found}: a gap of {fixed(row.value)} ({100 * report.confidence:g} % interval "
-        f"{fixed(row.low)} to {fixed(row.high)})."
-    )
+    return f"{among}, {found}: a gap of {fixed(row.value)}{_reach(row, report) if sure else ''}."
+
+
+def gap_sentence(report: FairnessReport, metric: str, *, sure: bool) -> str:
+    """Say one metric's gap; the statistical-parity gap in the words of `parity_sentence`."""
+    if metric == "statistical_parity":
+        return parity_sentence(report, sure=sure)
+    row = report[metric]
+    if np.isnan(row.value):
+        return f"The {METRIC_TITLES[metric]} gap is undefined."
+    reach = _reach(row, report) if sure else ""
+    return f"The {METRIC_TITLES[metric]} gap is {fixed(row.value)}{reach}, between {_pair(row)}."
+
+
+def _reach(row: ReportRow, report: FairnessReport) -> str:
+    return f" ({100 * report.confidence:g} % interval {fixed(row.low)} to {fixed(row.high)})"
 
 
 def report_record(report: FairnessReport) -> dict[str, Any]:

@@ -116,13 +116,13 @@ class Frontier:
     def headline(self) -> str:
         """What was trained, and on what."""
         settings = self.settings
-        chosen = "chosen: " if settings.interval == AUTO else ""
+        chosen = ", chosen by the scores" if settings.interval == AUTO else ""
         outside = f"; outside the promise: {listed(self.outside)}" if self.outside else ""
         coverage = self.models.report(self.models.points[-1], settings.confidence).coverage
         unjudged = f"; held out: {coverage}" if coverage else ""
         return (
-            f"{self.prepared.headline}; {METRIC_TITLES[settings.metric]} at {chosen}"
-            f"{settings.words(self.interval)}, on the {settings.gap_scale} scale{outside}{unjudged}"
+            f"{self.prepared.headline}; {METRIC_TITLES[settings.metric]} at {settings.words(self.interval)}"
+            f"{chosen}, on the {settings.gap_scale} scale{outside}{unjudged}"
         )
 
     @property

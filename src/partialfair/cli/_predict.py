@@ -73,7 +73,10 @@ def find_model(path: Path) -> list[Path]:
     record = check_set(path, names[0])
     model = record.get("model")
     if model is None:
-        raise InputError(f"{record_path} tells of no model that was saved; name a model's file")
+        raise InputError(
+            f"{record_path} tells of no model that was saved, and what models are beside it are of earlier "
+            "runs; name the file of one of them if you want it"
+        )
     if not isinstance(model, str) or (path / model).parent != path:
         raise InputError(f"{record_path} is damaged: its model is not a file beside it")
     members = [path / name for name in record.get("files", {}) if name != model]

@@ -300,7 +300,7 @@ def prepare(path: Path, roles: Roles, settings: ModelSettings, hold_out: HoldOut
         {name: rows.take(numbers) for name, numbers in split.items()},
         _who(table, roles, split.get("held out", np.arange(0))),
         hold_out,
-        (*_everybody_note(settings), *notes),
+        (*_everybody_note(settings), *_missing_note(groups), *notes),
     )
 
 
@@ -312,6 +312,12 @@ def _everybody_note(settings: ModelSettings) -> list[str]:
         "no --interval was given, so the gap is bounded among everybody, ranks 0–100 %; --interval 0.05 0.30 "
         "asks it of the contested only, and --interval auto looks for them"
     ]
+
+
+def _missing_note(groups: Groups) -> list[str]:
+    """Say how many rows have no group, whom no promise is about."""
+    n_missing = int((groups.codes < 0).sum())
+    return [f"{n_missing:,} rows have no group: they count in the loss only"] if n_missing else []
 
 
 def _texts(labels: pd.Series, is_positive: npt.NDArray[np.bool_]) -> tuple[str, str]:

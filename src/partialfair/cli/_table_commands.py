@@ -234,7 +234,7 @@ def frontier(
 
 def demo(
     out: Annotated[
-        Path, typer.Option("--out", help="Directory for the table, models, pictures and the page.")
+        Path, typer.Option("--out", help="Directory for the table, pictures and the page.")
     ] = Path("demo"),
     seed: Seed = 0,
 ) -> None:

@@ -47,11 +47,12 @@ def train(path: Path, roles: Roles, settings: TrainSettings) -> Training:
         models = _fit_models(prepared, settings)
         saved = list(models.values())[-1]
         interval = _interval(saved, prepared)
-        judged = {
-            (name, part): _judge(f"{part}, {name}", model, rows, settings, interval)
-            for name, model in models.items()
-            for part, rows in prepared.parts.items()
-        }
+        every = [(name, part) for name in models for part in prepared.parts]
+        judged = {}
+        for name, part in every:
+            with _muted((name, part) != every[-1]):  # notes are about the model and the rows that count
+                which = f"{part}, {name}"
+                judged[name, part] = _judge(which, models[name], prepared.parts[part], settings, interval)
     model = prepared.model(saved, saved.result_.promise_kept)
     once = tuple(dict.fromkeys(notes)), tuple(dict.fromkeys(fit_notes))
     return Training(settings, prepared, interval, model, judged, *once)
@@ -114,6 +115,15 @@ def _judge(
         float(roc_auc_score(rows.positive, scores, sample_weight=rows.weights)),
         report,
     )
+
+
+@contextmanager
+def _muted(is_muted: bool) -> Iterator[None]:
+    """Ignore warnings, if that is wanted."""
+    with warnings.catch_warnings():
+        if is_muted:
+            warnings.simplefilter("ignore")
+        yield
 
 
 @contextmanager

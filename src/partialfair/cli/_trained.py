@@ -18,9 +18,9 @@ from partialfair.cli._judging import as_judged
 from partialfair.cli._output import (
     METRIC_TITLES,
     PlainTable,
+    gap_sentence,
     metrics_table,
     note_line,
-    parity_sentence,
     rank_curves,
     report_record,
     value_and_interval,
@@ -32,6 +32,7 @@ from partialfair.cli._writing import Content
 from partialfair.estimators import FitResult
 from partialfair.groups import group_name, listed
 from partialfair.metrics import FairnessReport
+from partialfair.metrics._text import fixed
 from partialfair.metrics.curve import groups_curve
 from partialfair.persistence import model_bytes
 from partialfair.plotting.densities import plot_group_densities
@@ -139,8 +140,8 @@ class Training:
     def _demand(self) -> str:
         """What was asked of the model, and of whom it was not."""
         settings = self.settings
-        chosen = "chosen: " if settings.interval == AUTO else ""
-        where = f"{chosen}{settings.words(self.interval)}, on the {settings.gap_scale} scale"
+        chosen = ", chosen by the scores" if settings.interval == AUTO else ""
+        where = f"{settings.words(self.interval)}{chosen}, on the {settings.gap_scale} scale"
         if settings.constraint == NO_CONSTRAINT:
             return f"no constraint; judged at {where}"
         outside = f"; outside the promise: {listed(self.outside)}" if self.outside else ""
@@ -315,7 +316,7 @@ class Training:
 
 def print_training(training: Training, gate: Gate | None, out: Console, *, verbose: bool) -> None:
     """Print the readable report, the answer first; how the fit went is for those who ask."""
-    model, part = training.last
+    settings, (model, part) = training.settings, training.last
     report = training.judged[training.last].report
     out.print(Text.assemble((str(training.prepared.path), "bold"), f": {training.headline}\n"))
     if training.promise is not None:
@@ -325,15 +326,21 @@ def print_training(training: Training, gate: Gate | None, out: Console, *, verbo
             "what to do: partialfair path shows which gaps can be reached, and at what cost; more features "
             "or --group-terms can close a gap that these cannot\n"
         )
-    out.print(f"{part}, {model}: {parity_sentence(report)}")
+    unseen = part == "held out"  # intervals are about people whom the model has not seen
+    if settings.metric in report.omitted:
+        out.print(f"{part}: {METRIC_TITLES[settings.metric]} {report.omitted[settings.metric]}")
+    else:
+        out.print(f"{part}, {model}: {gap_sentence(report, settings.metric, sure=unseen)}")
     if report.coverage:
         out.print(f"{part}: {report.coverage}")
     if gate is not None:
         out.print(verdict(report, gate.metric, gate.limit))
     out.print()
     out.print(_models_table(training))
-    out.print(f"\nThe model {model}, rows {part}:")
+    out.print(f"\nThe model {model}, {part if unseen else 'training rows'}:")
     out.print(metrics_table(report))
+    for name, reason in report.omitted.items():
+        out.print(f"left out: {METRIC_TITLES[name]} {reason}", style="dim")
     if verbose:
         out.print(f"\nThe fit: {training.result}")
     elif training.result.status is not Status.CONVERGED:
@@ -352,6 +359,9 @@ def _models_table(training: Training) -> PlainTable:
         table.add_column(title, justify="left" if title in ("model", "rows") else "right")
     table.add_column(f"{100 * settings.confidence:g} % interval")
     for (model, part), judged in training.judged.items():
-        gap = value_and_interval(judged.report[settings.metric])
-        table.add_row(model, part, f"{judged.accuracy:.3f}", f"{judged.auc:.3f}", *gap)
+        gap, interval = "undefined", ""
+        if settings.metric not in judged.report.omitted:
+            gap, interval = value_and_interval(judged.report[settings.metric])
+        seen = part == "training"
+        table.add_row(model, part, fixed(judged.accuracy), fixed(judged.auc), gap, "" if seen else interval)
     return table

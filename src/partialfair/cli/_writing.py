@@ -96,9 +96,15 @@ class Outputs:
 
 
 def announce(outputs: Outputs, record: Mapping[str, Any]) -> None:
-    """Say what was written."""
+    """Say what was written, and what another run of the command left there."""
     if outputs.directory is not None:
-        echo(f"\nwritten to {outputs.directory}: {', '.join([*record['files'], outputs.names[-1]])}")
+        written = [*record["files"], outputs.names[-1]]
+        echo(f"\nwritten to {outputs.directory}: {', '.join(written)}")
+        older = [
+            name for name in outputs.names if name not in written and (outputs.directory / name).exists()
+        ]
+        if older:
+            echo(f"of an earlier run, and left as it was: {', '.join(older)}")
     if outputs.report is not None:
         echo(f"\nopen in a browser: {outputs.report}")
 

@@ -128,14 +128,15 @@ class Attempt:
         promise, gap = self.training.promises[worst], self.gaps[worst]
         stated = promise.constraint
         floor, name, members = _floor(promise)
-        if stated.max_gap < floor:
-            return (
-                f"the interval holds {members:.3g} members of group {name!r}, so that the gap of "
-                f"{type(stated).__name__} can hardly be below {floor:.2g}"
-            )
         pair = " and ".join(map(group_name, gap.groups))
         where = "" if np.isnan(gap.ranks).any() else " at ranks {:.1%} and {:.1%}".format(*gap.ranks)
-        return f"the exact gap of {type(stated).__name__} is {gap.value:.3g} between {pair}{where}"
+        reached = f"the exact gap of {type(stated).__name__} is {gap.value:.3g} between {pair}{where}"
+        if stated.max_gap >= floor:
+            return reached
+        return (
+            f"{reached}, and it can hardly be below {floor:.2g}, because the interval holds {members:.3g} "
+            f"members of group {name!r}"
+        )
 
     @cached_property
     def certificate(self) -> Certificate:
