@@ -230,3 +230,11 @@ def test_the_audited_interval_wins_ties_for_the_widest(run, scores):
     widest = run("audit", scores, *COLUMNS, "--json").json["widest_interval"]["interval"]
     assert "No other 25 %-wide interval" in run("audit", scores, *COLUMNS, "--interval", *widest).out
     assert "The widest gap of any 25 %-wide interval" in run("audit", scores, *COLUMNS, *BAND).out
+
+
+def test_intervals_by_group_are_both_named(run, scores):
+    intervals = ("--interval", "f=0.1", 0.2, "--interval", "m=0.1", 0.3)
+    shown = " ".join(run("audit", scores, *COLUMNS, *intervals).out.split())
+    ranks = {"f": "ranks 10–20 % from the top (score percentiles 80–90) of f"}
+    ranks["m"] = "ranks 10–30 % from the top (score percentiles 70–90) of m"
+    assert any(f"Among {ranks[a]} and {ranks[b]}, " in shown for a, b in ("fm", "mf"))

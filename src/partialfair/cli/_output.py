@@ -211,7 +211,10 @@ def parity_sentence(report: FairnessReport) -> str:
         ]
     ranks = interval_text(intervals[first], report.higher_is_better)
     among = f"Among {ranks} of each group"
-    if report.gap_scale == "absolute":
+    if intervals[first] != intervals[second]:
+        others = interval_text(intervals[second], report.higher_is_better)
+        among = f"Among {ranks} of {group_name(first)} and {others} of {group_name(second)}"
+    elif report.gap_scale == "absolute":
         among = f"With a threshold at {ranks} of either group"
     found = (
         f"{shares[0]} of {group_name(first)} but {shares[1]} of {group_name(second)} score "

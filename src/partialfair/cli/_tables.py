@@ -103,7 +103,7 @@ def check_groups(
     for name in groups.columns:
         _refuse_nested(groups[name], path)
         if missing_groups == "error":
-            complete(groups[name], path)
+            complete(groups[name], path, "; --missing-groups ignore leaves such rows out of all ranks")
     names = " × ".join(map(repr, groups.columns))
     labels = encode_groups(groups, missing=missing_groups).labels
     if not labels:
@@ -132,11 +132,11 @@ def _readable(column: pd.Series) -> pd.Series:
     return (f"{column.name}=" + column.astype(str)).where(column.notna(), None)
 
 
-def complete(column: pd.Series, path: Path) -> pd.Series:
+def complete(column: pd.Series, path: Path, advice: str = "") -> pd.Series:
     """Return a column, refusing empty cells."""
     missing = np.flatnonzero(column.isna())
     if missing.size:
-        raise InputError(f"column {_name(column)} of {path} has an empty cell in {_rows(missing)}")
+        raise InputError(f"column {_name(column)} of {path} has an empty cell in {_rows(missing)}{advice}")
     return column
 
 

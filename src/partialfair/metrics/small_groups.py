@@ -120,7 +120,9 @@ def judged_groups(scored: ScoredGroups, min_group_size: float, small_groups: Sma
         if enough(members_inside(together), min_group_size):
             large, small, merged = [*large, together], (), small
     if len(large) < 2:
-        raise InputError(_nobody_to_compare(len(large), small, len(scored), min_group_size, small_groups))
+        alone = small or merged  # all that are too few, though together they may suffice
+        n_large = len(scored) - len(alone)
+        raise InputError(_nobody_to_compare(n_large, alone, len(scored), min_group_size, small_groups))
     return JudgedGroups(replace(scored, groups=tuple(large)), small, merged)
 
 
