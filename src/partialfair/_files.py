@@ -95,8 +95,9 @@ def abandon() -> bool:
 def write_file(path: PathLike, content: bytes) -> None:
     """Write one file, whole or not at all, into a directory that exists."""
     check_targets([Path(path)])
-    if not _real(Path(path)).parent.is_dir():
-        raise InputError(f"{path} cannot be written: there is no directory {Path(path).parent}")
+    directory = _real(Path(path)).parent
+    if not directory.is_dir():
+        raise InputError(f"{path} cannot be written: there is no directory {directory}")
     write_files({Path(path): content})
 
 

@@ -35,7 +35,7 @@ class Case:
     Attributes
     ----------
     inputs
-        Names of the files and directories that it reads, which must not change.
+        Names of the files that it reads, which must not change.
     """
 
     seed: int
@@ -78,8 +78,11 @@ def make_case(seed: int, earlier: Earlier) -> Case:
             files[model] = _model(rng, earlier.model)
         names.insert(0, model)
     files |= _surroundings(earlier, command)
-    inputs = tuple(name for name in names if name != "/dev/stdin")
-    return Case(seed, command, arguments(rng, command, names, table), files, inputs, stdin)
+    inputs = [name for name in names if name != "/dev/stdin"]
+    if names[0] == "old":  # what else is in the directory is no part of the set
+        inputs += [f"old/{name}" for name in earlier.sets["train"]]
+        inputs.remove("old")
+    return Case(seed, command, arguments(rng, command, names, table), files, tuple(inputs), stdin)
 
 
 def _table(rng: Random, command: str) -> Table:

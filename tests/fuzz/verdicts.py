@@ -93,7 +93,7 @@ def _files(case: Case, outcome: Outcome, directory: Path) -> Iterator[str]:
     outputs = [_real(directory, name) for name in _outputs(case)]
     for path in changed:
         place = str(directory / path)
-        if path in before and any(_inside(place, name) for name in inputs):
+        if place in inputs:
             yield f"input: {path!r} was overwritten"
         elif path == f"work/{BYSTANDER}" or path not in after:
             yield f"bystander: {path!r} was {'changed' if path in after else 'removed'}"

@@ -80,6 +80,11 @@ class TestOneFile:
             write_file(tmp_path / "nowhere" / "a", b"")
         assert not names(tmp_path)
 
+    def test_a_link_into_no_directory(self, tmp_path):
+        (tmp_path / "link").symlink_to("nowhere/a")
+        with pytest.raises(InputError, match=r"link cannot be written: there is no directory .*nowhere$"):
+            write_file(tmp_path / "link", b"")
+
 
 @posix
 class TestKinds:

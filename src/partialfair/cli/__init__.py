@@ -57,5 +57,5 @@ def _run() -> None:
 
 
 def _stop(message: str) -> NoReturn:
-    sys.stderr.write(f"partialfair: error: {message_text(message)}\n")
+    sys.stderr.write(message_text(f"partialfair: error: {message}") + "\n")
     sys.exit(2)

@@ -90,7 +90,7 @@ def check_target(out: Path | None, inputs: Sequence[Path]) -> None:
         raise InputError(f"--out {out} must end in .csv or .parquet")
     if out.suffix.lower() == ".parquet":
         require("pyarrow", extra="cli", purpose="writing Parquet files")
-    if not out.absolute().parent.is_dir():
+    if not out.resolve().parent.is_dir():
         raise InputError(f"--out {out} is in a directory that does not exist")
     check_targets([out], inputs)
 

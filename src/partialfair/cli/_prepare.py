@@ -360,8 +360,11 @@ def _group_columns(
 
 def _labels(column: pd.Series) -> pd.Series:
     """Return labels as numbers if they all are, so that 10 is larger than 9."""
-    numbers = pd.to_numeric(column.astype(str), errors="coerce")
-    return column if numbers.isna().any() else numbers
+    codes, different = pd.factorize(column)  # few, and reading every row as a number would hold up Ctrl-C
+    numbers = pd.to_numeric(pd.Series(different).astype(str), errors="coerce").to_numpy()
+    if np.isnan(numbers).any():
+        return column
+    return pd.Series(numbers[codes], index=column.index, name=column.name)
 
 
 def _column_record(column: Column) -> dict[str, Any]:

@@ -37,6 +37,9 @@ _DATES = {"date", "datetime", "datetime64", "time", "timedelta", "timedelta64", 
 _SINGLE = {"string", "integer", "floating", "boolean", "decimal", "mixed-integer-float", "empty", *_DATES}
 """Kinds of columns, in the words of pandas, all cells of which are single values."""
 
+_CHUNK = 1 << 18
+"""Rows of text read as numbers at a time: pandas lets no other thread in, and one of them hears Ctrl-C."""
+
 _WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 
 
@@ -153,7 +156,7 @@ def _numbers(column: pd.Series, path: Path, *, ranked: bool = False) -> Floats:
     _refuse_nested(column, path)
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = pd.Series(column.to_numpy(), name=column.name)
-    numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    numbers = _parsed(column)
     bad = np.flatnonzero(~np.isfinite(numbers))
     if bad.size:
         first = column.iloc[bad[0]]
@@ -169,6 +172,13 @@ def _numbers(column: pd.Series, path: Path, *, ranked: bool = False) -> Floats:
             "told apart as floats; write smaller numbers, their ranks say"
         )
     return numbers
+
+
+def _parsed(column: pd.Series) -> Floats:
+    """Return cells as floats, nan where they are none."""
+    chunks = [column.iloc[start : start + _CHUNK] for start in range(0, len(column), _CHUNK)]
+    numbers = [pd.to_numeric(chunk, errors="coerce") for chunk in chunks]
+    return np.concatenate([chunk.to_numpy(dtype=np.float64, na_value=np.nan) for chunk in numbers])
 
 
 def _as_given(column: pd.Series) -> npt.NDArray[Any]:

@@ -233,8 +233,12 @@ def _nobody_to_compare(
 ) -> str:
     who = "none" if n_large == 0 else "only 1"
     merging = "" if small_groups == "merge" else ", small_groups='merge'"
+    told = (
+        f"{TOO_FEW}: {listed([group.text for group in small])}"
+        if small
+        else "the small ones together are one"
+    )
     return (
         f"{who} of {n_groups} groups has at least {min_group_size:g} effective members in the interval, and "
-        f"a gap needs two; {TOO_FEW}: {listed([group.text for group in small])}; widen the interval, or see "
-        f"min_group_size{merging} and small_groups='keep'"
+        f"a gap needs two; {told}; widen the interval, or see min_group_size{merging} and small_groups='keep'"
     )

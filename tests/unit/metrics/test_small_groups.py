@@ -98,6 +98,8 @@ def test_merged_groups_are_ranked_as_one():
     few = report(*people(200, 200, 4, 3)[:2], small_groups="merge")
     assert [group.group for group in few.small_groups] == [*"cd"]
     assert few.merged_groups == ()
+    with pytest.raises(InputError, match=r"only 1 of 3 groups.* needs two; the small ones together are one;"):
+        report(*people(8, 7, 6)[:2], small_groups="merge")
 
 
 def test_groups_with_few_of_a_label_are_left_out_of_those_metrics_only():
