@@ -54,7 +54,21 @@ LabelCount: TypeAlias = Callable[[GroupScores, bool], float]
 
 @dataclass(frozen=True)
 class GroupSummary:
-    """One group: members, effective members, members inside the interval, and the share of tied scores."""
+    """One group in numbers.
+
+    Attributes
+    ----------
+    group
+        Its label.
+    n, n_effective
+        Its members, and ``(Σw)² / Σw²``.
+    n_in_interval
+        How many of them are inside the interval; fractions where a member straddles an end.
+    tied_share
+        Share of the members whose score someone else of the group has too.
+    interval
+        Pairs (low, high) of ranks from the best.
+    """
 
     group: GroupLabel
     n: int
@@ -70,6 +84,8 @@ class SmallGroup(GroupSummary):
 
     Attributes
     ----------
+    group, n, n_effective, n_in_interval, tied_share, interval
+        As in `GroupSummary`.
     counted
         What there are too few of: ``"members"``, ``"positives"`` or ``"negatives"``.
     n_counted
