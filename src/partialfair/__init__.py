@@ -1,4 +1,4 @@
-"""Train and audit scoring models that are fair on a chosen band of percentiles.
+"""Audit scoring models, and train them, so that groups are alike on a chosen band of percentiles.
 
 Heavy imports happen on first use (PEP 562): ``import partialfair`` itself loads nothing but this file.
 """

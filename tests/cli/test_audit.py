@@ -230,3 +230,19 @@ def test_the_audited_interval_wins_ties_for_the_widest(run, scores):
     widest = run("audit", scores, *COLUMNS, "--json").json["widest_interval"]["interval"]
     assert "No other 25 %-wide interval" in run("audit", scores, *COLUMNS, "--interval", *widest).out
     assert "The widest gap of any 25 %-wide interval" in run("audit", scores, *COLUMNS, *BAND).out
+
+
+def test_intervals_by_group_are_both_named(run, scores):
+    intervals = ("--interval", "f=0.1", 0.2, "--interval", "m=0.1", 0.3)
+    shown = " ".join(run("audit", scores, *COLUMNS, *intervals).out.split())
+    ranks = {"f": "ranks 10–20 % from the top (score percentiles 80–90) of f"}
+    ranks["m"] = "ranks 10–30 % from the top (score percentiles 70–90) of m"
+    assert any(f"Among {ranks[a]} and {ranks[b]}, " in shown for a, b in ("fm", "mf"))
+
+
+def test_intervals_of_crossed_groups_are_named_as_groups_are(run, scores):
+    names = [f"{sex} × {age}" for sex in "fm" for age in ("old", "young")]
+    intervals = [word for name in names for word in ("--interval", f"{name}=0.1 0.6")]
+    options = (*COLUMNS, "--group", "age", *intervals)
+    assert set(run("audit", scores, *options, "--json").json["interval"]) == {*names}
+    assert "f × old: ranks 10–60 %" in run("audit", scores, *options).out

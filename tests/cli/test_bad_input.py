@@ -84,7 +84,7 @@ def with_value(column, value, row=4):
         (with_value("score", "-inf"), [], ["'score'", "'-inf'", "data row 5"]),
         (with_value("score", "0,25"), [], ["'0,25'", "decimals need a point"]),
         (lambda f: f.assign(score=""), [], ["'score'", "data row 1 and 599 more rows"]),
-        (with_value("sex", ""), [], ["'sex'", "an empty cell", "data row 5\n"]),
+        (with_value("sex", ""), [], ["'sex'", "an empty cell", "data row 5; --missing-groups ignore"]),
         (with_value("hired", ""), ["--label", "hired"], ["'hired'", "an empty cell", "data row 5"]),
         (with_value("weight", "-1"), ["--weight", "weight"], ["'weight'", "negative weight", "data row 5\n"]),
         (with_value("weight", "x"), ["--weight", "weight"], ["'weight'", "'x'", "data row 5"]),

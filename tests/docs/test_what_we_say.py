@@ -48,6 +48,18 @@ def test_options_on_the_page_exist():
     assert set(re.findall(r"--[a-z][a-z-]+", page)) <= set(re.findall(r"--[a-z][a-z-]+", source))
 
 
+def test_every_option_is_on_the_page():
+    """Every option of every command is named on the command-line page."""
+    typer = pytest.importorskip("typer")
+    from partialfair.cli._app import app
+
+    page = (ROOT / "docs" / "command_line.md").read_text()
+    told = set(re.findall(r"--[a-z][a-z-]+", page))
+    for name, command in typer.main.get_command(app).commands.items():
+        options = {word for option in command.params for word in option.opts if word.startswith("--")}
+        assert options - {"--help"} <= told, name
+
+
 def test_the_frontier_can_be_drawn(tmp_path):
     run_script("docs/make_images.py", tmp_path)
     assert (tmp_path / "frontier.png").stat().st_size > 10_000

@@ -26,7 +26,9 @@ _LONGEST_COMPLAINT = 500
 
 app = typer.Typer(
     name="partialfair",
-    help="Train and audit scoring models that are fair on a chosen band of percentiles.",
+    help="Audit scoring models, and train them, so that groups are alike on a chosen band of percentiles.",
+    epilog="Exit codes: 0 fine, 1 a gate failed or a promise was not kept, 2 bad input, 130 interrupted. "
+    "What messages mean and what to do: docs/in_the_way.md.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -47,7 +49,7 @@ app.command(
 app.command(
     cls=IntervalCommand,
     epilog="Example: partialfair train people.csv --target hired --group sex --interval 0.05 0.30 "
-    "--max-gap 0.05 --id person --out model. Where the gap is open, path shows what each one costs.",
+    "--max-gap 0.05 --id person --out model",
 )(train)
 app.command(
     "path",

@@ -141,15 +141,15 @@ def print_demo(demo: Demo, out: Console) -> None:
 
 
 def by_hand(out: Path, seed: int) -> str:
-    """Return the commands that do the same, and what to look at."""
+    """Return the commands that do the same."""
     low, high = _INTERVAL
     table = shlex.quote(str(out / TABLE))
     options = f"--target {_TARGET} --group {_GROUP} --interval {low:g} {high:g}"
     gaps = ",".join(f"{gap:g}" for gap in _MAX_GAPS)
     again = f" --seed {seed}" if seed else ""
     return (
-        f"\nThe same by hand, with any table of yours:\n"
+        "On the page: the frontier, and every model at any other interval.\n\n"
+        "The same by hand, with any table of yours:\n"
         f"  {command_name()} path {table} {options} --max-gaps {gaps}{again} --report path.html\n"
-        f"  {command_name()} train {table} {options} --max-gap {_SHOWN:g}{again} --out model\n"
-        f"Open {out / PAGE} in a browser: the frontier, and every model at any other interval."
+        f"  {command_name()} train {table} {options} --max-gap {_SHOWN:g}{again} --out model"
     )

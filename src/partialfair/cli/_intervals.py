@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 
 from partialfair._typing import GapScale, GroupLabel, IntervalLike
 from partialfair.exceptions import InputError
-from partialfair.groups import Groups
+from partialfair.groups import Groups, group_name
 from partialfair.intervals import as_interval_set
 
 __all__ = [
@@ -150,7 +150,7 @@ def check_scale(interval: AskedInterval, gap_scale: GapScale) -> None:
 def interval_record(interval: AskedInterval) -> Any:
     """Return plain data for JSON: ``[low, high]``, a list of those, a mapping from group name, or "auto"."""
     if isinstance(interval, Mapping):
-        return {str(name): interval_record(parts) for name, parts in interval.items()}
+        return {group_name(name): interval_record(parts) for name, parts in interval.items()}
     if interval == AUTO:
         return AUTO
     parts = [list(part) for part in as_interval_set(interval).parts]

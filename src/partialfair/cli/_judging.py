@@ -21,7 +21,7 @@ from partialfair._typing import (
 from partialfair.cli._intervals import AUTO, AskedInterval, check_scale
 from partialfair.constraints.base import effective_sizes
 from partialfair.exceptions import InputError
-from partialfair.groups import Groups
+from partialfair.groups import Groups, group_name
 from partialfair.intervals import as_interval_set, interval_text, intervals_by_group
 from partialfair.metrics import FairnessReport, fairness_report
 from partialfair.metrics.small_groups import MERGED, enough
@@ -164,7 +164,7 @@ def interval_words(interval: AskedInterval, higher_is_better: bool) -> str:
     """Write an interval in words, both ways of counting; of intervals by group, each with its group."""
     if isinstance(interval, dict):
         return "; ".join(
-            f"{group}: {interval_text(as_interval_set(parts), higher_is_better)}"
+            f"{group_name(group)}: {interval_text(as_interval_set(parts), higher_is_better)}"
             for group, parts in interval.items()
         )
     if interval == AUTO:

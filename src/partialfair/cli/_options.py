@@ -11,6 +11,11 @@ import typer
 from partialfair.constraints import CONSTRAINTS
 
 __all__ = [
+    "ASKED",
+    "COLUMNS",
+    "FIT",
+    "JUDGED",
+    "OUTPUT",
     "AsJson",
     "Categories",
     "Confidence",
@@ -100,43 +105,77 @@ class Enforcement(StrEnum):
     surrogate = "surrogate"
 
 
+COLUMNS, ASKED, JUDGED = "Columns", "What is asked", "Who is judged, and how surely"
+FIT, OUTPUT = "The fit", "Output"
+"""Headings of the options in a command's help."""
+
 Table = Annotated[
-    Path, typer.Argument(readable=False, help="CSV, Parquet or Arrow file with one row per person.")
+    Path,
+    typer.Argument(readable=False, help="CSV, Parquet or Arrow file, one row per person; - for a pipe."),
 ]
 Score = Annotated[
-    str, typer.Option("--score", help="Column with the scores; higher is better, or see --lower-is-better.")
+    str,
+    typer.Option(
+        "--score",
+        metavar="COL",
+        help="The scores; high ones are good, or see --lower-is-better.",
+        rich_help_panel=COLUMNS,
+    ),
 ]
-Target = Annotated[str, typer.Option("--target", help="Column to predict, of two classes.")]
+Target = Annotated[
+    str,
+    typer.Option("--target", metavar="COL", help="What to predict, of two values.", rich_help_panel=COLUMNS),
+]
 Group = Annotated[
-    list[str], typer.Option("--group", help="Column with the group; repeat it to cross several.")
+    list[str],
+    typer.Option("--group", metavar="COL", help="The group; repeat to cross.", rich_help_panel=COLUMNS),
 ]
-Label = Annotated[str | None, typer.Option("--label", help="Column with the true label, of two classes.")]
+Label = Annotated[
+    str | None,
+    typer.Option("--label", metavar="COL", help="The true label, of two values.", rich_help_panel=COLUMNS),
+]
 PosLabel = Annotated[
     str | None,
     typer.Option(
         "--pos-label",
-        help="The positive label; by default what the names say, else the larger.",
+        metavar="VALUE",
+        help='The positive label; by default as the names say ("no" is negative), else the larger.',
+        rich_help_panel=COLUMNS,
     ),
 ]
-Weight = Annotated[str | None, typer.Option("--weight", help="Column with sample weights.")]
+Weight = Annotated[
+    str | None, typer.Option("--weight", metavar="COL", help="Sample weights.", rich_help_panel=COLUMNS)
+]
 Ids = Annotated[
     list[str] | None,
-    typer.Option("--id", help="Column that identifies a person: no feature, but kept by predict."),
+    typer.Option(
+        "--id",
+        metavar="COL",
+        help="Says who a row is: no feature, but kept by predict; repeat.",
+        rich_help_panel=COLUMNS,
+    ),
 ]
 Dropped = Annotated[
-    list[str] | None, typer.Option("--drop", help="Column that is not to be a feature; repeat it.")
+    list[str] | None,
+    typer.Option("--drop", metavar="COL", help="Is no feature; repeat.", rich_help_panel=COLUMNS),
 ]
 Categories = Annotated[
     list[str] | None,
-    typer.Option("--category", help="Column of numbers that are codes of categories; repeat it."),
+    typer.Option(
+        "--category",
+        metavar="COL",
+        help="Numbers that are codes of categories; repeat.",
+        rich_help_panel=COLUMNS,
+    ),
 ]
 Intervals = Annotated[
     list[str] | None,
     typer.Option(
         "--interval",
         metavar="LOW HIGH",
-        help="Ranks from the top: 0.05 0.30 are score percentiles 70–95. Repeat it for a union; "
-        "WOMEN=0.05 0.30 is for one group; auto chooses. Default: everybody.",
+        help="Ranks from the top: 0.05 0.30 are score percentiles 70–95. Repeated: their union. "
+        "Women=0.05 0.30: of one group. auto: around the rate of selection. Default: everybody.",
+        rich_help_panel=ASKED,
     ),
 ]
 LowerIsBetter = Annotated[
@@ -144,70 +183,143 @@ LowerIsBetter = Annotated[
     typer.Option(
         "--lower-is-better",
         help="Low scores are the good ones (risk, default): the interval counts from the lowest.",
+        rich_help_panel=ASKED,
     ),
-]
-MinGroup = Annotated[
-    int,
-    typer.Option(
-        "--min-group", help="Fewest effective members inside the interval for a group to be judged."
-    ),
-]
-Small = Annotated[
-    SmallGroups,
-    typer.Option("--small-groups", help="Groups with fewer: list them, merge them into one, or keep them."),
-]
-Missing = Annotated[
-    MissingGroups,
-    typer.Option(
-        "--missing-groups", help="Rows without a group: an error, or ignored wherever ranks are taken."
-    ),
-]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", help="Also say how the fit went: steps, objective, certificate.")
 ]
 Threshold = Annotated[
     float | None,
     typer.Option(
         "--threshold",
-        help="Score above which (with --lower-is-better: below which) a person is selected; has no default.",
+        metavar="SCORE",
+        help="Above it (with --lower-is-better: below it) a person is selected; has no default.",
+        rich_help_panel=ASKED,
     ),
 ]
 ConstraintName = Annotated[
     str,
-    typer.Option("--constraint", help=f"What is bounded: {', '.join(CONSTRAINTS)}; or, in train, none."),
+    typer.Option(
+        "--constraint",
+        metavar="NAME",
+        help=f"What is bounded: {', '.join(CONSTRAINTS)}; or, in train, none.",
+        rich_help_panel=ASKED,
+    ),
 ]
 Scale = Annotated[
     Scales,
-    typer.Option("--gap-scale", help="'interval' is the definition, 'absolute' what the paper's tables use."),
+    typer.Option(
+        "--gap-scale",
+        help="Gaps as shares of the interval, the definition, or of whole groups, as in the paper's tables.",
+        rich_help_panel=ASKED,
+    ),
 ]
 Within = Annotated[
-    RankWithin, typer.Option("--rank-within", help="Where equal opportunity and odds take ranks.")
+    RankWithin,
+    typer.Option(
+        "--rank-within",
+        help="Equal opportunity and odds rank people in their group, or among those with their label.",
+        rich_help_panel=ASKED,
+    ),
 ]
 Enforce = Annotated[
     Enforcement,
     typer.Option(
         "--enforce",
         help="'exact' bounds the gap itself on the training rows, 'surrogate' the paper's smooth stand-in.",
+        rich_help_panel=ASKED,
+    ),
+]
+MinGroup = Annotated[
+    int,
+    typer.Option(
+        "--min-group",
+        metavar="N",
+        help="A group with fewer effective members inside the interval is too few to judge.",
+        rich_help_panel=JUDGED,
+    ),
+]
+Small = Annotated[
+    SmallGroups,
+    typer.Option(
+        "--small-groups",
+        help="Such groups: list them, merge them into one, or keep and judge them.",
+        rich_help_panel=JUDGED,
+    ),
+]
+Missing = Annotated[
+    MissingGroups,
+    typer.Option(
+        "--missing-groups",
+        help="Rows without a group: an error, or ignored wherever ranks are taken.",
+        rich_help_panel=JUDGED,
+    ),
+]
+Confidence = Annotated[
+    float,
+    typer.Option(
+        "--confidence", metavar="P", help="Coverage of the confidence intervals.", rich_help_panel=JUDGED
+    ),
+]
+FailAbove = Annotated[
+    float | None,
+    typer.Option(
+        "--fail-above",
+        metavar="GAP",
+        help="Exit with 1 if the gap of --fail-metric is wider than this.",
+        rich_help_panel=JUDGED,
     ),
 ]
 Terms = Annotated[
     GroupTerms,
-    typer.Option("--group-terms", help="Whether the model may use the group; it then needs it to score."),
+    typer.Option(
+        "--group-terms",
+        help="Whether the model may use the group; it then needs it to score.",
+        rich_help_panel=FIT,
+    ),
 ]
-TimeLimit = Annotated[float | None, typer.Option("--time-limit", help="Seconds after which a fit ends.")]
-Confidence = Annotated[float, typer.Option("--confidence", help="Coverage of the confidence intervals.")]
-FailAbove = Annotated[
+TimeLimit = Annotated[
     float | None,
-    typer.Option("--fail-above", help="Exit with 1 if the gap of --fail-metric is wider than this."),
+    typer.Option(
+        "--time-limit",
+        metavar="SECONDS",
+        help="End each fit after so long, with its best model so far.",
+        rich_help_panel=FIT,
+    ),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of whatever is drawn at random.")]
+Seed = Annotated[
+    int,
+    typer.Option(
+        "--seed", metavar="N", min=0, help="Of all that is drawn at random.", rich_help_panel=OUTPUT
+    ),
+]
 Report = Annotated[
     Path | None,
     typer.Option(
-        "--report", metavar="FILE.html", help="Write an interactive page to this file; it opens offline."
+        "--report",
+        metavar="FILE.html",
+        help="Write an interactive page; it opens offline.",
+        rich_help_panel=OUTPUT,
     ),
 ]
 Out = Annotated[
-    Path | None, typer.Option("--out", help="Directory for tables, JSON and pictures; made if need be.")
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="Directory for tables, JSON and pictures; made if need be.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON with a versioned schema instead of tables.")]
+AsJson = Annotated[
+    bool,
+    typer.Option(
+        "--json", help="Print JSON with a versioned schema instead of tables.", rich_help_panel=OUTPUT
+    ),
+]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose",
+        help="Also say how the fit went: steps, objective, certificate.",
+        rich_help_panel=OUTPUT,
+    ),
+]

@@ -13,6 +13,9 @@ from partialfair.cli._compare import print_comparison
 from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import check_page, read_interval
 from partialfair.cli._options import (
+    COLUMNS,
+    JUDGED,
+    OUTPUT,
     AsJson,
     Confidence,
     FailAbove,
@@ -64,14 +67,23 @@ def audit(
     confidence: Confidence = 0.95,
     fail_above: FailAbove = None,
     fail_metric: Annotated[
-        str, typer.Option("--fail-metric", help="Metric that --fail-above looks at.")
+        str,
+        typer.Option(
+            "--fail-metric",
+            metavar="NAME",
+            help="Metric that --fail-above looks at.",
+            rich_help_panel=JUDGED,
+        ),
     ] = "statistical_parity",
     out: Out = None,
     report: Report = None,
     as_json: AsJson = False,
     seed: Seed = 0,
 ) -> None:
-    """Find where on the percentile axis a model's scores differ between groups, by how much, how surely."""
+    """Find where on the percentile axis a model's scores differ between groups, by how much, how surely.
+
+    Exits with 1 if --fail-above is exceeded.
+    """
     settings = AuditSettings(
         interval=read_interval(interval),
         gap_scale=gap_scale.value,
@@ -112,7 +124,12 @@ def compare(
     group: Group,
     id_column: Annotated[
         str | None,
-        typer.Option("--id", help="Column that identifies a person; without it rows are matched in order."),
+        typer.Option(
+            "--id",
+            metavar="COL",
+            help="Says who a row is; without it rows are matched in order.",
+            rich_help_panel=COLUMNS,
+        ),
     ] = None,
     label: Label = None,
     pos_label: PosLabel = None,
@@ -165,27 +182,41 @@ def compare(
 def predict(
     model: Annotated[
         Path,
-        typer.Argument(readable=False, help="A model of partialfair train or path, or their directory."),
+        typer.Argument(readable=False, help="Directory of partialfair train or path, or a model's file."),
     ],
     file: Annotated[
-        Path, typer.Argument(readable=False, help="CSV, Parquet or Arrow file with the columns trained on.")
+        Path,
+        typer.Argument(
+            readable=False, help="CSV, Parquet or Arrow file with the columns trained on; - for a pipe."
+        ),
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="CSV or Parquet file to write; standard output if not given."),
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="CSV or Parquet file to write; standard output if not given.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep all columns; otherwise ids, groups and target.")
+        bool,
+        typer.Option(
+            "--keep", help="Keep all columns; otherwise ids, groups and target.", rich_help_panel=OUTPUT
+        ),
     ] = False,
     use_unkept: Annotated[
         bool,
         typer.Option(
-            "--use-unkept", help="Score also with a model whose gap in training is wider than asked."
+            "--use-unkept", help="Also score with a model whose gap in training is wider than was asked for."
         ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Score the rows of a table with a saved model; what comes out can go to audit."""
+    """Score the rows of a table with a saved model; what comes out can go to audit.
+
+    Written are score (above 0 the decision is positive), probability and decision.
+    """
     from partialfair.cli import _predict  # with scikit-learn, for which other commands need not wait
 
     if as_json and out is None:

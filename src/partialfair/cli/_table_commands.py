@@ -12,6 +12,10 @@ import typer
 from partialfair.cli._audit import Gate
 from partialfair.cli._intervals import check_page, read_interval
 from partialfair.cli._options import (
+    ASKED,
+    FIT,
+    JUDGED,
+    OUTPUT,
     AsJson,
     Categories,
     Confidence,
@@ -59,7 +63,15 @@ def train(
     category: Categories = None,
     constraint: ConstraintName = "statistical_parity",
     interval: Intervals = None,
-    max_gap: Annotated[float, typer.Option("--max-gap", help="The largest gap allowed, in [0, 1].")] = 0.05,
+    max_gap: Annotated[
+        float,
+        typer.Option(
+            "--max-gap",
+            metavar="GAP",
+            help="The largest gap allowed among the training rows, from 0 to 1.",
+            rich_help_panel=ASKED,
+        ),
+    ] = 0.05,
     gap_scale: Scale = Scales.interval,
     enforce: Enforce = Enforcement.exact,
     lower_is_better: LowerIsBetter = False,
@@ -67,31 +79,48 @@ def train(
     small_groups: Small = SmallGroups.list,
     missing_groups: Missing = MissingGroups.error,
     group_terms: Terms = GroupTerms.none,
-    alpha: Annotated[float, typer.Option("--alpha", help="Strength of the l2 penalty.")] = 1e-4,
+    alpha: Annotated[
+        float,
+        typer.Option("--alpha", metavar="X", help="Strength of the l2 penalty.", rich_help_panel=FIT),
+    ] = 1e-4,
     time_limit: TimeLimit = None,
     test_size: Annotated[
-        float, typer.Option("--test-size", help="Share of the rows held out to judge the model; 0 for none.")
+        float,
+        typer.Option(
+            "--test-size",
+            metavar="SHARE",
+            help="Share of the rows held out to judge the model; 0 for none.",
+            rich_help_panel=JUDGED,
+        ),
     ] = 0.2,
     confidence: Confidence = 0.95,
     fail_above: FailAbove = None,
     fail_metric: Annotated[
         str | None,
         typer.Option(
-            "--fail-metric", help="Metric that --fail-above looks at; by default that of --constraint."
+            "--fail-metric",
+            metavar="NAME",
+            help="Metric that --fail-above looks at; by default that of --constraint.",
+            rich_help_panel=JUDGED,
         ),
     ] = None,
     out: Annotated[
         Path,
-        typer.Option("--out", help="Directory for the model, JSON and pictures, or the model's file.skops."),
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Directory for the model, JSON and pictures, or DIR/name.skops.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = Path("model"),
     report: Report = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
     seed: Seed = 0,
 ) -> None:
-    """Train a classifier on a table, with its preprocessing, and judge it on rows that were held out.
+    """Train a classifier with a bounded gap, and judge it on rows that were held out.
 
-    Exits with 1 if the gap asked for was not reached. Which gap to ask for is shown by path.
+    Exits with 1 if none was found that keeps --max-gap. What each gap costs is shown by path.
     """
     from partialfair.cli import _train  # with scikit-learn, for which other commands need not wait
     from partialfair.cli._prepare import Roles
@@ -143,7 +172,13 @@ def frontier(
     target: Target,
     group: Group,
     max_gaps: Annotated[
-        str, typer.Option("--max-gaps", help="Gaps to allow, with commas between them: 0.02,0.05,0.1,0.2.")
+        str,
+        typer.Option(
+            "--max-gaps",
+            metavar="GAP,GAP,…",
+            help="Gaps to allow among the training rows, with commas between them.",
+            rich_help_panel=ASKED,
+        ),
     ],
     pos_label: PosLabel = None,
     weight: Weight = None,
@@ -160,33 +195,62 @@ def frontier(
     missing_groups: Missing = MissingGroups.error,
     group_terms: Terms = GroupTerms.none,
     alphas: Annotated[
-        str, typer.Option("--alphas", help="Strengths of the l2 penalty to try with each of them.")
+        str,
+        typer.Option(
+            "--alphas",
+            metavar="X,X,…",
+            help="Strengths of the l2 penalty to try with each gap.",
+            rich_help_panel=FIT,
+        ),
     ] = "1e-4",
     time_limit: TimeLimit = None,
     validation: Annotated[
-        float, typer.Option("--validation", help="Share of the rows held out to judge the models.")
+        float,
+        typer.Option(
+            "--validation",
+            metavar="SHARE",
+            help="Share of the rows held out to judge the models.",
+            rich_help_panel=JUDGED,
+        ),
     ] = 0.2,
     scoring: Annotated[
-        str, typer.Option("--scoring", help="What counts: accuracy, balanced_accuracy or roc_auc.")
+        str,
+        typer.Option(
+            "--scoring",
+            metavar="NAME",
+            help="What counts: accuracy, balanced_accuracy or roc_auc.",
+            rich_help_panel=JUDGED,
+        ),
     ] = "accuracy",
     best: Annotated[
         float | None,
         typer.Option(
             "--best",
             metavar="GAP",
-            help="Save the best model whose gap on new people is, with --confidence, at most this.",
+            help="Save the best model whose gap on new people is, with --confidence, at most this; exit with "
+            "1 if there is none.",
+            rich_help_panel=JUDGED,
         ),
     ] = None,
     confidence: Confidence = 0.95,
     out: Annotated[
-        Path, typer.Option("--out", help="Directory for the table, JSON, the picture and the chosen model.")
+        Path,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Directory for the table, JSON, the picture and the chosen model.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = Path("path"),
     report: Report = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
     seed: Seed = 0,
 ) -> None:
-    """Train a model for every gap allowed, show what fairness costs, and choose by rows held out."""
+    """Train a model for every gap allowed, show what each costs, and choose by rows held out.
+
+    The first is the model without a constraint.
+    """
     from partialfair.cli import _path  # with scikit-learn
     from partialfair.cli._prepare import Roles
 
@@ -234,11 +298,17 @@ def frontier(
 
 def demo(
     out: Annotated[
-        Path, typer.Option("--out", help="Directory for the table, pictures and the page.")
+        Path,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Directory for the table, pictures and the page.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = Path("demo"),
     seed: Seed = 0,
 ) -> None:
-    """Train models on made admissions data, from loose to strict: before, after, and what it costs."""
+    """Train models on made admissions data, from loose to strict: before, after, and what each costs."""
     from partialfair.cli import _demo  # with scikit-learn
 
     outputs = Outputs(out, _demo.FILES, out / _demo.PAGE)

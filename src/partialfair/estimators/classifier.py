@@ -143,7 +143,8 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
     groups_ : (n_groups,)
         Groups seen in training; None if they were not needed.
     result_ : FitResult
-        Status, objective, violation, exact gap and where it is, thresholds, history, certificate.
+        Status, objective, violation, exact gap and where it is, whether the promise is kept and which groups
+        are outside of it, thresholds, history, certificate.
     n_iter_, n_features_in_, feature_names_in_
         As everywhere in scikit-learn; sensitive columns are counted.
 

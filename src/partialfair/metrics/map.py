@@ -22,7 +22,17 @@ __all__ = ["IntervalGap", "UnfairnessMap", "groups_map", "unfairness_map"]
 
 @dataclass(frozen=True)
 class IntervalGap:
-    """One interval of the map: its gap, the ends of the simultaneous band, and the worst pair."""
+    """One interval of the map.
+
+    Attributes
+    ----------
+    interval
+        Ranks from the best, (low, high).
+    value, low, high
+        Its gap, and the ends of the band that holds for all intervals at once.
+    groups
+        Labels of the worst pair.
+    """
 
     interval: tuple[float, float]
     value: float

@@ -288,8 +288,19 @@ def partial_equalized_odds_difference(
 ) -> float:
     """Return the larger of the gaps among positives and among negatives (pEOD).
 
-    The maximum of `partial_equal_opportunity_difference` and the same with the other label (Def. peod), with
-    the same parameters.
+    The maximum of `partial_equal_opportunity_difference` and the same with the other label (Def. peod).
+
+    Parameters
+    ----------
+    y_true, y_score, sensitive_features, threshold, interval, gap_scale, pos_label, rank_within
+        As in `partial_equal_opportunity_difference`.
+    sample_weight, higher_is_better, missing_groups
+        As in `partial_statistical_parity_difference`.
+
+    Returns
+    -------
+    float
+        Gap of the worst pair, in [0, 1].
     """
     positive = positives(y_true, pos_label)
     scored = scored_groups(

@@ -54,7 +54,21 @@ LabelCount: TypeAlias = Callable[[GroupScores, bool], float]
 
 @dataclass(frozen=True)
 class GroupSummary:
-    """One group: members, effective members, members inside the interval, and the share of tied scores."""
+    """One group in numbers.
+
+    Attributes
+    ----------
+    group
+        Its label.
+    n, n_effective
+        Its members, and ``(Σw)² / Σw²``.
+    n_in_interval
+        How many of them are inside the interval; fractions where a member straddles an end.
+    tied_share
+        Share of the members whose score someone else of the group has too.
+    interval
+        Pairs (low, high) of ranks from the best.
+    """
 
     group: GroupLabel
     n: int
@@ -70,6 +84,8 @@ class SmallGroup(GroupSummary):
 
     Attributes
     ----------
+    group, n, n_effective, n_in_interval, tied_share, interval
+        As in `GroupSummary`.
     counted
         What there are too few of: ``"members"``, ``"positives"`` or ``"negatives"``.
     n_counted
@@ -120,7 +136,9 @@ def judged_groups(scored: ScoredGroups, min_group_size: float, small_groups: Sma
         if enough(members_inside(together), min_group_size):
             large, small, merged = [*large, together], (), small
     if len(large) < 2:
-        raise InputError(_nobody_to_compare(len(large), small, len(scored), min_group_size, small_groups))
+        alone = small or merged  # all that are too few, though together they may suffice
+        n_large = len(scored) - len(alone)
+        raise InputError(_nobody_to_compare(n_large, alone, len(scored), min_group_size, small_groups))
     return JudgedGroups(replace(scored, groups=tuple(large)), small, merged)
 
 

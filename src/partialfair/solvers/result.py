@@ -99,6 +99,22 @@ class Run:
 
     The time limit is one of the wall clock, evaluations and callbacks included. It holds inside of steps:
     passes over the data and quadratic programs look at the deadline themselves.
+
+    Attributes
+    ----------
+    problem
+        What is solved.
+    tolerance
+        Violation up to which a point counts as feasible.
+    time_limit
+        Seconds, or None.
+    callback
+        As in `Solver`.
+    history
+        One record for every call of `record`.
+    best, last
+        Whether it is feasible, by what it is compared, the point and its values: of the best so far, and of
+        the last.
     """
 
     problem: Problem

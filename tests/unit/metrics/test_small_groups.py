@@ -159,6 +159,7 @@ def test_a_metric_without_two_groups_is_omitted_with_the_reason(rank_within):
             "none of 5 groups has .* and 2 more; .*min_group_size, small_groups='merge' and",
         ),
         ((200, 3, 3), {"small_groups": "merge"}, "see min_group_size and small_groups='keep'"),
+        ((19, 19), {"small_groups": "merge"}, r"none of 2 groups has .* 'a' \(9.5 .*\) and 'b' \(9.5 "),
         ((200, 200), {"min_group_size": 101}, "none of 2 groups has at least 101"),
         ((200, 200), {"min_group_size": 0}, "min_group_size must be at least 1"),
         ((200, 200), {"min_group_size": 2.5}, "min_group_size must be a whole number"),
