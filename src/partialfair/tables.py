@@ -513,8 +513,8 @@ def _numbers(values: pd.Series) -> Floats:
         needed = f"a number between -{_LARGEST:g} and {_LARGEST:g}"
     if wrong.size:
         raise InputError(
-            f"column {values.name!r} has {str(values.iloc[wrong[0]])!r} where {needed} is needed, in data row "
-            f"{wrong[0] + 1}{_more(wrong.size)}"
+            f"column {values.name!r} has {str(values.iloc[wrong[0]])!r} where {needed} is needed, in data "
+            f"row {wrong[0] + 1}{_more(wrong.size)}"
         )
     return np.asarray(numbers)
 
