@@ -44,6 +44,12 @@ class Outcome:
             assert word in self.err
         assert not Path("out").exists()
 
+    def assert_refused_elsewhere(self, *words: str) -> None:
+        """As `assert_refused`, where a directory ``out`` is there from before."""
+        assert (self.code, self.out) == (2, "")
+        (line,) = [line for line in self.err.splitlines() if line.startswith("partialfair: error: ")]
+        assert all(word in line for word in words), line
+
 
 @pytest.fixture
 def run(

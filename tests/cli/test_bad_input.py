@@ -34,7 +34,7 @@ NOISE = np.random.default_rng(0).bytes(3000)
         ("noise.csv.gz", NOISE, ["noise.csv.gz cannot be read as CSV"]),
         ("noise.csv.xz", NOISE, ["noise.csv.xz cannot be read as CSV"]),
         ("noise.csv.zip", NOISE, ["noise.csv.zip cannot be read as CSV"]),
-        ("short.csv.gz", gzip.compress(NOISE)[:-20], ["short.csv.gz"]),
+        ("short.csv.gz", gzip.compress(NOISE, mtime=0)[:-20], ["short.csv.gz"]),
         ("scores.xlsx", b"PK", ["scores.xlsx", ".csv", ".parquet"]),
         ("scores", b"score,sex\n", ["scores has an unknown kind"]),
     ],

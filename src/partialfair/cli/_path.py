@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pandas as pd
 from rich.console import Console
 from rich.text import Text
+from sklearn.exceptions import ConvergenceWarning
 
 from partialfair._checks import check_choice, check_number
 from partialfair._typing import IntervalLike
@@ -98,8 +99,8 @@ class Frontier:
         The best of those that are fair enough; None if that was not asked for, or if there is none.
     refusal
         Why there is none, though it was asked for.
-    notes
-        What may surprise.
+    notes, fit_notes
+        What may surprise, and how fits ended that did not converge.
     """
 
     settings: PathSettings
@@ -109,6 +110,7 @@ class Frontier:
     chosen: PathPoint | None
     refusal: str | None
     notes: tuple[str, ...]
+    fit_notes: tuple[str, ...]
 
     @property
     def headline(self) -> str:
@@ -160,7 +162,7 @@ class Frontier:
             "outside_the_promise": self.outside,
             "models": models,
             "refusal": self.refusal,
-            "notes": list(self.notes),
+            "notes": [*self.notes, *self.fit_notes],
         }
 
     def files(self) -> dict[str, Content]:
@@ -190,7 +192,10 @@ class Frontier:
             confidence=self.settings.confidence,
             title=f"Frontier of {self.prepared.path.name}",
             headline=self.headline,
-            sections=[settings_section(self.settings.record()), *notes_section(self.notes)],
+            sections=[
+                settings_section(self.settings.record()),
+                *notes_section([*self.notes, *self.fit_notes]),
+            ],
             chosen=self.chosen,
             warning=self.refusal,
         )
@@ -242,13 +247,14 @@ def trace(path: Path, roles: Roles, settings: PathSettings) -> Frontier:
     prepared = prepare(path, roles, settings, HoldOut("--validation", settings.validation, settings.seed))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        notes = [*prepared.notes]
-        models = _fit(prepared, settings, caught, notes)
+        notes, fit_notes = [*prepared.notes], list[str]()
+        models = _fit(prepared, settings, caught, notes, fit_notes)
         with step("measuring gaps"):
             lines = models.to_frame(settings.confidence)
         chosen, refusal = _choose(models, settings)
     notes += [as_options(str(warning.message)) for warning in caught]
-    return Frontier(settings, prepared, models, lines, chosen, refusal, tuple(dict.fromkeys(notes)))
+    once = tuple(dict.fromkeys(notes)), tuple(dict.fromkeys(fit_notes))
+    return Frontier(settings, prepared, models, lines, chosen, refusal, *once)
 
 
 def _fit(
@@ -256,6 +262,7 @@ def _fit(
     settings: PathSettings,
     caught: list[warnings.WarningMessage],
     notes: list[str],
+    fit_notes: list[str],
 ) -> FairnessPath:
     """Fit the models, showing progress; every warning becomes a note that names its model."""
     rows, held_out = prepared.parts["training"], prepared.parts["held out"]
@@ -274,7 +281,10 @@ def _fit(
                 raise KeyboardInterrupt  # it ends the path, not only one fit
             done += 1
             which = f"{point.allowed}, alpha {point.alpha:g}"
-            notes.extend(f"{which}: {as_options(str(warning.message))}" for warning in caught)
+            for warning in caught:
+                about_the_fit = issubclass(warning.category, ConvergenceWarning)
+                remark = f"{which}: {as_options(str(warning.message))}"
+                (fit_notes if about_the_fit else notes).append(remark)
             caught.clear()
 
         models = fairness_path(
@@ -322,5 +332,5 @@ def print_frontier(frontier: Frontier, out: Console, *, verbose: bool) -> None:
     if verbose:
         for point in frontier.models.points:
             out.print(f"\n{point.allowed}, alpha {point.alpha:g}: {point.model.result_}")
-    for note in frontier.notes:
+    for note in [*frontier.notes, *(frontier.fit_notes if verbose else ())]:
         out.print(note_line(note))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, roc_auc_score
 
 from partialfair._checks import check_number
@@ -41,19 +42,19 @@ def check_settings(settings: TrainSettings, gate: Gate | None) -> None:
 def train(path: Path, roles: Roles, settings: TrainSettings) -> Training:
     """Read, split, encode, fit with and without the constraint, and judge both."""
     prepared = prepare(path, roles, settings, HoldOut("--test-size", settings.test_size, settings.seed))
-    notes = [*prepared.notes]
-    with _collecting(notes):
+    notes, fit_notes = [*prepared.notes], list[str]()
+    with _collecting(notes, fit_notes):
         models = _fit_models(prepared, settings)
         saved = list(models.values())[-1]
         interval = _interval(saved, prepared)
         judged = {
-            (name, part): _judge(model, rows, settings, interval)
+            (name, part): _judge(f"{part}, {name}", model, rows, settings, interval)
             for name, model in models.items()
             for part, rows in prepared.parts.items()
         }
-    kept = saved.result_.promise_kept
-    model = prepared.model(saved, kept)
-    return Training(settings, prepared, interval, model, judged, tuple(dict.fromkeys(notes)))
+    model = prepared.model(saved, saved.result_.promise_kept)
+    once = tuple(dict.fromkeys(notes)), tuple(dict.fromkeys(fit_notes))
+    return Training(settings, prepared, interval, model, judged, *once)
 
 
 def _fit_models(prepared: Prepared, settings: TrainSettings) -> dict[str, PartialFairClassifier]:
@@ -93,9 +94,9 @@ def _interval(model: PartialFairClassifier, prepared: Prepared) -> IntervalLike:
 
 
 def _judge(
-    model: PartialFairClassifier, rows: Rows, settings: TrainSettings, interval: IntervalLike
+    which: str, model: PartialFairClassifier, rows: Rows, settings: TrainSettings, interval: IntervalLike
 ) -> Judged:
-    with step(f"measuring {len(rows.positive):,} scores"):
+    with step(f"measuring {len(rows.positive):,} scores: {which}"):
         scores = model.decision_function(rows.X, rows.sensitive)
         report = settings.report(
             rows.positive,
@@ -116,9 +117,11 @@ def _judge(
 
 
 @contextmanager
-def _collecting(notes: list[str]) -> Iterator[None]:
-    """Turn warnings into notes."""
+def _collecting(notes: list[str], fit_notes: list[str]) -> Iterator[None]:
+    """Turn warnings into notes, those about how a fit ended apart from the others."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-    notes.extend(as_options(str(warning.message)) for warning in caught)
+    for warning in caught:
+        about_a_fit = issubclass(warning.category, ConvergenceWarning)
+        (fit_notes if about_a_fit else notes).append(as_options(str(warning.message)))

@@ -107,8 +107,8 @@ class Training:
     judged
         From the model ("without the constraint", "with the constraint") and the part ("training", "held out")
         to how it does there.
-    notes
-        What may surprise.
+    notes, fit_notes
+        What may surprise, and how fits ended that did not converge.
     """
 
     settings: TrainSettings
@@ -117,6 +117,7 @@ class Training:
     model: TableModel
     judged: dict[tuple[str, str], Judged]
     notes: tuple[str, ...]
+    fit_notes: tuple[str, ...]
 
     @property
     def result(self) -> FitResult:
@@ -220,7 +221,7 @@ class Training:
                 model: {part: found.record() for (name, part), found in self.judged.items() if name == model}
                 for model in dict.fromkeys(name for name, _ in self.judged)
             },
-            "notes": list(self.notes),
+            "notes": [*self.notes, *self.fit_notes],
         }
         if gate is not None:
             record["gate"] = {
@@ -276,7 +277,7 @@ class Training:
                 *changes,
                 fits_section({self.last[0]: self.result}),
                 settings_section(self.settings.record()),
-                *notes_section(self.notes),
+                *notes_section([*self.notes, *self.fit_notes]),
             ],
             shown=len(found) - 1,
             seen_in_training=part == "training",
@@ -319,6 +320,11 @@ def print_training(training: Training, gate: Gate | None, out: Console, *, verbo
     out.print(Text.assemble((str(training.prepared.path), "bold"), f": {training.headline}\n"))
     if training.promise is not None:
         out.print(Text(training.promise, style="" if training.result.promise_kept else "red"))
+    if training.result.promise_kept is False:
+        out.print(
+            "what to do: partialfair path shows which gaps can be reached, and at what cost; more features "
+            "or --group-terms can close a gap that these cannot\n"
+        )
     out.print(f"{part}, {model}: {parity_sentence(report)}")
     if report.coverage:
         out.print(f"{part}: {report.coverage}")
@@ -334,7 +340,7 @@ def print_training(training: Training, gate: Gate | None, out: Console, *, verbo
         out.print(
             f"\nThe fit ended with: {str(training.result.status).replace('_', ' ')} (--verbose says more)"
         )
-    for note in training.notes:
+    for note in [*training.notes, *(training.fit_notes if verbose else ())]:
         out.print(note_line(note))
 
 

@@ -126,7 +126,7 @@ class TestLocalCopies:
     @pytest.mark.parametrize(
         ("suffix", "damaged"),
         [
-            (".gz", gzip.compress(CONTENT)[:-12]),
+            (".gz", gzip.compress(CONTENT, mtime=0)[:-12]),
             (".gz", b"no gzip at all"),
             (".xz", lzma.compress(CONTENT)[:-12]),
         ],

@@ -59,6 +59,7 @@ def labelled(rng, n, shift):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::partialfair.exceptions.IdleThresholdWarning")  # with a shift of .4
 @pytest.mark.parametrize("options", [{}, {"gap_scale": "absolute"}, {"rank_within": "group_and_label"}])
 @pytest.mark.parametrize("shift", [0.0, 0.1, 0.4])
 def test_intervals_of_every_metric_cover(shift, options):

@@ -1,0 +1,343 @@
+"""Who is judged and on what: small and missing groups, intervals in all forms, scores where low is good."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from partialfair import load_model
+from partialfair.cli._intervals import _joined, read_interval
+from partialfair.cli._labels import positive_label
+from partialfair.exceptions import InputError
+from partialfair.metrics import partial_statistical_parity_difference as gap_of
+from tests.cli.conftest import COLUMNS
+
+BAND = ("--interval", 0.1, 0.4)
+
+
+def model_table(n: int = 600, **sizes: int) -> pd.DataFrame:
+    """Applicants of two large groups, and of small ones of the sizes given, who score apart from others."""
+    rng = np.random.default_rng(11)
+    groups = [name for name, size in sizes.items() for _ in range(size)]
+    region = np.array([*groups, *rng.choice(["north", "south"], n - len(groups))])
+    merit = rng.normal(size=n)
+    return pd.DataFrame(
+        {
+            "region": region,
+            "test": merit - 0.6 * (region == "south") + 3.0 * np.isin(region, groups),
+            "interview": merit + rng.normal(size=n),
+            "hired": np.where(merit + 0.5 * rng.normal(size=n) > 0, "yes", "no"),
+        }
+    )
+
+
+TRAIN = ("train", "table.csv", "--target", "hired", "--group", "region", "--max-gap", 0.3, "--out", "out")
+
+
+class TestIntervals:
+    @pytest.mark.parametrize(
+        ("words", "interval"),
+        [
+            ([], (0.0, 1.0)),
+            (["--interval", "0.1", "0.3"], (0.1, 0.3)),
+            (["--interval=0.1", "0.3"], (0.1, 0.3)),
+            (["--interval", "0.1 0.3"], (0.1, 0.3)),
+            (["--interval", "0.6", "0.8", "--json", "--interval", "0.1", "0.3"], [(0.1, 0.3), (0.6, 0.8)]),
+            (["--interval", "0.1", "0.3", "--interval", "0.3", "0.5"], (0.1, 0.5)),
+            (["--interval", "auto"], "auto"),
+            (["--interval", "a=0.1", "0.3", "--interval", "b=0", "1"], {"a": (0.1, 0.3), "b": (0.0, 1.0)}),
+            (["--interval", "sex=1=0.1", "0.3"], {"sex=1": (0.1, 0.3)}),
+        ],
+        ids=str,
+    )
+    def test_forms(self, words, interval):
+        joined = _joined(words)
+        uses = [joined[k + 1] for k, word in enumerate(joined) if word == "--interval"]
+        assert read_interval(uses) == interval
+
+    @pytest.mark.parametrize(
+        "uses", [["0.1"], ["x y"], ["0.1 0.2 0.3"], ["=0.1"], ["a="], ["auto", "0.1 0.2"]]
+    )
+    def test_what_is_none(self, uses):
+        with pytest.raises(InputError, match="--interval"):
+            read_interval(uses)
+
+    def test_a_repeated_one_is_a_union(self, run, scores, people):
+        union = ("--interval", 0.1, 0.2, "--interval", 0.6, 0.8)
+        found = run("audit", scores, *COLUMNS, *union, "--json").json
+        assert found["interval"] == [[0.1, 0.2], [0.6, 0.8]]
+        wanted = gap_of(
+            None, people["score"], sensitive_features=people["sex"], interval=[(0.1, 0.2), (0.6, 0.8)]
+        )
+        assert found["metrics"]["statistical_parity"]["value"] == pytest.approx(wanted)
+
+    def test_by_group(self, run, scores, people):
+        by_group = ("--interval", "f=0.1", 0.3, "--interval", "m=0.2", 0.4)
+        found = run("audit", scores, *COLUMNS, *by_group, "--json", "--out", "out").json
+        assert found["interval"] == {"f": [0.1, 0.3], "m": [0.2, 0.4]}
+        wanted = gap_of(
+            None,
+            people["score"],
+            sensitive_features=people["sex"],
+            interval={"f": (0.1, 0.3), "m": (0.2, 0.4)},
+        )
+        assert found["metrics"]["statistical_parity"]["value"] == pytest.approx(wanted)
+
+    def test_auto_is_around_the_rate_of_selection(self, run, scores, people):
+        found = run("audit", scores, *COLUMNS, "--interval", "auto", "--threshold", 0.5, "--json").json
+        low, high = found["interval"]
+        assert low <= (people["score"] > 0.5).mean() <= high
+        assert high - low == pytest.approx(0.25)
+        labelled = run("audit", scores, *COLUMNS, "--interval", "auto", "--label", "hired", "--json").json
+        low, high = labelled["interval"]
+        assert low <= (people["hired"] == "yes").mean() <= high
+        run("audit", scores, *COLUMNS, "--interval", "auto").assert_refused("--threshold or --label")
+
+    def test_training_on_all_forms(self, run, tmp_path):
+        model_table().to_csv(tmp_path / "table.csv", index=False)
+        auto = run(*TRAIN, "--interval", "auto", "--json").json
+        assert auto["interval"][1] - auto["interval"][0] == pytest.approx(0.25)
+        by_group = ("--interval", "north=0.1", 0.4, "--interval", "south=0.2", 0.5)
+        found = run(*TRAIN, *by_group, "--json").json
+        assert found["fit"]["exact_training_gap"] <= 0.3
+        everybody = run(*TRAIN, "--json").json
+        assert any("bounded among everybody" in note for note in everybody["notes"])
+
+
+class TestSmallGroups:
+    @pytest.fixture
+    def file(self, tmp_path):
+        """Two large groups, one of two people, whom the interval holds .6 of, and one of twenty."""
+        rng = np.random.default_rng(0)
+        group = np.repeat(["big", "large", "two", "twenty"], [200, 200, 2, 20])
+        frame = pd.DataFrame({"score": rng.normal(size=422), "sex": group})
+        frame.to_csv(tmp_path / "scores.csv", index=False)
+        return frame
+
+    def test_they_are_listed_and_do_not_stop_the_audit(self, run, file):
+        outcome = run("audit", "scores.csv", *COLUMNS, *BAND)
+        assert outcome.code == 0, outcome.err
+        assert "2 of 4 groups too few to judge" in outcome.out.splitlines()[0] + outcome.out.splitlines()[1]
+        for name, inside in (("two", "0.6"), ("twenty", "6")):
+            (line,) = [line for line in outcome.out.splitlines() if line.startswith(f"{name} ")]
+            assert inside in line.split()
+            assert "too few to judge" in line
+        record = run("audit", "scores.csv", *COLUMNS, *BAND, "--json").json
+        large = file[file["sex"].isin(["big", "large"])]
+        wanted = gap_of(None, large["score"], sensitive_features=large["sex"], interval=(0.1, 0.4))
+        assert record["metrics"]["statistical_parity"]["value"] == pytest.approx(wanted)
+        assert {group["group"] for group in record["small_groups"]} == {"two", "twenty"}
+
+    def test_kept_on_request(self, run, file):
+        record = run("audit", "scores.csv", *COLUMNS, *BAND, "--small-groups", "keep", "--json").json
+        wanted = gap_of(None, file["score"], sensitive_features=file["sex"], interval=(0.1, 0.4))
+        assert record["metrics"]["statistical_parity"]["value"] == pytest.approx(wanted)
+        fewer = run("audit", "scores.csv", *COLUMNS, *BAND, "--min-group", 5, "--json").json
+        assert {group["group"] for group in fewer["groups"]} == {"big", "large", "twenty"}
+
+    def test_merged_on_request(self, run, file):
+        options = ("--interval", 0, 0.5, "--small-groups", "merge", "--min-group", 11)
+        record = run("audit", "scores.csv", *COLUMNS, *options, "--json", "--out", "out").json
+        together = file["sex"].replace({"two": "small groups", "twenty": "small groups"})
+        wanted = gap_of(None, file["score"], sensitive_features=together, interval=(0.0, 0.5))
+        assert record["metrics"]["statistical_parity"]["value"] == pytest.approx(wanted)
+        assert {group["group"] for group in record["groups"]} == {"big", "large", "small groups"}
+
+    def test_fewer_than_two_judged(self, run, file):
+        run("audit", "scores.csv", *COLUMNS, *BAND, "--min-group", 100).assert_refused(
+            "effective members", "--min-group", "--small-groups keep"
+        )
+
+    def test_compare_judges_the_same(self, run, file):
+        file.assign(score=-file["score"]).to_csv("other.csv", index=False)
+        record = run("compare", "scores.csv", "other.csv", *COLUMNS, *BAND, "--json", "--out", "out").json
+        for model in record["models"]:
+            assert {group["group"] for group in model["groups"]} == {"big", "large"}
+        assert set(pd.read_csv("out/movers.csv")["sex"]) <= {"big", "large"}
+
+    def test_train_leaves_them_out_of_the_promise_and_in_the_loss(self, run, tmp_path):
+        table = model_table(few=18)
+        table.to_csv(tmp_path / "table.csv", index=False)
+        outcome = run(*TRAIN, *BAND, "--test-size", 0)
+        assert outcome.code == 0, outcome.err
+        assert "outside the promise: few" in " ".join(outcome.out.split())
+        record = json.loads(Path("out/train.json").read_text())
+        assert record["outside_the_promise"] == ["few"]
+        assert record["rows"]["training"] == 600  # all of them are in the loss
+        model = load_model("out/model.skops")
+        assert model.classifier.result_.small_groups == ("few",)
+        scores = model.decision_function(table)
+        large = table["region"] != "few"
+        gap = gap_of(None, scores[large], sensitive_features=table["region"][large], interval=(0.1, 0.4))
+        assert gap <= 0.3
+        assert record["fit"]["exact_training_gap"] == pytest.approx(gap)
+
+    def test_train_merges_them(self, run, tmp_path):
+        model_table(few=25, fewer=25).to_csv(tmp_path / "table.csv", index=False)
+        record = run(*TRAIN, *BAND, "--test-size", 0, "--small-groups", "merge", "--json").json
+        assert record["outside_the_promise"] == []
+        groups = record["models"]["with the constraint"]["training"]["groups"]
+        assert {group["group"] for group in groups} == {"north", "south", "small groups"}
+
+    def test_path(self, run, tmp_path):
+        model_table(1000, few=18).to_csv(tmp_path / "table.csv", index=False)
+        options = ("--target", "hired", "--group", "region", *BAND, "--max-gaps", "0.3", "--out", "out")
+        record = run("path", "table.csv", *options, "--json").json
+        assert record["outside_the_promise"] == ["few"]
+        assert record["models"][1]["promise_kept"] is True
+
+
+class TestMissingGroups:
+    def test_rows_without_a_group_are_left_out_of_ranks(self, run, people, tmp_path):
+        gone = people.assign(sex=people["sex"].where(people.index % 7 > 0))
+        gone.to_csv(tmp_path / "scores.csv", index=False)
+        run("audit", "scores.csv", *COLUMNS, *BAND).assert_refused("'sex'", "an empty cell", "data row 1")
+        outcome = run("audit", "scores.csv", *COLUMNS, *BAND, "--missing-groups", "ignore")
+        n_missing = int(gone["sex"].isna().sum())
+        assert f"{n_missing} rows without a group left out" in " ".join(outcome.out.split())
+        record = run("audit", "scores.csv", *COLUMNS, *BAND, "--missing-groups", "ignore", "--json").json
+        known = gone.dropna(subset=["sex"])
+        wanted = gap_of(None, known["score"], sensitive_features=known["sex"], interval=(0.1, 0.4))
+        assert record["metrics"]["statistical_parity"]["value"] == pytest.approx(wanted)
+
+    def test_in_training_they_count_in_the_loss(self, run, tmp_path):
+        table = model_table()
+        table.assign(region=table["region"].where(table.index % 7 > 0)).to_csv("table.csv", index=False)
+        run(*TRAIN, *BAND).assert_refused("'region'", "an empty cell")
+        record = run(*TRAIN, *BAND, "--missing-groups", "ignore", "--json").json
+        assert sum(record["rows"].values()) == 600
+        assert record["fit"]["promise_kept"] is True
+
+
+class TestLowIsGood:
+    def test_an_audit_is_that_of_negated_scores(self, run, people, tmp_path):
+        people.to_csv(tmp_path / "high.csv", index=False)
+        people.assign(score=-people["score"]).to_csv(tmp_path / "low.csv", index=False)
+        options = (*COLUMNS, "--label", "hired", *BAND, "--json")
+        high = run("audit", "high.csv", *options, "--threshold", 0.5).json
+        low = run("audit", "low.csv", *options, "--threshold", -0.5, "--lower-is-better").json
+        for name, row in high["metrics"].items():
+            mirrored = low["metrics"][name]
+            assert mirrored["value"] == pytest.approx(row["value"])
+            assert mirrored["high"] == pytest.approx(row["high"])
+        assert low["metrics"]["demographic_parity"]["score"] == -0.5
+        shown = " ".join(run("audit", "low.csv", *options[:-1], "--lower-is-better").out.split())
+        assert "from the best, the lowest scores (score percentiles 10–40)" in shown
+        assert "score below" in shown
+
+    def test_a_model_remembers_it(self, run, tmp_path):
+        """The risk of not being hired: those at the lowest risk come first, and the gap is theirs."""
+        table = model_table()
+        table.to_csv(tmp_path / "table.csv", index=False)
+        outcome = run(*TRAIN, *BAND, "--pos-label", "no", "--lower-is-better", "--test-size", 0)
+        assert outcome.code == 0, outcome.err
+        model = load_model("out/model.skops")
+        assert model.classifier.higher_is_better is False
+        risks = model.decision_function(table)
+        gap = gap_of(
+            None, risks, sensitive_features=table["region"], interval=(0.1, 0.4), higher_is_better=False
+        )
+        assert gap <= 0.3
+        assert model.classifier.result_.gap == pytest.approx(gap)
+        assert np.corrcoef(risks, table["test"])[0, 1] < -0.5  # a risk still: predictions are as they were
+
+
+class TestPositiveLabels:
+    @pytest.mark.parametrize(
+        ("labels", "positive"),
+        [
+            (["approved", "denied"], "approved"),
+            (["no", "yes"], "yes"),
+            (["Not hired", "hired"], "hired"),
+            (["bad", "good"], "good"),
+            (["no_default", "default"], "default"),
+            ([0, 1], 1),
+            (["left", "right"], "right"),
+        ],
+    )
+    def test_names_say_which(self, labels, positive):
+        found = positive_label(pd.Series(labels, name="y"), Path("f.csv"), None)
+        assert found.value == positive
+        other = positive_label(pd.Series(labels, name="y"), Path("f.csv"), str(found.other))
+        assert other.value == found.other
+
+    def test_it_is_said_before_training(self, run, tmp_path, caplog):
+        model_table().to_csv(tmp_path / "table.csv", index=False)
+        run(*TRAIN, *BAND)
+        lines = [record.getMessage() for record in caplog.records]
+        (said,) = [k for k, line in enumerate(lines) if "positive label: hired = yes, not no" in line]
+        (fitted,) = [k for k, line in enumerate(lines) if "training with the constraint" in line]
+        assert said < fitted
+
+
+class TestPromises:
+    @pytest.fixture
+    def hopeless(self, tmp_path):
+        """One feature, which tells the groups apart: a constant model aside, none is within the gap."""
+        rng = np.random.default_rng(2)
+        region = rng.choice(["north", "south"], 400)
+        test = rng.normal(size=400) + 4.0 * (region == "north")
+        hired = np.where(test + rng.normal(size=400) > 2, "yes", "no")
+        table = pd.DataFrame({"region": region, "test": test, "hired": hired})
+        table.to_csv(tmp_path / "table.csv", index=False)
+        return table
+
+    def asked(self, gap):
+        return (*TRAIN[:-4], *BAND, "--out", "out", "--max-gap", gap, "--time-limit", 20)
+
+    def test_a_broken_one_never_replaces_a_good_model(self, run, hopeless):
+        assert run(*self.asked(1)).code == 0
+        good = Path("out/model.skops").read_bytes()
+        outcome = run(*self.asked(0.01))
+        assert outcome.code == 1
+        assert "promise NOT kept" in outcome.out
+        assert "--use-unkept" in outcome.out
+        assert Path("out/model.skops").read_bytes() == good
+        record = json.loads(Path("out/train.json").read_text())
+        assert record["model"] == "model.unkept.skops"
+        assert record["fit"]["promise_kept"] is False
+        run("predict", "out", "table.csv", "--out", "s.csv").assert_refused_elsewhere("--use-unkept")
+        renamed = Path("renamed.skops")
+        renamed.write_bytes(Path("out/model.unkept.skops").read_bytes())  # the file says it, not its name
+        refused = run("predict", renamed, "table.csv", "--out", "s.csv")
+        refused.assert_refused_elsewhere("does not keep its promise", "0.01")
+        assert run("predict", "out", "table.csv", "--out", "s.csv", "--use-unkept").code == 0
+        assert run("predict", "out/model.skops", "table.csv", "--out", "s.csv").code == 0
+
+    def test_the_surrogate_promises_nothing(self, run, hopeless):
+        outcome = run(*self.asked(0.01), "--enforce", "surrogate")
+        assert outcome.code == 0
+        assert "promise" not in outcome.out
+
+
+class TestHeldOut:
+    def test_an_audit_of_the_file_gives_the_same_numbers(self, run, tmp_path):
+        table = model_table(900).assign(person=range(10_000, 10_900))
+        table.to_csv(tmp_path / "table.csv", index=False)
+        record = run(*TRAIN, *BAND, "--id", "person", "--seed", 5, "--json").json
+        held_out = pd.read_csv("out/held_out.csv")
+        assert record["split"] == {
+            "held_out_share": 0.2,
+            "within": "each group's positives and negatives",
+            "seed": 5,
+        }
+        assert len(record["file_sha256"]) == 64
+        assert {"python", "partialfair", "numpy", "scikit-learn"} <= record["versions"].keys()
+        assert (table["person"].iloc[held_out["row"] - 1].to_numpy() == held_out["person"]).all()
+        columns = ("--group", "region", "--label", "hired", "--threshold", 0, *BAND, "--seed", 5, "--json")
+        for score, model in (
+            ("score", "with the constraint"),
+            ("score without the constraint", "without the constraint"),
+        ):
+            audited = run("audit", "out/held_out.csv", "--score", score, *columns).json
+            assert audited["metrics"] == record["models"][model]["held out"]["metrics"]
+
+    def test_names_that_are_taken(self, run, tmp_path):
+        model_table().rename(columns={"region": "score"}).assign(row=1.0).to_csv("table.csv", index=False)
+        options = ["score" if word == "region" else word for word in TRAIN]
+        assert run(*options, *BAND, "--id", "row").code == 0
+        assert {"row", "row_", "score", "score_"} <= set(pd.read_csv("out/held_out.csv").columns)
