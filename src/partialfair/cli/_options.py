@@ -49,6 +49,10 @@ __all__ = [
 ]
 
 
+_LARGEST_SEED = 2**32 - 1
+"""What the generators of scikit-learn take."""
+
+
 class Scales(StrEnum):
     """Values of ``--gap-scale``."""
 
@@ -200,7 +204,10 @@ FailAbove = Annotated[
     float | None,
     typer.Option("--fail-above", help="Exit with 1 if the gap of --fail-metric is wider than this."),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of whatever is drawn at random.")]
+Seed = Annotated[
+    int,
+    typer.Option("--seed", min=0, max=_LARGEST_SEED, help="Seed of whatever is drawn at random."),
+]
 Report = Annotated[
     Path | None,
     typer.Option(
