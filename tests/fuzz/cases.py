@@ -128,9 +128,25 @@ def _surroundings(earlier: Earlier, command: str) -> dict[str, bytes]:
 
 
 def _data_case(rng: Random, seed: int) -> Case:
-    name = rng.choice(["a9a", "bank", "celeba", "nothing", "", "\x1b[31m", "../x", "x" * 3000, "caf\udce9"])
-    words = rng.choice([("data", "list"), ("data", "path", name), ("data", "path"), ("data",), ("data", "x")])
-    return Case(seed, "data", Arguments(words), {}, (), directories=(), fifos=(), links={})
+    """Return a case of ``data``, which reads no tables, or of ``demo``, refused because it takes long."""
+    unknown = rng.choice(["nothing", "", "\x1b[31m", "../x", "x" * 3000, "caf\udce9"])
+    words = rng.choice(
+        [
+            ("data", "list"),
+            ("data", "path", rng.choice(["a9a", "bank", "celeba"])),
+            ("data", "path", unknown),
+            ("data", "fetch", unknown),
+            ("data", "path"),
+            ("data",),
+            ("data", unknown),
+            ("demo", "--out", rng.choice(["file.txt", "/dev/null", "fifo"])),
+            ("demo", "--seed", rng.choice(["x", "-1", "9" * 20])),
+            ("demo", unknown),
+        ]
+    )
+    return Case(
+        seed, "data", Arguments(words), {"file.txt": b"mine\n"}, (), directories=(), fifos=("fifo",), links={}
+    )
 
 
 def write_case(case: Case, directory: Path) -> None:
