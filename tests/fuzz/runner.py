@@ -214,7 +214,8 @@ def warm_up() -> Earlier:
             sys.stdin, sys.stdout, sys.stderr = streams
             logging.getLogger().handlers.clear()
         sets = {kind: _contents(directory / kind) for kind in ("audit", "compare", "train", "path")}
-        return Earlier(canonical(sets["train"]["model.skops"]), sets)
+        (unkept,) = (directory / "unkept").glob("*.skops")
+        return Earlier(canonical(sets["train"]["model.skops"]), unkept.read_bytes(), sets)
 
 
 def _contents(directory: Path) -> dict[str, bytes]:
@@ -235,6 +236,7 @@ def _commands() -> list[tuple[str, ...]]:
     judged = (*scored, "--label", "hired", "--threshold", "0", "--weight", "weight")
     trained = ("--target", "hired", "--group", "sex", "--id", "person", "--drop", "score", "--drop", "weight")
     band = ("--interval", "0.1", "0.6")
+    too_much = ("--constraint", "demographic_parity", "--max-gap", "0")
     return [
         ("audit", "data.csv", *judged, *band, "--out", "audit", "--report", "audit/page.html"),
         ("audit", "data.arrow", *scored),
@@ -242,6 +244,7 @@ def _commands() -> list[tuple[str, ...]]:
         ("compare", "data.csv", "other.csv", *judged, "--id", "person", "--out", "compare"),
         ("train", "data.csv", *trained, *band, "--max-gap", "0.3", "--out", "train"),
         ("train", "data.csv", *trained, "--enforce", "surrogate", "--group-terms", "intercept"),
+        ("train", "data.csv", *trained, *band, *too_much, "--time-limit", "1", "--out", "unkept"),
         ("path", "data.csv", *trained, *band, "--max-gaps", "0.2,0.4", "--best", "0.9", "--out", "path"),
         ("predict", "train/model.skops", "data.csv"),
         ("predict", "train/model.skops", "data.arrow", "--out", "scores.parquet"),
