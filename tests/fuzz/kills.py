@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 
 from tests.fuzz.formats import as_csv
-from tests.fuzz.processes import Fresh, Process, send
+from tests.fuzz.processes import Forked, Fresh, Process, send
 from tests.fuzz.runner import Snapshot, cpu_seconds, snapshot
 from tests.fuzz.tables import plain_table
 from tests.fuzz.verdicts import flaw
@@ -76,22 +76,24 @@ class Kill:
         return f"{self.command}-{self.signal.name}-{moment}-{'old' if self.earlier else 'new'}-{self.number}"
 
     @property
+    def kind(self) -> type[Process]:
+        """Of a third of the campaign the imports are a part; the others spend their moments on work."""
+        return Fresh if self.number == 1 else Forked
+
+    @property
     def rng(self) -> Random:
         """Of the moment; that it hits the same instruction again cannot be promised."""
         return Random(str(self))
 
 
-HANDFUL = {
-    str(kill): kill
-    for kill in (
-        Kill("train", signal.SIGKILL, aimed=True, earlier=True, number=0),
-        Kill("train", signal.SIGINT, aimed=False, earlier=True, number=0),
-        Kill("predict", signal.SIGKILL, aimed=True, earlier=True, number=0),
-        Kill("audit", signal.SIGKILL, aimed=True, earlier=False, number=0),
-        Kill("audit", signal.SIGINT, aimed=True, earlier=True, number=0),
-    )
-}
-"""Kills by their names that are tried every time."""
+HANDFUL = (
+    Kill("train", signal.SIGKILL, aimed=True, earlier=True, number=0),
+    Kill("train", signal.SIGINT, aimed=False, earlier=True, number=0),
+    Kill("predict", signal.SIGKILL, aimed=True, earlier=True, number=0),
+    Kill("audit", signal.SIGKILL, aimed=True, earlier=False, number=0),
+    Kill("audit", signal.SIGINT, aimed=True, earlier=True, number=0),
+)
+"""What is tried every time."""
 
 
 @dataclass(frozen=True)
@@ -130,15 +132,15 @@ def campaign() -> Iterator[Kill]:
                         yield Kill(command, how, aimed, earlier, number)
 
 
-def run_and_kill(kill: Kill, directory: Path, earlier: Path, kind: type[Process] = Fresh) -> Ending:
+def run_and_kill(kill: Kill, directory: Path, earlier: Path) -> Ending:
     """Run a command until it is still running when its moment comes, and send it the signal."""
     rng = kill.rng
     for tries in range(1, _MOST_TRIES + 1):
         work = directory / str(tries) / "work"
         work.mkdir(parents=True)
-        duration = _prepare(kill, work, earlier, kind)
+        duration = _prepare(kill, work, earlier)
         before = snapshot(work)
-        process = kind(_words(kill.command, "people.csv"), work)
+        process = kill.kind(_words(kill.command, "people.csv"), work)
         if kill.aimed:
             _wait_for_changes(process, work, rng.choice([1, 2, 3, 4, 6, 8]))
             time.sleep(rng.choice([0, 0, 0.001, 0.01]))
@@ -154,7 +156,7 @@ def run_and_kill(kill: Kill, directory: Path, earlier: Path, kind: type[Process]
     raise RuntimeError(f"{kill}: {_MOST_TRIES} times the command had ended before its moment came")
 
 
-def faults(kill: Kill, ending: Ending, kind: type[Process] = Fresh) -> Iterator[str]:
+def faults(kill: Kill, ending: Ending) -> Iterator[str]:
     """Say what may not be: cut-off files, sets of two runs that pass for one, slow or wrong answers."""
     for name in ending.after:
         path = ending.work / name
@@ -168,7 +170,7 @@ def faults(kill: Kill, ending: Ending, kind: type[Process] = Fresh) -> Iterator[
     if kill.command == "predict":
         yield from _scores_faults(ending.work / "scores.csv", kill, ending)
     else:
-        yield from _set_faults(kill, ending, kind)
+        yield from _set_faults(kill, ending)
 
 
 def state(ending: Ending) -> str:
@@ -206,7 +208,7 @@ def _scores_faults(path: Path, kill: Kill, ending: Ending) -> Iterator[str]:
         yield f"scores.csv has {path.read_text().count(chr(10))} lines"
 
 
-def _set_faults(kill: Kill, ending: Ending, kind: type[Process]) -> Iterator[str]:
+def _set_faults(kill: Kill, ending: Ending) -> Iterator[str]:
     """Check that a set is old, or new, or recognised as mixed."""
     work = ending.work
     old = {name: digest for name, digest in ending.before.items() if name.startswith("set/")}
@@ -228,7 +230,7 @@ def _set_faults(kill: Kill, ending: Ending, kind: type[Process]) -> Iterator[str
     elif mixed != bool(disagreeing):
         yield f"the set is {'mixed' if mixed else 'of one run'}, and its record disagrees with {disagreeing}"
     if kill.command in ("train", "path"):
-        code, err = kind(("predict", "set", "people.csv"), work).finish()
+        code, err = kill.kind(("predict", "set", "people.csv"), work).finish()
         if code != (2 if mixed else 0):
             yield f"the set is {'mixed' if mixed else 'of one run'}, and predict ends with {code}: {err}"
 
@@ -256,9 +258,9 @@ def _words(command: str, table: str) -> tuple[str, ...]:
     return (command, *files, *COMMANDS[command])
 
 
-def _prepare(kill: Kill, work: Path, earlier: Path, kind: type[Process]) -> float:
+def _prepare(kill: Kill, work: Path, earlier: Path) -> float:
     """Write the table, the model and perhaps an earlier set; return how long the command takes."""
-    done, seconds = _earlier_run(kill.command, earlier, kind)
+    done, seconds = _earlier_run(kill.command, earlier, kill.kind)
     if kill.earlier:
         shutil.copytree(done, work, dirs_exist_ok=True)
     if kill.command == "predict":
@@ -270,7 +272,7 @@ def _prepare(kill: Kill, work: Path, earlier: Path, kind: type[Process]) -> floa
 @cache
 def _earlier_run(command: str, root: Path, kind: type[Process]) -> tuple[Path, float]:
     """Run a command on another table; return its directory and how long it took."""
-    work = root / command / "work"
+    work = root / kind.__name__ / command / "work"
     work.mkdir(parents=True)
     table = work / "people.csv"
     table.write_bytes(as_csv(plain_table(Random(1), _ROWS, ("women", "men"))))

@@ -12,8 +12,7 @@ from pathlib import Path
 from signal import SIGINT
 
 from tests.fuzz.cases import Case, Earlier, make_case
-from tests.fuzz.kills import HANDFUL, Kill, campaign, faults, run_and_kill, state
-from tests.fuzz.processes import Forked
+from tests.fuzz.kills import HANDFUL, campaign, faults, run_and_kill, state
 from tests.fuzz.runner import Outcome, run_case, warm_up
 from tests.fuzz.verdicts import broken_rules
 
@@ -29,14 +28,14 @@ def judge(seed: int, earlier: Earlier, directory: Path) -> tuple[Case, Outcome, 
 
 def serve() -> None:
     """Answer seeds and names of kills with the rules that they break."""
-    earlier = warm_up()
+    earlier, kills = warm_up(), {str(kill): kill for kill in (*HANDFUL, *campaign())}
     with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
         root = Path(name)
         (root / "earlier").mkdir()
         for line in map(str.strip, sys.stdin):
-            if line in HANDFUL:
-                broken = _broken_by_kill(HANDFUL[line], root)
-                command = line
+            if line in kills:
+                ending = run_and_kill(kills[line], root / line, root / "earlier")
+                broken, command = list(faults(kills[line], ending)), line
             else:
                 case, _, broken = judge(int(line), earlier, root / line)
                 command = _command(case)
@@ -45,15 +44,11 @@ def serve() -> None:
             sys.stdout.flush()
 
 
-def _broken_by_kill(kill: Kill, root: Path) -> list[str]:
-    ending = run_and_kill(kill, root / str(kill), root / "earlier", Forked)
-    return list(faults(kill, ending, Forked))
-
-
 def show_kills() -> int:
     """Run the campaign; print what each kill broke, and count how they ended."""
     endings: dict[str, Counter[str]] = {}
     slowest, slowest_wall, n_faults = 0.0, 0.0, 0
+    warm_up()
     with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
         root = Path(name)
         (root / "earlier").mkdir()
