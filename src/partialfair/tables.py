@@ -55,6 +55,8 @@ _PLAIN = (str, bool, int, float, np.generic, Decimal)
 _FEW = 20
 """Up to so many different values nothing can be told about what a column holds."""
 
+_LARGEST = 1e75
+"""Largest number of a feature, and one over the least range: squares can be added up, and quotients taken."""
 
 _NEARLY_ALL = 0.95
 """Whole numbers that differ in so large a share of the rows are perhaps names of the rows."""
@@ -481,11 +483,14 @@ def _numbers_of(values: pd.Series, rows: Ints) -> NumberColumn | None:
     """Return the column as training sees it; None if all rows are alike."""
     numbers = _numbers(values)[rows]
     gaps = np.isnan(numbers)
-    if gaps.all() or (not gaps.any() and np.ptp(numbers) == 0):
+    if gaps.all():
         return None
     median = float(np.median(numbers[~gaps]))
     filled = np.where(gaps, median, numbers)
-    scale = float(filled.std()) if np.ptp(filled) > 0 else 1.0
+    alike = np.ptp(filled) < 1 / _LARGEST
+    if alike and not gaps.any():
+        return None
+    scale = 1.0 if alike else float(filled.std())
     return NumberColumn(str(values.name), median, float(filled.mean()), scale, bool(gaps.any()))
 
 
@@ -505,10 +510,14 @@ def _numbers(values: pd.Series) -> Floats:
         numbers = _parsed(text)
         told = ~(text.isna() | text.isin(_GAPS)).to_numpy()
         wrong = np.flatnonzero((told & np.isnan(numbers)) | np.isinf(numbers))
+    needed = "a finite number"
+    if not wrong.size:
+        wrong = np.flatnonzero(np.abs(numbers) > _LARGEST)
+        needed = f"a number between -{_LARGEST:g} and {_LARGEST:g}"
     if wrong.size:
         raise InputError(
-            f"column {values.name!r} has {str(values.iloc[wrong[0]])!r} where a finite number is needed, in "
-            f"data row {wrong[0] + 1}{_more(wrong.size)}"
+            f"column {values.name!r} has {str(values.iloc[wrong[0]])!r} where {needed} is needed, in data "
+            f"row {wrong[0] + 1}{_more(wrong.size)}"
         )
     return np.asarray(numbers)
 

@@ -160,6 +160,7 @@ def test_options(run, scores, options, words):
         (["audit", "scores.csv", *COLUMNS, "--interval", "0.5"], "--interval"),
         (["audit", "scores.csv", *COLUMNS, "--gap-scale", "relative"], "relative"),
         (["audit", "scores.csv", *COLUMNS, "--seed", "-1"], "--seed"),
+        (["audit", "scores.csv", *COLUMNS, "--seed", "9" * 20], "--seed"),
         (["audit", "scores.csv", *COLUMNS, "--nonsense"], "--nonsense"),
         (["audit", "scores.csv", *COLUMNS, "--min-group", "few"], "--min-group"),
         (["audit", "scores.csv", *COLUMNS, "--interval"], "--interval"),

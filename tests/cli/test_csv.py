@@ -60,7 +60,7 @@ def test_texts_from_elsewhere_stay_different(texts):
 @settings(max_examples=30, deadline=None)
 @given(
     names=st.lists(
-        st.text(alphabet="'=+-@\t5x,\"", min_size=1, max_size=5), min_size=3, max_size=6, unique=True
+        st.text(alphabet="'=+-@\t\r\n5x,\"", min_size=1, max_size=5), min_size=3, max_size=6, unique=True
     )
 )
 def test_tables_come_back(names, tmp_path_factory):
@@ -74,6 +74,8 @@ def test_tables_come_back(names, tmp_path_factory):
 
 
 def test_numbers_stay_numbers():
+    broken = pd.DataFrame({"a": [-1.5, np.nan], "b": ["x\ry", None]})
+    assert csv_text(broken) == '"a","b"\n-1.5,"x\ry"\n"",""\n'
     frame = pd.DataFrame({"a": [-1.5, 2.0], "b": [-1, 3], "c": ["-7", "=x"], "d": [True, False]})
     assert csv_text(frame) == "a,b,c,d\n-1.5,-1,-7,True\n2.0,3,'=x,False\n"
 

@@ -3,8 +3,11 @@
 ``python -m tests.fuzz 1234 1300-1350``
     runs these cases, says what each broke, and keeps the directories of those that broke something, and of
     the only case if there is but one.
+``python -m tests.fuzz --kills``
+    runs commands and interrupts or kills them, says what was broken, and counts how they ended.
 ``python -m tests.fuzz --serve``
-    reads seeds from standard input, a line each, and answers with a line of JSON: what the case broke.
+    reads seeds, and names of kills, from standard input, a line each, and answers with a line of JSON: what
+    was broken.
 """
 
 from __future__ import annotations
@@ -17,11 +20,13 @@ def main(words: list[str]) -> int:
     """Run with one thread: a process with threads cannot be forked safely, and a case is to cost one core."""
     for library in ("NUMBA", "OMP", "OPENBLAS", "ARROW"):
         os.environ[f"{library}_NUM_THREADS"] = "1"
-    from tests.fuzz.session import serve, show
+    from tests.fuzz.session import serve, show, show_kills
 
     if words == ["--serve"]:
         serve()
         return 0
+    if words == ["--kills"]:
+        return show_kills()
     return show(_seeds(words))
 
 

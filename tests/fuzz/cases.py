@@ -22,9 +22,18 @@ _OUTPUT_NAMES = ("metrics.csv", "movers.csv", "path.csv", "held_out.csv")
 
 @dataclass(frozen=True)
 class Earlier:
-    """What commands wrote before the cases: the members of a model, and whole sets of outputs."""
+    """What commands wrote before the cases.
+
+    Attributes
+    ----------
+    model, unkept
+        The members of a model, and the file of one that does not keep its promise.
+    sets
+        Whole sets of outputs, by command.
+    """
 
     model: Members
+    unkept: bytes
     sets: dict[str, dict[str, bytes]]
 
 
@@ -73,9 +82,11 @@ def make_case(seed: int, earlier: Earlier) -> Case:
     if rng.random() < 0.04 and len(blobs[0].content) < 50_000:  # one pipe's worth
         stdin, names[0] = blobs[0].content, "/dev/stdin"
     if command == "predict":
-        model = rng.choice(["model.skops"] * 5 + ["old", "link.skops"])
+        model = rng.choice(["model.skops"] * 5 + ["old", "link.skops", "unkept.skops"])
         if model == "model.skops":
             files[model] = _model(rng, earlier.model)
+        elif model == "unkept.skops":
+            files[model] = earlier.unkept
         names.insert(0, model)
     files |= _surroundings(earlier, command)
     inputs = [name for name in names if name != "/dev/stdin"]
@@ -128,9 +139,25 @@ def _surroundings(earlier: Earlier, command: str) -> dict[str, bytes]:
 
 
 def _data_case(rng: Random, seed: int) -> Case:
-    name = rng.choice(["a9a", "bank", "celeba", "nothing", "", "\x1b[31m", "../x", "x" * 3000, "caf\udce9"])
-    words = rng.choice([("data", "list"), ("data", "path", name), ("data", "path"), ("data",), ("data", "x")])
-    return Case(seed, "data", Arguments(words), {}, (), directories=(), fifos=(), links={})
+    """Return a case of ``data``, which reads no tables, or of ``demo``, refused because it takes long."""
+    unknown = rng.choice(["nothing", "", "\x1b[31m", "../x", "x" * 3000, "caf\udce9"])
+    words = rng.choice(
+        [
+            ("data", "list"),
+            ("data", "path", rng.choice(["a9a", "bank", "celeba"])),
+            ("data", "path", unknown),
+            ("data", "fetch", unknown),
+            ("data", "path"),
+            ("data",),
+            ("data", unknown),
+            ("demo", "--out", rng.choice(["file.txt", "/dev/null", "fifo"])),
+            ("demo", "--seed", rng.choice(["x", "-1", "9" * 20])),
+            ("demo", unknown),
+        ]
+    )
+    return Case(
+        seed, "data", Arguments(words), {"file.txt": b"mine\n"}, (), directories=(), fifos=("fifo",), links={}
+    )
 
 
 def write_case(case: Case, directory: Path) -> None:

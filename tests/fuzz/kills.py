@@ -7,8 +7,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,18 +15,13 @@ from pathlib import Path
 from random import Random
 
 from tests.fuzz.formats import as_csv
+from tests.fuzz.processes import Forked, Fresh, Process, send
 from tests.fuzz.runner import Snapshot, cpu_seconds, snapshot
 from tests.fuzz.tables import plain_table
 from tests.fuzz.verdicts import flaw
 
-__all__ = ["COMMANDS", "Ending", "Kill", "faults", "run_and_kill"]
+__all__ = ["HANDFUL", "Ending", "Kill", "campaign", "faults", "run_and_kill", "state"]
 
-_START = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
-from partialfair.cli import main
-main()
-"""
 _JUDGED = (
     "--score",
     "score",
@@ -63,6 +56,7 @@ COMMANDS = {
 }
 _RECORDS = {"train": "train.json", "path": "path.json", "audit": "audit.json"}
 _ROWS = 400
+_MOST_TRIES = 20
 _GRACE = 2.0
 """Seconds from an interrupt to the end: of computing, because a busy machine stretches the others."""
 
@@ -82,55 +76,111 @@ class Kill:
         return f"{self.command}-{self.signal.name}-{moment}-{'old' if self.earlier else 'new'}-{self.number}"
 
     @property
+    def kind(self) -> type[Process]:
+        """Of a third of the campaign the imports are a part; the others spend their moments on work."""
+        return Fresh if self.number == 1 else Forked
+
+    @property
     def rng(self) -> Random:
         """Of the moment; that it hits the same instruction again cannot be promised."""
         return Random(str(self))
 
 
+HANDFUL = (
+    Kill("train", signal.SIGKILL, aimed=True, earlier=True, number=0),
+    Kill("train", signal.SIGINT, aimed=False, earlier=True, number=0),
+    Kill("predict", signal.SIGKILL, aimed=True, earlier=True, number=0),
+    Kill("audit", signal.SIGKILL, aimed=True, earlier=False, number=0),
+    Kill("audit", signal.SIGINT, aimed=True, earlier=True, number=0),
+)
+"""What is tried every time."""
+
+
 @dataclass(frozen=True)
 class Ending:
-    """How the command ended; `hit` says whether the signal was in time."""
+    """How the command ended.
 
+    Attributes
+    ----------
+    work
+        The directory that it ran in.
+    seconds, wall_seconds
+        Of computing, and in all, from the signal to the end.
+    before, after
+        What was in the directory.
+    tries
+        How often it was run until the signal was in time.
+    """
+
+    work: Path
     code: int
-    hit: bool
     seconds: float
+    wall_seconds: float
     err: str
     before: Snapshot
     after: Snapshot
+    tries: int
 
 
-def run_and_kill(kill: Kill, work: Path, earlier: Path) -> Ending:
-    """Run a command in an empty directory and send it the signal at its moment."""
-    rng, duration = kill.rng, _prepare(kill, work, earlier)
-    before = snapshot(work)
-    process = _start(_words(kill.command, "people.csv"), work)
-    if kill.aimed:
-        _wait_for_changes(process, work, rng.choice([1, 2, 3, 4, 6, 8]))
-        time.sleep(rng.choice([0, 0, 0.001, 0.01]))
-    else:
-        _wait_for_end(process, rng.uniform(0, 1.1 * duration))
-    used, hit = cpu_seconds(process.pid), process.poll() is None
-    process.send_signal(kill.signal)
-    seconds = _cpu_seconds_until_end(process) - used if hit else 0.0
-    _, err = process.communicate()
-    return Ending(process.returncode, hit, seconds, err, before, snapshot(work))
+def campaign() -> Iterator[Kill]:
+    """Yield 48 interrupts and 48 kills, half of them aimed at the writing, half at an earlier set."""
+    for number in range(1, 4):
+        for command in COMMANDS:
+            for how in (signal.SIGINT, signal.SIGKILL):
+                for aimed in (False, True):
+                    for earlier in (False, True):
+                        yield Kill(command, how, aimed, earlier, number)
 
 
-def faults(kill: Kill, ending: Ending, work: Path) -> Iterator[str]:
+def run_and_kill(kill: Kill, directory: Path, earlier: Path) -> Ending:
+    """Run a command until it is still running when its moment comes, and send it the signal."""
+    rng = kill.rng
+    for tries in range(1, _MOST_TRIES + 1):
+        work = directory / str(tries) / "work"
+        work.mkdir(parents=True)
+        duration = _prepare(kill, work, earlier)
+        before = snapshot(work)
+        process = kill.kind(_words(kill.command, "people.csv"), work)
+        if kill.aimed:
+            _wait_for_changes(process, work, rng.choice([1, 2, 3, 4, 6, 8]))
+            time.sleep(rng.choice([0, 0, 0.001, 0.01]))
+        else:
+            _wait_for_end(process, rng.uniform(0, duration))
+        used, sent = cpu_seconds(process.pid), time.monotonic()
+        hit = send(process, kill.signal)
+        seconds = _cpu_seconds_until_end(process) - used if hit else 0.0
+        wall_seconds = time.monotonic() - sent
+        code, err = process.finish()
+        if hit:
+            return Ending(work, code, seconds, wall_seconds, err, before, snapshot(work), tries)
+    raise RuntimeError(f"{kill}: {_MOST_TRIES} times the command had ended before its moment came")
+
+
+def faults(kill: Kill, ending: Ending) -> Iterator[str]:
     """Say what may not be: cut-off files, sets of two runs that pass for one, slow or wrong answers."""
     for name in ending.after:
-        path = work / name
+        path = ending.work / name
         if path.is_file() and not _is_hidden(name) and (why := flaw(path)):
             yield f"{name} {why}"
     for name in ("people.csv", "model.skops"):
         if ending.before.get(name) != ending.after.get(name):
             yield f"the input {name} was changed"
-    if kill.signal == signal.SIGINT and ending.hit:
+    if kill.signal == signal.SIGINT:
         yield from _interrupt_faults(ending)
     if kill.command == "predict":
-        yield from _scores_faults(work / "scores.csv", kill, ending)
+        yield from _scores_faults(ending.work / "scores.csv", kill, ending)
     else:
-        yield from _set_faults(kill, ending, work)
+        yield from _set_faults(kill, ending)
+
+
+def state(ending: Ending) -> str:
+    """Return in a word what a command left of its files; temporaries are told as well."""
+    changed = {name for name in ending.after if ending.before.get(name) != ending.after[name]}
+    hidden = {name for name in changed if _is_hidden(name)}
+    files = {name for name in changed - hidden if (ending.work / name).is_file()}
+    kept = {name for name in ending.before if name not in files and name.startswith(("set/", "scores.csv"))}
+    told = "new" if files and not kept else "mixed" if files else "old" if kept else "none"
+    return f"{told}, with temporaries" if hidden else told
 
 
 def _interrupt_faults(ending: Ending) -> Iterator[str]:
@@ -158,8 +208,9 @@ def _scores_faults(path: Path, kill: Kill, ending: Ending) -> Iterator[str]:
         yield f"scores.csv has {path.read_text().count(chr(10))} lines"
 
 
-def _set_faults(kill: Kill, ending: Ending, work: Path) -> Iterator[str]:
+def _set_faults(kill: Kill, ending: Ending) -> Iterator[str]:
     """Check that a set is old, or new, or recognised as mixed."""
+    work = ending.work
     old = {name: digest for name, digest in ending.before.items() if name.startswith("set/")}
     now = {
         name: ending.after[name] for name in ending.after if name.startswith("set/") and not _is_hidden(name)
@@ -179,16 +230,9 @@ def _set_faults(kill: Kill, ending: Ending, work: Path) -> Iterator[str]:
     elif mixed != bool(disagreeing):
         yield f"the set is {'mixed' if mixed else 'of one run'}, and its record disagrees with {disagreeing}"
     if kill.command in ("train", "path"):
-        run = subprocess.run(
-            [sys.executable, "-c", _START, "predict", "set", "people.csv"],
-            cwd=work,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if run.returncode != (2 if mixed else 0):
-            kind = "mixed" if mixed else "of one run"
-            yield f"the set is {kind}, and predict ends with {run.returncode}: {run.stderr}"
+        code, err = kill.kind(("predict", "set", "people.csv"), work).finish()
+        if code != (2 if mixed else 0):
+            yield f"the set is {'mixed' if mixed else 'of one run'}, and predict ends with {code}: {err}"
 
 
 def _disagreeing(directory: Path, record_name: str) -> list[str] | None:
@@ -214,19 +258,9 @@ def _words(command: str, table: str) -> tuple[str, ...]:
     return (command, *files, *COMMANDS[command])
 
 
-def _start(words: tuple[str, ...], work: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", _START, *words],
-        cwd=work,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def _prepare(kill: Kill, work: Path, earlier: Path) -> float:
     """Write the table, the model and perhaps an earlier set; return how long the command takes."""
-    done, seconds = _earlier_run(kill.command, earlier)
+    done, seconds = _earlier_run(kill.command, earlier, kill.kind)
     if kill.earlier:
         shutil.copytree(done, work, dirs_exist_ok=True)
     if kill.command == "predict":
@@ -236,24 +270,23 @@ def _prepare(kill: Kill, work: Path, earlier: Path) -> float:
 
 
 @cache
-def _earlier_run(command: str, root: Path) -> tuple[Path, float]:
+def _earlier_run(command: str, root: Path, kind: type[Process]) -> tuple[Path, float]:
     """Run a command on another table; return its directory and how long it took."""
-    work = root / command
-    work.mkdir()
+    work = root / kind.__name__ / command / "work"
+    work.mkdir(parents=True)
     table = work / "people.csv"
     table.write_bytes(as_csv(plain_table(Random(1), _ROWS, ("women", "men"))))
     if command == "predict":
-        shutil.copy(_earlier_run("train", root)[0] / "set" / "model.skops", work)
+        shutil.copy(_earlier_run("train", root, kind)[0] / "set" / "model.skops", work)
     started = time.monotonic()
-    process = _start(_words(command, table.name), work)
-    _, err = process.communicate()
-    if process.returncode:
+    code, err = kind(_words(command, table.name), work).finish()
+    if code:
         raise RuntimeError(err)
     table.unlink()
     return work, time.monotonic() - started
 
 
-def _wait_for_changes(process: subprocess.Popen[str], work: Path, number: int) -> None:
+def _wait_for_changes(process: Process, work: Path, number: int) -> None:
     """Wait until so many changes were seen in the directory, or for the end."""
     last, seen = _look(work), 0
     while seen < number and process.poll() is None:
@@ -264,32 +297,38 @@ def _wait_for_changes(process: subprocess.Popen[str], work: Path, number: int) -
 
 
 def _look(directory: Path) -> list[tuple[str, int, int]]:
-    """Return names, sizes and times of everything in a directory; what vanishes meanwhile is left out."""
+    """Return names of everything in a directory, and sizes and times of files.
+
+    What vanishes meanwhile is left out, and so are empty files: with one a command asks, before any work,
+    whether it may write there.
+    """
     entries = []
     try:
         for entry in os.scandir(directory):
-            state = entry.stat(follow_symlinks=False)
-            entries.append((entry.path, state.st_size, state.st_mtime_ns))
             if entry.is_dir(follow_symlinks=False):
-                entries += _look(Path(entry.path))
+                entries += [(entry.path, 0, 0), *_look(Path(entry.path))]
+                continue
+            status = entry.stat(follow_symlinks=False)
+            if status.st_size:
+                entries.append((entry.path, status.st_size, status.st_mtime_ns))
     except FileNotFoundError:
         pass
     return entries
 
 
-def _wait_for_end(process: subprocess.Popen[str], seconds: float) -> None:
+def _wait_for_end(process: Process, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.002)
 
 
-def _cpu_seconds_until_end(process: subprocess.Popen[str]) -> float:
+def _cpu_seconds_until_end(process: Process) -> float:
     """Wait for the end, looking often; give up, and kill, after ten times the grace."""
     deadline, used = time.monotonic() + 10 * _GRACE, 0.0
     while process.poll() is None:
         used = max(used, cpu_seconds(process.pid))
         if time.monotonic() > deadline:
-            process.kill()
+            os.kill(process.pid, signal.SIGKILL)
             return used + 10 * _GRACE
         time.sleep(0.01)
     return used

@@ -191,7 +191,14 @@ NEEDED: dict[str, dict[str, Values]] = {
     },
     "predict": {},
 }
-OFTEN = {"--interval": 0.3, "--min-group": 0.8, "--small-groups": 0.3, "--missing-groups": 0.4, "--id": 0.6}
+OFTEN = {
+    "--use-unkept": 0.4,
+    "--interval": 0.3,
+    "--min-group": 0.8,
+    "--small-groups": 0.3,
+    "--missing-groups": 0.4,
+    "--id": 0.6,
+}
 """How often options are given that decide who can be judged; the others, an eighth of the time."""
 
 LISTS = ("--group", "--interval", "--drop", "--category", "--id")

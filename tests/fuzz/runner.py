@@ -27,7 +27,7 @@ from tests.fuzz.formats import as_arrow, as_csv, as_parquet
 from tests.fuzz.models import canonical
 from tests.fuzz.tables import plain_table, second_scores
 
-__all__ = ["MEMORY_LIMIT", "Outcome", "Snapshot", "cpu_seconds", "run_case", "snapshot", "warm_up"]
+__all__ = ["MEMORY_LIMIT", "Outcome", "Snapshot", "become", "cpu_seconds", "run_case", "snapshot", "warm_up"]
 
 MEMORY_LIMIT = 2 << 30
 _CPU_LIMIT = 20.0
@@ -89,7 +89,7 @@ def run_case(case: Case, directory: Path) -> Outcome:
     started = time.monotonic()
     child = os.fork()
     if child == 0:
-        _run_in_child(case, directory)
+        become(case.arguments.words, work, streams=directory, stdin=case.stdin)
     status, usage = _wait(child, started)
     return Outcome(
         code=os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else -1,
@@ -145,20 +145,20 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _run_in_child(case: Case, directory: Path) -> NoReturn:
-    """Become the command: its streams, directory, environment and arguments."""
+def become(words: tuple[str, ...], work: Path, *, streams: Path, stdin: bytes = b"") -> NoReturn:
+    """Become a command, for good: its arguments, directory, environment and streams, which are files."""
     code = 1
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        os.dup2(_filled_pipe(case.stdin), 0)
+        os.dup2(_filled_pipe(stdin), 0)
         for descriptor, name in ((1, "stdout"), (2, "stderr")):
-            os.dup2(os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), descriptor)
+            os.dup2(os.open(streams / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), descriptor)
         _fresh_streams(open(0), os.fdopen(1, "wb"), os.fdopen(2, "wb"))  # noqa: SIM115 - they stay open
-        os.environ |= {"HOME": str(directory / "home"), "TMPDIR": str(directory / "tmp"), "COLUMNS": "100"}
+        os.environ |= {"HOME": str(streams / "home"), "TMPDIR": str(streams / "tmp"), "COLUMNS": "100"}
         tempfile.tempdir = None
-        os.chdir(directory / "work")
-        code = _called(case.arguments.words)
+        os.chdir(work)
+        code = _called(words)
         sys.stdout.flush()
         sys.stderr.flush()
     except BaseException:  # what the interpreter would print
@@ -214,7 +214,8 @@ def warm_up() -> Earlier:
             sys.stdin, sys.stdout, sys.stderr = streams
             logging.getLogger().handlers.clear()
         sets = {kind: _contents(directory / kind) for kind in ("audit", "compare", "train", "path")}
-        return Earlier(canonical(sets["train"]["model.skops"]), sets)
+        (unkept,) = (directory / "unkept").glob("*.skops")
+        return Earlier(canonical(sets["train"]["model.skops"]), unkept.read_bytes(), sets)
 
 
 def _contents(directory: Path) -> dict[str, bytes]:
@@ -235,6 +236,7 @@ def _commands() -> list[tuple[str, ...]]:
     judged = (*scored, "--label", "hired", "--threshold", "0", "--weight", "weight")
     trained = ("--target", "hired", "--group", "sex", "--id", "person", "--drop", "score", "--drop", "weight")
     band = ("--interval", "0.1", "0.6")
+    too_much = ("--constraint", "demographic_parity", "--max-gap", "0")
     return [
         ("audit", "data.csv", *judged, *band, "--out", "audit", "--report", "audit/page.html"),
         ("audit", "data.arrow", *scored),
@@ -242,6 +244,7 @@ def _commands() -> list[tuple[str, ...]]:
         ("compare", "data.csv", "other.csv", *judged, "--id", "person", "--out", "compare"),
         ("train", "data.csv", *trained, *band, "--max-gap", "0.3", "--out", "train"),
         ("train", "data.csv", *trained, "--enforce", "surrogate", "--group-terms", "intercept"),
+        ("train", "data.csv", *trained, *band, *too_much, "--time-limit", "1", "--out", "unkept"),
         ("path", "data.csv", *trained, *band, "--max-gaps", "0.2,0.4", "--best", "0.9", "--out", "path"),
         ("predict", "train/model.skops", "data.csv"),
         ("predict", "train/model.skops", "data.arrow", "--out", "scores.parquet"),

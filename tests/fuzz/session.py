@@ -9,12 +9,14 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
+from signal import SIGINT
 
 from tests.fuzz.cases import Case, Earlier, make_case
+from tests.fuzz.kills import HANDFUL, campaign, faults, run_and_kill, state
 from tests.fuzz.runner import Outcome, run_case, warm_up
 from tests.fuzz.verdicts import broken_rules
 
-__all__ = ["serve", "show"]
+__all__ = ["serve", "show", "show_kills"]
 
 
 def judge(seed: int, earlier: Earlier, directory: Path) -> tuple[Case, Outcome, list[str]]:
@@ -25,14 +27,48 @@ def judge(seed: int, earlier: Earlier, directory: Path) -> tuple[Case, Outcome, 
 
 
 def serve() -> None:
-    """Answer seeds with the rules that they break."""
-    earlier = warm_up()
-    for line in sys.stdin:
-        with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
-            case, _, broken = judge(int(line), earlier, Path(name))
-        said = {"seed": case.seed, "command": _command(case), "broken": broken}
-        sys.stdout.write(json.dumps(said) + "\n")
-        sys.stdout.flush()
+    """Answer seeds and names of kills with the rules that they break."""
+    earlier, kills = warm_up(), {str(kill): kill for kill in (*HANDFUL, *campaign())}
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
+        root = Path(name)
+        (root / "earlier").mkdir()
+        for line in map(str.strip, sys.stdin):
+            if line in kills:
+                ending = run_and_kill(kills[line], root / line, root / "earlier")
+                broken, command = list(faults(kills[line], ending)), line
+            else:
+                case, _, broken = judge(int(line), earlier, root / line)
+                command = _command(case)
+            shutil.rmtree(root / line)
+            sys.stdout.write(json.dumps({"name": line, "command": command, "broken": broken}) + "\n")
+            sys.stdout.flush()
+
+
+def show_kills() -> int:
+    """Run the campaign; print what each kill broke, and count how they ended."""
+    endings: dict[str, Counter[str]] = {}
+    slowest, slowest_wall, n_faults = 0.0, 0.0, 0
+    warm_up()
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
+        root = Path(name)
+        (root / "earlier").mkdir()
+        for kill in campaign():
+            ending = run_and_kill(kill, root / str(kill), root / "earlier")
+            broken = list(faults(kill, ending))
+            how = f"{kill.signal.name} {'while writing' if kill.aimed else 'at any moment'}"
+            endings.setdefault(how, Counter())[f"exit {ending.code}, files {state(ending)}"] += 1
+            if kill.signal == SIGINT:
+                slowest = max(slowest, ending.seconds)
+                slowest_wall = max(slowest_wall, ending.wall_seconds)
+            n_faults += len(broken)
+            for sentence in broken:
+                _say(f"{kill}: {sentence}")
+    for how, counts in endings.items():
+        _say(
+            f"{how}, {counts.total()} hits: " + "; ".join(f"{count} × {end}" for end, count in counts.items())
+        )
+    _say(f"slowest end after SIGINT: {slowest:.2f} s of computing, {slowest_wall:.2f} s in all")
+    return int(n_faults > 0)
 
 
 def show(seeds: list[int]) -> int:

@@ -27,7 +27,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Earlier:
     model = dict.fromkeys(("0.npy", "1.npy"), array.read_bytes())
     model |= {"schema.json": json.dumps(_SCHEMA).encode(), "partialfair.json": b"{}"}
     old = {"model.skops": b"", "audit.json": b"{}"}
-    return Earlier(model, {"audit": old, "compare": old, "train": old, "path": old})
+    return Earlier(model, b"", {"audit": old, "compare": old, "train": old, "path": old})
 
 
 def test_a_seed_is_a_case(earlier: Earlier) -> None:

@@ -1,52 +1,40 @@
-"""Interrupted or killed, a command leaves files that are whole, and sets that say what they are."""
+"""Interrupted or killed, a command leaves files that are whole, and sets that say what they are.
+
+``python -m tests.fuzz --kills`` runs the campaign and counts how it ends.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections import Counter
+from collections.abc import Callable
 from signal import SIGINT, SIGKILL
 
 import pytest
 
-from tests.fuzz.kills import COMMANDS, Kill, faults, run_and_kill
-
-_HANDFUL = [
-    Kill("train", SIGKILL, aimed=True, earlier=True, number=0),
-    Kill("train", SIGINT, aimed=False, earlier=True, number=0),
-    Kill("predict", SIGKILL, aimed=True, earlier=True, number=0),
-    Kill("audit", SIGKILL, aimed=True, earlier=False, number=0),
-    Kill("audit", SIGINT, aimed=True, earlier=True, number=0),
-]
+from tests.fuzz.kills import HANDFUL, campaign
 
 
-def _campaign() -> Iterator[Kill]:
-    """Yield 48 interrupts and 48 kills, half of them aimed at the writing."""
-    for number in range(1, 4):
-        for command in COMMANDS:
-            for how in (SIGINT, SIGKILL):
-                for aimed in (False, True):
-                    for earlier in (False, True):
-                        yield Kill(command, how, aimed, earlier, number)
-
-
-@pytest.fixture(scope="module")
-def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return where earlier good sets are kept."""
-    return tmp_path_factory.mktemp("earlier")
-
-
-@pytest.mark.parametrize("kill", _HANDFUL, ids=str)
-def test_killed_commands(kill: Kill, tmp_path: Path, earlier: Path) -> None:
-    _fail_where_faulty(kill, tmp_path, earlier)
+@pytest.mark.parametrize("kill", map(str, HANDFUL))
+def test_killed_commands(kill: str, broken: Callable[[str], list[str]]) -> None:
+    _fail_where_broken(kill, broken)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kill", _campaign(), ids=str)
-def test_many_killed_commands(kill: Kill, tmp_path: Path, earlier: Path) -> None:
-    _fail_where_faulty(kill, tmp_path, earlier)
+@pytest.mark.parametrize("kill", map(str, campaign()))
+def test_many_killed_commands(kill: str, broken: Callable[[str], list[str]]) -> None:
+    """Each of them hits: a command that ended too early is run again."""
+    _fail_where_broken(kill, broken)
 
 
-def _fail_where_faulty(kill: Kill, work: Path, earlier: Path) -> None:
-    ending = run_and_kill(kill, work, earlier)
-    if sentences := list(faults(kill, ending, work)):
+def _fail_where_broken(kill: str, broken: Callable[[str], list[str]]) -> None:
+    if sentences := broken(kill):
         pytest.fail("\n".join(sentences), pytrace=False)
+
+
+def test_the_campaign_is_large_and_aims_at_everything() -> None:
+    kills = list(campaign())
+    assert min(Counter(kill.signal for kill in kills).values()) >= 40
+    combinations = Counter((kill.command, kill.signal, kill.aimed, kill.earlier) for kill in kills)
+    assert len(combinations) == 4 * 2 * 2 * 2
+    assert {SIGINT, SIGKILL} == {kill.signal for kill in kills}
+    assert len(set(combinations.values())) == 1

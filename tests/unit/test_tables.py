@@ -123,7 +123,11 @@ def test_levels_and_means_are_of_the_training_rows():
     assert column.levels == ("a", "b")
 
 
-@pytest.mark.parametrize("values", [["a"] * N, [1.5] * N, [0.1] * N], ids=["text", "number", "rounding"])
+@pytest.mark.parametrize(
+    "values",
+    [["a"] * N, [1.5] * N, [0.1] * N, [0.0, 1e-200] * (N // 2)],
+    ids=["text", "number", "rounding", "too close to each other"],
+)
 def test_one_value_is_no_feature(values):
     column, notes = read(values)
     assert column is None
@@ -134,6 +138,14 @@ def test_one_value_with_gaps_is_a_feature():
     column, _ = read([2.0, np.nan, np.nan] * (N // 3))
     features = encode([column], pd.DataFrame({"x": [2.0, np.nan]}))
     np.testing.assert_array_equal(features, [[0, 0], [0, 1]])
+
+
+@pytest.mark.parametrize("size", [1e-74, 1.0, 1e75])
+def test_numbers_of_any_size_are_standardised(size):
+    column, _ = read(NUMBERS / np.abs(NUMBERS).max() * size)
+    features = encode([column], pd.DataFrame({"x": [-1e75, 0.0, 1e75]}))
+    assert column.scale > 0
+    assert np.isfinite(features).all()
 
 
 def test_a_word_among_numbers_is_said():
@@ -159,6 +171,8 @@ def test_a_word_among_numbers_is_said():
             [1.0, np.inf] * (N // 2),
             "'x' has 'inf' where a finite number is needed, in data row 2 and 29 more rows",
         ),
+        ([1.0, -1e308] * (N // 2), "'x' has '-1e+308' where a number between -1e+75 and 1e+75 is needed"),
+        (["1", "1e99"] * (N // 2), "'x' has '1e99' where a number between -1e+75 and 1e+75 is needed"),
     ],
     ids=str,
 )

@@ -7,6 +7,7 @@ that has apostrophes before such a character already; hence taking one away give
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -34,7 +35,11 @@ def csv_text(frame: pd.DataFrame, *, index: bool = False) -> str:
     safe.columns = pd.Index([_safe(name) for name in safe.columns])
     if index:
         safe.index = pd.Index([_safe(name) for name in safe.index], name=_safe(safe.index.name))
-    return str(safe.to_csv(index=index))
+    text = str(safe.to_csv(index=index))
+    if "\r" not in text:
+        return text
+    # Before 3.13 Python quotes a line feed but no carriage return, at which readers end the row as well.
+    return str(safe.to_csv(index=index, quoting=csv.QUOTE_NONNUMERIC))
 
 
 def escaped(text: str) -> str:

@@ -54,6 +54,10 @@ __all__ = [
 ]
 
 
+_LARGEST_SEED = 2**32 - 1
+"""What the generators of scikit-learn take."""
+
+
 class Scales(StrEnum):
     """Values of ``--gap-scale``."""
 
@@ -288,7 +292,12 @@ TimeLimit = Annotated[
 Seed = Annotated[
     int,
     typer.Option(
-        "--seed", metavar="N", min=0, help="Of all that is drawn at random.", rich_help_panel=OUTPUT
+        "--seed",
+        metavar="N",
+        min=0,
+        max=_LARGEST_SEED,
+        help="Of all that is drawn at random.",
+        rich_help_panel=OUTPUT,
     ),
 ]
 Report = Annotated[
