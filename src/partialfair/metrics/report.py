@@ -305,7 +305,8 @@ def fairness_report(
         If some group is too small to be judged, or has fewer than 30 effective members, in all or with one
         label, inside the interval.
     IdleThresholdWarning
-        If the threshold's rank lies outside the interval of some group.
+        If the threshold's rank lies outside the interval of some group (between its parts, too), among its
+        members or, with ``rank_within="group_and_label"``, among its positives.
 
     Examples
     --------
@@ -351,7 +352,8 @@ def fairness_report(
     few = {} if small_groups == "keep" else _too_few_labelled(scored, setting, min_group_size)
     omitted = _omitted(scored, setting, few, min_group_size)
     if ranked is not None:
-        warn_if_idle(scored, ranked)
+        without = [group.group for group in few.get("equal_opportunity", ())]
+        warn_if_idle(scored, ranked, rank_within, without)
     _warn_about_small_groups(judged, few, omitted, setting, min_group_size)
     draw = _Draws(scored, ranked, n_resamples, np.random.default_rng(random_state))
     rows = tuple(

@@ -239,8 +239,24 @@ def test_a_threshold_outside_the_interval_of_some_group_only():
     both = {"x": (0.15, 0.4), "y": (0.05, 0.15)}
     with pytest.warns(IdleThresholdWarning, match="outside their intervals: nobody or everybody inside"):
         report(scores, groups, interval=both, threshold=89, min_group_size=5)
-    report(scores, groups, interval=[(0.05, 0.08), (0.2, 0.5)], threshold=89)  # in the hole of a union
+    with pytest.warns(
+        IdleThresholdWarning, match="10 % in x, .* a fixed share inside is selected there"
+    ):
+        report(scores, groups, interval=[(0.05, 0.08), (0.2, 0.5)], threshold=89)  # between the parts
     report(scores, groups, interval=(0.1, 0.2), threshold=89)  # at both ends
+
+
+def test_idle_thresholds_among_those_who_are_compared():
+    scores, groups = np.tile(np.arange(200.0), 2), np.repeat(["x", "y"], 200)
+    positive = np.tile(np.arange(200) >= 100, 2)
+    setting = {"interval": (0.15, 0.4), "threshold": 149.0}  # rank 25 % of all, 50 % of positives
+    report(scores, groups, positive, **setting)
+    with pytest.warns(IdleThresholdWarning, match="50 % among the positives of x .*: everybody inside"):
+        report(scores, groups, positive, rank_within="group_and_label", **setting)
+    setting["threshold"] = 174.0  # 12.5 %, and 25 % of positives
+    with pytest.warns(IdleThresholdWarning, match=r"12.5 % in x and 12.5 % in y, outside") as caught:
+        report(scores, groups, positive, rank_within="group_and_label", **setting)
+    assert len(caught) == 1
 
 
 @pytest.mark.parametrize(
