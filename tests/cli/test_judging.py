@@ -48,6 +48,8 @@ class TestIntervals:
             (["--interval", "0.1 0.3"], (0.1, 0.3)),
             (["--interval", "0.6", "0.8", "--json", "--interval", "0.1", "0.3"], [(0.1, 0.3), (0.6, 0.8)]),
             (["--interval", "0.1", "0.3", "--interval", "0.3", "0.5"], (0.1, 0.5)),
+            (["--interval", "0.2", "0.5", "--interval", "0.1", "0.3"], (0.1, 0.5)),
+            (["--interval", "0.1", "0.5", "--interval", "0.2", "0.3"], (0.1, 0.5)),
             (["--interval", "auto"], "auto"),
             (["--interval", "a=0.1", "0.3", "--interval", "b=0", "1"], {"a": (0.1, 0.3), "b": (0.0, 1.0)}),
             (["--interval", "sex=1=0.1", "0.3"], {"sex=1": (0.1, 0.3)}),
@@ -111,6 +113,15 @@ class TestIntervals:
         assert found["fit"]["exact_training_gap"] <= 0.3
         everybody = run(*TRAIN, "--json").json
         assert any("bounded among everybody" in note for note in everybody["notes"])
+        asked = run(*TRAIN, "--interval", 0, 1, "--json").json
+        assert not any("no --interval" in note for note in asked["notes"])
+
+    def test_auto_is_refused_before_any_fit(self, run, tmp_path, no_fits):
+        model_table(120).to_csv(tmp_path / "table.csv", index=False)
+        run(*TRAIN, "--interval", "auto").assert_refused("rows held out", "--min-group")
+        run(*TRAIN, "--interval", "auto", "--test-size", 0, "--min-group", 50).assert_refused(
+            "--min-group 50"
+        )
 
 
 class TestSmallGroups:
@@ -188,6 +199,35 @@ class TestSmallGroups:
         groups = record["models"]["with the constraint"]["training"]["groups"]
         assert {group["group"] for group in groups} == {"north", "south", "small groups"}
 
+    def test_merged_groups_may_be_few_among_rows_held_out(self, run, tmp_path):
+        model_table(few=25, fewer=25).to_csv(tmp_path / "table.csv", index=False)
+        record = run(*TRAIN, *BAND, "--small-groups", "merge", "--json").json
+        held_out = record["models"]["with the constraint"]["held out"]
+        assert {group["group"] for group in held_out["small_groups"]} == {"small groups"}
+
+    def test_a_gate_that_nothing_was_measured_for(self, run, tmp_path):
+        table = model_table()
+        rare = (table["region"] == "south") & (table.index > 60)
+        table.assign(hired=table["hired"].mask(rare, "no")).to_csv(tmp_path / "table.csv", index=False)
+        gate = ("--fail-metric", "equal_opportunity", "--fail-above", 0.2)
+        run(*TRAIN, *BAND, *gate).assert_refused("--fail-metric equal_opportunity", "effective positives")
+
+    def test_compare_with_a_metric_that_one_model_lacks(self, run, tmp_path):
+        """The second model puts all positives of a group below the interval, where none is judged."""
+        rng = np.random.default_rng(3)
+        group, label = np.repeat(["a", "b"], 200), np.tile([0, 1], 200)
+        score = rng.normal(size=400)
+        worse = np.where((group == "a") & (label == 1), score - 10, score)
+        for name, scores in (("one", score), ("two", worse)):
+            pd.DataFrame({"score": scores, "sex": group, "y": label}).to_csv(f"{name}.csv", index=False)
+        options = (*COLUMNS, "--label", "y", "--threshold", 0.5, "--interval", 0, 0.25)
+        for files in (("one.csv", "two.csv"), ("two.csv", "one.csv")):
+            outcome = run("compare", *files, *options)
+            assert outcome.code == 0, outcome.err
+            (line,) = [line for line in outcome.out.splitlines() if line.startswith("equal opportunity")]
+            assert "left out" in line
+            assert "left out of two: equal opportunity (pEOP)" in outcome.out
+
     def test_path(self, run, tmp_path):
         model_table(1000, few=18).to_csv(tmp_path / "table.csv", index=False)
         options = ("--target", "hired", "--group", "region", *BAND, "--max-gaps", "0.3", "--out", "out")
@@ -264,6 +304,9 @@ class TestPositiveLabels:
             (["no_default", "default"], "default"),
             ([0, 1], 1),
             (["left", "right"], "right"),
+            (["F", "M"], "M"),
+            (["F", "T"], "T"),
+            (["N", "Y"], "Y"),
         ],
     )
     def test_names_say_which(self, labels, positive):

@@ -177,6 +177,11 @@ class TestPath:
         )
         assert line["gap"] == pytest.approx(gap)
 
+    def test_every_model_has_its_scores(self, run, file):
+        record = run(*BASIC, "--max-gaps", "0.3,0.3000001", "--json", "--out", "out").json
+        scores = [name for name in pd.read_csv("out/held_out.csv").columns if name.startswith("score")]
+        assert len(scores) == len(record["models"]) == 3
+
     def test_the_seed_decides(self, run, file):
         first, again, other = (
             run(*BASIC, "--max-gaps", 0.3, "--seed", seed, "--json", "--out", "out").json["models"]

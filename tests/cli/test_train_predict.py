@@ -297,7 +297,6 @@ class TestTrainRefuses:
             (["--group", "test"], ["different values"]),
             (["--pos-label", "maybe"], ["--pos-label maybe", "no, yes"]),
             (["--weight", "school"], ["'school'", "where a finite number is needed"]),
-            (["--interval", 0.3, 0.6], ["(0.1, 0.5)", "(0.3, 0.6)", "overlap"]),
             (["--interval", "auto"], ["--interval auto chooses"]),
             (["--interval", "f=0.1", 0.3], ["both for everybody and for group 'f'"]),
             (["--interval", 0.7], ["--interval must be two numbers LOW HIGH", "'0.7'"]),

@@ -47,7 +47,7 @@ from partialfair.report.pages import audit_page, notes_section, settings_section
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FILES", "Audit", "AuditSettings", "Gate", "check_gate", "measure", "print_audit"]
+__all__ = ["FILES", "Audit", "AuditSettings", "Gate", "measure", "print_audit"]
 
 FILES = ("metrics.csv", "rank_curve.png", "score_densities.png", "unfairness_map.png", "audit.json")
 """What ``--out`` writes, the record last."""
@@ -77,6 +77,33 @@ class Gate:
 
     metric: str
     limit: float
+
+    def check(self) -> None:
+        """Refuse what cannot be right, before any file is read."""
+        if not 0 <= self.limit <= 1:
+            raise InputError(f"--fail-above must lie between 0 and 1, not {self.limit:g}")
+        if self.metric not in METRIC_TITLES:
+            raise InputError(f"--fail-metric must be one of {', '.join(METRIC_TITLES)}, not {self.metric}")
+
+    def check_measured(self, report: FairnessReport) -> None:
+        """Refuse a report that cannot decide: a gap that was not measured neither passes nor fails."""
+        if self.metric in report.omitted:
+            reason = report.omitted[self.metric]
+            see = ": see --label and --threshold" if reason.startswith("needs") else ""
+            raise InputError(f"--fail-metric {self.metric} {reason}{see}")
+
+    def passes(self, report: FairnessReport) -> bool:
+        """Whether the gap is at most the limit; an undefined gap does not pass."""
+        return within(report[self.metric], self.limit)
+
+    def record(self, report: FairnessReport) -> dict[str, Any]:
+        """Return the verdict as plain data for JSON."""
+        return {
+            "metric": self.metric,
+            "limit": self.limit,
+            "passed": self.passes(report),
+            "p_value": report[self.metric].p_value(self.limit),
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,17 +171,8 @@ class Audit:
             "notes": list(self.notes),
         }
         if gate is not None:
-            record["gate"] = {
-                "metric": gate.metric,
-                "limit": gate.limit,
-                "passed": self.passes(gate),
-                "p_value": self.report[gate.metric].p_value(gate.limit),
-            }
+            record["gate"] = gate.record(self.report)
         return record
-
-    def passes(self, gate: Gate) -> bool:
-        """Whether the gap is at most the limit; an undefined gap does not pass."""
-        return within(self.report[gate.metric], gate.limit)
 
     def files(self) -> dict[str, Content]:
         """Return what ``--out`` writes beside the record; the figures are drawn when they are called."""
@@ -218,16 +236,6 @@ class Audit:
         return None if isinstance(self.interval, dict) else self.interval
 
 
-def check_gate(gate: Gate | None) -> None:
-    """Refuse a gate that cannot be right, before any file is read."""
-    if gate is None:
-        return
-    if not 0 <= gate.limit <= 1:
-        raise InputError(f"--fail-above must lie between 0 and 1, not {gate.limit:g}")
-    if gate.metric not in METRIC_TITLES:
-        raise InputError(f"--fail-metric must be one of {', '.join(METRIC_TITLES)}, not {gate.metric}")
-
-
 def measure(table: ScoreTable, settings: AuditSettings, gate: Gate | None = None) -> Audit:
     """Judge one table of scores."""
     label = None if table.labels is None else positive_label(table.labels, table.path, settings.pos_label)
@@ -251,10 +259,8 @@ def measure(table: ScoreTable, settings: AuditSettings, gate: Gate | None = None
             gap_scale=settings.gap_scale,
             confidence=settings.confidence,
         )
-    if gate is not None and gate.metric in report.omitted:
-        reason = report.omitted[gate.metric]
-        see = ": see --label and --threshold" if reason.startswith("needs") else ""
-        raise InputError(f"--fail-metric {gate.metric} {reason}{see}")
+    if gate is not None:
+        gate.check_measured(report)
     notes = tuple(dict.fromkeys(as_options(str(warning.message)) for warning in caught))
     name = None if label is None else str(label.value)
     judged = as_judged(groups, report)

@@ -25,7 +25,8 @@ from partialfair.cli._output import (
 from partialfair.cli._tables import ScoreTable
 from partialfair.cli._writing import Content
 from partialfair.exceptions import InputError
-from partialfair.metrics import band_changes, band_membership
+from partialfair.groups import members_text
+from partialfair.metrics import FairnessReport, band_changes, band_membership
 from partialfair.metrics.curve import groups_curve
 from partialfair.report.pages import audit_page, changes_section, notes_section
 
@@ -181,6 +182,14 @@ def _unique_ids(table: ScoreTable) -> pd.Index[Any]:
     return ids
 
 
+def _cell(report: FairnessReport, metric: str) -> str:
+    """Write one model's gap; empty if the report has none, which may depend on the scores."""
+    if metric in report.omitted:
+        return ""
+    value, interval = value_and_interval(report[metric])
+    return f"{value} ({interval})" if interval else value
+
+
 def print_comparison(comparison: Comparison, out: Console) -> None:
     """Print gaps side by side, then who enters and leaves."""
     audits, names = comparison.audits, comparison.names
@@ -190,12 +199,10 @@ def print_comparison(comparison: Comparison, out: Console) -> None:
     table.add_column(f"gap ({100 * settings.confidence:g} % interval)")
     for name in names:
         table.add_column(visible(name), justify="right")
-    for row in audits[0].report.rows:
-        cells = [value_and_interval(audit.report[row.metric]) for audit in audits]
-        table.add_row(
-            METRIC_TITLES[row.metric],
-            *(f"{value} ({interval})" if interval else value for value, interval in cells),
-        )
+    for metric, title in METRIC_TITLES.items():
+        cells = [_cell(audit.report, metric) for audit in audits]
+        if any(cells):
+            table.add_row(title, *(cell or "left out" for cell in cells))
     out.print(table)
     for k in range(1, len(audits)):
         out.print(f"\nWho is in the interval, from {names[0]} to {names[k]}:")
@@ -204,8 +211,10 @@ def print_comparison(comparison: Comparison, out: Console) -> None:
         for title in ("in the interval", "stay", "enter", "leave"):
             moves.add_column(title, justify="right")
         for group, line in comparison.changes(k).iterrows():
-            whole = all(float(value).is_integer() for value in line)
-            moves.add_row(str(group), *(f"{value:,.{0 if whole else 1}f}" for value in line))
+            moves.add_row(str(group), *(members_text(float(value)) for value in line))
         out.print(moves)
+    for name, audit in zip(names, audits, strict=True):
+        for metric, reason in audit.report.omitted.items():
+            out.print(f"left out of {name}: {METRIC_TITLES[metric]} {reason}", style="dim")
     for note in dict.fromkeys(note for audit in audits for note in audit.notes):
         out.print(note_line(note))

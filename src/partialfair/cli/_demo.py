@@ -93,6 +93,7 @@ def run(out: Path, seed: int) -> Demo:
     people = _people(seed)
     settings = PathSettings(
         interval=_INTERVAL,
+        interval_given=True,
         gap_scale="interval",
         confidence=0.95,
         higher_is_better=True,

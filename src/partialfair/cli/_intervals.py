@@ -90,8 +90,19 @@ def read_interval(uses: Sequence[str] | None) -> AskedInterval:
             f"{_OPTION} is given both for everybody and for group {one_group!r}; name the group in every "
             "use, or in none"
         )
-    unions = {group: _plain(as_interval_set(pairs).parts) for group, pairs in named.items()}
+    unions = {group: _plain(as_interval_set(_united(pairs)).parts) for group, pairs in named.items()}
     return unions[""] if "" in unions else dict(unions)
+
+
+def _united(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return disjoint intervals with the same union; those that are none are left for the reader of intervals."""
+    united: list[tuple[float, float]] = []
+    for low, high in sorted(pairs):
+        if united and united[-1][0] < united[-1][1] and low <= united[-1][1] and low < high:
+            united[-1] = (united[-1][0], max(high, united[-1][1]))
+        else:
+            united.append((low, high))
+    return united
 
 
 def _ends(text: str, use: str) -> tuple[float, float]:
@@ -128,8 +139,9 @@ def by_label(interval: IntervalLike, groups: Groups) -> IntervalLike:
 
 def is_one(interval: AskedInterval) -> bool:
     """Whether it is one interval, the same for every group."""
-    by_group = interval == AUTO or isinstance(interval, Mapping)
-    return interval == AUTO or (not by_group and len(as_interval_set(interval).parts) == 1)
+    if interval == AUTO:
+        return True
+    return not isinstance(interval, Mapping) and len(as_interval_set(interval).parts) == 1
 
 
 def check_page(interval: AskedInterval, report: object) -> None:

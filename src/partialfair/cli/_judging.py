@@ -34,8 +34,8 @@ __all__ = [
     "on_judged",
 ]
 
-AUTO_WIDTH = 0.25
-"""Width of the interval that ``--interval auto`` chooses, the default of `choose_interval`."""
+ANYWHERE = (0.0, 0.25)
+"""An interval as wide as those that ``--interval auto`` chooses from, the default of `choose_interval`."""
 
 _SUREST = 0.995
 """Of the thousand draws of a report, five lie beyond the ends of an interval of this coverage."""
@@ -47,8 +47,9 @@ class Judging:
 
     Attributes
     ----------
-    interval
-        As it was asked for; ``"auto"`` and names of groups are resolved once the data are known.
+    interval, interval_given
+        As it was asked for, or everybody if it was not; ``"auto"`` and names of groups are resolved once the
+        data are known.
     gap_scale, confidence, higher_is_better, min_group_size, small_groups, missing_groups
         As in `fairness_report`.
     pos_label
@@ -58,6 +59,7 @@ class Judging:
     """
 
     interval: AskedInterval
+    interval_given: bool
     gap_scale: GapScale
     confidence: float
     higher_is_better: bool
@@ -131,10 +133,7 @@ def as_judged(groups: Groups, report: FairnessReport) -> Groups:
 
 def merged_groups(groups: Groups, weights: Floats | None, rows: Ints, settings: Judging) -> Groups:
     """Return the groups with all that are small among some rows as one, the last."""
-    if isinstance(settings.interval, str):
-        interval: IntervalLike = (0.0, AUTO_WIDTH)
-    else:
-        interval = settings.interval
+    interval: IntervalLike = ANYWHERE if isinstance(settings.interval, str) else settings.interval
     sizes = effective_sizes(
         Groups(groups.codes[rows], groups.labels), np.ones(rows.size) if weights is None else weights[rows]
     )

@@ -13,7 +13,7 @@ from partialfair.exceptions import InputError
 __all__ = ["PositiveLabel", "positive_label"]
 
 _NEGATIVE = frozenset(
-    {"no", "n", "not", "none", "never", "false", "f", "negative", "neg", "bad", "fail", "failed"}
+    {"no", "not", "none", "never", "false", "negative", "neg", "bad", "fail", "failed"}
     | {"reject", "rejected", "deny", "denied", "decline", "declined", "refused"}
 )
 """Words for the label that is not wanted: the alphabet would put "denied" after "approved"."""

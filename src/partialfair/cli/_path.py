@@ -28,7 +28,7 @@ from partialfair.metrics import ReportRow
 from partialfair.metrics._text import fixed
 from partialfair.path import FairnessPath, PathPoint, fairness_path
 from partialfair.persistence import model_bytes
-from partialfair.report.pages import notes_section, path_page, settings_section
+from partialfair.report.pages import notes_section, path_names, path_page, settings_section
 from partialfair.solvers import Record, Status
 
 if TYPE_CHECKING:
@@ -178,10 +178,9 @@ class Frontier:
 
     def _held_out(self) -> str:
         """Return who was held out, and how every model scores them; ``audit`` reads it."""
-        several = self.lines["alpha"].nunique() > 1
+        names = path_names(self.models.points)
         scores = {
-            f"score, {point.allowed}" + (f", alpha {point.alpha:g}" if several else ""): point.scores
-            for point in self.models.points
+            f"score, {name}": point.scores for name, point in zip(names, self.models.points, strict=True)
         }
         return csv_text(self.prepared.scored(scores))
 
@@ -299,8 +298,7 @@ def _fit(
             scoring=settings.scoring,
             random_state=settings.seed,
             min_group_size=settings.min_group_size,
-            # Small groups that were to be merged are one group by now.
-            small_groups="keep" if settings.small_groups == "keep" else "list",
+            small_groups=settings.once_merged.small_groups,
             callback=judged,
         )
     for point in models.points:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,7 @@ import pandas as pd
 
 from partialfair._checks import check_number
 from partialfair._typing import Floats, Ints, RankWithin
-from partialfair.cli._intervals import AUTO, EVERYBODY, AskedInterval, by_label, interval_record
+from partialfair.cli._intervals import AUTO, AskedInterval, by_label, interval_record
 from partialfair.cli._judging import Judging, merged_groups
 from partialfair.cli._labels import positive_label
 from partialfair.cli._output import METRIC_TITLES, step
@@ -66,6 +66,16 @@ class ModelSettings(Judging):
     def metric(self) -> str:
         """The metric that the constraint bounds; of an ordinary model statistical parity."""
         return self.constraint if self.constraint in METRIC_TITLES else "statistical_parity"
+
+    @property
+    def is_at_threshold(self) -> bool:
+        """Whether the constraint is about the shares above a threshold."""
+        return self.constraint in ("demographic_parity", "equal_opportunity", "equalized_odds")
+
+    @property
+    def once_merged(self) -> ModelSettings:
+        """How prepared rows are judged: small groups that were to be merged are one group by then."""
+        return replace(self, small_groups="list") if self.small_groups == "merge" else self
 
     @property
     def rank_within(self) -> RankWithin:
@@ -118,7 +128,8 @@ class ModelSettings(Judging):
 
     def record(self) -> dict[str, Any]:
         """Return plain data for JSON; the positive label is told elsewhere, default or not."""
-        plain = {name: value for name, value in asdict(self).items() if name != "pos_label"}
+        told_elsewhere = ("pos_label", "interval_given")
+        plain = {name: value for name, value in asdict(self).items() if name not in told_elsewhere}
         return {**plain, "interval": interval_record(self.interval)}
 
 
@@ -306,7 +317,7 @@ def prepare(path: Path, roles: Roles, settings: ModelSettings, hold_out: HoldOut
 
 def _everybody_note(settings: ModelSettings) -> list[str]:
     """Say so where no interval was given, which asks for more than most people want."""
-    if settings.interval != EVERYBODY or settings.constraint == NO_CONSTRAINT:
+    if settings.interval_given or settings.constraint == NO_CONSTRAINT:
         return []
     return [
         "no --interval was given, so the gap is bounded among everybody, ranks 0–100 %; --interval 0.05 0.30 "

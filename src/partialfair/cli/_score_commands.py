@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from partialfair.cli import _audit, _compare
-from partialfair.cli._audit import AuditSettings, Gate, check_gate, measure, print_audit
+from partialfair.cli._audit import AuditSettings, Gate, measure, print_audit
 from partialfair.cli._compare import print_comparison
 from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import check_page, read_interval
@@ -86,6 +86,7 @@ def audit(
     """
     settings = AuditSettings(
         interval=read_interval(interval),
+        interval_given=bool(interval),
         gap_scale=gap_scale.value,
         confidence=confidence,
         higher_is_better=not lower_is_better,
@@ -99,7 +100,8 @@ def audit(
     )
     gate = None if fail_above is None else Gate(fail_metric, fail_above)
     settings.check()
-    check_gate(gate)
+    if gate is not None:
+        gate.check()
     check_page(settings.interval, report)
     outputs = Outputs(out, _audit.FILES, report)
     outputs.check(file)
@@ -112,7 +114,7 @@ def audit(
         else:
             print_audit(result, gate, console())
             announce(outputs, record)
-    if gate is not None and not result.passes(gate):
+    if gate is not None and not gate.passes(result.report):
         raise typer.Exit(1)
 
 
@@ -153,6 +155,7 @@ def compare(
         raise InputError("compare needs at least two files; for one use audit")
     settings = AuditSettings(
         interval=read_interval(interval),
+        interval_given=bool(interval),
         gap_scale=gap_scale.value,
         confidence=confidence,
         higher_is_better=not lower_is_better,

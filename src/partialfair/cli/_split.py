@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from partialfair._typing import Floats, Ints
 from partialfair.cli._intervals import AUTO, AskedInterval
-from partialfair.cli._judging import Judging, on_judged
+from partialfair.cli._judging import ANYWHERE, Judging, on_judged
+from partialfair.constraints import Constraint
 from partialfair.estimators import PartialFairClassifier
 from partialfair.estimators._promise import check_promises, promised
 from partialfair.estimators._statement import Automatic, read_constraints
@@ -40,6 +41,11 @@ def split_rows(groups: Groups, positive: npt.NDArray[np.bool_], hold_out: HoldOu
         members = shuffled[strata[shuffled] == stratum]
         held_out[members[: round(hold_out.share * members.size)]] = True
     return {"training": np.flatnonzero(~held_out), "held out": np.flatnonzero(held_out)}
+
+
+def _somewhere(stated: Constraint) -> Constraint:
+    """Return the constraint with some interval of the width that "auto" chooses: sizes depend on no more."""
+    return replace(stated, interval=ANYWHERE) if isinstance(stated.interval, Automatic) else stated
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,21 +96,20 @@ class Everybody:
         check_promises(
             [
                 promised(stated, groups, weights, positive, least)
-                for stated in read_constraints(classifier)
-                if not isinstance(stated.interval, Automatic)
+                for stated in map(_somewhere, read_constraints(classifier))
             ]
         )
 
     def _check_judged(self, interval: AskedInterval, metric: str, settings: Judging) -> None:
         """Refuse rows held out among which fewer than two groups could be judged."""
-        if interval == AUTO or settings.small_groups == "keep":
+        if settings.small_groups == "keep":
             return
         rows = self.counted("held out")
         groups = self.groups.take(rows)
         try:
             check_judgeable(
                 groups,
-                on_judged(interval, groups),
+                ANYWHERE if interval == AUTO else on_judged(interval, groups),
                 metric=metric,
                 positive=self.positive[rows],
                 sample_weight=None if self.weights is None else self.weights[rows],

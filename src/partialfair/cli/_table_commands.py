@@ -128,6 +128,7 @@ def train(
 
     settings = TrainSettings(
         interval=read_interval(interval),
+        interval_given=bool(interval),
         gap_scale=gap_scale.value,
         confidence=confidence,
         higher_is_better=not lower_is_better,
@@ -153,7 +154,7 @@ def train(
     roles = Roles(
         target, tuple(group), weight, tuple(id_columns or ()), tuple(drop or ()), tuple(category or ())
     )
-    training = _train.train(file, roles, settings)
+    training = _train.train(file, roles, settings, gate)
     record = outputs.write(partial(training.files, name), training.record(gate, name), training.page)
     kept = training.result.promise_kept is not False
     with printing():
@@ -163,7 +164,7 @@ def train(
             print_training(training, gate, console(), verbose=verbose)
             announce(outputs, record)
             _announce_model(directory / training.file_name(name), kept=kept)
-    if not kept or (gate is not None and not training.passes(gate)):
+    if not kept or (gate is not None and not gate.passes(training.report)):
         raise typer.Exit(1)
 
 
@@ -256,6 +257,7 @@ def frontier(
 
     settings = _path.PathSettings(
         interval=read_interval(interval),
+        interval_given=bool(interval),
         gap_scale=gap_scale.value,
         confidence=confidence,
         higher_is_better=not lower_is_better,

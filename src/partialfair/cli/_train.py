@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score, roc_auc_score
 
 from partialfair._checks import check_number
 from partialfair._typing import IntervalLike
-from partialfair.cli._audit import Gate, check_gate
+from partialfair.cli._audit import Gate
 from partialfair.cli._intervals import AUTO
 from partialfair.cli._judging import on_judged
 from partialfair.cli._output import step
@@ -21,7 +21,7 @@ from partialfair.cli._split import HoldOut
 from partialfair.cli._trained import Judged, Training, TrainSettings
 from partialfair.cli._wording import as_options
 from partialfair.estimators import PartialFairClassifier
-from partialfair.exceptions import InputError
+from partialfair.exceptions import IdleThresholdWarning, InputError
 from partialfair.solvers import Record, Status
 
 __all__ = ["check_settings", "train"]
@@ -36,10 +36,11 @@ def check_settings(settings: TrainSettings, gate: Gate | None) -> None:
     check_number(settings.alpha, "--alpha", low=0.0)
     if not 0 <= settings.test_size < 1:
         raise InputError(f"--test-size must be at least 0 and below 1, not {settings.test_size:g}")
-    check_gate(gate)
+    if gate is not None:
+        gate.check()
 
 
-def train(path: Path, roles: Roles, settings: TrainSettings) -> Training:
+def train(path: Path, roles: Roles, settings: TrainSettings, gate: Gate | None = None) -> Training:
     """Read, split, encode, fit with and without the constraint, and judge both."""
     prepared = prepare(path, roles, settings, HoldOut("--test-size", settings.test_size, settings.seed))
     notes, fit_notes = [*prepared.notes], list[str]()
@@ -50,9 +51,12 @@ def train(path: Path, roles: Roles, settings: TrainSettings) -> Training:
         every = [(name, part) for name in models for part in prepared.parts]
         judged = {}
         for name, part in every:
-            with _muted((name, part) != every[-1]):  # notes are about the model and the rows that count
+            # Notes are about the model and the rows that count, and about the threshold if the constraint is.
+            with _muted((name, part) != every[-1], threshold=not settings.is_at_threshold):
                 which = f"{part}, {name}"
                 judged[name, part] = _judge(which, models[name], prepared.parts[part], settings, interval)
+    if gate is not None:
+        gate.check_measured(judged[every[-1]].report)
     model = prepared.model(saved, saved.result_.promise_kept)
     once = tuple(dict.fromkeys(notes)), tuple(dict.fromkeys(fit_notes))
     return Training(settings, prepared, interval, model, judged, *once)
@@ -99,7 +103,7 @@ def _judge(
 ) -> Judged:
     with step(f"measuring {len(rows.positive):,} scores: {which}"):
         scores = model.decision_function(rows.X, rows.sensitive)
-        report = settings.report(
+        report = settings.once_merged.report(
             rows.positive,
             scores,
             rows.groups,
@@ -118,11 +122,13 @@ def _judge(
 
 
 @contextmanager
-def _muted(is_muted: bool) -> Iterator[None]:
-    """Ignore warnings, if that is wanted."""
+def _muted(everything: bool, *, threshold: bool) -> Iterator[None]:
+    """Ignore all warnings, or those about the threshold, if that is wanted."""
     with warnings.catch_warnings():
-        if is_muted:
+        if everything:
             warnings.simplefilter("ignore")
+        if threshold:
+            warnings.simplefilter("ignore", IdleThresholdWarning)
         yield
 
 

@@ -25,7 +25,6 @@ from partialfair.cli._output import (
     report_record,
     value_and_interval,
     verdict,
-    within,
 )
 from partialfair.cli._prepare import NO_CONSTRAINT, ModelSettings, Prepared
 from partialfair.cli._writing import Content
@@ -132,6 +131,11 @@ class Training:
         return list(self.judged)[-1]
 
     @property
+    def report(self) -> FairnessReport:
+        """The metrics of the model that is saved, on the rows that count."""
+        return self.judged[self.last].report
+
+    @property
     def headline(self) -> str:
         """What was trained, and on what."""
         return f"{self.prepared.headline}; {self._demand}"
@@ -172,10 +176,6 @@ class Training:
     def content(self) -> bytes:
         """The model as its file holds it."""
         return model_bytes(self.model)
-
-    def passes(self, gate: Gate) -> bool:
-        """Whether the gap is at most the limit; an undefined gap does not pass."""
-        return within(self.judged[self.last].report[gate.metric], gate.limit)
 
     def record(self, gate: Gate | None, model_name: str) -> dict[str, Any]:
         """Return plain data for JSON; the schema's number changes when a reader would have to."""
@@ -225,13 +225,7 @@ class Training:
             "notes": [*self.notes, *self.fit_notes],
         }
         if gate is not None:
-            record["gate"] = {
-                "metric": gate.metric,
-                "limit": gate.limit,
-                "part": self.last[1],
-                "passed": self.passes(gate),
-                "p_value": self.judged[self.last].report[gate.metric].p_value(gate.limit),
-            }
+            record["gate"] = {"part": self.last[1], **gate.record(self.report)}
         return record
 
     def files(self, model_name: str) -> dict[str, Content]:
@@ -263,7 +257,7 @@ class Training:
         scores = {model: judged.scores for model, judged in found.items()}
         changes = changes_section(
             scores,
-            sensitive_features=as_judged(rows.groups, self.judged[self.last].report),
+            sensitive_features=as_judged(rows.groups, self.report),
             interval=self.interval,
             sample_weight=rows.weights,
             missing_groups="ignore",
@@ -305,13 +299,13 @@ class Training:
         return rank_curves(curves, reference=self._largest_group, interval=shared)
 
     def _densities(self) -> Figure:
-        axes = plot_group_densities(self.judged[self.last].report.scored, threshold=0.0)
+        axes = plot_group_densities(self.report.scored, threshold=0.0)
         figure: Figure = axes[0].figure
         return figure
 
     @property
     def _largest_group(self) -> GroupLabel:
-        return max(self.judged[self.last].report.groups, key=lambda group: group.n_effective).group
+        return max(self.report.groups, key=lambda group: group.n_effective).group
 
 
 def print_training(training: Training, gate: Gate | None, out: Console, *, verbose: bool) -> None:

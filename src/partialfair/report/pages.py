@@ -37,6 +37,7 @@ __all__ = [
     "changes_section",
     "fits_section",
     "notes_section",
+    "path_names",
     "path_page",
     "settings_section",
     "write_page",
@@ -117,7 +118,7 @@ def path_page(
     """
     points, rows = path.points, path.validation
     interval = _one_interval(points[0])
-    names = _names(points)
+    names = path_names(points)
     reports = {name: path.report(point, confidence) for name, point in zip(names, points, strict=True)}
     done = [k for k, point in enumerate(points) if point.model.result_.status is Status.CONVERGED]
     check_reports(reports)
@@ -157,8 +158,8 @@ def _one_interval(point: PathPoint) -> tuple[float, float]:
     return as_interval_set(interval).parts[0]
 
 
-def _names(points: Sequence[PathPoint]) -> list[str]:
-    """Return names of models, short if that tells them apart."""
+def path_names(points: Sequence[PathPoint]) -> list[str]:
+    """Return names of the models of a path, short if that tells them apart."""
     several = len({point.alpha for point in points}) > 1
     short = [point.allowed + (f", alpha {point.alpha:g}" if several else "") for point in points]
     if len(set(short)) == len(short):
