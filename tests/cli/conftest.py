@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -49,6 +50,14 @@ class Outcome:
         assert (self.code, self.out) == (2, "")
         (line,) = [line for line in self.err.splitlines() if line.startswith("partialfair: error: ")]
         assert all(word in line for word in words), line
+
+
+@pytest.fixture(autouse=True)
+def interrupts() -> Iterator[None]:
+    """Put the handler of Ctrl-C back, which a command leaves ignored for the end of its process."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -125,6 +125,19 @@ def names(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir()}
 
 
+def test_after_the_last_word(start):
+    """Python's shutdown prints no traceback, whatever is left to be done in it."""
+    before = "import atexit, os, time; atexit.register(time.sleep, 1)\n"
+    run = f"{before}try:\n    {RUN}\nfinally:\n    os.write(2, b'leaving\\n'); time.sleep(0.5)"
+    process = start("--version", before=run + "\n#")
+    wait_for(process, "leaving")
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.7)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60)[1] == ""
+    assert process.returncode == 0
+
+
 NOTHING = "partialfair: interrupted; no file was written"
 
 
@@ -193,11 +206,11 @@ class TestInThisProcess:
         assert names(tmp_path / "out") == {"model.skops"}
         assert (tmp_path / "out" / "model.skops").read_bytes() == b"an earlier one"
 
-    def test_handlers_are_put_back(self, run):
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        threads = threading.active_count()
+    def test_handlers_are_put_back_but_that_of_interrupts(self, run):
+        before, threads = signal.getsignal(signal.SIGTERM), threading.active_count()
         assert run("--version").code == 0
-        assert {number: signal.getsignal(number) for number in before} == before
+        assert signal.getsignal(signal.SIGTERM) == before
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # until the process ends
         assert signal.set_wakeup_fd(-1) == -1
         assert threading.active_count() == threads
 

@@ -199,6 +199,7 @@ def _called(words: tuple[str, ...]) -> int:
 def warm_up() -> Earlier:
     """Run every command in this process, so that all is imported and compiled; keep what they wrote."""
     streams, here = (sys.stdin, sys.stdout, sys.stderr), Path.cwd()
+    on_interrupt = signal.getsignal(signal.SIGINT)  # which commands leave ignored
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         os.chdir(directory)
@@ -212,6 +213,7 @@ def warm_up() -> Earlier:
         finally:
             os.chdir(here)
             sys.stdin, sys.stdout, sys.stderr = streams
+            signal.signal(signal.SIGINT, on_interrupt)
             logging.getLogger().handlers.clear()
         sets = {kind: _contents(directory / kind) for kind in ("audit", "compare", "train", "path")}
         (unkept,) = (directory / "unkept").glob("*.skops")

@@ -23,7 +23,7 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line and end the process, which ignores Ctrl-C from then on."""
     with ends_on_signals():
         _run()
 

@@ -6,7 +6,6 @@ decides what comes of it. Here a thread of its own hears of the signal through a
 
 from __future__ import annotations
 
-import atexit
 import os
 import signal
 import threading
@@ -29,6 +28,9 @@ def ends_on_signals() -> Iterator[None]:
 
     Signals that are ignored, as of a job in the background, stay so. Outside the main thread, and on systems
     where pipes cannot hear of signals, Python's way remains.
+
+    A command is the last that a process does, and in what is left, Python's shutdown, Ctrl-C would print
+    a traceback: it is ignored afterwards. Whoever goes on must put the handler of SIGINT back.
     """
     if os.name != "posix" or threading.current_thread() is not threading.main_thread():
         yield
@@ -43,11 +45,8 @@ def ends_on_signals() -> Iterator[None]:
     try:
         yield
     finally:
-        # What is left to a process of its own is Python's shutdown, where Ctrl-C would print a traceback.
-        atexit.unregister(_ignore_interrupts)
-        atexit.register(_ignore_interrupts)
         for number, handler in handlers_before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else handler)
         signal.set_wakeup_fd(pipe_before)
         os.close(writing)
         watcher.join()
@@ -62,10 +61,6 @@ def goodbye(word: str, *, written: bool) -> bytes:
 
 def _leave_it_to_the_thread(number: int, frame: FrameType | None) -> None:
     """Do nothing: a handler of Python is what makes the signal reach the pipe."""
-
-
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _watch(reading: int) -> None:
