@@ -332,7 +332,7 @@ def fairness_path(
         check_number(validation, "validation", above=0.0, high=0.9)
         train, held_out = _split(rows, validation, seed)
     _check_held_out(estimator, train, held_out, scoring)
-    _check_members(estimator, stated[0], train, held_out)
+    _check_members(estimator, train, held_out)
     _check_judged(estimator, stated[0], train, held_out, min_group_size, small_groups)
     say = _reporter(scoring, callback, verbose)
     jobs = (delayed(_chain)(estimator, train, held_out, gaps, alpha, scoring, say) for alpha in penalties)
@@ -412,7 +412,7 @@ def _check_held_out(estimator: Any, train: Rows, held_out: Rows, scoring: str) -
         raise InputError(f"scoring='roc_auc' needs both classes in the {held_out.n} validation rows")
 
 
-def _check_members(estimator: Any, constraint: Constraint, train: Rows, held_out: Rows) -> None:
+def _check_members(estimator: Any, train: Rows, held_out: Rows) -> None:
     """Refuse, before any fit, rows held out on which no gap could be measured."""
     counted = np.ones(held_out.n, bool) if held_out.weights is None else np.asarray(held_out.weights) > 0
     groups = encode_groups(held_out.groups, missing="ignore").take(counted)

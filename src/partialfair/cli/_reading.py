@@ -24,6 +24,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import pandas as pd
 
+from partialfair._checks import shown
 from partialfair._extras import require
 from partialfair._text import listed
 from partialfair.cli._csv import escaped, unescaped
@@ -60,6 +61,10 @@ _SMALL_TABLE, _HIGHEST_RATIO = 1 << 28, 100
 
 _CELL = 8
 """Bytes of a cell in memory, at least: a file may say in a few that a hundred million are alike."""
+
+
+_LONGEST_NAME = 40
+"""Characters of a column's name in messages."""
 
 
 @dataclass(frozen=True)
@@ -346,7 +351,7 @@ def _member(archive: zipfile.ZipFile, path: Path) -> zipfile.ZipInfo:
         if not member.is_dir() and not member.filename.startswith("__MACOSX/")
     ]
     if len(members) != 1:
-        held = listed([member.filename for member in members], most=3) if members else "none"
+        held = listed([shown(member.filename) for member in members]) if members else "none"
         raise InputError(f"{path} should hold one table, but it has {len(members)} files ({held})")
     if members[0].flag_bits & 1:
         raise InputError(f"{path} is encrypted; unpack it with its password first")
@@ -448,7 +453,8 @@ def _open_arrow(file: IO[bytes]) -> _Opened:
 
 def _lacking(path: Path, present: Sequence[str], needed: Sequence[str]) -> str:
     missing = [name for name in needed if name not in present]
-    return f"{path} has no {missing_columns(missing, present)}; it has {listed(list(map(str, present)))}"
+    named = listed([shown(str(name), _LONGEST_NAME) for name in present], most=12)
+    return f"{path} has no {missing_columns(missing, present)}; it has {named}"
 
 
 def _refuse_repeated_columns(path: Path, present: Sequence[str], wanted: Sequence[str]) -> None:
