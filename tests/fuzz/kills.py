@@ -174,13 +174,11 @@ def faults(kill: Kill, ending: Ending) -> Iterator[str]:
 
 
 def state(ending: Ending) -> str:
-    """Return in a word what a command left of its files; temporaries are told as well."""
-    changed = {name for name in ending.after if ending.before.get(name) != ending.after[name]}
-    hidden = {name for name in changed if _is_hidden(name)}
-    files = {name for name in changed - hidden if (ending.work / name).is_file()}
-    kept = {name for name in ending.before if name not in files and name.startswith(("set/", "scores.csv"))}
-    told = "new" if files and not kept else "mixed" if files else "old" if kept else "none"
-    return f"{told}, with temporaries" if hidden else told
+    """Return in a word what a command left of its set, or of its scores; temporaries are told as well."""
+    names = {name for name in (*ending.before, *ending.after) if name.startswith(("set/", "scores.csv"))}
+    changed = {name for name in names if ending.before.get(name) != ending.after.get(name)}
+    told = "none" if not names else "old" if not changed else "new" if changed == names else "mixed"
+    return f"{told}, with temporaries" if any(map(_is_hidden, ending.after)) else told
 
 
 def _interrupt_faults(ending: Ending) -> Iterator[str]:
