@@ -147,11 +147,12 @@ def run_and_kill(kill: Kill, directory: Path, earlier: Path) -> Ending:
         else:
             _wait_for_end(process, rng.uniform(0, duration))
         used, sent = cpu_seconds(process.pid), time.monotonic()
-        hit = send(process, kill.signal)
-        seconds = _cpu_seconds_until_end(process) - used if hit else 0.0
+        send(process, kill.signal)
+        written = _look(work)
+        seconds = _cpu_seconds_until_end(process) - used
         wall_seconds = time.monotonic() - sent
         code, err = process.finish()
-        if hit:
+        if code != 0 or _look(work) != written:  # else it was done before the signal came
             return Ending(work, code, seconds, wall_seconds, err, before, snapshot(work), tries)
     raise RuntimeError(f"{kill}: {_MOST_TRIES} times the command had ended before its moment came")
 
@@ -185,14 +186,14 @@ def _interrupt_faults(ending: Ending) -> Iterator[str]:
     if ending.seconds > _GRACE:
         yield f"it took {ending.seconds:.1f} s to stop"
     # Dead by the signal itself: before the command had begun, while Python started or loaded it.
-    if ending.code not in (130, 0, -signal.SIGINT):
+    if ending.code not in (130, -signal.SIGINT):
         yield f"the exit code is {ending.code}: {ending.err[-300:]}"
     if ending.code == 130 and "Traceback" in ending.err:
         yield f"a traceback: {ending.err[-300:]}"
     names = {*ending.before, *ending.after}
     changed = sorted(name for name in names if ending.before.get(name) != ending.after.get(name))
     # After the last file there is only printing to interrupt; the files are then new, and it says so.
-    if ending.code != 0 and changed and not ending.err.endswith("its files had been written\n"):
+    if changed and not ending.err.endswith("its files had been written\n"):
         yield f"interrupted with exit code {ending.code}, it changed {changed}: {ending.err[-300:]}"
     if any(_is_hidden(name) for name in ending.after):
         yield f"temporaries were left: {[name for name in ending.after if _is_hidden(name)]}"
@@ -200,7 +201,7 @@ def _interrupt_faults(ending: Ending) -> Iterator[str]:
 
 def _scores_faults(path: Path, kill: Kill, ending: Ending) -> Iterator[str]:
     if not path.exists():
-        if kill.earlier or ending.code == 0:
+        if kill.earlier:
             yield "there is no scores.csv"
     elif path.read_text().count("\n") != _ROWS + 1:
         yield f"scores.csv has {path.read_text().count(chr(10))} lines"
@@ -214,7 +215,7 @@ def _set_faults(kill: Kill, ending: Ending) -> Iterator[str]:
         name: ending.after[name] for name in ending.after if name.startswith("set/") and not _is_hidden(name)
     }
     if not now:
-        if kill.earlier or ending.code == 0:
+        if kill.earlier:
             yield "there is no set"
         return
     if missing := [name for name in old if name not in now]:

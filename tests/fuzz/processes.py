@@ -82,9 +82,7 @@ class Forked:
         return self._code
 
 
-def send(process: Process, number: signal.Signals) -> bool:
-    """Send a signal; return whether it was in time."""
-    if process.poll() is not None:
-        return False
-    os.kill(process.pid, number)  # no other process has its id before it is waited for
-    return True
+def send(process: Process, number: signal.Signals) -> None:
+    """Send a signal, if there still is somebody to hear it."""
+    if process.poll() is None:
+        os.kill(process.pid, number)  # no other process has its id before it is waited for
