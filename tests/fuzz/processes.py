@@ -63,9 +63,11 @@ class Forked:
     def __init__(self, words: tuple[str, ...], work: Path) -> None:
         self._directory = work.parent
         self._code: int | None = None
+        before = signal.signal(signal.SIGINT, signal.SIG_DFL)  # deadly until the command hears of it
         self.pid = os.fork()
         if self.pid == 0:
             become(words, work, streams=self._directory)
+        signal.signal(signal.SIGINT, before)
 
     def poll(self) -> int | None:
         return self._reap(os.WNOHANG)

@@ -150,7 +150,7 @@ def become(words: tuple[str, ...], work: Path, *, streams: Path, stdin: bytes = 
     """Become a command, for good: its arguments, directory, environment and streams, which are files."""
     code = 1
     try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.dup2(_filled_pipe(stdin), 0)
         for descriptor, name in ((1, "stdout"), (2, "stderr")):
