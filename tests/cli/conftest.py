@@ -70,7 +70,7 @@ def run(
     def call(*arguments: object) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["partialfair", *map(str, arguments)])
         with pytest.raises(SystemExit) as stop:
-            cli.main()
+            cli.command()
         return Outcome(stop.value.code, *capsys.readouterr())
 
     return call
