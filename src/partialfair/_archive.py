@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from partialfair.exceptions import InputError
 
@@ -26,12 +27,18 @@ SCHEMA = "schema.json"
 _SMALL, _HIGHEST_RATIO = 1 << 27, 50
 """Bytes: a model may unpack to 128 MiB, or to fifty times its file; loading makes three copies of that."""
 
-_LARGEST_SCHEMA = 1 << 24
-_MOST_NODES = 200_000
-"""A node takes skops some 10 µs. Models have thousands: one for every number of every step of the fit."""
+_SMALL_SCHEMA, _SCHEMA_RATIO = 1 << 25, 40
+_FEW_NODES, _BYTES_A_NODE = 200_000, 8
+"""A node takes skops some 10 µs. Models have one for every attribute and every level of a column of text:
+thousands, or hundreds of thousands where tables are wide. Such files grow by 16 bytes for a node, and their
+schemas by 20 to 30 for each of those."""
 
-_NEVER = {"BytearrayNode": "bytearray", "SparseMatrixNode": "sparse matrix"}
-"""What no model holds, and skops would unpack as a list of integers, or with indices that lead astray."""
+_NEVER = {"BytearrayNode": "bytearray"}
+"""What no model holds, and skops would unpack as a list of integers."""
+
+_SPARSE = {"csr", "csc", "coo", "bsr", "dia"}
+_LONGEST_SIDE = 1 << 26
+"""Rows or columns of a sparse matrix, which is as small as its entries until somebody works with it."""
 
 _MOST_MEMBERS = 10_000
 _PIECE = 1 << 20
@@ -48,10 +55,11 @@ def rewritten(content: bytes) -> bytes:
         Saying what is wrong, in half a sentence.
     """
     budget = _Budget(max(_SMALL, _HIGHEST_RATIO * len(content)))
+    most_nodes = max(_FEW_NODES, len(content) // _BYTES_A_NODE)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = _members(archive)
-        schema = _schema(archive, members)
-        mentions = _Mentions()
+        schema = _schema(archive, members, max(_SMALL_SCHEMA, _SCHEMA_RATIO * len(content)), most_nodes)
+        mentions = _Mentions(most_nodes)
         mentions.look_at(schema)
         new = io.BytesIO()
         with zipfile.ZipFile(new, "w", zipfile.ZIP_STORED) as copy:
@@ -60,9 +68,11 @@ def rewritten(content: bytes) -> bytes:
                 if name not in members:
                     raise InputError(f"its member {name[:40]!r} is missing")
                 data = _unpacked(archive, members[name], budget)
-                budget.spend((n_mentions - 1) * len(data))
                 if "NdArrayNode" in loaders:
                     _check_array(data)
+                if "SparseMatrixNode" in loaders:
+                    data = _checked_sparse(data, budget)
+                budget.spend((n_mentions - 1) * len(data))
                 copy.writestr(name, data)
     return new.getvalue()
 
@@ -101,12 +111,14 @@ def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo, budget: _Budget) 
     return b"".join(pieces)
 
 
-def _schema(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) -> Any:
+def _schema(
+    archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], most_bytes: int, most_nodes: int
+) -> Any:
     if SCHEMA not in members:
         raise InputError(f"it has no {SCHEMA}")
-    text = _unpacked(archive, members[SCHEMA], _Budget(_LARGEST_SCHEMA))
+    text = _unpacked(archive, members[SCHEMA], _Budget(most_bytes))
     # Before they are parsed, as every pair of brackets takes some hundred bytes of memory.
-    if text.count(b"{") + text.count(b"[") > 4 * _MOST_NODES:
+    if text.count(b"{") + text.count(b"[") > 4 * most_nodes:
         raise InputError(f"its {SCHEMA} has too many parts")
     return json.loads(text)
 
@@ -115,6 +127,7 @@ def _schema(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) -> An
 class _Mentions:
     """What the nodes of a schema mention: the files that they are read from, by whom and how often."""
 
+    most_nodes: int
     files: dict[str, tuple[set[str], int]] = field(default_factory=dict)
     n_nodes: int = 0
 
@@ -132,7 +145,7 @@ class _Mentions:
 
     def _look_at_node(self, node: dict[str, Any]) -> None:
         self.n_nodes += 1
-        if self.n_nodes > _MOST_NODES:
+        if self.n_nodes > self.most_nodes:
             raise InputError(f"its {SCHEMA} has more nodes than any model")
         node.pop("__id__", None)  # save_model writes a node out wherever it occurs, so that none is missed
         loader = str(node["__loader__"])
@@ -164,6 +177,28 @@ def _check_array(data: bytes) -> None:
         raise InputError("an array in it is not what it says")
     if n_values * dtype.itemsize != n_bytes:
         raise InputError("an array in it is not as large as it says")
+
+
+def _checked_sparse(data: bytes, budget: _Budget) -> bytes:
+    """Return the same sparse matrix, not compressed, once its indices are known to lead nowhere else."""
+    new = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as archive, zipfile.ZipFile(new, "w", zipfile.ZIP_STORED) as copy:
+        for name, info in _members(archive).items():
+            array = _unpacked(archive, info, budget)
+            _check_array(array)
+            copy.writestr(name, array)
+    new.seek(0)
+    with np.load(new, allow_pickle=False) as held:
+        layout, shape = held["format"].item(), held["shape"]
+    if isinstance(layout, bytes):
+        layout = layout.decode("ascii", errors="replace")
+    if layout not in _SPARSE or shape.shape != (2,) or not ((shape >= 0) & (shape <= _LONGEST_SIDE)).all():
+        raise InputError("a sparse matrix in it is not what it says")
+    new.seek(0)
+    matrix = sparse.load_npz(new)
+    if layout in ("csr", "csc", "bsr"):
+        matrix.check_format(full_check=True)
+    return new.getvalue()
 
 
 def _header(stream: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -6,6 +6,7 @@ combination that occurs, labelled by the tuple of values.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -61,13 +62,15 @@ def group_name(label: GroupLabel) -> str:
     return " × ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
-def members_text(count: float) -> str:
+def members_text(count: float, *, too_few: bool = False) -> str:
     """Write a number of members, some of whom are inside an interval in part: 7.5 is "7.5", and 8.0 "8".
 
     Halves of the last digit go up, also where rounding errors put a count a hair below them: sums of shares
-    and products of sizes are then written alike, here and by the page's own script.
+    and products of sizes are then written alike, here and by the page's own script. Numbers that are too few
+    are rounded down: 9.98 of 10 that are needed must not read "10".
     """
-    return f"{count + _HAIR:,.1f}".removesuffix(".0")
+    written = math.floor(10 * (count + _HAIR)) / 10 if too_few else count + _HAIR
+    return f"{written:,.1f}".removesuffix(".0")
 
 
 def listed(texts: Sequence[str], most: int = 3) -> str:

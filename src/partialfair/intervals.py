@@ -106,6 +106,17 @@ class IntervalSet:
         before = np.searchsorted(done[1:-1], shares - _slack(side), side="left")
         return np.asarray(self.starts[before] + (shares - done[before]) * self.measure)
 
+    def side(self, rank: float) -> Literal["inside", "before", "between", "after"]:
+        """Where a rank lies: inside a part, ends included, or before, between or after all parts.
+
+        A threshold whose rank is not inside selects a share of the set that no order inside can change.
+        """
+        if any(low - RANK_TOLERANCE <= rank <= high + RANK_TOLERANCE for low, high in self.parts):
+            return "inside"
+        if rank < self.parts[0][0]:
+            return "before"
+        return "after" if rank > self.parts[-1][1] else "between"
+
     @property
     def from_the_other_end(self) -> IntervalSet:
         """The same people, counted from the bottom."""

@@ -45,6 +45,11 @@ _CLASSES = {
     "partialfair.problems.certificate": ["Certificate"],
     "partialfair.metrics.partial": ["WorstGap"],
     "partialfair._state": ["Pairs"],
+    # Sparse matrices that scikit-learn's estimators keep of what they were fitted on.
+    **{
+        f"scipy.sparse._{layout}": [f"{layout}_matrix", f"{layout}_array"]
+        for layout in ("csr", "csc", "coo", "bsr", "dia")
+    },
     # Plain records that estimators of scikit-learn hold; the last is gone from newer versions.
     "numpy": ["dtype"],
     "sklearn.compose._column_transformer": ["make_column_selector", "_RemainderColsList"],
@@ -107,9 +112,8 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     """
     path = Path(path)
     if not path.is_file():
-        raise InputError(
-            f"{path} is a directory, not a model" if path.is_dir() else f"there is no file {path}"
-        )
+        kind = "directory" if path.is_dir() else "pipe or a device"
+        raise InputError(f"{path} is a {kind}, not a model" if path.exists() else f"there is no file {path}")
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -58,6 +58,7 @@ def with_value(X, row, column, value):
             r"no group is large enough .* 'f' has 0.\d+ and .* lower min_gr",
         ),
         ({"min_group_size": 0}, r"min_group_size must be at least 1, not 0"),
+        ({"min_group_size": 2.5}, r"min_group_size must be a whole number, not 2.5"),
         ({"higher_is_better": "no"}, r"higher_is_better must be True or False, not 'no'"),
         ({"interval": {"f": (0, 1)}}, r"no interval for group 'm', only for \['f'\]"),
         ({"interval": {"f": (0, 1), "m": (0, 1), "x": (0, 1)}}, r"names group 'x'"),

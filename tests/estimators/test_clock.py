@@ -44,6 +44,13 @@ def test_deadlines():
     check_clock()
 
 
+@pytest.mark.parametrize("kind", [int, float, np.int64, np.float32])
+def test_any_number_is_a_time_limit(kind):
+    moment = PartialFairClassifier(time_limit=kind(6))._deadline()
+    assert type(moment) is float
+    assert moment - time.monotonic() == pytest.approx(6, abs=0.5)
+
+
 SMALL = {
     "statistical parity": {"max_gap": 0.0, "n_points": 50},
     "group AUC": {"constraint": "group_auc", "max_gap": 0.001},

@@ -11,6 +11,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from partialfair import PartialFairClassifier
+from partialfair.estimators import _threads
 from partialfair.estimators._threads import one_blas_thread
 
 
@@ -57,6 +58,25 @@ def test_the_one_that_began_last_may_end_last():
 def test_an_error_gives_them_back():
     with pytest.raises(KeyboardInterrupt), one_blas_thread():
         raise KeyboardInterrupt
+    assert blas_threads() == {2}
+
+
+@pytest.mark.parametrize("step", ["_Holder.start", "_Fits.begin"])
+def test_an_interrupt_at_the_beginning_gives_them_back(monkeypatch, step):
+    owner, name = step.split(".")
+    begin = getattr(getattr(_threads, owner), name)
+
+    def interrupted(*arguments):
+        begin(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(getattr(_threads, owner), name, interrupted)
+    with pytest.raises(KeyboardInterrupt), one_blas_thread():
+        pytest.fail("it was interrupted before")
+    monkeypatch.undo()
+    assert blas_threads() == {2}
+    with one_blas_thread():
+        assert blas_threads() == {1}
     assert blas_threads() == {2}
 
 

@@ -231,3 +231,22 @@ def test_shares_do_not_depend_on_the_unit_of_the_weights():
     interval = IntervalSet(((0.05, 0.3), (0.5, 0.8)))
     found = band_weights(scores, 1e-3 * weights, interval)
     assert found == pytest.approx(band_weights(scores, weights, interval))
+
+
+@pytest.mark.parametrize(
+    ("rank", "side"),
+    [
+        (0.0, "before"),
+        (0.1, "inside"),
+        (0.2 + 1e-13, "inside"),
+        (0.25, "between"),
+        (0.5, "inside"),
+        (0.6, "after"),
+    ],
+)
+def test_on_which_side_of_a_union_a_rank_lies(rank, side):
+    union = as_interval_set([(0.1, 0.2), (0.3, 0.5)])
+    assert union.side(rank) == side
+    assert (side != "inside") == bool(
+        union.passed(np.array(rank - 1e-9)) == union.passed(np.array(rank + 1e-9))
+    )

@@ -33,9 +33,10 @@ from partialfair import PartialFairClassifier, constraints, load_model, save_mod
 from partialfair.constraints import Constraint, DemographicParity, StatisticalParity
 from partialfair.estimators import FitResult
 from partialfair.exceptions import InputError
-from partialfair.persistence import FORMAT, TRUSTED
+from partialfair.persistence import FORMAT, TRUSTED, model_bytes
 from partialfair.solvers import IDCA, SQP, DirectSwitching, NewtonSteps, Status
 from partialfair.surrogates import Ramp, Sigmoid
+from partialfair.tables import CategoryColumn, TableModel
 
 pytestmark = pytest.mark.filterwarnings("ignore::partialfair.exceptions.IdleThresholdWarning")
 SAVED = Path(__file__).parent / "saved_models"
@@ -461,3 +462,23 @@ def test_models_of_earlier_versions_lack_no_parameter():
     kept = bool((result.excess <= 1e-12).all()) if model.enforce == "exact" else None
     assert result.promise_kept is kept
     assert clone(model).get_params().keys() == settings.keys()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="devices as POSIX has them")
+def test_devices_and_pipes_are_no_models(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path(os.devnull)):
+        with pytest.raises(InputError, match="is a pipe or a device, not a model"):
+            load_model(path)
+
+
+def test_wide_tables_of_text_are_saved(rows):
+    """600 columns of 100 levels, more than a small archive may have nodes of that length."""
+    X, y = rows
+    clf = PartialFairClassifier(constraint=None, alpha=0.1).fit(X, y)
+    columns = tuple(
+        CategoryColumn(f"column {j}", tuple(f"level {k} of {j}" for k in range(100)), gaps=False)
+        for j in range(600)
+    )
+    clf.coef_, clf.n_features_in_ = np.zeros((1, 60_000)), 60_000
+    assert len(model_bytes(TableModel("y", ("no", "yes"), columns, (), (), clf))) > 0

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from inspect import Parameter, signature
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from partialfair._checks import check_count, check_number, shown
+from partialfair._checks import check_count, check_flag, check_number
 from partialfair._clock import (
     OutOfTime,
     acknowledge_interrupt,
@@ -118,9 +119,8 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         if self.max_iter is not None:
             check_count(self.max_iter, "max_iter")
         check_count(self.n_starts, "n_starts")
-        check_number(self.min_group_size, "min_group_size", low=1.0)
-        if not isinstance(self.higher_is_better, bool | np.bool_):
-            raise InputError(f"higher_is_better must be True or False, not {shown(self.higher_is_better)}")
+        check_count(self.min_group_size, "min_group_size")
+        check_flag(self.higher_is_better, "higher_is_better")
         if self.callback is not None and not callable(self.callback):
             raise InputError(f"callback must be a function of one record, not {self.callback!r}")
         if isinstance(self.surrogate, Surrogate) and self.surrogate_width != "auto":
@@ -129,7 +129,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
 
     def _deadline(self) -> float:
         """Return when the fit that begins now has to end; settings are checked later."""
-        return deadline_in(self.time_limit if isinstance(self.time_limit, int | float) else None)
+        return deadline_in(float(self.time_limit) if isinstance(self.time_limit, Real) else None)
 
     def _read_groups(
         self,

@@ -17,7 +17,6 @@ from partialfair.constraints.parity import AtThreshold
 from partialfair.estimators._promise import Promise
 from partialfair.exceptions import IdleThresholdWarning
 from partialfair.groups import Groups, listed
-from partialfair.intervals import RANK_TOLERANCE, IntervalSet
 
 __all__ = ["idle_threshold_warning"]
 
@@ -40,7 +39,7 @@ def idle_threshold_warning(
 
 
 def _outside(promise: Promise, scores: Floats, weights: Floats, positive: Positive) -> list[str]:
-    """Return "rank 4.2 % in group 'f'" for every group where that is outside of the closed interval.
+    """Return "rank 4.2 % in group 'f'" for every group where that is outside of the interval, ends included.
 
     Ranks are those among the people compared. Where positives and negatives are, a threshold that is inside
     for one of them is not idle.
@@ -55,9 +54,9 @@ def _outside(promise: Promise, scores: Floats, weights: Floats, positive: Positi
         ]
     )
     outside = []
-    for name, part, own in zip(groups.names, constraint.intervals(groups), ranks.T, strict=True):
-        if not any(_holds(part, rank) for rank in own):
-            percents = " and ".join(f"{100 * rank:.3g} %" for rank in own)
+    for name, part, of_group in zip(groups.names, constraint.intervals(groups), ranks.T, strict=True):
+        if all(part.side(rank) != "inside" for rank in of_group.tolist()):
+            percents = " and ".join(f"{100 * rank:.3g} %" for rank in of_group)
             outside.append(f"rank {percents} in group {shown(name, 60)}")
     return outside
 
@@ -70,7 +69,3 @@ def _ranks(threshold: float, scores: Floats, weights: Floats, groups: Groups) ->
         for counted in (np.where(scores > threshold, weights, 0.0), weights)
     )
     return np.asarray(selected / totals)
-
-
-def _holds(part: IntervalSet, rank: float) -> bool:
-    return any(low - RANK_TOLERANCE <= rank <= high + RANK_TOLERANCE for low, high in part.parts)

@@ -14,7 +14,7 @@ from partialfair._typing import Floats, GroupLabel
 from partialfair.constraints import Constraint, check_compatible
 from partialfair.constraints.base import Positive
 from partialfair.exceptions import InputError, SmallGroupWarning
-from partialfair.groups import Groups, group_name, listed
+from partialfair.groups import Groups, group_name, listed, members_text
 
 __all__ = ["Promise", "check_promises", "promised", "small_group_warning", "small_groups"]
 
@@ -105,5 +105,8 @@ def small_group_warning(promises: Sequence[Promise]) -> SmallGroupWarning | None
 
 def _too_few(promise: Promise) -> str:
     """Say which groups are small, and how small."""
-    sizes = [f"{shown(group_name(label), 60)} has {size:.3g}" for label, size in promise.small.items()]
+    sizes = [
+        f"{shown(group_name(label), 60)} has {members_text(size, too_few=True)}"
+        for label, size in promise.small.items()
+    ]
     return f"group {listed(sizes)} effective {promise.stated.counted} in the interval"

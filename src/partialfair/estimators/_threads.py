@@ -28,6 +28,8 @@ class _Holder:
     def __init__(self) -> None:
         self._limited, self._done = Event(), Event()
         self._thread = Thread(target=self._hold, name="partialfair-blas", daemon=True)
+
+    def start(self) -> None:
         self._thread.start()
         self._limited.wait()
 
@@ -41,28 +43,41 @@ class _Holder:
 
     def release(self) -> None:
         self._done.set()
-        self._thread.join()
+        if self._thread.is_alive():  # or it ends as soon as it begins
+            self._thread.join()
 
 
 class _Fits:
-    """How many fits are under way, and who holds the limit for them."""
+    """Which fits are under way, and who holds the limit for them.
+
+    An interrupt may come at any step, so that both ends can be called at any time, and twice.
+    """
 
     def __init__(self) -> None:
         self.lock = Lock()
-        self.n_fits = 0
+        self.under_way: set[object] = set()
         self.holder: _Holder | None = None
 
-    def begin(self) -> None:
+    def begin(self, fit: object) -> None:
         with self.lock:
-            self.holder = self.holder or _Holder()
-            self.n_fits += 1
-
-    def end(self) -> None:
-        with self.lock:
-            self.n_fits -= 1
-            if self.n_fits == 0 and self.holder is not None:
-                holder, self.holder = self.holder, None
+            self.under_way.add(fit)
+            if self.holder is not None:
+                return
+            holder = _Holder()
+            try:
+                holder.start()
+                self.holder = holder
+            except BaseException:
+                self.holder = None
                 holder.release()
+                raise
+
+    def end(self, fit: object) -> None:
+        with self.lock:
+            self.under_way.discard(fit)
+            if not self.under_way and self.holder is not None:
+                self.holder.release()
+                self.holder = None
 
 
 _fits = _Fits()
@@ -73,9 +88,10 @@ if hasattr(os, "register_at_fork"):
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Limit BLAS to one thread, and give back what there was when the last of several fits ends."""
-    _fits.begin()
+    fit = object()
     try:
+        _fits.begin(fit)
         with threadpool_limits(1, user_api="blas"):  # of this thread, in libraries that count by thread
             yield
     finally:
-        _fits.end()
+        _fits.end(fit)

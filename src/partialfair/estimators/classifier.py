@@ -186,7 +186,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         fit_intercept: bool = True,
         class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
         higher_is_better: bool = True,
-        min_group_size: float = 2,
+        min_group_size: int = 2,
         missing_groups: Literal["error", "ignore"] = "error",
         sensitive_columns: Any = None,
         group_terms: GroupTerms = None,

@@ -98,7 +98,7 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         alpha: float = 1e-4,
         fit_intercept: bool = True,
         higher_is_better: bool = True,
-        min_group_size: float = 2,
+        min_group_size: int = 2,
         missing_groups: Literal["error", "ignore"] = "error",
         sensitive_columns: Any = None,
         group_terms: GroupTerms = None,

@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
+
+from partialfair._typing import GroupLabel, RankWithin
 from partialfair.exceptions import IdleThresholdWarning
 from partialfair.groups import listed
-from partialfair.intervals import RANK_TOLERANCE
-from partialfair.metrics._inputs import GroupScores, ScoredGroups, oriented
+from partialfair.metrics._inputs import ScoredGroups, oriented
 
 __all__ = ["warn_if_idle"]
 
+_SELECTED = {
+    "before": "nobody inside is selected",
+    "after": "everybody inside is selected",
+    "between": "a fixed share inside is selected",
+}
+"""Who is, whatever the scores inside, if a threshold's rank lies there."""
 
-def warn_if_idle(scored: ScoredGroups, threshold: float) -> None:
-    """Warn where ``F̄_k(θ̂)`` lies outside the interval of group k, from its first rank to its last.
 
-    Then nobody inside is selected (the rank is too near the top), or everybody is: the share P_k(θ̂) stays 0
-    or 1 however the scores inside are ordered, so that a gap of 0 is no merit.
+def warn_if_idle(
+    scored: ScoredGroups,
+    threshold: float,
+    rank_within: RankWithin = "group",
+    without_positives: Sequence[GroupLabel] = (),
+) -> None:
+    """Warn where ``F̄_k(θ̂)`` lies outside the interval of group k: before, between or after its parts.
+
+    Then the share P_k(θ̂) stays what it is however the scores inside are ordered, so that a gap of 0 is no
+    merit. The rank is that among the people compared: all members, and also the positives where ranks are
+    taken among those with the same label.
 
     Parameters
     ----------
@@ -24,13 +41,26 @@ def warn_if_idle(scored: ScoredGroups, threshold: float) -> None:
         Groups that are judged.
     threshold
         On their scores, of which higher is better.
+    rank_within
+        As in `partial_equal_opportunity_difference`.
+    without_positives
+        Groups whose positives are not judged.
     """
+    _warn_if_idle(scored, threshold, "in")
+    if rank_within == "group_and_label" and scored.groups[0].positive is not None:
+        judged = [group.with_label(True) for group in scored if group.label not in without_positives]
+        compared = replace(scored, groups=tuple(group for group in judged if group.n))
+        if len(compared) > 1:
+            _warn_if_idle(compared, threshold, "among the positives of")
+
+
+def _warn_if_idle(scored: ScoredGroups, threshold: float, among: str) -> None:
     ranks = [float(group.rank(threshold)) for group in scored]
-    sides = [_side(group, rank) for group, rank in zip(scored, ranks, strict=True)]
-    idle = [k for k, side in enumerate(sides) if side]
+    sides = [group.interval.side(rank) for group, rank in zip(scored, ranks, strict=True)]
+    idle = [k for k, side in enumerate(sides) if side != "inside"]
     if not idle:
         return
-    names = [f"{_percent(ranks[k])} in {scored.groups[k].name}" for k in idle]
+    names = [f"{_percent(ranks[k])} {among} {scored.groups[k].name}" for k in idle]
     if scored.intervals_differ:
         where = "outside their intervals" if len(idle) > 1 else "outside its interval"
     else:
@@ -40,25 +70,22 @@ def warn_if_idle(scored: ScoredGroups, threshold: float) -> None:
         where = f"outside the interval {parts}"
     message = (
         f"the threshold {oriented(threshold, scored.higher_is_better):g} has rank {listed(names)}, {where}: "
-        f"{_consequence(scored, [sides[k] for k in idle])}; choose an interval that contains the selection "
-        f"{_rates(ranks)}, or another threshold"
+        f"{_consequence(scored, ranks, [sides[k] for k in idle])}; choose an interval that contains the "
+        f"selection {_rates(ranks)}, or another threshold"
     )
-    warnings.warn(message, IdleThresholdWarning, stacklevel=3)
+    warnings.warn(message, IdleThresholdWarning, stacklevel=4)
 
 
-def _side(group: GroupScores, rank: float) -> str:
-    """Who inside is selected whatever their scores: nobody, everybody, or (empty) it depends."""
-    if rank < group.interval.parts[0][0] - RANK_TOLERANCE:
-        return "nobody"
-    return "everybody" if rank > group.interval.parts[-1][1] + RANK_TOLERANCE else ""
-
-
-def _consequence(scored: ScoredGroups, sides: list[str]) -> str:
-    if len(set(sides)) > 1:
-        return "nobody or everybody inside is selected there, whatever the scores inside"
-    if len(sides) < len(scored):
-        return f"{sides[0]} inside is selected there, whatever the scores inside"
-    return f"{sides[0]} inside is selected, so gaps at the threshold are 0 whatever the scores inside"
+def _consequence(scored: ScoredGroups, ranks: list[float], sides: list[str]) -> str:
+    """Say what comes of ranks on some sides of their intervals; if all groups have one, also of gaps."""
+    shares = [float(group.interval.passed(np.array(rank))) for group, rank in zip(scored, ranks, strict=True)]
+    if len(sides) == len(scored) and np.ptp(shares) == 0:
+        return f"{_SELECTED[sides[0]]}, so gaps at the threshold are 0 whatever the scores inside"
+    kinds = set(sides)
+    selected = "nobody or everybody inside is selected" if len(kinds) > 1 else _SELECTED[sides[0]]
+    if len(kinds) > 1 and "between" in kinds:
+        selected = _SELECTED["between"]
+    return f"{selected} there, whatever the scores inside"
 
 
 def _rates(ranks: list[float]) -> str:

@@ -293,7 +293,8 @@ def fairness_report(
     small_groups
         What to do with those: ``"list"`` them in ``report.small_groups``, ``"merge"`` them into one group
         called ``"small groups"`` (judged if it is large enough, else they are listed), or ``"keep"`` them,
-        and judge all.
+        and judge all. What is merged are groups with too few members; those with enough of them, but too few
+        positives or negatives, are only left out of the metrics that need these.
 
     Returns
     -------
@@ -305,7 +306,8 @@ def fairness_report(
         If some group is too small to be judged, or has fewer than 30 effective members, in all or with one
         label, inside the interval.
     IdleThresholdWarning
-        If the threshold's rank lies outside the interval of some group.
+        If the threshold's rank lies outside the interval of some group (between its parts, too), among its
+        members or, with ``rank_within="group_and_label"``, among its positives.
 
     Examples
     --------
@@ -351,7 +353,8 @@ def fairness_report(
     few = {} if small_groups == "keep" else _too_few_labelled(scored, setting, min_group_size)
     omitted = _omitted(scored, setting, few, min_group_size)
     if ranked is not None:
-        warn_if_idle(scored, ranked)
+        without = [group.group for group in few.get("equal_opportunity", ())]
+        warn_if_idle(scored, ranked, rank_within, without)
     _warn_about_small_groups(judged, few, omitted, setting, min_group_size)
     draw = _Draws(scored, ranked, n_resamples, np.random.default_rng(random_state))
     rows = tuple(
@@ -419,11 +422,11 @@ def _warn_about_small_groups(
         warnings.warn(message, SmallGroupWarning, stacklevel=3)
     named = {name: small for name, small in few.items() if name not in omitted}
     if named:
-        left_out = list(dict.fromkeys(group.text for small in named.values() for group in small))
-        titles = ", ".join(METRICS[name].title for name in named)
-        message = (
-            f"{TOO_FEW} by {titles}, and left out there: {listed(left_out)}; {min_group_size} are needed"
-        )
+        titles: dict[str, list[str]] = {}
+        for name, small in named.items():
+            titles.setdefault(listed([group.text for group in small]), []).append(METRICS[name].title)
+        left_out = "; ".join(f"{listed(metrics, 4)} without {names}" for names, metrics in titles.items())
+        message = f"{TOO_FEW}, with fewer than {min_group_size}: {left_out}"
         warnings.warn(message, SmallGroupWarning, stacklevel=3)
     labels_count = setting.threshold is not None and scored.groups[0].positive is not None
     few_inside = few.get("equalized_odds", ())

@@ -103,7 +103,7 @@ class SmallGroup(GroupSummary):
     @property
     def text(self) -> str:
         """Its name, and how many there are."""
-        count = members_text(self.n_counted)
+        count = members_text(self.n_counted, too_few=True)
         counted = self.counted.removesuffix("s") if count == "1" else self.counted
         return f"{group_name(self.group)!r} ({count} effective {counted})"
 

@@ -279,7 +279,10 @@ def _small_groups(report: FairnessReport) -> str:
 
 def _small_table(title: str, groups: Sequence[SmallGroup]) -> str:
     columns = ("group", "members", "effective members in the audited interval")
-    rows = [[group_name(group.group), f"{group.n:,}", members_text(group.n_counted)] for group in groups]
+    rows = [
+        [group_name(group.group), f"{group.n:,}", members_text(group.n_counted, too_few=True)]
+        for group in groups
+    ]
     return Section(title, rows, columns).html(heading="h3")
 
 

@@ -98,7 +98,7 @@ def test_merged_groups_are_ranked_as_one():
     few = report(*people(200, 200, 4, 3)[:2], small_groups="merge")
     assert [group.group for group in few.small_groups] == [*"cd"]
     assert few.merged_groups == ()
-    with pytest.raises(InputError, match=r"only 1 of 3 groups.* needs two; the small ones together are one;"):
+    with pytest.raises(InputError, match=r"none of 3 groups .* 'a' \(4 effective members\), 'b'"):
         report(*people(8, 7, 6)[:2], small_groups="merge")
 
 
@@ -127,7 +127,8 @@ def test_groups_with_few_of_a_label_are_left_out_of_those_metrics_only():
     assert judged["statistical_parity"].value == metrics.partial_statistical_parity_difference(
         None, scores, sensitive_features=groups, interval=INTERVAL
     )
-    with pytest.warns(SmallGroupWarning, match=r"too few to judge by equal opportunity .*'c' \("):
+    few = r"fewer than 10: equal opportunity \(pEOP\) and equalized .* without 'c' \(5 .* positives\); inter"
+    with pytest.warns(SmallGroupWarning, match=few):
         fairness_report(
             y, scores, sensitive_features=groups, interval=INTERVAL, threshold=0.4, random_state=0
         )
@@ -239,8 +240,22 @@ def test_a_threshold_outside_the_interval_of_some_group_only():
     both = {"x": (0.15, 0.4), "y": (0.05, 0.15)}
     with pytest.warns(IdleThresholdWarning, match="outside their intervals: nobody or everybody inside"):
         report(scores, groups, interval=both, threshold=89, min_group_size=5)
-    report(scores, groups, interval=[(0.05, 0.08), (0.2, 0.5)], threshold=89)  # in the hole of a union
+    with pytest.warns(IdleThresholdWarning, match="10 % in x, .* a fixed share inside is selected there"):
+        report(scores, groups, interval=[(0.05, 0.08), (0.2, 0.5)], threshold=89)  # between the parts
     report(scores, groups, interval=(0.1, 0.2), threshold=89)  # at both ends
+
+
+def test_idle_thresholds_among_those_who_are_compared():
+    scores, groups = np.tile(np.arange(200.0), 2), np.repeat(["x", "y"], 200)
+    positive = np.tile(np.arange(200) >= 100, 2)
+    setting = {"interval": (0.15, 0.4), "threshold": 149.0}  # rank 25 % of all, 50 % of positives
+    report(scores, groups, positive, **setting)
+    with pytest.warns(IdleThresholdWarning, match="50 % among the positives of x .*: everybody inside"):
+        report(scores, groups, positive, rank_within="group_and_label", **setting)
+    setting["threshold"] = 174.0  # 12.5 %, and 25 % of positives
+    with pytest.warns(IdleThresholdWarning, match=r"12.5 % in x and 12.5 % in y, outside") as caught:
+        report(scores, groups, positive, rank_within="group_and_label", **setting)
+    assert len(caught) == 1
 
 
 @pytest.mark.parametrize(
@@ -257,6 +272,11 @@ def test_a_threshold_outside_the_interval_of_some_group_only():
 )
 def test_members_are_written_with_a_digit_only_where_it_tells_something(count, text):
     assert members_text(count) == text
+
+
+@pytest.mark.parametrize(("count", "text"), [(9.98, "9.9"), (9.5, "9.5"), (8.999999999, "9"), (0.04, "0")])
+def test_too_few_are_not_rounded_to_enough(count, text):
+    assert members_text(count, too_few=True) == text
 
 
 def test_a_few_names_are_listed():
