@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -52,14 +51,6 @@ class Outcome:
         assert all(word in line for word in words), line
 
 
-@pytest.fixture(autouse=True)
-def interrupts() -> Iterator[None]:
-    """Put the handler of Ctrl-C back, which a command leaves ignored for the end of its process."""
-    before = signal.getsignal(signal.SIGINT)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.fixture
 def run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -79,7 +70,7 @@ def run(
     def call(*arguments: object) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["partialfair", *map(str, arguments)])
         with pytest.raises(SystemExit) as stop:
-            cli.main()
+            cli.command()
         return Outcome(stop.value.code, *capsys.readouterr())
 
     return call

@@ -51,6 +51,24 @@ def fit(*arguments):
 
 _train._fit = fit
 """
+INTERRUPTED_AT_THE_END = """
+import os, signal, sys, threading
+from partialfair import cli
+
+command, call = cli.command, LINE
+
+def interrupted(*arguments, **options):
+    os.kill(os.getpid(), signal.SIGINT)
+    return call(*arguments, **options)
+
+def said():
+    try:
+        command()
+    finally:
+        LINE = interrupted
+
+cli.command = said
+"""
 PAUSED_BEFORE_REPLACING = """
 import os, time
 from partialfair import _files
@@ -125,19 +143,6 @@ def names(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir()}
 
 
-def test_after_the_last_word(start):
-    """Python's shutdown prints no traceback, whatever is left to be done in it."""
-    before = "import atexit, os, time; atexit.register(time.sleep, 1)\n"
-    run = f"{before}try:\n    {RUN}\nfinally:\n    os.write(2, b'leaving\\n'); time.sleep(0.5)"
-    process = start("--version", before=run + "\n#")
-    wait_for(process, "leaving")
-    process.send_signal(signal.SIGINT)
-    time.sleep(0.7)
-    process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=60)[1] == ""
-    assert process.returncode == 0
-
-
 NOTHING = "partialfair: interrupted; no file was written"
 
 
@@ -155,6 +160,15 @@ def test_while_packages_are_imported(start, tmp_path):
     time.sleep(0.2)
     assert end(process)[-1] == NOTHING
     assert names(tmp_path) == {"scores.csv"}
+
+
+@pytest.mark.parametrize("line", ["os.close", "threading.Thread.join"])
+def test_at_the_end(start, line):
+    """An interrupt while the command takes its leave: it is done, and says nothing more."""
+    process = start("--version", before=INTERRUPTED_AT_THE_END.replace("LINE", line))
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert out.startswith("partialfair ")
 
 
 def test_when_everything_is_staged(start, tmp_path):
@@ -206,24 +220,36 @@ class TestInThisProcess:
         assert names(tmp_path / "out") == {"model.skops"}
         assert (tmp_path / "out" / "model.skops").read_bytes() == b"an earlier one"
 
-    def test_handlers_are_put_back_but_that_of_interrupts(self, run):
-        before, threads = signal.getsignal(signal.SIGTERM), threading.active_count()
-        assert run("--version").code == 0
-        assert signal.getsignal(signal.SIGTERM) == before
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # until the process ends
+    @pytest.fixture
+    def handlers(self) -> Iterator[None]:
+        """Put back what ends with a process."""
+        before = {
+            number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        }
+        yield
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    @pytest.mark.usefixtures("handlers")
+    def test_at_the_end_signals_are_ignored(self):
+        """At every line of the end, though only some of them are tried."""
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        threads = threading.active_count()
+        with ends_on_signals():
+            pass
+        for number in (signal.SIGINT, signal.SIGTERM):
+            os.kill(os.getpid(), number)
         assert signal.set_wakeup_fd(-1) == -1
         assert threading.active_count() == threads
 
-    def test_an_ignored_interrupt_stays_ignored(self, monkeypatch):
+    @pytest.mark.usefixtures("handlers")
+    def test_an_ignored_interrupt_stays_ignored(self):
         """As of jobs in the background, which Ctrl-C is not meant for."""
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
-            with ends_on_signals():
-                assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-                assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        with ends_on_signals():
             assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-        finally:
-            signal.signal(signal.SIGINT, before)
+            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
     def test_other_threads_may_call_it(self, monkeypatch, capsys):
         codes = []

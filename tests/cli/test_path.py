@@ -67,7 +67,7 @@ def traced(table, tmp_path_factory):
     options = ["--max-gaps", "0.4,0.1,0.2", "--drop", "weight", "--best", "1", "--out", directory / "out"]
     arguments = ["partialfair", "path", directory / "table.csv", *BASIC[2:], *options, "--json"]
     with patch.object(sys, "argv", [*map(str, arguments)]), pytest.raises(SystemExit) as stop:
-        cli.main()
+        cli.command()
     assert stop.value.code == 0
     return directory / "out"
 

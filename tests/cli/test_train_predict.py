@@ -81,7 +81,7 @@ def trained(table, tmp_path_factory):
     arguments = ["partialfair", *map(str, BASIC), "--out", str(directory / "out"), "--json"]
     arguments[2] = str(directory / "table.csv")
     with patch.object(sys, "argv", arguments), pytest.raises(SystemExit) as stop:
-        cli.main()
+        cli.command()
     assert stop.value.code == 0
     return directory / "out"
 

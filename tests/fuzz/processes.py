@@ -63,9 +63,11 @@ class Forked:
     def __init__(self, words: tuple[str, ...], work: Path) -> None:
         self._directory = work.parent
         self._code: int | None = None
+        before = signal.signal(signal.SIGINT, signal.SIG_DFL)  # deadly until the command hears of it
         self.pid = os.fork()
         if self.pid == 0:
             become(words, work, streams=self._directory)
+        signal.signal(signal.SIGINT, before)
 
     def poll(self) -> int | None:
         return self._reap(os.WNOHANG)
@@ -82,9 +84,7 @@ class Forked:
         return self._code
 
 
-def send(process: Process, number: signal.Signals) -> bool:
-    """Send a signal; return whether it was in time."""
-    if process.poll() is not None:
-        return False
-    os.kill(process.pid, number)  # no other process has its id before it is waited for
-    return True
+def send(process: Process, number: signal.Signals) -> None:
+    """Send a signal, if there still is somebody to hear it."""
+    if process.poll() is None:
+        os.kill(process.pid, number)  # no other process has its id before it is waited for

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -149,7 +150,7 @@ def become(words: tuple[str, ...], work: Path, *, streams: Path, stdin: bytes = 
     """Become a command, for good: its arguments, directory, environment and streams, which are files."""
     code = 1
     try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.dup2(_filled_pipe(stdin), 0)
         for descriptor, name in ((1, "stdout"), (2, "stderr")):
@@ -158,7 +159,7 @@ def become(words: tuple[str, ...], work: Path, *, streams: Path, stdin: bytes = 
         os.environ |= {"HOME": str(streams / "home"), "TMPDIR": str(streams / "tmp"), "COLUMNS": "100"}
         tempfile.tempdir = None
         os.chdir(work)
-        code = _called(words)
+        code = _called(words, cli.main)
         sys.stdout.flush()
         sys.stderr.flush()
     except BaseException:  # what the interpreter would print
@@ -183,11 +184,11 @@ def _fresh_streams(stdin: io.TextIOBase, out: io.BufferedIOBase, err: io.Buffere
     logging.getLogger().handlers.clear()  # those of the parent write to its streams
 
 
-def _called(words: tuple[str, ...]) -> int:
+def _called(words: tuple[str, ...], call: Callable[[], None] = cli.command) -> int:
     """Call the command and return its exit code, as the interpreter would."""
     sys.argv = ["partialfair", *words]
     try:
-        cli.main()
+        call()
     except SystemExit as stop:
         if stop.code is None or isinstance(stop.code, int):
             return stop.code or 0
@@ -199,7 +200,6 @@ def _called(words: tuple[str, ...]) -> int:
 def warm_up() -> Earlier:
     """Run every command in this process, so that all is imported and compiled; keep what they wrote."""
     streams, here = (sys.stdin, sys.stdout, sys.stderr), Path.cwd()
-    on_interrupt = signal.getsignal(signal.SIGINT)  # which commands leave ignored
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         os.chdir(directory)
@@ -213,7 +213,6 @@ def warm_up() -> Earlier:
         finally:
             os.chdir(here)
             sys.stdin, sys.stdout, sys.stderr = streams
-            signal.signal(signal.SIGINT, on_interrupt)
             logging.getLogger().handlers.clear()
         sets = {kind: _contents(directory / kind) for kind in ("audit", "compare", "train", "path")}
         (unkept,) = (directory / "unkept").glob("*.skops")

@@ -17,18 +17,19 @@ from partialfair.cli._interrupts import ends_on_signals, goodbye
 from partialfair.cli._wording import as_options
 from partialfair.exceptions import InputError, MissingExtraError
 
-__all__ = ["main"]
+__all__ = ["command", "main"]
 
 _INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command line and end the process, which ignores Ctrl-C from then on."""
+    """Run the command line as the last thing that a process does: signals end it, and afterwards nothing."""
     with ends_on_signals():
-        _run()
+        command()
 
 
-def _run() -> None:
+def command() -> NoReturn:
+    """Run the command line, and raise SystemExit."""
     os.environ["MPLBACKEND"] = "Agg"  # pictures go to files; a backend for windows or notebooks may not load
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # the terminal's encoding may lack a letter

@@ -26,11 +26,9 @@ _CLEAN_LINE_AND_CURSOR = b"\r\x1b[K\x1b[?25h"  # a spinner hides the cursor and 
 def ends_on_signals() -> Iterator[None]:
     """End the process on SIGINT, SIGTERM or SIGHUP with exit code 128 + signal, and no file half-written.
 
-    Signals that are ignored, as of a job in the background, stay so. Outside the main thread, and on systems
-    where pipes cannot hear of signals, Python's way remains.
-
-    A command is the last that a process does, and in what is left, Python's shutdown, Ctrl-C would print
-    a traceback: it is ignored afterwards. Whoever goes on must put the handler of SIGINT back.
+    Afterwards they are ignored: the process is about to end, and what it has said is true. Those ignored
+    before, as of a job in the background, stay so. Outside the main thread, and on systems where pipes cannot
+    hear of signals, Python's way remains.
     """
     if os.name != "posix" or threading.current_thread() is not threading.main_thread():
         yield
@@ -39,14 +37,16 @@ def ends_on_signals() -> Iterator[None]:
     os.set_blocking(writing, False)
     pipe_before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    handlers_before = {number: signal.signal(number, _leave_it_to_the_thread) for number in heard}
+    for number in heard:
+        signal.signal(number, _leave_it_to_the_thread)
     watcher = threading.Thread(target=_watch, args=(reading,), name="partialfair-signals", daemon=True)
     watcher.start()
     try:
         yield
     finally:
-        for number, handler in handlers_before.items():
-            signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else handler)
+        # What is left is the end of the process, at which Python's handlers would print a traceback.
+        for number in heard:
+            signal.signal(number, signal.SIG_IGN)
         signal.set_wakeup_fd(pipe_before)
         os.close(writing)
         watcher.join()

@@ -95,7 +95,7 @@ def read_interval(uses: Sequence[str] | None) -> AskedInterval:
 
 
 def _united(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return disjoint intervals with the same union; those that are none are left for the reader of intervals."""
+    """Return disjoint intervals with the same union; what is no interval is left for its reader to refuse."""
     united: list[tuple[float, float]] = []
     for low, high in sorted(pairs):
         if united and united[-1][0] < united[-1][1] and low <= united[-1][1] and low < high:

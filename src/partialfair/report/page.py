@@ -99,9 +99,13 @@ class Section:
 
 @dataclass(frozen=True)
 class FrontierPoint:
-    """One model of a frontier: how large its gap is, how good it is, and which model of the page it is."""
+    """One model of a frontier: how large its gap is, how good it is, and which model of the page it is.
+
+    ``name`` stands beside it, ``label`` tells everything.
+    """
 
     model: int
+    name: str
     label: str
     gap: float
     low: float
@@ -300,8 +304,8 @@ _FRONTIER = """<section>
 <h2>Frontier</h2>
 <div id="frontier"></div>
 <p class="soft" id="frontier-text" role="status">Every model by its gap on rows held out, with its confidence
-interval, and how good it is there, give or take one standard error. Dashed: the fit did not end well.
-Choose one to see it below.</p>
+interval, and how good it is there, give or take one standard error; beside it the gap it was allowed.
+Dashed: the fit did not end well. Choose one to see it below.</p>
 </section>"""
 
 

@@ -185,6 +185,7 @@ def _frontier(
         dots.append(
             FrontierPoint(
                 model=k,
+                name=names[k].removeprefix("max gap "),
                 label=label,
                 gap=gap.value,
                 low=gap.low,

@@ -324,6 +324,7 @@ const drawFrontier = (place, { frontier, shown, choose, tell }) => {
       svg("line", { x1: toX(point.low), x2: toX(point.high), y1: y, y2: y }),
       svg("line", { x1: x, x2: x, y1: toY(point.score - point.error), y2: toY(point.score + point.error) }),
       svg("circle", { cx: x, cy: y, r: point.chosen ? 8 : 6 }),
+      svg("text", { x: x + 10, y: y - 8 }, point.name),
     );
     dot.addEventListener("click", () => choose(point.model));
     dot.addEventListener("keydown", (event) => {
