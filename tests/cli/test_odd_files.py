@@ -130,7 +130,7 @@ def of_unknown_compression():
     [
         ("a.csv.zip", zipped(), ["a.csv.zip", "0 files (none)"]),
         ("a.csv.zip", zipped("folder/"), ["a.csv.zip", "0 files (none)"]),
-        ("a.csv.zip", zipped("x.csv", "y.csv"), ["a.csv.zip", "2 files ('x.csv', 'y.csv')"]),
+        ("a.csv.zip", zipped("x.csv", "y.csv"), ["a.csv.zip", "2 files ('x.csv' and 'y.csv')"]),
         ("a.csv.zip", encrypted(), ["a.csv.zip is encrypted"]),
         ("a.csv.zip", of_unknown_compression(), ["a.csv.zip cannot be read as CSV", "compression"]),
         ("a.csv.tar", tarred(), ["a.csv.tar is a tar archive"]),
@@ -280,7 +280,7 @@ def test_row_names_of_pandas_are_columns_like_others(tmp_path, people):
 
 def test_all_missing_columns_are_named_with_what_is_similar(run, scores):
     run("audit", scores, "--score", "Score", "--group", "gender", "--label", "hire", *OUT).assert_refused(
-        "no columns 'Score' ('score' is similar), 'gender', 'hire' ('hired' is similar); it has 'person'"
+        "no columns 'Score' ('score' is similar), 'gender' and 'hire' ('hired' is similar); it has 'person'"
     )
 
 
