@@ -105,7 +105,7 @@ def finite_vector(values: ArrayLike, name: str, *, ranked: bool = False) -> Floa
     if ranked and (alike := merged_by_floats(given, vector)) is not None:
         raise InputError(
             f"{name} holds {shown(alike[0])} and {shown(alike[1])}, which cannot be told apart as floats; "
-            "give smaller numbers, their ranks say"
+            "give smaller numbers, for example their ranks"
         )
     return vector
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Sequence
 
 __all__ = ["LONGEST_MESSAGE", "MessageFormatter", "json_visible", "listed", "message_text", "visible"]
 
@@ -49,11 +50,15 @@ def message_text(message: str, most: int = LONGEST_MESSAGE) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def listed(names: list[str], most: int = 12, longest: int = 40) -> str:
-    """Write names in quotes, some of many, and long ones cut."""
-    written = [repr(name if len(name) <= longest else f"{name[: longest - 1]}…") for name in names[:most]]
-    more = len(names) - most
-    return ", ".join(written) + (f" and {more:,} more" if more > 0 else "")
+def listed(texts: Sequence[str], most: int = 3) -> str:
+    """Join the first few texts and say how many more there are: "a, b and c", or "a, b, c and 5 more".
+
+    Quoting and cutting them is left to those who know what they are.
+    """
+    first, n_more = list(texts[:most]), len(texts) - most
+    if n_more > 0:
+        return f"{', '.join(first)} and {n_more:,} more"
+    return " and ".join(filter(None, [", ".join(first[:-1]), *first[-1:]]))
 
 
 def _escape(character: re.Match[str]) -> str:

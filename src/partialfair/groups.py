@@ -7,7 +7,7 @@ combination that occurs, labelled by the tuple of values.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
@@ -15,12 +15,17 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from partialfair._text import listed
 from partialfair._typing import ArrayLike, GroupLabel, Ints
 from partialfair.exceptions import InputError
 
-__all__ = ["Groups", "encode_groups", "group_name", "listed", "members_text"]
+__all__ = ["LABEL_KINDS", "Groups", "encode_groups", "enough", "group_name", "listed", "members_text"]
 
 _MAX_INTEGER_SPREAD = 1 << 16
+LABEL_KINDS = {True: "positives", False: "negatives"}
+"""What members with a label are called, by whether it is the positive one."""
+
+_ROUNDING = 1e-9  # 100 members · (0.3 − 0.2) are ten
 _HAIR = 1e-6  # more than rounding errors of a count, less than anyone would notice
 
 
@@ -51,10 +56,21 @@ class Groups:
     def take(self, rows: npt.NDArray[Any]) -> Groups:
         """Return the membership of some rows (positions or a mask), with the groups that occur among them."""
         codes = self.codes[rows]
-        present = np.unique(codes[codes >= 0])
-        position = np.full(len(self.labels) + 1, -1, dtype=np.int32)
-        position[present] = np.arange(present.size)  # code −1 indexes the last place, which stays −1
-        return Groups(position[codes], tuple(self.labels[k] for k in present.tolist()))
+        present = np.bincount(codes[codes >= 0], minlength=len(self.labels)) > 0
+        return Groups(codes, self.labels).only(present)
+
+    def only(self, kept: npt.NDArray[np.bool_]) -> Groups:
+        """Return the same rows with some of the groups; the others' rows have none."""
+        labels = tuple(label for label, is_kept in zip(self.labels, kept.tolist(), strict=True) if is_kept)
+        return self.regrouped(np.where(kept, np.cumsum(kept) - 1, -1), labels)
+
+    def regrouped(self, position: npt.ArrayLike, labels: tuple[GroupLabel, ...]) -> Groups:
+        """Return the same rows in other groups: the k-th goes to that position in ``labels``, or to none, −1.
+
+        Rows without a group still have none.
+        """
+        codes = np.append(position, -1).astype(np.int32)[self.codes]  # code −1 indexes the last
+        return Groups(codes, labels)
 
 
 def group_name(label: GroupLabel) -> str:
@@ -73,12 +89,9 @@ def members_text(count: float, *, too_few: bool = False) -> str:
     return f"{written:,.1f}".removesuffix(".0")
 
 
-def listed(texts: Sequence[str], most: int = 3) -> str:
-    """Join the first few texts and say how many more there are."""
-    shown, n_more = list(texts[:most]), len(texts) - most
-    if n_more > 0:
-        return f"{', '.join(shown)} and {n_more:,} more"
-    return " and ".join(filter(None, [", ".join(shown[:-1]), *shown[-1:]]))
+def enough(n_members: float, min_group_size: float) -> bool:
+    """Whether so many effective members are judged; a product of measures may be a hair below a whole one."""
+    return n_members >= min_group_size - _ROUNDING
 
 
 def encode_groups(

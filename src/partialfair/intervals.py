@@ -31,6 +31,7 @@ __all__ = [
     "interval_text",
     "intervals_by_group",
     "passed_share",
+    "ranks_text",
     "running_weight",
     "tie_ends",
 ]
@@ -129,12 +130,17 @@ class IntervalSet:
 
 def interval_text(interval: IntervalSet, higher_is_better: bool = True) -> str:
     """Write an interval both ways: ranks from the best, and percentiles of the scores as they are."""
-    ranks = " and ".join(f"{_percent(low)}–{_percent(high)} %" for low, high in interval.parts)
+    ranks = ranks_text(interval)
     if higher_is_better:
         scores = " and ".join(f"{_percent(1 - high)}–{_percent(1 - low)}" for low, high in interval.parts)
         return f"ranks {ranks} from the top (score percentiles {scores})"
     scores = " and ".join(f"{_percent(low)}–{_percent(high)}" for low, high in interval.parts)
     return f"ranks {ranks} from the best, the lowest scores (score percentiles {scores})"
+
+
+def ranks_text(interval: IntervalSet) -> str:
+    """Write the ranks of an interval in percents: "5–30 %"."""
+    return " and ".join(f"{_percent(low)}–{_percent(high)} %" for low, high in interval.parts)
 
 
 def as_interval_set(interval: Any) -> IntervalSet:

@@ -4,34 +4,40 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone, is_regressor
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, r2_score, roc_auc_score
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import _num_samples
 
-from partialfair._checks import check_choice, check_count, check_number, check_weights, finite_vector, shown
-from partialfair._typing import ArrayLike, Floats, Ints, SmallGroups
-from partialfair.categoricals import CategoricalCodes
+from partialfair._checks import check_choice, check_number, shown
+from partialfair._path_rows import (
+    Rows,
+    check_held_out,
+    check_judged,
+    check_members,
+    metric_of,
+    read_rows,
+    split_rows,
+)
+from partialfair._typing import ArrayLike, Floats, SmallGroups
 from partialfair.constraints import CONSTRAINTS, Constraint
 from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._inputs import read_weights
 from partialfair.estimators._judge import judge
 from partialfair.estimators._placing import placed
 from partialfair.estimators._promise import promised
-from partialfair.estimators._statement import Automatic, read_constraints
+from partialfair.estimators._statement import read_constraints
 from partialfair.estimators._units import constraint_in_units
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups, group_name
-from partialfair.metrics.catalogue import check_judgeable
+from partialfair.groups import encode_groups
 from partialfair.metrics.report import FairnessReport, ReportRow, fairness_report
 from partialfair.solvers import Record, Status
 
@@ -54,27 +60,6 @@ SCORINGS: dict[str, Scoring] = {
 """How good a model is, higher being better: functions of labels, predictions, scores and weights."""
 
 _N_RESAMPLES = 200
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Some rows, as they are handed to an estimator."""
-
-    X: Any
-    y: Any
-    groups: Any
-    weights: Any = None
-
-    @property
-    def n(self) -> int:
-        """Their number, that of the features."""
-        return self.X.n_rows if isinstance(self.X, CategoricalCodes) else int(_num_samples(self.X))
-
-    def take(self, which: Ints) -> Rows:
-        """Return some of them."""
-        X = self.X.take(which) if isinstance(self.X, CategoricalCodes) else _safe_indexing(self.X, which)
-        weights = None if self.weights is None else np.asarray(self.weights)[which]
-        return Rows(X, _safe_indexing(self.y, which), _safe_indexing(self.groups, which), weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +140,7 @@ class FairnessPath:
 
     def gap(self, point: PathPoint, confidence: float = 0.95) -> ReportRow:
         """Return the gap that the constraint is about on the validation rows."""
-        report, metric = self.report(point, confidence), _metric_of(point.constraint)
+        report, metric = self.report(point, confidence), metric_of(point.constraint)
         if metric in report.omitted:
             raise InputError(
                 f"{metric} {report.omitted[metric]}, on the {self.validation.n:,} validation rows; hold out "
@@ -320,20 +305,20 @@ def fairness_path(
     stated = [_stated(estimator, gap) for gap in gaps]
     penalties = [float(estimator.alpha)] if alphas is None else _numbers(alphas, "alphas")
     seed = int(check_random_state(random_state).randint(2**31 - 1))
-    rows = _read(estimator, X, y, sensitive_features, sample_weight)
+    rows = read_rows(estimator, X, y, sensitive_features, sample_weight)
     if isinstance(validation, tuple | list):
         if len(validation) not in (3, 4):
             raise InputError(
                 "validation must be a share of the rows, or (X, y, sensitive_features), with sample_weight "
                 "as a fourth if need be"
             )
-        train, held_out = rows, _read(estimator, *validation, of=" of validation")
+        train, held_out = rows, read_rows(estimator, *validation, of=" of validation")
     else:
         check_number(validation, "validation", above=0.0, high=0.9)
-        train, held_out = _split(rows, validation, seed)
-    _check_held_out(estimator, train, held_out, scoring)
-    _check_members(estimator, stated[0], train, held_out)
-    _check_judged(estimator, stated[0], train, held_out, min_group_size, small_groups)
+        train, held_out = split_rows(rows, validation, seed)
+    check_held_out(estimator, train, held_out, scoring)
+    check_members(estimator, train, held_out)
+    check_judged(estimator, stated[0], train, held_out, min_group_size, small_groups)
     say = _reporter(scoring, callback, verbose)
     jobs = (delayed(_chain)(estimator, train, held_out, gaps, alpha, scoring, say) for alpha in penalties)
     points = tuple(point for chain in Parallel(n_jobs=n_jobs)(jobs) for point in chain)
@@ -370,106 +355,6 @@ def _stated(estimator: Any, gap: float) -> Constraint:
             f"{type(constraint).__name__} bounds none"
         )
     return constraint
-
-
-def _read(estimator: Any, X: Any, y: Any, groups: Any, weights: Any = None, *, of: str = "") -> Rows:
-    """Return rows, refusing columns of different lengths, rows without a group and negative weights."""
-    import pandas as pd
-
-    rows = Rows(X, y, pd.DataFrame(groups) if isinstance(groups, Mapping) else groups, weights)
-    if y is None:
-        raise InputError(f"y{of} is missing")
-    if (found := _num_samples(y)) != rows.n:
-        raise InputError(f"y{of} has {found} rows, but X{of} has {rows.n}")
-    advice = "; missing_groups='ignore' lets such rows count in the loss only"
-    try:
-        encode_groups(
-            rows.groups, n_rows=rows.n, rows_of="rows of X", missing=estimator.missing_groups, advice=advice
-        )
-        if weights is not None:
-            check_weights(weights, rows.n, "rows of X")
-    except InputError as error:
-        if of:
-            raise InputError(f"validation: {error}") from error
-        raise
-    return rows
-
-
-def _check_held_out(estimator: Any, train: Rows, held_out: Rows, scoring: str) -> None:
-    """Refuse, before any fit, rows on which the models could not be judged."""
-    shapes = [np.shape(rows.X) for rows in (train, held_out) if not isinstance(rows.X, CategoricalCodes)]
-    if len(shapes) == 2 and len(shapes[0]) == len(shapes[1]) == 2 and shapes[0][1] != shapes[1][1]:
-        raise InputError(f"X of validation has {shapes[1][1]} columns, and X has {shapes[0][1]}")
-    if is_regressor(estimator):
-        finite_vector(held_out.y, "y of validation")
-        return
-    classes, present = (set(np.asarray(rows.y).ravel().tolist()) for rows in (train, held_out))
-    if present - classes:
-        raise InputError(
-            f"y of validation holds {next(iter(present - classes))!r}, which is not among the classes of y"
-        )
-    if scoring == "roc_auc" and len(present) < 2:
-        raise InputError(f"scoring='roc_auc' needs both classes in the {held_out.n} validation rows")
-
-
-def _check_members(estimator: Any, constraint: Constraint, train: Rows, held_out: Rows) -> None:
-    """Refuse, before any fit, rows held out on which no gap could be measured."""
-    counted = np.ones(held_out.n, bool) if held_out.weights is None else np.asarray(held_out.weights) > 0
-    groups = encode_groups(held_out.groups, missing="ignore").take(counted)
-    if len(groups.labels) < 2:
-        who = f"only group {group_name(groups.labels[0])!r}" if groups.labels else "no group"
-        raise InputError(f"the {held_out.n} validation rows have {who}; a gap needs at least two groups")
-    if estimator.group_terms is not None:
-        known = encode_groups(train.groups, missing="ignore").labels
-        strange = [label for label in groups.labels if label not in known]
-        if strange:
-            raise InputError(
-                f"group {group_name(strange[0])!r} is in the validation rows and not in those to train on, "
-                f"and group_terms={estimator.group_terms!r} needs it there"
-            )
-
-
-def _check_judged(
-    estimator: Any,
-    constraint: Constraint,
-    train: Rows,
-    held_out: Rows,
-    min_group_size: int,
-    small_groups: SmallGroups,
-) -> None:
-    """Refuse, before any fit, rows held out on which too few groups could be judged."""
-    check_count(min_group_size, "min_group_size")
-    check_choice(small_groups, "small_groups", get_args(SmallGroups))
-    if isinstance(constraint.interval, Automatic) or small_groups != "list":
-        return
-    labels = None if is_regressor(estimator) else np.asarray(held_out.y) == np.unique(np.asarray(train.y))[-1]
-    present = encode_groups(held_out.groups, missing="ignore").labels
-    try:
-        check_judgeable(
-            held_out.groups,
-            constraint.among(present).interval,
-            metric=_metric_of(constraint),
-            positive=labels,
-            sample_weight=held_out.weights,
-            min_group_size=min_group_size,
-            missing_groups="ignore",
-        )
-    except InputError as error:
-        raise InputError(f"of the {held_out.n} validation rows: {error}; or hold out more rows") from error
-
-
-def _split(rows: Rows, share: float, seed: int) -> tuple[Rows, Rows]:
-    """Hold out a share of the rows of every group and, if there are few of them, label."""
-    codes = encode_groups(rows.groups, missing="ignore").codes
-    labels = np.unique(np.asarray(rows.y), return_inverse=True)[1]
-    if labels.max(initial=0) <= 1:
-        codes = 2 * codes + labels
-    rng = np.random.default_rng(seed)
-    out = np.zeros(codes.size, dtype=bool)
-    for code in np.unique(codes):
-        members = rng.permutation(np.flatnonzero(codes == code))
-        out[members[: round(share * members.size)]] = True
-    return rows.take(np.flatnonzero(~out)), rows.take(np.flatnonzero(out))
 
 
 def _reporter(
@@ -588,8 +473,3 @@ def _point(
     value = measure(y, predictions, scores, weights)
     error = float(np.std(drawn))
     return PathPoint(gap, alpha, model, constraint, training_gap, scores, predictions, value, error, seconds)
-
-
-def _metric_of(constraint: Constraint) -> str:
-    """Return the name of the metric that a constraint is about."""
-    return next(name for name, kind in CONSTRAINTS.items() if type(constraint) is kind)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 
+from partialfair._checks import shown
 from partialfair._text import listed
 from partialfair._typing import Floats, Ints
 from partialfair.estimators import PartialFairClassifier
@@ -322,11 +323,10 @@ def missing_columns(missing: Sequence[str], present: Sequence[str]) -> str:
     named = []
     for name in missing[:_MOST_NAMED]:
         close = difflib.get_close_matches(name.lower()[:_LONGEST_NAME], by_lower_case, n=1, cutoff=0.7)
-        hint = f" ({listed([by_lower_case[close[0]]])} is similar)" if close else ""
-        named.append(f"{listed([name])}{hint}")
-    more = len(missing) - _MOST_NAMED
-    others = f" and {more:,} more" if more > 0 else ""
-    return f"column{'s' if len(missing) > 1 else ''} {', '.join(named)}{others}"
+        hint = f" ({shown(by_lower_case[close[0]], _LONGEST_NAME)} is similar)" if close else ""
+        named.append(f"{shown(name, _LONGEST_NAME)}{hint}")
+    told = listed([*named, *missing[_MOST_NAMED:]], most=_MOST_NAMED)
+    return f"column{'s' if len(missing) > 1 else ''} {told}"
 
 
 def encode(columns: Sequence[Column], table: pd.DataFrame) -> Features:
@@ -384,13 +384,15 @@ def read_columns(
         if kind.note is not None:
             notes.append(kind.note)
     if troubles:
-        found = "; ".join(f"column {name!r} {trouble}" for name, trouble in list(troubles.items())[:5])
-        more = f"; and {len(troubles) - 5} more columns like these" if len(troubles) > 5 else ""
+        told = [f"column {shown(name, _LONGEST_NAME)} {trouble}" for name, trouble in troubles.items()]
         options = " ".join(f"--drop {shlex.quote(name)}" for name in troubles)
-        raise InputError(f"{found}{more}; leave such columns out with {options}, or make features of them")
+        raise InputError(
+            f"{listed(told, most=5)}; leave such columns out with {options}, or make features of them"
+        )
     if not columns:
-        listed, verb = ", ".join(map(repr, names[:5])), "is" if len(names) == 1 else "are"
-        alike = f": {listed} {verb} the same in every training row" if names else ""
+        named = listed([shown(name, _LONGEST_NAME) for name in names], most=5)
+        verb = "is" if len(names) == 1 else "are"
+        alike = f": {named} {verb} the same in every training row" if names else ""
         raise InputError(f"the table has no column left to make features of{alike}")
     return tuple(columns), notes
 

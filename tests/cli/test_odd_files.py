@@ -130,7 +130,7 @@ def of_unknown_compression():
     [
         ("a.csv.zip", zipped(), ["a.csv.zip", "0 files (none)"]),
         ("a.csv.zip", zipped("folder/"), ["a.csv.zip", "0 files (none)"]),
-        ("a.csv.zip", zipped("x.csv", "y.csv"), ["a.csv.zip", "2 files ('x.csv', 'y.csv')"]),
+        ("a.csv.zip", zipped("x.csv", "y.csv"), ["a.csv.zip", "2 files ('x.csv' and 'y.csv')"]),
         ("a.csv.zip", encrypted(), ["a.csv.zip is encrypted"]),
         ("a.csv.zip", of_unknown_compression(), ["a.csv.zip cannot be read as CSV", "compression"]),
         ("a.csv.tar", tarred(), ["a.csv.tar is a tar archive"]),
@@ -153,7 +153,7 @@ def test_files_that_are_no_tables(run, tmp_path, name, content, words):
 
 
 def test_text_that_unpacks_to_too_much(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("partialfair.cli._reading._SMALL_TEXT", 1 << 16)
+    monkeypatch.setattr("partialfair.cli._reading._SMALL_TABLE", 1 << 16)
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"score,sex\n" + b"1,f\n2,m\n" * 100_000))
     run("audit", "a.csv.gz", *COLUMNS, *OUT).assert_refused("a.csv.gz unpacks to more than")
 
@@ -280,7 +280,7 @@ def test_row_names_of_pandas_are_columns_like_others(tmp_path, people):
 
 def test_all_missing_columns_are_named_with_what_is_similar(run, scores):
     run("audit", scores, "--score", "Score", "--group", "gender", "--label", "hire", *OUT).assert_refused(
-        "no columns 'Score' ('score' is similar), 'gender', 'hire' ('hired' is similar); it has 'person'"
+        "no columns 'Score' ('score' is similar), 'gender' and 'hire' ('hired' is similar); it has 'person'"
     )
 
 
@@ -337,3 +337,28 @@ class TestMissingGroups:
         path.write_text("score,sex\n1,\n2,\n")
         with pytest.raises(InputError, match="is empty in every row"):
             read_scores(path, ColumnNames("score", ("sex",)), missing_groups="ignore")
+
+
+def alike(n_rows):
+    """A table of equal rows."""
+    sex = pyarrow.DictionaryArray.from_arrays(
+        pyarrow.repeat(pyarrow.scalar(0, pyarrow.int8()), n_rows), ["f"]
+    )
+    return pyarrow.table({"score": pyarrow.repeat(0.5, n_rows), "sex": sex})
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_small_files_of_a_hundred_million_rows(run, tmp_path, kind):
+    rows, name = alike(10**7), f"a.{kind}"
+    if kind == "parquet":
+        writer = parquet.ParquetWriter(tmp_path / name, rows.schema, compression="zstd")
+    else:
+        options = pyarrow.ipc.IpcWriteOptions(compression="zstd")
+        writer = pyarrow.ipc.new_file(tmp_path / name, rows.schema, options=options)
+    with writer:
+        for _ in range(10):
+            writer.write_table(rows)
+    assert (tmp_path / name).stat().st_size < 1 << 20
+    before = pyarrow.total_allocated_bytes()
+    run("audit", name, *COLUMNS, *OUT).assert_refused(f"{name} unpacks to more than 256 MiB")
+    assert pyarrow.total_allocated_bytes() - before < 1 << 24

@@ -151,7 +151,7 @@ def test_tables(people):
 @pytest.mark.parametrize(
     ("columns", "match"),
     [
-        ("gender", r"names 'gender', which is not a column of X; it has 'merit', 'sex', 'income'"),
+        ("gender", r"names 'gender', which is not a column of X; it has 'merit', 'sex' and 'income'"),
         (5, r"sensitive_columns is 5, which is not a column of X"),
         ([], r"sensitive_columns is empty"),
         (True, r"sensitive_columns is True, which is not a column of X"),
@@ -205,11 +205,11 @@ def test_lists_that_contradict_themselves(people):
 def test_prediction(people):
     clf = PartialFairClassifier(enforce="surrogate", n_points=2, max_iter=1, group_terms="intercept")
     clf.fit(people.X, people.y, sensitive_features=people.groups)
-    with pytest.raises(InputError, match=r"group 'x' was not seen in fit, which saw 'f', 'm'"):
+    with pytest.raises(InputError, match=r"group 'x' was not seen in fit, which saw 'f' and 'm'"):
         clf.predict(people.X[:2], sensitive_features=["f", "x"])
     with pytest.raises(InputError, match="needs the group to score a row"):
         clf.predict(people.X)
-    with pytest.raises(InputError, match=r"group 0 was not seen in fit, which saw 'f', 'm'"):
+    with pytest.raises(InputError, match=r"group 0 was not seen in fit, which saw 'f' and 'm'"):
         clf.predict(people.X[:2], sensitive_features=[0, 0])
     with pytest.raises(InputError, match="sensitive_features has 3 rows, but there are 2 rows of X"):
         clf.predict(people.X[:2], sensitive_features=["f", "m", "f"])

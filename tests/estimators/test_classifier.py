@@ -348,7 +348,7 @@ def test_crossed_columns_are_matched_by_name(people):
     clf = quick(group_terms="intercept", max_iter=3).fit(people.X, people.y, sensitive_features=crossed)
     expected = clf.decision_function(people.X, crossed)
     assert (clf.decision_function(people.X, crossed[["v", "u"]]) == expected).all()
-    with pytest.raises(ValueError, match="sensitive_features has columns 'v', 'w', and fit 'u', 'v'"):
+    with pytest.raises(ValueError, match="sensitive_features has columns 'v' and 'w', and fit 'u' and 'v'"):
         clf.decision_function(people.X, crossed.rename(columns={"u": "w"})[["v", "w"]])
 
 

@@ -251,3 +251,21 @@ def test_names_are_for_people():
 
 def test_pairs_are_unordered_and_complete():
     assert [*encode_groups([*"cab"]).pairs()] == [(0, 1), (0, 2), (1, 2)]
+
+
+def test_other_groups_for_the_same_rows():
+    groups = encode_groups(pd.Series(["c", "a", None, "b", "a"]), missing="ignore")
+    kept = groups.only(np.array([True, False, True]))
+    assert (kept.codes.tolist(), kept.labels) == ([1, 0, -1, -1, 0], ("a", "c"))
+    some = groups.take(np.array([0, 2, 4]))
+    assert (some.codes.tolist(), some.labels) == ([1, -1, 0], ("a", "c"))
+    joined = groups.regrouped([1, 0, 1], ("b", "a or c"))
+    assert (joined.codes.tolist(), joined.labels) == ([1, 1, -1, 0, 1], ("b", "a or c"))
+
+
+def test_many_categories_are_taken_whole():
+    """Their codes are as short as pandas makes them, and 127 is the largest of a byte."""
+    names = [f"{k:03}" for k in range(128)]
+    taken = encode_groups(pd.Categorical(names)).take(np.arange(120, 128))
+    assert taken.labels == tuple(names[120:])
+    assert taken.codes.tolist() == list(range(8))

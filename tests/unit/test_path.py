@@ -277,6 +277,9 @@ def test_small_groups_are_named_and_not_judged(people):
     options = {"sensitive_features": few, "max_gaps": [0.3], "random_state": 0}
     path = fairness_path(clf, X, y, **options)
     assert [small.group for small in path.report(path.points[0]).small_groups] == ["few"]
+    page = path.to_html()
+    entering = page[page.index("Who enters and leaves") :]
+    assert "few" not in entering[: entering.index("</table>")]
     assert path.points[1].model.result_.small_groups == ()  # in training there are enough
     assert "few" not in path.gap(path.points[0]).groups
     judged = fairness_path(clf, X, y, min_group_size=2, **options)

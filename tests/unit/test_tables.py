@@ -185,7 +185,7 @@ def test_columns_that_are_refused(values, words):
 
 def test_a_table_of_which_nothing_is_left():
     table = pd.DataFrame({"x": [1] * N, "y": ["a"] * N})
-    with pytest.raises(InputError, match="make features of: 'x', 'y' are the same in every training row"):
+    with pytest.raises(InputError, match="make features of: 'x' and 'y' are the same in every training row"):
         read_columns(table, ["x", "y"], np.arange(N))
     with pytest.raises(InputError, match="make features of: 'x' is the same in every training row"):
         read_columns(table, ["x"], np.arange(N))
@@ -212,7 +212,7 @@ def model():
         (pd.DataFrame([[1.0, 2.0, "f"]], columns=["x", "x", "sex"]), "the table has 2 columns 'x'"),
         (pd.DataFrame({"x": ["abc"], "sex": ["f"]}), "'x' has 'abc' where a finite number .* data row 1$"),
         (pd.DataFrame({"x": [1.0, 2.0], "sex": ["f", None]}), "'sex' is empty in data row 2; .*group terms"),
-        (pd.DataFrame({"x": [1.0], "sex": ["z"]}), "group 'z' was not seen in fit, which saw 'f', 'm'"),
+        (pd.DataFrame({"x": [1.0], "sex": ["z"]}), "group 'z' was not seen in fit, which saw 'f' and 'm'"),
     ],
 )
 def test_tables_that_cannot_be_scored(model, table, message):
@@ -224,7 +224,7 @@ def test_tables_that_cannot_be_scored(model, table, message):
 def test_all_columns_that_are_refused_are_named_at_once():
     table = pd.DataFrame({f"c{k}": [f"{k}n{j}" for j in range(N)] for k in range(7)})
     with pytest.raises(
-        InputError, match=r"column 'c0' has.*column 'c4' has.*2 more columns.*--drop c0.*--drop c6"
+        InputError, match=r"column 'c0' has.*column 'c4' has.* and 2 more; .*--drop c0.*--drop c6"
     ):
         read_columns(table, list(table), np.arange(N))
 

@@ -20,10 +20,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import pandas as pd
 
+from partialfair._checks import shown
 from partialfair._extras import require
 from partialfair._text import listed
 from partialfair.cli._csv import escaped, unescaped
@@ -55,8 +56,15 @@ _LARGEST_PIPE = 1 << 31
 _LONGEST_HEADER = 1 << 24
 """Bytes without a line break that may still be the names of many columns."""
 
-_SMALL_TEXT, _HIGHEST_RATIO = 1 << 28, 100
-"""Text of 256 MiB, or of a hundred times the compressed size, is still a table; beyond, it is a trap."""
+_SMALL_TABLE, _HIGHEST_RATIO = 1 << 28, 100
+"""Bytes: 256 MiB, or a hundred times what the file has, are still a table; beyond, it is a trap."""
+
+_CELL = 8
+"""Bytes of a cell in memory, at least: a file may say in a few that a hundred million are alike."""
+
+
+_LONGEST_NAME = 40
+"""Characters of a column's name in messages."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,19 @@ class _Source:
     def nameless(self) -> bool:
         """Whether the name says nothing of the kind: pipes, and what a shell calls ``/dev/fd/63``."""
         return self.content is not None or self.path.absolute().parts[1:2] in (("dev",), ("proc",))
+
+    @property
+    def most_unpacked(self) -> int:
+        """How many bytes a table in it may have."""
+        return max(_SMALL_TABLE, _HIGHEST_RATIO * self.size)
+
+    def refuse_more(self, n_bytes: int) -> None:
+        """Refuse what unpacks to more than that."""
+        if n_bytes > self.most_unpacked:
+            raise InputError(
+                f"{self.path} unpacks to more than {self.most_unpacked >> 20:,} MiB, too much for its size; "
+                "unpack it first, and write it as CSV"
+            )
 
     def open(self) -> IO[bytes]:
         return self.path.open("rb") if self.content is None else io.BytesIO(self.content)
@@ -212,18 +233,19 @@ class _Text:
 
     Attributes
     ----------
-    path, stream
+    source, stream
         Where they are from, and they.
-    most
-        How many there may be; more come out of a trap.
     apostrophes
         Whether some have been met, without which there is nothing to take away.
     """
 
-    path: Path
+    source: _Source
     stream: IO[bytes]
-    most: int
     apostrophes: bool = False
+
+    @property
+    def path(self) -> Path:
+        return self.source.path
 
     def rewound(self) -> IO[bytes]:
         self.stream.seek(0)
@@ -258,11 +280,7 @@ class _Watched(io.BufferedIOBase):
             raise InputError(
                 f"{self.text.path} is not UTF-8 text: it holds zero bytes; save it as CSV in UTF-8"
             )
-        if self.n_bytes > self.text.most:
-            raise InputError(
-                f"{self.text.path} unpacks to more than {self.text.most >> 20:,} MiB of text, too much for "
-                "its size; unpack it first"
-            )
+        self.text.source.refuse_more(self.n_bytes)
         return content
 
 
@@ -273,9 +291,8 @@ def _text(source: _Source) -> Iterator[_Text]:
     compression = _compression(source, head)
     if compression == "tar" or head[257:262] == b"ustar":
         raise InputError(f"{path} is a tar archive; take the table out of it first")
-    most = max(_SMALL_TEXT, _HIGHEST_RATIO * source.size)
     try:
-        with source.open() as file, _unpacked(file, compression, path, most) as stream:
+        with source.open() as file, _unpacked(file, compression, source) as stream:
             start = stream.read(_LONGEST_HEADER)
             if start.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in start[:4]:
                 raise InputError(f"{path} is not UTF-8 text, but perhaps UTF-16; save it as CSV in UTF-8")
@@ -285,7 +302,7 @@ def _text(source: _Source) -> Iterator[_Text]:
                     "after the names of its columns"
                 )
             del start
-            yield _Text(path, stream, most)
+            yield _Text(source, stream)
     except InputError:
         raise
     except _DAMAGED as error:
@@ -309,17 +326,17 @@ def _compression(source: _Source, head: bytes) -> str | None:
 
 
 @contextmanager
-def _unpacked(file: IO[bytes], compression: str | None, path: Path, most: int) -> Iterator[IO[bytes]]:
+def _unpacked(file: IO[bytes], compression: str | None, source: _Source) -> Iterator[IO[bytes]]:
     """Open what is packed, so that it can be rewound."""
     if compression is None:
         yield file
     elif compression == "zip":
-        with zipfile.ZipFile(file) as archive, archive.open(_member(archive, path)) as member:
+        with zipfile.ZipFile(file) as archive, archive.open(_member(archive, source.path)) as member:
             yield member
     elif compression == "zstd":
         pyarrow = require("pyarrow", extra="cli", purpose="reading files packed by zstd")
         with pyarrow.CompressedInputStream(file, "zstd") as stream:
-            yield io.BytesIO(stream.read(most + 1))
+            yield io.BytesIO(stream.read(source.most_unpacked + 1))
     else:
         opened: dict[str, Callable[..., Any]] = {"gzip": gzip.open, "bz2": bz2.open, "xz": lzma.open}
         with opened[compression](file) as stream:
@@ -334,7 +351,7 @@ def _member(archive: zipfile.ZipFile, path: Path) -> zipfile.ZipInfo:
         if not member.is_dir() and not member.filename.startswith("__MACOSX/")
     ]
     if len(members) != 1:
-        held = listed([member.filename for member in members], most=3) if members else "none"
+        held = listed([shown(member.filename) for member in members]) if members else "none"
         raise InputError(f"{path} should hold one table, but it has {len(members)} files ({held})")
     if members[0].flag_bits & 1:
         raise InputError(f"{path} is encrypted; unpack it with its password first")
@@ -371,11 +388,12 @@ def _read_arrow(source: _Source, needed: list[str], *, everything: bool, parquet
     open_table = _open_parquet if parquet else _open_arrow
     try:
         with source.open() as file:
-            names, read = open_table(file)
+            names, n_bytes, read = open_table(file)
             if not set(needed) <= set(names):
                 raise InputError(_lacking(source.path, names, needed))
             wanted = [name for name in names if not _INDEX.fullmatch(name)] if everything else needed
             _refuse_repeated_columns(source.path, names, wanted)
+            source.refuse_more(n_bytes(wanted))
             table = read(wanted)
         table.validate(full=True)
         # What pandas noted about its index is left alone: a column is a column.
@@ -391,27 +409,52 @@ _INDEX = re.compile(r"__index_level_\d+__")
 """What pandas calls a column for row names that have no name."""
 
 
-def _open_parquet(file: IO[bytes]) -> tuple[list[str], Callable[[list[str]], Any]]:
+_Opened: TypeAlias = tuple[list[str], Callable[[list[str]], int], Callable[[list[str]], Any]]
+"""Names of columns, how many bytes some of them have when unpacked (at least), and how to read them."""
+
+
+def _open_parquet(file: IO[bytes]) -> _Opened:
     module = require("pyarrow.parquet", extra="cli", purpose="reading Parquet files")
     table = module.ParquetFile(file)
-    return table.schema_arrow.names, lambda names: table.read(columns=names).select(names)
+    groups = [table.metadata.row_group(k) for k in range(table.metadata.num_row_groups)]
+    n_rows = sum(int(group.num_rows) for group in groups)
+
+    def n_bytes(wanted: list[str]) -> int:
+        chunks = [group.column(k) for group in groups for k in range(group.num_columns)]
+        n_packed = sum(
+            int(chunk.total_uncompressed_size)
+            for chunk in chunks
+            if not {chunk.path_in_schema, chunk.path_in_schema.split(".")[0]}.isdisjoint(wanted)
+        )
+        return max(n_rows * len(wanted) * _CELL, n_packed)
+
+    return table.schema_arrow.names, n_bytes, lambda wanted: table.read(columns=wanted).select(wanted)
 
 
-def _open_arrow(file: IO[bytes]) -> tuple[list[str], Callable[[list[str]], Any]]:
+def _open_arrow(file: IO[bytes]) -> _Opened:
     module = require("pyarrow.ipc", extra="cli", purpose="reading Arrow files")
-    names = module.open_file(file).schema.names
+    table = module.open_file(file)
+    names = table.schema.names
+
+    def n_bytes(wanted: list[str]) -> int:
+        if hasattr(table, "count_rows"):
+            return int(table.count_rows()) * len(wanted) * _CELL
+        # Older versions must read the rows to count them, one batch at a time.
+        n_rows = sum(int(table.get_batch(k).num_rows) for k in range(table.num_record_batches))
+        return n_rows * len(wanted) * _CELL
 
     def read(wanted: list[str]) -> Any:
         positions = sorted(names.index(name) for name in wanted)
         options = module.IpcReadOptions(included_fields=positions)
         return module.open_file(file, options=options).read_all().select(wanted)
 
-    return names, read
+    return names, n_bytes, read
 
 
 def _lacking(path: Path, present: Sequence[str], needed: Sequence[str]) -> str:
     missing = [name for name in needed if name not in present]
-    return f"{path} has no {missing_columns(missing, present)}; it has {listed(list(map(str, present)))}"
+    named = listed([shown(str(name), _LONGEST_NAME) for name in present], most=12)
+    return f"{path} has no {missing_columns(missing, present)}; it has {named}"
 
 
 def _refuse_repeated_columns(path: Path, present: Sequence[str], wanted: Sequence[str]) -> None:

@@ -169,7 +169,7 @@ def _numbers(column: pd.Series, path: Path, *, ranked: bool = False) -> Floats:
     if ranked and (alike := merged_by_floats(_as_given(column), numbers)) is not None:
         raise InputError(
             f"column {_name(column)} of {path} has {shown(alike[0])} and {shown(alike[1])}, which cannot be "
-            "told apart as floats; write smaller numbers, their ranks say"
+            "told apart as floats; write smaller numbers, for example their ranks"
         )
     return numbers
 

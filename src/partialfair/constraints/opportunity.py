@@ -12,7 +12,7 @@ from partialfair._typing import Floats
 from partialfair.constraints.base import ConstraintBlock, Positive, join
 from partialfair.constraints.parity import AtThreshold
 from partialfair.exceptions import InputError
-from partialfair.groups import Groups
+from partialfair.groups import LABEL_KINDS, Groups
 from partialfair.surrogates import Surrogate
 
 __all__ = ["EqualOpportunity", "EqualizedOdds"]
@@ -36,13 +36,10 @@ class _ByLabel(AtThreshold):
         """One function per ordered pair of groups and label."""
         return join(
             [
-                self.bound(groups, np.where(rows, weights, 0.0), surrogate, f" {_KINDS[label]}")
+                self.bound(groups, np.where(rows, weights, 0.0), surrogate, f" {LABEL_KINDS[label]}")
                 for label, rows in zip(self.labels, self.compared(positive), strict=True)
             ]
         )
-
-
-_KINDS = {True: "positives", False: "negatives"}
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from partialfair._checks import shown
+from partialfair._text import listed
 from partialfair._typing import Floats
 from partialfair.constraints.base import Positive
 from partialfair.constraints.parity import AtThreshold
 from partialfair.estimators._promise import Promise
 from partialfair.exceptions import IdleThresholdWarning
-from partialfair.groups import Groups, listed
+from partialfair.groups import Groups
 
 __all__ = ["idle_threshold_warning"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -14,6 +14,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_array, validate_data
 
 from partialfair._checks import check_choice, check_weights, first_text, refuse_dates, refuse_masked, shown
+from partialfair._text import listed
 from partialfair._typing import ArrayLike, Floats, GroupLabel, Ints
 from partialfair.categoricals import CategoricalCodes
 from partialfair.exceptions import InputError
@@ -96,9 +97,7 @@ def in_columns_of(names: tuple[Any, ...], source: ArrayLike | None) -> ArrayLike
     if source is None or not names or not given or given == names:
         return source
     if set(given) != set(names):
-        raise InputError(
-            f"sensitive_features has columns {_listing(list(given))}, and fit {_listing(list(names))}"
-        )
+        raise InputError(f"sensitive_features has columns {_listing(given)}, and fit {_listing(names)}")
     return {name: source[name] for name in names}
 
 
@@ -107,7 +106,7 @@ def known_groups(groups: Groups, known: tuple[GroupLabel, ...]) -> Groups:
     position = {label: k for k, label in enumerate(known)}
     for label in groups.labels:
         if label not in position:
-            raise InputError(f"group {label!r} was not seen in fit, which saw {_listing(list(known))}")
+            raise InputError(f"group {label!r} was not seen in fit, which saw {_listing(known)}")
     codes = np.array([position[label] for label in groups.labels], dtype=np.int32)
     return Groups(codes[groups.codes], known)
 
@@ -281,8 +280,8 @@ def _check_finite(X: Features, names: list[str]) -> None:
     )
 
 
-def _listing(names: list[Any], most: int = 8) -> str:
-    return ", ".join(map(repr, names[:most])) + (", …" if len(names) > most else "")
+def _listing(names: Iterable[Any]) -> str:
+    return listed([shown(name) for name in names], most=8)
 
 
 def _same_partition(codes: Ints, others: Ints) -> bool:

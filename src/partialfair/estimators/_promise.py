@@ -10,16 +10,14 @@ from itertools import combinations
 import numpy as np
 
 from partialfair._checks import shown
+from partialfair._text import listed
 from partialfair._typing import Floats, GroupLabel
 from partialfair.constraints import Constraint, check_compatible
 from partialfair.constraints.base import Positive
 from partialfair.exceptions import InputError, SmallGroupWarning
-from partialfair.groups import Groups, group_name, listed, members_text
+from partialfair.groups import Groups, enough, group_name, members_text
 
 __all__ = ["Promise", "check_promises", "promised", "small_group_warning", "small_groups"]
-
-_SLACK = 1e-9
-"""By how much a number of members may fall short of a whole one: measures of intervals are not exact."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,14 +55,12 @@ def promised(
     Rows that have no weight must be left out before.
     """
     members = stated.members(groups, weights, positive)
-    large = members >= least - _SLACK
-    if large.all():
+    sizes = dict(zip(groups.labels, members.tolist(), strict=True))
+    small = {label: size for label, size in sizes.items() if not enough(size, least)}
+    if not small:
         return Promise(stated, groups, {}, least)
-    pairs = zip(groups.labels, members.tolist(), large.tolist(), strict=True)
-    small = {label: count for label, count, is_large in pairs if not is_large}
-    position = np.append(np.where(large, np.cumsum(large) - 1, -1), -1)  # code −1 stays −1
-    labels = tuple(label for label in groups.labels if label not in small)
-    return Promise(stated, Groups(position[groups.codes].astype(np.int32), labels), small, least)
+    large = np.array([label not in small for label in groups.labels])
+    return Promise(stated, groups.only(large), small, least)
 
 
 def check_promises(promises: Sequence[Promise]) -> None:

@@ -16,8 +16,9 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
-from partialfair.estimators._base import PartialFairEstimator, Rows
+from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._inputs import n_rows_of, read_features, read_target, read_weights, take_rows
+from partialfair.estimators._search import Rows
 from partialfair.estimators._statement import read_constraints, read_solver
 from partialfair.exceptions import InputError, SurrogateWarning
 from partialfair.models.linear import GroupTerms

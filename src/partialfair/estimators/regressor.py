@@ -11,8 +11,9 @@ from sklearn.metrics import r2_score
 from partialfair._checks import finite_vector
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
-from partialfair.estimators._base import PartialFairEstimator, Rows
+from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._inputs import n_rows_of, read_features, read_target, read_weights, take_rows
+from partialfair.estimators._search import Rows
 from partialfair.estimators._statement import read_constraints, read_solver
 from partialfair.estimators._units import unit_of
 from partialfair.exceptions import InputError

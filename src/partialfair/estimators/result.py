@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from partialfair._text import listed
 from partialfair._typing import Floats, GroupLabel
 from partialfair.constraints import Constraint
-from partialfair.groups import group_name, listed
+from partialfair.groups import group_name
 from partialfair.metrics.partial import WorstGap
 from partialfair.problems import Certificate
 from partialfair.solvers import Record, Status

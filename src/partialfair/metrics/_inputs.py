@@ -19,7 +19,9 @@ from partialfair._checks import (
     finite_vector,
     refuse_dates,
     refuse_masked,
+    shown,
 )
+from partialfair._text import listed
 from partialfair._typing import ArrayLike, Floats, GapScale, GroupLabel, IntervalLike, MissingGroups
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, encode_groups, group_name
@@ -268,10 +270,11 @@ def positives(y_true: ArrayLike, pos_label: Any) -> npt.NDArray[np.bool_]:
     if (missing := np.flatnonzero(pd.isna(labels))).size:
         raise InputError(f"y_true has {missing.size} missing values, the first in row {missing[0]}")
     classes = pd.unique(labels).tolist()
+    named = listed([shown(label) for label in classes], most=5)
     if len(classes) > 2:
-        raise InputError(f"y_true has {len(classes)} classes ({_listing(classes)}), but two are needed")
+        raise InputError(f"y_true has {len(classes)} classes ({named}), but two are needed")
     if len(classes) == 2 and pos_label not in classes:
-        raise InputError(f"pos_label {pos_label!r} is not among the classes of y_true ({_listing(classes)})")
+        raise InputError(f"pos_label {pos_label!r} is not among the classes of y_true ({named})")
     return np.asarray(labels == pos_label)
 
 
@@ -291,8 +294,3 @@ def _sorted_group(
 
 def _at(values: Any, rows: npt.NDArray[Any]) -> Any:
     return None if values is None else values[rows]
-
-
-def _listing(values: list[Any], most: int = 5) -> str:
-    shown = ", ".join(repr(value) for value in values[:most])
-    return shown if len(values) <= most else f"{shown}, …"

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from partialfair._typing import ArrayLike, IntervalLike, MissingGroups
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups
+from partialfair.groups import LABEL_KINDS, encode_groups
 from partialfair.intervals import IntervalSet
 from partialfair.metrics import _differences, partial, ranking
 from partialfair.metrics._differences import Setting
@@ -134,7 +134,7 @@ def too_few_of(
 
 def too_few_reason(metric: Metric, n_compared: int, min_group_size: float) -> str:
     """Say why a metric that needs labels has not two groups to compare."""
-    kinds = " and ".join("positives" if label else "negatives" for label in metric.labels)
+    kinds = " and ".join(LABEL_KINDS[label] for label in metric.labels)
     where = "" if metric.counts == "everyone" else " in the interval"
     only = "only 1 has" if n_compared else "none has"
     return (
@@ -151,8 +151,8 @@ def check_judgeable(
     sample_weight: ArrayLike | None = None,
     min_group_size: float = 10,
     missing_groups: MissingGroups = "error",
-) -> tuple[SmallGroup, ...]:
-    """Refuse rows on which a report could not judge any model by that metric; return who is not judged.
+) -> None:
+    """Refuse rows on which a report could not judge any model by that metric.
 
     Before any fit: how many members are inside does not depend on scores, nor do people with a label where
     ranks are taken within group and label.
@@ -167,7 +167,6 @@ def check_judgeable(
     if len(judged.scored) - len(few) < 2:
         reason = too_few_reason(chosen, len(judged.scored) - len(few), min_group_size)
         raise InputError(f"{metric} {reason}")
-    return (*judged.small, *few)
 
 
 def n_members(metric: Metric, scored: ScoredGroups, setting: Setting) -> list[float]:

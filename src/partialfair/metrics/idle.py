@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from partialfair._text import listed
 from partialfair._typing import GroupLabel, RankWithin
 from partialfair.exceptions import IdleThresholdWarning
-from partialfair.groups import listed
+from partialfair.intervals import ranks_text
 from partialfair.metrics._inputs import ScoredGroups, oriented
 
 __all__ = ["warn_if_idle"]
@@ -64,10 +65,7 @@ def _warn_if_idle(scored: ScoredGroups, threshold: float, among: str) -> None:
     if scored.intervals_differ:
         where = "outside their intervals" if len(idle) > 1 else "outside its interval"
     else:
-        parts = " and ".join(
-            f"{100 * low:.4g}–{100 * high:.4g} %" for low, high in scored.groups[0].interval.parts
-        )
-        where = f"outside the interval {parts}"
+        where = f"outside the interval {ranks_text(scored.groups[0].interval)}"
     message = (
         f"the threshold {oriented(threshold, scored.higher_is_better):g} has rank {listed(names)}, {where}: "
         f"{_consequence(scored, ranks, [sides[k] for k in idle])}; choose an interval that contains the "

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from partialfair._checks import check_choice, check_count
+from partialfair._text import listed
 from partialfair._typing import (
     ArrayLike,
     GapScale,
@@ -20,7 +21,7 @@ from partialfair._typing import (
     SmallGroups,
 )
 from partialfair.exceptions import InputError, SmallGroupWarning
-from partialfair.groups import group_name, listed
+from partialfair.groups import Groups, group_name
 from partialfair.metrics._differences import Setting
 from partialfair.metrics._inputs import (
     ScoredGroups,
@@ -160,6 +161,13 @@ class FairnessReport:
             rows = "1 row" if self.n_missing == 1 else f"{self.n_missing:,} rows"
             said.append(f"{rows} without a group left out")
         return "; ".join(said)
+
+    def as_judged(self, groups: Groups) -> Groups:
+        """Return groups as they are judged here: none for those too few, and one for those merged."""
+        labels = tuple(group.group for group in self.groups)
+        joined = {group.group: MERGED for group in self.merged_groups}
+        names = [joined.get(label, label) for label in groups.labels]
+        return groups.regrouped([labels.index(name) if name in labels else -1 for name in names], labels)
 
     @property
     def worst(self) -> ReportRow:

@@ -13,9 +13,10 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from partialfair._text import listed
 from partialfair._typing import GroupLabel, IntervalLike, RankWithin, SmallGroups
 from partialfair.exceptions import InputError, SmallGroupWarning
-from partialfair.groups import group_name, listed, members_text
+from partialfair.groups import LABEL_KINDS, enough, group_name, members_text
 from partialfair.metrics._inputs import GroupScores, ScoredGroups
 
 __all__ = [
@@ -43,10 +44,6 @@ TOO_FEW = "too few to judge"
 
 MERGED = "small groups"
 """Label of the group that small ones are merged into."""
-
-_ROUNDING = 1e-9  # 100 members · (0.3 − 0.2) are ten
-
-_KINDS = {True: "positives", False: "negatives"}
 
 LabelCount: TypeAlias = Callable[[GroupScores, bool], float]
 """Effective members of a group with one label, inside the interval or in all."""
@@ -147,11 +144,6 @@ def members_inside(group: GroupScores) -> float:
     return group.n_effective * group.interval.measure
 
 
-def enough(n_members: float, min_group_size: float) -> bool:
-    """Whether so many effective members are judged."""
-    return n_members >= min_group_size - _ROUNDING
-
-
 def labelled_in_interval(group: GroupScores, label: bool, rank_within: RankWithin) -> float:
     """Effective members with that label inside the interval."""
     if rank_within == "group_and_label":
@@ -170,7 +162,7 @@ def too_few_labelled(
     for group in scored:
         n_counted, label = min((count(group, label), label) for label in labels)
         if not enough(n_counted, min_group_size):
-            small.append(_small_group(group, _KINDS[label], n_counted))
+            small.append(_small_group(group, LABEL_KINDS[label], n_counted))
     return tuple(small)
 
 
@@ -190,7 +182,7 @@ def warn_about_few(scored: ScoredGroups, label_count: LabelCount | None, skipped
     for group in scored:
         counts = {"members": members_inside(group)}
         if label_count is not None and group.label not in skipped and counts["members"] >= MIN_MEMBERS:
-            counts = {kind: label_count(group, label) for label, kind in _KINDS.items()}
+            counts = {kind: label_count(group, label) for label, kind in LABEL_KINDS.items()}
         # None at all makes a metric undefined, which has a warning of its own.
         scarce = {kind: count for kind, count in counts.items() if 0 < count < MIN_MEMBERS}
         few += [f"{group.name!r} (about {int(count)} effective {kind})" for kind, count in scarce.items()]

@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from partialfair._text import listed
 from partialfair.exceptions import InputError
-from partialfair.groups import group_name, listed, members_text
+from partialfair.groups import group_name, members_text
 from partialfair.intervals import interval_text
 from partialfair.metrics._inputs import ranked_threshold
 from partialfair.metrics._text import fixed

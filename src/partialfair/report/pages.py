@@ -11,7 +11,7 @@ import numpy as np
 from partialfair._files import write_file
 from partialfair._typing import Floats, IntervalLike, MissingGroups
 from partialfair.exceptions import InputError
-from partialfair.groups import members_text
+from partialfair.groups import encode_groups, members_text
 from partialfair.intervals import as_interval_set, interval_text
 from partialfair.metrics import band_changes
 from partialfair.metrics._text import fixed
@@ -124,6 +124,7 @@ def path_page(
     check_reports(reports)
     shown = points.index(chosen) if chosen is not None else done[-1] if done else len(points) - 1
     scores = {name: point.scores for name, point in zip(names, points, strict=True)}
+    first = reports[names[0]]
     return render(
         reports,
         title=title,
@@ -133,10 +134,10 @@ def path_page(
             audited_section(reports[names[shown]], f"As audited: {names[shown]}"),
             *changes_section(
                 scores,
-                sensitive_features=rows.groups,
+                sensitive_features=first.as_judged(encode_groups(rows.groups, missing="ignore")),
                 interval=interval,
                 sample_weight=rows.weights,
-                higher_is_better=next(iter(reports.values())).higher_is_better,
+                higher_is_better=first.higher_is_better,
                 missing_groups="ignore",
             ),
             fits_section(

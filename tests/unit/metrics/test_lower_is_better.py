@@ -38,6 +38,7 @@ def people(request):
     ],
     ids=["one", "union", "by group"],
 )
+@pytest.mark.filterwarnings("ignore::partialfair.exceptions.IdleThresholdWarning")  # between two parts
 def test_a_report_is_that_of_negated_scores_with_thresholds_in_the_users_units(people, interval):
     risks, groups, y, weights = people
     shared = {"sensitive_features": groups, "interval": interval, "sample_weight": weights, "random_state": 0}

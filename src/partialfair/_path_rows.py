@@ -1,0 +1,157 @@
+"""Rows of a path: read, parted into those to train on and those held out, and checked before any fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import numpy as np
+from sklearn.base import is_regressor
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
+
+from partialfair._checks import check_choice, check_count, check_weights, finite_vector
+from partialfair._typing import Ints, SmallGroups
+from partialfair.categoricals import CategoricalCodes
+from partialfair.constraints import CONSTRAINTS, Constraint
+from partialfair.estimators._statement import Automatic
+from partialfair.exceptions import InputError
+from partialfair.groups import encode_groups, group_name
+from partialfair.metrics.catalogue import check_judgeable
+
+__all__ = [
+    "Rows",
+    "check_held_out",
+    "check_judged",
+    "check_members",
+    "metric_of",
+    "read_rows",
+    "split_rows",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Some rows, as they are handed to an estimator."""
+
+    X: Any
+    y: Any
+    groups: Any
+    weights: Any = None
+
+    @property
+    def n(self) -> int:
+        """Their number, that of the features."""
+        return self.X.n_rows if isinstance(self.X, CategoricalCodes) else int(_num_samples(self.X))
+
+    def take(self, which: Ints) -> Rows:
+        """Return some of them."""
+        X = self.X.take(which) if isinstance(self.X, CategoricalCodes) else _safe_indexing(self.X, which)
+        weights = None if self.weights is None else np.asarray(self.weights)[which]
+        return Rows(X, _safe_indexing(self.y, which), _safe_indexing(self.groups, which), weights)
+
+
+def read_rows(estimator: Any, X: Any, y: Any, groups: Any, weights: Any = None, *, of: str = "") -> Rows:
+    """Return rows, refusing columns of different lengths, rows without a group and negative weights."""
+    import pandas as pd
+
+    rows = Rows(X, y, pd.DataFrame(groups) if isinstance(groups, Mapping) else groups, weights)
+    if y is None:
+        raise InputError(f"y{of} is missing")
+    if (found := _num_samples(y)) != rows.n:
+        raise InputError(f"y{of} has {found} rows, but X{of} has {rows.n}")
+    advice = "; missing_groups='ignore' lets such rows count in the loss only"
+    try:
+        encode_groups(
+            rows.groups, n_rows=rows.n, rows_of="rows of X", missing=estimator.missing_groups, advice=advice
+        )
+        if weights is not None:
+            check_weights(weights, rows.n, "rows of X")
+    except InputError as error:
+        if of:
+            raise InputError(f"validation: {error}") from error
+        raise
+    return rows
+
+
+def check_held_out(estimator: Any, train: Rows, held_out: Rows, scoring: str) -> None:
+    """Refuse, before any fit, rows on which the models could not be judged."""
+    shapes = [np.shape(rows.X) for rows in (train, held_out) if not isinstance(rows.X, CategoricalCodes)]
+    if len(shapes) == 2 and len(shapes[0]) == len(shapes[1]) == 2 and shapes[0][1] != shapes[1][1]:
+        raise InputError(f"X of validation has {shapes[1][1]} columns, and X has {shapes[0][1]}")
+    if is_regressor(estimator):
+        finite_vector(held_out.y, "y of validation")
+        return
+    classes, present = (set(np.asarray(rows.y).ravel().tolist()) for rows in (train, held_out))
+    if present - classes:
+        raise InputError(
+            f"y of validation holds {next(iter(present - classes))!r}, which is not among the classes of y"
+        )
+    if scoring == "roc_auc" and len(present) < 2:
+        raise InputError(f"scoring='roc_auc' needs both classes in the {held_out.n} validation rows")
+
+
+def check_members(estimator: Any, train: Rows, held_out: Rows) -> None:
+    """Refuse, before any fit, rows held out on which no gap could be measured."""
+    counted = np.ones(held_out.n, bool) if held_out.weights is None else np.asarray(held_out.weights) > 0
+    groups = encode_groups(held_out.groups, missing="ignore").take(counted)
+    if len(groups.labels) < 2:
+        who = f"only group {group_name(groups.labels[0])!r}" if groups.labels else "no group"
+        raise InputError(f"the {held_out.n} validation rows have {who}; a gap needs at least two groups")
+    if estimator.group_terms is not None:
+        known = encode_groups(train.groups, missing="ignore").labels
+        strange = [label for label in groups.labels if label not in known]
+        if strange:
+            raise InputError(
+                f"group {group_name(strange[0])!r} is in the validation rows and not in those to train on, "
+                f"and group_terms={estimator.group_terms!r} needs it there"
+            )
+
+
+def check_judged(
+    estimator: Any,
+    constraint: Constraint,
+    train: Rows,
+    held_out: Rows,
+    min_group_size: int,
+    small_groups: SmallGroups,
+) -> None:
+    """Refuse, before any fit, rows held out on which too few groups could be judged."""
+    check_count(min_group_size, "min_group_size")
+    check_choice(small_groups, "small_groups", get_args(SmallGroups))
+    if isinstance(constraint.interval, Automatic) or small_groups != "list":
+        return
+    labels = None if is_regressor(estimator) else np.asarray(held_out.y) == np.unique(np.asarray(train.y))[-1]
+    present = encode_groups(held_out.groups, missing="ignore").labels
+    try:
+        check_judgeable(
+            held_out.groups,
+            constraint.among(present).interval,
+            metric=metric_of(constraint),
+            positive=labels,
+            sample_weight=held_out.weights,
+            min_group_size=min_group_size,
+            missing_groups="ignore",
+        )
+    except InputError as error:
+        raise InputError(f"of the {held_out.n} validation rows: {error}; or hold out more rows") from error
+
+
+def split_rows(rows: Rows, share: float, seed: int) -> tuple[Rows, Rows]:
+    """Hold out a share of the rows of every group and, if there are few of them, label."""
+    codes = encode_groups(rows.groups, missing="ignore").codes
+    labels = np.unique(np.asarray(rows.y), return_inverse=True)[1]
+    if labels.max(initial=0) <= 1:
+        codes = 2 * codes + labels
+    rng = np.random.default_rng(seed)
+    out = np.zeros(codes.size, dtype=bool)
+    for code in np.unique(codes):
+        members = rng.permutation(np.flatnonzero(codes == code))
+        out[members[: round(share * members.size)]] = True
+    return rows.take(np.flatnonzero(~out)), rows.take(np.flatnonzero(out))
+
+
+def metric_of(constraint: Constraint) -> str:
+    """Return the name of the metric that a constraint is about."""
+    return next(name for name, kind in CONSTRAINTS.items() if type(constraint) is kind)
