@@ -10,7 +10,6 @@ import difflib
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,6 +18,7 @@ import pandas as pd
 from scipy import sparse
 
 from partialfair._checks import shown
+from partialfair._columns import LARGEST, MAX_LEVELS, as_text, kind_of, more_rows, numbers_in, row_count
 from partialfair._text import listed
 from partialfair._typing import Floats, Ints
 from partialfair.estimators import PartialFairClassifier
@@ -39,28 +39,6 @@ __all__ = [
     "read_columns",
     "strangers",
 ]
-
-MAX_LEVELS = 100
-"""More different texts than this and a column is not a set of categories (names, say)."""
-
-_GAPS = frozenset({"NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?"})
-"""What people write into a column of numbers where there is none."""
-
-_DATE = (
-    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([ T].*)?"
-    r"|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})([ T].*)?"
-    r"|\d{1,2}:\d{2}(:\d{2})?"
-)
-_DECIMAL_COMMA = r"[+-]?\d+,\d+"
-_PLAIN = (str, bool, int, float, np.generic, Decimal)
-_FEW = 20
-"""Up to so many different values nothing can be told about what a column holds."""
-
-_LARGEST = 1e75
-"""Largest number of a feature, and one over the least range: squares can be added up, and quotients taken."""
-
-_NEARLY_ALL = 0.95
-"""Whole numbers that differ in so large a share of the rows are perhaps names of the rows."""
 
 _MOST_NAMED, _LONGEST_NAME = 8, 40  # in messages, which people are to read
 
@@ -95,7 +73,7 @@ class NumberColumn:
 
     def entries(self, values: pd.Series) -> tuple[Ints, Floats]:
         """Return for each row the positions of its features, and their values: (n, 1 or 2) each."""
-        numbers = _numbers(values)
+        numbers = numbers_in(values)
         gaps = np.isnan(numbers)
         scaled = (np.where(gaps, self.median, numbers) - self.mean) / self.scale
         table = np.column_stack([scaled, gaps]) if self.gaps else scaled[:, None]
@@ -103,12 +81,11 @@ class NumberColumn:
 
     def stranger(self, values: pd.Series) -> str | None:
         """Say what of the values training did not see."""
-        gaps = 0 if self.gaps else int(np.isnan(_numbers(values)).sum())
+        gaps = 0 if self.gaps else int(np.isnan(numbers_in(values)).sum())
         if not gaps:
             return None
-        return (
-            f"column {self.name!r} is empty in {_count(gaps)}, and never was in training: the median is used"
-        )
+        where = f"column {self.name!r} is empty in {row_count(gaps)}"
+        return f"{where}, and never was in training: the median is used"
 
 
 @dataclass(frozen=True)
@@ -144,7 +121,7 @@ class CategoryColumn:
         first = as_text(values.iloc[unknown[:1]]).tolist()[0]
         what = "empty cells" if pd.isna(first) else f"values such as {first!r}"
         return (
-            f"column {self.name!r} has {what} in {_count(unknown.size)}, which training did not see: "
+            f"column {self.name!r} has {what} in {row_count(unknown.size)}, which training did not see: "
             "no level is assumed"
         )
 
@@ -276,8 +253,8 @@ class TableModel:
             for name in groups:
                 if (gaps := np.flatnonzero(groups[name].isna())).size:
                     raise InputError(
-                        f"column {name!r} is empty in data row {gaps[0] + 1}{_more(gaps.size)}; the model "
-                        "has group terms, so it needs the group to score a row"
+                        f"column {name!r} is empty in data row {gaps[0] + 1}{more_rows(gaps.size)}; the "
+                        "model has group terms, so it needs the group to score a row"
                     )
         return encode(self.columns, table), groups
 
@@ -372,7 +349,7 @@ def read_columns(
     notes: list[str] = []
     for name in names:
         values = table[name]
-        kind = _kind(values, name in categories)
+        kind = kind_of(values, name in categories)
         if kind.trouble is not None:
             troubles[name] = kind.trouble
             continue
@@ -397,99 +374,15 @@ def read_columns(
     return tuple(columns), notes
 
 
-def as_text(values: pd.Series, *, strip: bool = True) -> pd.Series:
-    """Return values as text, gaps kept: whole numbers without a point, text without blanks around it."""
-    if pd.api.types.is_float_dtype(values.dtype):
-        codes, numbers = pd.factorize(values.to_numpy(dtype=np.float64, na_value=np.nan))
-        written = [str(int(one)) if one.is_integer() else repr(one) for one in numbers.tolist()]
-    else:
-        codes, different = pd.factorize(values)
-        written = [str(one).strip() if strip else str(one) for one in different.tolist()]
-    text = np.array([*(one or None for one in written), None], dtype=object)  # code −1, a gap, is the last
-    return pd.Series(text[codes], index=values.index, name=values.name, dtype=object)
-
-
-@dataclass(frozen=True)
-class _Kind:
-    """What a column holds: numbers, categories, or trouble."""
-
-    numbers: bool = False
-    trouble: str | None = None
-    note: str | None = None
-
-
-def _kind(values: pd.Series, is_category: bool) -> _Kind:
-    dtype = values.dtype
-    if values.isna().all():
-        return _Kind(trouble="is empty")
-    if pd.api.types.is_datetime64_any_dtype(dtype) or pd.api.types.is_timedelta64_dtype(dtype):
-        return _Kind(trouble=f"holds dates or times ({values.dropna().iloc[0]})")
-    if pd.api.types.is_bool_dtype(dtype) or pd.api.types.is_numeric_dtype(dtype):
-        return _kind_of_levels(as_text(values)) if is_category else _kind_of_numbers(values)
-    strange = next((kind for kind in map(type, values.dropna()) if not issubclass(kind, _PLAIN)), None)
-    if strange is not None:
-        return _Kind(trouble=f"holds values of type {strange.__name__}")
-    text = as_text(values)
-    if is_category or isinstance(dtype, pd.CategoricalDtype):
-        return _kind_of_levels(text)
-    different = pd.Series(text.dropna().unique(), dtype=object)
-    told = different[~different.isin(_GAPS)]
-    parsed = pd.Series(~np.isnan(_parsed(told)), index=told.index)
-    if told.empty:
-        return _Kind(trouble="is empty")
-    if parsed.all():
-        return _kind_of_numbers(values)
-    if told.str.fullmatch(_DECIMAL_COMMA).mean() > 0.5:
-        return _Kind(trouble=f"holds numbers with decimal commas ({told.iloc[0]!r}), which need a point")
-    if told.str.fullmatch(_DATE).mean() > 0.9:
-        return _Kind(trouble=f"holds dates or times ({told.iloc[0]!r})")
-    among = f"column {values.name!r} is read as categories because of {told[~parsed].iloc[0]!r} among numbers"
-    return _kind_of_levels(text, among if parsed.mean() > 0.5 and len(told) > _FEW else None)
-
-
-def _kind_of_numbers(values: pd.Series) -> _Kind:
-    numbers = _numbers(values)
-    if len(numbers) > _FEW and (np.diff(np.sort(numbers)) == 1).all():
-        return _Kind(trouble="numbers the rows")
-    return _Kind(numbers=True, note=_hint_of_identifier(values, numbers))
-
-
-def _hint_of_identifier(values: pd.Series, numbers: Floats) -> str | None:
-    """Say that numbers look like codes or like names of rows, of which a mean means nothing."""
-    if not (pd.api.types.is_bool_dtype(values.dtype) or pd.api.types.is_numeric_dtype(values.dtype)):
-        different = pd.Series(as_text(values).dropna().unique(), dtype=object)
-        padded = different[different.str.fullmatch(r"0\d+")]
-        if len(padded):
-            return (
-                f"column {values.name!r} has codes with leading zeros ({padded.iloc[0]!r}), read as numbers: "
-                "name it in --category, or leave it out by --id or --drop"
-            )
-    known = numbers[~np.isnan(numbers)]
-    n_different = len(np.unique(known))
-    if n_different > max(_FEW, _NEARLY_ALL * len(known)) and (known == np.round(known)).all():
-        return (
-            f"column {values.name!r} has {n_different:,} different whole numbers in {_count(len(known))}, "
-            "read as numbers: if it says who a row is, leave it out by --id or --drop"
-        )
-    return None
-
-
-def _kind_of_levels(text: pd.Series, note: str | None = None) -> _Kind:
-    n_different = text.nunique()
-    if n_different > MAX_LEVELS or (n_different > _FEW and n_different > len(text) / 2):
-        return _Kind(trouble=f"has {n_different:,} different texts in {len(text):,} rows")
-    return _Kind(note=note)
-
-
 def _numbers_of(values: pd.Series, rows: Ints) -> NumberColumn | None:
     """Return the column as training sees it; None if all rows are alike."""
-    numbers = _numbers(values)[rows]
+    numbers = numbers_in(values)[rows]
     gaps = np.isnan(numbers)
     if gaps.all():
         return None
     median = float(np.median(numbers[~gaps]))
     filled = np.where(gaps, median, numbers)
-    alike = np.ptp(filled) < 1 / _LARGEST
+    alike = np.ptp(filled) < 1 / LARGEST
     if alike and not gaps.any():
         return None
     scale = 1.0 if alike else float(filled.std())
@@ -500,47 +393,3 @@ def _categories_of(values: pd.Series, rows: Ints) -> CategoryColumn | None:
     text = as_text(values).iloc[rows]
     levels, gaps = tuple(sorted(text.dropna().unique())), bool(text.isna().any())
     return None if len(levels) + gaps < 2 else CategoryColumn(str(values.name), levels, gaps)
-
-
-def _numbers(values: pd.Series) -> Floats:
-    """Return finite numbers, nan where there is none."""
-    if pd.api.types.is_bool_dtype(values.dtype) or pd.api.types.is_numeric_dtype(values.dtype):
-        numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
-        wrong = np.flatnonzero(np.isinf(numbers))
-    else:
-        text = as_text(values)
-        numbers = _parsed(text)
-        told = ~(text.isna() | text.isin(_GAPS)).to_numpy()
-        wrong = np.flatnonzero((told & np.isnan(numbers)) | np.isinf(numbers))
-    needed = "a finite number"
-    if not wrong.size:
-        wrong = np.flatnonzero(np.abs(numbers) > _LARGEST)
-        needed = f"a number between -{_LARGEST:g} and {_LARGEST:g}"
-    if wrong.size:
-        raise InputError(
-            f"column {values.name!r} has {str(values.iloc[wrong[0]])!r} where {needed} is needed, in data "
-            f"row {wrong[0] + 1}{_more(wrong.size)}"
-        )
-    return np.asarray(numbers)
-
-
-def _parsed(text: pd.Series) -> Floats:
-    """Return the nearest float of every text, nan where it is none; pandas before 3 misses the last digit."""
-    codes, words = pd.factorize(text)
-    return np.array([*map(_number, words.tolist()), np.nan])[codes]
-
-
-def _number(word: str) -> float:
-    try:
-        return float("nan") if "_" in word else float(word)  # Python reads 1_000 as a number
-    except ValueError:
-        return float("nan")
-
-
-def _more(n_rows: int) -> str:
-    """Say how many rows there are beside the one that is named."""
-    return f" and {_count(n_rows - 1).replace('row', 'more row')}" if n_rows > 1 else ""
-
-
-def _count(n_rows: int) -> str:
-    return f"{n_rows:,} row{'' if n_rows == 1 else 's'}"

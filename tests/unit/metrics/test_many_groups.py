@@ -56,7 +56,13 @@ def test_one_descent_gives_what_merging_every_pair_gives(seed, digits, weighted,
 @pytest.mark.parametrize("gap_scale", ["interval", "absolute"])
 def test_the_report_of_all_groups_is_the_worst_report_of_two(gap_scale):
     scores, groups, weights, labels = people(12, 600)
-    options = {"interval": INTERVAL, "threshold": 0.4, "gap_scale": gap_scale, "n_resamples": 100}
+    options = {
+        "interval": INTERVAL,
+        "threshold": 0.4,
+        "gap_scale": gap_scale,
+        "n_resamples": 100,
+        "small_groups": "keep",
+    }
 
     def values(rows):
         with warnings.catch_warnings():
@@ -159,7 +165,13 @@ def test_a_hundred_groups_are_quick():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         report = fairness_report(
-            labels, scores, sensitive_features=groups, interval=INTERVAL, threshold=0.4, random_state=0
+            labels,
+            scores,
+            sensitive_features=groups,
+            interval=INTERVAL,
+            threshold=0.4,
+            random_state=0,
+            small_groups="keep",
         )
         assert len(report.to_html()) < 4e6
     unfairness_map(scores, sensitive_features=groups)
