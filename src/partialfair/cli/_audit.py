@@ -13,7 +13,7 @@ from rich.text import Text
 from partialfair._typing import GroupLabel, IntervalLike, RankWithin
 from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import AUTO, by_label, interval_record
-from partialfair.cli._judging import Judging, as_judged, on_judged
+from partialfair.cli._judging import Judging, on_judged
 from partialfair.cli._labels import positive_label
 from partialfair.cli._output import (
     METRIC_TITLES,
@@ -263,7 +263,7 @@ def measure(table: ScoreTable, settings: AuditSettings, gate: Gate | None = None
         gate.check_measured(report)
     notes = tuple(dict.fromkeys(as_options(str(warning.message)) for warning in caught))
     name = None if label is None else str(label.value)
-    judged = as_judged(groups, report)
+    judged = report.as_judged(groups)
     return Audit(table, settings, judged, on_judged(interval, judged), name, report, unfairness, notes)
 
 

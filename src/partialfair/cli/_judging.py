@@ -28,7 +28,6 @@ from partialfair.metrics.small_groups import MERGED, enough
 
 __all__ = [
     "Judging",
-    "as_judged",
     "check_confidence",
     "merged_groups",
     "on_judged",
@@ -121,16 +120,6 @@ def check_confidence(confidence: float) -> None:
         raise InputError(f"--confidence must be at most {_SUREST:g}, not {confidence:g}")
 
 
-def as_judged(groups: Groups, report: FairnessReport) -> Groups:
-    """Return the groups as the report judged them: −1 for those too few, one group for merged ones."""
-    labels = tuple(group.group for group in report.groups)
-    # Where small groups were merged, every label that the report does not know went into that group.
-    rest = labels.index(MERGED) if MERGED in labels else -1
-    position = [labels.index(label) if label in labels else rest for label in groups.labels]
-    codes = np.array([*position, -1])[groups.codes]  # code −1, no group, is the last
-    return Groups(codes, labels)
-
-
 def merged_groups(groups: Groups, weights: Floats | None, rows: Ints, settings: Judging) -> Groups:
     """Return the groups with all that are small among some rows as one, the last."""
     interval: IntervalLike = ANYWHERE if isinstance(settings.interval, str) else settings.interval
@@ -148,8 +137,7 @@ def merged_groups(groups: Groups, weights: Floats | None, rows: Ints, settings: 
     kept = [label for label, is_small in zip(groups.labels, small, strict=True) if not is_small]
     if MERGED in kept:
         raise InputError(f"--small-groups merge makes a group {MERGED!r}, but the data have one of that name")
-    position = np.where(small, len(kept), np.cumsum(~small) - 1)
-    return Groups(np.array([*position, -1])[groups.codes], (*kept, MERGED))
+    return groups.regrouped(np.where(small, len(kept), np.cumsum(~small) - 1), (*kept, MERGED))
 
 
 def on_judged(interval: IntervalLike, groups: Groups) -> IntervalLike:

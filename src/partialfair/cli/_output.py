@@ -189,7 +189,11 @@ def groups_table(report: FairnessReport) -> PlainTable:
         )
     for group in report.small_groups:
         table.add_row(
-            group_name(group.group), f"{group.n:,}", members_text(group.n_in_interval), TOO_FEW, style="dim"
+            group_name(group.group),
+            f"{group.n:,}",
+            members_text(group.n_in_interval, too_few=True),
+            TOO_FEW,
+            style="dim",
         )
     return table
 

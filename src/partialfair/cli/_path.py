@@ -14,6 +14,7 @@ from rich.text import Text
 from sklearn.exceptions import ConvergenceWarning
 
 from partialfair._checks import check_choice, check_number
+from partialfair._text import listed
 from partialfair._typing import IntervalLike
 from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import AUTO, interval_record
@@ -23,7 +24,7 @@ from partialfair.cli._split import HoldOut
 from partialfair.cli._wording import as_options
 from partialfair.cli._writing import Content
 from partialfair.exceptions import InputError
-from partialfair.groups import group_name, listed
+from partialfair.groups import group_name
 from partialfair.metrics import ReportRow
 from partialfair.metrics._text import fixed
 from partialfair.path import FairnessPath, PathPoint, fairness_path

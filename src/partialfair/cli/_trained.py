@@ -10,11 +10,11 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from partialfair._text import listed
 from partialfair._typing import Floats, GroupLabel, IntervalLike
 from partialfair.cli._audit import Gate
 from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import AUTO, interval_record
-from partialfair.cli._judging import as_judged
 from partialfair.cli._output import (
     METRIC_TITLES,
     PlainTable,
@@ -29,7 +29,7 @@ from partialfair.cli._output import (
 from partialfair.cli._prepare import NO_CONSTRAINT, ModelSettings, Prepared
 from partialfair.cli._writing import Content
 from partialfair.estimators import FitResult
-from partialfair.groups import group_name, listed
+from partialfair.groups import group_name
 from partialfair.metrics import FairnessReport
 from partialfair.metrics._text import fixed
 from partialfair.metrics.curve import groups_curve
@@ -257,7 +257,7 @@ class Training:
         scores = {model: judged.scores for model, judged in found.items()}
         changes = changes_section(
             scores,
-            sensitive_features=as_judged(rows.groups, self.report),
+            sensitive_features=self.report.as_judged(rows.groups),
             interval=self.interval,
             sample_weight=rows.weights,
             missing_groups="ignore",
