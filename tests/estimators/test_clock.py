@@ -17,6 +17,14 @@ FLAT = pytest.mark.filterwarnings("ignore::partialfair.exceptions.SurrogateWarni
 pytestmark = [CUT, FLAT]
 
 
+@pytest.fixture(autouse=True)
+def _interrupts_are_heard():
+    """As Python does, also where the tests run as a job in the background, which Ctrl-C is not meant for."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def crowd(n_rows, n_features, n_groups, seed=0):
     rng = np.random.default_rng(seed)
     groups = rng.integers(0, n_groups, n_rows)
@@ -166,7 +174,7 @@ def interrupted_at(monkeypatch, name, call):
     ("name", "call"),
     [
         ("partialfair.problems.constrained.Trial.objective_hessian", 1),  # in the unconstrained fit
-        ("partialfair.estimators._base.placed", 1),  # between that and the first solve
+        ("partialfair.estimators._search.placed", 1),  # between that and the first solve
         ("partialfair.problems.constrained.Trial.constraint_jacobian", 3),
         ("partialfair.estimators._exact.certify", 1),
         ("partialfair.estimators._exact.judge", 1),
@@ -185,7 +193,7 @@ def test_an_interrupt_at_any_moment_keeps_the_best_point(monkeypatch, name, call
 def test_before_any_constrained_point_the_unconstrained_one_is_the_best(monkeypatch):
     X, y, groups = crowd(500, 5, 2)
     free = PartialFairClassifier(constraint=None).fit(X, y > 0.5)
-    interrupted_at(monkeypatch, "partialfair.estimators._base.placed", 1)
+    interrupted_at(monkeypatch, "partialfair.estimators._search.placed", 1)
     clf = PartialFairClassifier(interval=(0.1, 0.6)).fit(X, y > 0.5, sensitive_features=groups)
     assert clf.result_.status is Status.STOPPED
     assert clf.coef_ == pytest.approx(free.coef_, abs=1e-4)
