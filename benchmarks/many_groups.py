@@ -31,7 +31,8 @@ SIZES = {
 }
 BAR_SECONDS, BAR_BYTES = 20, 1e9
 COMMAND = (
-    "audit scores.csv --score s --group g --label y --threshold 0 --interval 0.2 0.4 --out d --report r.html"
+    "audit scores.csv --score s --group g --label y --threshold 0 --interval 0.2 0.4 --small-groups keep "
+    "--out d --report r.html"
 )
 _ENTRY = "import sys; from partialfair.cli import main; sys.exit(main())"
 
