@@ -23,18 +23,21 @@ import pandas as pd
 
 from _record import RESULTS, write
 
-N_GROUPS = 200
-SIZES = {
-    "20 in each group": [20] * N_GROUPS,
-    "4,000 in each group": [4_000] * N_GROUPS,
-    "20 in each but one": [20] * (N_GROUPS - 1) + [800_000 - 20 * (N_GROUPS - 1)],
-}
 BAR_SECONDS, BAR_BYTES = 20, 1e9
 COMMAND = (
     "audit scores.csv --score s --group g --label y --threshold 0 --interval 0.2 0.4 --small-groups keep "
     "--out d --report r.html"
 )
 _ENTRY = "import sys; from partialfair.cli import main; sys.exit(main())"
+
+
+def sizes_of(n_groups: int, many: int) -> dict[str, list[int]]:
+    """Return the members of every group of the three data sets."""
+    return {
+        "20 in each group": [20] * n_groups,
+        f"{many:,} in each group": [many] * n_groups,
+        "20 in each but one": [20] * (n_groups - 1) + [many * n_groups - 20 * (n_groups - 1)],
+    }
 
 
 def write_scores(path: Path, sizes: list[int]) -> None:
@@ -81,13 +84,18 @@ def row(name: str, sizes: list[int]) -> dict[str, Any]:
 def main() -> None:
     """Audit every data set once."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--groups", type=int, default=200)
+    parser.add_argument(
+        "--many", type=int, default=4_000, help="members of each group of the second data set"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     row("few", [50] * 12)  # compiles
-    rows = [row(name, sizes) for name, sizes in SIZES.items()]
+    sizes = sizes_of(arguments.groups, arguments.many)
+    rows = [row(name, members) for name, members in sizes.items()]
     slowest = max(float(line["seconds"]) for line in rows)
     largest = max(float(line["peak GB"]) for line in rows)
-    title = f"Audits of {N_GROUPS} groups: at most {slowest:.0f} s and {largest:.2f} GB"
+    title = f"Audits of {arguments.groups} groups: at most {slowest:.0f} s and {largest:.2f} GB"
     write("many_groups", title, rows, arguments.out)
 
 

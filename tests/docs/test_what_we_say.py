@@ -77,6 +77,12 @@ def test_page_benchmark_runs(tmp_path):
     assert all(float(size) < 3 for size in sizes)
 
 
+def test_many_groups_benchmark_runs(tmp_path):
+    printed = run_script("benchmarks/many_groups.py", "--groups", 12, "--many", 60, "--out", tmp_path)
+    assert "Audits of 12 groups" in printed
+    assert (tmp_path / "many_groups.md").exists()
+
+
 def test_speed_benchmark_runs(tmp_path):
     printed = run_script("benchmarks/metrics_speed.py", "--scores", 60_000, "--out", tmp_path)
     assert "pSP gap" in printed
