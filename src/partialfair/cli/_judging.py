@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from partialfair._typing import (
     RankWithin,
     SmallGroups,
 )
-from partialfair.cli._intervals import AUTO, AskedInterval, check_scale
+from partialfair.cli._intervals import AUTO, AskedInterval, check_scale, read_interval
 from partialfair.constraints.base import effective_sizes
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, group_name
@@ -29,6 +30,7 @@ from partialfair.metrics.small_groups import MERGED, enough
 __all__ = [
     "Judging",
     "check_confidence",
+    "judging_options",
     "merged_groups",
     "on_judged",
 ]
@@ -110,6 +112,22 @@ class Judging:
     def words(self, interval: IntervalLike) -> str:
         """Write an interval in words."""
         return interval_words(interval, self.higher_is_better)
+
+
+def judging_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of `Judging` from the options of a command, by name, as the parser read them."""
+    return {
+        "interval": read_interval(options["interval"]),
+        "interval_given": bool(options["interval"]),
+        "gap_scale": options["gap_scale"].value,
+        "confidence": options["confidence"],
+        "higher_is_better": not options["lower_is_better"],
+        "min_group_size": options["min_group"],
+        "small_groups": options["small_groups"].value,
+        "missing_groups": options["missing_groups"].value,
+        "pos_label": options["pos_label"],
+        "seed": options["seed"],
+    }
 
 
 def check_confidence(confidence: float) -> None:

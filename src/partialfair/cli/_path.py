@@ -21,6 +21,7 @@ from partialfair.cli._intervals import AUTO, interval_record
 from partialfair.cli._output import METRIC_TITLES, PlainTable, note_line, step, value_and_interval
 from partialfair.cli._prepare import NO_CONSTRAINT, ModelSettings, Prepared, Roles, prepare
 from partialfair.cli._split import HoldOut
+from partialfair.cli._trained import HELD_OUT, MODEL
 from partialfair.cli._wording import as_options
 from partialfair.cli._writing import Content
 from partialfair.exceptions import InputError
@@ -46,8 +47,6 @@ __all__ = [
     "trace",
 ]
 
-MODEL = "model.skops"
-HELD_OUT = "held_out.csv"
 FILES = (MODEL, "path.csv", HELD_OUT, "frontier.png", "path.json")
 """What ``--out`` writes, the record last."""
 

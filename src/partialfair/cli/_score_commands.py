@@ -11,7 +11,8 @@ from partialfair.cli import _audit, _compare
 from partialfair.cli._audit import AuditSettings, Gate, measure, print_audit
 from partialfair.cli._compare import print_comparison
 from partialfair.cli._csv import csv_text
-from partialfair.cli._intervals import check_page, read_interval
+from partialfair.cli._intervals import check_page
+from partialfair.cli._judging import judging_options
 from partialfair.cli._options import (
     COLUMNS,
     JUDGED,
@@ -50,6 +51,7 @@ __all__ = ["audit", "compare", "predict"]
 
 
 def audit(
+    ctx: typer.Context,
     file: Table,
     score: Score,
     group: Group,
@@ -85,16 +87,7 @@ def audit(
     Exits with 1 if --fail-above is exceeded.
     """
     settings = AuditSettings(
-        interval=read_interval(interval),
-        interval_given=bool(interval),
-        gap_scale=gap_scale.value,
-        confidence=confidence,
-        higher_is_better=not lower_is_better,
-        min_group_size=min_group,
-        small_groups=small_groups.value,
-        missing_groups=missing_groups.value,
-        pos_label=pos_label,
-        seed=seed,
+        **judging_options(ctx.params),
         threshold=threshold,
         rank_within=rank_within.value,
     )
@@ -119,6 +112,7 @@ def audit(
 
 
 def compare(
+    ctx: typer.Context,
     files: Annotated[
         list[Path], typer.Argument(readable=False, help="Two or more files with scores of the same people.")
     ],
@@ -154,16 +148,7 @@ def compare(
     if len(files) < 2:
         raise InputError("compare needs at least two files; for one use audit")
     settings = AuditSettings(
-        interval=read_interval(interval),
-        interval_given=bool(interval),
-        gap_scale=gap_scale.value,
-        confidence=confidence,
-        higher_is_better=not lower_is_better,
-        min_group_size=min_group,
-        small_groups=small_groups.value,
-        missing_groups=missing_groups.value,
-        pos_label=pos_label,
-        seed=seed,
+        **judging_options(ctx.params),
         threshold=threshold,
         rank_within=rank_within.value,
     )

@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from partialfair.cli._audit import Gate
-from partialfair.cli._intervals import check_page, read_interval
+from partialfair.cli._intervals import check_page
+from partialfair.cli._judging import judging_options
 from partialfair.cli._options import (
     ASKED,
     FIT,
@@ -53,6 +54,7 @@ __all__ = ["demo", "frontier", "train"]
 
 
 def train(
+    ctx: typer.Context,
     file: Table,
     target: Target,
     group: Group,
@@ -127,16 +129,7 @@ def train(
     from partialfair.cli._trained import MODEL, TrainSettings, file_names, print_training
 
     settings = TrainSettings(
-        interval=read_interval(interval),
-        interval_given=bool(interval),
-        gap_scale=gap_scale.value,
-        confidence=confidence,
-        higher_is_better=not lower_is_better,
-        min_group_size=min_group,
-        small_groups=small_groups.value,
-        missing_groups=missing_groups.value,
-        pos_label=pos_label,
-        seed=seed,
+        **judging_options(ctx.params),
         constraint=constraint,
         enforce=enforce.value,
         group_terms=group_terms.terms,
@@ -169,6 +162,7 @@ def train(
 
 
 def frontier(
+    ctx: typer.Context,
     file: Table,
     target: Target,
     group: Group,
@@ -256,16 +250,7 @@ def frontier(
     from partialfair.cli._prepare import Roles
 
     settings = _path.PathSettings(
-        interval=read_interval(interval),
-        interval_given=bool(interval),
-        gap_scale=gap_scale.value,
-        confidence=confidence,
-        higher_is_better=not lower_is_better,
-        min_group_size=min_group,
-        small_groups=small_groups.value,
-        missing_groups=missing_groups.value,
-        pos_label=pos_label,
-        seed=seed,
+        **judging_options(ctx.params),
         constraint=constraint,
         enforce=enforce.value,
         group_terms=group_terms.terms,

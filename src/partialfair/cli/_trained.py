@@ -49,7 +49,7 @@ from partialfair.tables import TableModel
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["MODEL", "Judged", "TrainSettings", "Training", "file_names", "print_training"]
+__all__ = ["HELD_OUT", "MODEL", "Judged", "TrainSettings", "Training", "file_names", "print_training"]
 
 RECORD = "train.json"
 MODEL = "model.skops"
