@@ -15,11 +15,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from partialfair._text import listed
 from partialfair._typing import ArrayLike, GroupLabel, Ints
 from partialfair.exceptions import InputError
 
-__all__ = ["LABEL_KINDS", "Groups", "encode_groups", "enough", "group_name", "listed", "members_text"]
+__all__ = ["LABEL_KINDS", "Groups", "encode_groups", "enough", "group_name", "members_text"]
 
 _MAX_INTEGER_SPREAD = 1 << 16
 LABEL_KINDS = {True: "positives", False: "negatives"}

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from partialfair import metrics
+from partialfair._text import listed
 from partialfair.exceptions import IdleThresholdWarning, InputError, SmallGroupWarning, UndefinedGapWarning
-from partialfair.groups import listed, members_text
+from partialfair.groups import members_text
 from partialfair.metrics import band_changes, band_membership, fairness_report
 
 INTERVAL = (0.1, 0.6)  # half of every group
