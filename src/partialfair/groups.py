@@ -15,10 +15,19 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from partialfair._typing import ArrayLike, GroupLabel, Ints
+from partialfair._typing import ArrayLike, Floats, GroupLabel, Ints
 from partialfair.exceptions import InputError
 
-__all__ = ["LABEL_KINDS", "Groups", "encode_groups", "enough", "group_name", "members_text"]
+__all__ = [
+    "LABEL_KINDS",
+    "Groups",
+    "Members",
+    "encode_groups",
+    "enough",
+    "group_name",
+    "members_of",
+    "members_text",
+]
 
 _MAX_INTEGER_SPREAD = 1 << 16
 LABEL_KINDS = {True: "positives", False: "negatives"}
@@ -70,6 +79,34 @@ class Groups:
         """
         codes = np.append(position, -1).astype(np.int32)[self.codes]  # code −1 indexes the last
         return Groups(codes, labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """Who counts, and how much: the group of each row, and its share of the group.
+
+    Attributes
+    ----------
+    codes : (n,)
+        Group of each row; −1 leaves it out.
+    shares : (n,)
+        ``ω_i``: non-negative, and adding up to 1 over *all* members of a group, those of other shards
+        included; 0 for rows that are left out.
+    """
+
+    codes: Ints
+    shares: Floats
+
+    def take(self, rows: slice) -> Members:
+        """Return some of the rows, with the shares that they have among all."""
+        return Members(self.codes[rows], self.shares[rows])
+
+
+def members_of(codes: Ints, weights: Floats, n_groups: int) -> Members:
+    """Return rows with weights scaled to add up to 1 in each group."""
+    inside = codes >= 0
+    totals = np.bincount(codes[inside], weights=weights[inside], minlength=n_groups)
+    return Members(codes, np.where(inside, weights / totals[np.where(inside, codes, 0)], 0.0))
 
 
 def group_name(label: GroupLabel) -> str:
