@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numba import njit
 
 from partialfair._typing import Floats, Ints
 
@@ -87,6 +88,25 @@ class RowColumns:
                 table = self.table[block][where[start:stop] - block * per_block]
                 out[block] = np.tensordot(table, own, axes=([0, 1], [0, 2]))
         return out
+
+    def dotted(self, by_row: Floats) -> Floats:
+        """Return ``Cᵀ by_row``: (n_blocks, n_columns, p) for vectors (n, p) over the same rows."""
+        if self.cells is None:
+            sums = (by_row.T @ self.values)[None]
+        else:
+            sums = np.zeros((self.n_cells, by_row.shape[1], self.values.shape[1]))
+            _sums_by_cell(self.cells, self.values, np.ascontiguousarray(by_row), sums)
+        return self.combined(sums)
+
+
+@njit(cache=True, nogil=True)
+def _sums_by_cell(cells: Ints, values: Floats, by_row: Floats, sums: Floats) -> None:
+    """Add ``values[i, q] · by_row[i, p]`` to ``sums[cell_i, p, q]``."""
+    for i in range(cells.size):
+        if cells[i] >= 0:
+            for p in range(by_row.shape[1]):
+                for q in range(values.shape[1]):
+                    sums[cells[i], p, q] += values[i, q] * by_row[i, p]
 
 
 def single_column(vector: Floats) -> RowColumns:

@@ -1,18 +1,34 @@
-"""What is to be solved, as data with counted oracles; certificates of points and the theory's constants."""
+"""What is to be solved, as questions to rows; certificates of points and the theory's constants."""
 
 from partialfair.problems.certificate import Certificate, certify
 from partialfair.problems.constants import ProblemConstants, estimate_constants
-from partialfair.problems.constrained import Evaluation, Problem, Subproblem
+from partialfair.problems.constrained import Evaluation, Problem, ProblemPoint
 from partialfair.problems.domains import Ball, Box, Domain, WholeSpace
+from partialfair.problems.lagrangian import ScoreLagrangian
+from partialfair.problems.ranks import Counts, People, SortedRanks
+from partialfair.problems.rows import Ask, Gives, InMemoryRows, Rows, ScoredRows, Shard, ShardRows
+from partialfair.problems.subproblem import Subproblem
 
 __all__ = [
+    "Ask",
     "Ball",
     "Box",
     "Certificate",
+    "Counts",
     "Domain",
     "Evaluation",
+    "Gives",
+    "InMemoryRows",
+    "People",
     "Problem",
     "ProblemConstants",
+    "ProblemPoint",
+    "Rows",
+    "ScoreLagrangian",
+    "ScoredRows",
+    "Shard",
+    "ShardRows",
+    "SortedRanks",
     "Subproblem",
     "WholeSpace",
     "certify",

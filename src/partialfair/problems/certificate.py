@@ -23,11 +23,15 @@ import numpy as np
 from partialfair._clock import OutOfTime, unhurried
 from partialfair._typing import Floats, Ints
 from partialfair.exceptions import InputError
-from partialfair.problems.constrained import Problem, Trial
+from partialfair.problems.constrained import Problem, ProblemPoint
 from partialfair.problems.elastic import ElasticModel
 from partialfair.problems.kinks import Kinks, no_kinks
+from partialfair.problems.rows import Gives, refuse_without
 
 __all__ = ["Certificate", "certify"]
+
+NEEDS = frozenset({Gives.GRADIENT, Gives.JACOBIAN, Gives.ROWS, Gives.LINEAR})
+"""What a certificate needs of the rows."""
 
 _LARGEST_MULTIPLIER = 1e4
 _ROUNDING = 4 * np.finfo(float).eps
@@ -102,8 +106,11 @@ def certify(problem: Problem, x: Floats, *, mu: float = 1.0, tol: float = 1e-4) 
     """
     if not 1e-8 <= mu <= 1e8:
         raise InputError(f"the certificate needs a mu in [1e-8, 1e8], not {mu}")
-    if x.shape != problem.trivial_start.shape or not np.isfinite(x).all():
-        raise InputError(f"a point of this problem has {problem.trivial_start.size} finite coordinates")
+    if x.shape != (problem.n,) or not np.isfinite(x).all():
+        raise InputError(f"a point of this problem has {problem.n} finite coordinates")
+    refuse_without(
+        problem.rows, NEEDS, "a certificate", advice=": its f⁺ and f⁻ are not convex, and nothing would follow"
+    )
     at = problem.at(x)
     outside = float(np.linalg.norm(problem.domain.project(x) - x))
     with unhurried():
@@ -117,11 +124,12 @@ def certify(problem: Problem, x: Floats, *, mu: float = 1.0, tol: float = 1e-4) 
     return min(witnesses, key=lambda one: (np.isnan(one.residual), one.residual))
 
 
-def _witnesses(at: Trial, mu: float, outside: float, tol: float) -> Iterator[Certificate]:
+def _witnesses(at: ProblemPoint, mu: float, outside: float, tol: float) -> Iterator[Certificate]:
     """Search for multipliers by ever other weights."""
     slack = np.minimum(at.constraints, 0.0)
     active = np.flatnonzero(slack > -np.sqrt(tol))
-    view = _View(at, mu, active, slack[active], at.constraint_jacobian()[active], at.objective_gradient())
+    jacobian = at.constraint_jacobian()  # brings the objective's gradient along
+    view = _View(at, mu, active, slack[active], jacobian[active], at.objective_gradient())
     kinks = _nearby_kinks(at, active)
     # Multipliers of constraints that are not quite active cost complementarity and gain stationarity; how one
     # is to be weighed against the other is not known.
@@ -129,7 +137,7 @@ def _witnesses(at: Trial, mu: float, outside: float, tol: float) -> Iterator[Cer
         yield _certificate(at, mu, outside, *view.witness(kinks, weight))
 
 
-def _certificate(at: Trial, mu: float, outside: float, multipliers: Floats, distance: float) -> Certificate:
+def _certificate(at: ProblemPoint, mu: float, outside: float, multipliers: Floats, distance: float) -> Certificate:
     return Certificate(
         mu,
         distance,
@@ -140,7 +148,7 @@ def _certificate(at: Trial, mu: float, outside: float, multipliers: Floats, dist
     )
 
 
-def _nearby_kinks(at: Trial, active: Ints) -> Kinks:
+def _nearby_kinks(at: ProblemPoint, active: Ints) -> Kinks:
     """Return the kinks near x of the constraints that are nearly active."""
     marks = np.zeros(at.problem.m)
     marks[active] = 1.0
@@ -165,7 +173,7 @@ class _Multiple:
 class _View:
     """The point to judge, with its nearly active constraints."""
 
-    at: Trial
+    at: ProblemPoint
     mu: float
     active: Ints
     slack: Floats

@@ -8,6 +8,7 @@ import numpy as np
 
 from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
+from partialfair.objectives import parts
 from partialfair.problems.constrained import Problem
 from partialfair.theory import IdcaBudget, idca_budget
 
@@ -81,14 +82,14 @@ def estimate_constants(
 
 def _draw(problem: Problem, radius: float, rng: np.random.Generator) -> Floats:
     """Return a uniform point of the ball, projected onto 𝒲."""
-    n = problem.trivial_start.size
+    n = problem.n
     direction = rng.normal(size=n)
     return problem.domain.project(radius * rng.random() ** (1 / n) * direction / np.linalg.norm(direction))
 
 
 def _longest_subgradient(problem: Problem, x: Floats, mu: float) -> float:
-    trial = problem.at(x)
-    slopes = [part for i in range(problem.m) for part in problem.constraints.system.slope(trial.atoms, i)]
-    objective = [trial.convex_objective_gradient(), trial.objective_tangent()[1]]
-    gradients = [*objective, *map(trial.atoms_gradient, slopes)]
+    point = problem.at(x)
+    plus, minus = parts(problem.loss)
+    gradients = [point.gradient_of(plus, None) + point.penalty_gradient, point.gradient_of(minus, None)]
+    gradients += [slope @ point.atoms_jacobian for slopes in point.slopes for slope in slopes]
     return max(float(np.linalg.norm(gradient + mu * x)) for gradient in gradients)

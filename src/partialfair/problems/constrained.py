@@ -1,35 +1,38 @@
 """Minimise a loss of a model's scores under difference-of-convex constraints on them (problem (DC)).
 
-A point x = (w, θ) is one flat vector: the model's parameters, then the constraints' thresholds. Oracles count
-passes over the data where they happen: one for the scores, one for a vector-Jacobian product.
+A point x = (w, θ) is one flat vector: the model's parameters, then the constraints' thresholds. What is known
+of it comes from the rows in reductions, each of which is one pass over the data and is counted here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 
 from partialfair._clock import check_clock
-from partialfair._typing import Floats, Ints
+from partialfair._typing import Floats
 from partialfair.constraints import ConstraintBlock
-from partialfair.dc import AtomBank
+from partialfair.dc import Bending, JoinedBank
 from partialfair.models.blocks import ArrowMatrix
-from partialfair.objectives import Curvature, Difference, Loss, parts
+from partialfair.objectives import Difference, Loss, Objective, parts
+from partialfair.problems.asks import Curved, Expanded, Expansion, GradientOf, HessianProduct, KinkSearch, Values
 from partialfair.problems.domains import Domain, WholeSpace
-from partialfair.problems.kinks import Kinks, atom_rows, merged
-from partialfair.problems.score_model import ScoreModel
+from partialfair.problems.kinks import Kinks, joined_kinks
+from partialfair.problems.local import Local
+from partialfair.problems.ranks import People
+from partialfair.problems.rows import Ask, Gives, Rows, ScoredRows, in_memory, refuse_without
+from partialfair.problems.subproblem import Subproblem
 
-__all__ = ["Evaluation", "Problem", "SubTrial", "Subproblem", "Trial"]
-
-
-T = TypeVar("T")
+__all__ = ["Evaluation", "Problem", "ProblemPoint"]
 
 _TIE = 0.05
 """Pieces of a maximum that are at most so much lower, on the scale of gaps, count as kinks."""
+_MORE_BEFORE_MERGING = 20
+"""Kinks of equal rows of the data are joined into one: so many times the limit may be found before that."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,16 +54,19 @@ class Problem:
 
     Parameters
     ----------
-    model
-        Gives scores.
+    rows
+        The data, and the model that scores it.
     loss
         Loss of the scores: convex, or a difference of convex losses.
     constraints
-        The functions f_i, tied to the same rows; several constraints are joined by `constraints.join`.
+        The functions f_i; several constraints are joined by `constraints.join`. Its members are the rows'
+        business.
     alpha
         ``f_0 = loss + ½ Σ alpha_j w_j²`` over the penalised part of w; one number, or one for each.
     domain
         𝒲.
+    mean_target
+        Of all rows, for the best score that everybody could have.
 
     Attributes
     ----------
@@ -68,12 +74,64 @@ class Problem:
         Passes over the data so far.
     """
 
-    model: ScoreModel
+    rows: Rows
     loss: Loss | Difference
     constraints: ConstraintBlock
     alpha: Floats | float = 0.0
     domain: Domain = field(default_factory=WholeSpace)
+    mean_target: float = 0.0
     n_passes: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        if not (self.loss.additive and self.bank.additive):
+            refuse_without(
+                self.rows,
+                frozenset({Gives.WHOLE}),
+                "a loss of pairs" if not self.loss.additive else "a constraint on pairs",
+                advice=": pairs of rows in different shards are never seen",
+            )
+
+    @classmethod
+    def of(
+        cls,
+        model: Any,
+        objective: Objective,
+        constraints: ConstraintBlock,
+        alpha: Floats | float = 0.0,
+        domain: Domain | None = None,
+        *,
+        n_shards: int | None = None,
+        people: People | None = None,
+    ) -> Problem:
+        """State a problem about rows in memory.
+
+        Parameters
+        ----------
+        model
+            Scores all rows: a `LinearModel`, a `FirstOrderModel`, or whatever is a `ScoreModel`.
+        objective, constraints
+            The loss and the functions f_i, tied to all rows.
+        alpha, domain
+            As in `Problem`.
+        n_shards, people
+            As in `partialfair.problems.rows.in_memory`.
+        """
+        additive = objective.loss.additive and constraints.bank.additive
+        rows = in_memory(
+            model, objective, constraints.all_members, additive=additive, people=people, n_shards=n_shards
+        )
+        return cls(
+            rows,
+            objective.loss,
+            constraints.without_members(),
+            alpha,
+            WholeSpace() if domain is None else domain,
+            objective.mean_target,
+        )
+
+    def without_constraints(self) -> Problem:
+        """Return the problem of minimising f_0 alone, over all of ℝⁿ."""
+        return Problem(self.rows, self.loss, ConstraintBlock.none(), self.alpha, mean_target=self.mean_target)
 
     @property
     def m(self) -> int:
@@ -81,9 +139,19 @@ class Problem:
         return self.constraints.system.m
 
     @property
+    def bank(self) -> JoinedBank:
+        """The constraints' atoms."""
+        return self.constraints.joined_bank
+
+    @property
+    def n(self) -> int:
+        """Number of coordinates of a point."""
+        return self.rows.parameters.n + self.bank.n_theta
+
+    @property
     def trivial_start(self) -> Floats:
         """Return w = 0 with the thresholds at which scores of 0 are feasible (Assumption assume:DC E)."""
-        return np.concatenate([np.zeros(self.model.n_params), self.constraints.theta0])
+        return np.concatenate([np.zeros(self.rows.parameters.n), self.constraints.thresholds.starts])
 
     @property
     def constant_start(self) -> Floats:
@@ -92,71 +160,88 @@ class Problem:
         It is as feasible as the trivial start, unless some constraint has a threshold of its own; without
         intercepts it is the trivial start.
         """
-        start = self.trivial_start
-        if self.model.n_params > self.model.n_penalised:
-            start[self.model.n_penalised :] += self.loss.best_constant()
+        start, parameters = self.trivial_start, self.rows.parameters
+        if parameters.n > parameters.n_penalised:
+            start[parameters.n_penalised :] += self.loss.best_constant(self.mean_target)
         return start
 
     def start_at(self, w: Floats) -> Floats:
         """Return w with thresholds that suit its scores."""
-        return np.concatenate([w, self.constraints.thresholds_at(self.model.scores(w))])
+        if not self.bank.n_theta:
+            return w.copy()
+        scored = self.rows.at(w)
+        return np.concatenate([w, self.constraints.thresholds.at(scored.ranks)])
 
     def split(self, x: Floats) -> tuple[Floats, Floats]:
         """Return w and θ."""
-        return x[: self.model.n_params], x[self.model.n_params :]
+        return x[: self.rows.parameters.n], x[self.rows.parameters.n :]
 
-    def count_passes(self, n_passes: int = 1) -> None:
-        """Count passes over the data that are about to be made, unless time is up."""
+    def reduce(self, scored: ScoredRows, *asks: Ask[Any], beside: ScoredRows | None = None) -> list[Any]:
+        """Put questions to all rows: one pass over the data, counted, unless time is up."""
         check_clock()
-        self.n_passes += n_passes
+        self.n_passes += 1
+        return scored.reduce(*asks, beside=beside)
 
-    def at(self, x: Floats) -> Trial:
+    def at(self, x: Floats) -> ProblemPoint:
         """Return the oracles of f_0, ..., f_m at x."""
-        return Trial(self, x)
+        return ProblemPoint(self, x)
 
     def evaluate(self, x: Floats) -> Evaluation:
         """Return objective and constraints at x."""
-        trial = self.at(x)
-        return Evaluation(trial.objective, trial.constraints)
+        point = self.at(x)
+        return Evaluation(point.objective, point.constraints)
 
     def linearise(self, x: Floats, *, mu: float = 0.0) -> Subproblem:
         """Return the convex subproblem (DCA) at x: every f⁻ replaced by its tangent.
 
         With ``mu`` the shift of Assumption assume:DC A is applied to every f_i: adding ``μ/2 ‖·‖²`` to f⁺ and
         to f⁻ leaves f as it is and adds ``μ/2 ‖v − x‖²`` to its convex majorant. The ρ-shift of weakly convex
-        functions (wcisdc) is the same transformation with μ = ρ.
+        functions (wcisdc) is the same transformation with μ = ρ: that is how scores that are not linear in
+        the parameters are dealt with.
         """
-        return Subproblem(self, x, mu)
+        return Subproblem(self, self.at(x), mu)
 
 
-@dataclass(frozen=True, eq=False)
-class Trial:
-    """Oracles of ``f_0, f_1, ..., f_m`` at one point; scores and atoms are computed once, when needed."""
+@dataclass(eq=False)
+class ProblemPoint:
+    """Oracles of ``f_0, f_1, ..., f_m`` at one point; what is known of it is kept."""
 
     problem: Problem
     x: Floats
+    _objective_gradient: Floats | None = field(default=None, init=False, repr=False)
+    _atoms_jacobian: Floats | None = field(default=None, init=False, repr=False)
 
     @cached_property
-    def scores(self) -> Floats:
-        """Scores of all rows; one pass."""
-        self.problem.count_passes()
-        return self.problem.model.scores(self.problem.split(self.x)[0])
+    def scored(self) -> ScoredRows:
+        """All rows at w."""
+        return self.problem.rows.at(self.problem.split(self.x)[0])
+
+    @property
+    def theta(self) -> Floats:
+        """θ."""
+        return self.problem.split(self.x)[1]
 
     @cached_property
+    def values(self) -> tuple[Floats, Floats]:
+        """Values of the two parts of the loss, and of all atoms; one pass."""
+        ask = Values(self.problem.loss, self.problem.bank, self.theta)
+        ((losses, atoms),) = self.problem.reduce(self.scored, ask)
+        return losses, atoms
+
+    @property
     def atoms(self) -> Floats:
         """Values of the constraints' atoms."""
-        return self.problem.constraints.bank.values(self.scores, self.problem.split(self.x)[1])
+        return self.values[1]
 
-    @cached_property
-    def objective(self) -> float:
-        """``f_0(x)``."""
-        return self.convex_objective - self._subtracted[0]
-
-    @cached_property
+    @property
     def convex_objective(self) -> float:
         """``f⁺_0(x)``."""
-        penalised = self.x[: self.problem.model.n_penalised]
-        return self._loss[0] + 0.5 * float(penalised @ (self.problem.alpha * penalised))
+        return float(self.values[0][0]) + 0.5 * float(self.penalty_gradient @ self.x)
+
+    @property
+    def objective(self) -> float:
+        """``f_0(x)``."""
+        return self.convex_objective - float(self.values[0][1])
 
     @cached_property
     def constraints(self) -> Floats:
@@ -170,108 +255,76 @@ class Trial:
         return self.problem.constraints.system.slopes(self.atoms)
 
     def objective_gradient(self) -> Floats:
-        """Return ``∇f_0(x)``; one pass."""
-        return self._objective_gradient(self._loss[1] - self._subtracted[1])
-
-    def convex_objective_gradient(self) -> Floats:
-        """Return ``∇f⁺_0(x)``; one pass."""
-        return self._objective_gradient(self._loss[1])
-
-    def objective_tangent(self) -> tuple[float, Floats]:
-        """Return ``f⁻_0(x)`` and ``∇f⁻_0(x)``; one pass, unless they are 0."""
-        if parts(self.problem.loss)[1] is None:
-            return 0.0, np.zeros(self.x.size)
-        value, slope = self._subtracted
-        return value, self._pull(slope, np.zeros(self.problem.constraints.bank.n_theta))
-
-    def objective_curvature(self, direction: Floats) -> Floats:
-        """Return ``∇²f_0(x) direction``, for scores that are linear in w; two passes."""
-        model = self.problem.model
-        w = self.problem.split(self.x)[0]
-        along = model.jvp(w, self.problem.split(direction)[0])
-        self.problem.count_passes()
-        theta = np.zeros(self.problem.constraints.bank.n_theta)
-        plus, minus = parts(self.problem.loss)
-        by_score = plus.curvature(self.scores).product(along)
-        if minus is not None:
-            by_score -= minus.curvature(self.scores).product(along)
-        product = self._pull(by_score, theta)
-        product[: model.n_penalised] += self.problem.alpha * direction[: model.n_penalised]
-        return product
+        """Return ``∇f_0(x)``; one pass, unless it is known."""
+        if self._objective_gradient is None:
+            self._objective_gradient = self.lagrangian_gradient(np.zeros(self.problem.m))
+        return self._objective_gradient
 
     def constraint_gradient(self, i: int) -> Floats:
         """Return an element of ``∂f⁺_i(x) − ∂f⁻_i(x)``; one pass."""
         plus, minus = self.problem.constraints.system.slope(self.atoms, i)
-        return self.atoms_gradient(plus - minus)
+        return self.gradient_of(None, plus - minus)
 
-    def atoms_gradient(self, slope: Floats) -> Floats:
-        """Return the gradient of ``Σ slope · atoms``; one pass."""
-        theta = self.problem.split(self.x)[1]
-        gradient = self.problem.constraints.bank.pull_back(slope, self.scores, theta)
-        return self._pull(gradient.scores, gradient.theta)
+    def lagrangian_gradient(self, multipliers: Floats) -> Floats:
+        """Return an element of ``∂f_0(x) + Σ λ_i ∂f_i(x)``; one pass."""
+        coefficients = None
+        if multipliers.any():
+            plus, minus = self.slopes
+            coefficients = multipliers @ (plus - minus)
+        return self.gradient_of(self.problem.loss, coefficients) + self.penalty_gradient
 
-    @cached_property
-    def atoms_jacobian(self) -> Floats:
-        """Subgradients of all atoms at x: (n_atoms, n); one pass for each bank that can."""
-        bank, theta = self.problem.constraints.bank, self.problem.split(self.x)[1]
-        return np.hstack(bank.jacobian(self.scores, theta, self._puller))
+    def gradient_of(self, loss: Loss | Difference | None, coefficients: Floats | None) -> Floats:
+        """Return the gradient of a loss plus ``Σ coefficients · atoms``, without penalty; one pass."""
+        ask = GradientOf(self.problem.bank, loss, coefficients, self.theta)
+        ((by_params, by_theta),) = self.problem.reduce(self.scored, ask)
+        return np.concatenate([by_params, by_theta])
+
+    def hessian_product(self, direction: Floats) -> Floats:
+        """Return ``∇²f_0(x) direction``, for scores that are linear in w; one pass."""
+        along = self.problem.split(direction)[0]
+        ((product,),) = self.problem.reduce(self.scored, HessianProduct(self.problem.loss, along))
+        penalised = self.problem.rows.parameters.n_penalised
+        product[:penalised] += self.problem.alpha * direction[:penalised]
+        return self._padded(product)
+
+    def objective_hessians(self) -> tuple[ArrowMatrix, ArrowMatrix | None]:
+        """Return ``∇²f⁺_0(x)`` and ``∇²f⁻_0(x)``, None if that is 0; one pass."""
+        curved = [Curved(loss, np.zeros(self.problem.bank.n_atoms)) for loss in parts(self.problem.loss) if loss]
+        return self._hessians(self._expand(self.problem.loss, curved, first_order=False))
+
+    def expand(self, multipliers: Floats) -> Local:
+        """Return the problem near the point; one pass for everything."""
+        plus, minus = parts(self.problem.loss)
+        curved = [Curved(plus, multipliers @ self.slopes[0])]
+        if minus is not None or multipliers.any():
+            curved.append(Curved(minus, multipliers @ self.slopes[1]))
+        expanded = self._expand(self.problem.loss, curved)
+        self._objective_gradient = self._padded(expanded.gradient) + self.penalty_gradient
+        return Local(self._objective_gradient, self.constraint_jacobian(), *self._hessians(expanded))
+
+    def expand_convex(self, multipliers: Floats) -> Local:
+        """Return ``f⁺_0, ..., f⁺_m`` near the point; one pass for everything."""
+        plus = parts(self.problem.loss)[0]
+        expanded = self._expand(plus, [Curved(plus, multipliers @ self.slopes[0])])
+        gradient = self._padded(expanded.gradient) + self.penalty_gradient
+        return Local(gradient, np.asarray(self.slopes[0] @ expanded.atoms), *self._hessians(expanded))
 
     def constraint_jacobian(self) -> Floats:
         """Elements of all ``∂f⁺_i(x) − ∂f⁻_i(x)``: (m, n)."""
         plus, minus = self.slopes
         return np.asarray((plus - minus) @ self.atoms_jacobian)
 
-    def objective_hessian(self, share: float = 1.0) -> ArrowMatrix:
-        """Return ``∇²f⁺_0(x) − share · ∇²f⁻_0(x)`` of linear scores; the whole may be indefinite."""
-        convex, concave = self._objective_hessians
-        return convex if concave is None else convex.minus(concave, share)
-
-    @cached_property
-    def _objective_hessians(self) -> tuple[ArrowMatrix, ArrowMatrix | None]:
-        minus = parts(self.problem.loss)[1]
-        nothing = np.zeros(self.problem.constraints.bank.n_atoms)
-        convex = self.convex_hessian(np.zeros(self.problem.m))
-        return convex, None if minus is None else self._hessian(minus, nothing)
-
-    def lagrangian_hessian(self, multipliers: Floats) -> tuple[ArrowMatrix, ArrowMatrix | None]:
-        """Return the Hessians of ``f⁺_0 + Σ λ_i f⁺_i`` and of the f⁻, smoothed; None if that is 0."""
-        loss = parts(self.problem.loss)[1]
-        concave = None
-        if loss is not None or multipliers.any():
-            concave = self._hessian(loss, multipliers @ self.slopes[1])
-        return self.convex_hessian(multipliers), concave
-
-    def convex_hessian(self, multipliers: Floats) -> ArrowMatrix:
-        """Return the Hessian of ``f⁺_0 + Σ λ_i f⁺_i``, smoothed over kinks."""
-        model = self.problem.model
-        found = self._hessian(parts(self.problem.loss)[0], multipliers @ self.slopes[0])
-        alpha = np.zeros(model.n_params)
-        alpha[: model.n_penalised] = self.problem.alpha
-        for places, block in zip(found.inner.positions, found.inner.blocks, strict=True):
-            block[np.diag_indices_from(block)] += alpha[places]
-        return found
-
-    def _hessian(self, loss: Loss | None, coefficients: Floats) -> ArrowMatrix:
-        """Return the Hessian of a loss plus that of ``Σ coefficients · atoms``.
-
-        One pass for the blocks, and one for what couples scores.
-        """
-        model, bank = self.problem.model, self.problem.constraints.bank
-        curvature = Curvature(np.zeros(self.scores.size)) if loss is None else loss.curvature(self.scores)
-        weights = curvature.diagonal
-        cross, corner = np.zeros((model.n_params, bank.n_theta)), np.zeros(bank.n_theta)
-        if coefficients.any():
-            theta = self.problem.split(self.x)[1]
-            found = bank.curvature(coefficients, self.scores, theta, self._puller)
-            weights, cross, corner = weights + found.scores, found.cross, found.theta
-        self.problem.count_passes(1 + len(curvature.couplings))
-        inner = model.gram(weights)
-        for one in curvature.couplings:
-            inner = inner.plus_product(model.vjp_cells(one.weights, one.cells, len(one.core)), one.core)
-        return ArrowMatrix(inner, cross, np.diag(corner))
+    @property
+    def atoms_jacobian(self) -> Floats:
+        """Subgradients of all atoms at x: (n_atoms, n); one pass, which brings ∇f_0, unless it is known."""
+        if self._atoms_jacobian is None:
+            expanded = self._expand(self.problem.loss, [])
+            self._objective_gradient = self._padded(expanded.gradient) + self.penalty_gradient
+        assert self._atoms_jacobian is not None
+        return self._atoms_jacobian
 
     def kinks(
-        self, multipliers: Floats, reach: float, towards: Trial | None = None, limit: int = 400
+        self, multipliers: Floats, reach: float, towards: ProblemPoint | None = None, limit: int = 400
     ) -> Kinks | None:
         """Return the kinks of f⁺ that matter; None if there are too many.
 
@@ -286,197 +339,56 @@ class Trial:
         limit
             How many kinks, after those of equal rows of the data are joined, are too many.
         """
-        bank, system = self.problem.constraints.bank, self.problem.constraints.system
-        theta = self.problem.split(self.x)[1]
         plus = self.slopes[0]
-        moves = (np.zeros(self.scores.size), np.zeros(theta.size))
-        if towards is not None:
-            moves = (towards.scores - self.scores, towards.problem.split(towards.x)[1] - theta)
-        found = bank.kinks((multipliers > 0) @ plus, self.scores, theta, moves, reach, 20 * limit)
-        if found is None:
-            return None
-        model_rows = self.problem.model.rows(found.rows)
-        between = np.flatnonzero(found.others >= 0)
-        model_rows[between] -= self.problem.model.rows(found.others[between])
-        found, model_rows = merged(found, model_rows)
-        if found.atoms.size > limit:
-            return None
-        ties = system.ties(self.atoms, multipliers > 0, _TIE)
-        shares = np.zeros((ties.gaps.size, system.m))
-        shares[np.arange(ties.gaps.size), ties.functions] = ties.factors
-        return Kinks(
-            np.vstack([atom_rows(found, model_rows, self.x.size), ties.slopes @ self.atoms_jacobian]),
-            np.concatenate([found.weights * np.abs(found.residuals), ties.gaps]),
-            np.vstack([plus[:, found.atoms].T, shares]),
-            np.concatenate([found.keys(self.scores.size), -1 - ties.keys]),
-        )
+        of_rows = None
+        if isinstance(self.problem.bank, Bending) and self.problem.bank.has_kinks:
+            search = KinkSearch(
+                self.problem.bank,
+                self.theta,
+                (multipliers > 0) @ plus,
+                np.zeros(self.theta.size) if towards is None else towards.theta - self.theta,
+                reach,
+                _MORE_BEFORE_MERGING * limit,
+            )
+            beside = None if towards is None else towards.scored
+            (of_rows,) = self.problem.reduce(self.scored, search, beside=beside)
+            if of_rows is None:
+                return None
+        ties = self.problem.constraints.system.ties(self.atoms, multipliers > 0, _TIE)
+        tie_rows = ties.slopes @ self.atoms_jacobian if ties.gaps.size else np.empty((0, self.x.size))
+        return joined_kinks(of_rows, ties, tie_rows, plus, limit)
+
+    def _expand(
+        self, loss: Loss | Difference, curved: Sequence[Curved], *, first_order: bool = True
+    ) -> Expanded:
+        """Ask for derivatives, and remember those of the atoms."""
+        ask = Expansion(loss, self.problem.bank, self.theta, first_order, tuple(curved))
+        expanded: Expanded
+        (expanded,) = self.problem.reduce(self.scored, ask)
+        if first_order:
+            self._atoms_jacobian = expanded.atoms
+        return expanded
+
+    def _hessians(self, expanded: Expanded) -> tuple[ArrowMatrix, ArrowMatrix | None]:
+        """Return the Hessians of the convex part, penalty included, and of what is subtracted, if anything."""
+        n = self.problem.rows.parameters.n
+        matrices = [
+            ArrowMatrix(blocks, border[:, :n].T, border[:, n:])
+            for blocks, border in zip(expanded.blocks, expanded.borders, strict=True)
+        ]
+        alpha = np.zeros(n)
+        alpha[: self.problem.rows.parameters.n_penalised] = self.problem.alpha
+        for positions, block in zip(matrices[0].inner.positions, matrices[0].inner.blocks, strict=True):
+            block[np.diag_indices_from(block)] += alpha[positions]
+        return matrices[0], matrices[1] if len(matrices) > 1 else None
 
     @cached_property
-    def _puller(self) -> _Pull:
-        return _Pull(self.problem, self.problem.split(self.x)[0])
-
-    @cached_property
-    def _loss(self) -> tuple[float, Floats]:
-        return parts(self.problem.loss)[0].value_and_gradient(self.scores)
-
-    @cached_property
-    def _subtracted(self) -> tuple[float, Floats]:
-        """Value and gradient in the scores of the loss that is subtracted."""
-        minus = parts(self.problem.loss)[1]
-        return (0.0, np.zeros(1)) if minus is None else minus.value_and_gradient(self.scores)
-
-    def _objective_gradient(self, by_score: Floats) -> Floats:
-        """Return the gradient of f_0, or of a part of it, from that in the scores."""
-        model = self.problem.model
-        gradient = self._pull(by_score, np.zeros(self.problem.constraints.bank.n_theta))
-        gradient[: model.n_penalised] += self.problem.alpha * self.x[: model.n_penalised]
+    def penalty_gradient(self) -> Floats:
+        """``alpha_j w_j`` for penalised parameters, 0 for the rest of x."""
+        gradient, n_penalised = np.zeros(self.x.size), self.problem.rows.parameters.n_penalised
+        gradient[:n_penalised] = self.problem.alpha * self.x[:n_penalised]
         return gradient
 
-    def _pull(self, by_score: Floats, by_theta: Floats) -> Floats:
-        self.problem.count_passes()
-        by_params = self.problem.model.vjp(self.problem.split(self.x)[0], by_score)
-        return np.concatenate([by_params, by_theta])
-
-
-@dataclass(frozen=True, eq=False)
-class _Pull:
-    """The model at one point, as banks see it; passes are counted.
-
-    It does not know the trial it belongs to: in a cycle, arrays as long as the data would outlive their use.
-    """
-
-    problem: Problem
-    w: Floats
-    memory: dict[AtomBank, Any] = field(default_factory=dict)
-
-    def one(self, vector: Floats) -> Floats:
-        self.problem.count_passes()
-        return self.problem.model.vjp(self.w, vector)
-
-    def many(
-        self, slopes: Callable[[int, int], Floats], groups: Ints, n_groups: int, n_columns: int
-    ) -> tuple[Floats, Floats]:
-        self.problem.count_passes()
-        return self.problem.model.vjp_many(slopes, groups, n_groups, n_columns)
-
-    def binned(
-        self, scores: Floats, weights: Floats, bins: Ints, groups: Ints, shape: tuple[int, int]
-    ) -> Floats:
-        self.problem.count_passes()
-        return self.problem.model.vjp_binned(scores, weights, bins, groups, shape)
-
-    def remembered(self, bank: AtomBank, compute: Callable[[], T]) -> T:
-        if bank not in self.memory:
-            self.memory[bank] = compute()
-        return cast(T, self.memory[bank])
-
-    @property
-    def n_params(self) -> int:
-        return self.problem.model.n_params
-
-
-@dataclass(frozen=True, eq=False)
-class Subproblem:
-    """``min g_0(v)`` subject to ``g_i(v) ≤ 0``: convex majorants of f_0, ..., f_m that touch them at x.
-
-    ``g_i(v) = f⁺_i(v) − f⁻_i(x) − ⟨∇f⁻_i(x), v − x⟩ + μ/2 ‖v − x‖²``, and likewise g_0.
-    """
-
-    problem: Problem
-    x: Floats
-    mu: float = 0.0
-
-    @property
-    def domain(self) -> Domain:
-        """𝒲."""
-        return self.problem.domain
-
-    @cached_property
-    def tangents(self) -> tuple[Floats, Floats]:
-        """Values (m,) and gradients (m, n) of all f⁻ at x.
-
-        In parameter space the tangents are m short vectors: evaluating them takes no pass over the data.
-        """
-        values = self.problem.constraints.system.parts(self._here.atoms)[1]
-        return values, self._here.slopes[1] @ self._here.atoms_jacobian
-
-    @cached_property
-    def objective_tangent(self) -> tuple[float, Floats]:
-        """Value and gradient of f⁻_0 at x."""
-        return self._here.objective_tangent()
-
-    @cached_property
-    def _here(self) -> Trial:
-        return self.problem.at(self.x)
-
-    def at(self, v: Floats) -> SubTrial:
-        """Return the oracles of g_0, ..., g_m at v."""
-        return SubTrial(self, v)
-
-
-@dataclass(frozen=True, eq=False)
-class SubTrial:
-    """Oracles of ``g_0, g_1, ..., g_m`` at one point."""
-
-    subproblem: Subproblem
-    v: Floats
-
-    @cached_property
-    def original(self) -> Trial:
-        """Oracles of the original functions at the same point."""
-        return self.subproblem.problem.at(self.v)
-
-    @cached_property
-    def objective(self) -> float:
-        """``g_0(v)``."""
-        value, gradient = self.subproblem.objective_tangent
-        return self.original.convex_objective - value - float(gradient @ self._step) + self._shift
-
-    @cached_property
-    def constraints(self) -> Floats:
-        """All ``g_i(v)``."""
-        values, gradients = self.subproblem.tangents
-        plus = self.subproblem.problem.constraints.system.parts(self.original.atoms)[0]
-        return np.asarray(plus - values - gradients @ self._step + self._shift)
-
-    def objective_gradient(self) -> Floats:
-        """Return ``∇g_0(v)``; one pass."""
-        gradient = self.original.convex_objective_gradient() - self.subproblem.objective_tangent[1]
-        return np.asarray(gradient + self.subproblem.mu * self._step)
-
-    def constraint_gradient(self, i: int) -> Floats:
-        """Return a subgradient of g_i at v; one pass."""
-        plus = self.subproblem.problem.constraints.system.slope(self.original.atoms, i)[0]
-        gradient = self.original.atoms_gradient(plus)
-        return np.asarray(gradient - self.subproblem.tangents[1][i] + self.subproblem.mu * self._step)
-
-    def constraint_jacobian(self) -> Floats:
-        """Subgradients of all g_i at v: (m, n)."""
-        plus = self.original.slopes[0]
-        jacobian = plus @ self.original.atoms_jacobian
-        return np.asarray(jacobian - self.subproblem.tangents[1] + self.subproblem.mu * self._step)
-
-    @property
-    def x(self) -> Floats:
-        """The point itself."""
-        return self.v
-
-    def lagrangian_hessian(self, multipliers: Floats) -> tuple[ArrowMatrix, None]:
-        """Return the Hessian of ``g_0 + Σ λ_i g_i``, smoothed over kinks; nothing of it is concave."""
-        shift = self.subproblem.mu * (1 + float(multipliers.sum()))
-        return self.original.convex_hessian(multipliers).shifted(shift), None
-
-    def kinks(
-        self, multipliers: Floats, reach: float, towards: SubTrial | None = None, limit: int = 400
-    ) -> Kinks | None:
-        """Return the kinks of all g_i that matter: those of f⁺."""
-        there = None if towards is None else towards.original
-        return self.original.kinks(multipliers, reach, there, limit)
-
-    @property
-    def _step(self) -> Floats:
-        return self.v - self.subproblem.x
-
-    @cached_property
-    def _shift(self) -> float:
-        return 0.5 * self.subproblem.mu * float(self._step @ self._step)
+    def _padded(self, by_params: Floats) -> Floats:
+        """Return derivatives in the parameters with zeros for the thresholds."""
+        return np.concatenate([by_params, np.zeros(self.problem.bank.n_theta)])

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from partialfair._typing import Floats, Ints
-from partialfair.dc import AtomKinks
+from partialfair.dc import AtomKinks, Ties
+from partialfair.problems.asks import KinksOfRows
 
-__all__ = ["Kinks", "atom_rows", "merged", "no_kinks"]
+__all__ = ["Kinks", "joined_kinks", "no_kinks"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,35 +60,70 @@ def no_kinks(n: int, m: int) -> Kinks:
     return Kinks(np.empty((0, n)), np.empty(0), np.empty((0, m)), np.empty(0, dtype=np.int64))
 
 
-def atom_rows(found: AtomKinks, model_rows: Floats, n: int) -> Floats:
-    """Return the directions of kinks of atoms in (w, θ), scaled by how much the slope jumps."""
-    rows = np.zeros((found.atoms.size, n))
-    n_params = model_rows.shape[1]
-    rows[:, :n_params] = model_rows
-    free = np.flatnonzero(found.thresholds >= 0)
-    rows[free, n_params + found.thresholds[free]] = -1
-    away = np.where(found.residuals > 0, -1.0, 1.0)
-    return np.asarray((away * found.weights)[:, None] * rows)
+def joined_kinks(
+    of_rows: KinksOfRows | None, ties: Ties, tie_rows: Floats, plus: Floats, limit: int
+) -> Kinks | None:
+    """Return kinks of atoms and of maxima as kinks of the f⁺; None if those of atoms are too many.
+
+    Parameters
+    ----------
+    of_rows
+        Kinks of atoms, if atoms have any.
+    ties, tie_rows
+        Pieces of maxima that are nearly active, and (K, n) their directions in (w, θ).
+    plus : (m, n_atoms)
+        Slopes of the f⁺ in the atoms.
+    limit
+        How many kinks of atoms, after those of equal rows of the data are joined, are too many.
+    """
+    m, n = len(plus), tie_rows.shape[1]
+    shares = np.zeros((ties.gaps.size, m))
+    shares[np.arange(ties.gaps.size), ties.functions] = ties.factors
+    of_maxima = Kinks(tie_rows, ties.gaps, shares, -1 - ties.keys)
+    if of_rows is None:
+        return of_maxima
+    kinks, directions = _merged(of_rows.kinks, of_rows.directions)
+    if kinks.atoms.size > limit:
+        return None
+    of_atoms = Kinks(
+        _away_from(kinks, directions, n),
+        kinks.weights * np.abs(kinks.residuals),
+        plus[:, kinks.atoms].T,
+        kinks.keys(of_rows.n_rows),
+    )
+    return of_atoms.joined(of_maxima)
 
 
-def merged(found: AtomKinks, model_rows: Floats) -> tuple[AtomKinks, Floats]:
+def _away_from(kinks: AtomKinks, directions: Floats, n: int) -> Floats:
+    """Return the directions of kinks of atoms in (w, θ), scaled by how much the slope jumps.
+
+    They point to the other side of the kink than that on which the point lies.
+    """
+    rows = np.zeros((kinks.atoms.size, n))
+    n_params = directions.shape[1]
+    rows[:, :n_params] = directions
+    free = np.flatnonzero(kinks.thresholds >= 0)
+    rows[free, n_params + kinks.thresholds[free]] = -1
+    away = np.where(kinks.residuals > 0, -1.0, 1.0)
+    return np.asarray((away * kinks.weights)[:, None] * rows)
+
+
+def _merged(kinks: AtomKinks, directions: Floats) -> tuple[AtomKinks, Floats]:
     """Return kinks with those of equal rows of the data joined into one, heavier kink."""
     # Any projection of the rows brings equal ones together, where scores alone do not.
-    projected = model_rows @ np.sin(1.0 + np.arange(model_rows.shape[1]))
-    order = np.lexsort((projected, found.residuals, found.atoms))
-    atoms, residuals, rows = found.atoms[order], found.residuals[order], model_rows[order]
+    projected = directions @ np.sin(1.0 + np.arange(directions.shape[1]))
+    order = np.lexsort((projected, kinks.residuals, kinks.atoms))
+    atoms, residuals, rows = kinks.atoms[order], kinks.residuals[order], directions[order]
     same = (np.diff(atoms) == 0) & (np.diff(residuals) == 0) & (rows[1:] == rows[:-1]).all(axis=1)
     first: Ints = np.flatnonzero(np.concatenate([[True], ~same])) if order.size else order
-    weights = np.add.reduceat(found.weights[order], first) if order.size else found.weights
+    weights = np.add.reduceat(kinks.weights[order], first) if order.size else kinks.weights
     kept = order[first]
-    return (
-        AtomKinks(
-            found.atoms[kept],
-            found.rows[kept],
-            found.thresholds[kept],
-            found.residuals[kept],
-            weights,
-            found.others[kept],
-        ),
-        model_rows[kept],
+    joined = AtomKinks(
+        kinks.atoms[kept],
+        kinks.rows[kept],
+        kinks.thresholds[kept],
+        kinks.residuals[kept],
+        weights,
+        kinks.others[kept],
     )
+    return joined, directions[kept]

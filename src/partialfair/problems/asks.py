@@ -1,0 +1,348 @@
+"""The questions that a problem puts to its rows: values, gradients, expansions, kinks.
+
+Formulas in score space meet the model here, in a shard: what they say of each score is pulled back to the
+parameters by ``Jᵀ`` before it leaves. All answers add up over shards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from partialfair._row_columns import RowColumns
+from partialfair._typing import Floats
+from partialfair.dc import AtomKinks, Bending, Gradient, JoinedBank
+from partialfair.models.blocks import BlockMatrix
+from partialfair.objectives import Coupling, Difference, Loss, parts
+from partialfair.problems.rows import Shard
+
+__all__ = [
+    "Curved",
+    "Expanded",
+    "Expansion",
+    "GradientOf",
+    "HessianProduct",
+    "KinkSearch",
+    "KinksOfRows",
+    "TangentRise",
+    "Values",
+    "score_gradient",
+]
+
+
+def _summed(answers: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Add up tuples of arrays, entry by entry."""
+    return answers[0] if len(answers) == 1 else tuple(sum(entry) for entry in zip(*answers, strict=True))
+
+
+def score_gradient(
+    shard: Shard, loss: Loss | Difference | None, bank: JoinedBank, coefficients: Floats | None, theta: Floats
+) -> Gradient:
+    """Return the gradient of ``loss + Σ coefficients · atoms`` in the scores of a shard and in θ."""
+    tied = shard.data.objective
+    by_score, by_theta = np.zeros(shard.scores.size), np.zeros(bank.n_theta)
+    if loss is not None:
+        by_score = loss.value_and_slopes(shard.scores, tied.targets, tied.shares)[1]
+    if coefficients is not None and coefficients.any():
+        atoms = bank.by_score(1, coefficients, shard.scores, shard.data.members, theta)
+        by_score, by_theta = by_score + atoms.scores, atoms.theta
+    return Gradient(by_score, by_theta)
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """Values of the loss's two parts, (2,), and of all atoms."""
+
+    loss: Loss | Difference
+    bank: JoinedBank
+    theta: Floats
+
+    def part(self, shard: Shard, beside: Shard | None) -> tuple[Floats, Floats]:
+        """As in `Ask`."""
+        tied = shard.data.objective
+        losses = [
+            0.0 if loss is None else loss.value_and_slopes(shard.scores, tied.targets, tied.shares)[0]
+            for loss in parts(self.loss)
+        ]
+        return np.array(losses), self.bank.values(shard.scores, shard.data.members, self.theta)
+
+    total = staticmethod(_summed)
+
+
+@dataclass(frozen=True, eq=False)
+class GradientOf:
+    """Gradient of ``loss + Σ coefficients · atoms`` in the parameters and in θ, less that at the point beside.
+
+    Parameters
+    ----------
+    bank
+        The atoms.
+    loss, coefficients, theta
+        Of this point; None leaves the loss or the atoms out.
+    tangent_loss, tangent_coefficients, tangent_theta
+        Of the point beside, whose gradient *in the scores* is subtracted: a tangent in score space.
+    """
+
+    bank: JoinedBank
+    loss: Loss | Difference | None
+    coefficients: Floats | None
+    theta: Floats
+    tangent_loss: Loss | Difference | None = None
+    tangent_coefficients: Floats | None = None
+    tangent_theta: Floats | None = None
+
+    def part(self, shard: Shard, beside: Shard | None) -> tuple[Floats, Floats]:
+        """As in `Ask`."""
+        here = score_gradient(shard, self.loss, self.bank, self.coefficients, self.theta)
+        by_score, by_theta = here.scores, here.theta
+        if beside is not None and self.tangent_theta is not None:
+            there = score_gradient(
+                beside, self.tangent_loss, self.bank, self.tangent_coefficients, self.tangent_theta
+            )
+            by_score, by_theta = by_score - there.scores, by_theta - there.theta
+        return shard.pull_vector(by_score), by_theta
+
+    total = staticmethod(_summed)
+
+
+@dataclass(frozen=True, eq=False)
+class TangentRise:
+    """How much tangents at the point beside rise up to this point: of a loss, (1,), and of all atoms.
+
+    ``⟨∂T(s', θ'), (s − s', θ − θ')⟩``, in score space: it needs no Jacobian.
+    """
+
+    bank: JoinedBank
+    loss: Loss | Difference | None
+    theta: Floats
+    theta_beside: Floats
+
+    def part(self, shard: Shard, beside: Shard | None) -> tuple[Floats, Floats]:
+        """As in `Ask`."""
+        assert beside is not None
+        moves = shard.scores - beside.scores
+        slopes = score_gradient(beside, self.loss, self.bank, None, self.theta_beside).scores
+        rises = np.zeros(self.bank.n_atoms)
+        theta_moves = np.append(self.theta - self.theta_beside, 0.0)  # the last is of functions without a θ
+        for columns in self.bank.columns(beside.scores, shard.data.members, self.theta_beside):
+            by_row = np.stack([moves[columns.rows], np.ones(len(columns.values))], axis=1)
+            sums = columns.dotted(by_row)
+            shifts = -1 if columns.thresholds is None else columns.thresholds
+            np.add.at(rises, columns.outputs, sums[..., 0] - theta_moves[shifts] * sums[..., 1])
+        return np.array([float(slopes @ moves)]), rises
+
+    total = staticmethod(_summed)
+
+
+class Curved(NamedTuple):
+    """A function whose Hessian is asked for: a loss, if any, plus ``Σ coefficients · atoms``."""
+
+    loss: Loss | None
+    coefficients: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Expanded:
+    """What an `Expansion` says.
+
+    Attributes
+    ----------
+    gradient : (n_params,)
+        Of the loss in the parameters.
+    atoms : (n_atoms, n_params + n_theta)
+        Subgradients of all atoms.
+    blocks
+        For each curved function its Hessian in the parameters.
+    borders
+        And (n_theta, n_params + n_theta) its second derivatives in thresholds and parameters, and in
+        thresholds and thresholds: a diagonal.
+    """
+
+    gradient: Floats
+    atoms: Floats
+    blocks: tuple[BlockMatrix, ...]
+    borders: tuple[Floats, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """Gradient of the loss, Jacobian of all atoms, Hessians of some functions, smoothed over kinks.
+
+    One loop over the rows gives all derivatives of all atoms, and one for each Hessian its blocks.
+
+    Parameters
+    ----------
+    loss, bank, theta
+        The loss, the atoms and their thresholds.
+    first_order
+        Whether the gradient and the Jacobian are wanted.
+    curved
+        Functions whose Hessians are wanted.
+    """
+
+    loss: Loss | Difference
+    bank: JoinedBank
+    theta: Floats
+    first_order: bool = True
+    curved: tuple[Curved, ...] = ()
+
+    def part(self, shard: Shard, beside: Shard | None) -> Expanded:
+        """As in `Ask`."""
+        n, n_atoms, n_theta = shard.w.size, self.bank.n_atoms, self.bank.n_theta
+        gradient = np.zeros(n)
+        if self.first_order:
+            gradient = shard.pull_vector(score_gradient(shard, self.loss, self.bank, None, self.theta).scores)
+        bent = [number for number, function in enumerate(self.curved) if function.coefficients.any()]
+        derivatives = np.zeros((n_atoms + len(bent) * n_theta, n + n_theta))
+        if n_atoms and (self.first_order or (bent and n_theta)):
+            coefficients = [self.curved[number].coefficients for number in bent]
+            for columns in self.bank.columns(shard.scores, shard.data.members, self.theta, coefficients):
+                _add_pulled(derivatives, columns, shard.pull(columns), n)
+        borders = [np.zeros((n_theta, n + n_theta)) for _ in self.curved]
+        for position, number in enumerate(bent):
+            first = n_atoms + position * n_theta
+            borders[number] = derivatives[first : first + n_theta]
+        blocks = tuple(self._blocks(shard, function) for function in self.curved)
+        return Expanded(gradient, derivatives[:n_atoms], blocks, tuple(borders))
+
+    def _blocks(self, shard: Shard, function: Curved) -> BlockMatrix:
+        """Return the Hessian of one function in the parameters."""
+        tied, couplings = shard.data.objective, ()
+        weights: Floats | None = None
+        if function.loss is not None:
+            curvature = function.loss.curvature(shard.scores, tied.targets, tied.shares)
+            weights, couplings = curvature.diagonal, curvature.couplings
+        if function.coefficients.any():
+            atoms = self.bank.by_score(
+                2, function.coefficients, shard.scores, shard.data.members, self.theta
+            ).scores
+            weights = atoms if weights is None else weights + atoms
+        blocks = shard.gram(np.zeros(shard.scores.size) if weights is None else weights)
+        for coupling in couplings:
+            blocks = blocks.plus_product(_cell_sums(shard, coupling), coupling.core)
+        return blocks
+
+    def total(self, answers: Sequence[Expanded]) -> Expanded:
+        """As in `Ask`."""
+        if len(answers) == 1:
+            return answers[0]
+        return Expanded(
+            sum(answer.gradient for answer in answers),
+            sum(answer.atoms for answer in answers),
+            tuple(
+                BlockMatrix(same[0].positions, tuple(map(sum, zip(*(one.blocks for one in same), strict=True))))
+                for same in zip(*(answer.blocks for answer in answers), strict=True)
+            ),
+            tuple(map(sum, zip(*(answer.borders for answer in answers), strict=True))),
+        )
+
+
+def _add_pulled(derivatives: Floats, columns: RowColumns, pulled: Floats, n_params: int) -> None:
+    """Add columns, pulled back, to the derivatives that they are part of.
+
+    A column of a function of ``s − θ_j`` is its slope in s, so that minus its sum is the slope in θ_j.
+    """
+    assert columns.outputs is not None
+    for outputs, block in zip(columns.outputs, pulled, strict=True):  # a block has no output twice
+        derivatives[outputs, :n_params] += block[:, :-1]
+    if columns.thresholds is not None:
+        shifted = columns.thresholds >= 0
+        entries = columns.outputs[shifted], n_params + columns.thresholds[shifted]
+        np.add.at(derivatives, entries, -pulled[..., -1][shifted])
+
+
+def _cell_sums(shard: Shard, coupling: Coupling) -> Floats:
+    """Return ``Jᵀ`` times the weights of each cell's rows: (n_cells, n_params)."""
+    columns = RowColumns(coupling.weights[:, None], coupling.cells, n_blocks=len(coupling.core))
+    return np.asarray(shard.pull(columns)[:, 0, :-1])
+
+
+@dataclass(frozen=True, eq=False)
+class HessianProduct:
+    """``∇²loss · direction`` in the parameters, for linear scores: the Hessian itself is never formed."""
+
+    loss: Loss | Difference
+    direction: Floats
+
+    def part(self, shard: Shard, beside: Shard | None) -> tuple[Floats]:
+        """As in `Ask`."""
+        tied, along = shard.data.objective, shard.along(self.direction)
+        by_score = np.zeros(along.size)
+        for sign, loss in zip((1, -1), parts(self.loss), strict=True):
+            if loss is not None:
+                by_score += sign * loss.curvature(shard.scores, tied.targets, tied.shares).product(along)
+        return (shard.pull_vector(by_score),)
+
+    total = staticmethod(_summed)
+
+
+@dataclass(frozen=True, eq=False)
+class KinksOfRows:
+    """Kinks of atoms, and their directions in the parameters, (K, n_params); of so many rows."""
+
+    kinks: AtomKinks
+    directions: Floats
+    n_rows: int
+
+
+@dataclass(frozen=True, eq=False)
+class KinkSearch:
+    """The kinks of atoms that are near, or on the way to the point beside; None if there are too many.
+
+    Parameters
+    ----------
+    bank, theta
+        The atoms, which have kinks, and their thresholds.
+    wanted : (n_atoms,)
+        Atoms that matter have an entry that is not 0.
+    theta_moves
+        Change of the thresholds on the way.
+    reach
+        How near, in widths of the surrogate.
+    limit
+        How many, in a shard or in all, are too many.
+    """
+
+    bank: JoinedBank
+    theta: Floats
+    wanted: Floats
+    theta_moves: Floats
+    reach: float
+    limit: int
+
+    def part(self, shard: Shard, beside: Shard | None) -> KinksOfRows | None:
+        """As in `Ask`."""
+        assert isinstance(self.bank, Bending)
+        scores = shard.scores
+        moves = (np.zeros(scores.size) if beside is None else beside.scores - scores, self.theta_moves)
+        kinks = self.bank.kinks(
+            self.wanted, scores, shard.data.members, self.theta, moves, self.reach, self.limit
+        )
+        if kinks is None:
+            return None
+        directions = shard.jacobian_rows(kinks.rows)
+        between = np.flatnonzero(kinks.others >= 0)
+        directions[between] -= shard.jacobian_rows(kinks.others[between])
+        numbered = replace(
+            kinks,
+            rows=kinks.rows + shard.data.first,
+            others=np.where(kinks.others >= 0, kinks.others + shard.data.first, -1),
+        )
+        return KinksOfRows(numbered, directions, scores.size)
+
+    def total(self, answers: Sequence[KinksOfRows | None]) -> KinksOfRows | None:
+        """As in `Ask`."""
+        known = [answer for answer in answers if answer is not None]
+        if len(known) < len(answers) or sum(answer.kinks.atoms.size for answer in known) > self.limit:
+            return None
+        kinks = AtomKinks(
+            *(
+                np.concatenate([getattr(answer.kinks, field.name) for answer in known])
+                for field in fields(AtomKinks)
+            )
+        )
+        directions = np.concatenate([answer.directions for answer in known])
+        return KinksOfRows(kinks, directions, sum(answer.n_rows for answer in known))

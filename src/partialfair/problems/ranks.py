@@ -1,0 +1,108 @@
+"""Where scores stand: in their groups by rank, and how much weight has which score."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from partialfair._typing import Floats, Ints
+from partialfair.groups import Members
+
+__all__ = ["Counts", "People", "SortedRanks", "spread", "tied_share"]
+
+_NORMAL = 1.349
+"""Interquartile range of a normal distribution, in standard deviations."""
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """How much weight has which score, in which group and with which label.
+
+    Rows of the same score, group and label may be counted as one: weight 2 is the row twice.
+
+    Attributes
+    ----------
+    scores, weights : (n,)
+        Scores, and the weight that has them.
+    codes : (n,)
+        Groups; −1 for none.
+    positive : (n,) or None
+        Labels, where there are any.
+    """
+
+    scores: Floats
+    weights: Floats
+    codes: Ints
+    positive: npt.NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """What the referee must know of each row beside its score; as in `Counts`."""
+
+    weights: Floats
+    codes: Ints
+    positive: npt.NDArray[np.bool_] | None = None
+
+    def with_scores(self, scores: Floats) -> Counts:
+        """Return the rows, each counted by itself."""
+        return Counts(scores, self.weights, self.codes, self.positive)
+
+
+@dataclass(frozen=True, eq=False)
+class SortedRanks:
+    """Ranks in sorted arrays; a group is sorted when it is first asked for.
+
+    Parameters
+    ----------
+    scores : (n,)
+        Of all rows.
+    members
+        Their groups and shares.
+    """
+
+    scores: Floats
+    members: Members
+    _sorted: dict[int, tuple[Floats, Floats]] = field(default_factory=dict, init=False, repr=False)
+
+    def at(self, group: int, ranks: Floats) -> Floats:
+        """Return the scores at which shares ``ranks`` of a group have been passed from the top."""
+        scores, passed = self._descending(group)
+        return scores[np.minimum(np.searchsorted(passed, ranks), scores.size - 1)]
+
+    def above(self, group: int, thresholds: Floats) -> Floats:
+        """Return the shares of a group whose scores are above some thresholds."""
+        scores, passed = self._descending(group)
+        n_above = np.searchsorted(-scores, -np.asarray(thresholds), side="left")
+        return np.asarray(np.append(0.0, passed)[n_above])
+
+    def _descending(self, group: int) -> tuple[Floats, Floats]:
+        """Return a group's scores in descending order, and the shares passed with each."""
+        if group not in self._sorted:
+            rows = np.flatnonzero(self.members.codes == group)
+            order = rows[np.argsort(-self.scores[rows])]
+            self._sorted[group] = self.scores[order], np.cumsum(self.members.shares[order])
+        return self._sorted[group]
+
+
+def spread(counts: Counts) -> float:
+    """Return the weighted interquartile range / 1.349: the standard deviation, if scores are normal.
+
+    Where half of the weight shares one score that is 0, and the standard deviation is returned.
+    """
+    scores, weights = counts.scores, counts.weights
+    order = np.argsort(scores)
+    passed = np.cumsum(weights[order]) / weights.sum()
+    low, high = scores[order[np.searchsorted(passed, [0.25 - 1e-12, 0.75 - 1e-12])]]
+    if high > low:
+        return float(high - low) / _NORMAL
+    centred = scores - np.average(scores, weights=weights)
+    return float(np.sqrt(np.average(centred**2, weights=weights)))
+
+
+def tied_share(counts: Counts) -> float:
+    """Return the largest share of the weight that one score holds."""
+    _, position = np.unique(counts.scores, return_inverse=True)
+    return float(np.bincount(position, weights=counts.weights).max() / counts.weights.sum())

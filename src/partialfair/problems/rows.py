@@ -1,0 +1,305 @@
+"""Rows of the data in shards, and questions about them whose answers add up.
+
+A question (`Ask`) is put to every shard, and the answers become one: a *reduction*. What solvers need of a
+problem, its value, gradients and Hessians, are such questions. So the rows may lie in threads, in batches or
+on other machines: whoever asks sees answers whose size does not depend on the number of rows.
+
+::
+
+    Problem ── at(w) ──> ScoredRows ── reduce(ask, ask, ...) ──> totals
+                            │                                       ▲
+                            ├─ Shard: scores, objective, members ─ part ─┐
+                            ├─ Shard: scores, objective, members ─ part ─┤  total
+                            └─ Shard: scores, objective, members ─ part ─┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numba import get_num_threads
+
+from partialfair._row_columns import RowColumns, single_column
+from partialfair._text import listed
+from partialfair._typing import Floats, Ints
+from partialfair.constraints.thresholds import Ranks
+from partialfair.exceptions import InputError
+from partialfair.groups import Members
+from partialfair.models import LinearScores, Parameters, ScoreModel
+from partialfair.models.blocks import BlockMatrix
+from partialfair.objectives import Objective
+from partialfair.problems.ranks import Counts, People, SortedRanks
+
+__all__ = [
+    "Ask",
+    "Gives",
+    "InMemoryRows",
+    "Rows",
+    "ScoredRows",
+    "Shard",
+    "ShardRows",
+    "in_memory",
+    "refuse_without",
+]
+
+_ROWS_PER_THREAD = 100_000
+"""Fewer rows are done before a thread has started."""
+
+Answer = TypeVar("Answer")
+
+
+class Gives(StrEnum):
+    """What rows may be asked for; solvers say what they need of it."""
+
+    GRADIENT = "gradients"
+    JACOBIAN = "Jacobians"
+    HESSIAN = "Hessians"
+    ROWS = "rows of the Jacobian"
+    LINEAR = "scores that are linear in the parameters"
+    WHOLE = "all rows in one place"
+
+
+def refuse_without(rows: Rows, needs: frozenset[Gives], who: str, advice: str = "") -> None:
+    """Refuse rows that do not give what somebody needs, and name what is missing."""
+    missing = [str(need) for need in Gives if need in needs - rows.gives]
+    if missing:
+        raise InputError(f"{who} needs {listed(missing)}, which this model does not give{advice}")
+
+
+@dataclass(frozen=True, eq=False)
+class ShardRows:
+    """Some rows of the data, whatever the parameters.
+
+    Attributes
+    ----------
+    model
+        Scores these rows.
+    objective
+        The loss with the rows' targets and shares, which are normalised over all rows.
+    members
+        For each bank of atoms the rows' groups, and their shares of all members.
+    first
+        Number of the first row among all.
+    """
+
+    model: ScoreModel
+    objective: Objective
+    members: tuple[Members, ...] = ()
+    first: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """Some rows at parameters w: what one thread, batch or worker sees."""
+
+    data: ShardRows
+    w: Floats
+
+    @cached_property
+    def scores(self) -> Floats:
+        """Scores of the rows, computed when they are first needed."""
+        return self.data.model.scores(self.w)
+
+    def pull(self, columns: RowColumns) -> Floats:
+        """Return ``Jᵀ C``, and sums of the columns as last entries: (n_blocks, n_columns, n_params + 1)."""
+        return self.data.model.pull(self.w, columns)
+
+    def pull_vector(self, by_score: Floats) -> Floats:
+        """Return ``Jᵀ v``: (n_params,)."""
+        return np.asarray(self.pull(single_column(by_score))[0, 0, :-1])
+
+    def gram(self, weights: Floats) -> BlockMatrix:
+        """Return ``Jᵀ diag(weights) J``, where scores are linear."""
+        return self._linear.gram(weights)
+
+    def along(self, direction: Floats) -> Floats:
+        """Return ``J direction``, where scores are linear."""
+        return self._linear.along(direction)
+
+    def jacobian_rows(self, which: Ints) -> Floats:
+        """Return some rows of J, where scores are linear."""
+        return self._linear.rows(which)
+
+    @property
+    def _linear(self) -> LinearScores:
+        assert isinstance(self.data.model, LinearScores)
+        return self.data.model
+
+
+class Ask(Protocol[Answer]):
+    """One question about all rows, answered shard by shard."""
+
+    def part(self, shard: Shard, beside: Shard | None, /) -> Answer:
+        """Answer for one shard; ``beside`` holds the same rows at other parameters, if they were given."""
+
+    def total(self, parts: Sequence[Answer], /) -> Answer:
+        """Make one answer of those of all shards."""
+
+
+class ScoredRows(Protocol):
+    """All rows at parameters w."""
+
+    def reduce(self, *asks: Ask[Any], beside: Any = None) -> list[Any]:
+        """Answer some questions in one pass over the data.
+
+        Parameters
+        ----------
+        asks
+            The questions.
+        beside
+            The same rows at other parameters, if some question compares the two.
+        """
+
+    def ranks(self, bank: int) -> Ranks:
+        """Return where the scores of a bank's members stand in their groups."""
+
+    def counts(self) -> Counts:
+        """Return how much weight has which score, for the referee."""
+
+
+class Rows(Protocol):
+    """All rows of a training set."""
+
+    @property
+    def parameters(self) -> Parameters:
+        """What w is made of."""
+
+    @property
+    def gives(self) -> frozenset[Gives]:
+        """What may be asked for."""
+
+    def at(self, w: Floats) -> ScoredRows:
+        """Return the rows at parameters w; nothing is computed yet."""
+
+
+@dataclass(frozen=True, eq=False)
+class InMemoryRows:
+    """Rows in this process, in shards of about as many rows each, one for each thread.
+
+    Parameters
+    ----------
+    shards
+        Consecutive rows.
+    people
+        What the referee must know of them; only `ScoredRows.counts` needs it.
+    """
+
+    shards: tuple[ShardRows, ...]
+    people: People | None = None
+
+    @property
+    def parameters(self) -> Parameters:
+        """What w is made of."""
+        return self.shards[0].model.parameters
+
+    @cached_property
+    def gives(self) -> frozenset[Gives]:
+        """Gradients; Jacobians and Hessians of linear scores; all rows in one place if that is one shard."""
+        gives = {Gives.GRADIENT}
+        if all(isinstance(shard.model, LinearScores) for shard in self.shards):
+            gives |= {Gives.JACOBIAN, Gives.HESSIAN, Gives.ROWS, Gives.LINEAR}
+        if len(self.shards) == 1:
+            gives.add(Gives.WHOLE)
+        return frozenset(gives)
+
+    def at(self, w: Floats) -> InMemoryScores:
+        """Return the rows at parameters w."""
+        return InMemoryScores(self, tuple(Shard(shard, w) for shard in self.shards))
+
+
+@dataclass(frozen=True, eq=False)
+class InMemoryScores:
+    """Rows in this process at some parameters; scores live as long as this object."""
+
+    rows: InMemoryRows
+    shards: tuple[Shard, ...]
+
+    def reduce(self, *asks: Ask[Any], beside: InMemoryScores | None = None) -> list[Any]:
+        """Put the questions to every shard, each in a thread of its own."""
+        others: Sequence[Shard | None] = [None] * len(self.shards) if beside is None else beside.shards
+
+        def answers(shard: Shard, other: Shard | None) -> list[Any]:
+            return [ask.part(shard, other) for ask in asks]
+
+        parts = _in_threads(answers, self.shards, others)
+        return [ask.total([answer[number] for answer in parts]) for number, ask in enumerate(asks)]
+
+    def ranks(self, bank: int) -> Ranks:
+        """Return where the scores of a bank's members stand."""
+        members = [shard.data.members[bank] for shard in self.shards]
+        codes, shares = (
+            _joined([getattr(part, name) for part in members]) for name in ("codes", "shares")
+        )
+        return SortedRanks(self._scores, Members(codes, shares))
+
+    def counts(self) -> Counts:
+        """Return every row's score with who it belongs to."""
+        assert self.rows.people is not None
+        return self.rows.people.with_scores(self._scores)
+
+    @cached_property
+    def _scores(self) -> Floats:
+        return _joined(_in_threads(lambda shard, _: shard.scores, self.shards, self.shards))
+
+
+def _joined(arrays: Sequence[Any]) -> Any:
+    """Return arrays one after the other; one alone is not copied."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _in_threads(work: Callable[[Any, Any], Answer], items: Sequence[Any], others: Sequence[Any]) -> list[Answer]:
+    """Do the work for all pairs of items, in as many threads; deadlines hold in all of them."""
+    if len(items) == 1:
+        return [work(items[0], others[0])]
+    with ThreadPoolExecutor(min(len(items), max(get_num_threads(), 1))) as pool:
+        futures = [
+            pool.submit(copy_context().run, work, item, other)
+            for item, other in zip(items, others, strict=True)
+        ]
+        return [future.result() for future in futures]
+
+
+def in_memory(
+    model: Any,
+    objective: Objective,
+    members: tuple[Members, ...] = (),
+    *,
+    additive: bool = True,
+    people: People | None = None,
+    n_shards: int | None = None,
+) -> InMemoryRows:
+    """Return the rows of a model that scores all of them.
+
+    Parameters
+    ----------
+    model
+        Scores all rows; to be split it needs ``take``.
+    objective, members
+        The loss, and the members that each bank of atoms is about, tied to all rows.
+    additive
+        Whether all formulas are sums over rows; others need all rows in one shard.
+    people
+        For the referee.
+    n_shards
+        How many shards. By default as many as there are threads (``NUMBA_NUM_THREADS``), and fewer if rows
+        are few.
+    """
+    n_rows = objective.shares.size
+    if n_shards is None:
+        n_shards = max(1, min(get_num_threads(), n_rows // _ROWS_PER_THREAD))
+    if n_shards == 1 or not additive or not hasattr(model, "take"):
+        return InMemoryRows((ShardRows(model, objective, members),), people)
+    borders = np.linspace(0, n_rows, n_shards + 1).astype(int).tolist()
+    shards = []
+    for first, stop in zip(borders[:-1], borders[1:], strict=True):
+        rows = slice(first, stop)
+        own = tuple(part.take(rows) for part in members)
+        shards.append(ShardRows(model.take(rows), objective.take(rows), own, first))
+    return InMemoryRows(tuple(shards), people)
