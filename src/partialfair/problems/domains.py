@@ -25,6 +25,9 @@ class Domain(Protocol):
     def normals(self, x: Floats) -> Floats:
         """Return generators of the normal cone at x, up to rounding: (q, n)."""
 
+    def bounds(self, n: int) -> tuple[Floats, Floats]:
+        """Return lower and upper bounds of n coordinates, if that is all that the set is made of."""
+
 
 @dataclass(frozen=True)
 class WholeSpace:
@@ -41,6 +44,10 @@ class WholeSpace:
     def normals(self, x: Floats) -> Floats:
         """Return none."""
         return np.empty((0, x.size))
+
+    def bounds(self, n: int) -> tuple[Floats, Floats]:
+        """Return none."""
+        return np.full(n, -np.inf), np.full(n, np.inf)
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,13 @@ class Ball:
         norm = float(np.linalg.norm(x))
         return np.empty((0, x.size)) if norm < self.radius * (1 - 1e-6) else x[None] / norm
 
+    def bounds(self, n: int) -> tuple[Floats, Floats]:
+        """Refuse: a ball bounds no coordinate by itself."""
+        raise InputError(
+            "this solver knows bounds on coordinates (Box) and all of ℝⁿ, not balls; IDCA with Switching "
+            "inside and DirectSwitching do"
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Box:
@@ -97,3 +111,7 @@ class Box:
         """Return the directions out of the faces that x lies on."""
         slack, unit = 1e-6 * np.maximum(1.0, np.abs(x)), np.eye(x.size)
         return np.vstack([-unit[x <= self.low + slack], unit[x >= self.high - slack]])
+
+    def bounds(self, n: int) -> tuple[Floats, Floats]:
+        """Return the faces."""
+        return np.broadcast_to(self.low, n).astype(float), np.broadcast_to(self.high, n).astype(float)

@@ -1,8 +1,10 @@
 """One Newton step under linearised constraints that may be violated at a price, solved in its dual.
 
-``min_p  ⟨g, p⟩ + ½ pᵀAp + penalty · Σ max(0, c_i + ⟨C_i, p⟩ + gains_i(p))`` with A positive definite and
-factored, where the gains are those of kinks that are spelled out. The dual is a quadratic program in the
-multipliers alone; constraints join it only when the step would violate them.
+``min_p  ⟨g, p⟩ + ½ pᵀAp + penalty · Σ max(0, c_i + ⟨C_i, p⟩ + gains_i(p))`` over ``low ≤ p ≤ high``, with A
+positive definite and factored, where the gains are those of kinks that are spelled out. The dual is a
+quadratic program in the multipliers alone: those of constraints are at most the penalty, those of bounds, which
+have no price, may be any. Few constraints and bounds bind, so they join the program only when the step would
+violate them.
 """
 
 from __future__ import annotations
@@ -12,18 +14,45 @@ from dataclasses import dataclass
 import numpy as np
 
 from partialfair._clock import check_clock
-from partialfair._typing import Floats
+from partialfair._typing import Floats, Ints
 from partialfair.models.blocks import Factored
 from partialfair.problems.kinks import Kinks
 from partialfair.problems.quadratic import best_multipliers
 
-__all__ = ["ElasticModel", "Step"]
-
+__all__ = ["ElasticModel", "Step", "StepBounds"]
 
 _AT_ONCE = 100
+"""Constraints, and bounds, that join the program at once: more make it slow, fewer need more rounds."""
 _ROUNDS = 50
 _ALMOST = 1e-8
-"""Violations that do not count."""
+"""Violations that do not count. Of two opposite constraints both could have any multiplier; so little slack
+leaves one of them with none."""
+_BINDING = 1e-9
+"""Multipliers that are larger, in units of the penalty, keep their constraint in the program."""
+
+
+@dataclass(frozen=True, eq=False)
+class StepBounds:
+    """``low ≤ p ≤ high``; both hold at p = 0."""
+
+    low: Floats
+    high: Floats
+
+    @classmethod
+    def none(cls, n: int) -> StepBounds:
+        """Return no bounds on a step of n coordinates."""
+        return cls(np.full(n, -np.inf), np.full(n, np.inf))
+
+    def excess(self, p: Floats) -> Floats:
+        """By how much each coordinate violates its upper bound, then (2n,) its lower bound."""
+        return np.concatenate([p - self.high, self.low - p])
+
+    def rows(self, which: Ints) -> Floats:
+        """Return the directions out of some of those faces."""
+        n = self.low.size
+        out = np.zeros((which.size, n))
+        out[np.arange(which.size), which % n] = np.where(which < n, 1.0, -1.0)
+        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,11 +67,14 @@ class Step:
         Of the constraints.
     kink_multipliers : (K,)
         Of the kinks.
+    bound_push : (n,)
+        Multipliers of upper bounds less those of lower bounds: what the faces add to the gradient.
     """
 
     p: Floats
     multipliers: Floats
     kink_multipliers: Floats
+    bound_push: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +93,8 @@ class ElasticModel:
         Those that are spelled out.
     penalty
         Price of a unit of violation.
+    bounds
+        Of the step.
     """
 
     factor: Factored
@@ -68,33 +102,48 @@ class ElasticModel:
     rows: Floats
     kinks: Kinks
     penalty: float
+    bounds: StepBounds
 
     def step(self, values: Floats) -> Step:
         """Return the step for constraints with these values at p = 0."""
+        n = self.gradient.size
         newton = self.factor.solve(self.gradient)
-        multipliers, kink_multipliers, p = np.zeros(values.size), np.zeros(self.kinks.gaps.size), -newton
-        own = np.sort(np.argsort(-values)[:_AT_ONCE])
+        p = -newton
+        active = np.sort(np.argsort(-values)[:_AT_ONCE])
+        faces = _worst(self.bounds.excess(p))
+        at_zero = self.bounds.excess(np.zeros(n))
+        multipliers, face_multipliers = np.zeros(values.size), np.zeros(2 * n)
+        kink_multipliers = np.zeros(self.kinks.gaps.size)
         for _ in range(_ROUNDS):
             check_clock()
-            rows = np.vstack([self.rows[own], self.kinks.rows])
+            rows = np.vstack([self.rows[active], self.bounds.rows(faces), self.kinks.rows])
             pushes = self.factor.solve(rows.T)
-            # Of two opposite constraints both could have any multiplier: a little slack leaves one with none.
-            offsets = np.concatenate([values[own] - _ALMOST, -self.kinks.gaps])
-            found = best_multipliers(
+            heights = np.concatenate([values[active] - _ALMOST, at_zero[faces], -self.kinks.gaps])
+            no_shares = np.zeros((self.kinks.gaps.size, faces.size))
+            dual = best_multipliers(
                 rows @ pushes,
-                offsets - rows @ newton,
-                self.kinks.shares[:, own],
-                np.full(own.size, self.penalty),
+                heights - rows @ newton,
+                np.hstack([self.kinks.shares[:, active], no_shares]),
+                np.concatenate([np.full(active.size, self.penalty), np.full(faces.size, np.inf)]),
             )
-            multipliers[own], kink_multipliers = found[: own.size], found[own.size :]
-            p = -newton - pushes @ found
-            # Few constraints bind: those that would be violated most join, those that do not bind leave.
+            multipliers[:], face_multipliers[:] = 0.0, 0.0
+            multipliers[active], face_multipliers[faces], kink_multipliers = np.split(
+                dual, [active.size, active.size + faces.size]
+            )
+            p = -newton - pushes @ dual
             excess = values + self.rows @ p + self.kinks.gains(p)
-            excess[own] = 0.0
-            new = np.flatnonzero(excess > _ALMOST)
-            if new.size == 0:
+            excess[active] = 0.0
+            outside = self.bounds.excess(p)
+            outside[faces] = 0.0
+            if excess.max(initial=0.0) <= _ALMOST and outside.max(initial=0.0) <= _ALMOST:
                 break
-            binding = np.flatnonzero(multipliers > 1e-9 * self.penalty)
-            multipliers[:] = 0.0
-            own = np.union1d(binding, new[np.argsort(-excess[new])[:_AT_ONCE]])
-        return Step(p, multipliers, kink_multipliers)
+            active = np.union1d(np.flatnonzero(multipliers > _BINDING * self.penalty), _worst(excess))
+            faces = np.union1d(np.flatnonzero(face_multipliers > 0), _worst(outside))
+        push = face_multipliers[:n] - face_multipliers[n:]
+        return Step(np.clip(p, self.bounds.low, self.bounds.high), multipliers, kink_multipliers, push)
+
+
+def _worst(excess: Floats) -> Ints:
+    """Return the constraints that are violated most, not too many of them."""
+    violated = np.flatnonzero(excess > _ALMOST)
+    return np.sort(violated[np.argsort(-excess[violated])[:_AT_ONCE]])

@@ -3,21 +3,24 @@
 from collections.abc import Callable
 from functools import partial
 
-from partialfair.solvers.certified import Certified
+from partialfair.solvers.augmented_lagrangian import AugmentedLagrangian
 from partialfair.solvers.direct import DirectSwitching
 from partialfair.solvers.idca import IDCA
 from partialfair.solvers.inner.newton import NewtonSteps
 from partialfair.solvers.inner.switching import Switching
+from partialfair.solvers.multistart import MultiStartSQP
 from partialfair.solvers.newton import Newton
-from partialfair.solvers.result import Record, Result, Run, Solver, Status
+from partialfair.solvers.result import Record, Result, Run, Solver, as_solver
 from partialfair.solvers.sqp import SQP
+from partialfair.solvers.status import Status, decided
 
 __all__ = [
     "IDCA",
     "SOLVERS",
     "SQP",
-    "Certified",
+    "AugmentedLagrangian",
     "DirectSwitching",
+    "MultiStartSQP",
     "Newton",
     "NewtonSteps",
     "Record",
@@ -26,12 +29,15 @@ __all__ = [
     "Solver",
     "Status",
     "Switching",
+    "as_solver",
+    "decided",
 ]
 
 SOLVERS: dict[str, Callable[..., Solver]] = {
-    "auto": Certified,
+    "auto": MultiStartSQP,
     "idca": partial(IDCA, inner=NewtonSteps(), mu=1e-2),
     "idca-switching": IDCA,
     "switching": DirectSwitching,
+    "augmented-lagrangian": AugmentedLagrangian,
 }
 """Names that estimators accept; a new solver is one class with a ``max_iter`` and one entry."""

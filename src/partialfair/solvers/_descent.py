@@ -3,9 +3,20 @@
 A step minimises ``⟨∇f_0, p⟩ + ½ pᵀ(H + τI)p + price · Σ max(0, linearised f_i)``. H is the Hessian of the
 Lagrangian, in which the kinks of ramps are averaged over. At an optimum it need only be positive definite
 along the constraints that bind, so ``½ weight Σ (linearised f_i)²`` of those is added if it helps: where they
-are met that changes nothing. If it does not help, only a share of the concave part is taken. If the step is
-refused, kinks are what the average did not see: those that it passed are spelled out in the quadratic
-program, and the step is tried again. Optima lie on many kinks at once, and only so are they reached.
+are met that changes nothing. If it does not help, only a share of the concave part is taken.
+
+A step that is *smooth* sees kinks as an average only. If it is refused, a *sharp* one is tried: kinks that the
+smooth step passed are what the average did not see, so they are spelled out in the quadratic program, and the
+step is solved again, until it passes no new ones. Optima lie on many kinks at once, and only so are they
+reached::
+
+    f⁺ along a step      smooth model ·····   refused: f rises where the model falls
+         \\            /
+          \\     _____/    <- a kink that was passed becomes a row of the program:
+           \\___/             max(0, ⟨row, p⟩ − gap) joins f⁺, and the next step ends on it
+
+The *price* of violations is kept above the multipliers, or the penalty function would not be exact, and not
+far above, because then no step along curved constraints is ever good enough.
 """
 
 from __future__ import annotations
@@ -20,20 +31,49 @@ import numpy as np
 from partialfair._clock import check_clock
 from partialfair._typing import Floats
 from partialfair.models.blocks import ArrowMatrix, Factored
-from partialfair.problems.elastic import ElasticModel, Step
+from partialfair.problems.domains import Domain
+from partialfair.problems.elastic import ElasticModel, Step, StepBounds
 from partialfair.problems.kinks import Kinks, no_kinks
+from partialfair.problems.local import Local
+from partialfair.problems.rows import Gives
 
-__all__ = ["Descent", "Point"]
+__all__ = ["SECOND_ORDER", "Descent", "Point"]
+
+SECOND_ORDER = frozenset({Gives.GRADIENT, Gives.JACOBIAN, Gives.HESSIAN, Gives.ROWS, Gives.LINEAR})
+"""What Newton steps need of the rows."""
 
 _LEAST_PRICE, _LARGEST_PRICE = 0.1, 1e4
 _LARGEST_PROXIMAL = 1e6
+"""No step helps that is so short."""
 _SMALLEST_PROXIMAL = 1e-8
-_ROUNDS = 4
+_FIRST_REFUSED = 1e-6
+"""A τ that is smaller is raised to this at its first refusal: factors of 4 from 1e-8 would take too many."""
+_SHORTER, _LONGER = 4.0, 0.25
+"""Factors of τ after a refusal and after a success."""
+_SHARP_ROUNDS = 4
+"""How often kinks that were passed are spelled out before a sharp step is judged."""
 _REFUSALS = 3
+"""Smooth steps in a row that may be refused; then only sharp ones are tried."""
 _MEMORY = 3
-_WEIGHTS = (1.0, 1e1, 1e2, 1e3, 1e4)
+"""Points whose highest penalty function a step must fall below."""
+_SQUARE_WEIGHTS = (1.0, 1e1, 1e2, 1e3, 1e4)
+"""Weights of squares of binding constraints that are tried to make the Hessian positive definite."""
+_LEAST_CONCAVE_SHARE = 0.1
+"""Shares of the concave part below this are not worth a factorization."""
 _PINNED = 1e-4
 """Kinks at most so many widths away are taken to be those that the last step ended on."""
+_ENOUGH = 0.1
+"""Share of the predicted fall that a step must achieve."""
+_GOOD = 0.5
+"""Share of it from which on no kinks need be spelled out."""
+_AT_PRICE = 0.99
+"""A multiplier of so many prices says that the price is in the way."""
+_LEFT_VIOLATED = 1e-7
+_BINDING = 1e-6
+"""Constraints with larger multipliers, in units of the largest, bind."""
+
+_ON_FACE = 1e-9
+"""A point so near to a face of a box, relative to 1 + |x|, lies on it: x + (high − x) need not be high."""
 
 
 class Point(Protocol):
@@ -51,14 +91,8 @@ class Point(Protocol):
     def constraints(self) -> Floats:
         """Values of the constraints, which should be ≤ 0."""
 
-    def objective_gradient(self) -> Floats:
-        """Gradient of the objective."""
-
-    def constraint_jacobian(self) -> Floats:
-        """Subgradients of the constraints: (m, n)."""
-
-    def lagrangian_hessian(self, multipliers: Floats) -> tuple[ArrowMatrix, ArrowMatrix | None]:
-        """Convex part of the Lagrangian's Hessian, and what is to be subtracted from it."""
+    def expand(self, multipliers: Floats) -> Local:
+        """The problem near the point, with the Hessian of its Lagrangian."""
 
     def kinks(self, multipliers: Floats, reach: float, towards: Any = None, limit: int = 400) -> Kinks | None:
         """Kinks nearby or on the way to another point; None if there are too many."""
@@ -76,16 +110,18 @@ class Descent:
         The last ones.
     tol
         Residual at which a point is stationary.
+    domain
+        Where steps must stay.
     price, least_price
         Of a unit of violation, and what it may fall to.
     smooth, sharp
         τ of steps without and with kinks spelled out.
-    share
+    concave_share
         Share of the Hessian's concave part that was last taken.
-    weight
+    square_weight
         Of the squares of binding constraints that were last added to the Hessian.
     refusals
-        How often in a row a step without kinks was refused; after some it is no longer tried.
+        How often in a row a step without kinks was refused.
     recent
         Objectives and sums of violations at the last points. A step need only fall below the highest of their
         penalty functions: along curved constraints the best steps climb first.
@@ -96,12 +132,13 @@ class Descent:
     evaluate: Callable[[Floats], Point]
     multipliers: Floats
     tol: float
+    domain: Domain
     price: float = 1.0
     least_price: float = _LEAST_PRICE
     smooth: float = 1e-2
     sharp: float = 1e-2
-    share: float = 1.0
-    weight: float = 0.0
+    concave_share: float = 1.0
+    square_weight: float = 0.0
     refusals: int = 0
     recent: list[tuple[float, float]] = field(default_factory=list)
     residual: float = field(default=float("inf"), init=False)
@@ -109,76 +146,73 @@ class Descent:
     def advance(self, at: Point) -> Point | None:
         """Return the next point; None if no step helps, or if the residual says that none is needed."""
         self.recent = [*self.recent[1 - _MEMORY :], (at.objective, _sum_of_violations(at))]
-        local = _Local(at, self.multipliers)
+        near = _Neighbourhood(at, self.multipliers, _step_bounds(self.domain, at.x))
         while max(self.smooth, self.sharp) <= _LARGEST_PROXIMAL:
             for attempt in (self._smooth_step, self._sharp_step):
-                following = attempt(local)
+                following = attempt(near)
                 if following is not None or self.residual <= self.tol:
                     return following
         return None
 
-    def _smooth_step(self, local: _Local) -> Point | None:
+    def _smooth_step(self, near: _Neighbourhood) -> Point | None:
         """Try the smoothed model."""
         if self.refusals >= _REFUSALS:
             return None
-        proposal = self._propose(local, self.smooth, local.no_kinks())
-        trial = None if proposal is None else self._judge(local, proposal)
-        if trial is not None:
-            self.refusals = 0
-            self.smooth = max(self.smooth / 4, _SMALLEST_PROXIMAL)
-        else:
-            self.refusals += 1
-            self.smooth = min(max(4 * self.smooth, 1e-6), _LARGEST_PROXIMAL)
+        proposal = self._propose(near, self.smooth, near.no_kinks())
+        trial = None if proposal is None else self._judge(near, proposal)
+        self.refusals = self.refusals + 1 if trial is None else 0
+        self.smooth = min(_next_proximal(self.smooth, refused=trial is None), _LARGEST_PROXIMAL)
         return trial
 
-    def _sharp_step(self, local: _Local) -> Point | None:
+    def _sharp_step(self, near: _Neighbourhood) -> Point | None:
         """Try the model with the kinks of the last step, then with those passed, until none is new."""
-        kinks = local.at.kinks(self.multipliers, _PINNED) or local.no_kinks()
-        proposal = self._propose(local, self.sharp, kinks)
-        for _ in range(_ROUNDS):
-            if proposal is None or self._fall(proposal.trial) >= 0.5 * proposal.predicted:
+        kinks = near.at.kinks(self.multipliers, _PINNED) or near.no_kinks()
+        proposal = self._propose(near, self.sharp, kinks)
+        for _ in range(_SHARP_ROUNDS):
+            if proposal is None or self._fall(proposal.trial) >= _GOOD * proposal.predicted:
                 break
-            passed = local.at.kinks(proposal.step.multipliers, _PINNED, proposal.trial)
+            passed = near.at.kinks(proposal.step.multipliers, _PINNED, proposal.trial)
             if passed is None or np.isin(passed.keys, kinks.keys).all():
                 break
             kinks = kinks.joined(passed)
-            proposal = self._propose(local, self.sharp, kinks)
+            proposal = self._propose(near, self.sharp, kinks)
         if proposal is None:
             return None
-        trial = self._judge(local, proposal)
-        factor = 4 if trial is None else 0.25
-        self.sharp = max(factor * self.sharp, 1e-6 if trial is None else _SMALLEST_PROXIMAL)
+        trial = self._judge(near, proposal)
+        self.sharp = _next_proximal(self.sharp, refused=trial is None)
         return trial
 
-    def _propose(self, local: _Local, proximal: float, kinks: Kinks) -> _Proposal | None:
+    def _propose(self, near: _Neighbourhood, proximal: float, kinks: Kinks) -> _Proposal | None:
         """Solve the model; None if the point is stationary. Raise the price if that is in the way."""
-        curved = local.curved(proximal, min(1.0, 1.5 * self.share), self.weight)
-        self.share, self.weight = curved.share, curved.weight
-        model = ElasticModel(curved.factor, curved.gradient, local.rows, kinks, self.price)
-        step = model.step(local.at.constraints)
-        self.residual = local.residual(step, kinks)
+        curved = near.curved(proximal, min(1.0, 1.5 * self.concave_share), self.square_weight)
+        self.concave_share, self.square_weight = curved.concave_share, curved.square_weight
+        model = ElasticModel(
+            curved.factor, curved.gradient, near.local.jacobian, kinks, self.price, near.bounds
+        )
+        step = model.step(near.at.constraints)
+        self.residual = near.residual(step, kinks)
         if self.residual <= self.tol:
             return None
-        left = local.at.constraints + local.rows @ step.p + kinks.gains(step.p)
-        if ((step.multipliers >= 0.99 * self.price) & (left > 1e-7)).any():
+        left = near.at.constraints + near.local.jacobian @ step.p + kinks.gains(step.p)
+        if ((step.multipliers >= _AT_PRICE * self.price) & (left > _LEFT_VIOLATED)).any():
             self.price = min(4 * self.price, _LARGEST_PRICE)
             self.least_price = self.price / 2
-        change = local.gradient @ step.p + 0.5 * step.p @ (curved.hessian @ step.p)
-        saved = _sum_of_violations(local.at) - np.maximum(left, 0).sum()
+        change = near.local.gradient @ step.p + 0.5 * step.p @ (curved.hessian @ step.p)
+        saved = _sum_of_violations(near.at) - np.maximum(left, 0).sum()
         predicted = float(self.price * saved - change)
-        return _Proposal(model, step, predicted, self.evaluate(local.at.x + step.p))
+        return _Proposal(model, step, predicted, self._reached(near, step))
 
-    def _judge(self, local: _Local, proposal: _Proposal) -> Point | None:
+    def _judge(self, near: _Neighbourhood, proposal: _Proposal) -> Point | None:
         """Return the point proposed, or a correction of it, if the penalty function falls enough."""
         trial, step = proposal.trial, proposal.step
         if proposal.predicted <= 0:  # up to rounding
             return None
-        if self._fall(trial) < 0.1 * proposal.predicted:
+        if self._fall(trial) < _ENOUGH * proposal.predicted:
             # The linearised constraints were met and the true ones are not: linearise from where they are.
-            lines = local.rows @ step.p + proposal.model.kinks.gains(step.p)
+            lines = near.local.jacobian @ step.p + proposal.model.kinks.gains(step.p)
             corrected = proposal.model.step(trial.constraints - lines)
-            trial = self.evaluate(local.at.x + corrected.p)
-            if self._fall(trial) < 0.1 * proposal.predicted:
+            trial = self._reached(near, corrected)
+            if self._fall(trial) < _ENOUGH * proposal.predicted:
                 return None
         self.multipliers = step.multipliers
         # A price far above the multipliers would refuse steps along curved constraints.
@@ -189,11 +223,28 @@ class Descent:
         self.price = max(enough, self.price / 2)
         return trial
 
+    def _reached(self, near: _Neighbourhood, step: Step) -> Point:
+        """Return the point that a step leads to; rounding must not leave the domain."""
+        return self.evaluate(self.domain.project(near.at.x + step.p))
+
     def _fall(self, trial: Point) -> float:
         """Return by how much ``f_0 + price · Σ max(f_i, 0)`` falls below the highest of the last points."""
         before = max(objective + self.price * violations for objective, violations in self.recent)
         after = trial.objective + self.price * _sum_of_violations(trial)
         return before - after if np.isfinite(after) else -np.inf
+
+
+def _next_proximal(proximal: float, *, refused: bool) -> float:
+    """Return τ of the next step, after one that was refused or accepted."""
+    if refused:
+        return max(_SHORTER * proximal, _FIRST_REFUSED)
+    return max(_LONGER * proximal, _SMALLEST_PROXIMAL)
+
+
+def _step_bounds(domain: Domain, x: Floats) -> StepBounds:
+    """Return what a domain of bounds on coordinates leaves to a step from x."""
+    low, high = domain.bounds(x.size)
+    return StepBounds(np.minimum(low - x, 0.0), np.maximum(high - x, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,78 +262,90 @@ def _sum_of_violations(at: Point) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class _Curved:
+class _PositiveModel:
     """A positive definite model: H + τI with the squares, factored; H without them; ∇f_0 with them."""
 
     factor: Factored
     hessian: ArrowMatrix
     gradient: Floats
-    share: float
-    weight: float
+    concave_share: float
+    square_weight: float
 
 
-class _Local:
-    """The model at one point: evaluated once, factored anew for each τ."""
+class _Neighbourhood:
+    """The problem near one point: expanded once, factored anew for each τ."""
 
-    def __init__(self, at: Point, multipliers: Floats) -> None:
+    def __init__(self, at: Point, multipliers: Floats, bounds: StepBounds) -> None:
         self.at = at
-        self.rows = at.constraint_jacobian()
-        self.gradient = at.objective_gradient()
-        self.convex, self.concave = at.lagrangian_hessian(multipliers)
-        self.binding = np.flatnonzero(multipliers > 1e-6 * max(1.0, multipliers.max(initial=0.0)))
-        self._curved: dict[float, _Curved] = {}
+        self.bounds = bounds
+        self.local = at.expand(multipliers)
+        self.binding = np.flatnonzero(multipliers > _BINDING * max(1.0, multipliers.max(initial=0.0)))
+        self._curved: dict[float, _PositiveModel] = {}
 
     def no_kinks(self) -> Kinks:
         """Return none."""
-        return no_kinks(self.rows.shape[1], self.rows.shape[0])
+        m, n = self.local.jacobian.shape
+        return no_kinks(n, m)
 
-    def curved(self, proximal: float, share: float, weight: float) -> _Curved:
+    def curved(self, proximal: float, concave_share: float, square_weight: float) -> _PositiveModel:
         """Return the model for τ; share and weight are those to try first."""
         if proximal not in self._curved:
             self._curved[proximal] = (
-                self._augmented(proximal, weight) or self._shared(proximal, share) or self._convex(proximal)
+                self._augmented(proximal, square_weight)
+                or self._shared(proximal, concave_share)
+                or self._convex(proximal)
             )
         return self._curved[proximal]
 
-    def _augmented(self, proximal: float, weight: float) -> _Curved | None:
+    def _augmented(self, proximal: float, square_weight: float) -> _PositiveModel | None:
         """Take the whole concave part, with the least weight of squares that makes up for it."""
-        if self.concave is None:
+        if self.local.concave is None:
             return None
-        hessian = self.convex.minus(self.concave, 1.0)
-        rows, values = self.rows[self.binding], self.at.constraints[self.binding]
-        for trial in (0.0, *(one for one in _WEIGHTS if 10 * one >= weight)):
+        hessian = self.local.convex.minus(self.local.concave, 1.0)
+        rows, values = self.local.jacobian[self.binding], self.at.constraints[self.binding]
+        for weight in (0.0, *(weight for weight in _SQUARE_WEIGHTS if 10 * weight >= square_weight)):
             check_clock()
             with contextlib.suppress(np.linalg.LinAlgError):
-                summed = hessian if trial == 0 else hessian.plus_squares(rows, trial)
-                gradient = self.gradient + trial * (values @ rows)
-                return _Curved(summed.cholesky(proximal), hessian, gradient, 1.0, trial)
+                summed = hessian if weight == 0 else hessian.plus_squares(rows, weight)
+                gradient = self.local.gradient + weight * (values @ rows)
+                return _PositiveModel(summed.cholesky(proximal), hessian, gradient, 1.0, weight)
         return None
 
-    def _shared(self, proximal: float, share: float) -> _Curved | None:
+    def _shared(self, proximal: float, share: float) -> _PositiveModel | None:
         """Take as much of the concave part as leaves the Hessian positive definite."""
-        while self.concave is not None and share > 0.1:
+        while self.local.concave is not None and share > _LEAST_CONCAVE_SHARE:
             check_clock()
             with contextlib.suppress(np.linalg.LinAlgError):
-                hessian = self.convex.minus(self.concave, share)
-                return _Curved(hessian.cholesky(proximal), hessian, self.gradient, share, 0.0)
+                hessian = self.local.convex.minus(self.local.concave, share)
+                return _PositiveModel(hessian.cholesky(proximal), hessian, self.local.gradient, share, 0.0)
             share /= 2
         return None
 
-    def _convex(self, proximal: float) -> _Curved:
+    def _convex(self, proximal: float) -> _PositiveModel:
         """Take nothing of the concave part, and a larger τ if rounding errors ask for it."""
+        convex = self.local.convex
         while True:
             check_clock()
             with contextlib.suppress(np.linalg.LinAlgError):
-                return _Curved(self.convex.cholesky(proximal), self.convex, self.gradient, 0.1, 0.0)
+                factor = convex.cholesky(proximal)
+                return _PositiveModel(factor, convex, self.local.gradient, _LEAST_CONCAVE_SHARE, 0.0)
             proximal *= 4
 
     def residual(self, step: Step, kinks: Kinks) -> float:
         """Return the largest residual of the KKT conditions at the point, with the step's multipliers.
 
         The multipliers of kinks that are ``gaps`` away make a subgradient of the Lagrangian that is inexact
-        by ``Σ ν · gaps``; see `partialfair.problems.certificate`.
+        by ``Σ ν · gaps``; see `partialfair.problems.certificate`. Faces of a box push only where x lies on
+        them: elsewhere their multipliers are no normals.
         """
-        gradient = self.gradient + step.multipliers @ self.rows + step.kink_multipliers @ kinks.rows
+        room = np.where(step.bound_push > 0, self.bounds.high, -self.bounds.low)
+        push = np.where(room <= _ON_FACE * (1 + np.abs(self.at.x)), step.bound_push, 0.0)
+        gradient = (
+            self.local.gradient
+            + step.multipliers @ self.local.jacobian
+            + step.kink_multipliers @ kinks.rows
+            + push
+        )
         inexact = 2 * (1 + step.multipliers.sum()) * (step.kink_multipliers @ kinks.gaps)
         return max(
             float(np.sqrt(gradient @ gradient + inexact)),

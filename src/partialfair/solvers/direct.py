@@ -8,13 +8,14 @@ from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
 from partialfair.problems import Problem
 from partialfair.solvers.inner.switching import switching_step
-from partialfair.solvers.result import Callback, Result, Run, Status
+from partialfair.solvers.result import Callback, Result, Run, Solver
+from partialfair.solvers.status import Status
 
 __all__ = ["DirectSwitching"]
 
 
 @dataclass(frozen=True)
-class DirectSwitching:
+class DirectSwitching(Solver):
     """Algorithm 3 with a static or a diminishing tolerance.
 
     Parameters
@@ -51,7 +52,7 @@ class DirectSwitching:
         callback: Callback | None = None,
     ) -> Result:
         """Run Algorithm 3; the result is the best iterate that is feasible up to ``epsilon``."""
-        run = Run(problem, self.epsilon, time_limit, callback)
+        run = Run(self, problem, self.epsilon, time_limit, callback)
 
         def algorithm(x: Floats) -> Status:
             best, lowest = x, float("inf")

@@ -9,15 +9,20 @@ import numpy as np
 
 from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
-from partialfair.problems import Problem, Subproblem
+from partialfair.problems import Gives, Problem, Subproblem
 from partialfair.solvers.inner.switching import Switching
-from partialfair.solvers.result import Callback, Result, Run, Status
+from partialfair.solvers.result import Callback, Result, Run, Solver
+from partialfair.solvers.status import Status
 
 __all__ = ["IDCA", "InnerSolver"]
 
 
 class InnerSolver(Protocol):
     """Approximately solves ``min g_0`` subject to ``g_i ≤ 0``."""
+
+    @property
+    def needs(self) -> frozenset[Gives]:
+        """What it asks of the rows."""
 
     @property
     def epsilon(self) -> float:
@@ -31,7 +36,7 @@ class InnerSolver(Protocol):
 
 
 @dataclass(frozen=True)
-class IDCA:
+class IDCA(Solver):
     """Linearise every f⁻ at the iterate, solve the convex subproblem, repeat.
 
     Parameters
@@ -56,6 +61,11 @@ class IDCA:
         check_count(self.max_iter, "max_iter of IDCA")
         check_number(self.mu, "mu of IDCA", low=0.0)
 
+    @property
+    def needs(self) -> frozenset[Gives]:  # type: ignore[override]  # what the inner solver needs
+        """What the inner solver needs: tangents themselves take gradients only."""
+        return getattr(self.inner, "needs", frozenset({Gives.GRADIENT}))
+
     def solve(
         self,
         problem: Problem,
@@ -68,7 +78,7 @@ class IDCA:
 
         Ctrl-C ends the run with the best point so far and status STOPPED.
         """
-        run = Run(problem, self.inner.epsilon, time_limit, callback)
+        run = Run(self, problem, self.inner.epsilon, time_limit, callback)
 
         def algorithm(x: Floats) -> Status:
             inner: InnerSolver | None = self.inner

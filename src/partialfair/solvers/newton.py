@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
@@ -10,10 +11,9 @@ from scipy.optimize import OptimizeResult, minimize
 from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
 from partialfair.exceptions import InputError
-from partialfair.objectives import parts
-from partialfair.problems import Problem, WholeSpace
-from partialfair.problems.constrained import Trial
-from partialfair.solvers.result import Callback, Result, Run, Status
+from partialfair.problems import Gives, Problem, ProblemPoint, WholeSpace
+from partialfair.solvers.result import Callback, Result, Run, Solver
+from partialfair.solvers.status import Status
 
 __all__ = ["Newton"]
 
@@ -21,7 +21,7 @@ _ROUNDING = 1e-14
 
 
 @dataclass(frozen=True)
-class Newton:
+class Newton(Solver):
     """``min f_0(w)`` by Newton steps.
 
     The Hessian is formed and factored by group blocks, with a line search; if its blocks would be too large,
@@ -41,6 +41,8 @@ class Newton:
     tol: float = 1e-9
     largest_block: int = 3000
 
+    needs: ClassVar[frozenset[Gives]] = frozenset({Gives.GRADIENT, Gives.HESSIAN, Gives.LINEAR})
+
     def __post_init__(self) -> None:
         check_count(self.max_iter, "max_iter of Newton")
         check_number(self.tol, "tol of Newton", above=0.0)
@@ -56,8 +58,8 @@ class Newton:
         """Run until the gradient vanishes; the status says whether it did."""
         if problem.m or not isinstance(problem.domain, WholeSpace):
             raise InputError("Newton solves problems without constraints, over all of ℝⁿ")
-        run = Run(problem, 0.0, time_limit, callback)
-        small = problem.model.block_size <= self.largest_block
+        run = Run(self, problem, 0.0, time_limit, callback)
+        small = problem.rows.parameters.block_size <= self.largest_block
 
         def algorithm(x: Floats) -> Status:
             run.record(0, x)
@@ -71,13 +73,15 @@ class Newton:
             gradient = at.objective_gradient()
             if np.linalg.norm(gradient) <= self.tol:
                 return Status.CONVERGED
+            convex, concave = at.objective_hessians()
             factor, share = None, 1.0
             while factor is None:
                 try:
-                    factor = at.objective_hessian(share).cholesky(ridge)
+                    hessian = convex if concave is None else convex.minus(concave, share)
+                    factor = hessian.cholesky(ridge)
                 except np.linalg.LinAlgError:
                     # Less of the concave part, if there is one; the rest is singular up to rounding.
-                    differs = share > 0.1 and parts(problem.loss)[1] is not None
+                    differs = share > 0.1 and concave is not None
                     share, ridge = (share / 2, ridge) if differs else (0.0, 10 * ridge)
             following = _downhill(at, -factor.solve(gradient), gradient)
             if following is None:
@@ -87,7 +91,7 @@ class Newton:
         return Status.MAX_ITER
 
     def _conjugate(self, problem: Problem, start: Floats, run: Run) -> Status:
-        trials = _LastTrial(problem)
+        trials = _LastPoint(problem)
 
         def record(intermediate_result: OptimizeResult) -> None:
             run.record(len(run.history), np.asarray(intermediate_result.x))
@@ -96,7 +100,7 @@ class Newton:
             lambda x: trials.at(x).objective,
             start,
             jac=lambda x: trials.at(x).objective_gradient(),
-            hessp=lambda x, direction: trials.at(x).objective_curvature(direction),
+            hessp=lambda x, direction: trials.at(x).hessian_product(direction),
             method="trust-ncg",
             callback=record,
             options={"gtol": self.tol, "maxiter": self.max_iter, "max_trust_radius": 1e6},
@@ -106,7 +110,7 @@ class Newton:
         return Status.MAX_ITER if found.nit >= self.max_iter else Status.STALLED
 
 
-def _downhill(at: Trial, step: Floats, gradient: Floats) -> Trial | None:
+def _downhill(at: ProblemPoint, step: Floats, gradient: Floats) -> ProblemPoint | None:
     """Halve a step until the objective falls enough (Armijo); None if it never does."""
     slope, slack = float(gradient @ step), _ROUNDING * (1 + abs(at.objective))
     for halvings in range(40):
@@ -117,14 +121,14 @@ def _downhill(at: Trial, step: Floats, gradient: Floats) -> Trial | None:
     return None
 
 
-class _LastTrial:
+class _LastPoint:
     """Oracles at the last point asked for: value, gradient and curvature share one pass for the scores."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.last: Trial | None = None
+        self.last: ProblemPoint | None = None
 
-    def at(self, x: Floats) -> Trial:
+    def at(self, x: Floats) -> ProblemPoint:
         """Return the oracles at x."""
         if self.last is None or not np.array_equal(self.last.x, x):
             self.last = self.problem.at(x.copy())

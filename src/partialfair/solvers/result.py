@@ -1,33 +1,40 @@
-"""How a solve ended, and what it saw on the way."""
+"""What a solver is, how a solve is kept account of, and what comes out of it."""
 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
 from partialfair._clock import OutOfTime, acknowledge_interrupt, check_clock, deadline, deadline_in, unhurried
 from partialfair._typing import Floats
-from partialfair.problems import Evaluation, Problem
+from partialfair.problems import Evaluation, Gives, Problem
+from partialfair.problems.rows import refuse_without
+from partialfair.solvers.status import Status, decided
 
-__all__ = ["Callback", "Ended", "Record", "Result", "Run", "Solver", "Status"]
+__all__ = [
+    "Callback",
+    "Ended",
+    "Record",
+    "Result",
+    "Run",
+    "Solver",
+    "as_solver",
+    "feasible_start",
+    "unconstrained_start",
+]
 
+_NEARLY_FEASIBLE = 1e-2
+"""By how much a start may violate the constraints more than another and still be taken for feasible."""
 
-class Status(StrEnum):
-    """Endings; running out of steps is not infeasibility, and neither is convergence."""
-
-    CONVERGED = "converged"
-    MAX_ITER = "max_iter"
-    TIME_LIMIT = "time_limit"
-    STALLED = "stalled"
-    NONFINITE = "nonfinite"
-    STOPPED = "stopped"
-    NO_FEASIBLE_POINT = "no_feasible_point"
+_FIRST_ORDER = (
+    "; IDCA with Switching inside, DirectSwitching and AugmentedLagrangian need gradients only"
+)
 
 
 @dataclass(frozen=True)
@@ -56,24 +63,41 @@ class Result:
     ----------
     x
         The point (w, θ).
-    status
-        How the solve ended.
+    ended
+        How the solver says that it ended.
     objective, violation
         ``f_0(x)`` and ``max(0, max_i f_i(x))``.
+    feasible
+        Whether the violation is within the solver's tolerance.
     history
         One record per outer step.
     """
 
     x: Floats
-    status: Status
+    ended: Status
     objective: float
     violation: float
+    feasible: bool
     history: tuple[Record, ...]
 
+    @property
+    def status(self) -> Status:
+        """What may be said of the point as long as nobody has computed its certificate."""
+        return decided(self.ended, feasible=self.feasible)
 
-class Solver(Protocol):
-    """A frozen settings object."""
 
+class Solver(ABC):
+    """A frozen settings object; one of a user's own needs ``solve`` only.
+
+    Attributes
+    ----------
+    needs
+        What it asks of the rows; problems whose rows do not give that are refused by name.
+    """
+
+    needs: ClassVar[frozenset[Gives]] = frozenset({Gives.GRADIENT})
+
+    @abstractmethod
     def solve(
         self,
         problem: Problem,
@@ -84,6 +108,63 @@ class Solver(Protocol):
     ) -> Result:
         """Return the best point found from ``start`` within some seconds; `Run` keeps its books."""
 
+    def start(self, problem: Problem, free: Floats, last: Floats | None = None) -> Floats:
+        """Return where to start: by default at a model that scores everybody alike, which is feasible.
+
+        Parameters
+        ----------
+        problem
+            What is to be solved.
+        free
+            Parameters of the unconstrained model.
+        last
+            A point that solved a problem like this one, if there is one.
+        """
+        return feasible_start(problem, last)
+
+    def again(self) -> Solver:
+        """Return the solver for a problem that is nearly the last one, whose solution is the start."""
+        return self
+
+
+def feasible_start(problem: Problem, last: Floats | None) -> Floats:
+    """Return the last solution if it is nearly feasible, else the best model that scores everybody alike.
+
+    The paper's methods need a feasible start (Assumption assume:DC E). Where a constraint has a threshold of
+    its own, w = 0 may be more feasible than that model.
+    """
+    candidates = [problem.trivial_start, problem.constant_start]
+    if last is not None:
+        candidates.append(last)
+    passes = problem.n_passes
+    with unhurried():
+        violations = [problem.evaluate(x).violation for x in candidates]
+    problem.n_passes = passes
+    nearly = np.array(violations) <= min(violations) + _NEARLY_FEASIBLE
+    return candidates[int(np.flatnonzero(nearly)[-1])]
+
+
+def unconstrained_start(problem: Problem, free: Floats, last: Floats | None) -> Floats:
+    """Return the last solution, or else the unconstrained model with thresholds that suit its scores."""
+    return problem.start_at(free) if last is None else last
+
+
+def as_solver(solver: Any) -> Solver:
+    """Return a solver, given one or an object that has its method ``solve`` only."""
+    return solver if isinstance(solver, Solver) else _Given(solver)
+
+
+@dataclass(frozen=True, eq=False)
+class _Given(Solver):
+    """An object of the user's own with a method ``solve``."""
+
+    solver: Any
+
+    def solve(self, problem: Problem, start: Floats, **options: Any) -> Result:
+        """Let it solve."""
+        result: Result = self.solver.solve(problem, start, **options)
+        return result
+
 
 class Ended(Exception):
     """The run is over before the algorithm is."""
@@ -91,6 +172,22 @@ class Ended(Exception):
     def __init__(self, status: Status) -> None:
         super().__init__(status)
         self.status = status
+
+
+class Seen(NamedTuple):
+    """A point that a solver has been at, and whether it is feasible up to the solver's tolerance."""
+
+    x: Floats
+    evaluation: Evaluation
+    feasible: bool
+
+    def better_than(self, other: Seen | None) -> bool:
+        """Feasible beats infeasible; then the lower objective, or the lower violation."""
+        if other is None or self.feasible != other.feasible:
+            return other is None or self.feasible
+        if self.feasible:
+            return self.evaluation.objective < other.evaluation.objective
+        return self.evaluation.violation < other.evaluation.violation
 
 
 @dataclass(eq=False)
@@ -102,8 +199,8 @@ class Run:
 
     Attributes
     ----------
-    problem
-        What is solved.
+    solver, problem
+        Who solves what; what the solver needs and the problem's rows do not give is refused at once.
     tolerance
         Violation up to which a point counts as feasible.
     time_limit
@@ -113,19 +210,22 @@ class Run:
     history
         One record for every call of `record`.
     best, last
-        Whether it is feasible, by what it is compared, the point and its values: of the best so far, and of
-        the last.
+        The best point so far, and the last.
     """
 
+    solver: Solver
     problem: Problem
     tolerance: float
     time_limit: float | None = None
     callback: Callback | None = None
     history: list[Record] = field(default_factory=list)
-    best: tuple[bool, float, Floats, Evaluation] | None = None
-    last: tuple[bool, float, Floats, Evaluation] | None = None
+    best: Seen | None = None
+    last: Seen | None = None
     _seconds: float = 0.0
     _since: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        refuse_without(self.problem.rows, self.solver.needs, type(self.solver).__name__, _FIRST_ORDER)
 
     @contextmanager
     def off_the_clock(self) -> Iterator[None]:
@@ -169,21 +269,17 @@ class Run:
             evaluation = self.problem.evaluate(x) if known is None else known
         if not (np.isfinite(evaluation.objective) and np.isfinite(evaluation.violation)):
             raise Ended(Status.NONFINITE)
-        feasible = evaluation.violation <= self.tolerance
-        # Feasible beats infeasible; then the lower objective, or the lower violation.
-        key = evaluation.objective if feasible else evaluation.violation
-        self.last = (feasible, key, x.copy(), evaluation)
-        if self.best is None or (feasible, -key) > (self.best[0], -self.best[1]):
+        self.last = Seen(x.copy(), evaluation, evaluation.violation <= self.tolerance)
+        if self.last.better_than(self.best):
             self.best = self.last
+        assert self.best is not None
         line = Record(step, self.problem.n_passes, self._seconds, evaluation.objective, evaluation.violation)
         self.history.append(line)
-        return line, self.best[2]
+        return line, self.best.x
 
-    def result(self, status: Status) -> Result:
-        """Return the best point, or if it converged the last; without any feasible one the status says so."""
+    def result(self, ended: Status) -> Result:
+        """Return the best point, or if the solver converged the last."""
         if self.best is None or self.last is None:
             raise FloatingPointError("the starting point has a loss or constraint that is not finite")
-        feasible, _, x, found = self.last if status is Status.CONVERGED else self.best
-        ran_out = status in (Status.CONVERGED, Status.MAX_ITER, Status.STALLED)
-        ending = Status.NO_FEASIBLE_POINT if ran_out and not feasible else status
-        return Result(x, ending, found.objective, found.violation, tuple(self.history))
+        x, values, feasible = self.last if ended is Status.CONVERGED else self.best
+        return Result(x, ended, values.objective, values.violation, feasible, tuple(self.history))

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
-from partialfair.exceptions import InputError
-from partialfair.problems import Evaluation, Problem, WholeSpace
-from partialfair.solvers._descent import Descent, Point
-from partialfair.solvers.result import Callback, Result, Run, Status
+from partialfair.problems import Evaluation, Gives, Problem
+from partialfair.solvers._descent import SECOND_ORDER, Descent, Point
+from partialfair.solvers.result import Callback, Result, Run, Solver, unconstrained_start
+from partialfair.solvers.status import Status
 
 __all__ = ["SQP"]
 
 
 @dataclass(frozen=True)
-class SQP:
+class SQP(Solver):
     """Newton steps on the Lagrangian under linearised constraints, safeguarded by an exact penalty.
 
     The start need not be feasible, and few passes over the data are needed; see
@@ -34,9 +35,15 @@ class SQP:
     max_iter: int = 200
     tol: float = 5e-5
 
+    needs: ClassVar[frozenset[Gives]] = SECOND_ORDER
+
     def __post_init__(self) -> None:
         check_count(self.max_iter, "max_iter of SQP")
         check_number(self.tol, "tol of SQP", above=0.0)
+
+    def start(self, problem: Problem, free: Floats, last: Floats | None = None) -> Floats:
+        """Start from the last solution, or from the unconstrained model."""
+        return unconstrained_start(problem, free, last)
 
     def solve(
         self,
@@ -47,15 +54,12 @@ class SQP:
         callback: Callback | None = None,
     ) -> Result:
         """Run until the KKT residual is small or no step helps; Ctrl-C keeps the best point so far."""
-        if not isinstance(problem.domain, WholeSpace):
-            raise InputError(
-                "SQP solves problems over all of ℝⁿ; IDCA and DirectSwitching know other domains"
-            )
-        run = Run(problem, self.tol, time_limit, callback)
+        problem.domain.bounds(problem.n)  # or a sentence about domains that are not bounds
+        run = Run(self, problem, self.tol, time_limit, callback)
 
         def algorithm(x: Floats) -> Status:
             run.record(0, x)
-            descent = Descent(problem.at, np.zeros(problem.m), self.tol)
+            descent = Descent(problem.at, np.zeros(problem.m), self.tol, problem.domain)
             at: Point = problem.at(x)
             for k in range(self.max_iter):
                 following = descent.advance(at)
@@ -65,4 +69,4 @@ class SQP:
                 run.record(k + 1, at.x, Evaluation(at.objective, at.constraints))
             return Status.MAX_ITER
 
-        return run.follow(start, algorithm)
+        return run.follow(problem.domain.project(start), algorithm)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
-from partialfair.exceptions import InputError
-from partialfair.problems import Subproblem, WholeSpace
-from partialfair.solvers._descent import Descent, Point
+from partialfair.problems import Gives, Subproblem
+from partialfair.solvers._descent import SECOND_ORDER, Descent, Point
 
 __all__ = ["NewtonSteps"]
 
@@ -33,16 +33,16 @@ class NewtonSteps:
     epsilon: float = 1e-4
     smallest: float = 1e-7
 
+    needs: ClassVar[frozenset[Gives]] = SECOND_ORDER
+
     def __post_init__(self) -> None:
         check_count(self.n_steps, "n_steps of NewtonSteps")
         check_number(self.epsilon, "epsilon of NewtonSteps", above=0.0)
 
     def solve(self, subproblem: Subproblem, start: Floats) -> Floats:
         """Return a point whose residual is small, or the last that was reached."""
-        if not isinstance(subproblem.domain, WholeSpace):
-            raise InputError("NewtonSteps solves problems over all of ℝⁿ; Switching knows other domains")
         at: Point = subproblem.at(start)
-        descent = Descent(subproblem.at, np.zeros(subproblem.problem.m), self.epsilon)
+        descent = Descent(subproblem.at, np.zeros(subproblem.problem.m), self.epsilon, subproblem.domain)
         for _ in range(self.n_steps):
             following = descent.advance(at)
             if following is None:

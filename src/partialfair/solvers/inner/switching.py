@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
-from partialfair.problems import Domain, Subproblem
+from partialfair.problems import Domain, Gives, Subproblem
 
 __all__ = ["Oracle", "Switchable", "Switching", "switching_step"]
 
@@ -80,6 +80,8 @@ class Switching:
     n_steps: int = 200
     epsilon: float = 5e-3
     longest: int = 6400
+
+    needs: ClassVar[frozenset[Gives]] = frozenset({Gives.GRADIENT})
 
     def __post_init__(self) -> None:
         check_count(self.n_steps, "n_steps of Switching")

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
-from partialfair.exceptions import InputError
-from partialfair.problems import Evaluation, Problem, WholeSpace, certify
-from partialfair.solvers._descent import Descent, Point
+from partialfair.problems import Evaluation, Gives, Problem, certify
+from partialfair.solvers._descent import SECOND_ORDER, Descent, Point
 from partialfair.solvers.inner.newton import NewtonSteps
-from partialfair.solvers.result import Callback, Ended, Result, Run, Status
+from partialfair.solvers.result import Callback, Ended, Result, Run, Solver, unconstrained_start
+from partialfair.solvers.status import Status
 
-__all__ = ["Certified"]
+__all__ = ["MultiStartSQP"]
 
 _SCOUT_STEPS = 12
+"""Steps from each start before the paths are compared."""
 _TURN_STEPS = 40
+"""Steps of a path's first turn; each round of turns has twice as many."""
 _NEAR, _PATIENCE = 10, 4
 """Residual, in units of ε, below which a path is followed on, up to so many times the steps of its turn."""
 _MU = 1e-2
@@ -26,8 +29,8 @@ _MU = 1e-2
 
 
 @dataclass(frozen=True)
-class Certified:
-    """Local solutions differ: set out from several starts, follow the best, and end with a certificate.
+class MultiStartSQP(Solver):
+    """Local solutions differ: set out from several starts, and follow the best until its certificate holds.
 
     A few steps of `SQP` are taken from each start. Then the paths are followed in turn, the most promising
     first and ever longer, until one is stationary: some creep while others arrive. If none can be, steps of
@@ -53,10 +56,20 @@ class Certified:
     seed: int = 0
     warm: bool = False
 
+    needs: ClassVar[frozenset[Gives]] = SECOND_ORDER
+
     def __post_init__(self) -> None:
         check_count(self.max_iter, "max_iter")
         check_count(self.n_starts, "n_starts")
         check_number(self.tol, "tol", above=0.0)
+
+    def start(self, problem: Problem, free: Floats, last: Floats | None = None) -> Floats:
+        """Start from the last solution, or from the unconstrained model; other starts are made in `solve`."""
+        return unconstrained_start(problem, free, last)
+
+    def again(self) -> MultiStartSQP:
+        """Return the solver for a start that is nearly a solution."""
+        return replace(self, warm=True)
 
     def solve(
         self,
@@ -67,16 +80,15 @@ class Certified:
         callback: Callback | None = None,
     ) -> Result:
         """Run until the certificate holds, or say why it does not; Ctrl-C keeps the best point so far."""
-        if not isinstance(problem.domain, WholeSpace):
-            raise InputError("this solver needs all of ℝⁿ; IDCA and DirectSwitching know other domains")
-        run = Run(problem, self.tol, time_limit, callback)
-        search = _Search(problem, run, self.max_iter, self.tol)
+        problem.domain.bounds(problem.n)  # or a sentence about domains that are not bounds
+        run = Run(self, problem, self.tol, time_limit, callback)
+        exploration = _Exploration(problem, run, self.max_iter, self.tol)
 
         def algorithm(x: Floats) -> Status:
             paths: list[_Path] = []
             try:
-                self._explore(search, self._starts(problem, x), paths)
-                ending = Status.CONVERGED if any(path.stationary for path in paths) else search.descend()
+                self._explore(exploration, self._starts(problem, x), paths)
+                ending = Status.CONVERGED if any(path.stationary for path in paths) else exploration.descend()
             except Ended as end:
                 if end.status is not Status.MAX_ITER:
                     raise
@@ -86,21 +98,21 @@ class Certified:
                 return ending
             # One path may have arrived before the steps ran out.
             best = min(arrived, key=lambda at: at.objective)
-            run.record(search.steps, best.x, Evaluation(best.objective, best.constraints))
+            run.record(exploration.steps, best.x, Evaluation(best.objective, best.constraints))
             return Status.CONVERGED
 
-        return run.follow(start, algorithm)
+        return run.follow(problem.domain.project(start), algorithm)
 
-    def _explore(self, search: _Search, starts: Iterator[Floats], paths: list[_Path]) -> None:
+    def _explore(self, exploration: _Exploration, starts: Iterator[Floats], paths: list[_Path]) -> None:
         """Set out from all starts, then follow the paths in turn until one is stationary or all are stuck."""
         n_steps = _TURN_STEPS if self.warm else _SCOUT_STEPS
-        setting_out = map(search.path, starts)
+        setting_out = map(exploration.path, starts)
         for path in setting_out if self.warm else list(setting_out):
             paths.append(path)
-            search.follow(path, n_steps if self.n_starts > 1 else self.max_iter)
+            exploration.follow(path, n_steps if self.n_starts > 1 else self.max_iter)
             if self.warm and path.stationary:
                 break
-        search.take_turns(paths)
+        exploration.take_turns(paths)
 
     def _starts(self, problem: Problem, start: Floats) -> Iterator[Floats]:
         alike = problem.constant_start
@@ -130,7 +142,7 @@ class _Path:
 
 
 @dataclass(eq=False)
-class _Search:
+class _Exploration:
     """Counts steps, whatever takes them."""
 
     problem: Problem
@@ -144,7 +156,7 @@ class _Search:
         self.steps += bool(self.run.history)  # the first start is no step, setting out anew is one
         self._record(at)
         # The certificate is computed anew at the end, with other multipliers: leave it some room.
-        return _Path(at, Descent(self.problem.at, np.zeros(self.problem.m), 0.5 * self.tol))
+        return _Path(at, Descent(self.problem.at, np.zeros(self.problem.m), 0.5 * self.tol, self.problem.domain))
 
     def follow(self, path: _Path, n_steps: int) -> None:
         """Advance along a path, to its end at most; if that is near, by more steps than it is given."""
@@ -174,7 +186,7 @@ class _Search:
         """Take IDCA steps from the best point until the certificate holds or they no longer move."""
         if self.run.best is None:
             return Status.NONFINITE
-        x = self.run.best[2]
+        x = self.run.best.x
         self._record(self.problem.at(x))  # another path may have come last, and the last point is the answer
         while not certify(self.problem, x, tol=self.tol).holds(self.tol):
             following = NewtonSteps(epsilon=0.1 * self.tol).solve(self.problem.linearise(x, mu=_MU), x)

@@ -1,0 +1,134 @@
+"""The augmented Lagrangian with a limited-memory quasi-Newton method inside: gradients are all it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import optimize
+
+from partialfair._checks import check_count, check_number
+from partialfair._typing import Floats
+from partialfair.problems import Problem, ProblemPoint
+from partialfair.solvers.result import Callback, Result, Run, Solver, unconstrained_start
+from partialfair.solvers.status import Status
+
+__all__ = ["AugmentedLagrangian"]
+
+_SLOWLY = 0.5
+"""A violation that has not fallen by this factor asks for a larger weight."""
+_LARGEST_WEIGHT = 1e8
+"""Beyond it, rounding errors of the constraints are all that the method would see."""
+_MEMORY = 20
+"""Pairs of steps and gradients that L-BFGS keeps."""
+
+
+@dataclass(frozen=True)
+class AugmentedLagrangian(Solver):
+    """``min f_0 + 1/(2ρ) Σ [max(0, λ_i + ρ f_i)² − λ_i²]`` for ever better λ ≥ 0 (Hestenes, Powell, Rockafellar).
+
+    Each minimisation is by L-BFGS, two passes over the data an evaluation, and then ``λ ← max(0, λ + ρ f)``.
+    Neither convexity nor linear scores are needed: it trains whatever has scores and ``Jᵀv``. f_i that are
+    differences of convex functions with kinks are followed along an element of their subdifferentials.
+
+    Parameters
+    ----------
+    max_iter
+        Updates of the multipliers.
+    inner_steps
+        Steps of L-BFGS between two updates.
+    tol
+        Stop when violations, complementarity and the gradient of the Lagrangian are no larger.
+    weight
+        First ρ.
+    growth
+        Factor of ρ when violations do not fall.
+    """
+
+    max_iter: int = 50
+    inner_steps: int = 200
+    tol: float = 1e-4
+    weight: float = 10.0
+    growth: float = 4.0
+
+    def __post_init__(self) -> None:
+        check_count(self.max_iter, "max_iter of AugmentedLagrangian")
+        check_count(self.inner_steps, "inner_steps of AugmentedLagrangian")
+        check_number(self.tol, "tol of AugmentedLagrangian", above=0.0)
+        check_number(self.weight, "weight of AugmentedLagrangian", above=0.0)
+        check_number(self.growth, "growth of AugmentedLagrangian", above=1.0)
+
+    def start(self, problem: Problem, free: Floats, last: Floats | None = None) -> Floats:
+        """Start from the last solution, or from the unconstrained model."""
+        return unconstrained_start(problem, free, last)
+
+    def solve(
+        self,
+        problem: Problem,
+        start: Floats,
+        *,
+        time_limit: float | None = None,
+        callback: Callback | None = None,
+    ) -> Result:
+        """Run until the KKT residual is small; Ctrl-C keeps the best point so far."""
+        bounds = np.stack(problem.domain.bounds(problem.n), axis=1)
+        run = Run(self, problem, self.tol, time_limit, callback)
+
+        def algorithm(x: Floats) -> Status:
+            run.record(0, x)
+            multipliers, weight, violation = np.zeros(problem.m), self.weight, np.inf
+            for k in range(self.max_iter):
+                augmented = _Augmented(problem, multipliers, weight)
+                x = np.asarray(
+                    optimize.minimize(
+                        augmented,
+                        x,
+                        jac=True,
+                        method="L-BFGS-B",
+                        bounds=bounds,
+                        # As precise as the multipliers are: at first they are guesses.
+                        options={"maxiter": self.inner_steps, "maxcor": _MEMORY, "gtol": 0.1 * self.tol, "ftol": 0.0},
+                    ).x
+                )
+                point = problem.at(x)
+                run.record(k + 1, x)
+                multipliers = augmented.multipliers_at(point)
+                if _residual(point, multipliers) <= self.tol:
+                    return Status.STATIONARY
+                worst = float(point.constraints.max(initial=0.0))
+                if worst > max(_SLOWLY * violation, self.tol):
+                    weight = min(self.growth * weight, _LARGEST_WEIGHT)
+                violation = worst
+            return Status.MAX_ITER
+
+        return run.follow(problem.domain.project(start), algorithm)
+
+
+@dataclass(frozen=True, eq=False)
+class _Augmented:
+    """The augmented Lagrangian for fixed multipliers and weight, as a function for scipy."""
+
+    problem: Problem
+    multipliers: Floats
+    weight: float
+
+    def __call__(self, x: Floats) -> tuple[float, Floats]:
+        """Return value and gradient: that of the Lagrangian with the multipliers that would come next."""
+        point = self.problem.at(x.copy())
+        following = self.multipliers_at(point)
+        squares = float(following @ following - self.multipliers @ self.multipliers) / (2 * self.weight)
+        return point.objective + squares, point.lagrangian_gradient(following)
+
+    def multipliers_at(self, point: ProblemPoint) -> Floats:
+        """Return ``max(0, λ + ρ f(x))``."""
+        return np.maximum(self.multipliers + self.weight * point.constraints, 0.0)
+
+
+def _residual(point: ProblemPoint, multipliers: Floats) -> float:
+    """Return the largest residual of the KKT conditions, with these multipliers."""
+    gradient = point.lagrangian_gradient(multipliers)
+    return max(
+        point.problem.domain.stationarity(point.x, gradient),
+        float(point.constraints.max(initial=0.0)),
+        float(np.abs(multipliers * point.constraints).max(initial=0.0)),
+    )

@@ -1,0 +1,55 @@
+"""How a solve or a fit ended, decided in one place."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+__all__ = ["CUT_SHORT", "Status", "decided"]
+
+
+class Status(StrEnum):
+    """Endings; running out of steps is not infeasibility, and neither is convergence.
+
+    STATIONARY is what first-order solvers call a point at which the gradient of the Lagrangian vanishes; only
+    a certificate makes it CONVERGED.
+    """
+
+    CONVERGED = "converged"
+    STATIONARY = "stationary"
+    MAX_ITER = "max_iter"
+    TIME_LIMIT = "time_limit"
+    STALLED = "stalled"
+    NONFINITE = "nonfinite"
+    STOPPED = "stopped"
+    NO_FEASIBLE_POINT = "no_feasible_point"
+
+
+CUT_SHORT = (Status.TIME_LIMIT, Status.STOPPED)
+"""Endings of solves that somebody ended."""
+
+
+def decided(
+    ended: Status, *, feasible: bool, certified: bool | None = None, promise_kept: bool | None = None
+) -> Status:
+    """Return the status of a point.
+
+    Parameters
+    ----------
+    ended
+        How the solver says that it ended. Its CONVERGED claims a witness of the KKT conditions.
+    feasible
+        Whether the point satisfies the constraints up to the solver's tolerance.
+    certified
+        Whether the certificate of the point holds; None if nobody has looked.
+    promise_kept
+        Whether exact gaps are small enough; None if that is not asked for.
+    """
+    if certified and promise_kept is not False:
+        return Status.CONVERGED  # whatever ended the solver
+    if ended in CUT_SHORT or ended is Status.NONFINITE:
+        return ended
+    if not feasible or promise_kept is False:
+        return Status.NO_FEASIBLE_POINT
+    if ended is Status.CONVERGED and certified is False:
+        return Status.STALLED  # it converged by the solver's own lights only
+    return ended
