@@ -41,9 +41,9 @@ class AUCLoss:
 
     s are the scores of positives and p their shares, which sum to 1, t and q those of negatives. r are the
     shares of the top negatives by score, which sum to ``top``: all of q if that is 1. Since φ is
-    non-decreasing, r maximises the sum among ``0 ≤ r ≤ q, Σ r = top``:
-    the loss is a maximum of convex functions, and convex. m is the mean of the two classes' mean scores.
-    Targets are labels ±1. Pairs and top shares are those of all rows: this loss is not additive.
+    non-decreasing, r maximises the sum among ``0 ≤ r ≤ q, Σ r = top``: the loss is a maximum of convex
+    functions, and convex. m is the mean of the two classes' mean scores. Targets are labels ±1. Pairs and top
+    shares are those of all rows: this loss is not additive.
 
     Parameters
     ----------
@@ -137,10 +137,8 @@ class AUCLoss:
 
     def _pairs(self, scores: Floats, targets: Floats, shares: Floats) -> _ClassPairs:
         counted = shares > 0
-        positives, negatives = (
-            np.flatnonzero(counted & (targets > 0)),
-            np.flatnonzero(counted & (targets < 0)),
-        )
+        positives = np.flatnonzero(counted & (targets > 0))
+        negatives = np.flatnonzero(counted & (targets < 0))
         p, q, s, t = shares[positives], shares[negatives], scores[positives], scores[negatives]
         losses, slopes = self._phi.sums(t, s, p)
         r = q if self.top == 1 else top_shares(losses, q, self.top, self.rounding)
