@@ -1,28 +1,46 @@
-"""Finite differences."""
+"""Objectives at some scores, and their derivatives by finite differences."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from partialfair.objectives import parts
 
-def check_gradient(loss, scores, step=1e-6, abs=1e-8):
-    gradient = loss.value_and_gradient(scores)[1]
+
+def evaluated(objective, scores):
+    """Value, and slopes in the scores."""
+    return objective.loss.value_and_slopes(scores, objective.targets, objective.shares)
+
+
+def curvature(objective, scores):
+    return objective.loss.curvature(scores, objective.targets, objective.shares)
+
+
+def convex_parts(objective):
+    """The objective of each convex part of the loss."""
+    return [replace(objective, loss=part) for part in parts(objective.loss) if part is not None]
+
+
+def check_slopes(objective, scores, step=1e-6, abs=1e-8):
+    slopes = evaluated(objective, scores)[1]
     for i in range(scores.size):
         nudge = step * (np.arange(scores.size) == i)
-        up, down = (loss.value_and_gradient(scores + sign * nudge)[0] for sign in (1, -1))
-        assert gradient[i] == pytest.approx((up - down) / (2 * step), abs=abs)
+        up, down = (evaluated(objective, scores + sign * nudge)[0] for sign in (1, -1))
+        assert slopes[i] == pytest.approx((up - down) / (2 * step), abs=abs)
 
 
-def matrix(loss, scores):
+def matrix(objective, scores):
     """The second derivative as a matrix, from its products with unit vectors."""
-    return np.stack([loss.curvature(scores).product(unit) for unit in np.eye(scores.size)])
+    return np.stack([curvature(objective, scores).product(unit) for unit in np.eye(scores.size)])
 
 
-def check_curvature(loss, scores, step=1e-6, abs=1e-6):
-    found = matrix(loss, scores)
+def check_curvature(objective, scores, step=1e-6, abs=1e-6):
+    second = matrix(objective, scores)
     for i in range(scores.size):
         nudge = step * (np.arange(scores.size) == i)
-        up, down = (loss.value_and_gradient(scores + sign * nudge)[1] for sign in (1, -1))
-        assert found[i] == pytest.approx((up - down) / (2 * step), abs=abs)
+        up, down = (evaluated(objective, scores + sign * nudge)[1] for sign in (1, -1))
+        assert second[i] == pytest.approx((up - down) / (2 * step), abs=abs)
 
 
 def check_convex(value, draw, n_segments=200):

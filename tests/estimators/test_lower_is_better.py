@@ -10,7 +10,7 @@ from partialfair import PartialFairClassifier, PartialFairRegressor
 from partialfair.constraints import CONSTRAINTS, DemographicParity
 from partialfair.exceptions import IdleThresholdWarning
 from partialfair.metrics import partial_demographic_parity_difference, partial_statistical_parity_difference
-from partialfair.objectives import AUC, LOSSES, Difference, Mirrored, PartialAUC, mirrored
+from partialfair.objectives import AUC, PartialAUC
 
 QUIET = pytest.mark.filterwarnings("ignore::UserWarning")
 INTERVAL = (0.1, 0.6)
@@ -120,22 +120,6 @@ def test_regressors_too(people):
             None, -low.predict(people.X), sensitive_features=people.groups, interval=INTERVAL
         )
     )
-
-
-@pytest.mark.parametrize("settings", [*LOSSES.values(), PartialAUC((0.1, 0.4))], ids=str)
-def test_mirrored_losses(settings):
-    rng = np.random.default_rng(0)
-    signs, weights, scores = rng.choice([-1.0, 1.0], 40), rng.random(40), rng.normal(size=40)
-    loss = settings.build(signs, weights)
-    other = mirrored(loss)
-    value, gradient = loss.value_and_gradient(-scores)
-    assert other.value_and_gradient(scores)[0] == pytest.approx(value)
-    assert other.value_and_gradient(scores)[1] == pytest.approx(-gradient)
-    assert other.best_constant() == pytest.approx(-loss.best_constant())
-    part = other.plus if isinstance(other, Difference) else other
-    assert isinstance(part, Mirrored)
-    along = rng.normal(size=40)
-    assert part.curvature(scores).product(along) == pytest.approx(part.loss.curvature(-scores).product(along))
 
 
 def selecting(people, threshold, interval, **options):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partialfair.objectives import AUC, LOSSES, Hinge, Logistic, PartialAUC, Squared, parts
+from partialfair.objectives import AUC, LOSSES, Hinge, Logistic, PartialAUC, Squared, mirrored
 from tests import brute
+from tests.derivatives import convex_parts, curvature, evaluated
 from tests.property.strategies import STEP, as_array
 
 PHI = {
@@ -67,8 +69,9 @@ def rows_to_train_on(draw, choices=(0, 1, 1, 2, 3)) -> Rows:
 ANY_WEIGHTS = (0, 1, Fraction(1, 3), Fraction(5, 7), Fraction(1, 10), 250)
 
 
-def evaluated(loss, rows: Rows, *, anchored=True):
-    return loss.build(rows.signs, as_array(rows.weights), anchored=anchored).value_and_gradient(rows.scores)
+def loss_of(settings, rows: Rows, *, anchored=True):
+    """Value, and slopes in the scores."""
+    return evaluated(settings.build(rows.signs, as_array(rows.weights), anchored=anchored), rows.scores)
 
 
 def same(expected):
@@ -90,7 +93,7 @@ def test_auc_is_the_mean_over_all_pairs(loss, rows):
     s, t = (rows.scores[rows.signs == sign] for sign in (1, -1))
     p, q = (weights[rows.signs == sign] / weights[rows.signs == sign].sum() for sign in (1, -1))
     expected = p @ PHI[loss.kind](np.subtract.outer(t, s).T) @ q
-    assert evaluated(loss, rows, anchored=False)[0] == same(expected)
+    assert loss_of(loss, rows, anchored=False)[0] == same(expected)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in PHI if kind != "squared"])
@@ -111,7 +114,7 @@ def test_partial_auc_is_the_mean_over_pairs_whose_negative_is_in_the_interval(ki
         for negative, other in zip(groups[-1.0], r, strict=True)
     )
     loss = PartialAUC((float(low), float(high)), kind, rounding=0.0)
-    assert evaluated(loss, rows, anchored=False)[0] == same(expected)
+    assert loss_of(loss, rows, anchored=False)[0] == same(expected)
 
 
 # Rows and weights
@@ -123,10 +126,10 @@ def test_partial_auc_is_the_mean_over_pairs_whose_negative_is_in_the_interval(ki
 def test_integer_weights_are_repeated_rows(loss, rows):
     repeats = [i for i in range(rows.signs.size) for _ in range(int(rows.weights[i]))]
     repeated = replace(rows.take(repeats), weights=[Fraction(1)] * len(repeats))
-    value, gradient = evaluated(loss, rows)
-    again, pieces = evaluated(loss, repeated)
+    value, slopes = loss_of(loss, rows)
+    again, apart = loss_of(loss, repeated)
     assert value == same(again)
-    assert gradient == same(np.bincount(repeats, pieces, minlength=rows.signs.size))
+    assert slopes == same(np.bincount(repeats, apart, minlength=rows.signs.size))
 
 
 @every(EVERY)
@@ -134,11 +137,11 @@ def test_integer_weights_are_repeated_rows(loss, rows):
 @given(rows=rows_to_train_on(ANY_WEIGHTS))
 def test_weight_zero_is_a_removed_row(loss, rows):
     left = [i for i in range(rows.signs.size) if rows.weights[i]]
-    value, gradient = evaluated(loss, rows)
-    again, others = evaluated(loss, rows.take(left))
+    value, slopes = loss_of(loss, rows)
+    again, others = loss_of(loss, rows.take(left))
     assert value == same(again)
-    assert gradient[left] == same(others)
-    assert not np.delete(gradient, left).any()
+    assert slopes[left] == same(others)
+    assert not np.delete(slopes, left).any()
 
 
 @every(EVERY)
@@ -146,10 +149,10 @@ def test_weight_zero_is_a_removed_row(loss, rows):
 @given(rows=rows_to_train_on(ANY_WEIGHTS), data=st.data())
 def test_neither_the_order_of_rows_nor_having_all_of_them_twice_matters(loss, rows, data):
     order = data.draw(st.permutations(range(rows.signs.size))) * data.draw(st.integers(1, 2))
-    value, gradient = evaluated(loss, rows)
-    again, moved = evaluated(loss, rows.take(order))
+    value, slopes = loss_of(loss, rows)
+    again, moved = loss_of(loss, rows.take(order))
     assert value == same(again)
-    assert gradient == same(np.bincount(order, moved))
+    assert slopes == same(np.bincount(order, moved))
 
 
 @every(EVERY)
@@ -157,10 +160,10 @@ def test_neither_the_order_of_rows_nor_having_all_of_them_twice_matters(loss, ro
 @given(rows=rows_to_train_on(ANY_WEIGHTS), factor=st.sampled_from([1e-6, 7.0, 1e9]))
 def test_the_unit_of_the_weights_does_not_matter(loss, rows, factor):
     scaled = replace(rows, weights=[float(weight) * factor for weight in rows.weights])
-    value, gradient = evaluated(loss, rows)
-    again, others = evaluated(loss, scaled)
+    value, slopes = loss_of(loss, rows)
+    again, others = loss_of(loss, scaled)
     assert value == same(again)
-    assert gradient == same(others)
+    assert slopes == same(others)
 
 
 # Scores and labels
@@ -171,11 +174,11 @@ def test_the_unit_of_the_weights_does_not_matter(loss, rows, factor):
 @given(rows=rows_to_train_on(ANY_WEIGHTS), shift=st.sampled_from([-4.0, 0.5]))
 def test_pairs_do_not_see_a_constant(loss, rows, shift):
     moved = replace(rows, scores=rows.scores + shift)
-    value, gradient = evaluated(loss, rows, anchored=False)
-    again, others = evaluated(loss, moved, anchored=False)
+    value, slopes = loss_of(loss, rows, anchored=False)
+    again, others = loss_of(loss, moved, anchored=False)
     assert value == same(again)
-    assert gradient == same(others)
-    assert gradient.sum() == same(0)
+    assert slopes == same(others)
+    assert slopes.sum() == same(0)
 
 
 @every(POINTWISE + WHOLE)
@@ -183,10 +186,10 @@ def test_pairs_do_not_see_a_constant(loss, rows, shift):
 @given(rows=rows_to_train_on(ANY_WEIGHTS))
 def test_classes_may_be_exchanged_with_the_sign_of_the_scores(loss, rows):
     mirrored = replace(rows, scores=-rows.scores, signs=-rows.signs)
-    value, gradient = evaluated(loss, rows)
-    again, others = evaluated(loss, mirrored)
+    value, slopes = loss_of(loss, rows)
+    again, others = loss_of(loss, mirrored)
     assert value == same(again)
-    assert gradient == same(-others)
+    assert slopes == same(-others)
 
 
 # Convexity
@@ -195,15 +198,46 @@ def test_classes_may_be_exchanged_with_the_sign_of_the_scores(loss, rows):
 @every(EVERY)
 @quick
 @given(rows=rows_to_train_on(ANY_WEIGHTS), other=st.integers(0, 1000), share=st.floats(0, 1))
-def test_parts_are_convex_and_gradients_are_subgradients(loss, rows, other, share):
+def test_parts_are_convex_and_slopes_are_subgradients(loss, rows, other, share):
     rng = np.random.default_rng(other)
     there = np.round(2 * rng.normal(size=rows.signs.size), int(other % 2))
     between = share * rows.scores + (1 - share) * there
-    for part in parts(loss.build(rows.signs, as_array(rows.weights))):
-        if part is None:
-            continue
-        (here, gradient), (end, _), (middle, _) = map(part.value_and_gradient, (rows.scores, there, between))
+    along = there - rows.scores
+    for part in convex_parts(loss.build(rows.signs, as_array(rows.weights))):
+        (here, slopes), (end, _), (middle, _) = (
+            evaluated(part, scores) for scores in (rows.scores, there, between)
+        )
         assert middle <= share * here + (1 - share) * end + 1e-9
-        assert end >= here + gradient @ (there - rows.scores) - 1e-9
-        along = there - rows.scores
-        assert along @ part.curvature(rows.scores).product(along) >= -1e-9
+        assert end >= here + slopes @ along - 1e-9
+        assert along @ curvature(part, rows.scores).product(along) >= -1e-9
+
+
+# Shards
+
+
+@every(POINTWISE)
+@pytest.mark.parametrize("downwards", [False, True])
+@quick
+@given(rows=rows_to_train_on(ANY_WEIGHTS), equal=st.booleans(), data=st.data())
+def test_any_split_into_shards_gives_the_whole(loss, downwards, rows, equal, data):
+    """To 1e-12 of the sum of absolute contributions; shards may be empty, of one class or of no weight."""
+    n = rows.signs.size
+    whole = loss.build(rows.signs, np.ones(n) if equal else as_array(rows.weights))
+    whole = replace(whole, loss=mirrored(whole.loss)) if downwards else whole
+    assert whole.loss.additive
+    borders = [0, *sorted(data.draw(st.lists(st.integers(0, n), max_size=6))), n]
+    shards = [slice(*ends) for ends in pairwise(borders)]
+    values, slopes = zip(*(evaluated(whole.take(shard), rows.scores[shard]) for shard in shards), strict=True)
+    diagonals = [curvature(whole.take(shard), rows.scores[shard]).diagonal for shard in shards]
+    value, whole_slopes = evaluated(whole, rows.scores)
+    contributions = [evaluated(whole.take(slice(i, i + 1)), rows.scores[i : i + 1])[0] for i in range(n)]
+    assert abs(sum(values) - value) <= 1e-12 * np.abs(contributions).sum()
+    # Slopes and diagonals are one number a row, which is its only contribution.
+    assert np.concatenate(slopes) == pytest.approx(whole_slopes, rel=1e-12, abs=0)
+    diagonal = curvature(whole, rows.scores).diagonal
+    assert np.concatenate(diagonals) == pytest.approx(diagonal, rel=1e-12, abs=0)
+    assert not curvature(whole, rows.scores).couplings
+    along = np.random.default_rng(n).normal(size=n)
+    terms = diagonal * along
+    products = [np.sum(d * along[shard]) for d, shard in zip(diagonals, shards, strict=True)]
+    assert abs(sum(products) - terms.sum()) <= 1e-12 * np.abs(terms).sum()

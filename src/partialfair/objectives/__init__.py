@@ -1,11 +1,11 @@
-"""Losses of score vectors, and the settings that estimators accept for them."""
+"""Losses of scores as formulas, losses tied to rows, and the settings that estimators accept for them."""
 
+from partialfair.objectives._objective import Objective, tied
 from partialfair.objectives._protocol import (
     Coupling,
     Curvature,
     Difference,
     Loss,
-    LossSettings,
     Mirrored,
     mirrored,
     parts,
@@ -17,6 +17,7 @@ from partialfair.objectives.settings import (
     LOSSES,
     Hinge,
     Logistic,
+    LossSettings,
     PartialAUC,
     Squared,
     read_loss,
@@ -36,10 +37,12 @@ __all__ = [
     "Loss",
     "LossSettings",
     "Mirrored",
+    "Objective",
     "PartialAUC",
     "Squared",
     "SquaredLoss",
     "mirrored",
     "parts",
     "read_loss",
+    "tied",
 ]

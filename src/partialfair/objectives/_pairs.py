@@ -21,6 +21,10 @@ __all__ = ["HingePairs", "LogisticPairs", "PairFunction", "SquaredHingePairs", "
 _MOST_AT_ONCE = 1e7
 """Pairs between two looks at the clock: some tenths of a second, for each takes an exponential."""
 
+_FLAT_SIDE = 1e-12
+"""Pairs that are short of the margin by no more are on the flat side of a sharp corner. Scores of order 1 are
+known to 1e-16: so pairs on the corner are there whichever of the two is the end."""
+
 
 class PairFunction(ABC):
     """A function φ of the difference of two scores, of which 0 is wrong by a margin of 1."""
@@ -75,8 +79,7 @@ class HingePairs(PairFunction):
         """As in `PairFunction`; O(n log n)."""
         width = self.rounding
         if width == 0:
-            # Pairs on the corner, up to rounding, are on its flat side, whichever of the two is the end.
-            count, first, _ = _tail_moments(ends + (1 - 1e-12), starts, weights)
+            count, first, _ = _tail_moments(ends + (1 - _FLAT_SIDE), starts, weights)
             return first, count
         # A parabola that begins half a width early, less one that begins half a width late, is the hinge.
         _, first, second = _tail_moments(ends + 1 + width / 2, starts, weights)
@@ -98,9 +101,9 @@ class LogisticPairs(PairFunction):
         """As in `PairFunction`; O(n²)."""
         n_turns = max(1, int(ends.size * starts.size / _MOST_AT_ONCE))
         sums = []
-        for some in np.array_split(ends, n_turns):
+        for few_ends in np.array_split(ends, n_turns):
             check_clock()
-            sums.append(_logistic_sums(some, starts, weights))
+            sums.append(_logistic_sums(few_ends, starts, weights))
         return np.concatenate([values for values, _ in sums]), np.concatenate([slopes for _, slopes in sums])
 
     def slope(self, x: Floats) -> Floats:
@@ -116,7 +119,7 @@ def _tail_moments(ends: Floats, starts: Floats, weights: Floats) -> tuple[Floats
     return out[0], out[1], out[2]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _sorted_tail_moments(ends: Floats, starts: Floats, weights: Floats) -> Floats:
     """As `_tail_moments` of sorted arrays. All terms are positive, so that nothing cancels."""
     out = np.empty((3, ends.size))
@@ -136,7 +139,7 @@ def _sorted_tail_moments(ends: Floats, starts: Floats, weights: Floats) -> Float
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _logistic_sums(ends: Floats, starts: Floats, weights: Floats) -> tuple[Floats, Floats]:
     values, slopes = np.zeros(ends.size), np.zeros(ends.size)
     for e in range(ends.size):

@@ -3,10 +3,18 @@
 import numpy as np
 import pytest
 from scipy.optimize import brentq, minimize
-from tests.derivatives import check_convex, check_curvature, check_gradient, matrix
+from tests.derivatives import (
+    check_convex,
+    check_curvature,
+    check_slopes,
+    convex_parts,
+    curvature,
+    evaluated,
+    matrix,
+)
 
 from partialfair.exceptions import InputError
-from partialfair.objectives import AUC, LOSSES, AUCLoss, Coupling, Difference, PartialAUC, parts, read_loss
+from partialfair.objectives import AUC, LOSSES, AUCLoss, Coupling, Difference, PartialAUC, read_loss, tied
 from partialfair.objectives._pairs import HingePairs, LogisticPairs, SquaredHingePairs, SquaredPairs
 from partialfair.objectives._top import top_shares
 
@@ -34,7 +42,7 @@ def by_definition(kind, scores, signs, weights, fpr=(0.0, 1.0)):
     t = np.sort(t)[::-1]
     ranks = np.arange(t.size + 1) / t.size
     inside = np.clip(np.minimum(ranks[1:], fpr[1]) - np.maximum(ranks[:-1], fpr[0]), 0, None)
-    losses = [np.mean(PHI[kind](one - s)) for one in t]
+    losses = [np.mean(PHI[kind](score - s)) for score in t]
     return inside @ losses / (fpr[1] - fpr[0])
 
 
@@ -43,11 +51,11 @@ def by_definition(kind, scores, signs, weights, fpr=(0.0, 1.0)):
 def test_auc_loss_is_the_mean_over_pairs(kind, ties):
     for seed in range(5):
         scores, signs, weights = draw(seed, ties=ties)
-        loss = AUC(kind, rounding=0.0).build(signs, weights, anchored=False)
-        value, gradient = loss.value_and_gradient(scores)
+        objective = AUC(kind, rounding=0.0).build(signs, weights, anchored=False)
+        value, slopes = evaluated(objective, scores)
         assert value == pytest.approx(by_definition(kind, scores, signs, weights), rel=1e-11)
-        assert gradient.sum() == pytest.approx(0, abs=1e-12)  # a constant changes nothing
-    check_gradient(loss, scores + 1e-3 * np.random.default_rng(1).normal(size=scores.size))
+        assert slopes.sum() == pytest.approx(0, abs=1e-12)  # a constant changes nothing
+    check_slopes(objective, scores + 1e-3 * np.random.default_rng(1).normal(size=scores.size))
 
 
 @pytest.mark.parametrize("fpr", [(0.0, 0.1), (0.0, 1.0), (0.07, 0.31), (0.5, 1.0), (0.2, 0.25)])
@@ -55,26 +63,25 @@ def test_auc_loss_is_the_mean_over_pairs(kind, ties):
 def test_partial_auc_loss_is_the_mean_over_pairs_with_ranks_in_the_interval(kind, fpr):
     for seed in range(5):
         scores, signs, weights = draw(seed, ties=seed % 2 == 0)
-        loss = PartialAUC(fpr, kind, rounding=0.0).build(signs, weights, anchored=False)
-        value = loss.value_and_gradient(scores)[0]
+        objective = PartialAUC(fpr, kind, rounding=0.0).build(signs, weights, anchored=False)
+        value = evaluated(objective, scores)[0]
         assert value == pytest.approx(by_definition(kind, scores, signs, weights, fpr), rel=1e-11)
     scores = draw(0, ties=False)[0]
-    check_gradient(loss, scores)
+    check_slopes(objective, scores)
 
 
 @pytest.mark.parametrize("fpr", [(0.0, 0.3), (0.15, 0.6)])
 @pytest.mark.parametrize("kind", PARTIAL)
-def test_rounded_partial_losses_have_gradients(kind, fpr):
+def test_rounded_partial_losses_have_slopes(kind, fpr):
     scores, signs, weights = draw(3, ties=False)
     for rounding in (0.5, 0.05):
-        loss = PartialAUC(fpr, kind, rounding).build(signs, weights)
-        check_gradient(loss, scores, abs=1e-5)  # second derivatives jump
+        objective = PartialAUC(fpr, kind, rounding).build(signs, weights)
+        check_slopes(objective, scores, abs=1e-5)  # second derivatives jump
         sharp = PartialAUC(fpr, kind, 0.0).build(signs, weights)
-        for part, sharper in zip(parts(loss), parts(sharp), strict=True):
-            if part is not None:
-                excess = part.value_and_gradient(scores)[0] - sharper.value_and_gradient(scores)[0]
-                border = rounding / 2 * part.top * (1 - part.top)
-                assert -1e-12 <= excess <= part.factor * (border + part.top * rounding / 8) + 1e-12
+        for part, sharper in zip(convex_parts(objective), convex_parts(sharp), strict=True):
+            excess = evaluated(part, scores)[0] - evaluated(sharper, scores)[0]
+            border = rounding / 2 * part.loss.top * (1 - part.loss.top)
+            assert -1e-12 <= excess <= part.loss.factor * (border + part.loss.top * rounding / 8) + 1e-12
 
 
 @pytest.mark.parametrize("rounding", [0.0, 0.2])
@@ -82,14 +89,12 @@ def test_rounded_partial_losses_have_gradients(kind, fpr):
 def test_both_parts_are_convex(kind, rounding):
     rng = np.random.default_rng(5)
     _, signs, weights = draw(2)
-    loss = PartialAUC((0.13, 0.4), kind, rounding).build(signs, weights)
-    assert isinstance(loss, Difference)
-    for part in parts(loss):
+    objective = PartialAUC((0.13, 0.4), kind, rounding).build(signs, weights)
+    assert isinstance(objective.loss, Difference)
+    for part in convex_parts(objective):
+        check_convex(lambda s, part=part: evaluated(part, s)[0], lambda: 2 * rng.normal(size=signs.size))
         check_convex(
-            lambda s, part=part: part.value_and_gradient(s)[0], lambda: 2 * rng.normal(size=signs.size)
-        )
-        check_convex(
-            lambda s, part=part: part.value_and_gradient(s)[0],
+            lambda s, part=part: evaluated(part, s)[0],
             lambda: np.round(rng.normal(size=signs.size)),  # segments between ties
         )
 
@@ -97,61 +102,61 @@ def test_both_parts_are_convex(kind, rounding):
 @pytest.mark.parametrize("kind", ["squared", "squared_hinge", "logistic"])
 def test_curvature(kind):
     scores, signs, weights = draw(4, n=60, ties=False)
-    loss = AUC(kind).build(signs, weights)
+    objective = AUC(kind).build(signs, weights)
     if kind == "squared":
-        check_curvature(loss, scores)  # by moments, and exact
-    found = matrix(loss, scores)
-    assert found == pytest.approx(found.T, abs=1e-15)
-    assert np.linalg.eigvalsh(found).min() >= -1e-12
+        check_curvature(objective, scores)  # by moments, and exact
+    second = matrix(objective, scores)
+    assert second == pytest.approx(second.T, abs=1e-15)
+    assert np.linalg.eigvalsh(second).min() >= -1e-12
     # Averages over cells of few scores each are close.
     step, along = 1e-4, scores - scores.mean()
-    up, down = (loss.value_and_gradient(scores + sign * step * along)[1] for sign in (1, -1))
+    up, down = (evaluated(objective, scores + sign * step * along)[1] for sign in (1, -1))
     exact = along @ (up - down) / (2 * step)
-    assert along @ found @ along == pytest.approx(exact, rel=0.1)
+    assert along @ second @ along == pytest.approx(exact, rel=0.1)
 
 
 def test_the_border_of_the_top_share_has_curvature():
     rng = np.random.default_rng(0)
     signs, weights = np.where(np.arange(900) < 300, 1.0, -1.0), np.ones(900)
     scores = rng.normal(size=900) + 0.5 * signs
-    loss = PartialAUC((0.0, 0.2), rounding=0.2).build(signs, weights)
-    curvature = loss.curvature(scores)
-    assert len(curvature.couplings) == 3  # pairs, border, anchor
+    objective = PartialAUC((0.0, 0.2), rounding=0.2).build(signs, weights)
+    second = curvature(objective, scores)
+    assert len(second.couplings) == 3  # pairs, border, anchor
     for along in (scores, rng.normal(size=900)):
-        up, down = (loss.value_and_gradient(scores + step * along)[1] for step in (1e-4, -1e-4))
-        assert along @ curvature.product(along) == pytest.approx(along @ (up - down) / 2e-4, rel=0.1)
+        up, down = (evaluated(objective, scores + step * along)[1] for step in (1e-4, -1e-4))
+        assert along @ second.product(along) == pytest.approx(along @ (up - down) / 2e-4, rel=0.1)
 
 
 def test_weight_is_repetition_and_zero_is_absence():
     scores, signs, weights = draw(6)
     repeated = np.repeat(np.arange(scores.size), weights.astype(int))
-    loss = PartialAUC((0.1, 0.35), rounding=0.1)
-    value, gradient = loss.build(signs, weights).value_and_gradient(scores)
-    again, pieces = loss.build(signs[repeated], np.ones(repeated.size)).value_and_gradient(scores[repeated])
+    settings = PartialAUC((0.1, 0.35), rounding=0.1)
+    value, slopes = evaluated(settings.build(signs, weights), scores)
+    again, apart = evaluated(settings.build(signs[repeated], np.ones(repeated.size)), scores[repeated])
     assert value == pytest.approx(again, rel=1e-12)
-    assert gradient == pytest.approx(np.bincount(repeated, pieces, minlength=scores.size), abs=1e-12)
+    assert slopes == pytest.approx(np.bincount(repeated, apart, minlength=scores.size), abs=1e-12)
 
 
 def test_the_anchor_is_the_squared_middle_of_the_classes():
     scores, signs, weights = draw(7)
-    free, tied = (AUC().build(signs, weights, anchored=anchored) for anchored in (False, True))
+    free, anchored = (AUC().build(signs, weights, anchored=way) for way in (False, True))
     middle = sum(np.average(scores[signs == sign], weights=weights[signs == sign]) for sign in (1, -1)) / 2
-    values = [one.value_and_gradient(scores)[0] for one in (free, tied)]
-    assert values[1] - values[0] == pytest.approx(middle**2 / 2)
-    check_gradient(tied, scores + 1e-3 * np.random.default_rng(0).normal(size=scores.size))
+    excess = evaluated(anchored, scores)[0] - evaluated(free, scores)[0]
+    assert excess == pytest.approx(middle**2 / 2)
+    check_slopes(anchored, scores + 1e-3 * np.random.default_rng(0).normal(size=scores.size))
 
 
 @pytest.mark.parametrize("kind", PHI)
 def test_equal_scores_are_equally_bad(kind):
     _, signs, weights = draw(8)
     for constant in (0.0, 3.0):
-        loss = AUC(kind, 0.0).build(signs, weights, anchored=False)
-        assert loss.value_and_gradient(np.full(signs.size, constant))[0] == pytest.approx(PHI[kind](0.0))
+        objective = AUC(kind, 0.0).build(signs, weights, anchored=False)
+        assert evaluated(objective, np.full(signs.size, constant))[0] == pytest.approx(PHI[kind](0.0))
 
 
 def test_scores_that_are_not_finite_have_no_loss():
     _, signs, weights = draw(9)
-    assert np.isnan(AUC().build(signs, weights).value_and_gradient(np.full(signs.size, np.nan))[0])
+    assert np.isnan(evaluated(AUC().build(signs, weights), np.full(signs.size, np.nan))[0])
 
 
 def rounded_hinge(x, width):
@@ -241,17 +246,17 @@ def test_the_anchor_costs_nothing(kind):
     weights = rng.random(60)
 
     def least(anchored):
-        loss = AUC(kind, 0.1).build(signs, weights, anchored=anchored)
+        objective = AUC(kind, 0.1).build(signs, weights, anchored=anchored)
 
         def value(w):
-            found, gradient = loss.value_and_gradient(X @ w)
-            return found, X.T @ gradient
+            loss, slopes = evaluated(objective, X @ w)
+            return loss, X.T @ slopes
 
         return minimize(value, np.zeros(3), jac=True, method="BFGS", options={"gtol": 1e-9})
 
-    free, tied = least(False), least(True)
-    assert tied.fun == pytest.approx(free.fun, abs=1e-7)
-    means = [np.average((X @ tied.x)[signs == sign], weights=weights[signs == sign]) for sign in (1, -1)]
+    free, anchored = least(False), least(True)
+    assert anchored.fun == pytest.approx(free.fun, abs=1e-7)
+    means = [np.average((X @ anchored.x)[signs == sign], weights=weights[signs == sign]) for sign in (1, -1)]
     assert sum(means) == pytest.approx(0, abs=1e-4)
 
 
@@ -259,13 +264,13 @@ def test_the_anchor_costs_nothing(kind):
 def test_top_shares_maximise(fpr):
     """r is a maximiser: no generic optimiser finds a better one."""
     scores, signs, weights = draw(10, n=24, ties=False)
-    loss = AUCLoss(signs, weights, "hinge", top=fpr[1], rounding=0.3)
+    objective = tied(AUCLoss("hinge", top=fpr[1], rounding=0.3), signs, weights)
     q = weights[signs < 0] / weights[signs < 0].sum()
     t, s, p = scores[signs < 0], scores[signs > 0], weights[signs > 0] / weights[signs > 0].sum()
     q, t = q[q > 0], t[q > 0]
     hinge = lambda x: np.clip(1 + x + 0.15, 0, 0.3) ** 2 / 0.6 + np.maximum(1 + x - 0.15, 0)  # noqa: E731
     v = np.array([p @ hinge(one - s) for one in t])
-    found = minimize(
+    best = minimize(
         lambda r: -(r @ v + 0.15 * np.sum(r * (1 - r / q))),
         fpr[1] * q,
         bounds=[(0, one) for one in q],
@@ -273,7 +278,7 @@ def test_top_shares_maximise(fpr):
         method="SLSQP",
         options={"ftol": 1e-14, "maxiter": 500},
     )
-    assert loss.value_and_gradient(scores)[0] == pytest.approx(-found.fun, abs=1e-8)
+    assert evaluated(objective, scores)[0] == pytest.approx(-best.fun, abs=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -292,7 +297,7 @@ def test_top_shares_maximise(fpr):
         (lambda: PartialAUC(fpr=(0.3, 0.3)), r"fpr of PartialAUC must rise, unlike \(0.3, 0.3\)"),
         (lambda: PartialAUC(rounding=-1), r"rounding of PartialAUC must be at least 0, not -1"),
         (lambda: AUC("cubic"), r"kind of AUC must be one of 'squared', 'squared_hinge', 'hinge', 'logistic'"),
-        (lambda: AUCLoss(np.ones(3), np.ones(3), "squared", top=0.5), r"needs top = 1"),
+        (lambda: AUCLoss("squared", top=0.5), r"needs top = 1"),
         (lambda: AUC().build(np.ones(3), np.ones(3)), r"no negative row has weight"),
         (lambda: read_loss("zero-one"), r"loss must be 'logistic', .*PartialAUC\(.*\), not 'zero-one'"),
         (lambda: read_loss(PartialAUC), r"loss must be an object, PartialAUC\(\), not its class"),
