@@ -18,11 +18,10 @@ from partialfair._checks import check_count, check_flag, check_number
 from partialfair._clock import (
     deadline_in,
     noticing_interrupts,
-    unhurried,
 )
 from partialfair._state import StoredAsPairs
 from partialfair._typing import ArrayLike, Floats
-from partialfair.constraints import Constraint, join
+from partialfair.constraints import Constraint
 from partialfair.constraints.base import Positive
 from partialfair.estimators._idle import idle_threshold_warning
 from partialfair.estimators._inputs import (
@@ -41,17 +40,17 @@ from partialfair.estimators._promise import (
     small_group_warning,
     small_groups,
 )
-from partialfair.estimators._scales import column_scales, spread, tied_share
-from partialfair.estimators._search import Rows, Search, ending, remarks_on
+from partialfair.estimators._scales import column_scales
+from partialfair.estimators._search import FitRows, Search, ending, remarks_on
 from partialfair.estimators._threads import one_blas_thread
-from partialfair.estimators._units import constraint_in_units, estimator_in_units, take_over
+from partialfair.estimators._units import estimator_in_units, take_over
 from partialfair.estimators.result import FitResult
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, group_name
 from partialfair.models import linear_model
 from partialfair.models.linear import LinearModel
-from partialfair.objectives import Difference, Loss
-from partialfair.problems import Problem
+from partialfair.problems import Counts, InMemoryData, Problem
+from partialfair.problems.ranks import spread, tied_share
 from partialfair.solvers import IDCA, Newton, Result, Solver
 from partialfair.surrogates import Surrogate, surrogate
 
@@ -61,8 +60,8 @@ __all__ = ["PartialFairEstimator"]
 # admissions at max_gap .05 the exact gap was smallest between .15 and .4.
 _RELATIVE_WIDTH = 0.25
 
-# By how much a start may violate the constraints more than another and still be taken for feasible.
-_NEARLY = 1e-2
+# Scores whose spread is smaller, relative to their size, are all alike but for rounding errors.
+_SPREAD_AT_ALL = 1e-9
 
 # Size up to which Hessians of models are factored.
 _LARGEST_BLOCK = 3000
@@ -151,20 +150,20 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         )
 
     def _fit_in_units(
-        self, unit: float, rows: Rows, constraints: Sequence[Constraint], solver: Solver
+        self, unit: float, rows: FitRows, constraints: Sequence[Constraint], solver: Solver
     ) -> None:
         """Fit a copy that counts scores in a unit, and take over what it says; then warn.
 
         The loss of the rows counts scores in the unit already. A negative unit makes low scores high.
         """
         scaled = estimator_in_units(self, unit)
-        stated = [constraint_in_units(one, unit) for one in constraints]
+        stated = [one.in_units(unit) for one in constraints]
         remarks = scaled._fit_model(rows, stated, solver)
         take_over(self, scaled, unit)
         for remark in [*remarks_on(self.result_), *remarks]:
             warnings.warn(remark, stacklevel=3)
 
-    def _fit_model(self, rows: Rows, constraints: Sequence[Constraint], solver: Solver) -> list[Warning]:
+    def _fit_model(self, rows: FitRows, constraints: Sequence[Constraint], solver: Solver) -> list[Warning]:
         """Solve, certify, measure, and set the fitted attributes; return what is to be warned of."""
         model = self._model(rows.X, rows.groups, rows.weights)
         # The penalty is on the coefficients, and parameters are coefficients times scales.
@@ -172,7 +171,8 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         # NumPy and SciPy bring a BLAS each, whose threads get in each other's way: small products, of which a
         # solve has many, take several times as long with both.
         with one_blas_thread(), noticing_interrupts():
-            search = Search(self, model, alpha, rows, tuple(constraints), solver)
+            data = InMemoryData(model, rows.objective, rows.people)
+            search = Search(self, data, alpha, rows, tuple(constraints), solver, self._last(model, rows.groups))
             attempt, cut = search.run(rows.deadline)
             certificate = search.certificate(attempt, rows.deadline)
             status, obstacle = ending(attempt, certificate, cut, search.exact)
@@ -193,8 +193,8 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             thresholds=thresholds.copy(),
             obstacle=obstacle,
             surrogate=attempt.sigma,
-            tied_share=tied_share(attempt.scores, rows.weights),
-            spread=spread(attempt.scores, rows.weights),
+            tied_share=tied_share(attempt.counts),
+            spread=spread(attempt.counts),
             history=result.history,
             kkt=certificate,
             tol=self.tol,
@@ -204,9 +204,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         )
         remarks: list[Warning | None] = [small_group_warning(training.promises)]
         if self.result_.tied_share < 1:
-            remarks.append(
-                idle_threshold_warning(training.promises, attempt.scores, rows.weights, rows.positive)
-            )
+            remarks.append(idle_threshold_warning(training.promises, attempt.counts))
         return [remark for remark in remarks if remark is not None]
 
     def _suited(self, solver: Solver, problem: Problem) -> Solver:
@@ -215,7 +213,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             return solver
         if not problem.m:
             return Newton()  # constraints that nothing can violate
-        if self.solver in ("auto", "idca") and problem.model.block_size > _LARGEST_BLOCK:
+        if self.solver in ("auto", "idca") and problem.rows.parameters.block_size > _LARGEST_BLOCK:
             # Hessians would be too large.
             return IDCA() if self.max_iter is None else IDCA(max_iter=self.max_iter)
         return solver
@@ -258,52 +256,35 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             scales=column_scales(X, weights),
         )
 
-    def _free_fit(self, model: LinearModel, loss: Loss | Difference, alpha: Floats) -> Result:
+    def _free_fit(self, problem: Problem) -> Result:
         """Return the unconstrained model."""
-        problem = Problem(model, loss, join([]), alpha)
         last = getattr(self, "_free", None) if self.warm_start else None
-        start = problem.constant_start if last is None or last.size != model.n_params else last
+        start = problem.constant_start if last is None or last.size != problem.n else last
         free = Newton(tol=1e-6).solve(problem, start)
         if self.warm_start:
             self._free = free.x
         return free
 
-    def _sigma(self, scores: Floats, weights: Floats) -> Surrogate:
+    def _sigma(self, counts: Counts) -> Surrogate:
         """Return the surrogate; "auto" makes it as wide as suits the spread of the unconstrained scores."""
         if isinstance(self.surrogate, Surrogate):
             return self.surrogate
         if self.surrogate_width != "auto":
             return surrogate(self.surrogate, float(self.surrogate_width))
-        unit = spread(scores, weights)
-        width = _RELATIVE_WIDTH * unit if unit > 1e-9 * (1 + np.abs(scores).max()) else 1.0
+        unit = spread(counts)
+        width = _RELATIVE_WIDTH * unit if unit > _SPREAD_AT_ALL * (1 + np.abs(counts.scores).max()) else 1.0
         return surrogate("rounded_ramp" if self.surrogate == "ramp" else self.surrogate, width)
 
-    def _start(
-        self, problem: Problem, model: LinearModel, labels: Sequence[Any], free: Floats | None
-    ) -> Floats:
-        """Return the last solution when starting warm, else one that suits the solver.
-
-        That is the unconstrained model, or for the paper's methods, which need a feasible start, the best
-        model that scores everybody alike (Assumption assume:DC E), unless w = 0 is more feasible, because a
-        constraint has a threshold of its own. For them the last solution must be nearly as feasible.
-        """
-        candidates = [problem.trivial_start, problem.constant_start]
-        if self.warm_start and hasattr(self, "result_") and _same(labels, self.groups_):
-            intercepts = self.intercept_ if self.fit_intercept else np.empty(0)
-            shapes = (model.design.n_codes, model.design.shape[1]), (model.n_intercepts,)
-            if (self.coef_.shape, intercepts.shape) == shapes:
-                last = model.pack(self.coef_, intercepts)
-                same = self.result_.thresholds.size == problem.constraints.bank.n_theta
-                candidates.append(
-                    np.concatenate([last, self.result_.thresholds]) if same else problem.start_at(last)
-                )
-        if free is not None:
-            return candidates[-1] if len(candidates) > 2 else problem.start_at(free)
-        with unhurried():
-            violations = [problem.evaluate(x).violation for x in candidates]
-        problem.n_passes = 0
-        nearly = np.array(violations) <= min(violations) + _NEARLY
-        return candidates[int(np.flatnonzero(nearly)[-1])]
+    def _last(self, model: LinearModel, groups: Groups | None) -> tuple[Floats, Floats] | None:
+        """Return parameters and thresholds of the last fit, when starting warm and if they fit the model."""
+        labels = () if groups is None else groups.labels
+        if not (self.warm_start and hasattr(self, "result_") and _same(labels, self.groups_)):
+            return None
+        intercepts = self.intercept_ if self.fit_intercept else np.empty(0)
+        shapes = (model.design.n_codes, model.design.shape[1]), (model.n_intercepts,)
+        if (self.coef_.shape, intercepts.shape) != shapes:
+            return None
+        return model.pack(self.coef_, intercepts), self.result_.thresholds
 
 
 def _same(labels: Sequence[Any], groups: Any) -> bool:

@@ -17,17 +17,16 @@ from functools import cached_property
 import numpy as np
 
 from partialfair._typing import Floats
-from partialfair.constraints import Constraint, ConstraintBlock, join
+from partialfair.constraints import Constraint, ConstraintBlock, OnAGrid, join
 from partialfair.constraints.base import Positive
 from partialfair.estimators._judge import judge
 from partialfair.estimators._promise import Promise
 from partialfair.estimators.result import ROUNDING_OF_GAPS
 from partialfair.groups import Groups, group_name
 from partialfair.metrics.partial import WorstGap
-from partialfair.models.linear import LinearModel
-from partialfair.objectives import Difference, Loss
-from partialfair.problems import Certificate, Problem, certify
-from partialfair.solvers import Result, Status
+from partialfair.objectives import Objective
+from partialfair.problems import Certificate, Counts, Problem, ScoredRows, TrainingData, certify
+from partialfair.solvers import CUT_SHORT, Result, Status
 from partialfair.surrogates import Surrogate
 
 __all__ = ["Attempt", "Training", "enforce_exactly"]
@@ -52,10 +51,24 @@ Solve = Callable[[Problem, Floats], Result]
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """What stays the same while constraints are corrected."""
+    """What stays the same while constraints are corrected.
 
-    model: LinearModel
-    loss: Loss | Difference
+    Attributes
+    ----------
+    data
+        The rows, wherever they lie.
+    objective, alpha
+        Loss and penalty.
+    weights, positive
+        Of all rows, for the shares that they have of their groups.
+    promises
+        What is promised, and to whom.
+    tol
+        ε of the certificate.
+    """
+
+    data: TrainingData
+    objective: Objective
     alpha: Floats
     weights: Floats
     positive: Positive
@@ -73,12 +86,18 @@ class Training:
 
     def problem(self, blocks: Sequence[ConstraintBlock]) -> Problem:
         """State the problem."""
-        return Problem(self.model, self.loss, join(blocks), self.alpha)
+        return Problem.about(self.data, self.objective, join(blocks), self.alpha)
 
-    def gaps(self, scores: Floats) -> tuple[WorstGap, ...]:
+    def gaps(self, counts: Counts) -> tuple[WorstGap, ...]:
         """Return the exact gap that each promise is about."""
         return tuple(
-            judge(promise.constraint, scores, promise.groups, self.weights, self.positive)
+            judge(
+                promise.constraint,
+                counts.scores,
+                promise.groups_of(counts),
+                counts.weights,
+                counts.positive,
+            )
             for promise in self.promises
         )
 
@@ -90,25 +109,41 @@ class Training:
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
-    """A solved problem, the constraints that were trained, and the exact gaps of the solution."""
+    """A solved problem, the constraints that were trained, and the exact gaps of the solution.
+
+    Attributes
+    ----------
+    training
+        What the attempt has in common with others.
+    constraints, sigma
+        What was trained: constraints that may allow less than was stated, and the surrogate.
+    problem, result
+        The problem, and what the solver made of it.
+    level
+        How often the look was made closer.
+    """
 
     training: Training
     constraints: tuple[Constraint, ...]
     sigma: Surrogate | None
-    blocks: Sequence[ConstraintBlock]
     problem: Problem
     result: Result
     level: int = 0
 
     @cached_property
-    def scores(self) -> Floats:
-        """Training scores of the solution."""
-        return self.training.model.scores(self.problem.split(self.result.x)[0])
+    def scored(self) -> ScoredRows:
+        """All rows at the solution."""
+        return self.problem.rows.at(self.problem.split(self.result.x)[0])
+
+    @cached_property
+    def counts(self) -> Counts:
+        """How much weight has which score at the solution."""
+        return self.scored.counts()
 
     @cached_property
     def gaps(self) -> tuple[WorstGap, ...]:
         """The exact gaps, one for each constraint."""
-        return self.training.gaps(self.scores)
+        return self.training.gaps(self.counts)
 
     @property
     def excess(self) -> Floats:
@@ -175,7 +210,7 @@ def enforce_exactly(first: Attempt, solve: Solve) -> Iterator[Attempt]:
         attempt = _corrected(last, lower, closer, solve)
         yield attempt
         best = min(best, attempt, key=Attempt.worth)
-        ended = attempt.result.status in (Status.TIME_LIMIT, Status.STOPPED, Status.NONFINITE)
+        ended = attempt.result.ended in (*CUT_SHORT, Status.NONFINITE)
         if ended or attempt.result.history[-1].passes > most:
             break
         if attempt.solved:
@@ -190,30 +225,29 @@ def _corrected(last: Attempt, allowed: Floats, closer: bool, solve: Solve) -> At
     if sigma is not None and closer:
         sigma = replace(sigma, width=sigma.width / 2)
         # A grid that is finer still costs more than it sees.
-        constraints = [one.denser() if last.level == 0 else one for one in last.constraints]
+        constraints = [_denser(one) if last.level == 0 else one for one in last.constraints]
     else:
         triples = zip(last.constraints, last.gaps, training.promises, strict=True)
         constraints = [_refined(one, gap, promise.groups) for one, gap, promise in triples]
     trained = tuple(replace(one, max_gap=gap) for one, gap in zip(constraints, allowed.tolist(), strict=True))
-    blocks = training.blocks(trained, sigma)
-    problem = training.problem(blocks)
-    start = np.concatenate([last.problem.split(last.result.x)[0], *_continued(last, blocks)])
-    return Attempt(training, trained, sigma, blocks, problem, solve(problem, start), last.level + closer)
+    problem = training.problem(training.blocks(trained, sigma))
+    w, theta = last.problem.split(last.result.x)
+    # New thresholds are those that suit the last scores among the new members.
+    thresholds = problem.constraints.thresholds.continued(
+        last.problem.constraints.thresholds, theta, problem.rows.at(w).ranks
+    )
+    start = np.concatenate([w, thresholds])
+    return Attempt(training, trained, sigma, problem, solve(problem, start), last.level + closer)
 
 
-def _continued(last: Attempt, blocks: Sequence[ConstraintBlock]) -> list[Floats]:
-    """Return the last thresholds, and for new points thresholds that suit the last scores."""
-    old, thetas = last.problem.split(last.result.x)[1], []
-    for block, before in zip(blocks, last.blocks, strict=True):
-        known, old = dict(zip(before.places, old, strict=False)), old[before.bank.n_theta :]
-        suited = zip(block.places, block.thresholds_at(last.scores), strict=True)
-        thetas.append(np.array([known.get(place, theta) for place, theta in suited]))
-    return thetas
+def _denser(constraint: Constraint) -> Constraint:
+    """Return a constraint that looks more closely everywhere, if it looks at a grid of ranks."""
+    return constraint.denser() if isinstance(constraint, OnAGrid) else constraint
 
 
 def _refined(constraint: Constraint, gap: WorstGap, groups: Groups) -> Constraint:
     """Look also where the exact gap is widest, if that is at some ranks."""
-    if np.isnan(gap.ranks).any():
+    if np.isnan(gap.ranks).any() or not isinstance(constraint, OnAGrid):
         return constraint
     first, second = (groups.labels.index(label) for label in gap.groups)
     return constraint.refined(groups, (first, second), gap.ranks)

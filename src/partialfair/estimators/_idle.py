@@ -13,22 +13,20 @@ import numpy as np
 from partialfair._checks import shown
 from partialfair._text import listed
 from partialfair._typing import Floats
-from partialfair.constraints.base import Positive
 from partialfair.constraints.parity import AtThreshold
 from partialfair.estimators._promise import Promise
 from partialfair.exceptions import IdleThresholdWarning
 from partialfair.groups import Groups
+from partialfair.problems import Counts
 
 __all__ = ["idle_threshold_warning"]
 
 
-def idle_threshold_warning(
-    promises: Sequence[Promise], scores: Floats, weights: Floats, positive: Positive
-) -> IdleThresholdWarning | None:
+def idle_threshold_warning(promises: Sequence[Promise], counts: Counts) -> IdleThresholdWarning | None:
     """Name the groups in which a threshold's rank is outside of the interval; None if there are none."""
     told = []
     for promise in promises:
-        outside = _outside(promise, scores, weights, positive)
+        outside = _outside(promise, counts)
         if outside:
             told.append(f"the threshold of {type(promise.stated).__name__} has {listed(outside)}")
     if not told:
@@ -39,19 +37,19 @@ def idle_threshold_warning(
     )
 
 
-def _outside(promise: Promise, scores: Floats, weights: Floats, positive: Positive) -> list[str]:
+def _outside(promise: Promise, counts: Counts) -> list[str]:
     """Return "rank 4.2 % in group 'f'" for every group where that is outside of the interval, ends included.
 
     Ranks are those among the people compared. Where positives and negatives are, a threshold that is inside
     for one of them is not idle.
     """
-    constraint, groups = promise.constraint, promise.groups
+    constraint, groups = promise.constraint, promise.groups_of(counts)
     if not isinstance(constraint, AtThreshold):
         return []
     ranks = np.array(
         [
-            _ranks(constraint.threshold, scores, np.where(rows, weights, 0.0), groups)
-            for rows in constraint.compared(positive)
+            _ranks(constraint.threshold, counts.scores, np.where(rows, counts.weights, 0.0), groups)
+            for rows in constraint.compared(counts.positive)
         ]
     )
     outside = []

@@ -7,17 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from partialfair._typing import Floats
+from partialfair._typing import GroupLabel
 from partialfair.constraints import Constraint
 from partialfair.estimators._statement import Automatic
-from partialfair.groups import Groups
+from partialfair.groups import group_name
 from partialfair.metrics.choice import choose_interval
+from partialfair.problems import Counts
 
 __all__ = ["placed"]
 
 
 def placed(
-    constraints: Sequence[Constraint], scores: Floats, groups: Groups, weights: Floats
+    constraints: Sequence[Constraint], counts: Counts, labels: Sequence[GroupLabel]
 ) -> tuple[Constraint, ...]:
     """Return the constraints, automatic intervals chosen by the scores of the unconstrained model.
 
@@ -25,12 +26,13 @@ def placed(
     """
     if not any(isinstance(one.interval, Automatic) for one in constraints):
         return tuple(constraints)
-    known = groups.codes >= 0
+    known = counts.codes >= 0
+    names = np.array([group_name(label) for label in labels], dtype=object)
     choice = choose_interval(
-        scores[known],
-        sensitive_features=np.asarray(groups.names, dtype=object)[groups.codes[known]],
+        counts.scores[known],
+        sensitive_features=names[counts.codes[known]],
         threshold=0.0,
-        sample_weight=weights[known],
+        sample_weight=counts.weights[known],
     )
     return tuple(
         replace(one, interval=choice.interval) if isinstance(one.interval, Automatic) else one

@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import combinations
 
 import numpy as np
+import numpy.typing as npt
 
 from partialfair._checks import shown
 from partialfair._text import listed
@@ -16,6 +17,7 @@ from partialfair.constraints import Constraint, check_compatible
 from partialfair.constraints.base import Positive
 from partialfair.exceptions import InputError, SmallGroupWarning
 from partialfair.groups import Groups, enough, group_name, members_text
+from partialfair.problems import Counts
 
 __all__ = ["Promise", "check_promises", "promised", "small_group_warning", "small_groups"]
 
@@ -28,8 +30,10 @@ class Promise:
     ----------
     stated
         The constraint as the user wrote it.
-    groups
-        Of every row; −1 for rows of groups that are too small, which count in the loss only.
+    everybody
+        The groups of all rows.
+    judged : (n_groups,)
+        Which of them are large enough.
     small
         Groups that are too small, with their effective members in the interval.
     least
@@ -37,9 +41,19 @@ class Promise:
     """
 
     stated: Constraint
-    groups: Groups
+    everybody: Groups
+    judged: npt.NDArray[np.bool_]
     small: dict[GroupLabel, float]
     least: float
+
+    @cached_property
+    def groups(self) -> Groups:
+        """Group of every row; −1 for rows of groups that are too small, which count in the loss only."""
+        return self.everybody if self.judged.all() else self.everybody.only(self.judged)
+
+    def groups_of(self, counts: Counts) -> Groups:
+        """Return the groups that scores belong to, among those that are judged."""
+        return Groups(counts.codes, self.everybody.labels).only(self.judged)
 
     @cached_property
     def constraint(self) -> Constraint:
@@ -57,10 +71,8 @@ def promised(
     members = stated.members(groups, weights, positive)
     sizes = dict(zip(groups.labels, members.tolist(), strict=True))
     small = {label: size for label, size in sizes.items() if not enough(size, least)}
-    if not small:
-        return Promise(stated, groups, {}, least)
-    large = np.array([label not in small for label in groups.labels])
-    return Promise(stated, groups.only(large), small, least)
+    judged = np.array([label not in small for label in groups.labels])
+    return Promise(stated, groups, judged, small, least)
 
 
 def check_promises(promises: Sequence[Promise]) -> None:

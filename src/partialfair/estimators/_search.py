@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from partialfair._clock import OutOfTime, acknowledge_interrupt, deadline, out_of_time
 from partialfair._typing import Floats
-from partialfair.constraints import Constraint, join
+from partialfair.constraints import Constraint, OnAGrid, join
 from partialfair.constraints.base import Positive
 from partialfair.estimators._exact import Attempt, Training, enforce_exactly
 from partialfair.estimators._inputs import Features
@@ -20,23 +21,20 @@ from partialfair.estimators._watch import Solving, unsolved
 from partialfair.estimators.result import FitResult
 from partialfair.exceptions import SurrogateWarning
 from partialfair.groups import Groups
-from partialfair.models.linear import LinearModel
-from partialfair.objectives import Difference, Loss
-from partialfair.problems import Certificate, Problem, certify
-from partialfair.solvers import Certified, Result, Solver, Status
+from partialfair.objectives import Objective
+from partialfair.problems import Certificate, People, Problem, TrainingData, certify
+from partialfair.solvers import CUT_SHORT, Result, Solver, Status, decided
 from partialfair.surrogates import Surrogate
 
-__all__ = ["Rows", "Search", "ending", "remarks_on"]
+__all__ = ["FitRows", "Search", "ending", "remarks_on"]
 
 # Seconds after the deadline that the certificate of the best point may take.
 _GRACE = 0.25
 
-# How a solve may end because it was ended.
-_CUTS = (Status.TIME_LIMIT, Status.STOPPED)
-
 _ADVICE = {
     Status.MAX_ITER: "raise max_iter or tol",
     Status.TIME_LIMIT: "raise time_limit or tol",
+    Status.STATIONARY: "it found a stationary point whose certificate does not hold: lower its tol",
     Status.STALLED: "its steps no longer move: raise tol, or take another solver",
     Status.STOPPED: "it was stopped by the callback or the keyboard",
     Status.NONFINITE: "it met values that are not finite: scale the features",
@@ -48,15 +46,15 @@ _ADVICE = {
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class FitRows:
     """What a fit is about: the rows that have weight, and when it has to end.
 
     Attributes
     ----------
     X, weights, groups, positive
         Features, weights, groups if they are needed, and positives if there are classes.
-    loss
-        Of the rows' scores, in the units of the fit.
+    objective
+        The loss of the rows' scores, in the units of the fit.
     deadline
         On the monotonic clock.
     """
@@ -64,9 +62,15 @@ class Rows:
     X: Features
     weights: Floats
     groups: Groups | None
-    loss: Loss | Difference
+    objective: Objective
     deadline: float
     positive: Positive = None
+
+    @property
+    def people(self) -> People:
+        """What the referee must know of the rows."""
+        codes = np.full(self.weights.size, -1) if self.groups is None else self.groups.codes
+        return People(self.weights, codes, self.positive)
 
 
 @dataclass(eq=False)
@@ -74,14 +78,30 @@ class Search:
     """The search for a model: the unconstrained one, then one that meets the constraints, then corrections.
 
     Whatever ends it, there is an attempt to show: the best so far.
+
+    Attributes
+    ----------
+    estimator
+        Its settings, and what an earlier fit left for a warm start.
+    data
+        The rows, wherever they lie.
+    alpha
+        Of the penalty, for each penalised parameter.
+    rows
+        What is known of the rows beside their features.
+    constraints, solver
+        What is asked for, and who solves it.
+    last
+        Parameters and thresholds of an earlier fit to start from, if there is one.
     """
 
     estimator: Any
-    model: LinearModel
+    data: TrainingData
     alpha: Floats
-    rows: Rows
+    rows: FitRows
     constraints: tuple[Constraint, ...]
     solver: Solver
+    last: tuple[Floats, Floats] | None = None
     free: Result | None = None
     best: Attempt | None = None
 
@@ -122,72 +142,88 @@ class Search:
     def _search(self) -> Status | None:
         """Search; return what cut it short."""
         if self.constraints:
-            self.free = self.estimator._free_fit(self.model, self.rows.loss, self.alpha)
-            if self.free.status in _CUTS:
-                return self.free.status
+            self.free = self.estimator._free_fit(self._free_problem)
+            if self.free.ended in CUT_SHORT:
+                return self.free.ended
         self.best = first = self._first()
-        if first.result.status in _CUTS:
-            return first.result.status
+        if first.result.ended in CUT_SHORT:
+            return first.result.ended
         for attempt in enforce_exactly(first, self._solving.again) if self.exact else ():
             self.best = min(self.best, attempt, key=Attempt.worth)
-            if attempt.result.status in _CUTS:
-                return attempt.result.status
+            if attempt.result.ended in CUT_SHORT:
+                return attempt.result.ended
         return None
+
+    @cached_property
+    def _free_problem(self) -> Problem:
+        return Problem.about(self.data, self.rows.objective, join([]), self.alpha)
 
     def _first(self, unsolved_because: Status | None = None) -> Attempt:
         """State the problem and solve it, or show where the solver would have begun."""
-        estimator, rows, constraints = self.estimator, self.rows, self.constraints
+        estimator, constraints = self.estimator, self.constraints
+        free = self._free_problem.constant_start if self.free is None else self.free.x
         sigma: Surrogate | None = None
         promises: tuple[Promise, ...] = ()
-        free = None if self.free is None else self.free.x
         if constraints:
-            assert rows.groups is not None
-            if free is None:
-                free = Problem(self.model, rows.loss, join([]), self.alpha).constant_start
-            scores = self.model.scores(free)
-            sigma = estimator._sigma(scores, rows.weights)
-            constraints = placed(constraints, scores, rows.groups, rows.weights)
-            promises = estimator._promises(constraints, rows.groups, rows.weights, rows.positive)
+            assert self.rows.groups is not None
+            counts = self._free_problem.rows.at(free).counts()
+            sigma = estimator._sigma(counts)
+            constraints = placed(constraints, counts, self.rows.groups.labels)
+            promises = estimator._promises(
+                constraints, self.rows.groups, self.rows.weights, self.rows.positive
+            )
             check_promises(promises)
-        trained = tuple(
-            promise.constraint.prepared() if self.exact else promise.constraint for promise in promises
-        )
+        trained = tuple(self._trained(promise.constraint) for promise in promises)
         training = Training(
-            self.model, rows.loss, self.alpha, rows.weights, rows.positive, promises, estimator.tol
+            self.data,
+            self.rows.objective,
+            self.alpha,
+            self.rows.weights,
+            self.rows.positive,
+            promises,
+            estimator.tol,
         )
-        blocks = training.blocks(trained, sigma)
-        problem = training.problem(blocks)
-        self._solving = Solving(
-            estimator._suited(self.solver, problem), estimator.tol, estimator.callback, estimator.verbose
-        )
-        labels = () if rows.groups is None else rows.groups.labels
-        feasible_start = unsolved_because is None and not isinstance(self._solving.solver, Certified)
-        start = estimator._start(problem, self.model, labels, None if feasible_start else free)
-        if unsolved_because is not None:
-            result = unsolved(problem, start, unsolved_because)
+        problem = training.problem(training.blocks(trained, sigma))
+        solver = estimator._suited(self.solver, problem)
+        self._solving = Solving(solver, estimator.tol, estimator.callback, estimator.verbose)
+        if unsolved_because is None:
+            result = self._solving(problem, solver.start(problem, free, self._last_of(problem)))
         else:
-            result = self._solving(problem, start)
-        return Attempt(training, trained, sigma, blocks, problem, result)
+            result = unsolved(problem, problem.start_at(free), unsolved_because)
+        return Attempt(training, trained, sigma, problem, result)
+
+    def _trained(self, constraint: Constraint) -> Constraint:
+        """Return the constraint to train for a promise: on a grid that reaches as far as the exact gap does."""
+        return constraint.prepared() if self.exact and isinstance(constraint, OnAGrid) else constraint
+
+    def _last_of(self, problem: Problem) -> Floats | None:
+        """Return the solution of an earlier fit, with its thresholds if they are as many."""
+        if self.last is None:
+            return None
+        w, thresholds = self.last
+        if w.size != problem.rows.parameters.n:
+            return None
+        same = thresholds.size == problem.bank.n_theta
+        return np.concatenate([w, thresholds]) if same else problem.start_at(w)
 
 
 def ending(
     attempt: Attempt, certificate: Certificate, cut: Status | None, exact: bool
 ) -> tuple[Status, str | None]:
     """Return the status, and what is in the way if no point was found that keeps the promise."""
-    status = attempt.result.status
-    certified = certificate.holds(attempt.training.tol)
-    if cut is not None and not (certified and (attempt.kept or not exact)):
-        return cut, None
-    if certified:
-        status = Status.CONVERGED
-    elif status is Status.CONVERGED:  # by the solver's own lights only
-        status = Status.STALLED
-    if exact and not attempt.kept and status in (Status.CONVERGED, Status.MAX_ITER, Status.STALLED):
-        return Status.NO_FEASIBLE_POINT, attempt.obstacle
-    if status is Status.NO_FEASIBLE_POINT:
-        values = attempt.problem.evaluate(attempt.result.x).constraints
-        return status, attempt.problem.constraints.names[int(np.argmax(values))]
-    return status, None
+    result = attempt.result
+    status = decided(
+        result.ended if cut is None else cut,
+        feasible=result.feasible,
+        certified=certificate.holds(attempt.training.tol),
+        promise_kept=attempt.kept if exact else None,
+    )
+    if status is not Status.NO_FEASIBLE_POINT:
+        return status, None
+    if exact and not attempt.kept:
+        return status, attempt.obstacle
+    values = attempt.problem.evaluate(result.x).constraints
+    return status, attempt.problem.constraints.names[int(np.argmax(values))]
 
 
 def remarks_on(result: FitResult) -> list[Warning]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from partialfair._checks import check_choice
 from partialfair.constraints import CONSTRAINTS, Constraint
 from partialfair.exceptions import InputError
-from partialfair.solvers import SOLVERS, Newton, Solver
+from partialfair.solvers import SOLVERS, Newton, Solver, as_solver
 
 __all__ = ["Automatic", "read_constraints", "read_solver"]
 
@@ -65,7 +65,7 @@ def read_solver(estimator: Any, constraints: Sequence[Constraint]) -> Solver:
             raise InputError(f"solver must be a name or an object with a method solve, not {wanted!r}")
         if max_iter is not None:
             raise InputError("solver is an object with settings of its own, so max_iter must not be given")
-        return cast(Solver, wanted)
+        return as_solver(wanted)
     check_choice(wanted, "solver", SOLVERS)
     settings = {} if max_iter is None else {"max_iter": max_iter}
     if not constraints:

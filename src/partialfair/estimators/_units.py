@@ -8,18 +8,17 @@ the top, need not know. Units are powers of two, or minus one, so that scaling r
 from __future__ import annotations
 
 import copy
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from partialfair._typing import Floats
-from partialfair.constraints import Constraint
 from partialfair.estimators.result import FitResult
 from partialfair.solvers import Record
 from partialfair.surrogates import Surrogate
 
-__all__ = ["constraint_in_units", "estimator_in_units", "take_over", "unit_of"]
+__all__ = ["estimator_in_units", "take_over", "unit_of"]
 
 E = TypeVar("E")
 
@@ -30,14 +29,6 @@ def unit_of(targets: Floats, weights: Floats) -> float:
     spread = float(np.sqrt(np.average((targets - mean) ** 2, weights=weights)))
     size = spread if spread > 1e-9 * abs(mean) else abs(mean)
     return float(2.0 ** np.round(np.log2(size))) if 1e-150 < size < 1e150 else 1.0
-
-
-def constraint_in_units(constraint: Constraint, unit: float) -> Constraint:
-    """Return a constraint with its threshold, if it has one, in other units."""
-    if "threshold" not in {field.name for field in fields(constraint)}:
-        return constraint
-    threshold = constraint.threshold / unit + 0.0  # type: ignore[attr-defined]  # no negative zero
-    return replace(constraint, threshold=threshold)  # type: ignore[call-arg]
 
 
 def estimator_in_units(estimator: E, unit: float) -> E:
@@ -73,7 +64,7 @@ def _result(result: FitResult, unit: float) -> FitResult:
     return replace(
         result,
         objective=unit**2 * result.objective,
-        constraints=tuple(constraint_in_units(one, 1 / unit) for one in result.constraints),
+        constraints=tuple(one.in_units(1 / unit) for one in result.constraints),
         gaps=tuple(replace(gap, threshold=unit * gap.threshold) for gap in result.gaps),
         thresholds=unit * result.thresholds,
         surrogate=None if sigma is None else replace(sigma, width=abs(unit) * sigma.width),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from partialfair._clock import OutOfTime, acknowledge_interrupt, seconds_left, unhurried
 from partialfair._typing import Floats
 from partialfair.problems import Problem, certify
-from partialfair.solvers import Certified, Record, Result, Solver, Status
+from partialfair.solvers import Record, Result, Solver, Status
 
 __all__ = ["Solving", "Watch", "unsolved"]
 
@@ -107,10 +107,7 @@ class Solving:
 
     def again(self, problem: Problem, start: Floats) -> Result:
         """Solve a problem that is nearly the last one, whose solution is the start."""
-        solver = self.solver
-        if isinstance(solver, Certified):
-            solver = replace(solver, warm=True)
-        return self._solve(solver, problem, start)
+        return self._solve(self.solver.again(), problem, start)
 
     def _solve(self, solver: Solver, problem: Problem, start: Floats) -> Result:
         before = self.history[-1] if self.history else _NOTHING
@@ -124,8 +121,8 @@ class Solving:
             acknowledge_interrupt()
             result = _unfinished(watch, start, Status.STOPPED)
         self.history += [_after(before, line) for line in result.history[bool(self.history) :]]
-        status = Status.CONVERGED if watch.certified else result.status
-        return replace(result, history=tuple(self.history), status=status)
+        ended = Status.CONVERGED if watch.certified else result.ended
+        return replace(result, history=tuple(self.history), ended=ended)
 
 
 def unsolved(problem: Problem, start: Floats, status: Status) -> Result:
@@ -139,4 +136,6 @@ def _unfinished(watch: Watch, start: Floats, status: Status) -> Result:
     with unhurried():
         evaluation = watch.problem.evaluate(x)
     line = Record(0, watch.problem.n_passes, 0.0, evaluation.objective, evaluation.violation)
-    return Result(x, status, evaluation.objective, evaluation.violation, tuple(watch.seen or [line]))
+    feasible = evaluation.violation <= watch.tol
+    history = tuple(watch.seen or [line])
+    return Result(x, status, evaluation.objective, evaluation.violation, feasible, history)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -18,7 +19,7 @@ from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._inputs import n_rows_of, read_features, read_target, read_weights, take_rows
-from partialfair.estimators._search import Rows
+from partialfair.estimators._search import FitRows
 from partialfair.estimators._statement import read_constraints, read_solver
 from partialfair.exceptions import InputError, SurrogateWarning
 from partialfair.models.linear import GroupTerms
@@ -269,10 +270,11 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         groups = self._read_groups(sensitive_features, columns, present, constraints, weights, positive)
         factors = self._class_factors(classes, positive, weights)
         signs = np.where(positive, 1.0, -1.0)
-        loss = settings.build(signs, weights * factors, anchored=self.fit_intercept)
+        objective = settings.build(signs, weights * factors, anchored=self.fit_intercept)
         unit = 1.0 if self.higher_is_better else -1.0
-        loss = loss if self.higher_is_better else mirrored(loss)
-        rows = Rows(take_rows(features, present), weights, groups, loss, moment, positive)
+        if not self.higher_is_better:
+            objective = replace(objective, loss=mirrored(objective.loss))
+        rows = FitRows(take_rows(features, present), weights, groups, objective, moment, positive)
         self._fit_in_units(unit, rows, constraints, solver)
         self.classes_ = classes
         if isinstance(settings, PartialAUC):

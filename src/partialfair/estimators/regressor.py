@@ -13,7 +13,7 @@ from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._inputs import n_rows_of, read_features, read_target, read_weights, take_rows
-from partialfair.estimators._search import Rows
+from partialfair.estimators._search import FitRows
 from partialfair.estimators._statement import read_constraints, read_solver
 from partialfair.estimators._units import unit_of
 from partialfair.exceptions import InputError
@@ -178,8 +178,8 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         weights, targets = weights[present], targets[present]
         groups = self._read_groups(sensitive_features, columns, present, constraints, weights)
         unit = unit_of(targets, weights) * (1 if self.higher_is_better else -1)
-        loss = settings.build(targets / unit, weights, anchored=self.fit_intercept)
-        rows = Rows(take_rows(features, present), weights, groups, loss, moment)
+        objective = settings.build(targets / unit, weights, anchored=self.fit_intercept)
+        rows = FitRows(take_rows(features, present), weights, groups, objective, moment)
         self._fit_in_units(unit, rows, constraints, solver)
         return self
 

@@ -6,7 +6,17 @@ from partialfair.problems.constrained import Evaluation, Problem, ProblemPoint
 from partialfair.problems.domains import Ball, Box, Domain, WholeSpace
 from partialfair.problems.lagrangian import ScoreLagrangian
 from partialfair.problems.ranks import Counts, People, SortedRanks
-from partialfair.problems.rows import Ask, Gives, InMemoryRows, Rows, ScoredRows, Shard, ShardRows
+from partialfair.problems.rows import (
+    Ask,
+    Gives,
+    InMemoryData,
+    InMemoryRows,
+    Rows,
+    ScoredRows,
+    Shard,
+    ShardRows,
+    TrainingData,
+)
 from partialfair.problems.subproblem import Subproblem
 
 __all__ = [
@@ -18,6 +28,7 @@ __all__ = [
     "Domain",
     "Evaluation",
     "Gives",
+    "InMemoryData",
     "InMemoryRows",
     "People",
     "Problem",
@@ -30,6 +41,7 @@ __all__ = [
     "ShardRows",
     "SortedRanks",
     "Subproblem",
+    "TrainingData",
     "WholeSpace",
     "certify",
     "estimate_constants",

@@ -19,12 +19,20 @@ from partialfair.constraints import ConstraintBlock
 from partialfair.dc import Bending, JoinedBank
 from partialfair.models.blocks import ArrowMatrix
 from partialfair.objectives import Difference, Loss, Objective, parts
-from partialfair.problems.asks import Curved, Expanded, Expansion, GradientOf, HessianProduct, KinkSearch, Values
+from partialfair.problems.asks import (
+    Curved,
+    Expanded,
+    Expansion,
+    GradientOf,
+    HessianProduct,
+    KinkSearch,
+    Values,
+)
 from partialfair.problems.domains import Domain, WholeSpace
 from partialfair.problems.kinks import Kinks, joined_kinks
 from partialfair.problems.local import Local
 from partialfair.problems.ranks import People
-from partialfair.problems.rows import Ask, Gives, Rows, ScoredRows, in_memory, refuse_without
+from partialfair.problems.rows import Ask, Gives, InMemoryData, Rows, ScoredRows, TrainingData, refuse_without
 from partialfair.problems.subproblem import Subproblem
 
 __all__ = ["Evaluation", "Problem", "ProblemPoint"]
@@ -114,14 +122,24 @@ class Problem:
         alpha, domain
             As in `Problem`.
         n_shards, people
-            As in `partialfair.problems.rows.in_memory`.
+            As in `partialfair.problems.InMemoryData`.
         """
+        data = InMemoryData(model, objective, people, n_shards)
+        return cls.about(data, objective, constraints, alpha, domain)
+
+    @classmethod
+    def about(
+        cls,
+        data: TrainingData,
+        objective: Objective,
+        constraints: ConstraintBlock,
+        alpha: Floats | float = 0.0,
+        domain: Domain | None = None,
+    ) -> Problem:
+        """State a problem about rows that lie anywhere; of the objective only the loss and mean are kept."""
         additive = objective.loss.additive and constraints.bank.additive
-        rows = in_memory(
-            model, objective, constraints.all_members, additive=additive, people=people, n_shards=n_shards
-        )
         return cls(
-            rows,
+            data.rows(constraints.all_members, additive=additive),
             objective.loss,
             constraints.without_members(),
             alpha,

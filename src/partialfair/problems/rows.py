@@ -40,12 +40,13 @@ from partialfair.problems.ranks import Counts, People, SortedRanks
 __all__ = [
     "Ask",
     "Gives",
+    "InMemoryData",
     "InMemoryRows",
     "Rows",
     "ScoredRows",
     "Shard",
     "ShardRows",
-    "in_memory",
+    "TrainingData",
     "refuse_without",
 ]
 
@@ -179,6 +180,16 @@ class Rows(Protocol):
         """Return the rows at parameters w; nothing is computed yet."""
 
 
+class TrainingData(Protocol):
+    """A training set, wherever its rows lie."""
+
+    def rows(self, members: tuple[Members, ...] = (), *, additive: bool = True) -> Rows:
+        """Return the rows with the members that each bank of atoms is about.
+
+        Formulas that are not sums over rows need all of them in one place, or are refused.
+        """
+
+
 @dataclass(frozen=True, eq=False)
 class InMemoryRows:
     """Rows in this process, in shards of about as many rows each, one for each thread.
@@ -266,40 +277,54 @@ def _in_threads(work: Callable[[Any, Any], Answer], items: Sequence[Any], others
         return [future.result() for future in futures]
 
 
-def in_memory(
-    model: Any,
-    objective: Objective,
-    members: tuple[Members, ...] = (),
-    *,
-    additive: bool = True,
-    people: People | None = None,
-    n_shards: int | None = None,
-) -> InMemoryRows:
-    """Return the rows of a model that scores all of them.
+@dataclass(frozen=True, eq=False)
+class InMemoryData:
+    """A training set in this process: what stays the same while constraints on it are corrected.
 
     Parameters
     ----------
     model
         Scores all rows; to be split it needs ``take``.
-    objective, members
-        The loss, and the members that each bank of atoms is about, tied to all rows.
-    additive
-        Whether all formulas are sums over rows; others need all rows in one shard.
+    objective
+        The loss, tied to all rows.
     people
-        For the referee.
+        What the referee must know of all rows.
     n_shards
         How many shards. By default as many as there are threads (``NUMBA_NUM_THREADS``), and fewer if rows
         are few.
     """
-    n_rows = objective.shares.size
-    if n_shards is None:
-        n_shards = max(1, min(get_num_threads(), n_rows // _ROWS_PER_THREAD))
-    if n_shards == 1 or not additive or not hasattr(model, "take"):
-        return InMemoryRows((ShardRows(model, objective, members),), people)
-    borders = np.linspace(0, n_rows, n_shards + 1).astype(int).tolist()
-    shards = []
-    for first, stop in zip(borders[:-1], borders[1:], strict=True):
-        rows = slice(first, stop)
-        own = tuple(part.take(rows) for part in members)
-        shards.append(ShardRows(model.take(rows), objective.take(rows), own, first))
-    return InMemoryRows(tuple(shards), people)
+
+    model: Any
+    objective: Objective
+    people: People | None = None
+    n_shards: int | None = None
+
+    def rows(self, members: tuple[Members, ...] = (), *, additive: bool = True) -> InMemoryRows:
+        """Return the rows with the members that each bank of atoms is about.
+
+        Formulas that are not sums over rows need all of them in one shard.
+        """
+        n_rows = self.objective.shares.size
+        split = self._split if additive else [(slice(0, n_rows), self.model)]
+        return InMemoryRows(
+            tuple(
+                ShardRows(
+                    model, self.objective.take(rows), tuple(part.take(rows) for part in members), rows.start
+                )
+                for rows, model in split
+            ),
+            self.people,
+        )
+
+    @cached_property
+    def _split(self) -> list[tuple[slice, ScoreModel]]:
+        """Consecutive rows, with the model of each."""
+        n_rows = self.objective.shares.size
+        n_shards = self.n_shards
+        if n_shards is None:
+            n_shards = max(1, min(get_num_threads(), n_rows // _ROWS_PER_THREAD))
+        if n_shards == 1 or not hasattr(self.model, "take"):
+            return [(slice(0, n_rows), self.model)]
+        borders = np.linspace(0, n_rows, n_shards + 1).astype(int).tolist()
+        slices = [slice(first, stop) for first, stop in zip(borders[:-1], borders[1:], strict=True)]
+        return [(rows, self.model.take(rows)) for rows in slices]
