@@ -8,7 +8,7 @@ import pytest
 from partialfair.constraints import DemographicParity, StatisticalParity, join
 from partialfair.groups import encode_groups
 from partialfair.models import linear_model
-from partialfair.objectives import LogisticLoss
+from partialfair.objectives import Logistic
 from partialfair.problems import Ball, Box, Problem, WholeSpace
 from partialfair.surrogates import Ramp
 
@@ -27,7 +27,7 @@ def problem(kind="statistical", *, n=80, d=3, seed=0, alpha=0.05, max_gap=0.1, d
     }
     kinds = {"both": list(built), "none": []}.get(kind, [kind])
     blocks = [statement.build(groups, np.ones(n), Ramp(1.0)) for statement in map(built.get, kinds)]
-    return Problem(linear_model(X), LogisticLoss(y, np.ones(n)), join(blocks), alpha, domain)
+    return Problem.of(linear_model(X), Logistic().build(y, np.ones(n)), join(blocks), alpha, domain)
 
 
 def solve_subproblem(sub, multipliers=None):
@@ -36,29 +36,31 @@ def solve_subproblem(sub, multipliers=None):
     With multipliers, the minimum of its Lagrangian instead.
     """
     task = sub.problem
+    (rows,) = task.rows.shards
     v = cp.Variable(sub.x.size)
-    X, n_w = task.model.design.X / task.model.scales, task.model.n_params
-    scores = X @ v[: n_w - 1] + v[n_w - 1]
-    loss = cp.sum(cp.multiply(task.loss.weights, cp.logistic(-cp.multiply(task.loss.signs, scores))))
+    n_w, n_penalised = rows.model.parameters.n, rows.model.parameters.n_penalised
+    scores = rows.model.rows(np.arange(rows.objective.shares.size)) @ v[:n_w]
+    losses = cp.logistic(-cp.multiply(rows.objective.targets, scores))
+    loss = cp.sum(cp.multiply(rows.objective.shares, losses))
     shift = 0.5 * sub.mu * cp.sum_squares(v - sub.x)
-    squares = cp.square(v[: task.model.n_penalised])
+    squares = cp.square(v[:n_penalised])
     objective = loss + 0.5 * cp.sum(cp.multiply(task.alpha, squares)) + shift
     atoms = []
     first = n_w
-    for bank in task.constraints.bank.banks:
+    for bank, members in zip(task.bank.banks, rows.members, strict=True):
         thetas = [v[first + j] for j in range(bank.n_theta)] + list(bank.fixed)
         first += bank.n_theta
         for sign in (0.5, -0.5):
             atoms += [
                 cp.sum(
                     cp.multiply(
-                        bank.shares[bank.codes == k], cp.pos((scores - theta)[bank.codes == k] + sign)
+                        members.shares[members.codes == k], cp.pos((scores - theta)[members.codes == k] + sign)
                     )
                 )
                 for k in range(bank.n_groups)
                 for theta in thetas
             ]
-    values, gradients = sub.tangents
+    values, gradients = sub.tangent_values, sub.tangents.gradients
     functions = []
     for i, f in enumerate(task.constraints.system.functions):
         plus = f.constant

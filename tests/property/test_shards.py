@@ -1,0 +1,279 @@
+"""Any split of the rows into shards gives the same problem, and no score need ever leave its shard."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from partialfair.constraints import (
+    DemographicParity,
+    EqualizedOdds,
+    EqualOpportunity,
+    GroupAUC,
+    StatisticalParity,
+    join,
+)
+from partialfair.exceptions import InputError
+from partialfair.groups import encode_groups
+from partialfair.models import linear_model
+from partialfair.objectives import AUC, Hinge, Logistic, Squared
+from partialfair.problems import InMemoryData, InMemoryRows, Problem, ShardRows, certify
+from partialfair.solvers import SQP, MultiStartSQP, Newton
+from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+
+STATEMENTS = (
+    (StatisticalParity((0.1, 0.7), 0.1, n_points=4),),
+    (StatisticalParity((0.0, 0.5), 0.2, "absolute", n_points=3), DemographicParity((0.2, 0.9), 0.1)),
+    (EqualOpportunity((0.1, 0.9), 0.1), EqualizedOdds((0.0, 0.8), 0.2)),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Split(InMemoryData):
+    """The same rows in shards that end anywhere; several may be empty."""
+
+    borders: tuple[int, ...] = ()
+
+    @cached_property
+    def _split(self):
+        ends = [0, *sorted(self.borders), self.objective.shares.size]
+        slices = [slice(first, stop) for first, stop in zip(ends[:-1], ends[1:], strict=True)]
+        return [(rows, self.model.take(rows)) for rows in slices]
+
+
+def data_of(seed, n, loss, group_terms, sigma, statements, by_group):
+    rng = np.random.default_rng(seed)
+    codes = np.concatenate([[0, 0, 1, 1, 2, 2], rng.integers(3, size=n - 6)])
+    if by_group:
+        codes = np.sort(codes)  # shards then hold one group, or two
+    groups = encode_groups(codes)
+    X = rng.normal(size=(n, 3)) + 0.7 * rng.normal(size=(3, 3))[groups.codes]
+    positive = np.where(rng.random(n) < 0.5, True, False)
+    for k in range(3):  # everybody has both labels
+        positive[np.flatnonzero(codes == k)[:2]] = [True, False]
+    weights = rng.choice([np.ones(n), rng.uniform(0.5, 2, n)])
+    model = linear_model(X, codes=groups.codes, n_groups=3, group_terms=group_terms)
+    objective = loss.build(np.where(positive, 1.0, -1.0), weights)
+    blocks = [statement.build(groups, weights, sigma, positive) for statement in statements]
+    return model, objective, join(blocks), rng
+
+
+def contributions(problem, x, multipliers):
+    """Sums of absolute contributions of rows to objective, gradients and Hessians, one number each."""
+    (shard,) = problem.at(x).scored.shards
+    rows = np.abs(shard.data.model.rows(np.arange(shard.scores.size)))
+    size = 1 + np.abs(shard.scores)
+    squares = size**2 / min(bank.surrogate.width for bank in problem.bank.banks) ** 2
+    counted = sum(members.shares for members in shard.data.members) + shard.data.objective.shares
+    slack = 1 + multipliers.sum()
+    value = float(counted @ squares)
+    return value, slack * float(counted @ (squares * (1 + rows.sum(axis=1)))), slack * float(
+        counted @ (squares * (1 + rows.sum(axis=1)) ** 2)
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    n=st.integers(20, 90),
+    borders=st.lists(st.integers(0, 90), min_size=1, max_size=6),
+    loss=st.sampled_from([Logistic(), Squared(), Hinge()]),
+    group_terms=st.sampled_from([None, "intercept", "interactions"]),
+    sigma=st.sampled_from([Ramp(0.8), RoundedRamp(0.8), Sigmoid(0.8)]),
+    statements=st.sampled_from(STATEMENTS),
+    by_group=st.booleans(),
+)
+def test_any_split_gives_the_same_problem(
+    seed, n, borders, loss, group_terms, sigma, statements, by_group
+):
+    model, objective, block, rng = data_of(seed, n, loss, group_terms, sigma, statements, by_group)
+    whole = Problem.of(model, objective, block, 0.01, n_shards=1)
+    split = Split(model, objective, borders=tuple(min(border, n) for border in borders))
+    shards = Problem.about(split, objective, block, 0.01)
+    x = whole.trivial_start + 0.5 * rng.normal(size=whole.n)
+    multipliers = rng.random(whole.m) * (rng.random(whole.m) < 0.5)
+    one, several = whole.at(x), shards.at(x)
+    value, slope, bend = (1e-12 * total for total in contributions(whole, x, multipliers))
+    assert several.objective == pytest.approx(one.objective, abs=value)
+    assert several.constraints == pytest.approx(one.constraints, abs=10 * value)
+    expected, found = one.expand(multipliers), several.expand(multipliers)
+    assert found.gradient == pytest.approx(expected.gradient, abs=slope)
+    assert found.jacobian == pytest.approx(expected.jacobian, abs=10 * slope)
+    assert several.lagrangian_gradient(multipliers) == pytest.approx(
+        one.lagrangian_gradient(multipliers), abs=10 * slope
+    )
+    direction = rng.normal(size=x.size)
+    for mine, theirs in ((expected.convex, found.convex), (expected.concave, found.concave)):
+        if mine is None:
+            assert theirs is None
+        else:
+            size = 10 * bend * np.abs(direction).sum()
+            assert theirs @ direction == pytest.approx(mine @ direction, abs=size)
+    certificates = [certify(problem, x) for problem in (whole, shards)]
+    assert certificates[1].residual == pytest.approx(certificates[0].residual, abs=1e-8, rel=1e-8)
+
+
+class Outside(RuntimeError):
+    """Somebody who is not in the shard touched its scores."""
+
+
+@dataclass(frozen=True, eq=False)
+class Guarded(Split):
+    """Shards whose scores can be touched by questions only, and whose answers are no longer than they may be."""
+
+    def rows(self, members=(), *, additive=True):
+        if not additive:
+            raise InputError("pairs of rows in different shards are never seen")
+        return GuardedRows(super().rows(members).shards, self.people)
+
+
+class GuardedRows(InMemoryRows):
+    """Rows that give no scores."""
+
+    def at(self, w):
+        return GuardedScores(super().at(w))
+
+
+class Keyhole:
+    """A shard that has scores as long as it is being asked."""
+
+    def __init__(self, shard):
+        self._shard, self.asked = shard, False
+
+    @property
+    def scores(self):
+        if not self.asked:
+            raise Outside
+        return self._shard.scores
+
+    def __getattr__(self, name):
+        return getattr(self._shard, name)
+
+
+class Longest:
+    """The longest array that left a shard."""
+
+    n = 0
+
+    def see(self, answer):
+        if isinstance(answer, np.ndarray):
+            self.n = max(self.n, *answer.shape, 0)
+        elif isinstance(answer, (tuple, list)):
+            for entry in answer:
+                self.see(entry)
+        elif hasattr(answer, "__dict__"):
+            self.see(list(vars(answer).values()))
+
+
+LONGEST = Longest()
+
+
+class GuardedScores:
+    """All rows; everything that leaves them is looked at."""
+
+    def __init__(self, scored):
+        self.shards = [Keyhole(shard) for shard in scored.shards]
+
+    def reduce(self, *asks, beside=None):
+        others = [None] * len(self.shards) if beside is None else beside.shards
+        parts = []
+        for shard, other in zip(self.shards, others, strict=True):
+            for keyhole in (shard, other):
+                if keyhole is not None:
+                    keyhole.asked = True
+            parts.append([ask.part(shard, other) for ask in asks])
+            for keyhole in (shard, other):
+                if keyhole is not None:
+                    keyhole.asked = False
+        answers = [ask.total([part[number] for part in parts]) for number, ask in enumerate(asks)]
+        LONGEST.see(answers)
+        return answers
+
+    def ranks(self, bank):
+        return ReducedRanks(self, bank)
+
+    def counts(self):
+        raise Outside
+
+
+@dataclass(frozen=True)
+class Above:
+    """How much of a group has scores above some thresholds."""
+
+    bank: int
+    group: int
+    thresholds: tuple[float, ...]
+
+    def part(self, shard, beside):
+        members = shard.data.members[self.bank]
+        inside = np.where(members.codes == self.group, members.shares, 0.0)
+        return np.array([inside[shard.scores > threshold].sum() for threshold in self.thresholds])
+
+    def total(self, parts):
+        return sum(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class ReducedRanks:
+    """Ranks by reductions: thresholds are halved until their ranks are right."""
+
+    scored: GuardedScores
+    bank: int
+
+    def above(self, group, thresholds):
+        return self.scored.reduce(Above(self.bank, group, tuple(np.atleast_1d(thresholds))))[0]
+
+    def at(self, group, ranks):
+        low, high = np.full(len(ranks), -1e3), np.full(len(ranks), 1e3)
+        for _ in range(60):
+            middle = (low + high) / 2
+            too_low = self.above(group, middle) >= np.asarray(ranks)
+            low, high = np.where(too_low, middle, low), np.where(too_low, high, middle)
+        return high
+
+
+def training_set(n=1511, seed=3):
+    rng = np.random.default_rng(seed)
+    groups = encode_groups(rng.choice(["a", "b", "c"], n))
+    X = rng.normal(size=(n, 4)) + 0.5 * (groups.codes == 0)[:, None]
+    y = np.where(X.sum(axis=1) + rng.normal(size=n) > 0.5, 1.0, -1.0)
+    return linear_model(X), Logistic().build(y, np.ones(n)), groups
+
+
+@pytest.mark.parametrize(
+    "statement", [StatisticalParity((0.1, 0.4), 0.05), DemographicParity((0.1, 0.6), 0.05)]
+)
+def test_fits_over_shards_see_no_score(statement):
+    model, objective, groups = training_set()
+    n = objective.shares.size
+    block = statement.build(groups, np.ones(n), RoundedRamp(0.5))
+    whole = Problem.of(model, objective, block, 1e-3, n_shards=1)
+    hidden = Problem.about(Guarded(model, objective, borders=(0, 5, 5, 400, 1200)), objective, block, 1e-3)
+    LONGEST.n = 0
+    results = []
+    for problem in (whole, hidden):
+        free = Newton(tol=1e-6).solve(problem.without_constraints(), problem.without_constraints().constant_start)
+        solver = MultiStartSQP()
+        results.append(solver.solve(problem, solver.start(problem, free.x)))
+    assert results[0].status == results[1].status
+    assert results[1].objective == pytest.approx(results[0].objective, abs=1e-8)
+    assert 0 < LONGEST.n < n / 10
+    with pytest.raises(Outside):
+        _ = hidden.at(results[1].x).scored.shards[0].scores
+
+
+def test_pairs_refuse_to_be_split():
+    model, objective, groups = training_set(60)
+    block = GroupAUC((0.1, 0.6), 0.1).build(groups, np.ones(60), Ramp(0.5))
+    split = InMemoryRows(tuple(ShardRows(m, objective.take(r), (block.members.take(r),)) for r, m in
+                               Split(model, objective, borders=(30,))._split))
+    with pytest.raises(InputError, match="a constraint on pairs needs all rows in one place"):
+        Problem(split, objective.loss, join([block]).without_members())
+    pairs = AUC().build(objective.targets, np.ones(60))
+    alone = InMemoryRows(tuple(replace(shard, members=()) for shard in split.shards))
+    with pytest.raises(InputError, match="a loss of pairs needs all rows in one place"):
+        Problem(alone, pairs.loss, join([]))
+    assert SQP().needs <= Problem.of(model, objective, join([])).rows.gives
