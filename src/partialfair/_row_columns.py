@@ -77,15 +77,15 @@ class RowColumns:
         """
         where = np.arange(self.n_cells)[cells] if isinstance(cells, slice) else cells
         out = np.zeros((self.n_blocks, self.n_columns, sums.shape[1]))
+        if self.table is None:  # every block is a cell
+            out[where] = sums.transpose(0, 2, 1)
+            return out
         per_block = self.n_cells // self.n_blocks
         borders = np.searchsorted(where, per_block * np.arange(self.n_blocks + 1))
         for block in np.flatnonzero(np.diff(borders)):
             members = slice(borders[block], borders[block + 1])
-            if self.table is None:
-                out[block] = sums[members].sum(axis=0).T
-            else:
-                table = self.table[block][where[members] - block * per_block]
-                out[block] = np.tensordot(table, sums[members], axes=([0, 1], [0, 2]))
+            table = self.table[block][where[members] - block * per_block]
+            out[block] = np.tensordot(table, sums[members], axes=([0, 1], [0, 2]))
         return out
 
 

@@ -92,7 +92,7 @@ class LinearModel:
     def scores(self, w: Floats) -> Floats:
         """Return the score of every row."""
         scores = self.along(w)
-        if np.any(self.offset):
+        if self._has_offset:
             scores += self.offset
         return scores
 
@@ -113,29 +113,30 @@ class LinearModel:
         Rows of J are added up by cell and by group, then the table is applied to the sums. With group terms
         most of J is 0, and most pairs of a cell and a group do not occur: neither takes memory or time.
         """
-        d, n_penalised = self.design.shape[1], self.parameters.n_penalised
-        part = self.take(columns.rows)
-        values = np.ascontiguousarray(columns.values)
-        n_codes = max(1, self.n_vectors, self.n_intercepts)
-        by_code = _slots(columns, part.codes, n_codes)
-        by_vector = by_code if self.n_vectors == n_codes else _slots(columns, part.codes, 1)
-
-        features = part.design.backward(values, by_vector.of_rows, by_vector.cells.size)
-        sums = np.zeros((by_code.cells.size, 1, values.shape[1]))
-        slots = part.codes if by_code.of_rows is None else by_code.of_rows
-        add_by_slot(values, slots, sums[:, 0])
-
-        out = np.zeros((columns.n_blocks, columns.n_columns, self.parameters.n + 1))
-        totals = np.concatenate([by_code.combined(columns, sums, k) for k in range(n_codes)], axis=2)
+        part, values = self.take(columns.rows), np.ascontiguousarray(columns.values)
+        n_codes, n_penalised = max(1, self.n_vectors, self.n_intercepts), self.parameters.n_penalised
+        out = np.empty((columns.n_blocks, columns.n_columns, self.parameters.n + 1))
+        coefficients = out[:, :, :n_penalised].reshape(*out.shape[:2], self.n_vectors, -1)  # a view
+        totals = np.empty((*out.shape[:2], n_codes))
+        if columns.cells is None and columns.table is None:
+            coefficients[0] = part.design.backward(values).transpose(2, 0, 1)
+            totals[0] = _sums(values, part.codes, n_codes).T
+        else:
+            by_code = _slots(columns, part.codes, n_codes)
+            by_vector = by_code if self.n_vectors == n_codes else _slots(columns, part.codes, 1)
+            features = part.design.backward(values, by_vector.of_rows, by_vector.cells.size)
+            sums = _sums(values, by_code.of_rows, by_code.cells.size)[:, None]
+            for k in range(self.n_vectors):
+                coefficients[:, :, k] = by_vector.combined(columns, features, k)
+            for k in range(n_codes):
+                totals[:, :, k] = by_code.combined(columns, sums, k)[:, :, 0]
+        out[:, :, -1] = totals.sum(axis=2)
         if self.n_intercepts:
             out[:, :, n_penalised:-1] = totals
-        out[:, :, -1] = totals.sum(axis=2)
-        for k in range(self.n_vectors):
-            coefficients = by_vector.combined(columns, features, k)
-            if self._centres is not None:
-                counted = totals[:, :, k] if self.n_vectors == n_codes else out[:, :, -1]
-                coefficients -= counted[:, :, None] * self._centres
-            np.divide(coefficients, self.scales, out=out[:, :, k * d : (k + 1) * d])
+        if self._centres is not None:
+            totals_of_vectors = totals if self.n_vectors == n_codes else out[:, :, -1:]
+            coefficients -= totals_of_vectors[:, :, :, None] * self._centres
+        coefficients /= self.scales
         return out
 
     def gram(self, weights: Floats) -> BlockMatrix:
@@ -145,8 +146,8 @@ class LinearModel:
         coefficients = np.arange(n * d).reshape(n, d)
         if not n_intercepts:
             return BlockMatrix(tuple(coefficients), tuple(blocks))
-        column, sums = weights[:, None], np.zeros((n_intercepts, 1))
-        add_by_slot(column, self.codes, sums)
+        column = weights[:, None]
+        sums = _sums(column, self.codes, n_intercepts)
         slots = None if n_intercepts == n else self.codes
         cross = self.design.backward(column, slots, n_intercepts)[:, :, 0]
         if self._centres is not None:
@@ -167,12 +168,18 @@ class LinearModel:
         features = self.design.take(which).backward(np.ones((which.size, 1)), each, which.size)[:, :, 0]
         if self._centres is not None:
             features -= self._centres
+        features /= self.scales
         out = np.zeros((which.size, self.parameters.n))
-        first = d * codes if self.n_vectors > 1 else np.zeros_like(codes)
-        out[each[:, None], first[:, None] + np.arange(d)] = features / self.scales
+        for k in range(self.n_vectors):
+            members = codes == k if self.n_vectors > 1 else slice(None)
+            out[members, k * d : (k + 1) * d] = features[members]
         if self.n_intercepts:
             out[each, self.parameters.n_penalised + codes] = 1
         return out
+
+    @cached_property
+    def _has_offset(self) -> bool:
+        return bool(np.any(self.offset))
 
     @cached_property
     def _centres(self) -> Floats | None:
@@ -186,15 +193,15 @@ class _Slots:
 
     Attributes
     ----------
-    of_rows : (n,) or None
-        The slot of each row, −1 for rows of no cell; None if it is the row's code.
+    of_rows : (n,)
+        The slot of each row, −1 for rows of no cell.
     cells : (n_slots,)
         The cell of each slot.
     first : (n_codes + 1,)
         The first slot of each code, and where the last ends.
     """
 
-    of_rows: Ints | None
+    of_rows: Ints
     cells: Ints
     first: Ints
 
@@ -205,14 +212,20 @@ class _Slots:
 
 
 def _slots(columns: RowColumns, codes: Ints, n_codes: int) -> _Slots:
-    """Return slots for the pairs of a code and a cell that occur."""
-    if columns.cells is None:
-        return _Slots(None, np.zeros(n_codes, dtype=np.int64), np.arange(n_codes + 1))
+    """Return slots for the pairs of a code and a cell that occur; with a single code, for all cells."""
+    cells = np.zeros_like(codes) if columns.cells is None else columns.cells
     if n_codes == 1:
-        return _Slots(columns.cells, np.arange(columns.n_cells), np.array([0, columns.n_cells]))
-    pairs, slots = number_pairs(columns.cells, codes, columns.n_cells, n_codes)
+        return _Slots(cells, np.arange(columns.n_cells), np.array([0, columns.n_cells]))
+    pairs, slots = number_pairs(cells, codes, columns.n_cells, n_codes)
     first = np.searchsorted(pairs, columns.n_cells * np.arange(n_codes + 1))
     return _Slots(slots, pairs % columns.n_cells, first)
+
+
+def _sums(values: Floats, slots: Ints, n_slots: int) -> Floats:
+    """Return ``Σ values[i]`` over the rows of each slot: (n_slots, q)."""
+    out = np.zeros((n_slots, values.shape[1]))
+    add_by_slot(values, slots, out)
+    return out
 
 
 def linear_model(
