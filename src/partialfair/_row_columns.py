@@ -1,11 +1,11 @@
 """Columns over rows, written with few numbers, and what becomes of them under a model's Jacobian.
 
-Derivatives of all atoms in all scores are a matrix C with a row for each row of the data and a column for each
-atom. What solvers need is ``Jᵀ C``, where row i of J is the gradient of score i in the parameters. C has much
-structure: an atom is about one group, and between two edges of a surrogate its slope is ``a + b s``. So a row
-of the data has a *cell* (its group, and the edges between which its score lies) and a few *values* (ω, ωs),
-and a column is a short *table* of a and b by cell. A model adds up values times rows of J by cell, in one loop
-over the data whatever the number of columns; the table is applied to those sums.
+Derivatives of all atoms in all scores are a matrix C with a row for each row of the data and a column for
+each atom. What solvers need is ``Jᵀ C``, where row i of J is the gradient of score i in the parameters. C has
+much structure: an atom is about one group, and between two edges of a surrogate its slope is ``a + b s``. So
+a row of the data has a *cell* (its group, and the edges between which its score lies) and a few *values*
+(ω, ωs), and a column is a short *table* of a and b by cell. A model adds up values times rows of J by cell,
+in one loop over the data whatever the number of columns; the table is applied to those sums.
 """
 
 from __future__ import annotations
@@ -76,17 +76,17 @@ class RowColumns:
         cells : (n,)
             Which cells these are, each at most once and in ascending order; by default all.
         """
-        where = np.arange(self.n_cells)[cells]
+        where = np.arange(self.n_cells)[cells] if isinstance(cells, slice) else cells
         out = np.zeros((self.n_blocks, self.n_columns, sums.shape[1]))
+        if self.table is None:  # every block is a cell
+            out[where] = sums.transpose(0, 2, 1)
+            return out
         per_block = self.n_cells // self.n_blocks
         borders = np.searchsorted(where, per_block * np.arange(self.n_blocks + 1))
-        for block, (start, stop) in enumerate(zip(borders[:-1], borders[1:], strict=True)):
-            own = sums[start:stop]
-            if self.table is None:
-                out[block] = own.sum(axis=0).T
-            elif stop > start:
-                table = self.table[block][where[start:stop] - block * per_block]
-                out[block] = np.tensordot(table, own, axes=([0, 1], [0, 2]))
+        for block in np.flatnonzero(np.diff(borders)):
+            members = slice(borders[block], borders[block + 1])
+            table = self.table[block][where[members] - block * per_block]
+            out[block] = np.tensordot(table, sums[members], axes=([0, 1], [0, 2]))
         return out
 
     def dotted(self, by_row: Floats) -> Floats:

@@ -1,24 +1,41 @@
+import time
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from partialfair._clock import OutOfTime, deadline
+from partialfair._row_columns import RowColumns, single_column
 from partialfair.categoricals import CategoricalCodes
 from partialfair.exceptions import InputError
-from partialfair.models import linear_model
+from partialfair.models import (
+    FirstOrderModel,
+    LinearModel,
+    LinearScores,
+    Parameters,
+    ScoreModel,
+    _designs,
+    _kernels,
+    linear_model,
+)
 from partialfair.models._designs import as_design
 
-N, N_GROUPS = 40, 3
+N, N_GROUPS, FIRST = 40, 3, 7
+KINDS = ["dense", "fortran", "float32", "csr", "csc", "one-hot csr", "codes"]
+TERMS = [(None, True), (None, False), ("intercept", True), ("interactions", True), ("interactions", False)]
+SEEDS = st.integers(0, 10_000)
 
 
-def features(kind, rng):
+def features(kind, rng, n=N):
     """Return features of one kind, and the same as a dense array."""
     if kind == "codes":
-        codes = np.column_stack([rng.integers(4, size=N), rng.integers(3, size=N)]).astype(np.uint16)
+        codes = np.column_stack([rng.integers(4, size=n), rng.integers(3, size=n)]).astype(np.uint16)
         coded = CategoricalCodes(codes, (np.arange(4), np.arange(3)), ("a", "b"))
         return coded, coded.to_csr().toarray()
-    dense = rng.normal(size=(N, 5)) * (rng.random((N, 5)) < 0.5)
+    dense = rng.normal(size=(n, 5)).astype(np.float32).astype(float) * (rng.random((n, 5)) < 0.5)
     if kind == "one-hot csr":
         dense = (dense != 0).astype(float)
     made = {
@@ -32,34 +49,204 @@ def features(kind, rng):
     return made[kind](), dense
 
 
-def expanded(dense, codes, group_terms, fit_intercept):
-    """The features with all group terms written out: what must never be formed."""
-    member = np.eye(N_GROUPS)[codes]
-    intercept = np.ones((N, 1)) if group_terms is None else member
+def units(rng, d, scaled, centred, offset):
+    """Return settings of a model: units of the features, and where features and scores begin."""
+    return {
+        "scales": rng.uniform(0.5, 2, size=d) if scaled else 1.0,
+        "centres": rng.normal(size=d) if centred else 0.0,
+        "offset": {"none": 0.0, "number": 0.7, "rows": rng.normal(size=N)}[offset],
+    }
+
+
+def written_out(dense, codes, terms, scales=1.0, centres=0.0, **_):
+    """J with all group terms and centred features written out: what must never be formed."""
+    group_terms, fit_intercept = terms
+    features, member = (dense - centres) / scales, np.eye(N_GROUPS)[codes]
+    intercepts = np.ones((len(codes), 1)) if group_terms is None else member
     if group_terms == "interactions":
-        dense = np.hstack([dense * member[:, [k]] for k in range(N_GROUPS)])
-    return np.hstack([dense, intercept]) if fit_intercept else dense
+        features = np.hstack([features * member[:, [k]] for k in range(N_GROUPS)])
+    return np.hstack([features, intercepts]) if fit_intercept else features
 
 
-@pytest.mark.parametrize("kind", ["dense", "fortran", "float32", "csr", "csc", "one-hot csr", "codes"])
-@pytest.mark.parametrize("group_terms", [None, "intercept", "interactions"])
-@pytest.mark.parametrize("fit_intercept", [True, False])
-@given(seed=st.integers(0, 100))
-def test_products_are_those_of_the_expanded_matrix(kind, group_terms, fit_intercept, seed):
-    if group_terms == "intercept" and not fit_intercept:
-        return
-    rng = np.random.default_rng(seed)
+def columns_of(kind, codes, rng):
+    """Return columns over the rows of some groups, of one of the kinds that formulas make."""
+    n = codes.size
+    if kind == "single":
+        return single_column(rng.normal(size=n) * (rng.random(n) < 0.7))
+    if kind == "several":
+        return RowColumns(rng.normal(size=(n, 3)))
+    if kind == "one cell, with a table":
+        return RowColumns(rng.normal(size=(n, 2)), None, rng.normal(size=(1, 1, 2, 4)))
+    outside = rng.random(n) < 0.2
+    if kind == "bins of groups":
+        cells = np.where(outside, -1, codes * 6 + rng.integers(6, size=n))
+        return RowColumns(rng.normal(size=(n, 2)), cells, rng.normal(size=(N_GROUPS, 6, 2, 4)), N_GROUPS)
+    if kind == "values by group":
+        return RowColumns(rng.normal(size=(n, 4)), np.where(outside, -1, codes), None, N_GROUPS)
+    if kind == "mixed cells":
+        cells = rng.integers(-1, 8, size=n).astype(np.int32)
+        return RowColumns(rng.normal(size=(n, 1)), cells, None, 8)
+    assert kind == "mixed cells, many values"
+    cells = rng.integers(-1, 8, size=n)
+    return RowColumns(rng.normal(size=(n, 3)), cells, rng.normal(size=(2, 4, 3, 2)), 2)
+
+
+COLUMNS = [
+    "single",
+    "several",
+    "one cell, with a table",
+    "bins of groups",
+    "values by group",
+    "mixed cells",
+    "mixed cells, many values",
+]
+
+
+def matrix_of(columns, n):
+    """C by its definition, number by number: (n, n_blocks, n_columns)."""
+    C = np.zeros((n, columns.n_blocks, columns.n_columns))
+    n_cells = 1 if columns.table is None else columns.table.shape[1]
+    for i, values in enumerate(columns.values):
+        block, cell = divmod(0 if columns.cells is None else int(columns.cells[i]), n_cells)
+        if block < 0:
+            continue
+        for c in range(columns.n_columns):
+            if columns.table is None:
+                C[columns.first + i, block, c] = values[c]
+            else:
+                C[columns.first + i, block, c] = sum(values * columns.table[block, cell, :, c])
+    return C
+
+
+def pulled_by_definition(J, C):
+    """``Jᵀ C``, and the columns' sums last."""
+    with_ones = np.hstack([J, np.ones((len(J), 1))])
+    return np.einsum("ibc,ip->bcp", C, with_ones)
+
+
+@st.composite
+def models(draw, kind, terms):
+    """Return a linear model, its rows of J written out, its settings, and what drew them."""
+    rng = np.random.default_rng(draw(SEEDS))
     X, dense = features(kind, rng)
     codes = rng.integers(N_GROUPS, size=N)
+    scaled, centred = draw(st.booleans()), draw(st.booleans())
+    offset = draw(st.sampled_from(["none", "number", "rows"]))
+    options = units(rng, dense.shape[1], scaled, centred, offset)
     model = linear_model(
-        X, codes=codes, n_groups=N_GROUPS, group_terms=group_terms, fit_intercept=fit_intercept
+        X, codes=codes, n_groups=N_GROUPS, group_terms=terms[0], fit_intercept=terms[1], **options
     )
-    matrix = expanded(dense, codes, group_terms, fit_intercept)
-    assert model.n_params == matrix.shape[1]
-    w, v = rng.normal(size=model.n_params), rng.normal(size=N) * (rng.random(N) < 0.7)
-    tolerance = 1e-5 if kind == "float32" else 1e-10
-    assert model.scores(w) == pytest.approx(matrix @ w, abs=tolerance)
-    assert model.vjp(w, v) == pytest.approx(matrix.T @ v, abs=tolerance)
+    return model, written_out(dense, codes, terms, **options), codes, options, rng
+
+
+every_model = pytest.mark.parametrize(("kind", "terms"), [(kind, terms) for kind in KINDS for terms in TERMS])
+
+
+@every_model
+@settings(max_examples=15)
+@given(data=st.data())
+def test_scores_are_affine_in_the_parameters(kind, terms, data):
+    model, J, _, options, rng = data.draw(models(kind, terms))
+    w, v, weights = rng.normal(size=J.shape[1]), rng.normal(size=N), rng.random(N)
+    assert model.parameters.n == J.shape[1]
+    assert model.scores(w) == pytest.approx(options["offset"] + J @ w, abs=1e-10)
+    assert model.along(w) == pytest.approx(J @ w, abs=1e-10)
+    which = rng.integers(N, size=9)
+    assert model.rows(which) == pytest.approx(J[which], abs=1e-12)
+    assert v @ model.along(w) == pytest.approx(model.pull(w, single_column(v))[0, 0, :-1] @ w)
+    gram = model.gram(weights)
+    assert gram.merged().blocks[0] == pytest.approx(J.T @ (J * weights[:, None]), abs=1e-10)
+    assert max(len(block) for block in gram.blocks) <= model.parameters.block_size
+
+
+@every_model
+@pytest.mark.parametrize("shape", COLUMNS)
+@settings(max_examples=8)
+@given(data=st.data())
+def test_columns_are_pulled_as_defined(kind, terms, shape, data):
+    model, J, codes, _, rng = data.draw(models(kind, terms))
+    first, stop = data.draw(st.sampled_from([(0, N), (FIRST, N), (FIRST, 2 * FIRST), (FIRST, FIRST)]))
+    columns = columns_of(shape, codes[first:stop], rng)
+    piece = RowColumns(columns.values, columns.cells, columns.table, columns.n_blocks, first=first)
+    expected = pulled_by_definition(J, matrix_of(piece, N))
+    pulled = model.pull(np.zeros(J.shape[1]), piece)
+    assert pulled.shape == expected.shape
+    assert pulled == pytest.approx(expected, abs=1e-10)
+
+
+@every_model
+@settings(max_examples=10)
+@given(data=st.data())
+def test_sums_over_shards_are_those_of_all_rows(kind, terms, data):
+    model, J, codes, _, rng = data.draw(models(kind, terms))
+    borders = [0, *sorted(data.draw(st.lists(st.integers(0, N), max_size=4))), N]
+    shards = [slice(start, stop) for start, stop in pairwise(borders)]
+    w, weights = rng.normal(size=J.shape[1]), rng.random(N)
+    taken = [model.take(rows) for rows in shards]
+    assert [shard.n_rows for shard in taken] == [rows.stop - rows.start for rows in shards]
+    joined = np.concatenate([shard.scores(w) for shard in taken])
+    assert joined == pytest.approx(model.scores(w), abs=1e-12)
+    whole, total = model.gram(weights).merged(), np.zeros((w.size, w.size))
+    for shard, rows in zip(taken, shards, strict=True):
+        total += shard.gram(weights[rows]).merged().blocks[0]
+        which = np.arange(rows.stop - rows.start)
+        assert np.array_equal(shard.rows(which), model.rows(rows.start + which))
+    assert total == pytest.approx(whole.blocks[0], abs=1e-12 * N)
+    for shape in COLUMNS:
+        columns = columns_of(shape, codes, rng)
+        parts = [
+            shard.pull(
+                w,
+                RowColumns(
+                    columns.values[rows],
+                    None if columns.cells is None else columns.cells[rows],
+                    columns.table,
+                    columns.n_blocks,
+                ),
+            )
+            for shard, rows in zip(taken, shards, strict=True)
+        ]
+        absolute = np.abs(matrix_of(columns, N)).sum() * np.abs(J).max()
+        assert np.sum(parts, axis=0) == pytest.approx(model.pull(w, columns), abs=1e-12 * max(1, absolute))
+
+
+@pytest.mark.parametrize("kind", ["dense", "fortran", "float32", "csr", "one-hot csr", "codes"])
+def test_shards_are_views(kind):
+    X, _ = features(kind, np.random.default_rng(0))
+    model = linear_model(X, offset=np.arange(N, dtype=float))
+    shard = model.take(slice(FIRST, -FIRST))
+    assert shard.n_rows == N - 2 * FIRST
+    arrays = {name: value for name, value in vars(model.design).items() if isinstance(value, np.ndarray)}
+    for name, array in arrays.items():
+        assert not array.size or np.shares_memory(array, getattr(shard.design, name))
+    assert np.shares_memory(shard.offset, model.offset)
+    assert model.take(slice(None)) is model
+
+
+@pytest.mark.parametrize("shape", COLUMNS)
+@pytest.mark.parametrize("first", [0, FIRST])
+@given(seed=SEEDS)
+def test_two_functions_are_a_model(shape, first, seed):
+    rng = np.random.default_rng(seed)
+    X, codes, w = rng.normal(size=(N, 4)), rng.integers(N_GROUPS, size=N), rng.normal(size=4)
+
+    def slopes(w):
+        return (1 - np.tanh(X @ w) ** 2)[:, None] * X
+
+    model: ScoreModel = FirstOrderModel(
+        Parameters(4, 3, 4), lambda w: np.tanh(X @ w), lambda w, v: slopes(w).T @ v
+    )
+    columns = columns_of(shape, codes[first:], rng)
+    piece = RowColumns(columns.values, columns.cells, columns.table, columns.n_blocks, first=first)
+    expected = pulled_by_definition(slopes(w), matrix_of(piece, N))
+    assert model.pull(w, piece) == pytest.approx(expected, abs=1e-12)
+    assert np.array_equal(model.scores(w), np.tanh(X @ w))
+
+
+def test_what_models_offer_can_be_asked():
+    assert isinstance(linear_model(np.eye(3)), LinearScores)
+    two_functions = FirstOrderModel(Parameters(1, 1, 1), lambda w: w, lambda w, v: v)
+    assert not isinstance(two_functions, LinearScores)
 
 
 def test_the_penalised_part_is_the_coefficients():
@@ -70,10 +257,10 @@ def test_the_penalised_part_is_the_coefficients():
         n_groups=3,
         group_terms="interactions",
     )
-    coefficients, intercepts = model.unpack(np.arange(model.n_params, dtype=float))
+    coefficients, intercepts = model.unpack(np.arange(model.parameters.n, dtype=float))
     assert coefficients.shape == (3, 5)
     assert intercepts.tolist() == [15, 16, 17]
-    assert model.n_penalised == 15
+    assert model.parameters == Parameters(18, 15, 6)
 
 
 @pytest.mark.parametrize(
@@ -89,26 +276,32 @@ def test_refusals(options, message):
         linear_model(np.ones((3, 2)), **options)
 
 
-@pytest.mark.parametrize("kind", ["dense", "fortran", "float32", "csr", "csc", "one-hot csr", "codes"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_codes", [1, N_GROUPS])
 @settings(max_examples=10)
-@given(seed=st.integers(0, 100))
-def test_second_moments_are_those_of_the_matrix(kind, n_codes, seed):
+@given(seed=SEEDS, centred=st.booleans())
+def test_second_moments_are_those_of_the_matrix(kind, n_codes, seed, centred):
     rng = np.random.default_rng(seed)
     X, dense = features(kind, rng)
-    codes, groups = rng.integers(n_codes, size=N), rng.integers(-1, N_GROUPS, size=N)
+    codes = rng.integers(n_codes, size=N)
+    centres = rng.normal(size=dense.shape[1]) if centred else None
+    deviations = dense - centres if centred else dense
     design, weights = as_design(X, codes, n_codes), rng.random(N)
-    tolerance = 1e-5 if kind == "float32" else 1e-10
-    for k, found in enumerate(design.gram(weights)):
-        own = dense[codes == k]
-        assert found == pytest.approx(own.T @ (own * weights[codes == k, None]), abs=tolerance)
-    assert design.squares(weights) == pytest.approx(weights @ dense**2, abs=tolerance)
-    first, vectors = 7, rng.normal(size=(N - 7, 4))
-    out = np.ones((N_GROUPS, dense.shape[1], 4))
-    design.backward_many(first, vectors, groups[first:], out)
-    for k, found in enumerate(out):
-        own = groups[first:] == k
-        assert found == pytest.approx(1 + dense[first:][own].T @ vectors[own], abs=tolerance)
+    for k, gram in enumerate(design.gram(weights, centres)):
+        members = codes == k
+        expected = deviations[members].T @ (deviations[members] * weights[members, None])
+        assert gram == pytest.approx(expected, abs=1e-10)
+    assert design.squares(weights, centres) == pytest.approx(weights @ deviations**2, abs=1e-10)
+
+
+def test_centring_dense_features_far_from_0_costs_no_digits():
+    rng = np.random.default_rng(0)
+    deviations, weights = rng.integers(-8, 9, size=(N, 3)) / 8, rng.random(N)
+    far = linear_model(deviations + 2.0**30, centres=np.full(3, 2.0**30), fit_intercept=False)
+    near = linear_model(deviations, fit_intercept=False)
+    assert np.array_equal(far.gram(weights).blocks[0], near.gram(weights).blocks[0])
+    squares = far.design.squares(weights, np.full(3, 2.0**30))
+    assert np.array_equal(squares, near.design.squares(weights))
 
 
 def test_parameters_are_coefficients_times_scales():
@@ -120,5 +313,50 @@ def test_parameters_are_coefficients_times_scales():
     assert w[:3] == pytest.approx(coefficients[0] * scales)
     assert scaled.scores(w) == pytest.approx(plain.scores(plain.pack(coefficients, intercepts)))
     assert scaled.unpack(w)[0] == pytest.approx(coefficients)
-    v, direction = rng.normal(size=N), rng.normal(size=4)
-    assert scaled.vjp(w, v) @ direction == pytest.approx(v @ scaled.jvp(w, direction))
+
+
+def test_intercepts_of_features_that_are_not_centred():
+    rng = np.random.default_rng(0)
+    X, centres = rng.normal(size=(N, 3)), np.array([5.0, -1.0, 0.0])
+    centred, plain = linear_model(X, centres=centres, scales=2.0), linear_model(X)
+    w = rng.normal(size=4)
+    coefficients, intercepts = centred.unpack(w)
+    raw = plain.pack(coefficients, intercepts - coefficients @ centres)
+    assert plain.scores(raw) == pytest.approx(centred.scores(w))
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr", "codes"])
+@pytest.mark.parametrize("terms", TERMS)
+def test_long_passes_go_on_in_stretches_and_look_at_the_clock(kind, terms, monkeypatch):
+    rng = np.random.default_rng(0)
+    X, _ = features(kind, rng)
+    codes = rng.integers(N_GROUPS, size=N)
+
+    def model() -> LinearModel:
+        return linear_model(X, codes=codes, n_groups=N_GROUPS, group_terms=terms[0], fit_intercept=terms[1])
+
+    w, weights, columns = (
+        rng.normal(size=model().parameters.n),
+        rng.random(N),
+        columns_of("bins of groups", codes, rng),
+    )
+    passes = [
+        lambda model: model.scores(w),
+        lambda model: model.pull(w, columns),
+        lambda model: model.pull(w, single_column(weights)),
+        lambda model: model.gram(weights).merged().blocks[0],
+    ]
+    at_once = [one_pass(model()) for one_pass in passes]
+    monkeypatch.setattr(_designs, "_MOST_AT_ONCE", 10.0)
+    monkeypatch.setattr(_designs, "_MOST_BY_BLAS", 10.0)
+    monkeypatch.setattr(_designs, "_FEWEST_BY_BLAS", 3)
+    monkeypatch.setattr(_designs, "_CHUNK", 3)
+    for one_pass, expected in zip(passes, at_once, strict=True):
+        assert one_pass(model()) == pytest.approx(expected, abs=1e-12)
+        with deadline(time.monotonic() - 1), pytest.raises(OutOfTime):
+            one_pass(model())
+
+
+@pytest.mark.parametrize("name", _kernels.__all__)
+def test_shards_can_be_worked_on_by_threads(name):
+    assert getattr(_kernels, name).targetoptions["nogil"]

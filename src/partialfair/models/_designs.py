@@ -1,71 +1,54 @@
-"""Feature matrices seen through two products, with one coefficient vector per group.
+"""Feature matrices seen through a few products, with one coefficient vector per group.
 
-``forward`` gives ``s_i = coef[code_i] · x_i`` and ``backward`` the transpose, ``Σ_i v_i x_i`` by code. Cross
+``forward`` gives ``s_i = coef[code_i] · x_i`` and ``backward`` the transpose, sums of rows with values. Cross
 terms of the features with the group, (1, ξ, γ, γξ), span just that: a separate linear model per group. They
 are never formed; one gather per row does it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
-from numba import get_num_threads, njit
 from scipy import sparse
 
 from partialfair._clock import check_clock
 from partialfair._typing import ArrayLike, Floats, Ints
 from partialfair.categoricals import CategoricalCodes
 from partialfair.exceptions import InputError
+from partialfair.models._kernels import (
+    codes_backward,
+    codes_forward,
+    codes_gram,
+    csr_backward,
+    csr_forward,
+    csr_gram,
+    dense_backward,
+    symmetric,
+)
 
 __all__ = ["CSRDesign", "CodesDesign", "DenseDesign", "Design", "as_design"]
 
-
-_ROWS_PER_THREAD = 100_000
 _MOST_AT_ONCE = 2e8
 """Multiplications of a kernel between two looks at the clock: some tenths of a second."""
 _MOST_BY_BLAS = 4e9
 """The same of a product of matrices."""
-
-
-def _summed(n_rows: int, part: Callable[[slice], Floats], work: float = 0.0) -> Floats:
-    """Add up what some threads compute of parts of the rows; kernels release the lock of the interpreter.
-
-    There are as many threads as numba may use (``NUMBA_NUM_THREADS``), and fewer if rows are few. Parts are
-    so short that all of them, of so much work together, leave time to look at the clock in between.
-    """
-    n_threads = max(1, min(get_num_threads(), n_rows // _ROWS_PER_THREAD))
-    n_turns = max(1, min(n_rows, int(work / (n_threads * _MOST_AT_ONCE))))
-    if n_threads * n_turns == 1:
-        return part(slice(0, n_rows))
-    bounds = np.linspace(0, n_rows, n_threads * n_turns + 1).astype(int)
-    parts = [slice(int(first), int(stop)) for first, stop in pairwise(bounds)]
-    with ThreadPoolExecutor(n_threads) as pool:
-        total: Floats | None = None
-        for turn in range(n_turns):
-            check_clock()
-            for term in pool.map(part, parts[turn * n_threads : (turn + 1) * n_threads]):
-                total = term if total is None else np.add(total, term, out=total)
-    assert total is not None
-    return total
+_CHUNK = 4096
+"""Dense rows that are gathered or converted at once: some megabytes, which the processor's cache holds."""
+_FEWEST_BY_BLAS = 64
+"""Rows below which a product of matrices is no faster than its parts."""
+_MOST_SHORT = np.iinfo(np.int16).max
+_MOST_BY_KERNEL = 2
+"""Values of a row that the dense kernel adds up; sums of more are faster as products of matrices."""
 
 
 class Design(Protocol):
     """n rows of d features, each row with a code that chooses its coefficient vector."""
-
-    @property
-    def n_codes(self) -> int:
-        """Number of coefficient vectors."""
-
-    @property
-    def codes(self) -> Ints:
-        """Which of them each row uses."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -74,26 +57,20 @@ class Design(Protocol):
     def forward(self, coefficients: Floats) -> Floats:
         """Return ``coefficients[code_i] · x_i`` for each row; coefficients are (n_codes, d)."""
 
-    def backward(self, vector: Floats) -> Floats:
-        """Return ``Σ vector[i] x_i`` over the rows of each code: (n_codes, d)."""
+    def backward(self, values: Floats, slots: Ints | None = None, n_slots: int = 0) -> Floats:
+        """Return ``Σ x_i values[i]ᵀ`` over the rows of each slot: (n_slots, d, q).
 
-    def backward_many(self, first: int, vectors: Floats, groups: Ints, out: Floats) -> None:
-        """Add ``Σ x_i vectors[i]ᵀ``, over the rows of each group, to ``out``: (n_groups, d, q).
-
-        ``vectors`` (r, q) and ``groups`` belong to r rows from ``first`` on; rows of group −1 are left out.
+        The values are (n, q); rows of slot −1 are left out. By default a row's slot is its code.
         """
 
-    def backward_binned(self, first: Floats, second: Floats, places: Ints, n_places: int) -> Floats:
-        """Return ``Σ (first[i], second[i]) x_i`` over the rows of each place ≥ 0: (n_places, d, 2)."""
+    def gram(self, weights: Floats, centres: Floats | None = None) -> Floats:
+        """Return ``Σ weights[i] z_i z_iᵀ`` with ``z = x − centres`` for each code: (n_codes, d, d)."""
 
-    def gram(self, weights: Floats) -> Floats:
-        """Return ``Σ weights[i] x_i x_iᵀ`` over the rows of each code: (n_codes, d, d)."""
+    def squares(self, weights: Floats, centres: Floats | None = None) -> Floats:
+        """Return ``Σ weights[i] (x_ij − centres[j])²`` over all rows: (d,)."""
 
-    def squares(self, weights: Floats) -> Floats:
-        """Return ``Σ weights[i] x_ij²`` over all rows: (d,)."""
-
-    def rows(self, which: Ints) -> Floats:
-        """Return some rows, dense: (n_which, d)."""
+    def take(self, rows: slice | Ints) -> Self:
+        """Return the design of some rows; for consecutive ones it holds views."""
 
 
 def as_design(X: ArrayLike, codes: Ints, n_codes: int) -> Design:
@@ -106,11 +83,28 @@ def as_design(X: ArrayLike, codes: Ints, n_codes: int) -> Design:
         data = np.empty(0) if (matrix.data == 1).all() else matrix.data
         # Unsigned: numba then need not ask of every index whether it counts from the end.
         indptr, indices = matrix.indptr.astype(np.uint64), matrix.indices.astype(np.uint32)
-        return CSRDesign(indptr, indices, data, matrix.shape, codes, n_codes)
+        return CSRDesign(indptr, indices, data, matrix.shape[1], codes, n_codes)
     array = np.asarray(X)
     if array.ndim != 2:
         raise InputError(f"X must have two dimensions, not {array.ndim}")
     return DenseDesign(array, codes, n_codes)
+
+
+def _stretches(n_rows: int, multiplications: float) -> Iterator[slice]:
+    """Divide rows so that work on a stretch of them is short, and look at the clock in between."""
+    n_stretches = max(1, min(n_rows, int(multiplications / _MOST_AT_ONCE)))
+    for k in range(n_stretches):
+        if k:
+            check_clock()
+        yield slice(k * n_rows // n_stretches, (k + 1) * n_rows // n_stretches)
+
+
+def _chunks(n_rows: int, size: int) -> Iterator[slice]:
+    """Divide rows into chunks of equal size, and look at the clock in between."""
+    for start in range(0, n_rows, size):
+        if start:
+            check_clock()
+        yield slice(start, min(start + size, n_rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,190 +120,93 @@ class DenseDesign:
         """Rows and features."""
         return self.X.shape[0], self.X.shape[1]
 
+    def forward(self, coefficients: Floats) -> Floats:
+        """As in `Design`."""
+        out = np.empty(self.shape[0])
+        for vector, (members, block) in zip(coefficients, self._blocks, strict=True):
+            products = np.empty(len(block))
+            for rows in _by_blas(block):
+                products[rows] = block[rows] @ vector
+            out[members] = products
+        return out
+
+    def backward(self, values: Floats, slots: Ints | None = None, n_slots: int = 0) -> Floats:
+        """As in `Design`."""
+        if slots is None:
+            return self._backward_by_code(values)
+        out = np.zeros((n_slots, self.shape[1], values.shape[1]))
+        for rows in _chunks(self.shape[0], _CHUNK):
+            if values.shape[1] <= _MOST_BY_KERNEL:
+                chunk = np.ascontiguousarray(self.X[rows], dtype=np.float64)
+                dense_backward(chunk, values[rows], slots[rows], out)
+            else:
+                _add_products(self.X[rows], values[rows], slots[rows], out)
+        return out
+
+    def gram(self, weights: Floats, centres: Floats | None = None) -> Floats:
+        """As in `Design`; rows are centred before they are multiplied, since sums of squares would cancel."""
+        out = np.zeros((self.n_codes, self.shape[1], self.shape[1]))
+        at_once = int(np.clip(_MOST_BY_BLAS / max(1, self.shape[1]) ** 2, _FEWEST_BY_BLAS, _CHUNK))
+        for total, (members, block) in zip(out, self._blocks, strict=True):
+            weights_of_members = weights[members]
+            for rows in _chunks(len(block), at_once):
+                chunk = _centred(block[rows], centres)
+                total += chunk.T @ (chunk * weights_of_members[rows, None])
+        return out
+
+    def squares(self, weights: Floats, centres: Floats | None = None) -> Floats:
+        """As in `Design`."""
+        out = np.zeros(self.shape[1])
+        for rows in _chunks(self.shape[0], _CHUNK):
+            chunk = _centred(self.X[rows], centres)
+            out += weights[rows] @ (chunk * chunk)
+        return out
+
+    def take(self, rows: slice | Ints) -> Self:
+        """As in `Design`."""
+        return replace(self, X=self.X[rows], codes=self.codes[rows])
+
     @cached_property
     def _blocks(self) -> list[tuple[Ints | slice, npt.NDArray[Any]]]:
-        """Rows of each code as a matrix of their own, so that BLAS can run on it."""
+        """The members of each code, and their rows as a matrix, so that BLAS can run on it."""
         if self.n_codes == 1:
             return [(slice(None), self.X)]
         members = [np.flatnonzero(self.codes == k) for k in range(self.n_codes)]
         return [(rows, self.X[rows]) for rows in members]
 
-    def forward(self, coefficients: Floats) -> Floats:
-        """As in `Design`."""
-        out = np.empty(self.shape[0])
-        for own, (rows, block) in zip(coefficients, self._blocks, strict=True):
-            out[rows] = np.concatenate([np.empty(0), *(part @ own for part in _pieces(block))])
-        return out
-
-    def backward(self, vector: Floats) -> Floats:
-        """As in `Design`."""
-        out = np.zeros((self.n_codes, self.shape[1]))
-        for own, (rows, block) in zip(out, self._blocks, strict=True):
-            values = vector[rows]
-            first = 0
-            for part in _pieces(block):
-                own += part.T @ values[first : first + len(part)]
-                first += len(part)
-        return out
-
-    def backward_many(self, first: int, vectors: Floats, groups: Ints, out: Floats) -> None:
-        """As in `Design`."""
-        rows = self.X[first : first + len(vectors)]
-        for k in np.unique(groups[groups >= 0]).tolist():
-            own = np.flatnonzero(groups == k)
-            out[k] += rows[own].T @ vectors[own]
-
-    def backward_binned(self, first: Floats, second: Floats, places: Ints, n_places: int) -> Floats:
-        """As in `Design`."""
-        out = np.zeros((n_places, self.shape[1], 2))
-        for start in range(0, self.shape[0], 4096):
-            rows = slice(start, start + 4096)
-            part = np.ascontiguousarray(self.X[rows], dtype=np.float64)
-            _dense_backward_binned(part, first[rows], second[rows], places[rows], out)
-        return out
-
-    def gram(self, weights: Floats) -> Floats:
-        """As in `Design`."""
-        out = np.zeros((self.n_codes, self.shape[1], self.shape[1]))
-        at_once = int(np.clip(_MOST_BY_BLAS / max(1, self.shape[1]) ** 2, 64, 4096))
-        for own, (rows, block) in zip(out, self._blocks, strict=True):
-            values = weights[rows]
-            for first in range(0, len(block), at_once):
-                check_clock()
-                part = np.asarray(block[first : first + at_once], dtype=np.float64)
-                own += part.T @ (part * values[first : first + at_once, None])
-        return out
-
-    def rows(self, which: Ints) -> Floats:
-        """As in `Design`."""
-        return np.asarray(self.X[which], dtype=np.float64)
-
-    def squares(self, weights: Floats) -> Floats:
-        """As in `Design`."""
-        out = np.zeros(self.shape[1])
-        for first in range(0, self.shape[0], 4096):
-            part = np.asarray(self.X[first : first + 4096], dtype=np.float64)
-            out += weights[first : first + 4096] @ (part * part)
+    def _backward_by_code(self, values: Floats) -> Floats:
+        out = np.zeros((self.n_codes, self.shape[1], values.shape[1]))
+        for total, (members, block) in zip(out, self._blocks, strict=True):
+            # As a vector, one column is gathered and multiplied faster than as a matrix.
+            values_of_members = (values[:, 0] if total.shape[1] == 1 else values)[members]
+            for rows in _by_blas(block):
+                total += (block[rows].T @ values_of_members[rows]).reshape(total.shape)
         return out
 
 
-def _pieces(block: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
-    """Rows to multiply at once: all in double precision; otherwise few, since each piece is converted."""
-    size = len(block) if block.dtype == np.float64 else 4096
-    return (block[first : first + size] for first in range(0, len(block), max(size, 1)))
+def _by_blas(block: npt.NDArray[Any]) -> Iterator[slice]:
+    """Rows to multiply at once: many in double precision; otherwise few, since they are converted."""
+    if block.dtype == np.float64:
+        return _stretches(len(block), float(block.size))
+    return _chunks(len(block), _CHUNK)
 
 
-@njit(cache=True)
-def _dense_backward_binned(X: Floats, first: Floats, second: Floats, places: Ints, out: Floats) -> None:
-    for i in range(places.size):
-        if places[i] >= 0:
-            own = out[places[i]]
-            for j in range(X.shape[1]):
-                own[j, 0] += first[i] * X[i, j]
-                own[j, 1] += second[i] * X[i, j]
+def _centred(X: npt.NDArray[Any], centres: Floats | None) -> Floats:
+    """Return rows in double precision, minus the centres."""
+    converted = np.asarray(X, dtype=np.float64)
+    return converted if centres is None else converted - centres
 
 
-@njit(cache=True, nogil=True)
-def _csr_backward_binned(
-    indptr: Ints, indices: Ints, data: Floats, first: Floats, second: Floats, places: Ints, out: Floats
-) -> None:
-    for i in range(places.size):
-        if places[i] >= 0:
-            own = out[places[i]]
-            for place in range(indptr[i], indptr[i + 1]):
-                value = data[place] if data.size else 1.0
-                own[indices[place], 0] += value * first[i]
-                own[indices[place], 1] += value * second[i]
-
-
-@njit(cache=True, nogil=True)
-def _codes_backward_binned(columns: Ints, first: Floats, second: Floats, places: Ints, out: Floats) -> None:
-    for i in range(places.size):
-        if places[i] >= 0:
-            own = out[places[i]]
-            for field in range(columns.shape[1]):
-                own[columns[i, field], 0] += first[i]
-                own[columns[i, field], 1] += second[i]
-
-
-@njit(cache=True)
-def _csr_forward(indptr: Ints, indices: Ints, data: Floats, coefficients: Floats, codes: Ints) -> Floats:
-    out = np.empty(indptr.size - 1)
-    for i in range(out.size):
-        own = coefficients[codes[i]]
-        total = 0.0
-        if data.size:
-            for place in range(indptr[i], indptr[i + 1]):
-                total += own[indices[place]] * data[place]
-        else:
-            for place in range(indptr[i], indptr[i + 1]):
-                total += own[indices[place]]
-        out[i] = total
-    return out
-
-
-@njit(cache=True, nogil=True)
-def _csr_backward(
-    indptr: Ints, indices: Ints, data: Floats, vector: Floats, codes: Ints, size: tuple[int, int]
-) -> Floats:
-    out = np.zeros(size)
-    for i in range(vector.size):
-        value = vector[i]
-        if value != 0.0:
-            own = out[codes[i]]
-            if data.size:
-                for place in range(indptr[i], indptr[i + 1]):
-                    own[indices[place]] += value * data[place]
-            else:
-                for place in range(indptr[i], indptr[i + 1]):
-                    own[indices[place]] += value
-    return out
-
-
-@njit(cache=True)
-def _csr_backward_many(
-    indptr: Ints, indices: Ints, data: Floats, first: int, vectors: Floats, groups: Ints, out: Floats
-) -> None:
-    for r in range(groups.size):
-        if groups[r] >= 0:
-            own, vector = out[groups[r]], vectors[r]
-            for place in range(indptr[first + r], indptr[first + r + 1]):
-                target = own[indices[place]]
-                value = data[place] if data.size else 1.0
-                for j in range(vector.size):
-                    target[j] += value * vector[j]
-
-
-@njit(cache=True, nogil=True)
-def _csr_gram(
-    indptr: Ints, indices: Ints, data: Floats, weights: Floats, codes: Ints, size: tuple[int, int, int]
-) -> Floats:
-    """Fill one entry of each symmetric pair."""
-    out = np.zeros(size)
-    for i in range(weights.size):
-        if weights[i] == 0.0:
-            continue
-        own = out[codes[i]]
-        for place in range(indptr[i], indptr[i + 1]):
-            target = own[indices[place]]
-            value = weights[i] * data[place] if data.size else weights[i]
-            for other in range(indptr[i], place + 1):
-                target[indices[other]] += value * data[other] if data.size else value
-    return out
-
-
-@njit(cache=True)
-def _symmetric(half: Floats) -> Floats:
-    """Complete matrices of which one entry of each symmetric pair is filled, in tiles that stay in cache."""
-    n, tile = half.shape[1], 64
-    for own in half:
-        for top in range(0, n, tile):
-            for left in range(0, top + 1, tile):
-                for i in range(top, min(top + tile, n)):
-                    for j in range(left, min(left + tile, i)):
-                        own[i, j] += own[j, i]
-                        own[j, i] = own[i, j]
-    return half
+def _add_products(X: npt.NDArray[Any], values: Floats, slots: Ints, out: Floats) -> None:
+    """Add ``X_kᵀ values_k`` for the rows of each slot k."""
+    # Short integers are sorted by their digits, several times as fast.
+    order = np.argsort(slots.astype(np.int16) if len(out) <= _MOST_SHORT else slots, kind="stable")
+    order = order[np.searchsorted(slots[order], 0) :]
+    sorted_slots, sorted_X, sorted_values = slots[order], X[order], values[order]
+    borders = [0, *(np.flatnonzero(np.diff(sorted_slots)) + 1).tolist(), order.size]
+    for start, stop in pairwise(borders):
+        if stop > start:
+            out[sorted_slots[start]] += sorted_X[start:stop].T @ sorted_values[start:stop]
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,117 +216,75 @@ class CSRDesign:
     indptr: Ints
     indices: Ints
     data: Floats
-    shape: tuple[int, int]
+    n_features: int
     codes: Ints
     n_codes: int
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features."""
+        return self.indptr.size - 1, self.n_features
+
     def forward(self, coefficients: Floats) -> Floats:
         """As in `Design`."""
-        return np.asarray(_csr_forward(self.indptr, self.indices, self.data, coefficients, self.codes))
-
-    def backward(self, vector: Floats) -> Floats:
-        """As in `Design`."""
-        size = (self.n_codes, self.shape[1])
-        return _summed(
-            self.shape[0],
-            lambda rows: _csr_backward(
-                self._part(rows), self.indices, self.data, vector[rows], self.codes[rows], size
-            ),
-        )
-
-    def _part(self, rows: slice) -> Ints:
-        """Return where some rows begin and end."""
-        return self.indptr[rows.start : rows.stop + 1]
-
-    def backward_many(self, first: int, vectors: Floats, groups: Ints, out: Floats) -> None:
-        """As in `Design`."""
-        _csr_backward_many(self.indptr, self.indices, self.data, first, vectors, groups, out)
-
-    def backward_binned(self, first: Floats, second: Floats, places: Ints, n_places: int) -> Floats:
-        """As in `Design`."""
-
-        def part(rows: slice) -> Floats:
-            out = np.zeros((n_places, self.shape[1], 2))
-            own = (first[rows], second[rows], places[rows])
-            _csr_backward_binned(self._part(rows), self.indices, self.data, *own, out)
-            return out
-
-        return _summed(self.shape[0], part)
-
-    def gram(self, weights: Floats) -> Floats:
-        """As in `Design`."""
-        size = (self.n_codes, self.shape[1], self.shape[1])
-        half = _summed(
-            self.shape[0],
-            lambda rows: _csr_gram(
-                self._part(rows), self.indices, self.data, weights[rows], self.codes[rows], size
-            ),
-            work=float((np.diff(self.indptr).astype(float) ** 2).sum()),
-        )
-        return np.asarray(_symmetric(half))
-
-    def rows(self, which: Ints) -> Floats:
-        """As in `Design`."""
-        out = np.zeros((which.size, self.shape[1]))
-        for own, i in zip(out, which, strict=True):
-            places = slice(int(self.indptr[i]), int(self.indptr[i + 1]))
-            np.add.at(own, self.indices[places], self.data[places] if self.data.size else 1.0)
+        out = np.empty(self.shape[0])
+        for rows in _stretches(out.size, self._n_entries):
+            csr_forward(*self._entries(rows), coefficients, self.codes[rows], out[rows])
         return out
 
-    def squares(self, weights: Floats) -> Floats:
+    def backward(self, values: Floats, slots: Ints | None = None, n_slots: int = 0) -> Floats:
         """As in `Design`."""
-        squared, size = self.data * self.data, (self.n_codes, self.shape[1])
-        out = _csr_backward(self.indptr, self.indices, squared, weights, self.codes, size)
-        return np.asarray(out.sum(axis=0))
+        slots, n_slots = (self.codes, self.n_codes) if slots is None else (slots, n_slots)
+        out = np.zeros((n_slots, self.n_features, values.shape[1]))
+        for rows in _stretches(self.shape[0], self._n_entries * values.shape[1]):
+            csr_backward(*self._entries(rows), values[rows], slots[rows], out)
+        return out
 
+    def gram(self, weights: Floats, centres: Floats | None = None) -> Floats:
+        """As in `Design`."""
+        out = np.zeros((self.n_codes, self.n_features, self.n_features))
+        for rows in _stretches(self.shape[0], self._n_pairs):
+            csr_gram(*self._entries(rows), weights[rows], self.codes[rows], out)
+        symmetric(out)
+        if centres is not None:
+            _centre_gram(out, self, weights, centres)
+        return out
 
-@njit(cache=True)
-def _codes_forward(columns: Ints, coefficients: Floats, codes: Ints) -> Floats:
-    out = np.empty(columns.shape[0])
-    for i in range(out.size):
-        own = coefficients[codes[i]]
-        total = 0.0
-        for field in range(columns.shape[1]):
-            total += own[columns[i, field]]
-        out[i] = total
-    return out
+    def squares(self, weights: Floats, centres: Floats | None = None) -> Floats:
+        """As in `Design`."""
+        squared = replace(self, data=self.data * self.data)
+        sums = squared.backward(weights[:, None]).sum(axis=0)[:, 0]
+        return sums if centres is None else _centred_squares(sums, self, weights, centres)
 
+    def take(self, rows: slice | Ints) -> Self:
+        """As in `Design`; views of consecutive rows go on counting entries from the first of all."""
+        if isinstance(rows, slice):
+            return replace(self, indptr=self.indptr[rows.start : rows.stop + 1], codes=self.codes[rows])
+        starts = self.indptr[:-1][rows].astype(np.int64)
+        lengths = self.indptr[1:][rows].astype(np.int64) - starts
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        entries = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], lengths)
+        data = self.data[entries] if self.data.size else self.data
+        return replace(
+            self,
+            indptr=indptr.astype(np.uint64),
+            indices=self.indices[entries],
+            data=data,
+            codes=self.codes[rows],
+        )
 
-@njit(cache=True, nogil=True)
-def _codes_backward(columns: Ints, vector: Floats, codes: Ints, size: tuple[int, int]) -> Floats:
-    out = np.zeros(size)
-    for i in range(vector.size):
-        if vector[i] != 0.0:
-            own = out[codes[i]]
-            for field in range(columns.shape[1]):
-                own[columns[i, field]] += vector[i]
-    return out
+    @property
+    def _n_entries(self) -> float:
+        return float(self.indptr[-1] - self.indptr[0])
 
+    @cached_property
+    def _n_pairs(self) -> float:
+        """Pairs of entries in the same row."""
+        return float((np.diff(self.indptr).astype(float) ** 2).sum())
 
-@njit(cache=True)
-def _codes_backward_many(columns: Ints, first: int, vectors: Floats, groups: Ints, out: Floats) -> None:
-    for r in range(groups.size):
-        if groups[r] >= 0:
-            own, vector = out[groups[r]], vectors[r]
-            for field in range(columns.shape[1]):
-                target = own[columns[first + r, field]]
-                for j in range(vector.size):
-                    target[j] += vector[j]
-
-
-@njit(cache=True, nogil=True)
-def _codes_gram(columns: Ints, weights: Floats, codes: Ints, size: tuple[int, int, int]) -> Floats:
-    """Fill one entry of each symmetric pair."""
-    out = np.zeros(size)
-    for i in range(weights.size):
-        if weights[i] == 0.0:
-            continue
-        own = out[codes[i]]
-        for field in range(columns.shape[1]):
-            target = own[columns[i, field]]
-            for other in range(field + 1):
-                target[columns[i, other]] += weights[i]
-    return out
+    def _entries(self, rows: slice) -> tuple[Ints, Ints, Floats]:
+        """Return where the entries of some rows begin and end, and all entries."""
+        return self.indptr[rows.start : rows.stop + 1], self.indices, self.data
 
 
 @dataclass(frozen=True, eq=False)
@@ -448,46 +303,55 @@ class CodesDesign:
 
     def forward(self, coefficients: Floats) -> Floats:
         """As in `Design`."""
-        return np.asarray(_codes_forward(self.columns, coefficients, self.codes))
-
-    def backward(self, vector: Floats) -> Floats:
-        """As in `Design`."""
-        size = (self.n_codes, self.n_features)
-        return _summed(
-            self.shape[0],
-            lambda rows: _codes_backward(self.columns[rows], vector[rows], self.codes[rows], size),
-        )
-
-    def backward_many(self, first: int, vectors: Floats, groups: Ints, out: Floats) -> None:
-        """As in `Design`."""
-        _codes_backward_many(self.columns, first, vectors, groups, out)
-
-    def backward_binned(self, first: Floats, second: Floats, places: Ints, n_places: int) -> Floats:
-        """As in `Design`."""
-
-        def part(rows: slice) -> Floats:
-            out = np.zeros((n_places, self.n_features, 2))
-            _codes_backward_binned(self.columns[rows], first[rows], second[rows], places[rows], out)
-            return out
-
-        return _summed(self.shape[0], part)
-
-    def gram(self, weights: Floats) -> Floats:
-        """As in `Design`."""
-        size = (self.n_codes, self.n_features, self.n_features)
-        half = _summed(
-            self.shape[0],
-            lambda rows: _codes_gram(self.columns[rows], weights[rows], self.codes[rows], size),
-            work=float(self.shape[0]) * self.columns.shape[1] ** 2,
-        )
-        return np.asarray(_symmetric(half))
-
-    def rows(self, which: Ints) -> Floats:
-        """As in `Design`."""
-        out = np.zeros((which.size, self.n_features))
-        np.add.at(out, (np.arange(which.size)[:, None], self.columns[which].astype(np.int64)), 1.0)
+        out = np.empty(self.shape[0])
+        for rows in _stretches(out.size, float(self.columns.size)):
+            codes_forward(self.columns[rows], coefficients, self.codes[rows], out[rows])
         return out
 
-    def squares(self, weights: Floats) -> Floats:
+    def backward(self, values: Floats, slots: Ints | None = None, n_slots: int = 0) -> Floats:
         """As in `Design`."""
-        return np.asarray(self.backward(weights).sum(axis=0))
+        slots, n_slots = (self.codes, self.n_codes) if slots is None else (slots, n_slots)
+        out = np.zeros((n_slots, self.n_features, values.shape[1]))
+        for rows in _stretches(self.shape[0], float(self.columns.size) * values.shape[1]):
+            codes_backward(self.columns[rows], values[rows], slots[rows], out)
+        return out
+
+    def gram(self, weights: Floats, centres: Floats | None = None) -> Floats:
+        """As in `Design`."""
+        out = np.zeros((self.n_codes, self.n_features, self.n_features))
+        for rows in _stretches(self.shape[0], float(self.columns.size) * self.columns.shape[1]):
+            codes_gram(self.columns[rows], weights[rows], self.codes[rows], out)
+        symmetric(out)
+        if centres is not None:
+            _centre_gram(out, self, weights, centres)
+        return out
+
+    def squares(self, weights: Floats, centres: Floats | None = None) -> Floats:
+        """As in `Design`; the features are their own squares."""
+        sums = self.backward(weights[:, None]).sum(axis=0)[:, 0]
+        return sums if centres is None else _centred_squares(sums, self, weights, centres)
+
+    def take(self, rows: slice | Ints) -> Self:
+        """As in `Design`."""
+        return replace(self, columns=self.columns[rows], codes=self.codes[rows])
+
+
+def _centre_gram(grams: Floats, design: CSRDesign | CodesDesign, weights: Floats, centres: Floats) -> None:
+    """Turn ``Σ ω x xᵀ`` into ``Σ ω z zᵀ = Σ ω x xᵀ − (Σ ω x) cᵀ − c (Σ ω x)ᵀ + (Σ ω) c cᵀ``, ``z = x − c``.
+
+    Most entries of a sparse feature are 0, so that its mean is small beside its spread: little cancels.
+    """
+    sums = design.backward(weights[:, None])[:, :, 0]
+    totals = np.bincount(design.codes, weights, minlength=design.n_codes)
+    for gram, sum_of_features, total in zip(grams, sums, totals, strict=True):
+        cross = np.multiply.outer(sum_of_features, centres)
+        gram -= cross + cross.T
+        gram += total * np.multiply.outer(centres, centres)
+
+
+def _centred_squares(
+    squares: Floats, design: CSRDesign | CodesDesign, weights: Floats, centres: Floats
+) -> Floats:
+    """Turn ``Σ ω x²`` into ``Σ ω (x − c)²``, likewise."""
+    sums = design.backward(weights[:, None]).sum(axis=0)[:, 0]
+    return np.asarray(squares - 2 * centres * sums + weights.sum() * centres**2)

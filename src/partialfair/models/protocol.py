@@ -1,0 +1,44 @@
+"""What a problem needs to know of a model: its scores, and how their derivative acts.
+
+Everything else sees only scores. First-order methods ask for a `ScoreModel`; Newton steps, kinks and
+certificates ask for `LinearScores`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from partialfair._row_columns import RowColumns
+from partialfair._typing import Floats, Ints
+from partialfair.models.blocks import BlockMatrix
+from partialfair.models.parameters import Parameters
+
+__all__ = ["LinearScores", "ScoreModel"]
+
+
+class ScoreModel(Protocol):
+    """``s = s(w)``, and the Jacobian J(w), whose row i is the gradient of score i in w."""
+
+    @property
+    def parameters(self) -> Parameters:
+        """How long w is, and how it is divided."""
+
+    def scores(self, w: Floats) -> Floats:
+        """Return the score of every row: (n,)."""
+
+    def pull(self, w: Floats, columns: RowColumns) -> Floats:
+        """Return ``J(w)ᵀ C``, and last the columns' plain sums: (n_blocks, n_columns, n_params + 1)."""
+
+
+@runtime_checkable
+class LinearScores(ScoreModel, Protocol):
+    """``s = offset + J w``: J is the same everywhere, and more can be asked of it."""
+
+    def along(self, direction: Floats) -> Floats:
+        """Return ``J direction``, without the offset: (n,)."""
+
+    def gram(self, weights: Floats) -> BlockMatrix:
+        """Return ``Jᵀ diag(weights) J``."""
+
+    def rows(self, which: Ints) -> Floats:
+        """Return some rows of J: (n_which, n_params)."""
