@@ -242,15 +242,16 @@ def _corrected(last: Attempt, allowed: Floats, closer: bool, solve: Solve) -> At
 
 def _denser(constraint: Constraint) -> Constraint:
     """Return a constraint that looks more closely everywhere, if it looks at a grid of ranks."""
-    return constraint.denser() if isinstance(constraint, OnAGrid) else constraint
+    return constraint.on_grid(constraint.grid.denser()) if isinstance(constraint, OnAGrid) else constraint
 
 
 def _refined(constraint: Constraint, gap: WorstGap, groups: Groups) -> Constraint:
     """Look also where the exact gap is widest, if that is at some ranks."""
     if np.isnan(gap.ranks).any() or not isinstance(constraint, OnAGrid):
         return constraint
-    first, second = (groups.labels.index(label) for label in gap.groups)
-    return constraint.refined(groups, (first, second), gap.ranks)
+    intervals = constraint.intervals(groups)
+    of_pair = [intervals[groups.labels.index(label)] for label in gap.groups]
+    return constraint.on_grid(constraint.grid.refined(gap.ranks, of_pair))
 
 
 def _floor(promise: Promise) -> tuple[float, str, float]:

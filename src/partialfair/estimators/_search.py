@@ -194,7 +194,8 @@ class Search:
 
     def _trained(self, constraint: Constraint) -> Constraint:
         """Return the constraint to train for a promise: on a grid that reaches as far as the exact gap does."""
-        return constraint.prepared() if self.exact and isinstance(constraint, OnAGrid) else constraint
+        on_grid = self.exact and isinstance(constraint, OnAGrid)
+        return constraint.on_grid(constraint.grid) if on_grid else constraint
 
     def _last_of(self, problem: Problem) -> Floats | None:
         """Return the solution of an earlier fit, with its thresholds if they are as many."""
