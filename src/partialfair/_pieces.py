@@ -53,6 +53,8 @@ def hinge_pieces(centres: Floats, width: float, rounding: float) -> Pieces:
     """Return the pieces of ``max(s − centre, 0) / width``, rounded over ``rounding`` widths on both sides."""
     half = width * (rounding or _REACH)
     edges = np.unique(np.concatenate([centres - half, centres + half, centres]))
+    if not edges.size:
+        edges = np.zeros(1)  # of no function at all, any bins will do
     middles = np.concatenate([[edges[0] - 1], (edges[1:] + edges[:-1]) / 2, [edges[-1] + 1]])
     x = middles[:, None] - centres
     corner, above = np.abs(x) < half, x > 0

@@ -92,6 +92,8 @@ class GroupMeans:
 
         From one table for each group and bin if the surrogate has pieces, and row by row if not.
         """
+        if not self.n_atoms:
+            return iter(())
         pieces = self.surrogate.pieces(self._thresholds(theta))
         if pieces is None:
             return self._dense_columns(scores, members, theta, curved)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.dc.blocks import Block, written_out
+from tests.blocks import Block, written_out
 
 from partialfair import surrogates
 from partialfair.dc import (

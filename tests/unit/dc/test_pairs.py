@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.dc.blocks import Block
+from tests.blocks import Block
 
 from partialfair._pieces import hinge_pieces, sums_of_differences
 from partialfair.dc import Bending, PairSums, QuadraticPairs, check_columns, check_convex, check_subgradient

@@ -1,4 +1,4 @@
-"""A bank with the members of some rows, as constraints' blocks have them."""
+"""Banks with the members of some rows, as constraints' blocks have them, and what they say of scores."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +19,20 @@ class Block:
 
     def by_score(self, order, coefficients, scores, theta=NOTHING):
         return self.bank.by_score(order, coefficients, scores, self.members, theta)
+
+
+def atoms_of(block, scores, theta=NOTHING):
+    return block.bank.values(scores, block.members, theta)
+
+
+def functions_of(block, scores, theta=NOTHING):
+    """All f_i."""
+    return block.system.values(atoms_of(block, scores, theta))
+
+
+def slopes_of(block, coefficients, scores, theta=NOTHING):
+    """A subgradient of Σ coefficients · atoms."""
+    return block.bank.by_score(1, coefficients, scores, block.members, theta)
 
 
 def written_out(bank, scores, members, theta, curved=()):
