@@ -14,6 +14,9 @@ __all__ = ["Pieces", "hinge_pieces", "look_up", "moments", "sums_of_differences"
 _REACH = 0.1
 """Bends of sharp corners are averaged over so many widths on both sides."""
 
+_SLOTS_PER_EDGE = 16
+"""So many that a score passes hardly any edge after its slot's first one."""
+
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
@@ -50,6 +53,8 @@ def hinge_pieces(centres: Floats, width: float, rounding: float) -> Pieces:
     """Return the pieces of ``max(s − centre, 0) / width``, rounded over ``rounding`` widths on both sides."""
     half = width * (rounding or _REACH)
     edges = np.unique(np.concatenate([centres - half, centres + half, centres]))
+    if not edges.size:
+        edges = np.zeros(1)  # of no function at all, any bins will do
     middles = np.concatenate([[edges[0] - 1], (edges[1:] + edges[:-1]) / 2, [edges[-1] + 1]])
     x = middles[:, None] - centres
     corner, above = np.abs(x) < half, x > 0
@@ -68,32 +73,32 @@ def hinge_pieces(centres: Floats, width: float, rounding: float) -> Pieces:
     return Pieces(edges, values / width, slopes / width, corner / (2 * half * width))
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _bins(edges: Floats, scores: Floats) -> Ints:
-    """Count the edges below each score; equal cells tell where to begin, faster than bisection."""
-    n_cells = 16 * edges.size
+    """Count the edges below each score; slots of equal width tell where to begin, faster than bisection."""
+    n_slots = _SLOTS_PER_EDGE * edges.size
     low, high = edges[0], edges[-1]
-    scale = n_cells / (high - low) if high > low else 0.0
-    first, below = np.empty(n_cells + 1, dtype=np.int32), 0
-    for cell in range(n_cells + 1):
+    scale = n_slots / (high - low) if high > low else 0.0
+    first, below = np.empty(n_slots + 1, dtype=np.int32), 0
+    for slot in range(n_slots + 1):
         # A little to the left, so that rounding never begins too far right.
-        while below < edges.size and (edges[below] - low) * scale < cell - 0.5:
+        while below < edges.size and (edges[below] - low) * scale < slot - 0.5:
             below += 1
-        first[cell] = below
+        first[slot] = below
     out = np.empty(scores.size, dtype=np.int32)
     for i in range(scores.size):
-        value, place = scores[i], 0  # which is also where nan goes
-        if value > high:
-            place = edges.size
-        elif value > low:
-            place = first[int((value - low) * scale)]
-            while edges[place] < value:
-                place += 1
-        out[i] = place
+        score, n_below = scores[i], 0  # which is also where nan goes
+        if score > high:
+            n_below = edges.size
+        elif score > low:
+            n_below = first[int((score - low) * scale)]
+            while edges[n_below] < score:
+                n_below += 1
+        out[i] = n_below
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def moments(bins: Ints, scores: Floats, weights: Floats, codes: Ints, n_groups: int, n_bins: int) -> Floats:
     """Add up ``weight · (1, s, s²)`` over the scores of each group in each bin: (3, n_groups, n_bins)."""
     out = np.zeros((3, n_groups, n_bins))
@@ -106,7 +111,7 @@ def moments(bins: Ints, scores: Floats, weights: Floats, codes: Ints, n_groups: 
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def look_up(table: Floats, bins: Ints, scores: Floats, weights: Floats, codes: Ints) -> Floats:
     """Return ``weight · (table[0] + table[1] s)`` of each score's group and bin; 0 without a group."""
     out = np.zeros(scores.size)
@@ -116,7 +121,7 @@ def look_up(table: Floats, bins: Ints, scores: Floats, weights: Floats, codes: I
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def sums_of_differences(
     edges: Floats, polynomials: Floats, targets: Floats, sources: Floats, weights: Floats
 ) -> Floats:
@@ -161,7 +166,7 @@ def sums_of_differences(
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _move(sums: Floats, x: float, weights: Floats, sign: float) -> None:
     """Add or take away the powers of one difference."""
     for c in range(weights.size):

@@ -35,10 +35,10 @@ from partialfair.estimators._judge import judge
 from partialfair.estimators._placing import placed
 from partialfair.estimators._promise import promised
 from partialfair.estimators._statement import read_constraints
-from partialfair.estimators._units import constraint_in_units
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups
 from partialfair.metrics.report import FairnessReport, ReportRow, fairness_report
+from partialfair.problems import Counts
 from partialfair.solvers import Record, Status
 
 if TYPE_CHECKING:
@@ -430,12 +430,13 @@ def _judged_in_training(estimator: Any, model: Any, train: Rows) -> tuple[Constr
     sign = 1.0 if estimator.higher_is_better else -1.0
     groups = encode_groups(rows.groups, missing="ignore")
     positive = None if is_regressor(model) else np.asarray(rows.y) == model.classes_[1]
-    (stated,) = (constraint_in_units(one, sign) for one in read_constraints(estimator))
+    (stated,) = (one.in_units(sign) for one in read_constraints(estimator))
     scores = sign * _scores(model, rows)
-    (stated,) = placed([stated], scores, groups, weights[present])
-    promise = promised(stated, groups, weights[present], positive, estimator.min_group_size)
-    gap = judge(promise.constraint, scores, promise.groups, weights[present], positive)
-    return constraint_in_units(stated, sign), gap.value
+    counts = Counts(scores, weights[present], groups.codes, positive)
+    (stated,) = placed([stated], counts, groups.labels)
+    promise = promised(stated, groups, counts.weights, positive, estimator.min_group_size)
+    gap = judge(promise.constraint, scores, promise.groups, counts.weights, positive)
+    return stated.in_units(sign), gap.value
 
 
 def _with_gap(model: Any, gap: float) -> dict[str, Any]:

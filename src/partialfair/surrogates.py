@@ -6,7 +6,7 @@ A surrogate is written ``σ = σ⁺ − σ⁻`` with both parts convex and non-d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -27,14 +27,19 @@ __all__ = [
     "Sigmoid",
     "Surrogate",
     "Terms",
+    "slabs_of_rows",
     "surrogate",
 ]
+
+_ROWS_AT_ONCE = 65_536
+"""Rows of a dense matrix that is made on the way: with a column for each of 24 thresholds, 12 MB."""
 
 Terms: TypeAlias = Callable[[float], tuple[float, float, float, float]]
 """Compiled ``x → (σ⁺(x), σ⁻(x), a slope of σ⁺ at x, a slope of σ⁻ at x)`` for width 1."""
 
 
-@njit(inline="always")  # numba caches a caller that holds these loops, not one that passes a function along
+# Inlined: numba caches a caller that holds these loops, not one that passes a function along.
+@njit(inline="always", nogil=True)
 def _means(
     terms: Terms, width: float, scores: Floats, weights: Floats, codes: Ints, thetas: Floats, n_groups: int
 ) -> Floats:
@@ -50,7 +55,7 @@ def _means(
     return out
 
 
-@njit(inline="always")
+@njit(inline="always", nogil=True)
 def _pull_back(
     terms: Terms,
     width: float,
@@ -78,7 +83,7 @@ def _pull_back(
     return by_score, by_theta
 
 
-@njit(inline="always")
+@njit(inline="always", nogil=True)
 def _slopes(terms: Terms, width: float, scores: Floats, weights: Floats, thetas: Floats) -> Floats:
     """Weighted slopes of σ⁺, then of σ⁻, at every threshold: (n, 2 n_thetas)."""
     out = np.empty((scores.size, 2 * thetas.size))
@@ -90,7 +95,7 @@ def _slopes(terms: Terms, width: float, scores: Floats, weights: Floats, thetas:
     return out
 
 
-@njit(inline="always")
+@njit(inline="always", nogil=True)
 def _bends(
     terms: Terms,
     width: float,
@@ -122,7 +127,7 @@ def _bends(
     return out
 
 
-@njit(inline="always")
+@njit(inline="always", nogil=True)
 def _pair_sums(
     terms: Terms, order: int, width: float, reach: float, targets: Floats, sources: Floats, weights: Floats
 ) -> Floats:
@@ -145,6 +150,12 @@ def _pair_sums(
     return out
 
 
+def slabs_of_rows(n_rows: int) -> Iterator[slice]:
+    """Yield consecutive rows, few enough for a dense matrix of them."""
+    for first in range(0, n_rows, _ROWS_AT_ONCE):
+        yield slice(first, min(first + _ROWS_AT_ONCE, n_rows))
+
+
 class Kernels(NamedTuple):
     """Compiled loops over scores, for a surrogate with loops of its own."""
 
@@ -156,10 +167,10 @@ class Kernels(NamedTuple):
 
 
 class Kink(NamedTuple):
-    """A jump of the slope of one convex part of a surrogate of width 1."""
+    """A jump of the slope of one convex part, 0 for σ⁺ and 1 for σ⁻, of a surrogate of width 1, at some x."""
 
     part: int
-    place: float
+    at: float
     jump: float
 
 
@@ -195,8 +206,8 @@ class Surrogate:
     def parts(self, x: Floats) -> tuple[Floats, Floats]:
         """Return σ⁺(x) and σ⁻(x)."""
         flat = np.atleast_1d(np.asarray(x, dtype=np.float64))
-        found = np.array([type(self).terms(value / self.width)[:2] for value in flat.ravel()])
-        return found[:, 0].reshape(np.shape(x)), found[:, 1].reshape(np.shape(x))
+        both = np.array([type(self).terms(value / self.width)[:2] for value in flat.ravel()])
+        return both[:, 0].reshape(np.shape(x)), both[:, 1].reshape(np.shape(x))
 
     def pieces(self, thetas: Floats) -> Pieces | None:
         """Return the polynomials that the parts are between the edges of all thresholds, if they are."""
@@ -230,6 +241,17 @@ class Surrogate:
             by_score, by_theta = _pull_back(type(self).terms, *arguments)
         else:
             by_score, by_theta = self.kernels.pull_back(*arguments)
+        return by_score, by_theta
+
+    def curvature(
+        self, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
+    ) -> tuple[Floats, Floats]:
+        """Return second derivatives of ``Σ coefficients · means`` in each score and in each threshold."""
+        by_score, by_theta = np.empty(scores.size), np.zeros(thetas.size)
+        for rows in slabs_of_rows(scores.size):
+            bends = self.bends(coefficients, scores[rows], weights[rows], codes[rows], thetas)
+            by_score[rows] = bends.sum(axis=1)
+            by_theta += bends.sum(axis=0)
         return by_score, by_theta
 
     def bends(
@@ -268,7 +290,7 @@ class Surrogate:
         return 0.1 if self.kinks else 1e-3
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _ramp_terms(x: float) -> tuple[float, float, float, float]:
     return max(x + 0.5, 0.0), max(x - 0.5, 0.0), 1.0 if x > -0.5 else 0.0, 1.0 if x > 0.5 else 0.0
 
@@ -303,6 +325,20 @@ class _HingeRamp(Surrogate):
         totals = np.einsum("mgb,mbj,gj->j", sums, pieces.slopes, each)
         return by_score, -totals.reshape(2, -1).sum(axis=0)
 
+    def curvature(
+        self, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
+    ) -> tuple[Floats, Floats]:
+        """As in `Surrogate`, by one look-up per score."""
+        pieces = self.pieces(thetas)
+        n_groups = coefficients.shape[1]
+        each = coefficients.transpose(1, 0, 2).reshape(n_groups, -1)
+        bins = pieces.bins(scores)
+        table = np.einsum("bj,gj->gb", pieces.bends, each)
+        by_score = look_up(np.stack([table, np.zeros_like(table)]), bins, scores, weights, codes)
+        sums = moments(bins, scores, weights, codes, n_groups, pieces.n_bins)[0]
+        totals = np.einsum("gb,bj,gj->j", sums, pieces.bends, each)
+        return by_score, totals.reshape(2, -1).sum(axis=0)
+
     def pair_sums(self, order: int, targets: Floats, sources: Floats, weights: Floats) -> Floats:
         """As in `Surrogate`, in O(n_targets + n_sources)."""
         pieces = self.pieces(np.zeros(1))
@@ -328,7 +364,7 @@ class Ramp(_HingeRamp):
 _ROUNDING = 0.25
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _rounded_hinge(x: float) -> tuple[float, float]:
     if x <= -_ROUNDING:
         return 0.0, 0.0
@@ -337,7 +373,7 @@ def _rounded_hinge(x: float) -> tuple[float, float]:
     return (x + _ROUNDING) ** 2 / (4 * _ROUNDING), (x + _ROUNDING) / (2 * _ROUNDING)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _rounded_terms(x: float) -> tuple[float, float, float, float]:
     plus, up = _rounded_hinge(x + 0.5)
     minus, down = _rounded_hinge(x - 0.5)
@@ -356,7 +392,7 @@ class RoundedRamp(_HingeRamp):
     rounding: ClassVar[float] = _ROUNDING
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _sigmoid_terms(x: float) -> tuple[float, float, float, float]:
     small = np.exp(-abs(x))
     value = 1.0 / (1.0 + small) if x > 0 else small / (1.0 + small)
@@ -366,26 +402,26 @@ def _sigmoid_terms(x: float) -> tuple[float, float, float, float]:
     return 0.5 + x / 4, 0.5 + x / 4 - value, 0.25, 0.25 - slope
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _sigmoid_means(
     width: float, scores: Floats, weights: Floats, codes: Ints, thetas: Floats, n_groups: int
 ) -> Floats:
     return _means(_sigmoid_terms, width, scores, weights, codes, thetas, n_groups)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _sigmoid_pull_back(
     width: float, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
 ) -> tuple[Floats, Floats]:
     return _pull_back(_sigmoid_terms, width, coefficients, scores, weights, codes, thetas)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _sigmoid_slopes(width: float, scores: Floats, weights: Floats, thetas: Floats) -> Floats:
     return _slopes(_sigmoid_terms, width, scores, weights, thetas)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _sigmoid_bends(
     width: float,
     reach: float,
@@ -398,7 +434,7 @@ def _sigmoid_bends(
     return _bends(_sigmoid_terms, width, reach, coefficients, scores, weights, codes, thetas)
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def _sigmoid_pair_sums(
     order: int, width: float, reach: float, targets: Floats, sources: Floats, weights: Floats
 ) -> Floats:

@@ -29,6 +29,7 @@ from partialfair.constraints import (
 from partialfair.groups import encode_groups
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
 from tests import brute
+from tests.blocks import atoms_of, functions_of, slopes_of
 from tests.property.strategies import EVERYONE, GROUP_NAMES, STEP, as_array, as_floats, unions
 
 QUADRATIC = (QuadraticGroupAUC, InterGroupPairwise, IntraGroupPairwise)
@@ -142,7 +143,7 @@ def built(constraint: Constraint, rows: Rows, sigma):
 def values(constraint: Constraint, rows: Rows, sigma, *, shift=0.0, factor=1.0):
     block = built(constraint, rows, sigma)
     theta = factor * rows.thresholds[: block.bank.n_theta] + shift
-    return block.system.values(block.bank.values(rows.scores, theta))
+    return functions_of(block, rows.scores, theta)
 
 
 def same(expected):
@@ -164,14 +165,14 @@ def test_integer_weights_are_repeated_rows(name, rows, sigma):
     repeats = [i for i in range(rows.n) for _ in range(int(rows.weights[i]))]
     repeated = replace(rows.take(repeats), weights=None)
     assert values(stated(name, rows), rows, sigma) == same(values(stated(name, rows), repeated, sigma))
-    one, other = (built(stated(name, rows), each, sigma).bank for each in (rows, repeated))
-    coefficients = np.random.default_rng(rows.seed).normal(size=one.n_atoms)
-    slopes, pieces = (
-        bank.pull_back(coefficients, each.scores, rows.thresholds[: bank.n_theta])
-        for bank, each in ((one, rows), (other, repeated))
+    by_weight, by_repeats = (built(stated(name, rows), each, sigma) for each in (rows, repeated))
+    coefficients = np.random.default_rng(rows.seed).normal(size=by_weight.bank.n_atoms)
+    weighted, split = (
+        slopes_of(block, coefficients, each.scores, rows.thresholds[: block.bank.n_theta])
+        for block, each in ((by_weight, rows), (by_repeats, repeated))
     )
-    assert slopes.scores == same(np.bincount(repeats, pieces.scores, minlength=rows.n))
-    assert slopes.theta == same(pieces.theta)
+    assert weighted.scores == same(np.bincount(repeats, split.scores, minlength=rows.n))
+    assert weighted.theta == same(split.theta)
 
 
 @every(STATEMENTS)
@@ -225,6 +226,20 @@ def test_the_unit_of_scores_is_that_of_the_width(name, rows, sigma, factor):
 
 @every(STATEMENTS)
 @quick
+@given(rows=rows_to_train_on(), sigma=SURROGATES, unit=st.sampled_from([0.125, 1.0, 64.0]))
+def test_in_other_units_constraints_say_the_same(name, rows, sigma, unit):
+    """f(s, θ) of scores is f'(s / unit, θ / unit); quadratic ones are in squares of the unit."""
+    constraint = stated(name, rows, threshold=0.1)
+    scaled = replace(rows, scores=rows.scores / unit)
+    narrower = replace(sigma, width=sigma.width / unit)
+    in_units = values(constraint.in_units(unit), scaled, narrower, factor=1 / unit)
+    factor = unit**2 if type(constraint) in QUADRATIC else 1.0
+    assert factor * in_units == pytest.approx(values(constraint, rows, sigma), rel=1e-9, abs=1e-9 * factor)
+    assert constraint.in_units(unit).in_units(1 / unit) == constraint
+
+
+@every(STATEMENTS)
+@quick
 @given(rows=rows_to_train_on(), sigma=SURROGATES)
 def test_names_of_groups_do_not_matter(name, rows, sigma):
     """Functions may come in another order."""
@@ -245,7 +260,7 @@ def test_names_of_groups_do_not_matter(name, rows, sigma):
 @given(rows=rows_to_train_on(per_group=False), sigma=SURROGATES)
 def test_scores_of_zero_are_feasible_if_all_groups_have_one_interval(name, rows, sigma):
     block = built(stated(name, rows, threshold=0.3), rows, sigma)
-    assert block.system.values(block.bank.values(np.zeros(rows.n), block.theta0)).max(initial=0) <= 1e-9
+    assert functions_of(block, np.zeros(rows.n), block.thresholds.starts).max(initial=0) <= 1e-9
 
 
 # Gaps and intervals
@@ -273,7 +288,7 @@ def test_the_same_interval_for_each_group_is_a_common_interval(name, rows, sigma
     one, other = (built(constraint, rows, sigma) for constraint in (by_group, common))
     assert one.names == other.names
     theta = np.random.default_rng(rows.seed).normal(size=one.bank.n_theta)
-    found, expected = (block.system.values(block.bank.values(rows.scores, theta)) for block in (one, other))
+    found, expected = (functions_of(block, rows.scores, theta) for block in (one, other))
     assert found == same(expected)
 
 
@@ -305,11 +320,11 @@ def test_tangents_of_the_second_part_lie_below_it(name, rows, sigma, seed, tied)
     y = rng.normal(size=rows.n), rng.normal(size=bank.n_theta)
     x = rows.scores, rows.thresholds[: bank.n_theta]
     y = tuple(np.round(part, 1) for part in y) if tied else y
-    at_x, at_y = bank.values(*x), bank.values(*y)
+    at_x, at_y = atoms_of(block, *x), atoms_of(block, *y)
     tangents = system.tangents(at_x)
     assert system.parts(at_x)[0] - tangents.values == same(system.values(at_x))
     for i in range(system.m):
-        slope = bank.pull_back(tangents.slopes[i], *x)
+        slope = slopes_of(block, tangents.slopes[i], *x)
         line = tangents.values[i] + slope.scores @ (y[0] - x[0]) + slope.theta @ (y[1] - x[1])
         assert line <= system.parts(at_y)[1][i] + 1e-9
 

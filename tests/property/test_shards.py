@@ -70,8 +70,10 @@ def contributions(problem, x, multipliers):
     counted = sum(members.shares for members in shard.data.members) + shard.data.objective.shares
     slack = 1 + multipliers.sum()
     value = float(counted @ squares)
-    return value, slack * float(counted @ (squares * (1 + rows.sum(axis=1)))), slack * float(
-        counted @ (squares * (1 + rows.sum(axis=1)) ** 2)
+    return (
+        value,
+        slack * float(counted @ (squares * (1 + rows.sum(axis=1)))),
+        slack * float(counted @ (squares * (1 + rows.sum(axis=1)) ** 2)),
     )
 
 
@@ -86,9 +88,7 @@ def contributions(problem, x, multipliers):
     statements=st.sampled_from(STATEMENTS),
     by_group=st.booleans(),
 )
-def test_any_split_gives_the_same_problem(
-    seed, n, borders, loss, group_terms, sigma, statements, by_group
-):
+def test_any_split_gives_the_same_problem(seed, n, borders, loss, group_terms, sigma, statements, by_group):
     model, objective, block, rng = data_of(seed, n, loss, group_terms, sigma, statements, by_group)
     whole = Problem.of(model, objective, block, 0.01, n_shards=1)
     split = Split(model, objective, borders=tuple(min(border, n) for border in borders))
@@ -255,7 +255,9 @@ def test_fits_over_shards_see_no_score(statement):
     LONGEST.n = 0
     results = []
     for problem in (whole, hidden):
-        free = Newton(tol=1e-6).solve(problem.without_constraints(), problem.without_constraints().constant_start)
+        free = Newton(tol=1e-6).solve(
+            problem.without_constraints(), problem.without_constraints().constant_start
+        )
         solver = MultiStartSQP()
         results.append(solver.solve(problem, solver.start(problem, free.x)))
     assert results[0].status == results[1].status
@@ -268,8 +270,12 @@ def test_fits_over_shards_see_no_score(statement):
 def test_pairs_refuse_to_be_split():
     model, objective, groups = training_set(60)
     block = GroupAUC((0.1, 0.6), 0.1).build(groups, np.ones(60), Ramp(0.5))
-    split = InMemoryRows(tuple(ShardRows(m, objective.take(r), (block.members.take(r),)) for r, m in
-                               Split(model, objective, borders=(30,))._split))
+    split = InMemoryRows(
+        tuple(
+            ShardRows(m, objective.take(r), (block.members.take(r),))
+            for r, m in Split(model, objective, borders=(30,))._split
+        )
+    )
     with pytest.raises(InputError, match="a constraint on pairs needs all rows in one place"):
         Problem(split, objective.loss, join([block]).without_members())
     pairs = AUC().build(objective.targets, np.ones(60))

@@ -54,7 +54,8 @@ def solve_subproblem(sub, multipliers=None):
             atoms += [
                 cp.sum(
                     cp.multiply(
-                        members.shares[members.codes == k], cp.pos((scores - theta)[members.codes == k] + sign)
+                        members.shares[members.codes == k],
+                        cp.pos((scores - theta)[members.codes == k] + sign),
                     )
                 )
                 for k in range(bank.n_groups)

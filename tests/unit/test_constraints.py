@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.blocks import atoms_of, functions_of, slopes_of
 
 from partialfair.constraints import (
     CONSTRAINTS,
@@ -68,9 +69,9 @@ def people(n=N, seed=0):
 def test_linearisations_majorise(constraint, sigma):
     groups, _, rng = people()
     block = constraint.build(groups, rng.random(N), sigma, POSITIVE)
-    check_majorises(block.bank, block.system, N, n_trials=15)
+    check_majorises(block, n_trials=15)
     assert len(block.names) == len(set(block.names)) == block.system.m
-    atoms = block.bank.values(rng.normal(size=N), rng.normal(size=block.bank.n_theta))
+    atoms = atoms_of(block, rng.normal(size=N), rng.normal(size=block.bank.n_theta))
     touching = block.system.parts(atoms)[0] - block.system.tangents(atoms).values
     assert touching == pytest.approx(block.system.values(atoms))
 
@@ -87,7 +88,7 @@ def test_both_parts_are_convex_in_the_parameters_of_a_linear_model(constraint, s
     between = tuple(share * a + (1 - share) * b for a, b in zip(*ends, strict=True))
     for part in range(2):
         first, second, middle = (
-            block.system.parts(block.bank.values(X @ w, theta))[part] for w, theta in (*ends, between)
+            block.system.parts(atoms_of(block, X @ w, theta))[part] for w, theta in (*ends, between)
         )
         assert (middle <= share * first + (1 - share) * second + 1e-9).all()
 
@@ -104,7 +105,7 @@ def test_statistical_parity_says_what_the_paper_writes(sigma, seed):
     low, high, kappa, n_points = 0.2, 0.7, 0.1, 5
     block = StatisticalParity((low, high), kappa, n_points=n_points).build(groups, np.ones(N), sigma)
     scores, theta = rng.normal(size=N), rng.normal(size=n_points)
-    found = block.system.values(block.bank.values(scores, theta))
+    found = functions_of(block, scores, theta)
     expected = []
     for j in range(n_points):
         p = low + (j + 1) * (1 - kappa) / (n_points + 1) * (high - low)
@@ -127,7 +128,7 @@ def test_demographic_parity_says_what_the_paper_writes(sigma, seed):
     for gap_scale, factor in (("interval", 1 / (high - low)), ("absolute", 1.0)):
         constraint = DemographicParity((low, high), kappa, gap_scale, threshold=0.3)
         block = constraint.build(groups, np.ones(N), sigma)
-        found = block.system.values(block.bank.values(scores, np.empty(0)))
+        found = functions_of(block, scores)
         assert found == pytest.approx([factor * (clipped[k] - clipped[j]) - kappa for k, j in pairs])
 
 
@@ -170,7 +171,7 @@ def test_statistical_parity_of_any_intervals(interval, sigma, seed):
             low, high = passed_at(share, parts), passed_at(share + kappa, parts)
             measure = sum(end - start for start, end in parts)
             expected += [(low - mean) / measure, (mean - high) / measure]
-    assert block.system.values(block.bank.values(scores, theta)) == pytest.approx(expected)
+    assert functions_of(block, scores, theta) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("sigma", [Ramp(0.7), Sigmoid(0.7)], ids=str)
@@ -190,7 +191,7 @@ def test_statistical_parity_on_the_absolute_scale(sigma, seed):
             inside = labels == label
             mean = np.average(sigma(scores[inside] - theta[j]), weights=weights[inside])
             expected += [p - mean, mean - (p + kappa)]
-    assert block.system.values(block.bank.values(scores, theta)) == pytest.approx(expected)
+    assert functions_of(block, scores, theta) == pytest.approx(expected)
 
 
 def test_at_a_hole_the_band_of_statistical_parity_holds_all_ranks_of_that_share():
@@ -215,10 +216,10 @@ def test_points_are_the_grid_itself(gap_scale):
 
 @pytest.mark.parametrize("interval", [(0.3, 0.6), [(0.05, 0.2), (0.25, 0.4), (0.7, 0.9)]], ids=str)
 @given(seed=st.integers(0, 1000))
-def test_prepared_grids_reach_wherever_the_exact_gap_looks(interval, seed):
+def test_grids_reach_wherever_the_exact_gap_looks(interval, seed):
     """[max(0, α − κ), β): any rank of a group that is at most κ before another's in the interval."""
     kappa, rng = 0.08, np.random.default_rng(seed)
-    points = StatisticalParity(interval, kappa, "absolute").prepared().points
+    points = StatisticalParity(interval, kappa, "absolute").grid.points
     parts = parts_of(interval, "a")
     low, high = parts[rng.integers(len(parts))]
     behind = rng.uniform(low, high)
@@ -228,11 +229,11 @@ def test_prepared_grids_reach_wherever_the_exact_gap_looks(interval, seed):
     reach = [(max(0.0, start - kappa), end) for start, end in parts]
     for point in points:
         assert any(start - 1e-9 <= point <= end + 1e-9 for start, end in reach)
-    assert StatisticalParity((0.3, 0.6), kappa).prepared().points == pytest.approx(np.linspace(0, 1, 12))
+    assert StatisticalParity((0.3, 0.6), kappa).grid.points == pytest.approx(np.linspace(0, 1, 12))
 
 
 def test_denser_grids_have_a_point_between_any_two():
-    points = np.array(StatisticalParity((0.3, 0.6), 0.1, n_points=3).denser().points)
+    points = np.array(StatisticalParity((0.3, 0.6), 0.1, n_points=3).grid.denser().points)
     assert np.sort(points) == pytest.approx(np.linspace(0, 1, 9))
 
 
@@ -242,11 +243,14 @@ def test_denser_grids_have_a_point_between_any_two():
 def test_a_refined_grid_has_a_band_around_the_middle_of_two_ranks(interval, gap_scale, first, second):
     groups, _, _ = people()
     constraint = StatisticalParity(interval, 0.1, gap_scale, points=())
-    (point,) = constraint.refined(groups, (0, 1), (first, second)).points
-    start, places = point, np.array([first, second])
+    intervals = constraint.intervals(groups)[:2]
+    refined = constraint.grid.refined((first, second), intervals)
+    assert refined.refined((first, second), intervals) == refined  # it is there already
+    (point,) = constraint.on_grid(refined).points
+    start, passed = point, np.array([first, second])
     if gap_scale == "interval":
-        start, places = point * 0.9, constraint.intervals(groups)[0].passed(places)
-    middle = places.mean()
+        start, passed = point * 0.9, intervals[0].passed(passed)
+    middle = passed.mean()
     assert start - 1e-9 <= middle <= start + 0.1 + 1e-9
     if 0.05 <= middle <= 0.95:
         assert start + 0.05 == pytest.approx(middle)  # in the middle of it, where there is room
@@ -275,7 +279,7 @@ def test_demographic_parity_of_any_intervals(interval, gap_scale, sigma, seed):
         measure = sum(high - low for low, high in parts)
         shares.append(clipped / (measure if gap_scale == "interval" else 1))
     block = DemographicParity(interval, kappa, gap_scale, theta).build(groups, weights, sigma)
-    found = block.system.values(block.bank.values(scores, np.empty(0)))
+    found = functions_of(block, scores)
     assert found == pytest.approx([p - q - kappa for p, q in permutations(shares, 2)])
 
 
@@ -287,9 +291,9 @@ def test_demographic_parity_has_a_tighter_linearisation_than_the_papers(seed):
     block = DemographicParity((low, high), kappa).build(groups, np.ones(N), sigma)
     system, bank = block.system, block.bank
     x, y = rng.normal(size=N), rng.normal(size=N)
-    tangents = system.tangents(bank.values(x, np.empty(0)))
-    slopes = np.array([bank.pull_back(row, x, np.empty(0)).scores for row in tangents.slopes])
-    own = system.parts(bank.values(y, np.empty(0)))[0] - tangents.values - slopes @ (y - x)
+    tangents = system.tangents(atoms_of(block, x))
+    rises = np.array([slopes_of(block, row, x).scores @ (y - x) for row in tangents.slopes])
+    majorants = system.parts(atoms_of(block, y))[0] - tangents.values - rises
 
     def means(scores, k):
         return [part.mean() for part in sigma.parts(scores[labels == "abc"[k]])]
@@ -298,12 +302,10 @@ def test_demographic_parity_has_a_tighter_linearisation_than_the_papers(seed):
         """How far the mean of σ⁺ at y lies above its tangent at x: the paper's f⁺ and f⁻ both hold it."""
         unit = np.zeros(bank.n_atoms)
         unit[bank.plus(k, 0)] = 1.0
-        along = bank.pull_back(unit, x, np.empty(0)).scores @ (y - x)
+        along = slopes_of(block, unit, x).scores @ (y - x)
         return means(y, k)[0] - means(x, k)[0] - along
 
-    for (k, j), ours, value in zip(
-        permutations(range(3), 2), own, system.values(bank.values(y, np.empty(0))), strict=True
-    ):
+    for (k, j), ours, value in zip(permutations(range(3), 2), majorants, functions_of(block, y), strict=True):
         a, b = means(y, k)
         assert min(a - b, low) == pytest.approx(a + low - max(b + low, a))
         papers = ours + (extra(k) + extra(j)) / (high - low)
@@ -319,7 +321,7 @@ def test_a_narrow_surrogate_is_the_metric():
     exact = partial_demographic_parity_difference(
         None, scores, sensitive_features=labels, threshold=400.65, interval=interval
     )
-    assert block.system.values(block.bank.values(scores, np.empty(0))).max() == pytest.approx(exact - 0.01)
+    assert functions_of(block, scores).max() == pytest.approx(exact - 0.01)
 
     gap = partial_statistical_parity_difference(None, scores, sensitive_features=labels, interval=interval)
     cuts = np.sort(scores) + 0.05
@@ -327,9 +329,7 @@ def test_a_narrow_surrogate_is_the_metric():
         block = StatisticalParity(interval, allowed, n_points=60).build(groups, np.ones(600), sigma)
         n_theta = block.bank.n_theta
         # Each point chooses its own threshold; try every cut for all of them at once.
-        tries = np.array(
-            [block.system.values(block.bank.values(scores, np.full(n_theta, cut))) for cut in cuts]
-        )
+        tries = np.array([functions_of(block, scores, np.full(n_theta, cut)) for cut in cuts])
         by_point = tries.reshape(len(cuts), n_theta, -1).max(axis=2).min(axis=0)
         assert bool((by_point <= 1e-9).all()) is expected
 
@@ -339,7 +339,7 @@ def test_a_narrow_surrogate_is_the_metric():
 def test_scores_of_zero_are_feasible_at_the_start(constraint, sigma):
     groups, _, _ = people()
     block = constraint.build(groups, np.ones(N), sigma, POSITIVE)
-    assert block.system.values(block.bank.values(np.zeros(N), block.theta0)).max() <= 0
+    assert functions_of(block, np.zeros(N), block.thresholds.starts).max() <= 0
 
 
 def test_the_papers_start_for_the_ramp():
@@ -347,7 +347,7 @@ def test_the_papers_start_for_the_ramp():
     groups, _, _ = people()
     block = StatisticalParity((0.05, 0.30), 0.05, "absolute").build(groups, np.ones(N), Ramp(2.0))
     points = 0.05 + np.arange(10) * 0.025
-    assert block.theta0 == pytest.approx(2.0 * (0.5 - points - 0.025))
+    assert block.thresholds.starts == pytest.approx(2.0 * (0.5 - points - 0.025))
 
 
 def test_vacuous_functions_are_dropped():
@@ -373,16 +373,16 @@ def test_weights_count_as_repeated_rows_and_missing_groups_do_not_count(constrai
         np.repeat(POSITIVE, weights),
     )
     theta = rng.normal(size=weighted.bank.n_theta)
-    expected = repeated.system.values(repeated.bank.values(np.repeat(scores, weights), theta))
-    assert weighted.system.values(weighted.bank.values(scores, theta)) == pytest.approx(expected)
+    expected = functions_of(repeated, np.repeat(scores, weights), theta)
+    assert functions_of(weighted, scores, theta) == pytest.approx(expected)
     some = encode_groups([None, *labels[1:]], missing="ignore")
     without = constraint.build(encode_groups(labels[1:]), np.ones(N - 1), sigma, POSITIVE[1:])
     ignoring = constraint.build(some, np.ones(N), sigma, POSITIVE)
-    assert ignoring.bank.values(scores, theta) == pytest.approx(without.bank.values(scores[1:], theta))
+    assert atoms_of(ignoring, scores, theta) == pytest.approx(atoms_of(without, scores[1:], theta))
     coefficients = rng.random(without.bank.n_atoms)
-    slopes = ignoring.bank.pull_back(coefficients, scores, theta).scores
+    slopes = slopes_of(ignoring, coefficients, scores, theta).scores
     assert slopes[0] == 0
-    assert slopes[1:] == pytest.approx(without.bank.pull_back(coefficients, scores[1:], theta).scores)
+    assert slopes[1:] == pytest.approx(slopes_of(without, coefficients, scores[1:], theta).scores)
 
 
 def test_joined_constraints_are_both():
@@ -393,10 +393,10 @@ def test_joined_constraints_are_both():
     expected, first = [], 0
     for block in blocks:
         last = first + block.bank.n_theta
-        expected += block.system.values(block.bank.values(scores, theta[first:last])).tolist()
+        expected += functions_of(block, scores, theta[first:last]).tolist()
         first = last
-    assert both.system.values(both.bank.values(scores, theta)) == pytest.approx(expected)
-    check_majorises(both.bank, both.system, N, n_trials=3)
+    assert functions_of(both, scores, theta) == pytest.approx(expected)
+    check_majorises(both, n_trials=3)
 
 
 @pytest.mark.parametrize("kind", CONSTRAINTS.values())

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.blocks import atoms_of, functions_of
 from tests.brute import band_shares, parts_of, split
 
 from partialfair.constraints import GroupAUC, InterGroupPairwise, IntraGroupPairwise, QuadraticGroupAUC
@@ -26,10 +27,6 @@ def people(seed=0):
     return encode_groups(labels), labels, np.arange(N) // 3 % 2 == 0, rng
 
 
-def values(block, scores):
-    return block.system.values(block.bank.values(scores, np.empty(0)))
-
-
 @pytest.mark.parametrize("sigma", SIGMAS, ids=str)
 @given(seed=st.integers(0, 1000))
 def test_group_auc_says_what_the_paper_writes(sigma, seed):
@@ -43,7 +40,7 @@ def test_group_auc_says_what_the_paper_writes(sigma, seed):
             auc = np.mean(sigma(in_band[one][:, None] - in_band[two][None, :]))
             expected.append(auc - (0.5 + kappa))
     block = GroupAUC((low, high), kappa).build(groups, np.ones(N), sigma)
-    assert values(block, scores) == pytest.approx(expected)
+    assert functions_of(block, scores) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("sigma", SIGMAS, ids=str)
@@ -61,7 +58,7 @@ def test_group_auc_with_weights_ties_and_any_intervals(sigma, interval, seed):
     ]
     block = GroupAUC(interval, 0.1).build(groups, weights.astype(float), sigma)
     expected = np.array([[mean - 0.6, 0.4 - mean] for mean in means]).ravel()
-    assert values(block, scores) == pytest.approx(expected)
+    assert functions_of(block, scores) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("interval", [(0.0, 1.0), (0.13, 0.57), UNION, BY_GROUP], ids=str)
@@ -73,7 +70,7 @@ def test_a_narrow_surrogate_is_the_metric(sigma, interval):
         None, scores, sensitive_features=labels, interval=interval, sample_weight=weights
     )
     block = GroupAUC(interval, 0.01).build(groups, weights, sigma)
-    assert values(block, scores).max() == pytest.approx(exact - 0.01)
+    assert functions_of(block, scores).max() == pytest.approx(exact - 0.01)
 
 
 def test_group_auc_has_one_scale():
@@ -81,9 +78,9 @@ def test_group_auc_has_one_scale():
         GroupAUC(gap_scale="absolute")
 
 
-def mean_square(scores, weights, first, second):
-    """Mean of ½ (1 + s − t)² over all pairs."""
-    quadratic = 0.5 * (1 + np.subtract.outer(scores[first], scores[second])) ** 2
+def mean_square(scores, weights, first, second, margin=1.0):
+    """Mean of ½ (margin + s − t)² over all pairs."""
+    quadratic = 0.5 * (margin + np.subtract.outer(scores[first], scores[second])) ** 2
     both = np.outer(weights[first], weights[second])
     return (both * quadratic).sum() / both.sum()
 
@@ -100,6 +97,7 @@ def intra_group(cell, k, other):
     return [(cell(k, True), cell(k, False)), (cell(other, False), cell(other, True))]
 
 
+@pytest.mark.parametrize("margin", [1.0, 0.3, -2.0])
 @pytest.mark.parametrize(
     ("kind", "cells"),
     [
@@ -109,8 +107,11 @@ def intra_group(cell, k, other):
     ],
 )
 @given(seed=st.integers(0, 1000))
-def test_baselines_say_what_the_paper_writes(kind, cells, seed):
-    """(inprocess_gauc_approx), (inprocess_igpf_approx) and (inprocess_itgpf_approx), by all pairs."""
+def test_baselines_say_what_the_paper_writes(kind, cells, margin, seed):
+    """(inprocess_gauc_approx), (inprocess_igpf_approx) and (inprocess_itgpf_approx), by all pairs.
+
+    There the margin is 1; with any, scores that are all equal have the value −κ.
+    """
     groups, labels, positive, rng = people(seed)
     scores, weights, kappa = 3 * rng.normal(size=N), rng.random(N), 1.5
 
@@ -119,11 +120,12 @@ def test_baselines_say_what_the_paper_writes(kind, cells, seed):
 
     expected = []
     for k, other in permutations("abc", 2):
-        means = [mean_square(scores, weights, *pair) for pair in cells(cell, k, other)]
-        expected.append(sum(means) - 0.5 * len(means) - kappa)
-    block = kind(kappa).build(groups, weights, Ramp(1.0), positive)
-    assert values(block, scores) == pytest.approx(expected)
-    assert block.system.parts(block.bank.values(scores, np.empty(0)))[1].tolist() == [0] * block.system.m
+        means = [mean_square(scores, weights, *pair, margin) for pair in cells(cell, k, other)]
+        expected.append(sum(means) - 0.5 * margin**2 * len(means) - kappa)
+    block = kind(kappa, margin=margin).build(groups, weights, Ramp(1.0), positive)
+    assert functions_of(block, np.full(N, 0.7)) == pytest.approx(-kappa)
+    assert functions_of(block, scores) == pytest.approx(expected)
+    assert block.system.parts(atoms_of(block, scores))[1].tolist() == [0] * block.system.m
 
 
 def test_baselines_take_the_papers_gaps_and_no_interval():
@@ -132,6 +134,33 @@ def test_baselines_take_the_papers_gaps_and_no_interval():
         InterGroupPairwise(-1.0)
     with pytest.raises(TypeError, match="interval"):
         IntraGroupPairwise(interval=(0.1, 0.5))
+    for margin in (0.0, np.nan):
+        with pytest.raises(InputError, match="the margin of quadratic group AUC must"):
+            QuadraticGroupAUC(1.0, margin=margin)
+
+
+@pytest.mark.parametrize("unit", [0.25, 1024.0, -1.0, -8.0])
+@pytest.mark.parametrize("kappa", [0.0, 2.0])
+@pytest.mark.parametrize("kind", [QuadraticGroupAUC, InterGroupPairwise, IntraGroupPairwise])
+def test_baselines_in_other_units_are_the_same_functions(kind, kappa, unit):
+    """f(s) = unit² · f'(s / unit), also where the unit is negative, and where κ is the least one."""
+    groups, _, positive, rng = people(3)
+    scores, weights = 5 * rng.normal(size=N), rng.random(N)
+    stated, scaled = kind(kappa), kind(kappa).in_units(unit)
+    block, other = (c.build(groups, weights, Ramp(1.0), positive) for c in (stated, scaled))
+    expected = unit**2 * functions_of(other, scores / unit)
+    assert functions_of(block, scores) == pytest.approx(expected, rel=1e-9, abs=1e-9 * unit**2)
+    assert scaled.in_units(1 / unit) == stated
+
+
+def test_messages_about_other_units_are_about_the_statement():
+    groups, _, _, _ = people()
+    blocks = [
+        c.build(groups, np.ones(N), Ramp(1.0))
+        for c in (QuadraticGroupAUC(2.0), QuadraticGroupAUC(2.0).in_units(4.0))
+    ]
+    assert blocks[0].names[0] == "quadratic group AUC of a over b at most 2"
+    assert blocks[1].names[0] == "quadratic group AUC of a over b at most 2 squared margins"
 
 
 @pytest.mark.parametrize("kind", [InterGroupPairwise, IntraGroupPairwise])

@@ -5,11 +5,14 @@ A constraint is a frozen, reusable statement ("statistical parity on ranks 5–3
 them, and thresholds θ at which a model that scores everybody 0 is feasible.
 """
 
-from partialfair.constraints.base import Constraint, ConstraintBlock, check_compatible, join
+from partialfair.constraints.base import Constraint, check_compatible
+from partialfair.constraints.block import ConstraintBlock, join
+from partialfair.constraints.grid import OnAGrid, RankGrid
 from partialfair.constraints.group_auc import GroupAUC
 from partialfair.constraints.opportunity import EqualizedOdds, EqualOpportunity
 from partialfair.constraints.parity import DemographicParity, StatisticalParity
 from partialfair.constraints.quadratic import InterGroupPairwise, IntraGroupPairwise, QuadraticGroupAUC
+from partialfair.constraints.thresholds import JoinedThresholds, Ranks, RanksOf, Thresholds
 
 __all__ = [
     "CONSTRAINTS",
@@ -21,8 +24,14 @@ __all__ = [
     "GroupAUC",
     "InterGroupPairwise",
     "IntraGroupPairwise",
+    "JoinedThresholds",
+    "OnAGrid",
     "QuadraticGroupAUC",
+    "RankGrid",
+    "Ranks",
+    "RanksOf",
     "StatisticalParity",
+    "Thresholds",
     "check_compatible",
     "join",
 ]

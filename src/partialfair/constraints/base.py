@@ -1,9 +1,9 @@
-"""What a constraint is, and several of them together."""
+"""What a constraint states, whatever the rows."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import combinations
 from typing import ClassVar, TypeAlias, get_args
@@ -14,72 +14,28 @@ import numpy.typing as npt
 from partialfair._checks import check_choice, check_number
 from partialfair._state import StoredAsPairs
 from partialfair._typing import Floats, GapScale, GroupLabel, IntervalLike
-from partialfair.dc import AtomBank, DCSystem, JoinedBank
+from partialfair.constraints.block import ConstraintBlock
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups
 from partialfair.intervals import IntervalSet, as_interval_set, intervals_by_group
 from partialfair.surrogates import Surrogate
 
 __all__ = [
+    "LEAST_GAP",
     "Constraint",
-    "ConstraintBlock",
     "Positive",
     "check_compatible",
     "effective_sizes",
-    "join",
     "refuse_empty_groups",
 ]
 
 Positive: TypeAlias = npt.NDArray[np.bool_] | None
 """Which rows are positive; None if that is not known."""
 
-_LEAST_GAP = 1e-3
+LEAST_GAP = 1e-3
+"""A smaller κ leaves constraints no room inside."""
 
-
-@dataclass(frozen=True, eq=False)
-class ConstraintBlock:
-    """One constraint tied to data.
-
-    Attributes
-    ----------
-    bank
-        Convex atoms of the scores and of the block's own thresholds θ.
-    system
-        The functions ``f_i ≤ 0`` of the atoms.
-    theta0
-        Thresholds for scores that are all 0.
-    thresholds_at
-        From scores to thresholds that violate little.
-    names
-        What each f_i says, for messages: "at least 10 % of Women above θ₃".
-    places
-        What each threshold is for, a number by which thresholds of two such blocks are matched.
-    """
-
-    bank: AtomBank
-    system: DCSystem
-    theta0: Floats
-    names: tuple[str, ...]
-    thresholds_at: Callable[[Floats], Floats] = lambda scores: np.empty(0)
-    places: tuple[float, ...] = ()
-
-
-def join(blocks: Sequence[ConstraintBlock]) -> ConstraintBlock:
-    """Return any number of constraints on the same rows as one; each keeps thresholds of its own."""
-    bank = JoinedBank(tuple(block.bank for block in blocks))
-    offsets = np.cumsum([0, *(block.bank.n_atoms for block in blocks)]).tolist()
-    functions = tuple(
-        f.renumbered(offset)
-        for block, offset in zip(blocks, offsets, strict=False)
-        for f in block.system.functions
-    )
-    return ConstraintBlock(
-        bank,
-        DCSystem(functions, bank.n_atoms),
-        np.concatenate([np.empty(0), *(block.theta0 for block in blocks)]),
-        tuple(name for block in blocks for name in block.names),
-        lambda scores: np.concatenate([np.empty(0), *(block.thresholds_at(scores) for block in blocks)]),
-    )
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -113,7 +69,7 @@ class Constraint(StoredAsPairs, ABC):
     @property
     def kappa(self) -> float:
         """κ with some room inside."""
-        return max(self.max_gap, _LEAST_GAP)
+        return max(self.max_gap, LEAST_GAP)
 
     @abstractmethod
     def build(
@@ -153,16 +109,12 @@ class Constraint(StoredAsPairs, ABC):
         """Return bounds (n, n_groups) on the ranks F̄_k(θ) at n thresholds, if it states any."""
         return np.empty((0, len(groups.labels))), np.empty((0, len(groups.labels)))
 
-    def prepared(self) -> Constraint:
-        """Return the constraint that is trained so that the exact gap is at most κ."""
-        return self
+    def in_units(self, unit: float) -> Constraint:
+        """Return what the constraint says of scores that are counted in another unit, s / unit.
 
-    def denser(self) -> Constraint:
-        """Return a constraint that looks more closely everywhere."""
-        return self
-
-    def refined(self, groups: Groups, pair: tuple[int, int], ranks: tuple[float, float]) -> Constraint:
-        """Return a constraint that also looks where the ranks of a pair of groups differ too much."""
+        By default the same: ranks and shares have no unit. Negative units count scores downwards, so that
+        high ones are low.
+        """
         return self
 
     def says(self) -> str:
@@ -195,22 +147,22 @@ def check_compatible(constraints: Sequence[Constraint], groups: Groups) -> None:
     Ranks fall in every group as a threshold rises. So of two boxes of ranks, one must be reachable from the
     other by going down in all groups, or no scores whatsoever meet both.
     """
-    for one, other in combinations(constraints, 2):
-        if _same_demand(one, other, groups):
-            raise InputError(f"the list asks for {one.says()} and for {other.says()}; keep one of them")
-        lows, highs = one.rank_boxes(groups)
-        other_lows, other_highs = other.rank_boxes(groups)
-        above = (lows[:, None] <= other_highs[None] + 1e-12).all(axis=2)
-        below = (other_lows[None] <= highs[:, None] + 1e-12).all(axis=2)
+    for first, second in combinations(constraints, 2):
+        if _same_demand(first, second, groups):
+            raise InputError(f"the list asks for {first.says()} and for {second.says()}; keep one of them")
+        lows, highs = first.rank_boxes(groups)
+        other_lows, other_highs = second.rank_boxes(groups)
+        above = (lows[:, None] <= other_highs[None] + _ROUNDING).all(axis=2)
+        below = (other_lows[None] <= highs[:, None] + _ROUNDING).all(axis=2)
         if not (above | below).all():
-            raise InputError(f"no scores can satisfy both {one.says()} and {other.says()}")
+            raise InputError(f"no scores can satisfy both {first.says()} and {second.says()}")
 
 
-def _same_demand(one: Constraint, other: Constraint, groups: Groups) -> bool:
+def _same_demand(first: Constraint, second: Constraint, groups: Groups) -> bool:
     """Whether two constraints differ in ``max_gap`` at most, however their intervals are written."""
-    own = [field.name for field in fields(one) if field.name not in ("interval", "max_gap")]
+    settings = [field.name for field in fields(first) if field.name not in ("interval", "max_gap")]
     return (
-        type(one) is type(other)
-        and all(getattr(one, name) == getattr(other, name) for name in own)
-        and one.intervals(groups) == other.intervals(groups)
+        type(first) is type(second)
+        and all(getattr(first, name) == getattr(second, name) for name in settings)
+        and first.intervals(groups) == second.intervals(groups)
     )

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations
 
-import numpy as np
-
 from partialfair._typing import Floats
-from partialfair.constraints.base import Constraint, ConstraintBlock, Positive
+from partialfair.constraints.base import Constraint, Positive
+from partialfair.constraints.block import ConstraintBlock
 from partialfair.dc import DC, DCSystem, PairSums, atom
 from partialfair.exceptions import InputError
-from partialfair.groups import Groups
+from partialfair.groups import Groups, members_of
 from partialfair.intervals import IntervalSet
 from partialfair.surrogates import Surrogate
 
@@ -57,12 +56,10 @@ class GroupAUC(Constraint):
         pairs = tuple(combinations(range(len(groups.labels)), 2))
         bank = PairSums(
             surrogate,
-            groups.codes,
-            weights,
             len(groups.labels),
             pairs,
-            tops=tuple(tuple(end for end in own if end > 0) for own in ends),
-            bottoms=tuple(tuple(end for end in own if end < 1) for own in ends),
+            tops=tuple(tuple(end for end in group_ends if end > 0) for group_ends in ends),
+            bottoms=tuple(tuple(end for end in group_ends if end < 1) for group_ends in ends),
         )
         functions, names = [], []
         for position, (k, other) in enumerate(pairs):
@@ -73,12 +70,13 @@ class GroupAUC(Constraint):
                     mean = mean + (-ends[k][b] * ends[other][r]) * both
             mean = (1 / (intervals[k].measure * intervals[other].measure)) * mean
             functions += [mean - (0.5 + self.kappa), -mean + (0.5 - self.kappa)]
-            for one, two in ((k, other), (other, k)):
+            for ahead, behind in ((k, other), (other, k)):
                 names.append(
-                    f"{groups.names[one]} outrank {groups.names[two]} at most "
+                    f"{groups.names[ahead]} outrank {groups.names[behind]} at most "
                     f"{50 + 100 * self.max_gap:.3g} % of the time"
                 )
-        return ConstraintBlock(bank, DCSystem(tuple(functions), bank.n_atoms), np.empty(0), tuple(names))
+        members = members_of(groups.codes, weights, len(groups.labels))
+        return ConstraintBlock(bank, members, DCSystem(tuple(functions), bank.n_atoms), tuple(names))
 
 
 def _signed_ends(part: IntervalSet) -> dict[float, int]:

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from partialfair._typing import Floats
-from partialfair.constraints.base import ConstraintBlock, Positive, join
+from partialfair.constraints.base import Positive
+from partialfair.constraints.block import ConstraintBlock, join
 from partialfair.constraints.parity import AtThreshold
 from partialfair.exceptions import InputError
 from partialfair.groups import LABEL_KINDS, Groups

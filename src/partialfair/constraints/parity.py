@@ -11,16 +11,23 @@ import numpy as np
 
 from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
-from partialfair.constraints.base import Constraint, ConstraintBlock, Positive, join, refuse_empty_groups
+from partialfair.constraints.base import Constraint, Positive, refuse_empty_groups
+from partialfair.constraints.block import ConstraintBlock
+from partialfair.constraints.grid import RankGrid, paper_points
+from partialfair.constraints.thresholds import Thresholds
 from partialfair.dc import DC, Affine, DCSystem, GroupMeans, atom, maximum
 from partialfair.exceptions import InputError
-from partialfair.groups import Groups
+from partialfair.groups import Groups, members_of
 from partialfair.intervals import IntervalSet, as_interval_set
 from partialfair.surrogates import Surrogate
 
 __all__ = ["AtThreshold", "DemographicParity", "StatisticalParity"]
 
 _VACUOUS = 1e-9
+"""A bound on a share that is so close to 0 or 1 asks for nothing."""
+
+_INSIDE = 1e-6
+"""Levels of a surrogate stay so far from 0 and 1, which some reach only at infinity."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +65,10 @@ class StatisticalParity(Constraint):
         self, groups: Groups, weights: Floats, surrogate: Surrogate, positive: Positive = None
     ) -> ConstraintBlock:
         """Two functions per point and group: mean σ at least the lower rank, at most the upper one."""
-        lows, highs, places = self._asked(groups)
-        if not places:
-            return join([])
+        lows, highs, points = self._asked(groups)
         relative = self.gap_scale == "interval"
         factors = [1 / part.measure if relative else 1.0 for part in self.intervals(groups)]
-        bank = GroupMeans(surrogate, groups.codes, weights, len(groups.labels), len(lows))
+        bank = GroupMeans(surrogate, len(groups.labels), len(lows))
         functions: list[DC] = []
         names: list[str] = []
         for j in range(len(lows)):
@@ -76,15 +81,14 @@ class StatisticalParity(Constraint):
                     functions.append(factors[k] * (mean - highs[j, k]))
                     names.append(f"at most {100 * highs[j, k]:.3g} % of {name} ahead of threshold {j + 1}")
         # Scores 0: every group has mean σ(−θ), put into the middle of the band that all groups share.
-        middles = np.clip((lows.max(axis=1) + highs.min(axis=1)) / 2, 1e-6, 1 - 1e-6)
-        theta0 = np.array([-surrogate.level(float(middle)) for middle in middles])
+        middles = np.clip((lows.max(axis=1) + highs.min(axis=1)) / 2, _INSIDE, 1 - _INSIDE)
+        starts = np.array([-surrogate.level(float(middle)) for middle in middles])
         return ConstraintBlock(
             bank,
+            members_of(groups.codes, weights, len(groups.labels)),
             DCSystem(tuple(functions), bank.n_atoms),
-            theta0,
             tuple(names),
-            lambda scores: _scores_at(np.clip((lows + highs) / 2, 0, 1), scores, bank),
-            places,
+            Thresholds(starts, points, np.clip((lows + highs) / 2, 0, 1)),
         )
 
     def rank_boxes(self, groups: Groups) -> tuple[Floats, Floats]:
@@ -94,7 +98,7 @@ class StatisticalParity(Constraint):
     def _asked(self, groups: Groups) -> tuple[Floats, Floats, tuple[float, ...]]:
         """Return lower and upper ranks and points, without those at which a θ beyond all scores would do."""
         intervals, kappa = self.intervals(groups), self.kappa
-        points = np.array(self._grid if self.points is None else self.points)
+        points = np.array(paper_points(self.n_points, self._common) if self.points is None else self.points)
         if self.gap_scale == "absolute":
             lows = np.tile(points[:, None], (1, len(intervals)))
             highs = lows + kappa
@@ -106,77 +110,24 @@ class StatisticalParity(Constraint):
         return lows[asked], highs[asked], tuple(points[asked].tolist())
 
     @property
-    def _grid(self) -> Floats:
-        """The paper's grid on the absolute scale, and the one with the best guarantee on the other."""
-        if self.gap_scale == "absolute":
-            shares = np.arange(self.n_points) / self.n_points
-            return self._common.rank_at(shares, side="right")
-        return np.arange(1, self.n_points + 1) / (self.n_points + 1)
+    def grid(self) -> RankGrid:
+        """The points, if they are given, or a grid that reaches everywhere the exact gap looks."""
+        if self.points is None:
+            return RankGrid.reaching(self.n_points, self.kappa, self._common)
+        return RankGrid(tuple(self.points), self.kappa, self.gap_scale)
+
+    def on_grid(self, grid: RankGrid) -> StatisticalParity:
+        """Return the constraint at the points of a grid."""
+        return replace(self, points=grid.points)
 
     @property
-    def _common(self) -> IntervalSet:
-        """The interval of all groups, which the absolute scale asks for."""
+    def _common(self) -> IntervalSet | None:
+        """The interval of all groups, which the absolute scale asks for; None on the other scale."""
+        if self.gap_scale == "interval":
+            return None
         if isinstance(self.interval, Mapping):
             return as_interval_set(next(iter(self.interval.values())))
         return as_interval_set(self.interval)
-
-    def prepared(self) -> StatisticalParity:
-        """Return the constraint with a grid that reaches everywhere the exact gap looks, ends included.
-
-        Scores pile up just beyond the last point, where nothing is asked of them.
-        """
-        if self.points is not None:
-            return self
-        places = np.linspace(0.0, 1.0, self.n_points + 2)
-        if self.gap_scale == "absolute":
-            places = self._reach.rank_at(places, side="left")
-        return replace(self, points=tuple(places.tolist()))
-
-    def denser(self) -> StatisticalParity:
-        """Return the constraint with a point between any two."""
-        points = np.array(self.prepared().points)
-        return replace(self, points=(*points.tolist(), *((points[1:] + points[:-1]) / 2).tolist()))
-
-    @property
-    def _reach(self) -> IntervalSet:
-        """``[max(0, α − κ), β)``: where one group may be inside the interval while another is κ before it."""
-        parts = self._common.parts
-        return as_interval_set(_merged([(max(0.0, low - self.kappa), high) for low, high in parts]))
-
-    def refined(self, groups: Groups, pair: tuple[int, int], ranks: tuple[float, float]) -> StatisticalParity:
-        """Return the constraint with one more point, whose band holds the middle of the two ranks."""
-        places = np.array(ranks)
-        if self.gap_scale == "interval":
-            parts = self.intervals(groups)
-            places = np.array([parts[k].passed(np.array(rank)) for k, rank in zip(pair, ranks, strict=True)])
-        point = float(np.clip(places.mean() - self.kappa / 2, 0.0, 1.0 - self.kappa))
-        if self.gap_scale == "interval":
-            point /= 1 - self.kappa
-        if np.isclose(self.points or (), point, atol=1e-6).any():
-            return self
-        return replace(self, points=(*(self.points or ()), point))
-
-
-def _merged(parts: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return increasing intervals with those that overlap joined."""
-    joined = [parts[0]]
-    for low, high in parts[1:]:
-        if low <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], high)
-        else:
-            joined.append((low, high))
-    return joined
-
-
-def _scores_at(ranks: Floats, scores: Floats, bank: GroupMeans) -> Floats:
-    """Return the groups' mean scores at some ranks (n, n_groups) from the top."""
-    found = np.empty_like(ranks)
-    for k in range(bank.n_groups):
-        members = np.flatnonzero(bank.codes == k)
-        order = members[np.argsort(-scores[members])]
-        passed = np.cumsum(bank.shares[order])
-        found[:, k] = scores[order[np.minimum(np.searchsorted(passed, ranks[:, k]), order.size - 1)]]
-    return np.asarray(found.mean(axis=1))
 
 
 @dataclass(frozen=True)
@@ -204,11 +155,15 @@ class AtThreshold(Constraint):
         super().__post_init__()
         check_number(self.threshold, f"the threshold of {self.called}")
 
+    def in_units(self, unit: float) -> AtThreshold:
+        """Return the constraint at the same threshold, which is counted in the other unit, too."""
+        return replace(self, threshold=self.threshold / unit + 0.0)  # no negative zero
+
     def bound(self, groups: Groups, weights: Floats, surrogate: Surrogate, kind: str = "") -> ConstraintBlock:
         """One function per ordered pair of groups, whose members count by their weights."""
         n_groups = len(groups.labels)
         refuse_empty_groups(groups, weights, kind.strip() or self.counted)
-        bank = GroupMeans(surrogate, groups.codes, weights, n_groups, 0, fixed=(float(self.threshold),))
+        bank = GroupMeans(surrogate, n_groups, 0, fixed=(float(self.threshold),))
         shares = [self._share(bank, k, part) for k, part in enumerate(self.intervals(groups))]
         functions, names = [], []
         for k, other in permutations(range(n_groups), 2):
@@ -217,7 +172,8 @@ class AtThreshold(Constraint):
                 f"{groups.names[k]}{kind} selected at most {self.max_gap:g} more than "
                 f"{groups.names[other]}{kind}"
             )
-        return ConstraintBlock(bank, DCSystem(tuple(functions), bank.n_atoms), np.empty(0), tuple(names))
+        members = members_of(groups.codes, weights, n_groups)
+        return ConstraintBlock(bank, members, DCSystem(tuple(functions), bank.n_atoms), tuple(names))
 
     def _share(self, bank: GroupMeans, k: int, part: IntervalSet) -> DC:
         plus, minus = (bank.plus(k, 0), 1.0), (bank.minus(k, 0), 1.0)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from partialfair._checks import check_number
 from partialfair._typing import Floats, GapScale, IntervalLike
-from partialfair.constraints.base import Constraint, ConstraintBlock, Positive, refuse_empty_groups
+from partialfair.constraints.base import LEAST_GAP, Constraint, Positive, refuse_empty_groups
+from partialfair.constraints.block import ConstraintBlock
 from partialfair.dc import DC, DCSystem, QuadraticPairs, atom
 from partialfair.exceptions import InputError
-from partialfair.groups import Groups
+from partialfair.groups import Groups, members_of
 from partialfair.surrogates import Surrogate
 
 __all__ = ["InterGroupPairwise", "IntraGroupPairwise", "QuadraticGroupAUC"]
@@ -24,25 +26,48 @@ _Cells: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class _Quadratic(Constraint):
-    """``Σ A(a, b) − offset ≤ κ`` for every ordered pair of groups, over some pairs of cells.
+    """``Σ [A(a, b) − ½ margin²] ≤ κ`` for every ordered pair of groups, over some pairs of cells.
 
-    ``A(a, b)`` is the mean of ``½ (1 + s − t)²`` over members s of cell a and t of cell b (ellquadratic). A
-    mean of convex functions of scores is convex, so these constraints are, for linear scorers. The surrogate
-    of other constraints plays no part.
+    ``A(a, b)`` is the mean of ``½ (margin + s − t)²`` over members s of cell a and t of cell b
+    (ellquadratic). A mean of convex functions of scores is convex, so these constraints are, for linear
+    scorers. The surrogate of other constraints plays no part.
+
+    Margin and κ are in units of scores and of their squares. Where scores are counted in another unit,
+    ``½ (margin + s − t)² = unit² · ½ (margin/unit + s/unit − t/unit)²``: `in_units` divides the margin by the
+    unit and κ by its square, and all functions are then those before divided by ``unit²``. In a negative unit
+    the margin is negative: it is t that should be ahead.
 
     Parameters
     ----------
     max_gap
         κ, in units of the quadratic: the paper's go up to 15. It bounds no exact metric.
+    margin
+        By how much s should be ahead of t, in units of the scores; 1 in the paper.
     """
 
     interval: IntervalLike = field(default=(0.0, 1.0), init=False)
     gap_scale: GapScale = field(default="interval", init=False)
+    margin: float = field(default=1.0, kw_only=True)
 
     largest_gap: ClassVar[float] = np.inf
     by_label: ClassVar[bool] = True
     counted: ClassVar[str] = "positives or negatives"
     called: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number(self.margin, f"the margin of {self.called}")
+        if self.margin == 0:
+            raise InputError(f"the margin of {self.called} must not be 0")
+
+    @property
+    def kappa(self) -> float:
+        """κ with some room inside, which is measured by the margin."""
+        return max(self.max_gap, LEAST_GAP * self.margin**2)
+
+    def in_units(self, unit: float) -> _Quadratic:
+        """Return the constraint whose functions are these divided by ``unit²``."""
+        return replace(self, max_gap=self.max_gap / unit**2, margin=self.margin / unit)
 
     @abstractmethod
     def cells(self, k: int, other: int) -> tuple[_Cells, ...]:
@@ -68,20 +93,22 @@ class _Quadratic(Constraint):
         for k, other in ordered:
             for cells in self.cells(k, other):
                 position.setdefault(cells, len(position))
-        labels, n_labels = np.zeros(groups.codes.size, dtype=np.int64), 1
+        codes, n_labels = groups.codes.astype(np.int64), 1
         if self.by_label and positive is not None:
-            labels, n_labels = positive.astype(np.int64), 2
-        bank = QuadraticPairs(groups.codes, labels, weights, n_groups, n_labels, tuple(position))
+            codes, n_labels = np.where(codes >= 0, 2 * codes + positive, -1), 2
+        bank = QuadraticPairs(n_groups, n_labels, tuple(position), float(self.margin))
         functions = []
         for k, other in ordered:
             compared = self.cells(k, other)
             total = sum((atom(position[cells]) for cells in compared), DC())
-            functions.append(total - (0.5 * len(compared) + self.kappa))
+            functions.append(total - (0.5 * self.margin**2 * len(compared) + self.kappa))
+        at_most = f"{self.max_gap / self.margin**2:g}{'' if self.margin == 1 else ' squared margins'}"
         names = [
-            f"{self.called} of {groups.names[k]} over {groups.names[other]} at most {self.max_gap:g}"
+            f"{self.called} of {groups.names[k]} over {groups.names[other]} at most {at_most}"
             for k, other in ordered
         ]
-        return ConstraintBlock(bank, DCSystem(tuple(functions), bank.n_atoms), np.empty(0), tuple(names))
+        members = members_of(codes, weights, bank.n_cells)
+        return ConstraintBlock(bank, members, DCSystem(tuple(functions), bank.n_atoms), tuple(names))
 
 
 @dataclass(frozen=True)
@@ -89,12 +116,15 @@ class QuadraticGroupAUC(_Quadratic):
     """Group AUC by a quadratic surrogate (inprocess_gauc_approx).
 
     ``A(k, k') − ½ ≤ κ`` for every ordered pair of different groups, with ``A(k, k')`` the mean of
-    ``½ (1 + s − t)²`` over members s of k and t of k'.
+    ``½ (1 + s − t)²`` over members s of k and t of k'. With another margin, ``½ (margin + s − t)²`` and
+    ``½ margin²``.
 
     Parameters
     ----------
     max_gap
         κ, in units of the quadratic: the paper's go up to 10. It bounds no exact metric.
+    margin
+        By how much s should be ahead of t, in units of the scores.
     """
 
     by_label: ClassVar[bool] = False
@@ -118,6 +148,8 @@ class InterGroupPairwise(_Quadratic):
     ----------
     max_gap
         κ, in units of the quadratic: the paper's go up to 15. It bounds no exact metric.
+    margin
+        The 1 in A, and twice the ½ margin² that is subtracted: see `QuadraticGroupAUC`.
     """
 
     called: ClassVar[str] = "inter-group pairwise fairness"
@@ -138,6 +170,8 @@ class IntraGroupPairwise(_Quadratic):
     ----------
     max_gap
         κ, in units of the quadratic: the paper's go up to 10. It bounds no exact metric.
+    margin
+        The 1 in A, and twice the ½ margin² that is subtracted: see `QuadraticGroupAUC`.
     """
 
     called: ClassVar[str] = "intra-group pairwise fairness"

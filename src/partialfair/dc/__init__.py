@@ -1,21 +1,17 @@
-"""Difference-of-convex functions of score vectors and thresholds; sees no data and no model."""
+"""Difference-of-convex functions of score vectors and thresholds: formulas that own no rows and no model."""
 
 from partialfair.dc.algebra import DC, Affine, DCSystem, Tangents, atom, maximum
-from partialfair.dc.atoms import (
-    AtomBank,
-    AtomKinks,
-    Curvature,
-    Gradient,
-    GroupMeans,
-    JoinedBank,
-    Moves,
-    PullMany,
-    flat,
-    group_shares,
-    pulled_one_by_one,
-    without_kinks,
+from partialfair.dc.bank import AtomBank, AtomKinks, BankMembers, Bending, Gradient, Moves
+from partialfair.dc.checks import (
+    CheckFailed,
+    check_additive,
+    check_columns,
+    check_convex,
+    check_majorises,
+    check_subgradient,
 )
-from partialfair.dc.checks import CheckFailed, check_convex, check_majorises, check_subgradient
+from partialfair.dc.group_means import GroupMeans
+from partialfair.dc.joined import JoinedBank
 from partialfair.dc.pairs import PairSums
 from partialfair.dc.quadratic import QuadraticPairs
 
@@ -24,24 +20,22 @@ __all__ = [
     "Affine",
     "AtomBank",
     "AtomKinks",
+    "BankMembers",
+    "Bending",
     "CheckFailed",
-    "Curvature",
     "DCSystem",
     "Gradient",
     "GroupMeans",
     "JoinedBank",
     "Moves",
     "PairSums",
-    "PullMany",
     "QuadraticPairs",
     "Tangents",
     "atom",
+    "check_additive",
+    "check_columns",
     "check_convex",
     "check_majorises",
     "check_subgradient",
-    "flat",
-    "group_shares",
     "maximum",
-    "pulled_one_by_one",
-    "without_kinks",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -11,25 +11,26 @@ import numpy as np
 from numba import njit
 
 from partialfair._clock import check_clock
+from partialfair._row_columns import RowColumns
 from partialfair._typing import Floats, Ints
-from partialfair.dc.atoms import (
-    AtomKinks,
-    Curvature,
-    Gradient,
-    Moves,
-    PullMany,
-    flat,
-    group_shares,
-    joined_kinks,
-    without_kinks,
-)
+from partialfair.dc.bank import AtomKinks, Gradient, Moves
+from partialfair.dc.pair_kinks import RowPairs, crossings, swaps
+from partialfair.groups import Members
 from partialfair.surrogates import Kink, Surrogate
 
 __all__ = ["PairSums"]
 
 
-class _Side(NamedTuple):
-    """Members at the top or at the bottom of a group, by ascending score.
+class _Ranked(NamedTuple):
+    """All members of a group, by ascending score."""
+
+    rows: Ints
+    scores: Floats
+    shares: Floats
+
+
+class _Counted(NamedTuple):
+    """Those who count at the top or at the bottom of a group, by ascending score.
 
     rows and scores are (n,); shares (E, n) say how much of each member counts, once for each top or bottom.
     """
@@ -38,26 +39,19 @@ class _Side(NamedTuple):
     scores: Floats
     shares: Floats
 
-    def mirrored(self) -> tuple[Floats, Floats]:
-        """Return minus the scores, ascending again, and the shares."""
-        return -self.scores[::-1], np.ascontiguousarray(self.shares[:, ::-1])
+    def mirrored(self) -> _Counted:
+        """Return them with minus their scores, which ascend again."""
+        return _Counted(self.rows[::-1], -self.scores[::-1], np.ascontiguousarray(self.shares[:, ::-1]))
 
 
-class _Bends(NamedTuple):
-    """Pairs of rows between whose scores some atoms bend, with what is needed for `AtomKinks`."""
+class _PairDerivatives(NamedTuple):
+    """Derivatives of σ± for one pair of groups: at the top, summed over the bottom, and the reverse."""
 
-    rows: Ints
-    others: Ints
-    residuals: Floats
-    weights: Floats
-
-    def of(self, atom: int, weights: Floats) -> AtomKinks:
-        """Return the kinks of one atom, which has weights of its own."""
-        used = weights > 0
-        rows, none = self.rows[used], np.full(int(used.sum()), -1)
-        return AtomKinks(
-            np.full_like(none, atom), rows, none, self.residuals[used], weights[used], self.others[used]
-        )
+    pair: int
+    top: _Counted
+    bottom: _Counted
+    at_top: Floats
+    at_bottom: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,18 +64,17 @@ class PairSums:
     over the tops of both groups are not.
 
     A value or a subgradient costs one sort per group and one sweep per pair for ramps, O(n log n), and all
-    differences, O(n_top · n_bottom) per pair, for surrogates that are not piecewise polynomial.
+    differences, O(n_top · n_bottom) per pair, for surrogates that are not piecewise polynomial. Ranks need
+    all rows at once, so shards do not add up.
 
     Parameters
     ----------
     surrogate
         σ = σ⁺ − σ⁻.
-    codes, weights : (n,)
-        Group and weight of each score; code −1 leaves it out.
     n_groups
-        Number of groups.
+        Number of groups; members have the codes 0 to ``n_groups − 1``.
     pairs
-        Which groups are compared: (one, other).
+        Which groups are compared: (k, k'), the top of k with the bottom of k'.
     tops
         For each group the ranks b, in (0, 1], at which tops end.
     bottoms
@@ -89,21 +82,10 @@ class PairSums:
     """
 
     surrogate: Surrogate
-    codes: Ints
-    weights: Floats
     n_groups: int
     pairs: tuple[tuple[int, int], ...]
     tops: tuple[tuple[float, ...], ...]
     bottoms: tuple[tuple[float, ...], ...]
-
-    @cached_property
-    def shares(self) -> Floats:
-        """``ω_i``: the weight of each member in its group."""
-        return group_shares(self.codes, self.weights, self.n_groups)
-
-    @cached_property
-    def _members(self) -> tuple[Ints, ...]:
-        return tuple(np.flatnonzero(self.codes == k) for k in range(self.n_groups))
 
     @cached_property
     def _shapes(self) -> tuple[tuple[int, int, int], ...]:
@@ -112,6 +94,7 @@ class PairSums:
 
     @cached_property
     def _firsts(self) -> Ints:
+        """First atom of each pair, and the number of all."""
         return np.cumsum([0, *(int(np.prod(shape)) for shape in self._shapes)])
 
     @property
@@ -124,6 +107,16 @@ class PairSums:
         """No thresholds: groups are compared with each other."""
         return 0
 
+    @property
+    def additive(self) -> bool:
+        """Ranks are counted among all rows."""
+        return False
+
+    @property
+    def has_kinks(self) -> bool:
+        """Whatever the surrogate, two members may change places across the border of a top."""
+        return True
+
     def plus(self, pair: int, top: int, bottom: int) -> int:
         """Position of the sum of σ⁺."""
         return int(self._firsts[pair] + top * self._shapes[pair][2] + bottom)
@@ -132,9 +125,9 @@ class PairSums:
         """Position of the sum of σ⁻."""
         return self.plus(pair, top, bottom) + int(np.prod(self._shapes[pair][1:]))
 
-    def values(self, scores: Floats, theta: Floats) -> Floats:
+    def values(self, scores: Floats, members: Members, theta: Floats) -> Floats:
         """Value of every atom."""
-        tops, bottoms = self._sides(scores, self._ranked(scores))
+        tops, bottoms = self._counted(self._ranked(scores, members))
         values = [np.empty(0)]
         for k, other in self.pairs:
             check_clock()
@@ -143,158 +136,147 @@ class PairSums:
             values.append(np.einsum("bi,pci->pbc", top.shares, sums).ravel())
         return np.concatenate(values)
 
-    def pull_back(self, coefficients: Floats, scores: Floats, theta: Floats) -> Gradient:
-        """Subgradient of ``Σ coefficients · atoms``."""
-        return Gradient(self._weighted(1, coefficients, scores), np.empty(0))
+    def by_score(
+        self, order: int, coefficients: Floats, scores: Floats, members: Members, theta: Floats
+    ) -> Gradient:
+        """Return derivatives of ``Σ coefficients · atoms``; pairs with no coefficient are skipped."""
+        by_score = np.zeros(scores.size)
+        used = [pair for pair in range(len(self.pairs)) if coefficients[self._atoms_of(pair)].any()]
+        for pair, top, bottom, at_top, at_bottom in self._derivatives(order, scores, members, used):
+            factors = coefficients[self._atoms_of(pair)].reshape(self._shapes[pair])
+            by_score[top.rows] += np.einsum("pbc,bi,pci->i", factors, top.shares, at_top)
+            # d/dt of φ(s − t) has the other sign, its second derivative has not.
+            sign = (-1) ** order
+            by_score[bottom.rows] += sign * np.einsum("pbc,ci,pbi->i", factors, bottom.shares, at_bottom)
+        return Gradient(by_score, np.empty(0))
 
-    def curvature(self, coefficients: Floats, scores: Floats, theta: Floats, pull: PullMany) -> Curvature:
-        """Second derivatives of ``Σ coefficients · atoms`` in each score; mixed ones are left out."""
-        none = flat(self, scores, pull)
-        return Curvature(self._weighted(2, coefficients, scores), none.cross, none.theta)
-
-    def kinks(
-        self, wanted: Floats, scores: Floats, theta: Floats, moves: Moves, reach: float, limit: int
-    ) -> AtomKinks | None:
-        """Kinks of the surrogate, and those where two members change places across the border of a top.
-
-        The latter let a share of one member count for another. Nobody gives or takes more, in all of them
-        together, than there is, so they add up; they are exact to first order.
-        """
-        ranked = self._ranked(scores)
-        tops, bottoms = self._sides(scores, ranked)
-        total, near = without_kinks(), reach * self.surrogate.width
-        for pair, (k, other) in enumerate(self.pairs):
-            check_clock()
-            own = wanted[self._firsts[pair] : self._firsts[pair + 1]].reshape(self._shapes[pair]) != 0
-            for b, rank in enumerate(self.tops[k]):
-                swaps = self._swaps(ranked[k], rank, scores, moves[0], near, limit)
-                if swaps.rows.size > limit:
-                    return None
-                # The lower of the two slopes, and so a lower bound: σ± are convex.
-                weights = swaps.weights * self._slopes_at(scores[swaps.rows], bottoms[other])
-                for part, c in np.argwhere(own[:, b]):
-                    total = joined_kinks(total, swaps.of(self._position(pair, part, b, c), weights[part, c]))
-            for c, rank in enumerate(self.bottoms[other]):
-                swaps = self._swaps(ranked[other], rank, scores, moves[0], near, limit)
-                if swaps.rows.size > limit:
-                    return None
-                side = _Side(tops[k].rows, *tops[k].mirrored())
-                weights = swaps.weights * self._slopes_at(-scores[swaps.others], side)
-                for part, b in np.argwhere(own[:, :, c]):
-                    total = joined_kinks(total, swaps.of(self._position(pair, part, b, c), weights[part, b]))
-            for kink in self.surrogate.kinks:
-                bends, shares = self._bends(kink, tops[k], bottoms[other], moves[0], near, limit)
-                if bends.rows.size > limit:
-                    return None
-                for b, c in np.argwhere(own[kink.part]):
-                    position = self._position(pair, kink.part, b, c)
-                    total = joined_kinks(total, bends.of(position, bends.weights * shares(b, c)))
-            if total.atoms.size > limit:
-                return None
-        return total
-
-    def _position(self, pair: int, part: int, top: int, bottom: int) -> int:
-        return (self.plus, self.minus)[part](pair, top, bottom)
-
-    def _slopes_at(self, places: Floats, side: _Side) -> Floats:
-        """Return the slopes of σ±, added up over one side, at places in any order: (2, E, n_places)."""
-        order = np.argsort(places)
-        slopes = np.empty((2, len(side.shares), places.size))
-        slopes[..., order] = self.surrogate.pair_sums(1, places[order], side.scores, side.shares)
-        return slopes
-
-    def _swaps(
-        self, rows: Ints, rank: float, scores: Floats, moves: Floats, near: float, limit: int
-    ) -> _Bends:
-        """Return where members of a group may change places across a rank, the lower one first."""
-        own = self.shares[rows]
-        above = _tops(scores[rows], own, np.array([rank]))[0]
-        lower, higher, amounts = _find_swaps(scores[rows], own, above, moves[rows], near, limit)
-        lower, higher = rows[lower], rows[higher]
-        return _Bends(lower, higher, scores[lower] - scores[higher], amounts)
-
-    def _bends(
-        self, kink: Kink, top: _Side, bottom: _Side, moves: Floats, near: float, limit: int
-    ) -> tuple[_Bends, Callable[[int, int], Floats]]:
-        """Return where a kink of the surrogate lies between two scores, and how much of both counts."""
-        width = self.surrogate.width
-        one, other, residuals = _find_bends(
-            top.scores, bottom.scores, kink.place * width, moves[top.rows], moves[bottom.rows], near, limit
-        )
-        jumps = np.full(one.size, kink.jump / width)
-        return (
-            _Bends(top.rows[one], bottom.rows[other], residuals, jumps),
-            lambda b, c: top.shares[b, one] * bottom.shares[c, other],
-        )
-
-    def jacobian(self, scores: Floats, theta: Floats, pull: PullMany) -> tuple[Floats, Floats]:
-        """Subgradients of all atoms, one pass for each pair."""
-        found = np.empty((self.n_atoms, pull.n_params))
-        for pair, top, bottom, at_top, at_bottom in self._derivatives(1, scores, range(len(self.pairs))):
-            slopes = np.zeros((scores.size, int(np.prod(self._shapes[pair]))))
+    def columns(
+        self, scores: Floats, members: Members, theta: Floats, curved: Sequence[Floats] = ()
+    ) -> Iterator[RowColumns]:
+        """Subgradients of all atoms, those of one pair of groups at a time."""
+        for pair, top, bottom, at_top, at_bottom in self._derivatives(
+            1, scores, members, range(len(self.pairs))
+        ):
+            atoms = np.arange(self.n_atoms)[self._atoms_of(pair)]
+            slopes = np.zeros((scores.size, atoms.size))
             slopes[top.rows] = np.einsum("bi,pci->ipbc", top.shares, at_top).reshape(top.rows.size, -1)
             slopes[bottom.rows] = -np.einsum("ci,pbi->ipbc", bottom.shares, at_bottom).reshape(
                 bottom.rows.size, -1
             )
-            by_group, _ = pull.many(_rows_of(slopes), self.codes, self.n_groups, slopes.shape[1])
-            found[self._firsts[pair] : self._firsts[pair + 1]] = by_group.sum(axis=0)
-        return found, np.empty((self.n_atoms, 0))
+            cells = np.where(np.isin(members.codes, self.pairs[pair]), 0, -1)
+            yield RowColumns(slopes, cells, outputs=atoms[None])
 
-    def _weighted(self, order: int, coefficients: Floats, scores: Floats) -> Floats:
-        """Return the derivatives of ``Σ coefficients · atoms`` in every score."""
-        by_score = np.zeros(scores.size)
-        shaped = [
-            coefficients[first:last].reshape(shape)
-            for first, last, shape in zip(self._firsts, self._firsts[1:], self._shapes, strict=False)
-        ]
-        used = [pair for pair, own in enumerate(shaped) if own.any()]
-        for pair, top, bottom, at_top, at_bottom in self._derivatives(order, scores, used):
-            own = shaped[pair]
-            by_score[top.rows] += np.einsum("pbc,bi,pci->i", own, top.shares, at_top)
-            # d/dt of φ(s − t) has the other sign, its second derivative has not.
-            by_score[bottom.rows] += (-1) ** order * np.einsum("pbc,ci,pbi->i", own, bottom.shares, at_bottom)
-        return by_score
+    def kinks(
+        self,
+        wanted: Floats,
+        scores: Floats,
+        members: Members,
+        theta: Floats,
+        moves: Moves,
+        reach: float,
+        limit: int,
+    ) -> AtomKinks | None:
+        """Kinks of the surrogate, and those where two members change places across the border of a top."""
+        ranked, near = self._ranked(scores, members), reach * self.surrogate.width
+        tops, bottoms = self._counted(ranked)
+        kinks: list[AtomKinks] = []
+        for pair, (k, other) in enumerate(self.pairs):
+            check_clock()
+            atoms = np.arange(self.n_atoms)[self._atoms_of(pair)].reshape(self._shapes[pair])
+            asked = wanted[atoms] != 0
+            top, bottom = tops[k], bottoms[other]
+            for b, rank in enumerate(self.tops[k]):
+                pairs = _swaps_across(rank, ranked[k], moves[0], near, limit)
+                if pairs.rows.size > limit:
+                    return None
+                slopes = self._slopes_at(scores[pairs.rows], bottom)  # of the lower of the two
+                kinks += [pairs.of_atom(atoms[p, b, c], slopes[p, c]) for p, c in np.argwhere(asked[:, b])]
+            for c, rank in enumerate(self.bottoms[other]):
+                pairs = _swaps_across(rank, ranked[other], moves[0], near, limit)
+                if pairs.rows.size > limit:
+                    return None
+                slopes = self._slopes_at(-scores[pairs.others], top.mirrored())
+                kinks += [pairs.of_atom(atoms[p, b, c], slopes[p, b]) for p, b in np.argwhere(asked[:, :, c])]
+            for kink in self.surrogate.kinks:
+                in_top, in_bottom, pairs = self._crossings(kink, top, bottom, moves[0], near, limit)
+                if pairs.rows.size > limit:
+                    return None
+                for b, c in np.argwhere(asked[kink.part]):
+                    counted = top.shares[b, in_top] * bottom.shares[c, in_bottom]
+                    kinks.append(pairs.of_atom(atoms[kink.part, b, c], counted))
+            if sum(atom_kinks.atoms.size for atom_kinks in kinks) > limit:
+                return None
+        return AtomKinks.joined(kinks)
+
+    def _slopes_at(self, scores: Floats, counted: _Counted) -> Floats:
+        """Return the slopes of σ±, added up over those counted, at scores in any order: (2, E, n_scores)."""
+        order = np.argsort(scores)
+        slopes = np.empty((2, len(counted.shares), scores.size))
+        slopes[..., order] = self.surrogate.pair_sums(1, scores[order], counted.scores, counted.shares)
+        return slopes
+
+    def _crossings(
+        self, kink: Kink, top: _Counted, bottom: _Counted, moves: Floats, near: float, limit: int
+    ) -> tuple[Ints, Ints, RowPairs]:
+        """Return where a kink of the surrogate lies between two scores, numbered among those counted."""
+        width = self.surrogate.width
+        in_top, in_bottom, residuals = crossings(
+            top.scores, bottom.scores, kink.at * width, moves[top.rows], moves[bottom.rows], near, limit
+        )
+        jumps = np.full(in_top.size, kink.jump / width)
+        return in_top, in_bottom, RowPairs(top.rows[in_top], bottom.rows[in_bottom], residuals, jumps)
+
+    def _atoms_of(self, pair: int) -> slice:
+        return slice(int(self._firsts[pair]), int(self._firsts[pair + 1]))
 
     def _derivatives(
-        self, order: int, scores: Floats, pairs: Iterable[int]
-    ) -> Iterator[tuple[int, _Side, _Side, Floats, Floats]]:
+        self, order: int, scores: Floats, members: Members, pairs: Iterable[int]
+    ) -> Iterator[_PairDerivatives]:
         """Yield sums of derivatives of σ±, at tops over the bottoms and at bottoms over the tops."""
-        tops, bottoms = self._sides(scores, self._ranked(scores))
+        tops, bottoms = self._counted(self._ranked(scores, members))
         for pair in pairs:
             check_clock()
             k, other = self.pairs[pair]
             top, bottom = tops[k], bottoms[other]
             at_top = self.surrogate.pair_sums(order, top.scores, bottom.scores, bottom.shares)
-            (targets, _), (sources, shares) = bottom.mirrored(), top.mirrored()  # s − t = −t − (−s)
-            at_bottom = self.surrogate.pair_sums(order, targets, sources, shares)[..., ::-1]
-            yield pair, top, bottom, at_top, at_bottom
+            targets, sources = bottom.mirrored(), top.mirrored()  # s − t = −t − (−s)
+            at_bottom = self.surrogate.pair_sums(order, targets.scores, sources.scores, sources.shares)
+            yield _PairDerivatives(pair, top, bottom, at_top, at_bottom[..., ::-1])
 
-    def _ranked(self, scores: Floats) -> list[Ints]:
+    def _ranked(self, scores: Floats, members: Members) -> list[_Ranked]:
         """Return the members of every group by ascending score."""
-        return [rows[np.argsort(scores[rows], kind="stable")] for rows in self._members]
+        groups = []
+        for k in range(self.n_groups):
+            rows = np.flatnonzero(members.codes == k)
+            rows = rows[np.argsort(scores[rows], kind="stable")]
+            groups.append(_Ranked(rows, scores[rows], members.shares[rows]))
+        return groups
 
-    def _sides(self, scores: Floats, ranked: list[Ints]) -> tuple[list[_Side], list[_Side]]:
+    def _counted(self, ranked: list[_Ranked]) -> tuple[list[_Counted], list[_Counted]]:
         """Tops and bottoms of every group."""
-        tops: list[_Side] = []
-        bottoms: list[_Side] = []
-        for k, rows in enumerate(ranked):
-            own = self.shares[rows]
-            above = _tops(scores[rows], own, np.array(self.tops[k]))
-            below = own - _tops(scores[rows], own, np.array(self.bottoms[k]))
-            for shares, sides in ((above, tops), (below, bottoms)):
-                used = shares.any(axis=0)
-                sides.append(_Side(rows[used], scores[rows[used]], np.ascontiguousarray(shares[:, used])))
+        tops: list[_Counted] = []
+        bottoms: list[_Counted] = []
+        for k, (rows, scores, shares) in enumerate(ranked):
+            above = _shares_above(scores, shares, np.array(self.tops[k]))
+            below = shares - _shares_above(scores, shares, np.array(self.bottoms[k]))
+            for counted, ends in ((above, tops), (below, bottoms)):
+                used = counted.any(axis=0)
+                ends.append(_Counted(rows[used], scores[used], np.ascontiguousarray(counted[:, used])))
         return tops, bottoms
 
 
-def _rows_of(matrix: Floats) -> Callable[[int, int], Floats]:
-    return lambda first, stop: matrix[first:stop]
+def _swaps_across(rank: float, ranked: _Ranked, moves: Floats, near: float, limit: int) -> RowPairs:
+    """Return where members of a group may change places across a rank, the lower one first."""
+    rows, scores, shares = ranked
+    above = _shares_above(scores, shares, np.array([rank]))[0]
+    lower, higher, amounts = swaps(scores, shares, above, moves[rows], near, limit)
+    return RowPairs(rows[lower], rows[higher], scores[lower] - scores[higher], amounts)
 
 
-@njit(cache=True)
-def _tops(scores: Floats, shares: Floats, ends: Floats) -> Floats:
-    """Return how much of each member lies above some ranks: (n_ends, n) for ascending scores."""
-    out = np.zeros((ends.size, scores.size))
+@njit(cache=True, nogil=True)
+def _shares_above(scores: Floats, shares: Floats, ranks: Floats) -> Floats:
+    """Return how much of each member lies above some ranks: (n_ranks, n) for ascending scores."""
+    out = np.zeros((ranks.size, scores.size))
     passed, last = 0.0, scores.size
     while last > 0:
         first = last - 1
@@ -302,91 +284,9 @@ def _tops(scores: Floats, shares: Floats, ends: Floats) -> Floats:
         while first > 0 and scores[first - 1] == scores[last - 1]:
             first -= 1
             block += shares[first]
-        for e in range(ends.size):
+        for r in range(ranks.size):
             if block > 0:
-                held = min(max(ends[e] - passed, 0.0), block) / block
-                out[e, first:last] = shares[first:last] * held
+                held = min(max(ranks[r] - passed, 0.0), block) / block
+                out[r, first:last] = shares[first:last] * held
         passed, last = passed + block, first
     return out
-
-
-@njit(cache=True)
-def _find_swaps(
-    scores: Floats, shares: Floats, above: Floats, moves: Floats, near: float, limit: int
-) -> tuple[Ints, Ints, Floats]:
-    """Return pairs of a lower and a higher member, and how much of the higher may count for the lower.
-
-    Scores are ascending, and ``above`` says how much of each share lies above the rank. Pairs are those that
-    are near, or that the moves bring into the other order, from the rank outwards.
-    """
-    n = scores.size
-    lower, higher = np.empty(limit + 1, dtype=np.int64), np.empty(limit + 1, dtype=np.int64)
-    amounts = np.empty(limit + 1)
-    found, first_in = 0, n
-    while first_in > 0 and above[first_in - 1] >= (1 - 1e-9) * shares[first_in - 1]:
-        first_in -= 1
-    last_out = first_in - 1
-    while last_out >= 0 and above[last_out] > 1e-9 * shares[last_out]:
-        last_out -= 1
-    # What members may still give and take; those on the border are the first to do both.
-    give, take = above.copy(), shares - above
-    far = max(near, 2 * np.abs(moves).max()) if n else near
-    for turn in range(3):
-        i, j = first_in, last_out
-        if turn == 0:
-            i = last_out + 1
-        elif turn == 1:
-            j = first_in - 1
-        while i < (first_in if turn == 0 else n) and j > (last_out if turn == 1 else -1):
-            if found > limit:
-                return lower, higher, amounts
-            if scores[i] - scores[j] > far:
-                break
-            amount = min(give[i], take[j])
-            passed = scores[j] + moves[j] > scores[i] + moves[i]
-            if amount > 0 and (passed or scores[i] - scores[j] <= near):
-                lower[found], higher[found], amounts[found] = j, i, amount
-                found += 1
-            give[i] -= amount
-            take[j] -= amount
-            if give[i] <= 0:
-                i += 1
-            else:
-                j -= 1
-    return lower[:found], higher[:found], amounts[:found]
-
-
-@njit(cache=True)
-def _find_bends(
-    top: Floats,
-    bottom: Floats,
-    place: float,
-    top_moves: Floats,
-    bottom_moves: Floats,
-    near: float,
-    limit: int,
-) -> tuple[Ints, Ints, Floats]:
-    """Return pairs with ``residual = s − t − place`` near 0 or passing it, and residuals; scores ascend.
-
-    One pair more than the limit, whatever it holds, says that there are too many.
-    """
-    ones, others = np.empty(limit + 1, dtype=np.int64), np.empty(limit + 1, dtype=np.int64)
-    residuals = np.empty(limit + 1)
-    found, seen, first, far = 0, 0, 0, near
-    if top.size and bottom.size:
-        far = max(near, np.abs(top_moves).max() + np.abs(bottom_moves).max())
-    for i in range(top.size):
-        while first < bottom.size and top[i] - bottom[first] - place > far:
-            first += 1
-        j = first
-        while j < bottom.size and top[i] - bottom[j] - place >= -far:
-            residual = top[i] - bottom[j] - place
-            moved = residual + top_moves[i] - bottom_moves[j]
-            seen += 1
-            if abs(residual) <= near or (residual > 0) != (moved > 0):
-                ones[found], others[found], residuals[found] = i, j, residual
-                found += 1
-            if found > limit or seen > 100 * limit:
-                return ones, others, residuals
-            j += 1
-    return ones[:found], others[:found], residuals[:found]

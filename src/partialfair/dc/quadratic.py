@@ -1,64 +1,44 @@
-"""Means of the quadratic surrogate ``½ (1 + x)²`` over pairs, in closed form."""
+"""Means of the quadratic surrogate ``½ (margin + x)²`` over pairs, in closed form."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from partialfair._row_columns import RowColumns
 from partialfair._typing import Floats, Ints
-from partialfair.dc.atoms import (
-    AtomKinks,
-    Curvature,
-    Gradient,
-    Moves,
-    PullMany,
-    flat,
-    group_shares,
-    without_kinks,
-)
+from partialfair.dc.bank import Gradient
+from partialfair.groups import Members
 
 __all__ = ["QuadraticPairs"]
 
 
 @dataclass(frozen=True, eq=False)
 class QuadraticPairs:
-    """``A(a, b) = mean of ½ (1 + s_i − t_j)²``, s from cell a and t from cell b (ellquadratic).
+    """``A(a, b) = mean of ½ (margin + s_i − t_j)²``, s from cell a and t from cell b (ellquadratic).
 
-    In moments ``A = ½ [(1 + μ_a − μ_b)² + v_a + v_b]`` with means μ and variances v of the scores of a cell,
-    so that all of them cost one pass. A cell is a group, or the members of a group with one label.
+    In moments ``A = ½ [(margin + μ_a − μ_b)² + v_a + v_b]`` with means μ and variances v of the scores of a
+    cell, so that all of them cost one pass. A cell is a group, or the members of a group with one label;
+    ``codes`` of the members are cells, and their shares add up to 1 in each. Squares of means do not add up
+    over shards.
 
     Parameters
     ----------
-    codes : (n,)
-        Group of each score; −1 leaves it out.
-    labels : (n,)
-        Label of each score, from 0 to ``n_labels − 1``.
-    weights : (n,)
-        Weights, which are scaled to add up to 1 in each cell.
     n_groups, n_labels
         Number of groups and labels; cells are numbered ``group · n_labels + label``.
     pairs
         Which cells are compared: (a, b).
+    margin
+        By how much s should be ahead of t, in units of the scores; 1 in the paper.
     """
 
-    codes: Ints
-    labels: Ints
-    weights: Floats
     n_groups: int
     n_labels: int
     pairs: tuple[tuple[int, int], ...]
-
-    @cached_property
-    def cells(self) -> Ints:
-        """Cell of each score, −1 without a group."""
-        return np.where(self.codes >= 0, self.codes.astype(np.int64) * self.n_labels + self.labels, -1)
-
-    @cached_property
-    def shares(self) -> Floats:
-        """``ω_i``: the weight of each member in its cell."""
-        return group_shares(self.cells, self.weights, self.n_cells)
+    margin: float = 1.0
 
     @property
     def n_cells(self) -> int:
@@ -75,68 +55,70 @@ class QuadraticPairs:
         """No thresholds."""
         return 0
 
-    def values(self, scores: Floats, theta: Floats) -> Floats:
+    @property
+    def additive(self) -> bool:
+        """Means are squared."""
+        return False
+
+    def values(self, scores: Floats, members: Members, theta: Floats) -> Floats:
         """Value of every atom."""
-        means = self._sums(self.shares * scores)
-        variances = self._sums(self.shares * (scores - self._at(means)) ** 2)
+        means = self._means(scores, members)
+        variances = self._sums(members.shares * (scores - _of_rows(means, members)) ** 2, members)
         first, second = self._ends
-        leads = 1 + means[first] - means[second]
+        leads = self.margin + means[first] - means[second]
         return np.asarray((leads**2 + variances[first] + variances[second]) / 2)
 
-    def pull_back(self, coefficients: Floats, scores: Floats, theta: Floats) -> Gradient:
-        """Gradient of ``Σ coefficients · atoms``."""
-        constants, factors = self._slopes(coefficients, scores)
-        return Gradient(self.shares * (self._at(constants) + self._at(factors) * scores), np.empty(0))
-
-    def curvature(self, coefficients: Floats, scores: Floats, theta: Floats, pull: PullMany) -> Curvature:
-        """Second derivatives of ``Σ coefficients · atoms`` in each score; mixed ones are left out."""
-        none = flat(self, scores, pull)
-        return Curvature(
-            self.shares * self._at(self._slopes(coefficients, scores)[1]), none.cross, none.theta
-        )
-
-    def kinks(
-        self, wanted: Floats, scores: Floats, theta: Floats, moves: Moves, reach: float, limit: int
-    ) -> AtomKinks | None:
-        """There are none."""
-        return without_kinks()
-
-    def jacobian(self, scores: Floats, theta: Floats, pull: PullMany) -> tuple[Floats, Floats]:
-        """Gradients of all atoms in one pass."""
-        shape = (self.n_groups, self.n_labels)
-        sums = pull.binned(scores, self.shares, self.labels, self.codes, shape)[..., :-1]
-        sums = sums.reshape(self.n_cells, 2, pull.n_params)
-        rows = [
-            constants @ sums[:, 0] + factors @ sums[:, 1]
-            for constants, factors in (self._slopes(unit, scores) for unit in np.eye(self.n_atoms))
-        ]
-        return np.array(rows).reshape(self.n_atoms, pull.n_params), np.empty((self.n_atoms, 0))
-
-    def _slopes(self, coefficients: Floats, scores: Floats) -> tuple[Floats, Floats]:
-        """Return for each cell the p and q with which the gradient in its score s_i is ``ω_i (p + q s_i)``.
-
-        That of A(a, b) is ``ω_i (1 + s_i − μ_b)`` in cell a and ``ω_j (t_j − μ_a − 1)`` in cell b.
-        """
-        means = self._sums(self.shares * scores)
+    def by_score(
+        self, order: int, coefficients: Floats, scores: Floats, members: Members, theta: Floats
+    ) -> Gradient:
+        """Return derivatives of ``Σ coefficients · atoms`` in each score."""
         first, second = self._ends
+        at_first, at_second = self._constants(scores, members)
         constants, factors = np.zeros(self.n_cells), np.zeros(self.n_cells)
-        np.add.at(constants, first, coefficients * (1 - means[second]))
-        np.add.at(constants, second, -coefficients * (1 + means[first]))
-        for ends in (first, second):
-            np.add.at(factors, ends, coefficients)
-        return constants, factors
+        np.add.at(constants, first, coefficients * at_first)
+        np.add.at(constants, second, coefficients * at_second)
+        for cells in (first, second):
+            np.add.at(factors, cells, coefficients)
+        slopes = members.shares * _of_rows(factors, members)
+        if order == 1:
+            slopes = members.shares * (_of_rows(constants, members) + _of_rows(factors, members) * scores)
+        return Gradient(slopes, np.empty(0))
+
+    def columns(
+        self, scores: Floats, members: Members, theta: Floats, curved: Sequence[Floats] = ()
+    ) -> Iterator[RowColumns]:
+        """Gradients of all atoms, from one table by cell."""
+        table, atoms = np.zeros((1, self.n_cells, 2, self.n_atoms)), np.arange(self.n_atoms)
+        for cells, constants in zip(self._ends, self._constants(scores, members), strict=True):
+            table[0, cells, 0, atoms] += constants
+            table[0, cells, 1, atoms] += 1.0
+        shares = members.shares
+        yield RowColumns(np.stack([shares, shares * scores], axis=1), members.codes, table)
+
+    def _constants(self, scores: Floats, members: Members) -> tuple[Floats, Floats]:
+        """Return the p of each atom with which its gradient is ``ω_i (p + s_i)`` in cell a, and that of b.
+
+        They are ``ω_i (margin + s_i − μ_b)`` and ``ω_j (t_j − μ_a − margin)``.
+        """
+        means = self._means(scores, members)
+        first, second = self._ends
+        return self.margin - means[second], -(self.margin + means[first])
+
+    def _means(self, scores: Floats, members: Members) -> Floats:
+        return self._sums(members.shares * scores, members)
 
     @cached_property
     def _ends(self) -> tuple[Ints, Ints]:
         ends = np.array(self.pairs, dtype=np.int64).reshape(-1, 2)
         return ends[:, 0], ends[:, 1]
 
-    def _sums(self, values: Floats) -> Floats:
+    def _sums(self, values: Floats, members: Members) -> Floats:
         """Add up over each cell."""
-        known = self.cells >= 0
-        sums = np.bincount(self.cells[known], weights=values[known], minlength=self.n_cells)
+        known = members.codes >= 0
+        sums = np.bincount(members.codes[known], weights=values[known], minlength=self.n_cells)
         return np.asarray(sums, dtype=np.float64)
 
-    def _at(self, by_cell: Floats) -> Floats:
-        """Return what belongs to the cell of each score, 0 without a group."""
-        return np.append(by_cell, 0.0)[self.cells]
+
+def _of_rows(by_cell: Floats, members: Members) -> Floats:
+    """Return what belongs to the cell of each score, 0 without a cell."""
+    return np.append(by_cell, 0.0)[members.codes]

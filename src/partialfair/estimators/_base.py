@@ -167,12 +167,13 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         """Solve, certify, measure, and set the fitted attributes; return what is to be warned of."""
         model = self._model(rows.X, rows.groups, rows.weights)
         # The penalty is on the coefficients, and parameters are coefficients times scales.
-        alpha = np.tile(self.alpha / model.scales**2, model.design.n_codes)
+        alpha = np.tile(self.alpha / model.scales**2, model.n_vectors)
         # NumPy and SciPy bring a BLAS each, whose threads get in each other's way: small products, of which a
         # solve has many, take several times as long with both.
         with one_blas_thread(), noticing_interrupts():
             data = InMemoryData(model, rows.objective, rows.people)
-            search = Search(self, data, alpha, rows, tuple(constraints), solver, self._last(model, rows.groups))
+            last = self._last(model, rows.groups)
+            search = Search(self, data, alpha, rows, tuple(constraints), solver, last)
             attempt, cut = search.run(rows.deadline)
             certificate = search.certificate(attempt, rows.deadline)
             status, obstacle = ending(attempt, certificate, cut, search.exact)
@@ -281,7 +282,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         if not (self.warm_start and hasattr(self, "result_") and _same(labels, self.groups_)):
             return None
         intercepts = self.intercept_ if self.fit_intercept else np.empty(0)
-        shapes = (model.design.n_codes, model.design.shape[1]), (model.n_intercepts,)
+        shapes = (model.n_vectors, model.design.shape[1]), (model.n_intercepts,)
         if (self.coef_.shape, intercepts.shape) != shapes:
             return None
         return model.pack(self.coef_, intercepts), self.result_.thresholds

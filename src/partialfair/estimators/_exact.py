@@ -233,8 +233,8 @@ def _corrected(last: Attempt, allowed: Floats, closer: bool, solve: Solve) -> At
     problem = training.problem(training.blocks(trained, sigma))
     w, theta = last.problem.split(last.result.x)
     # New thresholds are those that suit the last scores among the new members.
-    thresholds = problem.constraints.thresholds.continued(
-        last.problem.constraints.thresholds, theta, problem.rows.at(w).ranks
+    thresholds = problem.constraints.joined_thresholds.continued(
+        last.problem.constraints.joined_thresholds, theta, problem.rows.at(w).ranks
     )
     start = np.concatenate([w, thresholds])
     return Attempt(training, trained, sigma, problem, solve(problem, start), last.level + closer)

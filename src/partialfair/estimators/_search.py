@@ -193,9 +193,10 @@ class Search:
         return Attempt(training, trained, sigma, problem, result)
 
     def _trained(self, constraint: Constraint) -> Constraint:
-        """Return the constraint to train for a promise: on a grid that reaches as far as the exact gap does."""
-        on_grid = self.exact and isinstance(constraint, OnAGrid)
-        return constraint.on_grid(constraint.grid) if on_grid else constraint
+        """Return what to train for a promise: on a grid of ranks that reaches as far as the exact gap does."""
+        if self.exact and isinstance(constraint, OnAGrid):
+            return constraint.on_grid(constraint.grid)
+        return constraint
 
     def _last_of(self, problem: Problem) -> Floats | None:
         """Return the solution of an earlier fit, with its thresholds if they are as many."""

@@ -74,7 +74,7 @@ class Values:
 
 @dataclass(frozen=True, eq=False)
 class GradientOf:
-    """Gradient of ``loss + Σ coefficients · atoms`` in the parameters and in θ, less that at the point beside.
+    """Gradient of ``loss + Σ coefficients · atoms`` in parameters and θ, less that at the point beside.
 
     Parameters
     ----------
@@ -131,6 +131,7 @@ class TangentRise:
             by_row = np.stack([moves[columns.rows], np.ones(len(columns.values))], axis=1)
             sums = columns.dotted(by_row)
             shifts = -1 if columns.thresholds is None else columns.thresholds
+            assert columns.outputs is not None
             np.add.at(rises, columns.outputs, sums[..., 0] - theta_moves[shifts] * sums[..., 1])
         return np.array([float(slopes @ moves)]), rises
 
@@ -210,7 +211,8 @@ class Expansion:
 
     def _blocks(self, shard: Shard, function: Curved) -> BlockMatrix:
         """Return the Hessian of one function in the parameters."""
-        tied, couplings = shard.data.objective, ()
+        tied = shard.data.objective
+        couplings: tuple[Coupling, ...] = ()
         weights: Floats | None = None
         if function.loss is not None:
             curvature = function.loss.curvature(shard.scores, tied.targets, tied.shares)
@@ -229,15 +231,12 @@ class Expansion:
         """As in `Ask`."""
         if len(answers) == 1:
             return answers[0]
-        return Expanded(
-            sum(answer.gradient for answer in answers),
-            sum(answer.atoms for answer in answers),
-            tuple(
-                BlockMatrix(same[0].positions, tuple(map(sum, zip(*(one.blocks for one in same), strict=True))))
-                for same in zip(*(answer.blocks for answer in answers), strict=True)
-            ),
-            tuple(map(sum, zip(*(answer.borders for answer in answers), strict=True))),
+        gradient, atoms = _summed([(answer.gradient, answer.atoms) for answer in answers])
+        blocks = tuple(
+            BlockMatrix(same[0].positions, _summed([matrix.blocks for matrix in same]))
+            for same in zip(*(answer.blocks for answer in answers), strict=True)
         )
+        return Expanded(gradient, atoms, blocks, _summed([answer.borders for answer in answers]))
 
 
 def _add_pulled(derivatives: Floats, columns: RowColumns, pulled: Floats, n_params: int) -> None:

@@ -24,7 +24,7 @@ from partialfair._clock import OutOfTime, unhurried
 from partialfair._typing import Floats, Ints
 from partialfair.exceptions import InputError
 from partialfair.problems.constrained import Problem, ProblemPoint
-from partialfair.problems.elastic import ElasticModel
+from partialfair.problems.elastic import ElasticModel, StepBounds
 from partialfair.problems.kinks import Kinks, no_kinks
 from partialfair.problems.rows import Gives, refuse_without
 
@@ -108,9 +108,7 @@ def certify(problem: Problem, x: Floats, *, mu: float = 1.0, tol: float = 1e-4) 
         raise InputError(f"the certificate needs a mu in [1e-8, 1e8], not {mu}")
     if x.shape != (problem.n,) or not np.isfinite(x).all():
         raise InputError(f"a point of this problem has {problem.n} finite coordinates")
-    refuse_without(
-        problem.rows, NEEDS, "a certificate", advice=": its f⁺ and f⁻ are not convex, and nothing would follow"
-    )
+    refuse_without(problem.rows, NEEDS, "a certificate", advice=": f⁺ and f⁻ need not be convex")
     at = problem.at(x)
     outside = float(np.linalg.norm(problem.domain.project(x) - x))
     with unhurried():
@@ -137,7 +135,9 @@ def _witnesses(at: ProblemPoint, mu: float, outside: float, tol: float) -> Itera
         yield _certificate(at, mu, outside, *view.witness(kinks, weight))
 
 
-def _certificate(at: ProblemPoint, mu: float, outside: float, multipliers: Floats, distance: float) -> Certificate:
+def _certificate(
+    at: ProblemPoint, mu: float, outside: float, multipliers: Floats, distance: float
+) -> Certificate:
     return Certificate(
         mu,
         distance,
@@ -197,6 +197,7 @@ class _View:
                 np.vstack([self.rows, normals]),
                 replace(kinks, shares=shares),
                 _LARGEST_MULTIPLIER,
+                StepBounds.none(self.at.x.size),  # normals of the domain are rows
             ).step(values)
             own = step.multipliers[: self.active.size]
             guess, total = total, 1 + float(own.sum())

@@ -169,7 +169,7 @@ class Problem:
     @property
     def trivial_start(self) -> Floats:
         """Return w = 0 with the thresholds at which scores of 0 are feasible (Assumption assume:DC E)."""
-        return np.concatenate([np.zeros(self.rows.parameters.n), self.constraints.thresholds.starts])
+        return np.concatenate([np.zeros(self.rows.parameters.n), self.constraints.joined_thresholds.starts])
 
     @property
     def constant_start(self) -> Floats:
@@ -188,7 +188,7 @@ class Problem:
         if not self.bank.n_theta:
             return w.copy()
         scored = self.rows.at(w)
-        return np.concatenate([w, self.constraints.thresholds.at(scored.ranks)])
+        return np.concatenate([w, self.constraints.joined_thresholds.at(scored.ranks)])
 
     def split(self, x: Floats) -> tuple[Floats, Floats]:
         """Return w and θ."""
@@ -307,7 +307,8 @@ class ProblemPoint:
 
     def objective_hessians(self) -> tuple[ArrowMatrix, ArrowMatrix | None]:
         """Return ``∇²f⁺_0(x)`` and ``∇²f⁻_0(x)``, None if that is 0; one pass."""
-        curved = [Curved(loss, np.zeros(self.problem.bank.n_atoms)) for loss in parts(self.problem.loss) if loss]
+        no_atoms = np.zeros(self.problem.bank.n_atoms)
+        curved = [Curved(loss, no_atoms) for loss in parts(self.problem.loss) if loss is not None]
         return self._hessians(self._expand(self.problem.loss, curved, first_order=False))
 
     def expand(self, multipliers: Floats) -> Local:
@@ -388,7 +389,7 @@ class ProblemPoint:
         return expanded
 
     def _hessians(self, expanded: Expanded) -> tuple[ArrowMatrix, ArrowMatrix | None]:
-        """Return the Hessians of the convex part, penalty included, and of what is subtracted, if anything."""
+        """Return the Hessians of the convex part, with the penalty, and of what is subtracted, if any."""
         n = self.problem.rows.parameters.n
         matrices = [
             ArrowMatrix(blocks, border[:, :n].T, border[:, n:])

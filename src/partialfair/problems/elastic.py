@@ -2,9 +2,9 @@
 
 ``min_p  ⟨g, p⟩ + ½ pᵀAp + penalty · Σ max(0, c_i + ⟨C_i, p⟩ + gains_i(p))`` over ``low ≤ p ≤ high``, with A
 positive definite and factored, where the gains are those of kinks that are spelled out. The dual is a
-quadratic program in the multipliers alone: those of constraints are at most the penalty, those of bounds, which
-have no price, may be any. Few constraints and bounds bind, so they join the program only when the step would
-violate them.
+quadratic program in the multipliers alone: those of constraints are at most the penalty, those of bounds,
+which have no price, may be any. Few constraints and bounds bind, so they join the program only when the step
+would violate them.
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from partialfair._typing import Floats, Ints
-from partialfair.dc import AtomKinks, Ties
+from partialfair.dc import AtomKinks
+from partialfair.dc.algebra import Ties
 from partialfair.problems.asks import KinksOfRows
 
 __all__ = ["Kinks", "joined_kinks", "no_kinks"]

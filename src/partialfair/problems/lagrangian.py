@@ -1,7 +1,7 @@
 """The Lagrangian in score space: for whoever moves scores by other means than parameters.
 
-Boosting needs its slope and curvature in every score; a training loop of batches needs a gradient. Neither has
-to know how constraints are built: multipliers and thresholds are all that solvers hand over.
+Boosting needs its slope and curvature in every score; a training loop of batches needs a gradient. Neither
+has to know how constraints are built: multipliers and thresholds are all that solvers hand over.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -245,9 +246,7 @@ class InMemoryScores:
     def ranks(self, bank: int) -> Ranks:
         """Return where the scores of a bank's members stand."""
         members = [shard.data.members[bank] for shard in self.shards]
-        codes, shares = (
-            _joined([getattr(part, name) for part in members]) for name in ("codes", "shares")
-        )
+        codes, shares = (_joined([getattr(part, name) for part in members]) for name in ("codes", "shares"))
         return SortedRanks(self._scores, Members(codes, shares))
 
     def counts(self) -> Counts:
@@ -257,7 +256,8 @@ class InMemoryScores:
 
     @cached_property
     def _scores(self) -> Floats:
-        return _joined(_in_threads(lambda shard, _: shard.scores, self.shards, self.shards))
+        scores: Floats = _joined(_in_threads(lambda shard, _: shard.scores, self.shards, self.shards))
+        return scores
 
 
 def _joined(arrays: Sequence[Any]) -> Any:
@@ -265,7 +265,9 @@ def _joined(arrays: Sequence[Any]) -> Any:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
-def _in_threads(work: Callable[[Any, Any], Answer], items: Sequence[Any], others: Sequence[Any]) -> list[Answer]:
+def _in_threads(
+    work: Callable[[Any, Any], Answer], items: Sequence[Any], others: Sequence[Any]
+) -> list[Answer]:
     """Do the work for all pairs of items, in as many threads; deadlines hold in all of them."""
     if len(items) == 1:
         return [work(items[0], others[0])]
@@ -326,5 +328,5 @@ class InMemoryData:
         if n_shards == 1 or not hasattr(self.model, "take"):
             return [(slice(0, n_rows), self.model)]
         borders = np.linspace(0, n_rows, n_shards + 1).astype(int).tolist()
-        slices = [slice(first, stop) for first, stop in zip(borders[:-1], borders[1:], strict=True)]
+        slices = [slice(first, stop) for first, stop in pairwise(borders)]
         return [(rows, self.model.take(rows)) for rows in slices]

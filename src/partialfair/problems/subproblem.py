@@ -72,7 +72,7 @@ class ParameterTangents:
     def objective_gradient(self, point: ProblemPoint) -> Floats:
         """As in `TangentForm`; one pass."""
         plus = parts(point.problem.loss)[0]
-        return point.gradient_of(plus, None) + point.penalty_gradient - self.of_objective
+        return np.asarray(point.gradient_of(plus, None) + point.penalty_gradient - self.of_objective)
 
     def constraint_gradient(self, point: ProblemPoint, i: int) -> Floats:
         """As in `TangentForm`; one pass."""

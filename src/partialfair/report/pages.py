@@ -26,7 +26,7 @@ from partialfair.report.page import (
     check_reports,
     render,
 )
-from partialfair.solvers.result import Status
+from partialfair.solvers import Status
 
 if TYPE_CHECKING:
     from partialfair.estimators.result import FitResult

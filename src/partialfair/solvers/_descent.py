@@ -1,19 +1,19 @@
-"""Newton steps on a Lagrangian under linearised constraints, safeguarded by an exact penalty.
+r"""Newton steps on a Lagrangian under linearised constraints, safeguarded by an exact penalty.
 
 A step minimises ``⟨∇f_0, p⟩ + ½ pᵀ(H + τI)p + price · Σ max(0, linearised f_i)``. H is the Hessian of the
 Lagrangian, in which the kinks of ramps are averaged over. At an optimum it need only be positive definite
 along the constraints that bind, so ``½ weight Σ (linearised f_i)²`` of those is added if it helps: where they
 are met that changes nothing. If it does not help, only a share of the concave part is taken.
 
-A step that is *smooth* sees kinks as an average only. If it is refused, a *sharp* one is tried: kinks that the
-smooth step passed are what the average did not see, so they are spelled out in the quadratic program, and the
-step is solved again, until it passes no new ones. Optima lie on many kinks at once, and only so are they
+A step that is *smooth* sees kinks as an average only. If it is refused, a *sharp* one is tried: kinks that
+the smooth step passed are what the average did not see, so they are spelled out in the quadratic program, and
+the step is solved again, until it passes no new ones. Optima lie on many kinks at once, and only so are they
 reached::
 
     f⁺ along a step      smooth model ·····   refused: f rises where the model falls
-         \\            /
-          \\     _____/    <- a kink that was passed becomes a row of the program:
-           \\___/             max(0, ⟨row, p⟩ − gap) joins f⁺, and the next step ends on it
+         \            /
+          \     _____/    <- a kink that was passed becomes a row of the program:
+           \___/             max(0, ⟨row, p⟩ − gap) joins f⁺, and the next step ends on it
 
 The *price* of violations is kept above the multipliers, or the penalty function would not be exact, and not
 far above, because then no step along curved constraints is ever good enough.
@@ -92,7 +92,7 @@ class Point(Protocol):
         """Values of the constraints, which should be ≤ 0."""
 
     def expand(self, multipliers: Floats) -> Local:
-        """The problem near the point, with the Hessian of its Lagrangian."""
+        """Return the problem near the point, with the Hessian of its Lagrangian."""
 
     def kinks(self, multipliers: Floats, reach: float, towards: Any = None, limit: int = 400) -> Kinks | None:
         """Kinks nearby or on the way to another point; None if there are too many."""

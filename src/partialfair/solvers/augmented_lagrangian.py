@@ -25,7 +25,7 @@ _MEMORY = 20
 
 @dataclass(frozen=True)
 class AugmentedLagrangian(Solver):
-    """``min f_0 + 1/(2ρ) Σ [max(0, λ_i + ρ f_i)² − λ_i²]`` for ever better λ ≥ 0 (Hestenes, Powell, Rockafellar).
+    """``min f_0 + 1/(2ρ) Σ [max(0, λ_i + ρ f_i)² − λ_i²]`` for ever better multipliers λ ≥ 0.
 
     Each minimisation is by L-BFGS, two passes over the data an evaluation, and then ``λ ← max(0, λ + ρ f)``.
     Neither convexity nor linear scores are needed: it trains whatever has scores and ``Jᵀv``. f_i that are
@@ -73,6 +73,7 @@ class AugmentedLagrangian(Solver):
         """Run until the KKT residual is small; Ctrl-C keeps the best point so far."""
         bounds = np.stack(problem.domain.bounds(problem.n), axis=1)
         run = Run(self, problem, self.tol, time_limit, callback)
+        options = {"maxiter": self.inner_steps, "maxcor": _MEMORY, "gtol": 0.1 * self.tol, "ftol": 0.0}
 
         def algorithm(x: Floats) -> Status:
             run.record(0, x)
@@ -86,8 +87,7 @@ class AugmentedLagrangian(Solver):
                         jac=True,
                         method="L-BFGS-B",
                         bounds=bounds,
-                        # As precise as the multipliers are: at first they are guesses.
-                        options={"maxiter": self.inner_steps, "maxcor": _MEMORY, "gtol": 0.1 * self.tol, "ftol": 0.0},
+                        options=options,
                     ).x
                 )
                 point = problem.at(x)

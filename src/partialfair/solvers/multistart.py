@@ -156,7 +156,8 @@ class _Exploration:
         self.steps += bool(self.run.history)  # the first start is no step, setting out anew is one
         self._record(at)
         # The certificate is computed anew at the end, with other multipliers: leave it some room.
-        return _Path(at, Descent(self.problem.at, np.zeros(self.problem.m), 0.5 * self.tol, self.problem.domain))
+        tol = 0.5 * self.tol
+        return _Path(at, Descent(self.problem.at, np.zeros(self.problem.m), tol, self.problem.domain))
 
     def follow(self, path: _Path, n_steps: int) -> None:
         """Advance along a path, to its end at most; if that is near, by more steps than it is given."""

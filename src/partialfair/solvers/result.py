@@ -32,9 +32,7 @@ __all__ = [
 _NEARLY_FEASIBLE = 1e-2
 """By how much a start may violate the constraints more than another and still be taken for feasible."""
 
-_FIRST_ORDER = (
-    "; IDCA with Switching inside, DirectSwitching and AugmentedLagrangian need gradients only"
-)
+_FIRST_ORDER = "; IDCA with Switching inside, DirectSwitching and AugmentedLagrangian need gradients only"
 
 
 @dataclass(frozen=True)

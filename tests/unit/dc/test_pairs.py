@@ -2,9 +2,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.blocks import Block
 
 from partialfair._pieces import hinge_pieces, sums_of_differences
-from partialfair.dc import PairSums, QuadraticPairs, check_convex, check_subgradient
+from partialfair.dc import Bending, PairSums, QuadraticPairs, check_columns, check_convex, check_subgradient
+from partialfair.groups import members_of
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid, Surrogate
 
 N = 40
@@ -14,18 +16,20 @@ NOTHING = np.empty(0)
 
 
 def pair_sums(sigma, seed=0):
-    weights = np.random.default_rng(seed).random(N)
+    members = members_of(CODES, np.random.default_rng(seed).random(N), 3)
     tops = ((0.3, 1.0), (0.55,), (0.2,))
     bottoms = ((0.1,), (0.0, 0.45), (0.9,))
-    return PairSums(sigma, CODES, weights, 3, ((0, 1), (2, 1), (1, 0)), tops, bottoms)
+    return Block(PairSums(sigma, 3, ((0, 1), (2, 1), (1, 0)), tops, bottoms), members)
 
 
-def cells(seed=0):
-    rng = np.random.default_rng(seed)
-    return QuadraticPairs(CODES, np.arange(N) // 4 % 2, rng.random(N), 3, 2, ((0, 3), (2, 1), (5, 4)))
+def cells(seed=0, margin=1.0):
+    codes = np.where(CODES >= 0, 2 * CODES + np.arange(N) // 4 % 2, -1)
+    members = members_of(codes, np.random.default_rng(seed).random(N), 6)
+    return Block(QuadraticPairs(3, 2, ((0, 3), (2, 1), (5, 4)), margin), members)
 
 
-BANKS = [*map(pair_sums, SIGMAS), cells()]
+BLOCKS = [*map(pair_sums, SIGMAS), cells(), cells(margin=-0.3)]
+every_bank = pytest.mark.parametrize("block", BLOCKS, ids=lambda block: type(block.bank).__name__)
 
 
 def top(scores, shares, size):
@@ -40,18 +44,18 @@ def top(scores, shares, size):
 @pytest.mark.parametrize("sigma", SIGMAS, ids=str)
 def test_pair_sums_by_hand(sigma):
     """H_φ(b, c) = Σ_ij u_i v_j φ(s_i − t_j)."""
-    bank, rng = pair_sums(sigma), np.random.default_rng(1)
-    scores = rng.normal(size=N)
-    found = bank.values(scores, NOTHING)
+    block, scores = pair_sums(sigma), np.random.default_rng(1).normal(size=N)
+    bank, shares = block.bank, block.members.shares
+    values = block.values(scores)
     for pair, (k, other) in enumerate(bank.pairs):
         s, t = scores[k == CODES], scores[other == CODES]
         parts = sigma.parts(np.subtract.outer(s, t))
         for b, size in enumerate(bank.tops[k]):
-            u = top(s, bank.shares[k == CODES], size)
+            u = top(s, shares[k == CODES], size)
             for c, start in enumerate(bank.bottoms[other]):
-                v = top(-t, bank.shares[other == CODES], 1 - start)
-                assert found[bank.plus(pair, b, c)] == pytest.approx(u @ parts[0] @ v)
-                assert found[bank.minus(pair, b, c)] == pytest.approx(u @ parts[1] @ v)
+                v = top(-t, shares[other == CODES], 1 - start)
+                assert values[bank.plus(pair, b, c)] == pytest.approx(u @ parts[0] @ v)
+                assert values[bank.minus(pair, b, c)] == pytest.approx(u @ parts[1] @ v)
 
 
 @pytest.mark.parametrize("sigma", SIGMAS, ids=str)
@@ -80,15 +84,15 @@ def test_an_interval_is_a_signed_sum_of_tops_and_bottoms(sigma, seed):
 @given(seed=st.integers(0, 1000))
 def test_no_other_subsets_have_larger_sums(sigma, seed):
     """The maximum that makes them convex: any u and v of the same sizes give no more."""
-    bank, rng = pair_sums(sigma), np.random.default_rng(seed)
-    scores = np.round(rng.normal(size=N), 1)
+    block, rng = pair_sums(sigma), np.random.default_rng(seed)
+    scores, shares = np.round(rng.normal(size=N), 1), block.members.shares
     s, t = scores[CODES == 0], scores[CODES == 1]
-    u = top(rng.normal(size=s.size), bank.shares[CODES == 0], 0.3)
-    v = top(rng.normal(size=t.size), bank.shares[CODES == 1], 0.55)
+    u = top(rng.normal(size=s.size), shares[CODES == 0], 0.3)
+    v = top(rng.normal(size=t.size), shares[CODES == 1], 0.55)
     plus, minus = sigma.parts(np.subtract.outer(s, t))
-    found = bank.values(scores, NOTHING)
-    assert u @ plus @ v <= found[bank.plus(0, 0, 1)] + 1e-12
-    assert u @ minus @ v <= found[bank.minus(0, 0, 1)] + 1e-12
+    values = block.values(scores)
+    assert u @ plus @ v <= values[block.bank.plus(0, 0, 1)] + 1e-12
+    assert u @ minus @ v <= values[block.bank.minus(0, 0, 1)] + 1e-12
 
 
 def test_tops_of_both_groups_are_not_convex():
@@ -102,80 +106,65 @@ def test_tops_of_both_groups_are_not_convex():
     assert sum_of_tops(*middle) > np.mean([sum_of_tops(*end) for end in ends])
 
 
-@pytest.mark.parametrize("bank", BANKS, ids=lambda bank: type(bank).__name__)
-def test_banks_pass_their_checks(bank):
-    check_convex(bank, N)
-    check_subgradient(bank, N, n_trials=10)
+@every_bank
+def test_banks_pass_their_checks(block):
+    check_convex(block)
+    check_subgradient(block, n_trials=10)
+    check_columns(block)
+    assert not block.bank.additive
 
 
-@pytest.mark.parametrize("bank", BANKS, ids=lambda bank: type(bank).__name__)
-def test_tied_scores_have_subgradients_too(bank):
+@every_bank
+def test_tied_scores_have_subgradients_too(block):
     rng = np.random.default_rng(3)
-    coefficients = rng.random(bank.n_atoms)
+    coefficients = rng.random(block.bank.n_atoms)
     for _ in range(20):
         scores, others = (np.round(0.5 * rng.normal(size=N), 1) for _ in range(2))
-        slopes = bank.pull_back(coefficients, scores, NOTHING).scores
-        line = coefficients @ bank.values(scores, NOTHING) + slopes @ (others - scores)
-        assert coefficients @ bank.values(others, NOTHING) >= line - 1e-9
+        slopes = block.by_score(1, coefficients, scores).scores
+        line = coefficients @ block.values(scores) + slopes @ (others - scores)
+        assert coefficients @ block.values(others) >= line - 1e-9
 
 
-@pytest.mark.parametrize("bank", BANKS[1:], ids=lambda bank: type(bank).__name__)
-def test_curvature_is_the_derivative_of_each_slope(bank):
+@pytest.mark.parametrize("block", BLOCKS[1:], ids=lambda block: type(block.bank).__name__)
+def test_second_derivatives_are_those_of_each_slope(block):
     rng = np.random.default_rng(2)
-    scores, coefficients, step = rng.normal(size=N), rng.random(bank.n_atoms), 1e-6
-
-    class Pull:
-        n_params = 5
-
-    found = bank.curvature(coefficients, scores, NOTHING, Pull())
-    assert found.cross.shape == (5, 0)
+    scores, coefficients, step = rng.normal(size=N), rng.random(block.bank.n_atoms), 1e-6
+    second = block.by_score(2, coefficients, scores)
+    assert second.theta.size == 0
     for i in range(N):
         nudge = step * (np.arange(N) == i)
-        up, down = (
-            bank.pull_back(coefficients, scores + sign * nudge, NOTHING).scores[i] for sign in (1, -1)
-        )
-        assert found.scores[i] == pytest.approx((up - down) / (2 * step), abs=1e-6)
+        up, down = (block.by_score(1, coefficients, scores + sign * nudge).scores[i] for sign in (1, -1))
+        assert second.scores[i] == pytest.approx((up - down) / (2 * step), abs=1e-6)
 
 
+@pytest.mark.parametrize("margin", [1.0, 0.25, -1.0])
 @given(seed=st.integers(0, 1000))
-def test_quadratic_pairs_by_moments(seed):
-    """A = ½ [(1 + μ_a − μ_b)² + v_a + v_b] is the mean of ½ (1 + s − t)² over pairs."""
-    bank, rng = cells(seed), np.random.default_rng(seed)
-    scores = 2 * rng.normal(size=N)
-    for (a, b), found in zip(bank.pairs, bank.values(scores, NOTHING), strict=True):
-        inside, other = bank.cells == a, bank.cells == b
-        pairs = 0.5 * (1 + np.subtract.outer(scores[inside], scores[other])) ** 2
-        assert found == pytest.approx(bank.shares[inside] @ pairs @ bank.shares[other])
+def test_quadratic_pairs_by_moments(margin, seed):
+    """A = ½ [(margin + μ_a − μ_b)² + v_a + v_b] is the mean of ½ (margin + s − t)² over pairs."""
+    block = cells(seed, margin)
+    scores, (codes, shares) = 2 * np.random.default_rng(seed).normal(size=N), cells_and_shares(block)
+    for (a, b), value in zip(block.bank.pairs, block.values(scores), strict=True):
+        inside, other = codes == a, codes == b
+        pairs = 0.5 * (margin + np.subtract.outer(scores[inside], scores[other])) ** 2
+        assert value == pytest.approx(shares[inside] @ pairs @ shares[other])
 
 
-def test_cells_and_shares():
-    """Cells are numbered group · n_labels + label, and weights add up to 1 in each cell."""
-    bank = cells()
-    for group in range(3):
-        for label in range(2):
-            inside = (group == CODES) & (np.arange(N) // 4 % 2 == label)
-            assert (bank.cells[inside] == 2 * group + label).all()
-            expected = bank.weights[inside] / bank.weights[inside].sum()
-            assert bank.shares[inside] == pytest.approx(expected)
-    assert (bank.cells[CODES < 0] == -1).all()
-    sums = pair_sums(Ramp(0.8))
-    for group in range(3):
-        own = sums.weights[group == CODES]
-        assert sums.shares[group == CODES] == pytest.approx(own / own.sum())
+def cells_and_shares(block):
+    return block.members.codes, block.members.shares
 
 
 @given(seed=st.integers(0, 1000))
 def test_slopes_of_quadratic_pairs(seed):
     """ω_i (1 + s_i − μ_b) in cell a and ω_j (t_j − μ_a − 1) in cell b."""
-    bank, rng = cells(seed), np.random.default_rng(seed)
+    block, rng = cells(seed), np.random.default_rng(seed)
     scores, coefficients = 2 * rng.normal(size=N), rng.normal(size=3)
-    expected = np.zeros(N)
-    for (a, b), factor in zip(bank.pairs, coefficients, strict=True):
-        first, second = bank.cells == a, bank.cells == b
-        means = [np.average(scores[cell], weights=bank.weights[cell]) for cell in (first, second)]
-        expected[first] += factor * bank.shares[first] * (1 + scores[first] - means[1])
-        expected[second] += factor * bank.shares[second] * (scores[second] - means[0] - 1)
-    assert bank.pull_back(coefficients, scores, NOTHING).scores == pytest.approx(expected)
+    expected, (codes, shares) = np.zeros(N), cells_and_shares(block)
+    for (a, b), factor in zip(block.bank.pairs, coefficients, strict=True):
+        first, second = codes == a, codes == b
+        means = [shares[cell] @ scores[cell] for cell in (first, second)]
+        expected[first] += factor * shares[first] * (1 + scores[first] - means[1])
+        expected[second] += factor * shares[second] * (scores[second] - means[0] - 1)
+    assert block.by_score(1, coefficients, scores).scores == pytest.approx(expected)
 
 
 @settings(max_examples=40)
@@ -222,61 +211,69 @@ def test_surrogates_add_up_pairs_as_plain_ones_do(own, order):
     assert found == pytest.approx(expected, abs=1e-9)
 
 
-def kinks_of(bank, scores, reach, move=None, limit=10_000):
-    wanted, moves = np.ones(bank.n_atoms), np.zeros(N) if move is None else move
-    return bank.kinks(wanted, scores, NOTHING, (moves, NOTHING), reach, limit)
+def kinks_of(block, scores, reach, move=None, limit=10_000):
+    wanted, moves = np.ones(block.bank.n_atoms), np.zeros(N) if move is None else move
+    return block.bank.kinks(wanted, scores, block.members, NOTHING, (moves, NOTHING), reach, limit)
 
 
-def bent(bank, found, change):
+def bent(block, kinks, change):
     """What kinks add to the tangents of atoms when scores change."""
-    inside = np.maximum(found.residuals, 0.0)
-    gains = np.maximum(found.residuals + change[found.rows] - change[found.others], 0.0)
-    slopes = found.residuals > 0  # the tangent already holds these
-    along = slopes * (change[found.rows] - change[found.others])
-    return np.bincount(found.atoms, found.weights * (gains - inside - along), bank.n_atoms)
+    inside = np.maximum(kinks.residuals, 0.0)
+    gains = np.maximum(kinks.residuals + change[kinks.rows] - change[kinks.others], 0.0)
+    slopes = kinks.residuals > 0  # the tangent already holds these
+    along = slopes * (change[kinks.rows] - change[kinks.others])
+    return np.bincount(kinks.atoms, kinks.weights * (gains - inside - along), block.bank.n_atoms)
 
 
-def tangents(bank, scores, change):
-    slopes = [bank.pull_back(unit, scores, NOTHING).scores for unit in np.eye(bank.n_atoms)]
-    return bank.values(scores, NOTHING) + np.array(slopes) @ change
+def tangents(block, scores, change):
+    slopes = [block.by_score(1, unit, scores).scores for unit in np.eye(block.bank.n_atoms)]
+    return block.values(scores) + np.array(slopes) @ change
 
 
 @pytest.mark.parametrize("sigma", SIGMAS, ids=str)
 @given(seed=st.integers(0, 1000))
 def test_kinks_are_no_more_than_atoms_bend(sigma, seed):
     """Tangents with the kinks near a point or passed on the way lie below the atoms, to first order."""
-    bank, rng = pair_sums(sigma, seed), np.random.default_rng(seed)
+    block, rng = pair_sums(sigma, seed), np.random.default_rng(seed)
     scores, size = rng.normal(size=N), 10.0 ** rng.uniform(-4, -2)
     change = size * rng.normal(size=N)
-    found = kinks_of(bank, scores, 0.01, change)
-    below = tangents(bank, scores, change) + bent(bank, found, change)
-    assert (below <= bank.values(scores + change, NOTHING) + 0.1 * size**2).all()
+    kinks = kinks_of(block, scores, 0.01, change)
+    below = tangents(block, scores, change) + bent(block, kinks, change)
+    assert (below <= block.values(scores + change) + 0.1 * size**2).all()
 
 
 @pytest.mark.parametrize("sigma", SIGMAS, ids=str)
 @given(seed=st.integers(0, 1000))
 def test_kinks_are_all_that_atoms_bend_where_two_members_tie(sigma, seed):
     """Two members at the border of a top of group 0 are nearly tied, all others are far from kinks."""
-    bank, rng = pair_sums(sigma, seed), np.random.default_rng(seed)
+    block, rng = pair_sums(sigma, seed), np.random.default_rng(seed)
     scores = rng.permutation(N) * 0.037
     rows = np.flatnonzero(CODES == 0)
     rows = rows[np.argsort(-scores[rows])]
-    border = np.searchsorted(np.cumsum(bank.shares[rows]), bank.tops[0][0])  # who is counted in part
-    place = border + rng.choice([-1, 0])
-    above, below = rows[place], rows[place + 1]
+    passed = np.cumsum(block.members.shares[rows])
+    border = np.searchsorted(passed, block.bank.tops[0][0])  # who is counted in part
+    rank = border + rng.choice([-1, 0])
+    above, below = rows[rank], rows[rank + 1]
     scores[below] = scores[above] - 1e-9
     change = 1e-5 * rng.normal(size=N)
-    found = kinks_of(bank, scores, 0.002)
-    expected = bank.values(scores + change, NOTHING) - tangents(bank, scores, change)
-    assert bent(bank, found, change) == pytest.approx(expected, abs=2e-9)
+    kinks = kinks_of(block, scores, 0.002)
+    expected = block.values(scores + change) - tangents(block, scores, change)
+    assert bent(block, kinks, change) == pytest.approx(expected, abs=2e-9)
     if change[below] > change[above] + 1e-9:
         assert (expected > 0).any()
 
 
 def test_too_many_kinks_are_none():
-    bank, rng = pair_sums(Ramp(0.8)), np.random.default_rng(0)
+    block, rng = pair_sums(Ramp(0.8)), np.random.default_rng(0)
     scores = rng.normal(size=N)
-    assert kinks_of(bank, scores, 0.1).atoms.size > 5
-    assert kinks_of(bank, scores, 0.1, limit=5) is None
-    assert kinks_of(bank, scores, 0.0, move=rng.normal(size=N), limit=1) is None
-    assert kinks_of(bank, np.zeros(N), 0.0).atoms.size == 0  # everybody alike: the border splits them
+    assert kinks_of(block, scores, 0.1).atoms.size > 5
+    assert kinks_of(block, scores, 0.1, limit=5) is None
+    assert kinks_of(block, scores, 0.0, move=rng.normal(size=N), limit=1) is None
+    assert kinks_of(block, scores, 0.0, move=1e3 * rng.normal(size=N), limit=2) is None
+    assert kinks_of(block, np.zeros(N), 0.0).atoms.size == 0  # everybody alike: the border splits them
+
+
+def test_whether_there_are_kinks_is_known_without_scores():
+    assert all(isinstance(pair_sums(sigma).bank, Bending) for sigma in SIGMAS)
+    assert all(pair_sums(sigma).bank.has_kinks for sigma in SIGMAS)  # members change places
+    assert not isinstance(cells().bank, Bending)

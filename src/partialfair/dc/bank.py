@@ -1,0 +1,133 @@
+"""Convex atoms: functions T(s, θ) of all scores and thresholds, jointly convex, evaluated together.
+
+A bank holds many atoms that share their loops over the scores. Constraints refer to atoms by position, so a
+bank is evaluated once per point however many constraints use it. A bank is formulas only: scores, and who the
+members are, come as arguments, and are those of one shard of the rows if the bank is additive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+
+from partialfair._row_columns import RowColumns
+from partialfair._typing import Floats, Ints
+
+__all__ = ["AtomBank", "AtomKinks", "BankMembers", "Bending", "Gradient", "Moves"]
+
+BankMembers: TypeAlias = Any
+"""`Members` of the rows that are given; for a `JoinedBank` a tuple of them, one for each of its banks."""
+
+Moves: TypeAlias = tuple[Floats, Floats]
+"""Changes of all scores and of all free thresholds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Gradient:
+    """Derivatives of one order, first or second, in each score and in each free threshold."""
+
+    scores: Floats
+    theta: Floats
+
+
+class AtomBank(Protocol):
+    """Convex functions of (scores, θ), in a fixed order."""
+
+    @property
+    def n_atoms(self) -> int:
+        """Number of atoms."""
+
+    @property
+    def n_theta(self) -> int:
+        """Number of free thresholds θ."""
+
+    @property
+    def additive(self) -> bool:
+        """Whether what it returns adds up over shards of rows; if not, it needs all rows at once."""
+
+    def values(self, scores: Floats, members: BankMembers, theta: Floats) -> Floats:
+        """Value of every atom."""
+
+    def by_score(
+        self, order: int, coefficients: Floats, scores: Floats, members: BankMembers, theta: Floats
+    ) -> Gradient:
+        """Return the derivatives of ``F = Σ coefficients · atoms`` in each score and in each threshold.
+
+        Order 1 gives a subgradient; for coefficients ≥ 0 F is convex. Order 2 gives second derivatives,
+        smoothed over kinks and without those in two different scores: they only guide steps, and zeros do.
+        """
+
+    def columns(
+        self, scores: Floats, members: BankMembers, theta: Floats, curved: Sequence[Floats] = ()
+    ) -> Iterator[RowColumns]:
+        """Yield the derivatives of all atoms in all scores, as columns over the rows.
+
+        Output a is atom a. For the t-th vector c in ``curved``, output ``n_atoms + t · n_theta + j`` is
+        ``∂²F/∂s_i ∂θ_j`` of ``F = Σ c · atoms``. The function of a column with a threshold depends on
+        ``s − θ_j``, so that its derivative in θ_j is minus the sum of the column.
+        """
+
+
+@runtime_checkable
+class Bending(Protocol):
+    """What a bank may offer besides: where its atoms bend. It makes steps and certificates sharper."""
+
+    @property
+    def has_kinks(self) -> bool:
+        """Whether there is any kink at all; no scores are needed to tell."""
+
+    def kinks(
+        self,
+        wanted: Floats,
+        scores: Floats,
+        members: BankMembers,
+        theta: Floats,
+        moves: Moves,
+        reach: float,
+        limit: int,
+    ) -> AtomKinks | None:
+        """Kinks of the atoms with wanted ≠ 0 that are within reach, or that the moves pass; None over limit.
+
+        The reach is in units in which the atoms change their slopes much, such as a surrogate's width.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class AtomKinks:
+    """Where atoms bend: atom a holds ``weight · max(0, residual + change of (s_row − θ − s_other))``.
+
+    Attributes
+    ----------
+    atoms, rows, thresholds : (K,)
+        The atom, the row of the score among those given, and the free threshold, −1 for a fixed one.
+    residuals, weights : (K,)
+        How far on its right or left side the kink is, in units of scores, and by how much the slope jumps.
+    others : (K,)
+        The row of a score that stands where a threshold might, −1 for none.
+    """
+
+    atoms: Ints
+    rows: Ints
+    thresholds: Ints
+    residuals: Floats
+    weights: Floats
+    others: Ints
+
+    @classmethod
+    def joined(cls, kinks: Sequence[AtomKinks]) -> AtomKinks:
+        """Return any number of sets of kinks as one."""
+        none, nothing = np.empty(0, dtype=np.int64), np.empty(0)
+        nowhere = cls(none, none, none, nothing, nothing, none)
+        return cls(
+            *(
+                np.concatenate([getattr(part, field.name) for part in (nowhere, *kinks)])
+                for field in fields(cls)
+            )
+        )
+
+    def keys(self, n_rows: int) -> Ints:
+        """Return a number for each kink that tells it from those of other atoms and rows."""
+        return (self.atoms * n_rows + self.rows) * (n_rows + 1) + self.others + 1
