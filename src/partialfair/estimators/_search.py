@@ -193,7 +193,7 @@ class Search:
         return Attempt(training, trained, sigma, problem, result)
 
     def _trained(self, constraint: Constraint) -> Constraint:
-        """Return what to train for a promise: on a grid of ranks that reaches as far as the exact gap does."""
+        """Return what to train for a promise: on a grid that reaches as far as the exact gap does."""
         if self.exact and isinstance(constraint, OnAGrid):
             return constraint.on_grid(constraint.grid)
         return constraint

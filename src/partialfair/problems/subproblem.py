@@ -77,7 +77,7 @@ class ParameterTangents:
     def constraint_gradient(self, point: ProblemPoint, i: int) -> Floats:
         """As in `TangentForm`; one pass."""
         plus = point.problem.constraints.system.slope(point.atoms, i)[0]
-        return point.gradient_of(None, plus) - np.asarray(self.gradients[i])
+        return np.asarray(point.gradient_of(None, plus) - self.gradients[i])
 
 
 @dataclass(frozen=True, eq=False)
