@@ -202,11 +202,10 @@ def _add_products(X: npt.NDArray[Any], values: Floats, slots: Ints, out: Floats)
     # Short integers are sorted by their digits, several times as fast.
     order = np.argsort(slots.astype(np.int16) if len(out) <= _MOST_SHORT else slots, kind="stable")
     order = order[np.searchsorted(slots[order], 0) :]
-    sorted_slots, sorted_X, sorted_values = slots[order], X[order], values[order]
-    borders = [0, *(np.flatnonzero(np.diff(sorted_slots)) + 1).tolist(), order.size]
+    borders = np.flatnonzero(np.diff(slots[order], prepend=-1, append=-1))
     for start, stop in pairwise(borders):
-        if stop > start:
-            out[sorted_slots[start]] += sorted_X[start:stop].T @ sorted_values[start:stop]
+        members = order[start:stop]
+        out[slots[members[0]]] += X[members].T @ values[members]
 
 
 @dataclass(frozen=True, eq=False)
