@@ -83,10 +83,10 @@ class RowColumns:
             return out
         per_block = self.n_cells // self.n_blocks
         borders = np.searchsorted(where, per_block * np.arange(self.n_blocks + 1))
-        for block in np.flatnonzero(np.diff(borders)):
+        for block in np.flatnonzero(borders[1:] > borders[:-1]):
             members = slice(borders[block], borders[block + 1])
-            table = self.table[block][where[members] - block * per_block]
-            out[block] = np.tensordot(table, sums[members], axes=([0, 1], [0, 2]))
+            factors = self.table[block][where[members] - block * per_block].reshape(-1, self.n_columns)
+            out[block] = factors.T @ sums[members].transpose(0, 2, 1).reshape(len(factors), -1)
         return out
 
     def dotted(self, by_row: Floats) -> Floats:

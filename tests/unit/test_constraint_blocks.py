@@ -259,6 +259,17 @@ def test_units_of_constraints():
         assert constraint.in_units(-4.0) == constraint
 
 
+@dataclass(frozen=True)
+class WithThreshold(Floor):
+    threshold: float = 0.0
+
+
+def test_a_threshold_whose_unit_is_not_known_is_refused():
+    assert WithThreshold().in_units(1.0) == WithThreshold()
+    with pytest.raises(InputError, match="WithThreshold has a threshold, but no in_units"):
+        WithThreshold().in_units(2.0)
+
+
 def test_only_statistical_parity_is_on_a_grid():
     assert isinstance(StatisticalParity(), OnAGrid)
     assert not any(

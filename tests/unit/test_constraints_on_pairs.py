@@ -171,3 +171,9 @@ def test_baselines_by_label_need_labels(kind):
     with pytest.raises(InputError, match="group 'c' has no positives or negatives to compare"):
         kind(1.0).build(groups, np.ones(N), Ramp(1.0), positive | (np.arange(N) % 3 == 2))
     QuadraticGroupAUC(1.0).build(groups, np.ones(N), Ramp(1.0))
+
+
+def test_baselines_that_were_stored_before_margins_have_the_papers():
+    stored = QuadraticGroupAUC.__new__(QuadraticGroupAUC)
+    stored.__setstate__({"interval": (0.0, 1.0), "max_gap": 2.0, "gap_scale": "interval"})
+    assert stored == QuadraticGroupAUC(2.0)

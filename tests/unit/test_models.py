@@ -161,7 +161,7 @@ def test_scores_are_affine_in_the_parameters(kind, terms, data):
 
 @every_model
 @pytest.mark.parametrize("shape", COLUMNS)
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(data=st.data())
 def test_columns_are_pulled_as_defined(kind, terms, shape, data):
     model, J, codes, _, rng = data.draw(models(kind, terms))

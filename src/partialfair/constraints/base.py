@@ -115,6 +115,11 @@ class Constraint(StoredAsPairs, ABC):
         By default the same: ranks and shares have no unit. Negative units count scores downwards, so that
         high ones are low.
         """
+        if unit != 1 and "threshold" in (field.name for field in fields(self)):
+            raise InputError(
+                f"{type(self).__name__} has a threshold, but no in_units that says what it is for scores in "
+                "another unit"
+            )
         return self
 
     def says(self) -> str:

@@ -1,6 +1,6 @@
 """Difference-of-convex functions of score vectors and thresholds: formulas that own no rows and no model."""
 
-from partialfair.dc.algebra import DC, Affine, DCSystem, Tangents, atom, maximum
+from partialfair.dc.algebra import DC, Affine, DCSystem, Tangents, Ties, atom, maximum
 from partialfair.dc.bank import AtomBank, AtomKinks, BankMembers, Bending, Gradient, Moves
 from partialfair.dc.checks import (
     CheckFailed,
@@ -31,6 +31,7 @@ __all__ = [
     "PairSums",
     "QuadraticPairs",
     "Tangents",
+    "Ties",
     "atom",
     "check_additive",
     "check_columns",

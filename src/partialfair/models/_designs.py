@@ -42,9 +42,10 @@ _CHUNK = 4096
 """Dense rows that are gathered or converted at once: some megabytes, which the processor's cache holds."""
 _FEWEST_BY_BLAS = 64
 """Rows below which a product of matrices is no faster than its parts."""
-_MOST_SHORT = np.iinfo(np.int16).max
 _MOST_BY_KERNEL = 2
 """Values of a row that the dense kernel adds up; sums of more are faster as products of matrices."""
+_MOST_SHORT = np.iinfo(np.int16).max
+"""Slots that short integers can number; those are sorted by their digits, several times as fast."""
 
 
 class Design(Protocol):
@@ -199,14 +200,12 @@ def _centred(X: npt.NDArray[Any], centres: Floats | None) -> Floats:
 
 def _add_products(X: npt.NDArray[Any], values: Floats, slots: Ints, out: Floats) -> None:
     """Add ``X_kᵀ values_k`` for the rows of each slot k."""
-    # Short integers are sorted by their digits, several times as fast.
     order = np.argsort(slots.astype(np.int16) if len(out) <= _MOST_SHORT else slots, kind="stable")
     order = order[np.searchsorted(slots[order], 0) :]
-    sorted_slots, sorted_X, sorted_values = slots[order], X[order], values[order]
-    borders = [0, *(np.flatnonzero(np.diff(sorted_slots)) + 1).tolist(), order.size]
+    borders = np.flatnonzero(np.diff(slots[order], prepend=-1, append=-1))
     for start, stop in pairwise(borders):
-        if stop > start:
-            out[sorted_slots[start]] += sorted_X[start:stop].T @ sorted_values[start:stop]
+        members = order[start:stop]
+        out[slots[members[0]]] += X[members].T @ values[members]
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,8 +40,8 @@ class BlockMatrix:
 
     def __matmul__(self, vector: Floats) -> Floats:
         out = np.empty_like(vector)
-        for places, block in zip(self.positions, self.blocks, strict=True):
-            out[places] = block @ vector[places]
+        for coordinates, block in zip(self.positions, self.blocks, strict=True):
+            out[coordinates] = block @ vector[coordinates]
         return out
 
     def minus(self, other: BlockMatrix, factor: float) -> BlockMatrix:
@@ -49,15 +49,17 @@ class BlockMatrix:
         if len(self.blocks) != len(other.blocks):
             return self.merged().minus(other.merged(), factor)
         pairs = zip(self.blocks, other.blocks, strict=True)
-        return BlockMatrix(self.positions, tuple(own - factor * theirs for own, theirs in pairs))
+        return BlockMatrix(self.positions, tuple(block - factor * less for block, less in pairs))
 
     def plus_squares(self, rows: Floats, weight: float) -> BlockMatrix:
         """Return this matrix plus ``weight · rowsᵀ rows``; blocks that a row couples become one."""
-        pieces = [rows[:, places] for places in self.positions]
-        if (np.array([piece.any(axis=1) for piece in pieces]).sum(axis=0) > 1).any():
+        rows_of_blocks = [rows[:, coordinates] for coordinates in self.positions]
+        n_blocks_of_rows = np.array([entries.any(axis=1) for entries in rows_of_blocks]).sum(axis=0)
+        if (n_blocks_of_rows > 1).any():
             return self.merged().plus_squares(rows, weight)
-        pairs = zip(self.blocks, pieces, strict=True)
-        return BlockMatrix(self.positions, tuple(own + weight * (piece.T @ piece) for own, piece in pairs))
+        pairs = zip(self.blocks, rows_of_blocks, strict=True)
+        summed = tuple(block + weight * (entries.T @ entries) for block, entries in pairs)
+        return BlockMatrix(self.positions, summed)
 
     def plus_product(self, rows: Floats, core: Floats) -> BlockMatrix:
         """Return this matrix plus ``rowsᵀ core rows`` as one block."""
@@ -66,9 +68,9 @@ class BlockMatrix:
 
     def merged(self) -> BlockMatrix:
         """Return this matrix as one block."""
-        whole = np.zeros((sum(len(places) for places in self.positions),) * 2)
-        for places, block in zip(self.positions, self.blocks, strict=True):
-            whole[np.ix_(places, places)] = block
+        whole = np.zeros((sum(len(coordinates) for coordinates in self.positions),) * 2)
+        for coordinates, block in zip(self.positions, self.blocks, strict=True):
+            whole[np.ix_(coordinates, coordinates)] = block
         return BlockMatrix((np.arange(len(whole)),), (whole,))
 
     def cholesky(self, shift: float) -> BlockCholesky:
@@ -91,8 +93,8 @@ class BlockCholesky:
     def solve(self, right: Floats) -> Floats:
         """Return the solution for one right-hand side (n,) or several (n, m)."""
         out = np.empty_like(right)
-        for places, factor in zip(self.positions, self.factors, strict=True):
-            out[places] = linalg.cho_solve(factor, right[places], check_finite=False)
+        for coordinates, factor in zip(self.positions, self.factors, strict=True):
+            out[coordinates] = linalg.cho_solve(factor, right[coordinates], check_finite=False)
         return out
 
 

@@ -113,10 +113,10 @@ class LinearModel:
         Rows of J are added up by cell and by group, then the table is applied to the sums. With group terms
         most of J is 0, and most pairs of a cell and a group do not occur: neither takes memory or time.
         """
-        part, values = self.take(columns.rows), np.ascontiguousarray(columns.values)
+        d, part, values = self.design.shape[1], self.take(columns.rows), np.ascontiguousarray(columns.values)
         n_codes, n_penalised = max(1, self.n_vectors, self.n_intercepts), self.parameters.n_penalised
         out = np.empty((columns.n_blocks, columns.n_columns, self.parameters.n + 1))
-        coefficients = out[:, :, :n_penalised].reshape(*out.shape[:2], self.n_vectors, -1)  # a view
+        coefficients = out[:, :, :n_penalised].reshape(*out.shape[:2], self.n_vectors, d)  # a view
         totals = np.empty((*out.shape[:2], n_codes))
         if columns.cells is None and columns.table is None:
             coefficients[0] = part.design.backward(values).transpose(2, 0, 1)
@@ -163,16 +163,14 @@ class LinearModel:
 
     def rows(self, which: Ints) -> Floats:
         """Return some rows of J: (n_which, n_params)."""
-        d, each = self.design.shape[1], np.arange(which.size)
-        codes = self.codes[which].astype(np.int64)
+        d, each, codes = self.design.shape[1], np.arange(which.size), self.codes[which].astype(np.int64)
         features = self.design.take(which).backward(np.ones((which.size, 1)), each, which.size)[:, :, 0]
         if self._centres is not None:
             features -= self._centres
         features /= self.scales
         out = np.zeros((which.size, self.parameters.n))
-        for k in range(self.n_vectors):
-            members = codes == k if self.n_vectors > 1 else slice(None)
-            out[members, k * d : (k + 1) * d] = features[members]
+        coefficients = out[:, : self.parameters.n_penalised].reshape(which.size, self.n_vectors, d)  # a view
+        coefficients[each, codes if self.n_vectors > 1 else 0] = features
         if self.n_intercepts:
             out[each, self.parameters.n_penalised + codes] = 1
         return out
