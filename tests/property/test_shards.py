@@ -250,16 +250,16 @@ def test_fits_over_shards_see_no_score(statement):
     model, objective, groups = training_set()
     n = objective.shares.size
     block = statement.build(groups, np.ones(n), RoundedRamp(0.5))
-    whole = Problem.of(model, objective, block, 1e-3, n_shards=1)
-    hidden = Problem.about(Guarded(model, objective, borders=(0, 5, 5, 400, 1200)), objective, block, 1e-3)
     LONGEST.n = 0
     results = []
-    for problem in (whole, hidden):
-        free = Newton(tol=1e-6).solve(
-            problem.without_constraints(), problem.without_constraints().constant_start
-        )
-        solver = MultiStartSQP()
-        results.append(solver.solve(problem, solver.start(problem, free.x)))
+    for data in (
+        InMemoryData(model, objective, n_shards=1),
+        Guarded(model, objective, borders=(0, 5, 5, 400, 1200)),
+    ):
+        free = Problem.about(data, objective, join([]), 1e-3)
+        w = Newton(tol=1e-6).solve(free, free.constant_start).x
+        solver, hidden = MultiStartSQP(), Problem.about(data, objective, block, 1e-3)
+        results.append(solver.solve(hidden, solver.start(hidden, w)))
     assert results[0].status == results[1].status
     assert results[1].objective == pytest.approx(results[0].objective, abs=1e-8)
     assert 0 < LONGEST.n < n / 10
