@@ -17,6 +17,7 @@ from partialfair._files import write_file
 from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._stored import check_stored
 from partialfair.exceptions import InputError
+from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.tables import TableModel
 
 __all__ = ["FORMAT", "TRUSTED", "load_model", "model_bytes", "save_model"]
@@ -29,9 +30,6 @@ _CLASSES = {
     "partialfair.estimators.result": ["FitResult"],
     "partialfair.tables": ["CategoryColumn", "GroupColumn", "NumberColumn", "TableModel"],
     "partialfair.estimators.regressor": ["PartialFairRegressor"],
-    "partialfair.constraints.parity": ["DemographicParity", "StatisticalParity"],
-    "partialfair.constraints.opportunity": ["EqualOpportunity", "EqualizedOdds"],
-    "partialfair.constraints.group_auc": ["GroupAUC"],
     "partialfair.constraints.quadratic": ["InterGroupPairwise", "IntraGroupPairwise", "QuadraticGroupAUC"],
     "partialfair.objectives.settings": ["AUC", "Hinge", "Logistic", "PartialAUC", "Squared"],
     "partialfair.surrogates": ["Ramp", "RoundedRamp", "Sigmoid"],
@@ -55,10 +53,17 @@ _CLASSES = {
     "sklearn.compose._column_transformer": ["make_column_selector", "_RemainderColsList"],
 }
 
-TRUSTED = tuple(f"{module}.{name}" for module, names in _CLASSES.items() for name in names)
+TRUSTED = (
+    *(f"{module}.{name}" for module, names in _CLASSES.items() for name in names),
+    *(
+        f"{record.kind.__module__}.{record.kind.__qualname__}"
+        for record in NAMED_CONSTRAINTS.values()
+        if record.kind.__module__.startswith("partialfair.")  # users may have registered constraints by now
+    ),
+)
 """Classes that a model may be made of, beside NumPy's, SciPy's and scikit-learn's that skops trusts.
 
-A new public estimator, constraint, surrogate or solver is one entry.
+A new public estimator, surrogate or solver is one entry; constraints with a name are among them.
 """
 
 _NOTE = "partialfair.json"

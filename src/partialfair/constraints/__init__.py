@@ -12,7 +12,6 @@ from partialfair.constraints.parity import DemographicParity, StatisticalParity
 from partialfair.constraints.quadratic import InterGroupPairwise, IntraGroupPairwise, QuadraticGroupAUC
 
 __all__ = [
-    "CONSTRAINTS",
     "Constraint",
     "ConstraintBlock",
     "DemographicParity",
@@ -26,12 +25,3 @@ __all__ = [
     "check_compatible",
     "join",
 ]
-
-CONSTRAINTS: dict[str, type[Constraint]] = {
-    "statistical_parity": StatisticalParity,
-    "demographic_parity": DemographicParity,
-    "group_auc": GroupAUC,
-    "equal_opportunity": EqualOpportunity,
-    "equalized_odds": EqualizedOdds,
-}
-"""Names that estimators accept; a new constraint is one class and one entry."""

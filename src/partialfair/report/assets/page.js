@@ -144,6 +144,20 @@ const metricsText = () => {
 
 const cell = (row, text, classes = "") => row.appendChild(element("td", text, classes));
 
+/** Metrics that Python has measured and that this page has no formula of. */
+const onlyAudited = (gaps) => Object.entries(shownModel().audited).filter(([metric]) => !(metric in gaps));
+
+/** What Python says of a metric: it holds for the audited interval and threshold, whatever is shown. */
+const auditedRow = ([metric, [title, gap, interval, pair]]) => {
+  const row = document.createElement("tr");
+  row.appendChild(element("th", title)).scope = "row";
+  const value = cell(row, `${gap} (${interval}) as audited, whatever is chosen above`);
+  value.colSpan = 4; // both scales and their bands
+  value.dataset.audited = metric;
+  cell(row, pair).dataset.pair = metric;
+  return row;
+};
+
 const drawMetrics = () => {
   const body = byId("metrics").tBodies[0];
   const gaps = shownModel().gaps(state.i, state.j, state.t, shownPair());
@@ -162,7 +176,7 @@ const drawMetrics = () => {
     cell(row, [...new Set(pairs)].join("; of the whole group: ") || "too few to judge").dataset.pair = metric;
     return row;
   });
-  body.replaceChildren(...rows);
+  body.replaceChildren(...rows, ...onlyAudited(gaps).map(auditedRow));
   byId("metrics-text").textContent = metricsText();
 };
 
