@@ -122,6 +122,17 @@ class Resamples:
         above = np.cumsum(self.weights(k, positive), axis=0)
         return np.asarray(above / above[-1])
 
+    def mean_scores(self, k: int) -> Floats:
+        """Mean score of the members of group k in each of its cells; draws change their weights only."""
+        group = self.scored.groups[k]
+        weights = np.ones(group.n) if group.weights is None else group.weights
+        first = np.cumsum(_n_in_cells(group, self.thresholds))[self.draws[k].cells[:-1]]
+        starts = np.concatenate([[0], first])  # from the top, like the cells
+        sums, totals = (
+            np.add.reduceat(amounts[::-1], starts) for amounts in (weights * group.scores, weights)
+        )
+        return np.asarray(sums / totals)
+
     def passed(self, k: int, positive: bool | None = None) -> Floats:
         """Share of the group's interval above the threshold below each of its cells."""
         return self.scored.groups[k].interval.passed(self.ranks(k, positive))
