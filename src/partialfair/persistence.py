@@ -20,7 +20,7 @@ from partialfair.exceptions import InputError
 from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.tables import TableModel
 
-__all__ = ["FORMAT", "TRUSTED", "load_model", "model_bytes", "save_model"]
+__all__ = ["FORMAT", "TRUSTED", "is_trusted", "load_model", "model_bytes", "save_model"]
 
 FORMAT = 1
 """Of the file. It grows when an older partialfair could not read what is written."""
@@ -53,10 +53,15 @@ _CLASSES = {
     "sklearn.compose._column_transformer": ["make_column_selector", "_RemainderColsList"],
 }
 
+
+def _path_of(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
 TRUSTED = (
     *(f"{module}.{name}" for module, names in _CLASSES.items() for name in names),
     *(
-        f"{record.kind.__module__}.{record.kind.__qualname__}"
+        _path_of(record.kind)
         for record in NAMED_CONSTRAINTS.values()
         if record.kind.__module__.startswith("partialfair.")  # users may have registered constraints by now
     ),
@@ -68,6 +73,11 @@ A new public estimator, surrogate or solver is one entry; constraints with a nam
 
 _NOTE = "partialfair.json"
 _LONGEST_NOTE = 1 << 12  # characters; save_model writes fifty
+
+
+def is_trusted(kind: type) -> bool:
+    """Whether a file may hold objects of a class of partialfair, or of a user's."""
+    return _path_of(kind) in TRUSTED
 
 
 def save_model(model: Any, path: str | os.PathLike[str]) -> None:

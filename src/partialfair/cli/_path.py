@@ -78,6 +78,7 @@ class PathSettings(ModelSettings):
         check_number(self.validation, "--validation", above=0.0, high=0.9)
         check_choice(self.scoring, "--scoring", SCORINGS)
         if self.best is not None:
+            self.check_savable()
             check_number(self.best, "--best", low=0.0, high=self.largest_gap)
 
 

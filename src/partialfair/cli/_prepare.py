@@ -30,6 +30,7 @@ from partialfair.exceptions import InputError
 from partialfair.groups import Groups, encode_groups
 from partialfair.models.linear import GroupTerms
 from partialfair.named_constraints import NAMED_CONSTRAINTS, NO_CONSTRAINT, NamedConstraint
+from partialfair.persistence import is_trusted
 from partialfair.tables import (
     Column,
     GroupColumn,
@@ -111,6 +112,14 @@ class ModelSettings(Judging):
             )
         if self.constraint != NO_CONSTRAINT:
             read_constraints(self.classifier(self.constraint, self.interval))
+
+    def check_savable(self) -> None:
+        """Refuse, before any fit, a constraint whose models could not be written."""
+        if self.bounds is not None and not is_trusted(self.bounds.kind):
+            raise InputError(
+                f"--constraint {self.constraint} is a class of another package, which files of models do not "
+                "hold; use it from Python"
+            )
 
     def classifier(
         self, constraint: str | None, interval: AskedInterval, **settings: Any

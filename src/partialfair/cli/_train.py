@@ -33,6 +33,7 @@ _WITHOUT, _WITH = "without the constraint", "with the constraint"
 def check_settings(settings: TrainSettings, gate: Gate | None) -> None:
     """Refuse settings that cannot be right, before any file is read."""
     settings.check()
+    settings.check_savable()
     check_number(settings.max_gap, "--max-gap", low=0.0, high=settings.largest_gap)
     check_number(settings.alpha, "--alpha", low=0.0)
     if not 0 <= settings.test_size < 1:

@@ -279,7 +279,7 @@ def test_many_groups_are_quick_enough():
     report = fairness_report(
         rng.random(30_000) < 0.5, s, sensitive_features=g, interval=INTERVAL, threshold=0.5, random_state=0
     )
-    assert len(report.rows) == 7
+    assert len(report.rows) == len(METRICS)
     assert time.perf_counter() - start < 60
 
 

@@ -147,11 +147,13 @@ const cell = (row, text, classes = "") => row.appendChild(element("td", text, cl
 /** Metrics that Python has measured and that this page has no formula of. */
 const onlyAudited = (gaps) => Object.entries(shownModel().audited).filter(([metric]) => !(metric in gaps));
 
+const NOT_FOLLOWED = "the interval, groups and threshold chosen above do not change it";
+
 /** What Python says of a metric: it holds for the audited interval and threshold, whatever is shown. */
 const auditedRow = ([metric, [title, gap, interval, pair]]) => {
   const row = document.createElement("tr");
   row.appendChild(element("th", title)).scope = "row";
-  const value = cell(row, `${gap} (${interval}) as audited, whatever is chosen above`);
+  const value = cell(row, `${gap} (${interval}), as audited: ${NOT_FOLLOWED}`);
   value.colSpan = 4; // both scales and their bands
   value.dataset.audited = metric;
   cell(row, pair).dataset.pair = metric;
