@@ -144,12 +144,8 @@ const metricsText = () => {
 
 const cell = (row, text, classes = "") => row.appendChild(element("td", text, classes));
 
-/** Metrics that Python has measured and that this page has no formula of. */
-const onlyAudited = (gaps) => Object.entries(shownModel().audited).filter(([metric]) => !(metric in gaps));
-
 const NOT_FOLLOWED = "the interval, groups and threshold chosen above do not change it";
-
-/** What Python says of a metric: it holds for the audited interval and threshold, whatever is shown. */
+/** What Python has measured by a metric that this page has no formula of. */
 const auditedRow = ([metric, [title, gap, interval, pair]]) => {
   const row = document.createElement("tr");
   row.appendChild(element("th", title)).scope = "row";
@@ -178,7 +174,8 @@ const drawMetrics = () => {
     cell(row, [...new Set(pairs)].join("; of the whole group: ") || "too few to judge").dataset.pair = metric;
     return row;
   });
-  body.replaceChildren(...rows, ...onlyAudited(gaps).map(auditedRow));
+  const others = Object.entries(shownModel().audited).filter(([metric]) => !(metric in gaps));
+  body.replaceChildren(...rows, ...others.map(auditedRow));
   byId("metrics-text").textContent = metricsText();
 };
 
