@@ -150,8 +150,7 @@ const auditedRow = ([metric, [title, gap, interval, pair]]) => {
   const row = document.createElement("tr");
   row.appendChild(element("th", title)).scope = "row";
   const value = cell(row, `${gap} (${interval}), as audited: ${NOT_FOLLOWED}`);
-  value.colSpan = 4; // both scales and their bands
-  value.dataset.audited = metric;
+  Object.assign(value, { colSpan: 4 }).dataset.audited = metric; // both scales and their bands
   cell(row, pair).dataset.pair = metric;
   return row;
 };
