@@ -3,14 +3,15 @@
 import re
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 import sklearn
 
-from partialfair.constraints import CONSTRAINTS
-from partialfair.estimators import JUDGES
+from partialfair.metrics.catalogue import METRICS
+from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.surrogates import SURROGATES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +29,10 @@ def test_code_runs(page, tmp_path, monkeypatch):
     pyplot = pytest.importorskip("matplotlib.pyplot")
     monkeypatch.chdir(tmp_path)
     # A page may change the configuration and register things.
-    with sklearn.config_context(), patch.dict(SURROGATES), patch.dict(CONSTRAINTS), patch.dict(JUDGES):
+    registered = (SURROGATES, METRICS, NAMED_CONSTRAINTS)
+    with sklearn.config_context(), ExitStack() as restored:
+        for names in registered:
+            restored.enter_context(patch.dict(names))
         # A named module, which dataclasses with postponed annotations look up.
         exec(compile(code_of(page), page.name, "exec"), {"__name__": "page"})
     pyplot.close("all")
