@@ -120,3 +120,14 @@ def test_exact_benchmark_runs(tmp_path, data_dir):
     small = ["--only", "law_school", "--rows", 1500]
     printed = run_script("benchmarks/exact.py", *small, "--data", data_dir, "--out", tmp_path)
     assert "of 12 fits converged, 0 of them broke the promise" in printed
+
+
+@pytest.mark.real_data
+def test_before_and_after_benchmark_runs(tmp_path, data_dir):
+    """A checkout compared with itself differs in nothing but seconds."""
+    small = ["--only", "engine", "--data-sets", "law_school", "--rows", 1500, "--runs", 1]
+    options = ["--before", ROOT, "--data", data_dir, "--out", tmp_path]
+    printed = run_script("benchmarks/before_after.py", *small, *options)
+    assert "statuses that differ: none" in printed
+    assert "passes that rose: none" in printed
+    assert (tmp_path / "before_after.md").read_text().count("| engine | law_school |") == 3
