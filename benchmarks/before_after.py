@@ -82,10 +82,10 @@ def fit(case: Case, rows: Part, interval: tuple[float, float]) -> list[tuple[flo
     """Return the ``max_gap`` of every fit of a case, and how it ended."""
     if case.benchmark == "path":
         clf = PartialFairClassifier(interval=interval)
-        options = {"max_gaps": MAX_GAPS, "random_state": 0}
+        options: dict[str, Any] = {"max_gaps": MAX_GAPS, "random_state": 0}
         path = fairness_path(clf, rows.X, rows.y, sensitive_features=rows.groups, **options)
         return [(point.max_gap, point.model.result_) for point in path.points]
-    constrained = {"interval": interval, "max_gap": MAX_GAP, "gap_scale": case.scale}
+    constrained: dict[str, Any] = {"interval": interval, "max_gap": MAX_GAP, "gap_scale": case.scale}
     clf = PartialFairClassifier(
         CONSTRAINTS[case.constraint] if case.constraint else None,
         enforce="exact" if case.benchmark == "exact" else "surrogate",
@@ -276,9 +276,7 @@ def main() -> None:
         return
     compared = []
     with earlier_checkout(arguments) as before:
-        title = (
-            f"Before ({commit_of(before)}) and after ({commit_of(ROOT)}), medians of {arguments.runs} runs"
-        )
+        commits = f"Before ({commit_of(before)}) and after ({commit_of(ROOT)})"
         for case in cases(arguments.only, arguments.data_sets):
             comparison = Comparison(case, [], [])
             for _ in range(arguments.runs):
@@ -288,7 +286,12 @@ def main() -> None:
             print(f"{case}: {comparison.ratio:.3f}", flush=True)
     verdicts = summary(compared)
     rows = [row for comparison in compared for row in comparison.rows()]
-    write("before_after", "; ".join([title, *verdicts]), rows, arguments.out)
+    write(
+        "before_after",
+        f"{commits}, medians of {arguments.runs} runs; " + "; ".join(verdicts),
+        rows,
+        arguments.out,
+    )
     print("\n".join(verdicts))
 
 
