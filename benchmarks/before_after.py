@@ -286,12 +286,8 @@ def main() -> None:
             print(f"{case}: {comparison.ratio:.3f}", flush=True)
     verdicts = summary(compared)
     rows = [row for comparison in compared for row in comparison.rows()]
-    write(
-        "before_after",
-        f"{commits}, medians of {arguments.runs} runs; " + "; ".join(verdicts),
-        rows,
-        arguments.out,
-    )
+    title = f"{commits}, medians of {arguments.runs} runs; " + "; ".join(verdicts)
+    write("before_after", title, rows, arguments.out)
     print("\n".join(verdicts))
 
 
