@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 import sklearn
 
@@ -131,3 +132,23 @@ def test_before_and_after_benchmark_runs(tmp_path, data_dir):
     assert "statuses that differ: none" in printed
     assert "passes that rose: none" in printed
     assert (tmp_path / "before_after.md").read_text().count("| engine | law_school |") == 3
+
+
+@pytest.mark.real_data
+def test_network_benchmark_runs(tmp_path, data_dir):
+    printed = run_script("benchmarks/network.py", "--rows", 1500, "--data", data_dir, "--out", tmp_path)
+    assert "| network, unconstrained |" in printed
+    assert (tmp_path / "network.md").exists()
+
+
+def test_the_network_of_the_benchmark_pulls_back_its_derivatives(monkeypatch):
+    """``J(w)ᵀ v`` is the gradient of ``v · s(w)``, by central differences."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    from network import Network
+
+    rng = np.random.default_rng(0)
+    network = Network(rng.standard_normal((30, 4)), n_hidden=5)
+    w, v, step = rng.standard_normal(network.n_parameters), rng.standard_normal(30), 1e-5
+    moves = step * np.eye(w.size)
+    differences = [v @ (network.score(w + move) - network.score(w - move)) / (2 * step) for move in moves]
+    np.testing.assert_allclose(network.pull_back(w, v), differences, atol=1e-8)
