@@ -31,11 +31,11 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from _data import Part
 from _record import RESULTS, write
 from engine import (
     METHODS,
     Fitted,
-    Part,
     in_a_process,
     linear_scorer,
     one,
