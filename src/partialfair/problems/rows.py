@@ -72,7 +72,7 @@ def refuse_without(rows: Rows, needs: frozenset[Gives], who: str, advice: str = 
     """Refuse rows that do not give what somebody needs, and name what is missing."""
     missing = [str(need) for need in Gives if need in needs - rows.gives]
     if missing:
-        raise InputError(f"{who} needs {listed(missing)}, which this model does not give{advice}")
+        raise InputError(f"{who} needs {listed(missing, most=len(Gives))}, which this model does not give{advice}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +107,10 @@ class Shard:
     @cached_property
     def scores(self) -> Floats:
         """Scores of the rows, computed when they are first needed."""
-        return self.data.model.scores(self.w)
+        scores, n_rows = self.data.model.scores(self.w), self.data.objective.targets.size
+        if scores.shape != (n_rows,):  # compiled loops would read beyond its end
+            raise InputError(f"the model must return {n_rows:,} scores, not an array of shape {scores.shape}")
+        return scores
 
     @cached_property
     def losses(self) -> tuple[tuple[float, Floats] | None, ...]:
