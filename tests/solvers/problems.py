@@ -30,6 +30,12 @@ def problem(kind="statistical", *, n=80, d=3, seed=0, alpha=0.05, max_gap=0.1, d
     return Problem.of(linear_model(X), Logistic().build(y, np.ones(n)), join(blocks), alpha, domain)
 
 
+def features(task):
+    """The features of all rows of a problem, to be changed in place."""
+    (rows,) = task.rows.shards
+    return rows.model.design.X
+
+
 def solve_subproblem(sub, multipliers=None):
     """Optimum of a subproblem of a ramp-constrained linear model, by cvxpy.
 
