@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -16,11 +17,14 @@ from partialfair.constraints import (
     StatisticalParity,
     join,
 )
+from partialfair.estimators import PartialFairClassifier
+from partialfair.estimators._search import FitRows, Search, ending
+from partialfair.estimators._statement import read_constraints, read_solver
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups
 from partialfair.models import linear_model
 from partialfair.objectives import AUC, Hinge, Logistic, Squared
-from partialfair.problems import InMemoryData, InMemoryRows, Problem, ShardRows, certify
+from partialfair.problems import Counts, InMemoryData, InMemoryRows, People, Problem, ShardRows, certify
 from partialfair.solvers import SQP, MultiStartSQP, Newton
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
 
@@ -40,7 +44,7 @@ class Split(InMemoryData):
     @cached_property
     def _split(self):
         ends = [0, *sorted(self.borders), self.objective.shares.size]
-        slices = [slice(first, stop) for first, stop in zip(ends[:-1], ends[1:], strict=True)]
+        slices = [slice(first, stop) for first, stop in pairwise(ends)]
         return [(rows, self.model.take(rows)) for rows in slices]
 
 
@@ -122,12 +126,31 @@ class Outside(RuntimeError):
 
 @dataclass(frozen=True, eq=False)
 class Guarded(Split):
-    """Shards whose scores can be touched by questions only, and whose answers are no longer than they may be."""
+    """Shards whose scores can be touched by questions only."""
 
     def rows(self, members=(), *, additive=True):
-        if not additive:
-            raise InputError("pairs of rows in different shards are never seen")
-        return GuardedRows(super().rows(members).shards, self.people)
+        shards = super().rows(members).shards
+        if self.people is None:
+            return GuardedRows(shards)
+        kept = [(rows.start, rows.stop) for rows, _ in self._split]
+        return GuardedRows(
+            tuple(
+                PeopledRows(**vars(shard), people=part(self.people, *ends))
+                for shard, ends in zip(shards, kept, strict=True)
+            )
+        )
+
+
+def part(people, first, stop):
+    """Return what is known of some rows."""
+    return People(people.weights[first:stop], people.codes[first:stop], people.positive[first:stop])
+
+
+@dataclass(frozen=True, eq=False)
+class PeopledRows(ShardRows):
+    """Rows that know who they are about."""
+
+    people: People = None
 
 
 class GuardedRows(InMemoryRows):
@@ -196,7 +219,8 @@ class GuardedScores:
         return ReducedRanks(self, bank)
 
     def counts(self):
-        raise Outside
+        (merged,) = self.reduce(MergedCounts())
+        return merged
 
 
 @dataclass(frozen=True)
@@ -214,6 +238,24 @@ class Above:
 
     def total(self, parts):
         return sum(parts)
+
+
+@dataclass(frozen=True)
+class MergedCounts:
+    """How much weight has which score, group and label; equal ones are one, so few leave the shard."""
+
+    def part(self, shard, beside):
+        people = shard.data.people
+        return self.total([people.with_scores(shard.scores)])
+
+    def total(self, parts):
+        joined = [
+            np.concatenate([np.asarray(getattr(part, name), dtype=float) for part in parts])
+            for name in ("scores", "codes", "positive", "weights")
+        ]
+        kinds, which = np.unique(np.stack(joined[:3]), axis=1, return_inverse=True)
+        weights = np.bincount(which.ravel(), weights=joined[3])
+        return Counts(kinds[0], weights, kinds[1].astype(int), kinds[2] > 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,21 +292,53 @@ def test_fits_over_shards_see_no_score(statement):
     model, objective, groups = training_set()
     n = objective.shares.size
     block = statement.build(groups, np.ones(n), RoundedRamp(0.5))
-    whole = Problem.of(model, objective, block, 1e-3, n_shards=1)
-    hidden = Problem.about(Guarded(model, objective, borders=(0, 5, 5, 400, 1200)), objective, block, 1e-3)
     LONGEST.n = 0
     results = []
-    for problem in (whole, hidden):
-        free = Newton(tol=1e-6).solve(
-            problem.without_constraints(), problem.without_constraints().constant_start
-        )
-        solver = MultiStartSQP()
-        results.append(solver.solve(problem, solver.start(problem, free.x)))
+    for data in (
+        InMemoryData(model, objective, n_shards=1),
+        Guarded(model, objective, borders=(0, 5, 5, 400, 1200)),
+    ):
+        free = Problem.about(data, objective, join([]), 1e-3)
+        w = Newton(tol=1e-6).solve(free, free.constant_start).x
+        solver, hidden = MultiStartSQP(), Problem.about(data, objective, block, 1e-3)
+        results.append(solver.solve(hidden, solver.start(hidden, w)))
     assert results[0].status == results[1].status
     assert results[1].objective == pytest.approx(results[0].objective, abs=1e-8)
     assert 0 < LONGEST.n < n / 10
     with pytest.raises(Outside):
         _ = hidden.at(results[1].x).scored.shards[0].scores
+
+
+@pytest.mark.parametrize("enforce", ["exact", "surrogate"])
+@pytest.mark.parametrize("constraint", ["statistical_parity", "demographic_parity", "equalized_odds"])
+def test_whole_fits_see_merged_counts_only(constraint, enforce):
+    """The search of an estimator, corrections and judge included, over rows with few distinct scores."""
+    rng, n = np.random.default_rng(0), 2503
+    groups = encode_groups(rng.choice(["a", "b", "c"], n))
+    X = rng.integers(4, size=(n, 2)) + (rng.random((n, 2)) < 0.4) * (groups.codes == 0)[:, None]
+    positive = X.sum(axis=1) + rng.normal(size=n) > 3.5
+    clf = PartialFairClassifier(
+        constraint, interval=(0.1, 0.8), max_gap=0.5, enforce=enforce, group_terms="intercept"
+    )
+    model = linear_model(X.astype(float), codes=groups.codes, n_groups=3, group_terms="intercept")
+    objective = Logistic().build(np.where(positive, 1.0, -1.0), np.ones(n))
+    rows = FitRows(X, np.ones(n), groups, objective, np.inf, positive)
+    LONGEST.n = 0
+    endings = []
+    for data in (
+        InMemoryData(model, objective, rows.people, n_shards=1),
+        Guarded(model, objective, rows.people, borders=(0, 7, 1000, 1000)),
+    ):
+        stated = read_constraints(clf)
+        search = Search(clf, data, np.full(2, 1e-4), rows, stated, read_solver(clf, stated))
+        attempt, cut = search.run(np.inf)
+        status, _ = ending(attempt, search.certificate(attempt, np.inf), cut, search.exact)
+        endings.append((status, attempt.result.objective, attempt.gaps[0].value))
+    (status, objective_value, gap), (split_status, split_objective, split_gap) = endings
+    assert split_status == status
+    assert split_objective == pytest.approx(objective_value, abs=1e-8)
+    assert split_gap == pytest.approx(gap, abs=1e-9)
+    assert 0 < LONGEST.n < n / 10
 
 
 def test_pairs_refuse_to_be_split():

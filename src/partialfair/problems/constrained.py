@@ -147,10 +147,6 @@ class Problem:
             objective.mean_target,
         )
 
-    def without_constraints(self) -> Problem:
-        """Return the problem of minimising f_0 alone, over all of ℝⁿ."""
-        return Problem(self.rows, self.loss, ConstraintBlock.none(), self.alpha, mean_target=self.mean_target)
-
     @property
     def m(self) -> int:
         """Number of constraint functions."""
