@@ -18,7 +18,7 @@ from partialfair.problems import Ball, People, Problem, certify
 from partialfair.problems.ranks import spread
 from partialfair.solvers import SOLVERS, MultiStartSQP, Newton, Status
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
-from tests.solvers.problems import problem
+from tests.solvers.problems import problem, unconstrained
 
 TOL = 1e-4
 
@@ -70,7 +70,7 @@ def draw(seed):
 
 
 def solve(task, solver):
-    free = task.without_constraints()
+    free = unconstrained(task)
     w = Newton(tol=1e-6).solve(free, free.trivial_start).x
     return solver.solve(task, task.start_at(w))
 

@@ -18,12 +18,13 @@ from partialfair.constraints import (
     join,
 )
 from partialfair.groups import encode_groups
-from partialfair.models import FirstOrderModel, linear_model
+from partialfair.models import linear_model
 from partialfair.models.blocks import ArrowMatrix, BlockMatrix
 from partialfair.objectives import Logistic
 from partialfair.problems import InMemoryRows, Problem, ShardRows
 from partialfair.problems.asks import Expansion
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+from tests.solvers.problems import first_order
 
 N, N_GROUPS = 90, 3
 SMOOTH = (StatisticalParity((0.1, 0.7), 0.1, n_points=4), DemographicParity((0.2, 0.9), 0.1))
@@ -62,9 +63,7 @@ def task(kind, group_terms, fit_intercept, sigma, seed, statements=SMOOTH, n_sha
 def column_by_column(problem, at):
     """Subgradients of all atoms by a model that knows ``Jᵀv`` only, and so pulls one column at a time."""
     (rows,) = problem.rows.shards
-    jacobian = rows.model.rows(np.arange(N))
-    plain = FirstOrderModel(rows.model.parameters, lambda w: jacobian @ w, lambda w, v: v @ jacobian)
-    plain_rows = InMemoryRows((ShardRows(plain, rows.objective, rows.members),))
+    plain_rows = InMemoryRows((ShardRows(first_order(rows.model), rows.objective, rows.members),))
     ask = Expansion(problem.loss, problem.bank, at.theta)
     (expanded,) = plain_rows.at(problem.split(at.x)[0]).reduce(ask)
     return expanded.atoms
@@ -124,7 +123,14 @@ def test_shards_add_up_to_the_same(kind, n_shards):
         at = problem.at(x)
         local = at.expand(np.ones(problem.m))
         product = at.hessian_product(x)
-        return [local.gradient, local.jacobian, at.atoms_jacobian, local.convex @ x, local.concave @ x, product]
+        return [
+            local.gradient,
+            local.jacobian,
+            at.atoms_jacobian,
+            local.convex @ x,
+            local.concave @ x,
+            product,
+        ]
 
     for found, expected in zip(oracles(n_shards), oracles(1), strict=True):
         assert found == pytest.approx(expected, abs=1e-12)
