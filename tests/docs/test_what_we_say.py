@@ -16,7 +16,7 @@ from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.surrogates import SURROGATES
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def code_of(page):
@@ -65,9 +65,10 @@ def test_every_option_is_on_the_page():
         assert options - {"--help"} <= told, name
 
 
-def test_the_frontier_can_be_drawn(tmp_path):
+def test_the_images_can_be_drawn(tmp_path):
     run_script("docs/make_images.py", tmp_path)
-    assert (tmp_path / "frontier.png").stat().st_size > 10_000
+    for name in ("frontier.png", "seam.png"):
+        assert (tmp_path / name).stat().st_size > 10_000
 
 
 def run_script(path, *arguments):
