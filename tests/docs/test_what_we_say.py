@@ -46,6 +46,20 @@ def test_links_lead_somewhere(page):
     assert all((page.parent / target).exists() for target in local)
 
 
+def sections_of(page):
+    """Anchors of a page's headings, as GitHub makes them: lower case, no punctuation, hyphens for spaces."""
+    headings = re.findall(
+        r"^#+ (.+)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE
+    )
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_to_sections_lead_somewhere(page):
+    for target, section in re.findall(r"\]\(([^)#\s]*\.md)?#([^)]+)\)", page.read_text()):
+        assert section in sections_of(page.parent / target if target else page), section
+
+
 def test_options_on_the_page_exist():
     """Every option that the command-line page names is an option of some command."""
     page = (ROOT / "docs" / "command_line.md").read_text()
