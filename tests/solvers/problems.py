@@ -146,7 +146,7 @@ class Exact:
 
 def network(X, n_hidden):
     """``tanh(X W + b) @ v + c`` of all rows: scores that are not linear in the parameters (W, v, b, c)."""
-    n_rows, d = X.shape
+    d = X.shape[1]
 
     def unpacked(w):
         first, second, shifts, shift = np.split(w, np.cumsum([d * n_hidden, n_hidden, n_hidden]))

@@ -1,4 +1,4 @@
-"""Majorants of models whose scores are not linear: tangents are taken in score space, and stay with the rows."""
+"""Majorants of models whose scores are not linear: tangents in score space, which stay with the rows."""
 
 import numpy as np
 import pytest
