@@ -27,17 +27,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
-from sklearn.preprocessing import StandardScaler
 
+from _data import CONSTRAINTS, LOADERS, Part, load
 from _problems import only_shard
 from _record import RESULTS, write
 from partialfair import PartialFairClassifier
 from partialfair.categoricals import CategoricalCodes
-from partialfair.datasets import Dataset, load_a9a, load_acs_income, load_bank, load_law_school
-from partialfair.estimators._inputs import take_rows
+from partialfair.datasets import Dataset
 from partialfair.groups import encode_groups
 from partialfair.metrics import (
     partial_demographic_parity_difference,
@@ -45,58 +43,7 @@ from partialfair.metrics import (
 )
 from partialfair.problems import Problem
 
-LOADERS = {
-    "law_school": load_law_school,
-    "bank": load_bank,
-    "a9a": lambda path: load_a9a(path=path, drop_sensitive=True),
-    "acs_income": load_acs_income,
-}
-CONSTRAINTS = {"pSP": "statistical_parity", "pDP": "demographic_parity"}
 ALPHA, MAX_GAP = 1e-4, 0.05
-
-
-@dataclass(frozen=True)
-class Part:
-    """Some rows of a data set."""
-
-    X: Any
-    y: Any
-    groups: Any
-
-    def take(self, rows: Any) -> Part:
-        """Return some of its rows."""
-        kept = np.zeros(len(self.y), dtype=bool)
-        kept[rows] = True
-        return Part(take_rows(self.X, kept), self.y[kept], self.groups[kept])
-
-    def blocks(self) -> Any:
-        """Return its features as scikit-learn wants them: one sparse block of columns for each group."""
-        X = self.X.to_csr() if isinstance(self.X, CategoricalCodes) else sparse.csr_matrix(self.X)
-        codes = encode_groups(self.groups).codes
-        own = [sparse.diags_array((codes == k).astype(float)) @ X for k in range(codes.max() + 1)]
-        shift = sparse.csr_matrix((codes > 0).astype(float)[:, None])
-        return sparse.csr_matrix(sparse.hstack([*own, shift], format="csr"))
-
-
-def as_part(data: Dataset) -> Part:
-    """Return all rows of a data set, with dense features standardised."""
-    X: Any = data.X
-    if not isinstance(X, CategoricalCodes) and not sparse.issparse(X):
-        X = StandardScaler().fit_transform(X.to_numpy(dtype=float))
-    return Part(X, data.y, data.sensitive_features.to_numpy())
-
-
-def load(name: str, path: Path | None, n: int | None) -> tuple[Dataset, Part, Part]:
-    """Return the data set with the training and test part of its first split, or n of its training rows."""
-    data = LOADERS[name](path=path)
-    whole = as_part(data)
-    split = data.split(0)
-    train = split.train
-    if name == "acs_income":  # all rows count for the speed; those of the test are then not new
-        train = np.arange(len(data.y))
-    if n is not None:
-        train = np.random.default_rng(0).choice(train, n, replace=False)
-    return data, whole.take(train), whole.take(split.test)
 
 
 @dataclass(frozen=True)
@@ -243,8 +190,7 @@ def one(
     data, train, test = load(name, path, n)
     constraint = CONSTRAINTS[kind]
     if warm_up:
-        few = np.random.default_rng(1).choice(len(train.y), min(2000, len(train.y)), replace=False)
-        METHODS[method](train.take(few), data, constraint)  # compiles
+        METHODS[method](train.few(), data, constraint)  # compiles
     start = time.perf_counter()
     fitted = METHODS[method](train, data, constraint)
     seconds = time.perf_counter() - start

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from _data import CONSTRAINTS, LOADERS, Part, load
 from _record import RESULTS, write
-from engine import CONSTRAINTS, LOADERS, Part, load
 from partialfair import PartialFairClassifier
 from partialfair.datasets import Dataset
 
@@ -94,10 +94,9 @@ def main() -> None:
     rows = []
     for name in arguments.only:
         data, train, _ = load(name, arguments.data, arguments.rows)
-        few = np.random.default_rng(1).choice(len(train.y), min(2000, len(train.y)), replace=False)
         for kind in CONSTRAINTS:
             for scale in SCALES:
-                fitted(train.take(few), data, kind, scale, 0.1, "exact")  # compiles
+                fitted(train.few(), data, kind, scale, 0.1, "exact")  # compiles
                 for max_gap in MAX_GAPS:
                     rows.append(row(name, data, train, kind, scale, max_gap))
                     print(rows[-1], flush=True)

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
+from _data import LOADERS, as_part
 from _record import RESULTS, write
-from engine import LOADERS, as_part
 from partialfair import PartialFairClassifier, fairness_path
 from partialfair.exceptions import InputError
 from partialfair.metrics import partial_statistical_parity_difference
@@ -32,7 +32,7 @@ def path_beside_fairlearn(folder: Path | None, n: int | None) -> list[dict[str, 
     data = LOADERS["a9a"](path=folder)
     train = as_part(data).take(data.split(0).train[:n])
     clf = PartialFairClassifier(interval=data.interval)
-    few = train.take(np.arange(2000))
+    few = train.few()
     options = {"max_gaps": MAX_GAPS, "random_state": 0}
     fairness_path(clf, few.X, few.y, sensitive_features=few.groups, **options)  # compiles
     start = time.perf_counter()

@@ -31,12 +31,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from _data import Part
 from _problems import only_shard, unconstrained_start
 from _record import RESULTS, write
 from engine import (
     METHODS,
     Fitted,
-    Part,
     in_a_process,
     linear_scorer,
     one,

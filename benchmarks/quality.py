@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from _data import LOADERS, Part, as_part
 from _record import RESULTS, write
-from engine import LOADERS, Part, as_part
 from partialfair import PartialFairClassifier
 from partialfair.metrics import partial_statistical_parity_difference
 

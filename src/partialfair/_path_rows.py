@@ -14,25 +14,24 @@ from sklearn.utils.validation import _num_samples
 from partialfair._checks import check_choice, check_count, check_weights, finite_vector
 from partialfair._typing import Ints, SmallGroups
 from partialfair.categoricals import CategoricalCodes
-from partialfair.constraints import CONSTRAINTS, Constraint
+from partialfair.constraints import Constraint
 from partialfair.estimators._statement import Automatic
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups, group_name
 from partialfair.metrics.catalogue import check_judgeable
 
 __all__ = [
-    "Rows",
+    "GivenRows",
     "check_held_out",
     "check_judged",
     "check_members",
-    "metric_of",
     "read_rows",
     "split_rows",
 ]
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class GivenRows:
     """Some rows, as they are handed to an estimator."""
 
     X: Any
@@ -45,18 +44,18 @@ class Rows:
         """Their number, that of the features."""
         return self.X.n_rows if isinstance(self.X, CategoricalCodes) else int(_num_samples(self.X))
 
-    def take(self, which: Ints) -> Rows:
+    def take(self, which: Ints) -> GivenRows:
         """Return some of them."""
         X = self.X.take(which) if isinstance(self.X, CategoricalCodes) else _safe_indexing(self.X, which)
         weights = None if self.weights is None else np.asarray(self.weights)[which]
-        return Rows(X, _safe_indexing(self.y, which), _safe_indexing(self.groups, which), weights)
+        return GivenRows(X, _safe_indexing(self.y, which), _safe_indexing(self.groups, which), weights)
 
 
-def read_rows(estimator: Any, X: Any, y: Any, groups: Any, weights: Any = None, *, of: str = "") -> Rows:
+def read_rows(estimator: Any, X: Any, y: Any, groups: Any, weights: Any = None, *, of: str = "") -> GivenRows:
     """Return rows, refusing columns of different lengths, rows without a group and negative weights."""
     import pandas as pd
 
-    rows = Rows(X, y, pd.DataFrame(groups) if isinstance(groups, Mapping) else groups, weights)
+    rows = GivenRows(X, y, pd.DataFrame(groups) if isinstance(groups, Mapping) else groups, weights)
     if y is None:
         raise InputError(f"y{of} is missing")
     if (found := _num_samples(y)) != rows.n:
@@ -75,7 +74,7 @@ def read_rows(estimator: Any, X: Any, y: Any, groups: Any, weights: Any = None, 
     return rows
 
 
-def check_held_out(estimator: Any, train: Rows, held_out: Rows, scoring: str) -> None:
+def check_held_out(estimator: Any, train: GivenRows, held_out: GivenRows, scoring: str) -> None:
     """Refuse, before any fit, rows on which the models could not be judged."""
     shapes = [np.shape(rows.X) for rows in (train, held_out) if not isinstance(rows.X, CategoricalCodes)]
     if len(shapes) == 2 and len(shapes[0]) == len(shapes[1]) == 2 and shapes[0][1] != shapes[1][1]:
@@ -92,7 +91,7 @@ def check_held_out(estimator: Any, train: Rows, held_out: Rows, scoring: str) ->
         raise InputError(f"scoring='roc_auc' needs both classes in the {held_out.n} validation rows")
 
 
-def check_members(estimator: Any, train: Rows, held_out: Rows) -> None:
+def check_members(estimator: Any, train: GivenRows, held_out: GivenRows) -> None:
     """Refuse, before any fit, rows held out on which no gap could be measured."""
     counted = np.ones(held_out.n, bool) if held_out.weights is None else np.asarray(held_out.weights) > 0
     groups = encode_groups(held_out.groups, missing="ignore").take(counted)
@@ -112,8 +111,9 @@ def check_members(estimator: Any, train: Rows, held_out: Rows) -> None:
 def check_judged(
     estimator: Any,
     constraint: Constraint,
-    train: Rows,
-    held_out: Rows,
+    metric: str,
+    train: GivenRows,
+    held_out: GivenRows,
     min_group_size: int,
     small_groups: SmallGroups,
 ) -> None:
@@ -128,7 +128,7 @@ def check_judged(
         check_judgeable(
             held_out.groups,
             constraint.among(present).interval,
-            metric=metric_of(constraint),
+            metric=metric,
             positive=labels,
             sample_weight=held_out.weights,
             min_group_size=min_group_size,
@@ -138,7 +138,7 @@ def check_judged(
         raise InputError(f"of the {held_out.n} validation rows: {error}; or hold out more rows") from error
 
 
-def split_rows(rows: Rows, share: float, seed: int) -> tuple[Rows, Rows]:
+def split_rows(rows: GivenRows, share: float, seed: int) -> tuple[GivenRows, GivenRows]:
     """Hold out a share of the rows of every group and, if there are few of them, label."""
     codes = encode_groups(rows.groups, missing="ignore").codes
     labels = np.unique(np.asarray(rows.y), return_inverse=True)[1]
@@ -150,8 +150,3 @@ def split_rows(rows: Rows, share: float, seed: int) -> tuple[Rows, Rows]:
         members = rng.permutation(np.flatnonzero(codes == code))
         out[members[: round(share * members.size)]] = True
     return rows.take(np.flatnonzero(~out)), rows.take(np.flatnonzero(out))
-
-
-def metric_of(constraint: Constraint) -> str:
-    """Return the name of the metric that a constraint is about."""
-    return next(name for name, kind in CONSTRAINTS.items() if type(constraint) is kind)

@@ -19,16 +19,15 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from partialfair._checks import check_choice, check_number, shown
 from partialfair._path_rows import (
-    Rows,
+    GivenRows,
     check_held_out,
     check_judged,
     check_members,
-    metric_of,
     read_rows,
     split_rows,
 )
 from partialfair._typing import ArrayLike, Floats, SmallGroups
-from partialfair.constraints import CONSTRAINTS, Constraint
+from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._inputs import read_weights
 from partialfair.estimators._judge import judge
@@ -37,7 +36,9 @@ from partialfair.estimators._promise import promised
 from partialfair.estimators._statement import read_constraints
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups
+from partialfair.metrics.catalogue import Metric
 from partialfair.metrics.report import FairnessReport, ReportRow, fairness_report
+from partialfair.named_constraints import NamedConstraint, make_known, record_of, setting_of
 from partialfair.problems import Counts
 from partialfair.solvers import Record, Status
 
@@ -121,13 +122,16 @@ class FairnessPath:
         The rows held out.
     min_group_size, small_groups
         Which groups are judged on them, as in `fairness_report`.
+    record
+        The name of the constraint, and the metric that it bounds.
     """
 
     points: tuple[PathPoint, ...]
     scoring: str
-    validation: Rows
+    validation: GivenRows
     min_group_size: int
     small_groups: SmallGroups
+    record: NamedConstraint
     _seed: int
     _reports: dict[tuple[int, float], FairnessReport] = field(default_factory=dict, init=False)
 
@@ -140,7 +144,7 @@ class FairnessPath:
 
     def gap(self, point: PathPoint, confidence: float = 0.95) -> ReportRow:
         """Return the gap that the constraint is about on the validation rows."""
-        report, metric = self.report(point, confidence), metric_of(point.constraint)
+        report, metric = self.report(point, confidence), self.record.metric
         if metric in report.omitted:
             raise InputError(
                 f"{metric} {report.omitted[metric]}, on the {self.validation.n:,} validation rows; hold out "
@@ -155,7 +159,7 @@ class FairnessPath:
         validation sets ask for fairer models. The interval is that of one model: choosing among several makes
         it a little too optimistic.
         """
-        check_number(max_gap, "max_gap", low=0.0, high=1.0)
+        check_number(max_gap, "max_gap", low=0.0, high=self.record.kind.largest_gap)
         bounds = np.array([self.gap(point, confidence).high for point in self.points])
         fair = [point for point, bound in zip(self.points, bounds, strict=True) if bound <= max_gap]
         if not fair:
@@ -171,15 +175,16 @@ class FairnessPath:
         rows, labelled = self.validation, not is_regressor(point.model)
         # Intervals by group may name groups that no validation row has.
         constraint = point.constraint.among(encode_groups(rows.groups, missing="ignore").labels)
+        setting = setting_of(constraint)
         return fairness_report(
             rows.y if labelled else None,
             point.scores,
             sensitive_features=rows.groups,
             interval=constraint.interval,
-            threshold=getattr(constraint, "threshold", None),
+            threshold=setting.threshold,
             confidence=confidence,
-            gap_scale=constraint.gap_scale,
-            rank_within="group_and_label",
+            gap_scale=setting.gap_scale,
+            rank_within=setting.rank_within,
             pos_label=point.model.classes_[1] if labelled else 1,
             sample_weight=rows.weights,
             random_state=self._seed,
@@ -303,6 +308,7 @@ def fairness_path(
         raise InputError(f"callback must be a function of one PathPoint, not {shown(callback)}")
     gaps = _numbers(max_gaps, "max_gaps")[::-1]
     stated = [_stated(estimator, gap) for gap in gaps]
+    record = _record(stated[0])
     penalties = [float(estimator.alpha)] if alphas is None else _numbers(alphas, "alphas")
     seed = int(check_random_state(random_state).randint(2**31 - 1))
     rows = read_rows(estimator, X, y, sensitive_features, sample_weight)
@@ -318,11 +324,14 @@ def fairness_path(
         train, held_out = split_rows(rows, validation, seed)
     check_held_out(estimator, train, held_out, scoring)
     check_members(estimator, train, held_out)
-    check_judged(estimator, stated[0], train, held_out, min_group_size, small_groups)
+    check_judged(estimator, stated[0], record.metric, train, held_out, min_group_size, small_groups)
     say = _reporter(scoring, callback, verbose)
-    jobs = (delayed(_chain)(estimator, train, held_out, gaps, alpha, scoring, say) for alpha in penalties)
+    known = (record, record.bounded)
+    jobs = (
+        delayed(_chain)(estimator, train, held_out, gaps, alpha, scoring, say, known) for alpha in penalties
+    )
     points = tuple(point for chain in Parallel(n_jobs=n_jobs)(jobs) for point in chain)
-    return FairnessPath(points, scoring, held_out, min_group_size, small_groups, seed)
+    return FairnessPath(points, scoring, held_out, min_group_size, small_groups, record, seed)
 
 
 def _numbers(given: Sequence[float], name: str) -> list[float]:
@@ -347,14 +356,20 @@ def _check_estimator(estimator: Any, scoring: str) -> None:
 
 
 def _stated(estimator: Any, gap: float) -> Constraint:
-    """Return the constraint with that gap, refusing what no model could be fitted or judged with."""
+    """Return the constraint with that gap, refusing what no model could be fitted with."""
     (constraint,) = read_constraints(clone(estimator).set_params(**_with_gap(estimator, gap)))
-    if type(constraint) not in CONSTRAINTS.values():
+    return constraint
+
+
+def _record(constraint: Constraint) -> NamedConstraint:
+    """Return which metric a constraint bounds, refusing those by which no model could be judged."""
+    record = record_of(constraint)
+    if record is None:
         raise InputError(
             f"fairness_path judges models by the metric that their constraint bounds, and "
             f"{type(constraint).__name__} bounds none"
         )
-    return constraint
+    return record
 
 
 def _reporter(
@@ -376,14 +391,16 @@ def _reporter(
 
 def _chain(
     estimator: Any,
-    train: Rows,
-    held_out: Rows,
+    train: GivenRows,
+    held_out: GivenRows,
     gaps: list[float],
     alpha: float,
     scoring: str,
     say: Callable[[PathPoint], None],
+    known: tuple[NamedConstraint, Metric],
 ) -> list[PathPoint]:
     """Fit the models of one alpha, without constraint and then from loose to strict, each from the last."""
+    make_known(*known)
     points: list[PathPoint] = []
     settings = estimator.get_params(deep=False)
     # Solvers given as objects, which may need constraints, and their steps are not for the first.
@@ -422,7 +439,7 @@ class _Listener:
         return self.stopped
 
 
-def _judged_in_training(estimator: Any, model: Any, train: Rows) -> tuple[Constraint, float]:
+def _judged_in_training(estimator: Any, model: Any, train: GivenRows) -> tuple[Constraint, float]:
     """Return the constraint that the estimator states, and its exact gap under a model without any."""
     weights = read_weights(train.weights, train.n)
     present = np.flatnonzero(weights > 0)
@@ -445,7 +462,7 @@ def _with_gap(model: Any, gap: float) -> dict[str, Any]:
     return {"constraint": replace(model.constraint, max_gap=gap)}
 
 
-def _scores(model: Any, rows: Rows) -> Floats:
+def _scores(model: Any, rows: GivenRows) -> Floats:
     score = model.predict if is_regressor(model) else model.decision_function
     return np.asarray(score(rows.X, rows.groups))
 
@@ -456,7 +473,7 @@ def _point(
     alpha: float,
     constraint: Constraint,
     training_gap: float,
-    held_out: Rows,
+    held_out: GivenRows,
     scoring: str,
     seconds: float,
 ) -> PathPoint:

@@ -17,9 +17,10 @@ from partialfair._files import write_file
 from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._stored import check_stored
 from partialfair.exceptions import InputError
+from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.tables import TableModel
 
-__all__ = ["FORMAT", "TRUSTED", "load_model", "model_bytes", "save_model"]
+__all__ = ["FORMAT", "TRUSTED", "is_trusted", "load_model", "model_bytes", "save_model"]
 
 FORMAT = 1
 """Of the file. It grows when an older partialfair could not read what is written."""
@@ -29,17 +30,15 @@ _CLASSES = {
     "partialfair.estimators.result": ["FitResult"],
     "partialfair.tables": ["CategoryColumn", "GroupColumn", "NumberColumn", "TableModel"],
     "partialfair.estimators.regressor": ["PartialFairRegressor"],
-    "partialfair.constraints.parity": ["DemographicParity", "StatisticalParity"],
-    "partialfair.constraints.opportunity": ["EqualOpportunity", "EqualizedOdds"],
-    "partialfair.constraints.group_auc": ["GroupAUC"],
     "partialfair.constraints.quadratic": ["InterGroupPairwise", "IntraGroupPairwise", "QuadraticGroupAUC"],
     "partialfair.objectives.settings": ["AUC", "Hinge", "Logistic", "PartialAUC", "Squared"],
     "partialfair.surrogates": ["Ramp", "RoundedRamp", "Sigmoid"],
-    "partialfair.solvers.certified": ["Certified"],
+    "partialfair.solvers.augmented_lagrangian": ["AugmentedLagrangian"],
     "partialfair.solvers.direct": ["DirectSwitching"],
     "partialfair.solvers.idca": ["IDCA"],
     "partialfair.solvers.inner.newton": ["NewtonSteps"],
     "partialfair.solvers.inner.switching": ["Switching"],
+    "partialfair.solvers.multistart": ["MultiStartSQP"],
     "partialfair.solvers.newton": ["Newton"],
     "partialfair.solvers.sqp": ["SQP"],
     "partialfair.problems.certificate": ["Certificate"],
@@ -55,14 +54,31 @@ _CLASSES = {
     "sklearn.compose._column_transformer": ["make_column_selector", "_RemainderColsList"],
 }
 
-TRUSTED = tuple(f"{module}.{name}" for module, names in _CLASSES.items() for name in names)
+
+def _path_of(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+TRUSTED = (
+    *(f"{module}.{name}" for module, names in _CLASSES.items() for name in names),
+    *(
+        _path_of(record.kind)
+        for record in NAMED_CONSTRAINTS.values()
+        if record.kind.__module__.startswith("partialfair.")  # users may have registered constraints by now
+    ),
+)
 """Classes that a model may be made of, beside NumPy's, SciPy's and scikit-learn's that skops trusts.
 
-A new public estimator, constraint, surrogate or solver is one entry.
+A new public estimator, surrogate or solver is one entry; constraints with a name are among them.
 """
 
 _NOTE = "partialfair.json"
 _LONGEST_NOTE = 1 << 12  # characters; save_model writes fifty
+
+
+def is_trusted(kind: type) -> bool:
+    """Whether a file may hold objects of a class of partialfair, or of a user's."""
+    return _path_of(kind) in TRUSTED
 
 
 def save_model(model: Any, path: str | os.PathLike[str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -31,8 +32,8 @@ __all__ = [
     "surrogate",
 ]
 
-_ROWS_AT_ONCE = 65_536
-"""Rows of a dense matrix that is made on the way: with a column for each of 24 thresholds, 12 MB."""
+_ROWS_AT_ONCE = 4096
+"""Rows of a dense matrix of slopes or bends at a time: so many stay in the cache."""
 
 Terms: TypeAlias = Callable[[float], tuple[float, float, float, float]]
 """Compiled ``x → (σ⁺(x), σ⁻(x), a slope of σ⁺ at x, a slope of σ⁻ at x)`` for width 1."""
@@ -215,15 +216,21 @@ class Surrogate:
 
     def level(self, share: float) -> float:
         """Return the x with σ(x) = share, for 0 < share < 1 (σ must be continuous and non-decreasing)."""
+
+        def below(x: float) -> bool:
+            plus, minus, _, _ = type(self).terms(x / self.width)
+            return plus - minus < share
+
         low, high = -1.0, 1.0
-        while float(self(np.array(low))) > share:
+        while not below(low):
             low *= 2
-        while float(self(np.array(high))) < share:
+        while below(high):
             high *= 2
-        for _ in range(200):
+        middle = (low + high) / 2
+        while low < middle < high:
+            low, high = (middle, high) if below(middle) else (low, middle)
             middle = (low + high) / 2
-            low, high = (middle, high) if float(self(np.array(middle))) < share else (low, middle)
-        return (low + high) / 2
+        return middle
 
     def means(self, scores: Floats, weights: Floats, codes: Ints, thetas: Floats, n_groups: int) -> Floats:
         """Return ``Σ_{i in k} weights_i σ±(scores_i − θ_j)``: (2, n_groups, n_thetas), σ⁺ first."""
@@ -245,14 +252,13 @@ class Surrogate:
 
     def curvature(
         self, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
-    ) -> tuple[Floats, Floats]:
-        """Return second derivatives of ``Σ coefficients · means`` in each score and in each threshold."""
-        by_score, by_theta = np.empty(scores.size), np.zeros(thetas.size)
+    ) -> Floats:
+        """Return second derivatives of ``Σ coefficients · means`` in each score."""
+        by_score = np.empty(scores.size)
         for rows in slabs_of_rows(scores.size):
             bends = self.bends(coefficients, scores[rows], weights[rows], codes[rows], thetas)
             by_score[rows] = bends.sum(axis=1)
-            by_theta += bends.sum(axis=0)
-        return by_score, by_theta
+        return by_score
 
     def bends(
         self, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
@@ -295,6 +301,13 @@ def _ramp_terms(x: float) -> tuple[float, float, float, float]:
     return max(x + 0.5, 0.0), max(x - 0.5, 0.0), 1.0 if x > -0.5 else 0.0, 1.0 if x > 0.5 else 0.0
 
 
+@lru_cache(maxsize=64)  # a step asks for values, slopes and bends at the same few thresholds
+def _ramp_pieces(thetas: bytes, width: float, rounding: float) -> Pieces:
+    """Return the pieces of a ramp at thresholds, which are the bytes of an array of floats."""
+    centres = np.frombuffer(thetas)
+    return hinge_pieces(np.concatenate([centres - width / 2, centres + width / 2]), width, rounding)
+
+
 class _HingeRamp(Surrogate):
     """What ramps share: all their sums come from sums over the scores between two edges."""
 
@@ -302,8 +315,7 @@ class _HingeRamp(Surrogate):
 
     def pieces(self, thetas: Floats) -> Pieces:
         """Return the polynomials that the parts are between the edges of all thresholds."""
-        centres = np.concatenate([thetas - self.width / 2, thetas + self.width / 2])
-        return hinge_pieces(centres, self.width, self.rounding)
+        return _ramp_pieces(thetas.tobytes(), self.width, self.rounding)
 
     def means(self, scores: Floats, weights: Floats, codes: Ints, thetas: Floats, n_groups: int) -> Floats:
         """As in `Surrogate`, by one look-up per score."""
@@ -327,17 +339,13 @@ class _HingeRamp(Surrogate):
 
     def curvature(
         self, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
-    ) -> tuple[Floats, Floats]:
+    ) -> Floats:
         """As in `Surrogate`, by one look-up per score."""
         pieces = self.pieces(thetas)
-        n_groups = coefficients.shape[1]
-        each = coefficients.transpose(1, 0, 2).reshape(n_groups, -1)
-        bins = pieces.bins(scores)
+        each = coefficients.transpose(1, 0, 2).reshape(coefficients.shape[1], -1)
         table = np.einsum("bj,gj->gb", pieces.bends, each)
-        by_score = look_up(np.stack([table, np.zeros_like(table)]), bins, scores, weights, codes)
-        sums = moments(bins, scores, weights, codes, n_groups, pieces.n_bins)[0]
-        totals = np.einsum("gb,bj,gj->j", sums, pieces.bends, each)
-        return by_score, totals.reshape(2, -1).sum(axis=0)
+        levels = np.stack([table, np.zeros_like(table)])
+        return np.asarray(look_up(levels, pieces.bins(scores), scores, weights, codes))
 
     def pair_sums(self, order: int, targets: Floats, sources: Floats, weights: Floats) -> Floats:
         """As in `Surrogate`, in O(n_targets + n_sources)."""

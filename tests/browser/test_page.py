@@ -19,6 +19,7 @@ from partialfair.metrics import fairness_report
 from partialfair.report import audit_page, write_page
 from partialfair.theory import dkw_bound
 from tests.browser.conftest import violations
+from tests.new_constraint import NAME, TITLE, registered
 
 EXACT = 1e-9
 INTERVAL = (0.05, 0.3)
@@ -566,3 +567,20 @@ def test_the_screenshot_of_the_readme_can_be_made(browser, tmp_path):
     script = Path(__file__).parents[2] / "docs" / "make_screenshot.py"
     subprocess.run([sys.executable, script, tmp_path], check=True, capture_output=True)
     assert (tmp_path / "demo_page.png").stat().st_size > 50_000
+
+
+def test_a_metric_without_a_formula_here_is_shown_as_audited_and_says_so(page_of):
+    scores, groups, y = people(3)
+    with registered():
+        report = quiet_report(y, scores, groups, threshold=0.5)
+        page = page_of(report)
+    line, shown = report[NAME], page.locator(f"td[data-audited='{NAME}']")
+    text = f"{line.value:.4g} ({line.low:.4g} – {line.high:.4g}), as audited: "
+    assert shown.inner_text().startswith(text)
+    before = value(page, "demographic_parity")
+    press(page, "begin", "ArrowRight", 10)
+    assert value(page, "demographic_parity") != before  # others follow
+    assert shown.inner_text().startswith(text)
+    assert "do not change it" in shown.inner_text()
+    assert page.locator("#metrics th", has_text=TITLE).count() == 1
+    assert violations(page) == []

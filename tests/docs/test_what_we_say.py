@@ -3,14 +3,16 @@
 import re
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 import sklearn
 
-from partialfair.constraints import CONSTRAINTS
-from partialfair.estimators import JUDGES
+from partialfair.metrics.catalogue import METRICS
+from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.surrogates import SURROGATES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +30,10 @@ def test_code_runs(page, tmp_path, monkeypatch):
     pyplot = pytest.importorskip("matplotlib.pyplot")
     monkeypatch.chdir(tmp_path)
     # A page may change the configuration and register things.
-    with sklearn.config_context(), patch.dict(SURROGATES), patch.dict(CONSTRAINTS), patch.dict(JUDGES):
+    registered = (SURROGATES, METRICS, NAMED_CONSTRAINTS)
+    with sklearn.config_context(), ExitStack() as restored:
+        for names in registered:
+            restored.enter_context(patch.dict(names))
         # A named module, which dataclasses with postponed annotations look up.
         exec(compile(code_of(page), page.name, "exec"), {"__name__": "page"})
     pyplot.close("all")
@@ -120,3 +125,34 @@ def test_exact_benchmark_runs(tmp_path, data_dir):
     small = ["--only", "law_school", "--rows", 1500]
     printed = run_script("benchmarks/exact.py", *small, "--data", data_dir, "--out", tmp_path)
     assert "of 12 fits converged, 0 of them broke the promise" in printed
+
+
+@pytest.mark.real_data
+def test_before_and_after_benchmark_runs(tmp_path, data_dir):
+    """A checkout compared with itself differs in nothing but seconds."""
+    small = ["--only", "engine", "--data-sets", "law_school", "--rows", 1500, "--runs", 1]
+    options = ["--before", ROOT, "--data", data_dir, "--out", tmp_path]
+    printed = run_script("benchmarks/before_after.py", *small, *options)
+    assert "statuses that differ: none" in printed
+    assert "passes that rose: none" in printed
+    assert (tmp_path / "before_after.md").read_text().count("| engine | law_school |") == 3
+
+
+@pytest.mark.real_data
+def test_network_benchmark_runs(tmp_path, data_dir):
+    printed = run_script("benchmarks/network.py", "--rows", 1500, "--data", data_dir, "--out", tmp_path)
+    assert "| network, unconstrained |" in printed
+    assert (tmp_path / "network.md").exists()
+
+
+def test_the_network_of_the_benchmark_pulls_back_its_derivatives(monkeypatch):
+    """``J(w)ᵀ v`` is the gradient of ``v · s(w)``, by central differences."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    from network import Network
+
+    rng = np.random.default_rng(0)
+    network = Network(rng.standard_normal((30, 4)), n_hidden=5)
+    w, v, step = rng.standard_normal(network.n_parameters), rng.standard_normal(30), 1e-5
+    moves = step * np.eye(w.size)
+    differences = [v @ (network.score(w + move) - network.score(w - move)) / (2 * step) for move in moves]
+    np.testing.assert_allclose(network.pull_back(w, v), differences, atol=1e-8)

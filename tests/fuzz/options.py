@@ -10,18 +10,12 @@ from random import Random
 import typer
 
 from partialfair.cli._app import app
+from partialfair.named_constraints import NAMED_CONSTRAINTS, NO_CONSTRAINT
 from tests.fuzz.tables import HOSTILE_TEXTS, Table
 
 __all__ = ["Arguments", "arguments", "known_options"]
 
-_CONSTRAINTS = (
-    "statistical_parity",
-    "demographic_parity",
-    "equal_opportunity",
-    "equalized_odds",
-    "group_auc",
-    "none",
-)
+_CONSTRAINTS = (*NAMED_CONSTRAINTS, NO_CONSTRAINT)
 
 
 @dataclass(frozen=True)

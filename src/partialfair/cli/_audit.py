@@ -16,7 +16,6 @@ from partialfair.cli._intervals import AUTO, by_label, interval_record
 from partialfair.cli._judging import Judging, on_judged
 from partialfair.cli._labels import positive_label
 from partialfair.cli._output import (
-    METRIC_TITLES,
     groups_table,
     metrics_table,
     note_line,
@@ -38,6 +37,7 @@ from partialfair.metrics import (
     choose_interval,
 )
 from partialfair.metrics._text import fixed
+from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.curve import groups_curve
 from partialfair.metrics.map import groups_map
 from partialfair.plotting import plot_rank_curve, plot_unfairness_map
@@ -80,10 +80,12 @@ class Gate:
 
     def check(self) -> None:
         """Refuse what cannot be right, before any file is read."""
-        if not 0 <= self.limit <= 1:
-            raise InputError(f"--fail-above must lie between 0 and 1, not {self.limit:g}")
-        if self.metric not in METRIC_TITLES:
-            raise InputError(f"--fail-metric must be one of {', '.join(METRIC_TITLES)}, not {self.metric}")
+        if self.metric not in METRICS:
+            raise InputError(f"--fail-metric must be one of {', '.join(METRICS)}, not {self.metric}")
+        in_scores = METRICS[self.metric].in_scores
+        if not 0 <= self.limit <= (float("inf") if in_scores else 1):
+            limits = "be at least 0" if in_scores else "lie between 0 and 1"
+            raise InputError(f"--fail-above must {limits}, not {self.limit:g}")
 
     def check_measured(self, report: FairnessReport) -> None:
         """Refuse a report that cannot decide: a gap that was not measured neither passes nor fails."""
@@ -303,7 +305,7 @@ def print_audit(audit: Audit, gate: Gate | None, out: Console) -> None:
     out.print()
     out.print(groups_table(report))
     for name, reason in report.omitted.items():
-        out.print(f"left out: {METRIC_TITLES[name]} {reason}", style="dim")
+        out.print(f"left out: {METRICS[name].title} {reason}", style="dim")
     for note in audit.notes:
         out.print(note_line(note))
 

@@ -15,7 +15,6 @@ from partialfair.cli._audit import Audit, AuditSettings, measure
 from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import AUTO, interval_record
 from partialfair.cli._output import (
-    METRIC_TITLES,
     PlainTable,
     note_line,
     rank_curves,
@@ -27,6 +26,7 @@ from partialfair.cli._writing import Content
 from partialfair.exceptions import InputError
 from partialfair.groups import members_text
 from partialfair.metrics import FairnessReport, band_changes, band_membership
+from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.curve import groups_curve
 from partialfair.report.pages import audit_page, changes_section, notes_section
 
@@ -199,10 +199,10 @@ def print_comparison(comparison: Comparison, out: Console) -> None:
     table.add_column(f"gap ({100 * settings.confidence:g} % interval)")
     for name in names:
         table.add_column(visible(name), justify="right")
-    for metric, title in METRIC_TITLES.items():
+    for metric, described in METRICS.items():
         cells = [_cell(audit.report, metric) for audit in audits]
         if any(cells):
-            table.add_row(title, *(cell or "left out" for cell in cells))
+            table.add_row(described.title, *(cell or "left out" for cell in cells))
     out.print(table)
     for k in range(1, len(audits)):
         out.print(f"\nWho is in the interval, from {names[0]} to {names[k]}:")
@@ -215,6 +215,6 @@ def print_comparison(comparison: Comparison, out: Console) -> None:
         out.print(moves)
     for name, audit in zip(names, audits, strict=True):
         for metric, reason in audit.report.omitted.items():
-            out.print(f"left out of {name}: {METRIC_TITLES[metric]} {reason}", style="dim")
+            out.print(f"left out of {name}: {METRICS[metric].title} {reason}", style="dim")
     for note in dict.fromkeys(note for audit in audits for note in audit.notes):
         out.print(note_line(note))

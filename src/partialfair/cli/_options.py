@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from partialfair.constraints import CONSTRAINTS
+from partialfair.named_constraints import NAMED_CONSTRAINTS
 
 __all__ = [
     "ASKED",
@@ -204,7 +204,7 @@ ConstraintName = Annotated[
     typer.Option(
         "--constraint",
         metavar="NAME",
-        help=f"What is bounded: {', '.join(CONSTRAINTS)}; or, in train, none.",
+        help=f"What is bounded: {', '.join(NAMED_CONSTRAINTS)}; or, in train, none.",
         rich_help_panel=ASKED,
     ),
 ]

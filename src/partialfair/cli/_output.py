@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "METRIC_TITLES",
     "PlainTable",
     "command_name",
     "console",
@@ -56,8 +55,6 @@ __all__ = [
     "verdict",
     "within",
 ]
-
-METRIC_TITLES = {name: metric.title for name, metric in METRICS.items()}
 
 _logger = logging.getLogger("partialfair")
 
@@ -170,7 +167,7 @@ def metrics_table(report: FairnessReport) -> PlainTable:
     ):
         table.add_column(title, justify="right" if title == "gap" else "left")
     for row in report.rows:
-        table.add_row(METRIC_TITLES[row.metric], *value_and_interval(row), _pair(row), _where(row, report))
+        table.add_row(METRICS[row.metric].title, *value_and_interval(row), _pair(row), _where(row, report))
     return table
 
 
@@ -237,15 +234,16 @@ def gap_sentence(report: FairnessReport, metric: str, *, sure: bool) -> str:
     """Say one metric's gap; the statistical-parity gap in the words of `parity_sentence`."""
     if metric == "statistical_parity":
         return parity_sentence(report, sure=sure)
-    row = report[metric]
+    row, described = report[metric], METRICS[metric]
     if np.isnan(row.value):
-        return f"The {METRIC_TITLES[metric]} gap is undefined."
+        return f"The {described.title} gap is undefined."
     reach = _reach(row, report) if sure else ""
-    return f"The {METRIC_TITLES[metric]} gap is {fixed(row.value)}{reach}, between {_pair(row)}."
+    return f"The {described.title} gap is {described.text(row.value)}{reach}, between {_pair(row)}."
 
 
 def _reach(row: ReportRow, report: FairnessReport) -> str:
-    return f" ({100 * report.confidence:g} % interval {fixed(row.low)} to {fixed(row.high)})"
+    text = METRICS[row.metric].text
+    return f" ({100 * report.confidence:g} % interval {text(row.low)} to {text(row.high)})"
 
 
 def report_record(report: FairnessReport) -> dict[str, Any]:
@@ -326,7 +324,8 @@ def value_and_interval(row: ReportRow) -> tuple[str, str]:
     """Write a gap and its confidence interval."""
     if np.isnan(row.value):
         return "undefined", ""
-    return fixed(row.value), f"{fixed(row.low)} – {fixed(row.high)}"
+    text = METRICS[row.metric].text
+    return text(row.value), f"{text(row.low)} – {text(row.high)}"
 
 
 def within(row: ReportRow, limit: float) -> bool:
@@ -340,7 +339,7 @@ def verdict(report: FairnessReport, metric: str, limit: float) -> Text:
     gap, _ = value_and_interval(row)
     p_value = row.p_value(limit)
     return Text.assemble(
-        f"\ngate: {METRIC_TITLES[metric]} gap {gap}, limit {limit:g}: ",
+        f"\ngate: {METRICS[metric].title} gap {gap}, limit {limit:g}: ",
         ("pass", "green") if within(row, limit) else ("FAIL", "red"),
         "" if np.isnan(p_value) else f" (p = {p_value:.2g} for a true gap of at most {limit:g})",
     )

@@ -18,8 +18,8 @@ from partialfair._text import listed
 from partialfair._typing import IntervalLike
 from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import AUTO, interval_record
-from partialfair.cli._output import METRIC_TITLES, PlainTable, note_line, step, value_and_interval
-from partialfair.cli._prepare import NO_CONSTRAINT, ModelSettings, Prepared, Roles, prepare
+from partialfair.cli._output import PlainTable, note_line, step, value_and_interval
+from partialfair.cli._prepare import ModelSettings, Prepared, Roles, prepare
 from partialfair.cli._split import HoldOut
 from partialfair.cli._trained import HELD_OUT, MODEL
 from partialfair.cli._wording import as_options
@@ -28,6 +28,8 @@ from partialfair.exceptions import InputError
 from partialfair.groups import group_name
 from partialfair.metrics import ReportRow
 from partialfair.metrics._text import fixed
+from partialfair.metrics.catalogue import METRICS
+from partialfair.named_constraints import NO_CONSTRAINT
 from partialfair.path import FairnessPath, PathPoint, fairness_path
 from partialfair.persistence import model_bytes
 from partialfair.report.pages import notes_section, path_names, path_page, settings_section
@@ -70,13 +72,14 @@ class PathSettings(ModelSettings):
         if self.constraint == NO_CONSTRAINT:
             raise InputError("--constraint none leaves no gap to vary; use train for an ordinary model")
         for gap in self.max_gaps:
-            check_number(gap, "--max-gaps", low=0.0, high=1.0)
+            check_number(gap, "--max-gaps", low=0.0, high=self.largest_gap)
         for alpha in self.alphas:
             check_number(alpha, "--alphas", low=0.0)
         check_number(self.validation, "--validation", above=0.0, high=0.9)
         check_choice(self.scoring, "--scoring", SCORINGS)
         if self.best is not None:
-            check_number(self.best, "--best", low=0.0, high=1.0)
+            self.check_savable()
+            check_number(self.best, "--best", low=0.0, high=self.largest_gap)
 
 
 def read_numbers(text: str, option: str) -> tuple[float, ...]:
@@ -121,7 +124,7 @@ class Frontier:
         coverage = self.models.report(self.models.points[-1], settings.confidence).coverage
         unjudged = f"; held out: {coverage}" if coverage else ""
         return (
-            f"{self.prepared.headline}; {METRIC_TITLES[settings.metric]} at {settings.words(self.interval)}"
+            f"{self.prepared.headline}; {METRICS[settings.metric].title} at {settings.words(self.interval)}"
             f"{chosen}, on the {settings.gap_scale} scale{outside}{unjudged}"
         )
 
@@ -216,7 +219,7 @@ class Frontier:
                 "→" if point is self.chosen else "",
                 "none" if point.unconstrained else f"{point.max_gap:g}",
                 *([f"{point.alpha:g}"] if several else []),
-                fixed(point.training_gap),
+                METRICS[settings.metric].text(point.training_gap),
                 *value_and_interval(self._gap(point)),
                 f"{fixed(point.score)} ± {fixed(point.error)}",
                 f"{point.seconds:.1f}",
@@ -228,7 +231,7 @@ class Frontier:
         return self.models.gap(point, self.settings.confidence)
 
     def _picture(self) -> Figure:
-        title = f"{METRIC_TITLES[self.settings.metric]} at {self.settings.words(self.interval)}"
+        title = f"{METRICS[self.settings.metric].title} at {self.settings.words(self.interval)}"
         drawn = self.models.plot(confidence=self.settings.confidence, title=title)
         return cast("Figure", drawn.figure)
 

@@ -19,16 +19,18 @@ from partialfair._typing import Floats, Ints, RankWithin
 from partialfair.cli._intervals import AUTO, AskedInterval, by_label, interval_record
 from partialfair.cli._judging import Judging, merged_groups
 from partialfair.cli._labels import positive_label
-from partialfair.cli._output import METRIC_TITLES, step
+from partialfair.cli._output import step
 from partialfair.cli._split import Everybody, HoldOut, split_rows
 from partialfair.cli._tables import are_codes, check_groups, labels_of, read_table, weights_of
-from partialfair.constraints import CONSTRAINTS
+from partialfair.constraints import Constraint
 from partialfair.estimators import PartialFairClassifier
 from partialfair.estimators._inputs import Features
 from partialfair.estimators._statement import read_constraints
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, encode_groups
 from partialfair.models.linear import GroupTerms
+from partialfair.named_constraints import NAMED_CONSTRAINTS, NO_CONSTRAINT, NamedConstraint
+from partialfair.persistence import is_trusted
 from partialfair.tables import (
     Column,
     GroupColumn,
@@ -40,9 +42,7 @@ from partialfair.tables import (
     strangers,
 )
 
-__all__ = ["NO_CONSTRAINT", "ModelSettings", "Prepared", "Roles", "Rows", "prepare"]
-
-NO_CONSTRAINT = "none"
+__all__ = ["ModelSettings", "Prepared", "Roles", "TableRows", "prepare"]
 
 _FEWEST = 2
 """The estimators' own ``min_group_size``: fewer members cannot be held to anything."""
@@ -63,14 +63,24 @@ class ModelSettings(Judging):
     time_limit: float | None
 
     @property
+    def bounds(self) -> NamedConstraint | None:
+        """What is known of the constraint; None of an ordinary model."""
+        return NAMED_CONSTRAINTS.get(self.constraint)
+
+    @property
     def metric(self) -> str:
         """The metric that the constraint bounds; of an ordinary model statistical parity."""
-        return self.constraint if self.constraint in METRIC_TITLES else "statistical_parity"
+        return "statistical_parity" if self.bounds is None else self.bounds.metric
+
+    @property
+    def largest_gap(self) -> float:
+        """The largest gap that may be allowed."""
+        return Constraint.largest_gap if self.bounds is None else self.bounds.kind.largest_gap
 
     @property
     def is_at_threshold(self) -> bool:
         """Whether the constraint is about the shares above a threshold."""
-        return self.constraint in ("demographic_parity", "equal_opportunity", "equalized_odds")
+        return self.bounds is not None and self.bounds.bounded.needs_threshold
 
     @property
     def once_merged(self) -> ModelSettings:
@@ -80,14 +90,14 @@ class ModelSettings(Judging):
     @property
     def rank_within(self) -> RankWithin:
         """Where models are judged to take ranks: where the constraint takes them."""
-        by_label = self.constraint in ("equal_opportunity", "equalized_odds")
+        by_label = self.bounds is not None and self.bounds.bounded.needs_labels
         return "group_and_label" if by_label else "group"
 
     def check(self) -> None:
         """Refuse what cannot be right, before any file is read."""
         super().check()
-        if self.constraint not in (*CONSTRAINTS, NO_CONSTRAINT):
-            known = ", ".join([*CONSTRAINTS, NO_CONSTRAINT])
+        if self.constraint not in (*NAMED_CONSTRAINTS, NO_CONSTRAINT):
+            known = ", ".join([*NAMED_CONSTRAINTS, NO_CONSTRAINT])
             raise InputError(f"--constraint must be one of {known}, not {self.constraint}")
         if self.interval == AUTO and self.constraint == NO_CONSTRAINT:
             raise InputError("--interval auto is chosen for a constraint, and --constraint none has none")
@@ -102,6 +112,14 @@ class ModelSettings(Judging):
             )
         if self.constraint != NO_CONSTRAINT:
             read_constraints(self.classifier(self.constraint, self.interval))
+
+    def check_savable(self) -> None:
+        """Refuse, before any fit, a constraint whose models could not be written."""
+        if self.bounds is not None and not is_trusted(self.bounds.kind):
+            raise InputError(
+                f"--constraint {self.constraint} is a class of another package, which files of models do not "
+                "hold; use it from Python"
+            )
 
     def classifier(
         self, constraint: str | None, interval: AskedInterval, **settings: Any
@@ -175,7 +193,7 @@ class Roles:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class TableRows:
     """Checked rows of the table: features, labels, groups and weights."""
 
     X: Features
@@ -183,10 +201,10 @@ class Rows:
     groups: Groups
     weights: Floats | None
 
-    def take(self, rows: Ints) -> Rows:
+    def take(self, rows: Ints) -> TableRows:
         """Return some of the rows."""
         weights = None if self.weights is None else self.weights[rows]
-        return Rows(self.X[rows], self.positive[rows], self.groups.take(rows), weights)
+        return TableRows(self.X[rows], self.positive[rows], self.groups.take(rows), weights)
 
     @property
     def sensitive(self) -> pd.Series:
@@ -229,7 +247,7 @@ class Prepared:
     interval: AskedInterval
     labels: tuple[str, str]
     columns: tuple[Column, ...]
-    parts: dict[str, Rows]
+    parts: dict[str, TableRows]
     held_out: pd.DataFrame
     hold_out: HoldOut
     notes: tuple[str, ...]
@@ -299,7 +317,7 @@ def prepare(path: Path, roles: Roles, settings: ModelSettings, hold_out: HoldOut
             table, roles.features(table), split["training"], categories=roles.categories
         )
         notes += strangers(columns, table.iloc[split.get("held out", split["training"])])
-        rows = Rows(encode(columns, table), is_positive, groups, weights)
+        rows = TableRows(encode(columns, table), is_positive, groups, weights)
     return Prepared(
         path,
         _digest(path),

@@ -16,12 +16,13 @@ from partialfair.cli._audit import Gate
 from partialfair.cli._intervals import AUTO
 from partialfair.cli._judging import on_judged
 from partialfair.cli._output import step
-from partialfair.cli._prepare import NO_CONSTRAINT, Prepared, Roles, Rows, prepare
+from partialfair.cli._prepare import Prepared, Roles, TableRows, prepare
 from partialfair.cli._split import HoldOut
-from partialfair.cli._trained import Judged, Training, TrainSettings
+from partialfair.cli._trained import Judged, Trained, TrainSettings
 from partialfair.cli._wording import as_options
 from partialfair.estimators import PartialFairClassifier
 from partialfair.exceptions import IdleThresholdWarning, InputError
+from partialfair.named_constraints import NO_CONSTRAINT
 from partialfair.solvers import Record, Status
 
 __all__ = ["check_settings", "train"]
@@ -32,7 +33,8 @@ _WITHOUT, _WITH = "without the constraint", "with the constraint"
 def check_settings(settings: TrainSettings, gate: Gate | None) -> None:
     """Refuse settings that cannot be right, before any file is read."""
     settings.check()
-    check_number(settings.max_gap, "--max-gap", low=0.0, high=1.0)
+    settings.check_savable()
+    check_number(settings.max_gap, "--max-gap", low=0.0, high=settings.largest_gap)
     check_number(settings.alpha, "--alpha", low=0.0)
     if not 0 <= settings.test_size < 1:
         raise InputError(f"--test-size must be at least 0 and below 1, not {settings.test_size:g}")
@@ -40,7 +42,7 @@ def check_settings(settings: TrainSettings, gate: Gate | None) -> None:
         gate.check()
 
 
-def train(path: Path, roles: Roles, settings: TrainSettings, gate: Gate | None = None) -> Training:
+def train(path: Path, roles: Roles, settings: TrainSettings, gate: Gate | None = None) -> Trained:
     """Read, split, encode, fit with and without the constraint, and judge both."""
     prepared = prepare(path, roles, settings, HoldOut("--test-size", settings.test_size, settings.seed))
     notes, fit_notes = [*prepared.notes], list[str]()
@@ -59,7 +61,7 @@ def train(path: Path, roles: Roles, settings: TrainSettings, gate: Gate | None =
         gate.check_measured(judged[every[-1]].report)
     model = prepared.model(saved, saved.result_.promise_kept)
     once = tuple(dict.fromkeys(notes)), tuple(dict.fromkeys(fit_notes))
-    return Training(settings, prepared, interval, model, judged, *once)
+    return Trained(settings, prepared, interval, model, judged, *once)
 
 
 def _fit_models(prepared: Prepared, settings: TrainSettings) -> dict[str, PartialFairClassifier]:
@@ -75,7 +77,7 @@ def _fit_models(prepared: Prepared, settings: TrainSettings) -> dict[str, Partia
     return {_WITHOUT: _fit(_WITHOUT, ordinary, rows), _WITH: _fit(_WITH, constrained, rows)}
 
 
-def _fit(name: str, model: PartialFairClassifier, rows: Rows) -> PartialFairClassifier:
+def _fit(name: str, model: PartialFairClassifier, rows: TableRows) -> PartialFairClassifier:
     """Fit one model, showing progress."""
     with step(f"training {name} on {len(rows.positive):,} rows") as say:
 
@@ -99,7 +101,7 @@ def _interval(model: PartialFairClassifier, prepared: Prepared) -> IntervalLike:
 
 
 def _judge(
-    which: str, model: PartialFairClassifier, rows: Rows, settings: TrainSettings, interval: IntervalLike
+    which: str, model: PartialFairClassifier, rows: TableRows, settings: TrainSettings, interval: IntervalLike
 ) -> Judged:
     with step(f"measuring {len(rows.positive):,} scores: {which}"):
         scores = model.decision_function(rows.X, rows.sensitive)

@@ -16,7 +16,6 @@ from partialfair.cli._audit import Gate
 from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import AUTO, interval_record
 from partialfair.cli._output import (
-    METRIC_TITLES,
     PlainTable,
     gap_sentence,
     metrics_table,
@@ -26,16 +25,17 @@ from partialfair.cli._output import (
     value_and_interval,
     verdict,
 )
-from partialfair.cli._prepare import NO_CONSTRAINT, ModelSettings, Prepared
+from partialfair.cli._prepare import ModelSettings, Prepared
 from partialfair.cli._writing import Content
 from partialfair.estimators import FitResult
 from partialfair.groups import group_name
 from partialfair.metrics import FairnessReport
 from partialfair.metrics._text import fixed
+from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.curve import groups_curve
+from partialfair.named_constraints import NO_CONSTRAINT
 from partialfair.persistence import model_bytes
 from partialfair.plotting.densities import plot_group_densities
-from partialfair.report.page import Section
 from partialfair.report.pages import (
     audit_page,
     changes_section,
@@ -43,13 +43,14 @@ from partialfair.report.pages import (
     notes_section,
     settings_section,
 )
+from partialfair.report.rendering import Section
 from partialfair.solvers import Status
 from partialfair.tables import TableModel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["HELD_OUT", "MODEL", "Judged", "TrainSettings", "Training", "file_names", "print_training"]
+__all__ = ["HELD_OUT", "MODEL", "Judged", "TrainSettings", "Trained", "file_names", "print_training"]
 
 RECORD = "train.json"
 MODEL = "model.skops"
@@ -93,7 +94,7 @@ class Judged:
 
 
 @dataclass(frozen=True, eq=False)
-class Training:
+class Trained:
     """A trained model, and how it and the one without a constraint do on both parts of the rows.
 
     Attributes
@@ -149,7 +150,7 @@ class Training:
         if settings.constraint == NO_CONSTRAINT:
             return f"no constraint; judged at {where}"
         outside = f"; outside the promise: {listed(self.outside)}" if self.outside else ""
-        return f"{METRIC_TITLES[settings.metric]} gap at most {settings.max_gap:g} at {where}{outside}"
+        return f"{METRICS[settings.metric].title} gap at most {settings.max_gap:g} at {where}{outside}"
 
     @property
     def outside(self) -> list[str]:
@@ -162,7 +163,7 @@ class Training:
         settings, result = self.settings, self.result
         if result.promise_kept is None:
             return None
-        gap = f"the {METRIC_TITLES[settings.metric]} gap of the training rows is {result.gap:.4f}"
+        gap = f"the {METRICS[settings.metric].title} gap of the training rows is {result.gap:.4g}"
         if result.promise_kept:
             return f"promise kept: {gap}, at most {settings.max_gap:g} was asked for"
         obstacle = "" if result.obstacle is None else f" (in the way: {result.obstacle})"
@@ -270,7 +271,7 @@ class Training:
             sections=[
                 Section("How good the models are", good, ("model", "rows", "accuracy", "AUC")),
                 *changes,
-                fits_section({self.last[0]: self.result}),
+                fits_section({self.last[0]: self.result}, self.settings.metric),
                 settings_section(self.settings.record()),
                 *notes_section([*self.notes, *self.fit_notes]),
             ],
@@ -308,7 +309,7 @@ class Training:
         return max(self.report.groups, key=lambda group: group.n_effective).group
 
 
-def print_training(training: Training, gate: Gate | None, out: Console, *, verbose: bool) -> None:
+def print_training(training: Trained, gate: Gate | None, out: Console, *, verbose: bool) -> None:
     """Print the readable report, the answer first; how the fit went is for those who ask."""
     settings, (model, part) = training.settings, training.last
     report = training.judged[training.last].report
@@ -322,7 +323,7 @@ def print_training(training: Training, gate: Gate | None, out: Console, *, verbo
         )
     unseen = part == "held out"  # intervals are about people whom the model has not seen
     if settings.metric in report.omitted:
-        out.print(f"{part}: {METRIC_TITLES[settings.metric]} {report.omitted[settings.metric]}")
+        out.print(f"{part}: {METRICS[settings.metric].title} {report.omitted[settings.metric]}")
     else:
         out.print(f"{part}, {model}: {gap_sentence(report, settings.metric, sure=unseen)}")
     if report.coverage:
@@ -334,7 +335,7 @@ def print_training(training: Training, gate: Gate | None, out: Console, *, verbo
     out.print(f"\nThe model {model}, {part if unseen else 'training rows'}:")
     out.print(metrics_table(report))
     for name, reason in report.omitted.items():
-        out.print(f"left out: {METRIC_TITLES[name]} {reason}", style="dim")
+        out.print(f"left out: {METRICS[name].title} {reason}", style="dim")
     if verbose:
         out.print(f"\nThe fit: {training.result}")
     elif training.result.status is not Status.CONVERGED:
@@ -345,11 +346,11 @@ def print_training(training: Training, gate: Gate | None, out: Console, *, verbo
         out.print(note_line(note))
 
 
-def _models_table(training: Training) -> PlainTable:
+def _models_table(training: Trained) -> PlainTable:
     """Return one line per model and part of the rows."""
     settings = training.settings
     table = PlainTable()
-    for title in ("model", "rows", "accuracy", "AUC", f"{METRIC_TITLES[settings.metric]} gap"):
+    for title in ("model", "rows", "accuracy", "AUC", f"{METRICS[settings.metric].title} gap"):
         table.add_column(title, justify="left" if title in ("model", "rows") else "right")
     table.add_column(f"{100 * settings.confidence:g} % interval")
     for (model, part), judged in training.judged.items():

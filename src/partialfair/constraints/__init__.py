@@ -15,7 +15,6 @@ from partialfair.constraints.quadratic import InterGroupPairwise, IntraGroupPair
 from partialfair.constraints.thresholds import JoinedThresholds, Ranks, RanksOf, Thresholds
 
 __all__ = [
-    "CONSTRAINTS",
     "Constraint",
     "ConstraintBlock",
     "DemographicParity",
@@ -35,12 +34,3 @@ __all__ = [
     "check_compatible",
     "join",
 ]
-
-CONSTRAINTS: dict[str, type[Constraint]] = {
-    "statistical_parity": StatisticalParity,
-    "demographic_parity": DemographicParity,
-    "group_auc": GroupAUC,
-    "equal_opportunity": EqualOpportunity,
-    "equalized_odds": EqualizedOdds,
-}
-"""Names that estimators accept; a new constraint is one class and one entry."""

@@ -27,7 +27,7 @@ Moves: TypeAlias = tuple[Floats, Floats]
 
 @dataclass(frozen=True, eq=False)
 class Gradient:
-    """Derivatives of one order, first or second, in each score and in each free threshold."""
+    """Derivatives of one order: first ones in scores and free thresholds, second ones in the scores only."""
 
     scores: Floats
     theta: Floats
@@ -54,10 +54,11 @@ class AtomBank(Protocol):
     def by_score(
         self, order: int, coefficients: Floats, scores: Floats, members: BankMembers, theta: Floats
     ) -> Gradient:
-        """Return the derivatives of ``F = Σ coefficients · atoms`` in each score and in each threshold.
+        """Return the derivatives of ``F = Σ coefficients · atoms``.
 
-        Order 1 gives a subgradient; for coefficients ≥ 0 F is convex. Order 2 gives second derivatives,
-        smoothed over kinks and without those in two different scores: they only guide steps, and zeros do.
+        Order 1 gives a subgradient in scores and thresholds; for coefficients ≥ 0 F is convex. Order 2 gives
+        second derivatives in each score, smoothed over kinks: they only guide steps, and zeros do. Those in
+        thresholds come with the `columns`.
         """
 
     def columns(

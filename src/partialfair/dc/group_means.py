@@ -78,11 +78,11 @@ class GroupMeans:
     def by_score(
         self, order: int, coefficients: Floats, scores: Floats, members: Members, theta: Floats
     ) -> Gradient:
-        """Return derivatives of ``Σ coefficients · atoms`` in each score and in each free threshold."""
-        derivatives = (self.surrogate.pull_back, self.surrogate.curvature)[order - 1]
-        by_score, by_threshold = derivatives(
-            self._by_part(coefficients), scores, members.shares, members.codes, self._thresholds(theta)
-        )
+        """Return derivatives of ``Σ coefficients · atoms``; second ones in the scores only."""
+        rows = (scores, members.shares, members.codes, self._thresholds(theta))
+        if order == 2:
+            return Gradient(self.surrogate.curvature(self._by_part(coefficients), *rows), np.empty(0))
+        by_score, by_threshold = self.surrogate.pull_back(self._by_part(coefficients), *rows)
         return Gradient(by_score, by_threshold[: self.n_theta])
 
     def columns(

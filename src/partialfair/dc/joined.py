@@ -76,8 +76,9 @@ class JoinedBank:
                     order, coefficients[part.atoms], scores, part.members, theta[part.thresholds]
                 )
                 by_score += derivatives.scores
-                by_theta[part.thresholds] = derivatives.theta
-        return Gradient(by_score, by_theta)
+                if order == 1:
+                    by_theta[part.thresholds] = derivatives.theta
+        return Gradient(by_score, by_theta if order == 1 else np.empty(0))
 
     def columns(
         self, scores: Floats, members: tuple[Members, ...], theta: Floats, curved: Sequence[Floats] = ()

@@ -1,8 +1,7 @@
 """scikit-learn estimators over the training problem and its solvers."""
 
-from partialfair.estimators._judge import JUDGES
 from partialfair.estimators.classifier import PartialFairClassifier
 from partialfair.estimators.regressor import PartialFairRegressor
 from partialfair.estimators.result import FitResult
 
-__all__ = ["JUDGES", "FitResult", "PartialFairClassifier", "PartialFairRegressor"]
+__all__ = ["FitResult", "PartialFairClassifier", "PartialFairRegressor"]

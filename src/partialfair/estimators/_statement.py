@@ -10,8 +10,9 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from partialfair._checks import check_choice
-from partialfair.constraints import CONSTRAINTS, Constraint
+from partialfair.constraints import Constraint
 from partialfair.exceptions import InputError
+from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.solvers import SOLVERS, Newton, Solver, as_solver
 
 __all__ = ["Automatic", "read_constraints", "read_solver"]
@@ -45,14 +46,16 @@ def read_constraints(estimator: Any) -> tuple[Constraint, ...]:
     check_choice(estimator.enforce, "enforce", ("exact", "surrogate"))
     listed = list(stated) if isinstance(stated, list | tuple) else [stated]
     for one in listed or [stated]:
-        if one not in CONSTRAINTS if isinstance(one, str) else not isinstance(one, Constraint):
-            names = ", ".join(map(repr, CONSTRAINTS))
+        if one not in NAMED_CONSTRAINTS if isinstance(one, str) else not isinstance(one, Constraint):
+            names = ", ".join(map(repr, NAMED_CONSTRAINTS))
             raise InputError(
                 f"constraint must be {names}, None, a constraint object, or a list of those, not {one!r}"
             )
     if not any(isinstance(one, str) for one in listed):
         _refuse_settings_given_twice(estimator)
-    return tuple(_named(estimator, CONSTRAINTS[one]) if isinstance(one, str) else one for one in listed)
+    return tuple(
+        _by_name(estimator, NAMED_CONSTRAINTS[one].kind) if isinstance(one, str) else one for one in listed
+    )
 
 
 def read_solver(estimator: Any, constraints: Sequence[Constraint]) -> Solver:
@@ -84,7 +87,7 @@ def _refuse_settings_given_twice(estimator: Any) -> None:
             raise InputError(f"constraint is an object with settings of its own, so {name} must not be given")
 
 
-def _named(estimator: Any, kind: type[Constraint]) -> Constraint:
+def _by_name(estimator: Any, kind: type[Constraint]) -> Constraint:
     given = {name: getattr(estimator, name) for name in _STATED_BY}
     if isinstance(given["interval"], str) and given["interval"] == "auto":
         given["interval"] = Automatic((0.0, 1.0))

@@ -18,6 +18,7 @@ from partialfair.estimators._statement import read_constraints, read_solver
 from partialfair.estimators._units import unit_of
 from partialfair.exceptions import InputError
 from partialfair.models.linear import GroupTerms
+from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.objectives import Squared, read_loss
 from partialfair.solvers import Record, Solver
 from partialfair.surrogates import Surrogate
@@ -25,7 +26,6 @@ from partialfair.surrogates import Surrogate
 __all__ = ["PartialFairRegressor"]
 
 _ROUTED = {"sensitive_features": True}
-_OF_LABELS = ("equal_opportunity", "equalized_odds")
 
 
 class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
@@ -210,19 +210,22 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         stated = self.constraint if isinstance(self.constraint, list | tuple) else [self.constraint]
         automatic = isinstance(self.interval, str) and self.interval == "auto"
         for one in stated:
-            if isinstance(one, str) and automatic:
+            if not isinstance(one, str):
+                continue
+            if automatic:
                 raise InputError(
                     "interval='auto' needs a rate of positive decisions, and a regressor makes none: take "
                     "the interval of choose_interval(predictions, positive_rate=...)"
                 )
-            if isinstance(one, str) and one in _OF_LABELS:
+            needs = NAMED_CONSTRAINTS[one].bounded if one in NAMED_CONSTRAINTS else None
+            if needs is not None and needs.needs_labels:
                 raise InputError(
                     f"constraint={one!r} compares people with the same label; a regressor has none"
                 )
-            if isinstance(one, str) and one == "demographic_parity" and self.constraint_threshold is None:
+            if needs is not None and needs.needs_threshold and self.constraint_threshold is None:
                 raise InputError(
-                    "constraint='demographic_parity' needs constraint_threshold, the prediction at which "
-                    "groups are compared"
+                    f"constraint={one!r} needs constraint_threshold, the prediction at which groups are "
+                    "compared"
                 )
         return read_constraints(self)
 

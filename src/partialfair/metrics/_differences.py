@@ -24,8 +24,11 @@ __all__ = [
     "equal_opportunity",
     "equalized_odds",
     "group_auc",
+    "group_differences",
     "inter_group",
     "intra_group",
+    "n_cells_above",
+    "share_differences",
     "statistical_parity",
 ]
 
@@ -95,7 +98,7 @@ def _rank_differences(resamples: Resamples) -> Differences:
 
 def demographic_parity(resamples: Resamples, setting: Setting) -> Differences:
     """Differences of selected shares at the one threshold."""
-    return _share_differences(
+    return share_differences(
         resamples, [[_selected(resamples, k, setting) for k in range(len(resamples.scored))]]
     )
 
@@ -113,12 +116,12 @@ def group_auc(resamples: Resamples, setting: Setting) -> Differences:
 
 def equal_opportunity(resamples: Resamples, setting: Setting) -> Differences:
     """Differences of selected shares among the interval's positives."""
-    return _share_differences(resamples, [_selected_by_label(resamples, setting, True)])
+    return share_differences(resamples, [_selected_by_label(resamples, setting, True)])
 
 
 def equalized_odds(resamples: Resamples, setting: Setting) -> Differences:
     """Differences of selected shares for both labels."""
-    return _share_differences(
+    return share_differences(
         resamples, [_selected_by_label(resamples, setting, positive) for positive in (True, False)]
     )
 
@@ -140,7 +143,7 @@ def inter_group(resamples: Resamples, setting: Setting) -> Differences:
 def intra_group(resamples: Resamples, setting: Setting) -> Differences:
     """``A(k⁺, k⁻) − A(j⁺, j⁻)`` for each pair."""
     groups = range(len(resamples.scored))
-    return _share_differences(
+    return share_differences(
         resamples, [[_auc(resamples.ranks(k, True), resamples.ranks(k, False)) for k in groups]]
     )
 
@@ -156,8 +159,8 @@ def _single_differences(resamples: Resamples, fill_pairs: Callable[[Ints, Floats
     return Differences(pairs, np.ones(len(pairs), dtype=np.int64), fill, resamples.n_columns)
 
 
-def _share_differences(resamples: Resamples, kinds: Sequence[Sequence[Floats]]) -> Differences:
-    """Differences ``share_k − share_j`` of every pair, for each kind of share."""
+def share_differences(resamples: Resamples, kinds: Sequence[Sequence[Floats]]) -> Differences:
+    """Differences ``share_k − share_j`` of every pair, for each kind of share (or of mean)."""
     pairs = np.array(list(resamples.scored.pairs()))
     shares = np.array([share for kind in kinds for share in kind])
     rows = np.concatenate([pairs + kind * len(resamples.scored) for kind in range(len(kinds))])
@@ -171,12 +174,25 @@ def _share_differences(resamples: Resamples, kinds: Sequence[Sequence[Floats]]) 
     )
 
 
+def group_differences(values: Sequence[Floats]) -> Differences:
+    """One d for each group by itself, for metrics that compare groups with a number and not with others."""
+    groups, of_group = np.arange(len(values)), np.array(values)
+
+    def fill(chosen: Ints, block: Floats) -> Ints:
+        block[:] = of_group[chosen]
+        return np.arange(chosen.size + 1)
+
+    return Differences(
+        np.stack([groups, groups], axis=1), np.ones(groups.size, dtype=np.int64), fill, of_group.shape[1]
+    )
+
+
 def _selected_by_label(resamples: Resamples, setting: Setting, positive: bool) -> list[Floats]:
     select = _selected if setting.rank_within == "group_and_label" else _selected_of_label
     return [select(resamples, k, setting, positive) for k in range(len(resamples.scored))]
 
 
-def _n_cells_above(resamples: Resamples, k: int, setting: Setting) -> int:
+def n_cells_above(resamples: Resamples, k: int, setting: Setting) -> int:
     """How many of the group's cells lie above the threshold, which `resample` put among the knots."""
     last = int(np.flatnonzero(resamples.thresholds == setting.threshold)[0])
     return int(np.searchsorted(resamples.draws[k].cells, last, side="right"))
@@ -184,7 +200,7 @@ def _n_cells_above(resamples: Resamples, k: int, setting: Setting) -> int:
 
 def _selected(resamples: Resamples, k: int, setting: Setting, positive: bool | None = None) -> Floats:
     passed = resamples.passed_linearised(k, positive)
-    n_above = _n_cells_above(resamples, k, setting)
+    n_above = n_cells_above(resamples, k, setting)
     share = passed[n_above - 1] if n_above else np.zeros(passed.shape[1])
     return share if setting.gap_scale == "interval" else share * resamples.scored.groups[k].interval.measure
 
@@ -194,7 +210,7 @@ def _selected_of_label(resamples: Resamples, k: int, setting: Setting, positive:
     everyone, labelled = resamples.weights(k), resamples.weights(k, positive)
     fraction = np.divide(labelled, everyone, out=np.zeros_like(everyone), where=everyone > 0)
     in_band = np.diff(resamples.passed_linearised(k), axis=0, prepend=0.0) * fraction
-    selected = in_band[: _n_cells_above(resamples, k, setting)].sum(axis=0)
+    selected = in_band[: n_cells_above(resamples, k, setting)].sum(axis=0)
     if setting.gap_scale == "absolute":
         rate = labelled.sum(axis=0) / everyone.sum(axis=0)
         return np.asarray(resamples.scored.groups[k].interval.measure * selected / rate)

@@ -16,6 +16,7 @@ from partialfair.intervals import IntervalSet
 from partialfair.metrics import _differences, partial, ranking
 from partialfair.metrics._differences import Setting
 from partialfair.metrics._inputs import GroupScores, ScoredGroups, scored_groups
+from partialfair.metrics._text import fixed
 from partialfair.metrics.resampling import Differences, Resamples
 from partialfair.metrics.small_groups import (
     SmallGroup,
@@ -34,7 +35,7 @@ class Metric:
 
     ``counts`` says whose number decides how much may go unseen: the interval's members, everyone, or one or
     the other by the gap's scale; ``labels`` are those it compares, and ``largest`` is the widest gap there
-    can be.
+    can be: infinite for gaps that are counted in units of the scores, and not as shares of people.
     """
 
     title: str
@@ -46,6 +47,22 @@ class Metric:
     labels: tuple[bool, ...] = (True, False)
     largest: float = 1.0
     reach: Callable[[ScoredGroups, Setting, float], tuple[float, float]] = lambda scored, s, gap: (gap, gap)
+
+    @property
+    def in_scores(self) -> bool:
+        """Whether gaps are counted in units of the scores."""
+        return self.largest == float("inf")
+
+    def text(self, gap: float) -> str:
+        """Write a gap: shares with three decimals, scores, which may be of any size, with four digits."""
+        return f"{gap:.4g}" if self.in_scores else fixed(gap)
+
+    def widest_difference(self, scored: ScoredGroups) -> float:
+        """Return how far two people can be apart: 1 for shares, else the span of all scores in intervals."""
+        if not self.in_scores:
+            return 1.0
+        inside = np.concatenate([group.scores[group.in_band > 0] for group in scored])
+        return float(np.ptp(inside)) or 1.0  # where all scores are alike any unit does
 
 
 def _threshold(setting: Setting) -> float:

@@ -171,8 +171,9 @@ class FairnessReport:
 
     @property
     def worst(self) -> ReportRow:
-        """The row with the widest gap."""
-        return max(self.rows, key=lambda row: -1.0 if np.isnan(row.value) else row.value)
+        """The row with the widest gap, of those that are shares; gaps in units of scores are left out."""
+        shares = [row for row in self.rows if not METRICS[row.metric].in_scores]
+        return max(shares, key=lambda row: -1.0 if np.isnan(row.value) else row.value)
 
     def __repr__(self) -> str:
         table = self.to_frame().to_string()
@@ -481,7 +482,8 @@ def _row(name: str, metric: Metric, resamples: Resamples, setting: Setting, conf
             name, gap.value, float("nan"), float("nan"), *where, fluctuation=None, least=gap.value
         )
     members = n_members(metric, scored, setting)
-    spread = fluctuation(metric.differences(resamples, setting), confidence, members)
+    differences = metric.differences(resamples, setting)
+    spread = fluctuation(differences, confidence, members, metric.widest_difference(scored))
     least, most = metric.reach(scored, setting, gap.value)
     low, high = max(0.0, least - spread.below), min(metric.largest, most + spread.above)
     return ReportRow(name, gap.value, low, high, *where, fluctuation=spread, least=least)

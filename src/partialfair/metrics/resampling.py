@@ -16,7 +16,8 @@ only the neighbourhood of the worst place is left and the interval is almost as 
 
 No bootstrap sees what did not happen: if all of a group's 20 members in the interval are selected, so are
 they in every draw. The radius is therefore at least ``1 − (δ − δ')^(1/n)``, the largest share that n members
-may all have missed with that probability (about 3/n), for the smallest n compared.
+may all have missed with that probability (about 3/n), for the smallest n compared. Of gaps in units of scores
+it is that share of the span of the scores inside.
 
 The draws are a Bayesian bootstrap (exponential weights) on cells of scores: a cell with weight W = Σw and V =
 Σw² gets a Gamma weight of mean W and variance V. Weights thus count as sampling weights: a row of weight 2 is
@@ -34,7 +35,7 @@ interval is smaller by some hundredths. Groups of a few dozen lose nothing: each
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -121,6 +122,17 @@ class Resamples:
         above = np.cumsum(self.weights(k, positive), axis=0)
         return np.asarray(above / above[-1])
 
+    def mean_scores(self, k: int) -> Floats:
+        """Mean score of the members of group k in each of its cells; draws change their weights only."""
+        group = self.scored.groups[k]
+        weights = np.ones(group.n) if group.weights is None else group.weights
+        first = np.cumsum(_n_in_cells(group, self.thresholds))[self.draws[k].cells[:-1]]
+        starts = np.concatenate([[0], first])  # from the top, like the cells
+        sums, totals = (
+            np.add.reduceat(amounts[::-1], starts) for amounts in (weights * group.scores, weights)
+        )
+        return np.asarray(sums / totals)
+
     def passed(self, k: int, positive: bool | None = None) -> Floats:
         """Share of the group's interval above the threshold below each of its cells."""
         return self.scored.groups[k].interval.passed(self.ranks(k, positive))
@@ -179,11 +191,15 @@ class Differences:
 
 @dataclass(frozen=True, eq=False)
 class PairFluctuations:
-    """Gaps of pairs of groups on the cells, the sizes of their fluctuations, and their smaller samples."""
+    """Gaps of pairs of groups on the cells, the sizes of their fluctuations, and their smaller samples.
+
+    ``widest`` is how far two people can be apart: 1 for gaps that are shares.
+    """
 
     gap: Floats
     scale: Floats
     n_smallest: Floats
+    widest: float = 1.0
 
     @property
     def unit(self) -> Floats:
@@ -192,11 +208,13 @@ class PairFluctuations:
 
     def radius(self, c: float, error: float) -> Floats:
         """How far each gap may be off, at least by what nobody in the sample would have shown."""
-        return np.maximum(c * self.unit, 1 - error ** (1 / self.n_smallest))
+        return np.maximum(c * self.unit, self.widest * (1 - error ** (1 / self.n_smallest)))
 
     def only(self, chosen: Ints) -> PairFluctuations:
         """Return some of the pairs."""
-        return PairFluctuations(self.gap[chosen], self.scale[chosen], self.n_smallest[chosen])
+        return replace(
+            self, gap=self.gap[chosen], scale=self.scale[chosen], n_smallest=self.n_smallest[chosen]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,7 +258,7 @@ class Fluctuation:
         """
         excesses = self.pairs.gap - (self.gap - excess)
         n_as_far = self.draws.size - np.searchsorted(self.draws, excesses / self.pairs.unit, side="left")
-        unseen = np.clip(1 - excesses, 0.0, 1.0) ** self.pairs.n_smallest
+        unseen = np.clip(1 - excesses / self.pairs.widest, 0.0, 1.0) ** self.pairs.n_smallest
         chances = np.maximum((1 + n_as_far) / (1 + self.draws.size), unseen)
         least = float(np.where(excesses > 0, chances, 1.0).min())
         return min(1.0, least + CANDIDATE_SHARE * self.error)
@@ -267,7 +285,9 @@ def _by_label(group: GroupScores) -> dict[bool | None, GroupScores]:
     return {label: group.with_label(label) for label in (True, False)}
 
 
-def fluctuation(differences: Differences, confidence: float, n_members: Sequence[float]) -> Fluctuation:
+def fluctuation(
+    differences: Differences, confidence: float, n_members: Sequence[float], widest_difference: float = 1.0
+) -> Fluctuation:
     """Bootstrap the distance between ``max_j |d_j|`` and its truth (steps 1 and 2 of the module's text).
 
     Parameters
@@ -278,6 +298,8 @@ def fluctuation(differences: Differences, confidence: float, n_members: Sequence
         Nominal coverage.
     n_members
         Effective members of each group that the metric compares.
+    widest_difference
+        How far two people can be apart: 1 where d_j are shares, the span of the scores where they are means.
     """
     error = 1 - confidence
     n_pairs = len(differences.pairs)
@@ -285,10 +307,10 @@ def fluctuation(differences: Differences, confidence: float, n_members: Sequence
     widest = np.zeros(differences.n_columns - 1)
     for some, starts, block in differences.blocks(np.arange(n_pairs)):
         gap[some], deviations = widest_deviations(block, starts, np.zeros(some.size))
-        scale[some] = np.maximum(np.median(deviations, axis=1), _TINY)
+        scale[some] = np.maximum(np.median(deviations, axis=1), _TINY * widest_difference)
         widest = np.maximum(widest, (deviations / scale[some, None]).max(axis=0))
     n_smallest = np.maximum(np.asarray(n_members, dtype=np.float64)[differences.pairs].min(axis=1), 1.0)
-    pairs = PairFluctuations(gap, scale, n_smallest)
+    pairs = PairFluctuations(gap, scale, n_smallest, widest_difference)
     c = float(np.quantile(widest, 1 - CANDIDATE_SHARE * error))
     radius = pairs.radius(c, CANDIDATE_SHARE * error)
     least = (gap - radius).max() - radius  # a candidate's |d_j| is at least this

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from partialfair._row_columns import RowColumns
 from partialfair._typing import Floats
 from partialfair.dc import AtomKinks, Bending, Gradient, JoinedBank
 from partialfair.models.blocks import BlockMatrix
-from partialfair.objectives import Coupling, Difference, Loss, parts
+from partialfair.objectives import Coupling, parts
 from partialfair.problems.rows import Shard
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "HessianProduct",
     "KinkSearch",
     "KinksOfRows",
+    "LossParts",
     "TangentRise",
     "Values",
     "score_gradient",
@@ -38,14 +40,23 @@ def _summed(answers: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     return answers[0] if len(answers) == 1 else tuple(sum(entry) for entry in zip(*answers, strict=True))
 
 
+class LossParts(Enum):
+    """Which parts of the rows' loss ``f_0 = f⁺_0 − f⁻_0`` a question is about, by their factors."""
+
+    NONE = (0, 0)
+    WHOLE = (1, -1)
+    CONVEX = (1, 0)
+    SUBTRACTED = (0, 1)
+
+
 def score_gradient(
-    shard: Shard, loss: Loss | Difference | None, bank: JoinedBank, coefficients: Floats | None, theta: Floats
+    shard: Shard, loss: LossParts, bank: JoinedBank, coefficients: Floats | None, theta: Floats
 ) -> Gradient:
-    """Return the gradient of ``loss + Σ coefficients · atoms`` in the scores of a shard and in θ."""
-    tied = shard.data.objective
+    """Return the gradient of parts of the loss plus ``Σ coefficients · atoms``, in a shard's scores and θ."""
     by_score, by_theta = np.zeros(shard.scores.size), np.zeros(bank.n_theta)
-    if loss is not None:
-        by_score = loss.value_and_slopes(shard.scores, tied.targets, tied.shares)[1]
+    for factor, known in zip(loss.value, shard.losses, strict=True) if loss is not LossParts.NONE else ():
+        if factor and known is not None:
+            by_score = by_score + factor * known[1]
     if coefficients is not None and coefficients.any():
         atoms = bank.by_score(1, coefficients, shard.scores, shard.data.members, theta)
         by_score, by_theta = by_score + atoms.scores, atoms.theta
@@ -56,41 +67,36 @@ def score_gradient(
 class Values:
     """Values of the loss's two parts, (2,), and of all atoms."""
 
-    loss: Loss | Difference
     bank: JoinedBank
     theta: Floats
 
     def part(self, shard: Shard, beside: Shard | None) -> tuple[Floats, Floats]:
         """As in `Ask`."""
-        tied = shard.data.objective
-        losses = [
-            0.0 if loss is None else loss.value_and_slopes(shard.scores, tied.targets, tied.shares)[0]
-            for loss in parts(self.loss)
-        ]
-        return np.array(losses), self.bank.values(shard.scores, shard.data.members, self.theta)
+        losses = np.array([0.0 if known is None else known[0] for known in shard.losses])
+        return losses, self.bank.values(shard.scores, shard.data.members, self.theta)
 
     total = staticmethod(_summed)
 
 
 @dataclass(frozen=True, eq=False)
 class GradientOf:
-    """Gradient of ``loss + Σ coefficients · atoms`` in parameters and θ, less that at the point beside.
+    """Gradient of the loss plus ``Σ coefficients · atoms`` in parameters and θ, less that beside.
 
     Parameters
     ----------
     bank
         The atoms.
     loss, coefficients, theta
-        Of this point; None leaves the loss or the atoms out.
+        Of this point; None leaves the atoms out.
     tangent_loss, tangent_coefficients, tangent_theta
         Of the point beside, whose gradient *in the scores* is subtracted: a tangent in score space.
     """
 
     bank: JoinedBank
-    loss: Loss | Difference | None
+    loss: LossParts
     coefficients: Floats | None
     theta: Floats
-    tangent_loss: Loss | Difference | None = None
+    tangent_loss: LossParts = LossParts.NONE
     tangent_coefficients: Floats | None = None
     tangent_theta: Floats | None = None
 
@@ -110,13 +116,12 @@ class GradientOf:
 
 @dataclass(frozen=True, eq=False)
 class TangentRise:
-    """How much tangents at the point beside rise up to this point: of a loss, (1,), and of all atoms.
+    """How much tangents at the point beside rise up to this one: of f⁻_0, (1,), and of all atoms.
 
     ``⟨∂T(s', θ'), (s − s', θ − θ')⟩``, in score space: it needs no Jacobian.
     """
 
     bank: JoinedBank
-    loss: Loss | Difference | None
     theta: Floats
     theta_beside: Floats
 
@@ -124,7 +129,7 @@ class TangentRise:
         """As in `Ask`."""
         assert beside is not None
         moves = shard.scores - beside.scores
-        slopes = score_gradient(beside, self.loss, self.bank, None, self.theta_beside).scores
+        slopes = score_gradient(beside, LossParts.SUBTRACTED, self.bank, None, self.theta_beside).scores
         rises = np.zeros(self.bank.n_atoms)
         theta_moves = np.append(self.theta - self.theta_beside, 0.0)  # the last is of functions without a θ
         for columns in self.bank.columns(beside.scores, shard.data.members, self.theta_beside):
@@ -139,9 +144,9 @@ class TangentRise:
 
 
 class Curved(NamedTuple):
-    """A function whose Hessian is asked for: a loss, if any, plus ``Σ coefficients · atoms``."""
+    """A function whose Hessian is asked for: a part of the loss, or none, plus ``Σ coefficients · atoms``."""
 
-    loss: Loss | None
+    loss: LossParts
     coefficients: Floats
 
 
@@ -176,29 +181,29 @@ class Expansion:
 
     Parameters
     ----------
-    loss, bank, theta
-        The loss, the atoms and their thresholds.
-    first_order
-        Whether the gradient and the Jacobian are wanted.
+    bank, theta
+        The atoms and their thresholds.
+    loss
+        Whose gradient is wanted; NONE leaves out the Jacobian as well.
     curved
         Functions whose Hessians are wanted.
     """
 
-    loss: Loss | Difference
     bank: JoinedBank
     theta: Floats
-    first_order: bool = True
+    loss: LossParts = LossParts.WHOLE
     curved: tuple[Curved, ...] = ()
 
     def part(self, shard: Shard, beside: Shard | None) -> Expanded:
         """As in `Ask`."""
         n, n_atoms, n_theta = shard.w.size, self.bank.n_atoms, self.bank.n_theta
         gradient = np.zeros(n)
-        if self.first_order:
+        first_order = self.loss is not LossParts.NONE
+        if first_order:
             gradient = shard.pull_vector(score_gradient(shard, self.loss, self.bank, None, self.theta).scores)
         bent = [number for number, function in enumerate(self.curved) if function.coefficients.any()]
         derivatives = np.zeros((n_atoms + len(bent) * n_theta, n + n_theta))
-        if n_atoms and (self.first_order or (bent and n_theta)):
+        if n_atoms and (first_order or (bent and n_theta)):
             coefficients = [self.curved[number].coefficients for number in bent]
             for columns in self.bank.columns(shard.scores, shard.data.members, self.theta, coefficients):
                 _add_pulled(derivatives, columns, shard.pull(columns), n)
@@ -214,9 +219,10 @@ class Expansion:
         tied = shard.data.objective
         couplings: tuple[Coupling, ...] = ()
         weights: Floats | None = None
-        if function.loss is not None:
-            curvature = function.loss.curvature(shard.scores, tied.targets, tied.shares)
-            weights, couplings = curvature.diagonal, curvature.couplings
+        for factor, loss in zip(function.loss.value, parts(tied.loss), strict=True):
+            if factor and loss is not None:
+                curvature = loss.curvature(shard.scores, tied.targets, tied.shares)
+                weights, couplings = curvature.diagonal, curvature.couplings
         if function.coefficients.any():
             atoms = self.bank.by_score(
                 2, function.coefficients, shard.scores, shard.data.members, self.theta
@@ -263,14 +269,13 @@ def _cell_sums(shard: Shard, coupling: Coupling) -> Floats:
 class HessianProduct:
     """``∇²loss · direction`` in the parameters, for linear scores: the Hessian itself is never formed."""
 
-    loss: Loss | Difference
     direction: Floats
 
     def part(self, shard: Shard, beside: Shard | None) -> tuple[Floats]:
         """As in `Ask`."""
         tied, along = shard.data.objective, shard.along(self.direction)
         by_score = np.zeros(along.size)
-        for sign, loss in zip((1, -1), parts(self.loss), strict=True):
+        for sign, loss in zip((1, -1), parts(tied.loss), strict=True):
             if loss is not None:
                 by_score += sign * loss.curvature(shard.scores, tied.targets, tied.shares).product(along)
         return (shard.pull_vector(by_score),)

@@ -8,7 +8,7 @@ import numpy as np
 
 from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
-from partialfair.objectives import parts
+from partialfair.problems.asks import LossParts
 from partialfair.problems.constrained import Problem
 from partialfair.theory import IdcaBudget, idca_budget
 
@@ -89,7 +89,9 @@ def _draw(problem: Problem, radius: float, rng: np.random.Generator) -> Floats:
 
 def _longest_subgradient(problem: Problem, x: Floats, mu: float) -> float:
     point = problem.at(x)
-    plus, minus = parts(problem.loss)
-    gradients = [point.gradient_of(plus, None) + point.penalty_gradient, point.gradient_of(minus, None)]
+    gradients = [
+        point.gradient_of(LossParts.CONVEX) + point.penalty_gradient,
+        point.gradient_of(LossParts.SUBTRACTED),
+    ]
     gradients += [slope @ point.atoms_jacobian for slopes in point.slopes for slope in slopes]
     return max(float(np.linalg.norm(gradient + mu * x)) for gradient in gradients)

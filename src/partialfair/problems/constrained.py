@@ -18,7 +18,7 @@ from partialfair._typing import Floats
 from partialfair.constraints import ConstraintBlock
 from partialfair.dc import Bending, JoinedBank
 from partialfair.models.blocks import ArrowMatrix
-from partialfair.objectives import Difference, Loss, Objective, parts
+from partialfair.objectives import Difference, Loss, Objective
 from partialfair.problems.asks import (
     Curved,
     Expanded,
@@ -26,6 +26,7 @@ from partialfair.problems.asks import (
     GradientOf,
     HessianProduct,
     KinkSearch,
+    LossParts,
     Values,
 )
 from partialfair.problems.domains import Domain, WholeSpace
@@ -238,7 +239,7 @@ class ProblemPoint:
     @cached_property
     def values(self) -> tuple[Floats, Floats]:
         """Values of the two parts of the loss, and of all atoms; one pass."""
-        ask = Values(self.problem.loss, self.problem.bank, self.theta)
+        ask = Values(self.problem.bank, self.theta)
         ((losses, atoms),) = self.problem.reduce(self.scored, ask)
         return losses, atoms
 
@@ -277,7 +278,7 @@ class ProblemPoint:
     def constraint_gradient(self, i: int) -> Floats:
         """Return an element of ``∂f⁺_i(x) − ∂f⁻_i(x)``; one pass."""
         plus, minus = self.problem.constraints.system.slope(self.atoms, i)
-        return self.gradient_of(None, plus - minus)
+        return self.gradient_of(LossParts.NONE, plus - minus)
 
     def lagrangian_gradient(self, multipliers: Floats) -> Floats:
         """Return an element of ``∂f_0(x) + Σ λ_i ∂f_i(x)``; one pass."""
@@ -285,10 +286,10 @@ class ProblemPoint:
         if multipliers.any():
             plus, minus = self.slopes
             coefficients = multipliers @ (plus - minus)
-        return self.gradient_of(self.problem.loss, coefficients) + self.penalty_gradient
+        return self.gradient_of(LossParts.WHOLE, coefficients) + self.penalty_gradient
 
-    def gradient_of(self, loss: Loss | Difference | None, coefficients: Floats | None) -> Floats:
-        """Return the gradient of a loss plus ``Σ coefficients · atoms``, without penalty; one pass."""
+    def gradient_of(self, loss: LossParts, coefficients: Floats | None = None) -> Floats:
+        """Return the gradient of parts of the loss plus ``Σ coefficients · atoms``, no penalty; one pass."""
         ask = GradientOf(self.problem.bank, loss, coefficients, self.theta)
         ((by_params, by_theta),) = self.problem.reduce(self.scored, ask)
         return np.concatenate([by_params, by_theta])
@@ -296,7 +297,7 @@ class ProblemPoint:
     def hessian_product(self, direction: Floats) -> Floats:
         """Return ``∇²f_0(x) direction``, for scores that are linear in w; one pass."""
         along = self.problem.split(direction)[0]
-        ((product,),) = self.problem.reduce(self.scored, HessianProduct(self.problem.loss, along))
+        ((product,),) = self.problem.reduce(self.scored, HessianProduct(along))
         penalised = self.problem.rows.parameters.n_penalised
         product[:penalised] += self.problem.alpha * direction[:penalised]
         return self._padded(product)
@@ -304,23 +305,23 @@ class ProblemPoint:
     def objective_hessians(self) -> tuple[ArrowMatrix, ArrowMatrix | None]:
         """Return ``∇²f⁺_0(x)`` and ``∇²f⁻_0(x)``, None if that is 0; one pass."""
         no_atoms = np.zeros(self.problem.bank.n_atoms)
-        curved = [Curved(loss, no_atoms) for loss in parts(self.problem.loss) if loss is not None]
-        return self._hessians(self._expand(self.problem.loss, curved, first_order=False))
+        curved = [Curved(LossParts.CONVEX, no_atoms)]
+        if isinstance(self.problem.loss, Difference):
+            curved.append(Curved(LossParts.SUBTRACTED, no_atoms))
+        return self._hessians(self._expand(LossParts.NONE, curved))
 
     def expand(self, multipliers: Floats) -> Local:
         """Return the problem near the point; one pass for everything."""
-        plus, minus = parts(self.problem.loss)
-        curved = [Curved(plus, multipliers @ self.slopes[0])]
-        if minus is not None or multipliers.any():
-            curved.append(Curved(minus, multipliers @ self.slopes[1]))
-        expanded = self._expand(self.problem.loss, curved)
+        curved = [Curved(LossParts.CONVEX, multipliers @ self.slopes[0])]
+        if isinstance(self.problem.loss, Difference) or multipliers.any():
+            curved.append(Curved(LossParts.SUBTRACTED, multipliers @ self.slopes[1]))
+        expanded = self._expand(LossParts.WHOLE, curved)
         self._objective_gradient = self._padded(expanded.gradient) + self.penalty_gradient
         return Local(self._objective_gradient, self.constraint_jacobian(), *self._hessians(expanded))
 
     def expand_convex(self, multipliers: Floats) -> Local:
         """Return ``f⁺_0, ..., f⁺_m`` near the point; one pass for everything."""
-        plus = parts(self.problem.loss)[0]
-        expanded = self._expand(plus, [Curved(plus, multipliers @ self.slopes[0])])
+        expanded = self._expand(LossParts.CONVEX, [Curved(LossParts.CONVEX, multipliers @ self.slopes[0])])
         gradient = self._padded(expanded.gradient) + self.penalty_gradient
         return Local(gradient, np.asarray(self.slopes[0] @ expanded.atoms), *self._hessians(expanded))
 
@@ -333,7 +334,7 @@ class ProblemPoint:
     def atoms_jacobian(self) -> Floats:
         """Subgradients of all atoms at x: (n_atoms, n); one pass, which brings ∇f_0, unless it is known."""
         if self._atoms_jacobian is None:
-            expanded = self._expand(self.problem.loss, [])
+            expanded = self._expand(LossParts.WHOLE, [])
             self._objective_gradient = self._padded(expanded.gradient) + self.penalty_gradient
         assert self._atoms_jacobian is not None
         return self._atoms_jacobian
@@ -373,14 +374,12 @@ class ProblemPoint:
         tie_rows = ties.slopes @ self.atoms_jacobian if ties.gaps.size else np.empty((0, self.x.size))
         return joined_kinks(of_rows, ties, tie_rows, plus, limit)
 
-    def _expand(
-        self, loss: Loss | Difference, curved: Sequence[Curved], *, first_order: bool = True
-    ) -> Expanded:
+    def _expand(self, loss: LossParts, curved: Sequence[Curved]) -> Expanded:
         """Ask for derivatives, and remember those of the atoms."""
-        ask = Expansion(loss, self.problem.bank, self.theta, first_order, tuple(curved))
+        ask = Expansion(self.problem.bank, self.theta, loss, tuple(curved))
         expanded: Expanded
         (expanded,) = self.problem.reduce(self.scored, ask)
-        if first_order:
+        if loss is not LossParts.NONE:
             self._atoms_jacobian = expanded.atoms
         return expanded
 

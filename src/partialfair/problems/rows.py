@@ -35,7 +35,7 @@ from partialfair.exceptions import InputError
 from partialfair.groups import Members
 from partialfair.models import LinearScores, Parameters, ScoreModel
 from partialfair.models.blocks import BlockMatrix
-from partialfair.objectives import Objective
+from partialfair.objectives import Objective, parts
 from partialfair.problems.ranks import Counts, People, SortedRanks
 
 __all__ = [
@@ -108,6 +108,15 @@ class Shard:
     def scores(self) -> Floats:
         """Scores of the rows, computed when they are first needed."""
         return self.data.model.scores(self.w)
+
+    @cached_property
+    def losses(self) -> tuple[tuple[float, Floats] | None, ...]:
+        """Value and slopes in the scores of the loss's convex part, and of what is subtracted, if any."""
+        tied = self.data.objective
+        return tuple(
+            None if loss is None else loss.value_and_slopes(self.scores, tied.targets, tied.shares)
+            for loss in parts(tied.loss)
+        )
 
     def pull(self, columns: RowColumns) -> Floats:
         """Return ``Jᵀ C``, and sums of the columns as last entries: (n_blocks, n_columns, n_params + 1)."""

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from partialfair._typing import Floats
-from partialfair.objectives import parts
-from partialfair.problems.asks import GradientOf, TangentRise, Values
+from partialfair.objectives import Difference
+from partialfair.problems.asks import GradientOf, LossParts, TangentRise, Values
 from partialfair.problems.domains import Domain
 from partialfair.problems.kinks import Kinks
 from partialfair.problems.local import Local
@@ -61,8 +61,9 @@ class ParameterTangents:
     @cached_property
     def of_objective(self) -> Floats:
         """Gradient of f⁻_0 at x."""
-        minus = parts(self.here.problem.loss)[1]
-        return np.zeros(self.here.x.size) if minus is None else self.here.gradient_of(minus, None)
+        if not isinstance(self.here.problem.loss, Difference):
+            return np.zeros(self.here.x.size)
+        return self.here.gradient_of(LossParts.SUBTRACTED)
 
     def rises(self, point: ProblemPoint) -> tuple[float, Floats]:
         """As in `TangentForm`; no pass."""
@@ -71,13 +72,13 @@ class ParameterTangents:
 
     def objective_gradient(self, point: ProblemPoint) -> Floats:
         """As in `TangentForm`; one pass."""
-        plus = parts(point.problem.loss)[0]
-        return np.asarray(point.gradient_of(plus, None) + point.penalty_gradient - self.of_objective)
+        gradient = point.gradient_of(LossParts.CONVEX) + point.penalty_gradient
+        return np.asarray(gradient - self.of_objective)
 
     def constraint_gradient(self, point: ProblemPoint, i: int) -> Floats:
         """As in `TangentForm`; one pass."""
         plus = point.problem.constraints.system.slope(point.atoms, i)[0]
-        return np.asarray(point.gradient_of(None, plus) - self.gradients[i])
+        return np.asarray(point.gradient_of(LossParts.NONE, plus) - self.gradients[i])
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,23 +96,38 @@ class ScoreTangents:
     def rises(self, point: ProblemPoint) -> tuple[float, Floats]:
         """As in `TangentForm`; one pass."""
         problem = self.here.problem
-        ask = TangentRise(problem.bank, parts(problem.loss)[1], point.theta, self.here.theta)
-        values = Values(problem.loss, problem.bank, point.theta)  # whoever asks for the rise needs them too
+        ask = TangentRise(problem.bank, point.theta, self.here.theta)
+        values = Values(problem.bank, point.theta)  # whoever asks for the rise needs them too
         rise, point.values = problem.reduce(point.scored, ask, values, beside=self.here.scored)
         of_loss, of_atoms = rise
         return float(of_loss[0]), np.asarray(self.here.slopes[1] @ of_atoms)
 
     def objective_gradient(self, point: ProblemPoint) -> Floats:
         """As in `TangentForm`; one pass."""
-        plus, minus = parts(point.problem.loss)
-        ask = GradientOf(point.problem.bank, plus, None, point.theta, minus, None, self.here.theta)
+        ask = GradientOf(
+            point.problem.bank,
+            LossParts.CONVEX,
+            None,
+            point.theta,
+            LossParts.SUBTRACTED,
+            None,
+            self.here.theta,
+        )
         return self._pulled(point, ask) + point.penalty_gradient
 
     def constraint_gradient(self, point: ProblemPoint, i: int) -> Floats:
         """As in `TangentForm`; one pass."""
         plus = point.problem.constraints.system.slope(point.atoms, i)[0]
         minus = self.here.slopes[1][i]
-        ask = GradientOf(point.problem.bank, None, plus, point.theta, None, minus, self.here.theta)
+        ask = GradientOf(
+            point.problem.bank,
+            LossParts.NONE,
+            plus,
+            point.theta,
+            LossParts.NONE,
+            minus,
+            self.here.theta,
+        )
         return self._pulled(point, ask)
 
     def _pulled(self, point: ProblemPoint, ask: GradientOf) -> Floats:

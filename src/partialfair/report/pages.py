@@ -17,9 +17,9 @@ from partialfair.metrics import band_changes
 from partialfair.metrics._text import fixed
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.report import FairnessReport
-from partialfair.report.page import (
+from partialfair.report.rendering import (
     NOT_ONE_INTERVAL,
-    Frontier,
+    FrontierChart,
     FrontierPoint,
     Section,
     audited_section,
@@ -142,6 +142,7 @@ def path_page(
             ),
             fits_section(
                 {name: point.model.result_ for name, point in zip(names, points, strict=True)},
+                path.record.metric,
                 [point.training_gap for point in points],
             ),
             *(sections or [settings_section(points[shown].model.get_params(deep=False))]),
@@ -170,17 +171,17 @@ def path_names(points: Sequence[PathPoint]) -> list[str]:
 
 def _frontier(
     path: FairnessPath, names: list[str], confidence: float, chosen: PathPoint | None
-) -> Frontier | None:
+) -> FrontierChart | None:
     """Return the models that have a gap; None if none has."""
-    score = path.scoring.replace("_", " ")
+    score, metric = path.scoring.replace("_", " "), path.record.bounded
     dots = []
     for k, point in enumerate(path.points):
         gap = path.gap(point, confidence)
         if not np.isfinite([gap.value, point.score, point.error]).all():
             continue
         label = (
-            f"{names[k]}: {score} {fixed(point.score)} ± {fixed(point.error)}, gap {fixed(gap.value)} "
-            f"({fixed(gap.low)} – {fixed(gap.high)}); the fit {_ended(point.model.result_)}"
+            f"{names[k]}: {score} {fixed(point.score)} ± {fixed(point.error)}, gap {metric.text(gap.value)} "
+            f"({metric.text(gap.low)} – {metric.text(gap.high)}); the fit {_ended(point.model.result_)}"
         )
         dots.append(
             FrontierPoint(
@@ -198,8 +199,7 @@ def _frontier(
         )
     if not dots:
         return None
-    metric = path.gap(path.points[0], confidence).metric
-    return Frontier(tuple(dots), f"{METRICS[metric].title} gap, held out", f"{score}, held out")
+    return FrontierChart(tuple(dots), f"{metric.title} gap, held out", f"{score}, held out")
 
 
 def changes_section(
@@ -236,7 +236,9 @@ def changes_section(
     return [Section("Who enters and leaves the interval", rows, columns, text)] if others else []
 
 
-def fits_section(fits: Mapping[str, FitResult], training_gaps: Sequence[float] | None = None) -> Section:
+def fits_section(
+    fits: Mapping[str, FitResult], metric: str, training_gaps: Sequence[float] | None = None
+) -> Section:
     """Return how each fit ended, with its certificate; training gaps are those of the fits by default."""
     gaps = [result.gap for result in fits.values()] if training_gaps is None else training_gaps
     (tol,) = {result.tol for result in fits.values()}
@@ -260,7 +262,7 @@ def fits_section(fits: Mapping[str, FitResult], training_gaps: Sequence[float] |
             [
                 name,
                 _ended(result),
-                fixed(gap),
+                METRICS[metric].text(gap),
                 f"{result.objective:.5f}",
                 f"{result.kkt.feasibility:.1e}",
                 f"{result.kkt.stationarity:.1e}",

@@ -8,7 +8,7 @@ from partialfair.theory.deviations import (
 )
 from partialfair.theory.generalization import (
     GapBound,
-    GroupTerms,
+    GroupContribution,
     HasLevel,
     NearThresholds,
     ObjectiveBound,
@@ -21,7 +21,7 @@ from partialfair.theory.idca import IdcaBudget, idca_budget
 
 __all__ = [
     "GapBound",
-    "GroupTerms",
+    "GroupContribution",
     "HasLevel",
     "IdcaBudget",
     "NearThresholds",

@@ -24,7 +24,7 @@ from partialfair.theory.deviations import (
 
 __all__ = [
     "GapBound",
-    "GroupTerms",
+    "GroupContribution",
     "HasLevel",
     "NearThresholds",
     "ObjectiveBound",
@@ -108,7 +108,7 @@ def _count_near(ascending: Floats, thresholds: Floats, margin: float) -> int:
 
 
 @dataclass(frozen=True)
-class GroupTerms:
+class GroupContribution:
     """``(γ + n_k^γ / (2 n_k) + E(n_k)) / m_k``: what one group adds to the bound on its gap to another.
 
     Attributes
@@ -175,10 +175,10 @@ class GapBound:
     step: float
     violation: float
     confidence: float
-    groups: tuple[GroupTerms, ...]
+    groups: tuple[GroupContribution, ...]
 
     @property
-    def worst(self) -> GroupTerms:
+    def worst(self) -> GroupContribution:
         """The group whose terms are largest."""
         return max(self.groups, key=lambda terms: terms.excess)
 
@@ -294,7 +294,7 @@ def gap_bound(
     terms = []
     for (label, n), part in zip(sizes.items(), intervals_by_group(interval, tuple(sizes)), strict=True):
         terms.append(
-            GroupTerms(
+            GroupContribution(
                 group=label,
                 size=n,
                 measure=part.measure,

@@ -14,7 +14,7 @@ from partialfair.intervals import as_interval_set
 from partialfair.metrics import _kernels, fairness_report, unfairness_map
 from partialfair.metrics._inputs import scored_groups
 from partialfair.report import audit_page
-from partialfair.report.page import Section
+from partialfair.report.rendering import Section
 from partialfair.report.summary import N_GRID, Worst, leading_pairs, packed, summarise
 
 

@@ -288,6 +288,7 @@ class Model {
   constructor(data, rankWithin) {
     this.name = data.name;
     this.rankWithin = rankWithin;
+    this.audited = data.audited; // what Python measured, in words, by metric
     this.tooFew = data.tooFew; // positions of groups with too few of a label, by metric
     this.thresholds = data.thresholds;
     this.selected = unpack(data.selected);

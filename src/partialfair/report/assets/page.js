@@ -144,6 +144,17 @@ const metricsText = () => {
 
 const cell = (row, text, classes = "") => row.appendChild(element("td", text, classes));
 
+const NOT_FOLLOWED = "the interval, groups and threshold chosen above do not change it";
+/** What Python has measured by a metric that this page has no formula of. */
+const auditedRow = ([metric, [title, gap, interval, pair]]) => {
+  const row = document.createElement("tr");
+  row.appendChild(element("th", title)).scope = "row";
+  const value = cell(row, `${gap} (${interval}), as audited: ${NOT_FOLLOWED}`);
+  Object.assign(value, { colSpan: 4 }).dataset.audited = metric; // both scales and their bands
+  cell(row, pair).dataset.pair = metric;
+  return row;
+};
+
 const drawMetrics = () => {
   const body = byId("metrics").tBodies[0];
   const gaps = shownModel().gaps(state.i, state.j, state.t, shownPair());
@@ -162,7 +173,8 @@ const drawMetrics = () => {
     cell(row, [...new Set(pairs)].join("; of the whole group: ") || "too few to judge").dataset.pair = metric;
     return row;
   });
-  body.replaceChildren(...rows);
+  const others = Object.entries(shownModel().audited).filter(([metric]) => !(metric in gaps));
+  body.replaceChildren(...rows, ...others.map(auditedRow));
   byId("metrics-text").textContent = metricsText();
 };
 

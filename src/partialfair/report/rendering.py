@@ -22,7 +22,6 @@ from partialfair.exceptions import InputError
 from partialfair.groups import group_name, members_text
 from partialfair.intervals import interval_text
 from partialfair.metrics._inputs import ranked_threshold
-from partialfair.metrics._text import fixed
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.report import FairnessReport, ReportRow
 from partialfair.metrics.small_groups import TOO_FEW, SmallGroup
@@ -30,7 +29,7 @@ from partialfair.report.summary import N_GRID, Worst, leading_pairs, summarise
 
 __all__ = [
     "NOT_ONE_INTERVAL",
-    "Frontier",
+    "FrontierChart",
     "FrontierPoint",
     "Section",
     "audited_interval",
@@ -117,7 +116,7 @@ class FrontierPoint:
 
 
 @dataclass(frozen=True)
-class Frontier:
+class FrontierChart:
     """Models by their gaps and how good they are, and what the axes are called."""
 
     points: tuple[FrontierPoint, ...]
@@ -131,7 +130,7 @@ def render(
     title: str,
     headline: str,
     sections: Sequence[Section] = (),
-    frontier: Frontier | None = None,
+    frontier: FrontierChart | None = None,
     shown: int = 0,
     seen_in_training: bool = False,
     warning: str | None = None,
@@ -321,7 +320,7 @@ def _json(data: Any) -> str:
 
 
 def _data(
-    reports: Mapping[str, FairnessReport], settings: _Confidence, frontier: Frontier | None, shown: int
+    reports: Mapping[str, FairnessReport], settings: _Confidence, frontier: FrontierChart | None, shown: int
 ) -> dict[str, Any]:
     first = next(iter(reports.values()))
     max_pairs = max(_MAX_PAIRS // len(reports), 1)
@@ -347,6 +346,7 @@ def _data(
             {
                 "name": name,
                 "tooFew": _too_few(report),
+                "audited": {row.metric: _line(row) for row in report.rows},
                 **summarise(
                     report.scored,
                     threshold=None
@@ -412,11 +412,11 @@ def audited_section(report: FairnessReport, title: str = "As audited") -> Sectio
 
 
 def _line(row: ReportRow) -> list[str]:
-    known = not np.isnan(row.value)
+    known, metric = not np.isnan(row.value), METRICS[row.metric]
     return [
-        METRICS[row.metric].title,
-        fixed(row.value) if known else "undefined",
-        f"{fixed(row.low)} – {fixed(row.high)}" if known else "–",
+        metric.title,
+        metric.text(row.value) if known else "undefined",
+        f"{metric.text(row.low)} – {metric.text(row.high)}" if known else "–",
         " and ".join(map(group_name, row.groups)),
         " and ".join(f"{size:,}" for size in row.sizes),
     ]
