@@ -8,7 +8,7 @@ import pytest
 from partialfair._row_columns import single_column
 from partialfair.constraints import DemographicParity, StatisticalParity, join
 from partialfair.groups import encode_groups
-from partialfair.models import FirstOrderModel, linear_model
+from partialfair.models import FirstOrderModel, Parameters, linear_model
 from partialfair.objectives import Logistic
 from partialfair.problems import Ball, Problem, WholeSpace
 from partialfair.surrogates import Ramp
@@ -142,3 +142,25 @@ class Exact:
 
     def longer(self):
         return None
+
+
+def network(X, n_hidden):
+    """``tanh(X W + b) @ v + c`` of all rows: scores that are not linear in the parameters (W, v, b, c)."""
+    d = X.shape[1]
+
+    def unpacked(w):
+        first, second, shifts, shift = np.split(w, np.cumsum([d * n_hidden, n_hidden, n_hidden]))
+        return np.tanh(X @ first.reshape(d, n_hidden) + shifts), second, shift
+
+    def score(w):
+        hidden, second, shift = unpacked(w)
+        return hidden @ second + shift
+
+    def pull_back(w, v):
+        hidden, second, _ = unpacked(w)
+        by_hidden = np.outer(v, second) * (1 - hidden**2)
+        return np.concatenate([(X.T @ by_hidden).ravel(), v @ hidden, by_hidden.sum(axis=0), [v.sum()]])
+
+    n_penalised = (d + 1) * n_hidden
+    n = n_penalised + n_hidden + 1
+    return FirstOrderModel(Parameters(n, n_penalised, n), score, pull_back)

@@ -1,5 +1,7 @@
 """The Lagrangian in score space against finite differences, the problem's own, and sums over batches."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -102,7 +104,7 @@ def test_batches_add_up(sigma, seed, loss, borders):
     whole, rng = statement(seed, loss, ADDITIVE, sigma)
     scores, theta, multipliers = drawn(whole, rng)
     ends = [0, *sorted(borders), N]
-    batches = [slice(first, stop) for first, stop in zip(ends[:-1], ends[1:], strict=True)]
+    batches = [slice(first, stop) for first, stop in pairwise(ends)]
     parts = [(rows, taken(whole, rows)) for rows in batches]
     atoms = sum(part.atoms(scores[rows], theta) for rows, part in parts)
     assert atoms == pytest.approx(whole.atoms(scores, theta), abs=1e-12)

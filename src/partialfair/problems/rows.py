@@ -72,7 +72,7 @@ def refuse_without(rows: Rows, needs: frozenset[Gives], who: str, advice: str = 
     """Refuse rows that do not give what somebody needs, and name what is missing."""
     missing = [str(need) for need in Gives if need in needs - rows.gives]
     if missing:
-        raise InputError(f"{who} needs {listed(missing, most=len(missing))}, which this model does not give{advice}")
+        raise InputError(f"{who} needs {listed(missing, len(Gives))}, which this model does not give{advice}")
 
 
 @dataclass(frozen=True, eq=False)
