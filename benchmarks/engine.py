@@ -27,15 +27,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import optimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from _data import CONSTRAINTS, LOADERS, Part, load
+from _problems import only_shard
 from _record import RESULTS, write
 from partialfair import PartialFairClassifier
 from partialfair.categoricals import CategoricalCodes
-from partialfair.constraints import join
 from partialfair.datasets import Dataset
 from partialfair.groups import encode_groups
 from partialfair.metrics import (
@@ -43,7 +42,6 @@ from partialfair.metrics import (
     partial_statistical_parity_difference,
 )
 from partialfair.problems import Problem
-from partialfair.solvers import Newton
 
 ALPHA, MAX_GAP = 1e-4, 0.05
 
@@ -97,9 +95,7 @@ def stated(train: Part, data: Dataset, constraint: str | None, **settings: Any) 
     class Capture:
         def solve(self, problem: Problem, start: Any, **_: Any) -> Any:
             captured.append(problem)
-            return Newton(max_iter=1).solve(
-                Problem(problem.model, problem.loss, join([]), problem.alpha), start[: problem.model.n_params]
-            )
+            raise StopIteration
 
     clf = PartialFairClassifier(
         constraint=constraint,
@@ -111,22 +107,15 @@ def stated(train: Part, data: Dataset, constraint: str | None, **settings: Any) 
         solver=Capture(),
         **settings,
     )
-    with contextlib.suppress(Exception):  # only the statement of the problem is wanted
+    with contextlib.suppress(StopIteration):  # only the statement of the problem is wanted
         clf.fit(train.X, train.y, sensitive_features=train.groups)
     return captured[0]
 
 
-def unconstrained_start(problem: Problem) -> Any:
-    """Return the unconstrained solution, with thresholds that suit it."""
-    free = Problem(problem.model, problem.loss, join([]), problem.alpha)
-    x = problem.start_at(Newton(tol=1e-6).solve(free, free.trivial_start).x)
-    problem.n_passes = 0
-    return x
-
-
 def linear_scorer(problem: Problem, x: Any) -> Callable[[Part], Any]:
     """Return how the model of a point scores."""
-    coef, intercept = problem.model.unpack(problem.split(x)[0])
+    model: Any = only_shard(problem).model
+    coef, intercept = model.unpack(problem.split(x)[0])
 
     def score(part: Part) -> Any:
         X = part.X.to_csr() if isinstance(part.X, CategoricalCodes) else part.X
@@ -134,33 +123,6 @@ def linear_scorer(problem: Problem, x: Any) -> Callable[[Part], Any]:
         return np.asarray((X @ coef.T)[np.arange(len(codes)), codes] + intercept[codes])
 
     return score
-
-
-def augmented_lagrangian(train: Part, data: Dataset, constraint: str | None) -> Fitted:
-    """Solve the problem that the classifier solves by an augmented Lagrangian with L-BFGS inside."""
-    problem = stated(train, data, constraint)
-    x = unconstrained_start(problem)
-    multipliers, weight, violation = np.zeros(problem.m), 10.0, np.inf
-    for _ in range(20):
-
-        def lagrangian(v: Any, multipliers: Any = multipliers, weight: float = weight) -> tuple[float, Any]:
-            at = problem.at(v)
-            push = np.maximum(multipliers + weight * at.constraints, 0)
-            plus, minus = at.slopes
-            gradient = at.objective_gradient() + at.atoms_gradient(push @ (plus - minus))
-            return at.objective + (push @ push - multipliers @ multipliers) / (2 * weight), gradient
-
-        x = optimize.minimize(lagrangian, x, jac=True, method="L-BFGS-B", options={"maxiter": 200}).x
-        found = problem.evaluate(x)
-        multipliers = np.maximum(multipliers + weight * found.constraints, 0)
-        if found.violation > 0.5 * violation:
-            weight *= 4
-        violation = found.violation
-        if violation <= 1e-4:
-            break
-    found = problem.evaluate(x)
-    says = {"passes": problem.n_passes, "objective": found.objective, "violation": found.violation}
-    return Fitted(linear_scorer(problem, x), says)
 
 
 def fairlearn_reduction(train: Part, data: Dataset, constraint: str | None, grid: bool = False) -> Fitted:
@@ -191,7 +153,7 @@ METHODS: dict[str, Callable[..., Fitted]] = {
     "ours": ours,
     "ours, unconstrained": lambda train, data, _: ours(train, data, None),
     "LogisticRegression": logistic_regression,
-    "lagrangian": augmented_lagrangian,
+    "lagrangian": lambda *a: ours(*a, solver="augmented-lagrangian"),
     "fairlearn ExponentiatedGradient": fairlearn_reduction,
     "fairlearn GridSearch": lambda *a: fairlearn_reduction(*a, grid=True),
 }

@@ -25,7 +25,7 @@ from partialfair.datasets import Dataset, load_a9a, load_law_school
 from partialfair.groups import encode_groups
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.models import linear_model
-from partialfair.objectives import LogisticLoss
+from partialfair.objectives import Logistic
 from partialfair.problems import Problem
 from partialfair.solvers import IDCA, Switching
 from partialfair.surrogates import Ramp
@@ -57,20 +57,20 @@ class Experiment:
         rows = self.split.train
         train = encode_groups(data.sensitive_features.iloc[rows])
         weights = np.ones(len(rows))
-        self.problem = Problem(
+        self.problem = Problem.of(
             linear_model(X[rows], codes=train.codes, **options),
-            LogisticLoss(np.where(data.y[rows] == 1, 1.0, -1.0), weights),
+            Logistic().build(np.where(data.y[rows] == 1, 1.0, -1.0), weights),
             StatisticalParity(data.interval, row.max_gap, "absolute").build(train, weights, Ramp(1.0)),
         )
 
     def accuracy(self, x: np.ndarray, rows: np.ndarray) -> float:
         """Share of rows on the right side of 0."""
-        scores = self.everyone.scores(x[: self.everyone.n_params])
+        scores = self.everyone.scores(x[: self.everyone.parameters.n])
         return float(np.mean((scores[rows] > 0) == (self.row.data.y[rows] == 1)))
 
     def fairness(self, x: np.ndarray, rows: np.ndarray) -> float:
         """One minus the absolute gap, as the paper reports it."""
-        scores = self.everyone.scores(x[: self.everyone.n_params])
+        scores = self.everyone.scores(x[: self.everyone.parameters.n])
         groups = self.row.data.sensitive_features.iloc[rows]
         return 1 - partial_statistical_parity_difference(
             None,

@@ -32,6 +32,7 @@ import numpy as np
 from scipy import sparse
 
 from _data import Part
+from _problems import only_shard, unconstrained_start
 from _record import RESULTS, write
 from engine import (
     METHODS,
@@ -42,7 +43,6 @@ from engine import (
     ours,
     shown,
     stated,
-    unconstrained_start,
 )
 from partialfair.datasets import Dataset
 from partialfair.dc import DC, GroupMeans
@@ -61,8 +61,9 @@ FEASIBLE = 1e-3
 
 def only_bank(problem: Problem) -> GroupMeans:
     """Return the atoms of a problem with one constraint."""
-    (bank,) = problem.constraints.bank.banks  # type: ignore[attr-defined]
-    return bank  # type: ignore[no-any-return]
+    (bank,) = problem.bank.banks
+    assert isinstance(bank, GroupMeans)
+    return bank
 
 
 def ramp(train: Part, data: Dataset, constraint: str | None) -> Ramp:
@@ -82,10 +83,13 @@ def convex_concave(train: Part, data: Dataset, constraint: str | None) -> Fitted
     import dccp  # noqa: F401  registers itself with cvxpy
 
     problem = stated(train, data, constraint, surrogate=ramp(train, data, constraint))
-    start = unconstrained_start(problem)
+    start, _ = unconstrained_start(problem)
     begin = time.perf_counter()
-    rows = sparse.csr_matrix(problem.model.rows(np.arange(len(train.y))))
-    w, theta = cp.Variable(problem.model.n_params), cp.Variable(start.size - problem.model.n_params)
+    shard, parameters = only_shard(problem), problem.rows.parameters
+    model: Any = shard.model
+    (members,) = shard.members
+    rows = sparse.csr_matrix(model.rows(np.arange(len(train.y))))
+    w, theta = cp.Variable(parameters.n), cp.Variable(start.size - parameters.n)
     # Convex parts are stated in the scores, which keeps the solver's matrix sparse; those that dccp
     # replaces by tangents in w, which keeps the tangents short.
     scores = cp.Variable(len(train.y))
@@ -94,12 +98,12 @@ def convex_concave(train: Part, data: Dataset, constraint: str | None) -> Fitted
     def atoms(scores_of: Callable[[Any], Any]) -> dict[int, Any]:
         found = {}
         for k in range(bank.n_groups):
-            own = np.flatnonzero(bank.codes == k)
+            own = np.flatnonzero(members.codes == k)
             for j in range(bank.n_thresholds):
                 at = theta[j] if j < bank.n_theta else bank.fixed[j - bank.n_theta]
                 margins = (scores_of(own) - at) / bank.surrogate.width
-                found[bank.plus(k, j)] = bank.shares[own] @ cp.pos(margins + 0.5)
-                found[bank.minus(k, j)] = bank.shares[own] @ cp.pos(margins - 0.5)
+                found[bank.plus(k, j)] = members.shares[own] @ cp.pos(margins + 0.5)
+                found[bank.minus(k, j)] = members.shares[own] @ cp.pos(margins - 0.5)
         return found
 
     def part(f: DC, sign: int, values: dict[int, Any]) -> Any:
@@ -111,10 +115,10 @@ def convex_concave(train: Part, data: Dataset, constraint: str | None) -> Fitted
         return total
 
     convex, concave = atoms(lambda own: scores[own]), atoms(lambda own: rows[own] @ w)
-    loss: Any = problem.loss
-    penalty = cp.sum(cp.multiply(problem.alpha, cp.square(w[: problem.model.n_penalised]))) / 2
+    shares, targets = shard.objective.shares, shard.objective.targets
+    penalty = cp.sum(cp.multiply(problem.alpha, cp.square(w[: parameters.n_penalised]))) / 2
     program = cp.Problem(
-        cp.Minimize(loss.weights @ cp.logistic(-cp.multiply(loss.signs, scores)) + penalty),
+        cp.Minimize(shares @ cp.logistic(-cp.multiply(targets, scores)) + penalty),
         [
             scores == rows @ w,
             *(
@@ -157,14 +161,15 @@ def switching_subgradient(
     torch.set_num_threads(1)  # steps are small: more threads make them slower
     problem = stated(train, data, constraint)
     bank = only_bank(problem)
-    n_params, n = problem.model.n_params, len(train.y)
+    shard, n_params, n = only_shard(problem), problem.rows.parameters.n, len(train.y)
+    model: Any = shard.model
+    (codes,) = (members.codes for members in shard.members)
 
     def tensor(array: Any) -> Any:
         return torch.as_tensor(array, dtype=torch.float32)
 
-    rows, members = tensor(problem.model.rows(np.arange(n))), tensor(np.eye(bank.n_groups)[bank.codes])
-    labelled: Any = problem.loss
-    signs, alpha, fixed = tensor(labelled.signs), tensor(problem.alpha), tensor(bank.fixed)
+    rows, members = tensor(model.rows(np.arange(n))), tensor(np.eye(bank.n_groups)[codes])
+    signs, alpha, fixed = tensor(shard.objective.targets), tensor(problem.alpha), tensor(bank.fixed)
     values_of = constraint_values(problem, tensor)
     width, rounding = bank.surrogate.width, bank.surrogate.rounding  # type: ignore[attr-defined]
 
@@ -172,8 +177,8 @@ def switching_subgradient(
         above = (margins + rounding).clamp(min=0)
         return torch.where(above < 2 * rounding, above**2 / (4 * rounding), above - rounding)
 
-    x = torch.nn.Parameter(tensor(unconstrained_start(problem)))
-    groups = [torch.as_tensor(np.flatnonzero(bank.codes == k)) for k in range(bank.n_groups)]
+    x = torch.nn.Parameter(tensor(unconstrained_start(problem)[0]))
+    groups = [torch.as_tensor(np.flatnonzero(codes == k)) for k in range(bank.n_groups)]
     n_batches = max(1, n // int(given.get("batch", n)))
     primal = torch.optim.Adam([x], lr=given["lr"])
     epochs = int(given["epochs"])
@@ -190,7 +195,7 @@ def switching_subgradient(
             shares = (own / own.sum(0)).T
             atoms = torch.cat([(shares @ hinge(margins + side)).ravel() for side in (0.5, -0.5)])
             losses = torch.nn.functional.softplus(-signs[picked] * scores)
-            penalty = (alpha * x[: problem.model.n_penalised] ** 2).sum() / 2
+            penalty = (alpha * x[: problem.rows.parameters.n_penalised] ** 2).sum() / 2
             loss = losses.mean() + penalty
             primal.zero_grad()
             switch.forward_update(loss, values_of(atoms)).backward()

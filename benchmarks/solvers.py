@@ -20,15 +20,16 @@ from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
+from _problems import unconstrained_start
 from _record import RESULTS, write
-from partialfair.constraints import Constraint, DemographicParity, StatisticalParity, join
+from partialfair.constraints import Constraint, DemographicParity, StatisticalParity
 from partialfair.datasets import Dataset, load_a9a, load_bank, load_law_school
 from partialfair.estimators._scales import column_scales
 from partialfair.groups import encode_groups
 from partialfair.models import linear_model
-from partialfair.objectives import LogisticLoss
+from partialfair.objectives import Logistic
 from partialfair.problems import Problem, certify
-from partialfair.solvers import IDCA, Certified, Newton, Record, Switching
+from partialfair.solvers import IDCA, MultiStartSQP, Record, Switching
 from partialfair.surrogates import Ramp
 
 MAX_GAPS = {"law_school": 0.05, "a9a": 0.05, "bank": 0.05}
@@ -50,17 +51,16 @@ def state(data: Dataset, constraint: Constraint) -> Problem:
         group_terms="interactions",
         scales=scales,
     )
-    loss = LogisticLoss(np.where(data.y[rows] == 1, 1.0, -1.0), weights)
+    objective = Logistic().build(np.where(data.y[rows] == 1, 1.0, -1.0), weights)
     alpha = np.tile(1e-4 / scales**2, len(groups.labels))
-    return Problem(model, loss, constraint.build(groups, weights, Ramp(1.0)), alpha)
+    return Problem.of(model, objective, constraint.build(groups, weights, Ramp(1.0)), alpha)
 
 
 def fast(problem: Problem, max_iter: int = 400) -> Any:
     """Solve from the unconstrained optimum and from a constant model."""
-    free = Problem(problem.model, problem.loss, join([]), problem.alpha)
-    w = Newton(tol=1e-6).solve(free, free.constant_start).x
-    problem.n_passes += free.n_passes
-    return Certified(max_iter=max_iter).solve(problem, problem.start_at(w))
+    start, passes = unconstrained_start(problem)
+    problem.n_passes += passes
+    return MultiStartSQP(max_iter=max_iter).solve(problem, start)
 
 
 def run(problem: Problem, solve: Callable[[Problem], Any]) -> dict[str, Any]:

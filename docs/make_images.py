@@ -1,17 +1,31 @@
-"""Draw the frontier of the page on choosing: ``python docs/make_images.py [DIRECTORY]``."""
+"""Draw the frontier of the page on choosing, and the seam: ``python docs/make_images.py [DIRECTORY]``."""
 
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.patches import FancyBboxPatch
 
 from partialfair import PartialFairClassifier, fairness_path
 from partialfair.datasets import make_admissions
+from partialfair.plotting._style import GROUP_COLOURS
 
 MAX_GAPS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
 
 
+BLUE, ORANGE, GREEN = GROUP_COLOURS[:3]
+GREY = "#4D4D4D"
+
+
 def main(directory: Path) -> None:
+    """Draw all."""
+    draw_frontier(directory / "frontier.png")
+    draw_seam(directory / "seam.png")
+
+
+def draw_frontier(file: Path) -> None:
     """Trace the path of the page's example, with more gaps than it has."""
     data, new = make_admissions(3000), make_admissions(6000, seed=1)
     columns = pd.get_dummies(data.X, dtype=float)
@@ -29,7 +43,80 @@ def main(directory: Path) -> None:
         validation=(prepare(new.X), new.y, new.sensitive_features),
         random_state=0,
     )
-    path.plot().figure.savefig(directory / "frontier.png", dpi=110)
+    path.plot().figure.savefig(file, dpi=110)
+
+
+def draw_seam(file: Path) -> None:
+    """Draw how a question of a solver reaches all rows, and how the answers become one."""
+    figure, ax = plt.subplots(figsize=(10, 6.2), layout="constrained")
+    ax.set(xlim=(0, 100), ylim=(0, 62))
+    ax.axis("off")
+    _box(ax, (2, 50, 20, 10), "solver\nx = (w, θ), needs", GREY)
+    _box(ax, (36, 50, 28, 10), "Problem.reduce(asks)\none call = one pass, counted", GREY)
+    _box(ax, (78, 50, 20, 10), "Ranks, Counts\nthresholds, referee", GREY)
+    _arrow(ax, (22, 56.5), (36, 56.5))
+    _note(ax, (29, 59.3), "values, gradients,\nHessians, kinks?")
+    _arrow(ax, (36, 52.5), (22, 52.5))
+    _note(ax, (29, 49.7), "totals: no array\nof n rows")
+    # The shards behind the first hold other rows, and the same is done in them.
+    for shift in (3.0, 1.5, 0.0):
+        _box(ax, (2 + shift, 3 + shift, 92, 34), "", GREY, fill="white")
+    _note(ax, (4, 34.2), "shard: some rows, in a thread, a batch or on a worker", "left", GREY)
+    _box(ax, (5, 13.25, 16, 11), "model\ns = scores(w)", BLUE)
+    _box(ax, (33, 21.5, 29, 10), "loss\nscores, targets, shares", ORANGE)
+    _box(ax, (33, 6, 29, 10), "atoms of constraints\nscores, members, θ", ORANGE)
+    _note(ax, (47.5, 18.75), "formulas: no rows of their own, no model", colour=ORANGE)
+    _box(ax, (74, 13.25, 18, 11), "model\nJᵀv, JᵀC = pull(w, C)", BLUE)
+    _arrow(ax, (21, 21), (33, 26.5))
+    _arrow(ax, (21, 16.5), (33, 11))
+    _note(ax, (26, 18.75), "scores s")
+    _arrow(ax, (62, 26.5), (74, 21))
+    _note(ax, (69.5, 26), "slopes v over rows", "left")
+    _arrow(ax, (62, 11), (74, 16.5))
+    _note(ax, (69.5, 11), "columns C over rows", "left")
+    _arrow(ax, (44, 50), (44, 40.2))
+    _note(ax, (43, 45.1), "w, θ and the asks", "right")
+    _arrow(ax, (56, 40.2), (56, 50), GREEN)
+    _note(ax, (57, 45.1), "parts, which add up", "left")
+    _arrow(ax, (88, 40.2), (88, 50))
+    _note(ax, (87, 45.1), "scores by rank", "right")
+    figure.savefig(file, dpi=110)
+    plt.close(figure)
+
+
+def _box(
+    ax: Axes, corner_and_size: tuple[float, float, float, float], text: str, colour: str, fill: str = "none"
+) -> None:
+    x, y, width, height = corner_and_size
+    style = {
+        "boxstyle": "round,pad=0,rounding_size=1.2",
+        "edgecolor": colour,
+        "facecolor": fill,
+        "linewidth": 1.6,
+    }
+    ax.add_patch(FancyBboxPatch((x, y), width, height, **style))
+    name, _, rest = text.partition("\n")
+    ax.text(
+        x + width / 2,
+        y + 0.65 * height,
+        name,
+        color=colour,
+        fontsize=11,
+        weight="bold",
+        ha="center",
+        va="center",
+    )
+    ax.text(x + width / 2, y + 0.3 * height, rest, color="black", fontsize=10, ha="center", va="center")
+
+
+def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], colour: str = GREY) -> None:
+    ax.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": 1.4})
+
+
+def _note(
+    ax: Axes, place: tuple[float, float], text: str, align: str = "center", colour: str = "black"
+) -> None:
+    ax.text(*place, text, color=colour, fontsize=9.5, ha=align, va="center")
 
 
 if __name__ == "__main__":

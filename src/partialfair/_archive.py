@@ -40,6 +40,11 @@ _SPARSE = {"csr", "csc", "coo", "bsr", "dia"}
 _LONGEST_SIDE = 1 << 26
 """Rows or columns of a sparse matrix, which is as small as its entries until somebody works with it."""
 
+_RENAMED = {
+    ("partialfair.solvers.certified", "Certified"): ("partialfair.solvers.multistart", "MultiStartSQP"),
+}
+"""Classes of partialfair that have another name by now: module and name, in files and today."""
+
 _MOST_MEMBERS = 10_000
 _PIECE = 1 << 20
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what save_model writes; others pack tighter
@@ -132,7 +137,7 @@ class _Mentions:
     n_nodes: int = 0
 
     def look_at(self, schema: Any) -> None:
-        """Go through a schema, taking out the marks by which nodes could be mentioned again."""
+        """Go through a schema, taking out marks by which nodes could be mentioned again, and old names."""
         waiting = [schema]
         while waiting:
             part = waiting.pop()
@@ -148,6 +153,9 @@ class _Mentions:
         if self.n_nodes > self.most_nodes:
             raise InputError(f"its {SCHEMA} has more nodes than any model")
         node.pop("__id__", None)  # save_model writes a node out wherever it occurs, so that none is missed
+        path = node.get("__module__"), node.get("__class__")
+        if path in _RENAMED:
+            node["__module__"], node["__class__"] = _RENAMED[path]
         loader = str(node["__loader__"])
         if loader in _NEVER:
             raise InputError(f"it holds a {_NEVER[loader]}, and no model does")

@@ -32,8 +32,8 @@ __all__ = [
     "surrogate",
 ]
 
-_ROWS_AT_ONCE = 65_536
-"""Rows of a dense matrix that is made on the way: with a column for each of 24 thresholds, 12 MB."""
+_ROWS_AT_ONCE = 4096
+"""Rows of a dense matrix of slopes or bends at a time: so many stay in the cache."""
 
 Terms: TypeAlias = Callable[[float], tuple[float, float, float, float]]
 """Compiled ``x → (σ⁺(x), σ⁻(x), a slope of σ⁺ at x, a slope of σ⁻ at x)`` for width 1."""

@@ -17,7 +17,7 @@ from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.surrogates import SURROGATES
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def code_of(page):
@@ -47,6 +47,20 @@ def test_links_lead_somewhere(page):
     assert all((page.parent / target).exists() for target in local)
 
 
+def sections_of(page):
+    """Anchors of a page's headings, as GitHub makes them: lower case, no punctuation, hyphens for spaces."""
+    headings = re.findall(
+        r"^#+ (.+)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE
+    )
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_to_sections_lead_somewhere(page):
+    for target, section in re.findall(r"\]\(([^)#\s]*\.md)?#([^)]+)\)", page.read_text()):
+        assert section in sections_of(page.parent / target if target else page), section
+
+
 def test_options_on_the_page_exist():
     """Every option that the command-line page names is an option of some command."""
     page = (ROOT / "docs" / "command_line.md").read_text()
@@ -66,9 +80,10 @@ def test_every_option_is_on_the_page():
         assert options - {"--help"} <= told, name
 
 
-def test_the_frontier_can_be_drawn(tmp_path):
+def test_the_images_can_be_drawn(tmp_path):
     run_script("docs/make_images.py", tmp_path)
-    assert (tmp_path / "frontier.png").stat().st_size > 10_000
+    for name in ("frontier.png", "seam.png"):
+        assert (tmp_path / name).stat().st_size > 10_000
 
 
 def run_script(path, *arguments):

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from partialfair import PartialFairClassifier, PartialFairRegressor
 from partialfair._clock import OutOfTime, check_clock, deadline, deadline_in, unhurried
 from partialfair.objectives import PartialAUC
-from partialfair.solvers import IDCA, Certified, Status
+from partialfair.problems import ProblemPoint
+from partialfair.solvers import IDCA, MultiStartSQP, Status
 
 CUT = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 FLAT = pytest.mark.filterwarnings("ignore::partialfair.exceptions.SurrogateWarning")
@@ -156,9 +158,7 @@ def test_solvers_that_know_no_clock_are_ended():
 def interrupted_at(monkeypatch, name, call):
     """Press Ctrl-C at the n-th call of a function, by a signal, as the terminal does."""
     module, _, attribute = name.rpartition(".")
-    target = __import__(module, fromlist=[""]) if not module.endswith("Trial") else None
-    if target is None:
-        from partialfair.problems.constrained import Trial as target
+    target = ProblemPoint if module == "ProblemPoint" else import_module(module)
     original, calls = getattr(target, attribute), []
 
     def pressing(*arguments, **options):
@@ -173,9 +173,9 @@ def interrupted_at(monkeypatch, name, call):
 @pytest.mark.parametrize(
     ("name", "call"),
     [
-        ("partialfair.problems.constrained.Trial.objective_hessian", 1),  # in the unconstrained fit
+        ("ProblemPoint.objective_hessians", 1),  # in the unconstrained fit
         ("partialfair.estimators._search.placed", 1),  # between that and the first solve
-        ("partialfair.problems.constrained.Trial.constraint_jacobian", 3),
+        ("ProblemPoint.constraint_jacobian", 3),
         ("partialfair.estimators._exact.certify", 1),
         ("partialfair.estimators._exact.judge", 1),
     ],
@@ -199,7 +199,7 @@ def test_before_any_constrained_point_the_unconstrained_one_is_the_best(monkeypa
     assert clf.coef_ == pytest.approx(free.coef_, abs=1e-4)
 
 
-@pytest.mark.parametrize("solver", [Certified(tol=1e-12), IDCA()])
+@pytest.mark.parametrize("solver", [MultiStartSQP(tol=1e-12), IDCA()])
 def test_an_interrupt_that_a_callback_swallows_counts(solver):
     def swallow(line):
         if line.step == 1:

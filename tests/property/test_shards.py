@@ -21,10 +21,19 @@ from partialfair.estimators import PartialFairClassifier
 from partialfair.estimators._search import FitRows, Search, ending
 from partialfair.estimators._statement import read_constraints, read_solver
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups
+from partialfair.groups import Members, encode_groups
 from partialfair.models import linear_model
 from partialfair.objectives import AUC, Hinge, Logistic, Squared
-from partialfair.problems import Counts, InMemoryData, InMemoryRows, People, Problem, ShardRows, certify
+from partialfair.problems import (
+    Counts,
+    InMemoryData,
+    InMemoryRows,
+    People,
+    Problem,
+    ShardRows,
+    SortedRanks,
+    certify,
+)
 from partialfair.solvers import SQP, MultiStartSQP, Newton
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
 
@@ -216,6 +225,8 @@ class GuardedScores:
         return answers
 
     def ranks(self, bank):
+        if hasattr(self.shards[0].data, "people"):
+            return self.reduce(MergedRanks(bank))[0]
         return ReducedRanks(self, bank)
 
     def counts(self):
@@ -256,6 +267,23 @@ class MergedCounts:
         kinds, which = np.unique(np.stack(joined[:3]), axis=1, return_inverse=True)
         weights = np.bincount(which.ravel(), weights=joined[3])
         return Counts(kinds[0], weights, kinds[1].astype(int), kinds[2] > 0)
+
+
+@dataclass(frozen=True)
+class MergedRanks:
+    """Ranks of the distinct scores in each group of a bank, with the shares that have them."""
+
+    bank: int
+
+    def part(self, shard, beside):
+        return self.total([SortedRanks(shard.scores, shard.data.members[self.bank])])
+
+    def total(self, parts):
+        kinds = np.concatenate([np.stack([part.scores, part.members.codes]) for part in parts], axis=1)
+        shares = np.concatenate([part.members.shares for part in parts])
+        kinds, which = np.unique(kinds, axis=1, return_inverse=True)
+        members = Members(kinds[1].astype(int), np.bincount(which.ravel(), weights=shares))
+        return SortedRanks(kinds[0], members)
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,24 +341,23 @@ def test_fits_over_shards_see_no_score(statement):
 @pytest.mark.parametrize("constraint", ["statistical_parity", "demographic_parity", "equalized_odds"])
 def test_whole_fits_see_merged_counts_only(constraint, enforce):
     """The search of an estimator, corrections and judge included, over rows with few distinct scores."""
-    rng, n = np.random.default_rng(0), 2503
+    rng, n = np.random.default_rng(0), 20_011
     groups = encode_groups(rng.choice(["a", "b", "c"], n))
-    X = rng.integers(4, size=(n, 2)) + (rng.random((n, 2)) < 0.4) * (groups.codes == 0)[:, None]
-    positive = X.sum(axis=1) + rng.normal(size=n) > 3.5
-    clf = PartialFairClassifier(
-        constraint, interval=(0.1, 0.8), max_gap=0.5, enforce=enforce, group_terms="intercept"
-    )
-    model = linear_model(X.astype(float), codes=groups.codes, n_groups=3, group_terms="intercept")
+    X = np.round(3 * rng.normal(size=(n, 2)) + (groups.codes == 0)[:, None]).clip(-8, 8) / 3
+    positive = X.sum(axis=1) + rng.normal(size=n) > 0.5
+    terms = {"group_terms": "interactions"}
+    clf = PartialFairClassifier(constraint, interval=(0.1, 0.8), max_gap=0.1, enforce=enforce, **terms)
+    model = linear_model(X, codes=groups.codes, n_groups=3, **terms)
     objective = Logistic().build(np.where(positive, 1.0, -1.0), np.ones(n))
     rows = FitRows(X, np.ones(n), groups, objective, np.inf, positive)
     LONGEST.n = 0
     endings = []
     for data in (
         InMemoryData(model, objective, rows.people, n_shards=1),
-        Guarded(model, objective, rows.people, borders=(0, 7, 1000, 1000)),
+        Guarded(model, objective, rows.people, borders=(0, 7, 9000, 9000)),
     ):
         stated = read_constraints(clf)
-        search = Search(clf, data, np.full(2, 1e-4), rows, stated, read_solver(clf, stated))
+        search = Search(clf, data, np.full(6, 1e-4), rows, stated, read_solver(clf, stated))
         attempt, cut = search.run(np.inf)
         status, _ = ending(attempt, search.certificate(attempt, np.inf), cut, search.exact)
         endings.append((status, attempt.result.objective, attempt.gaps[0].value))

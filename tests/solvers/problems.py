@@ -5,11 +5,12 @@ import warnings
 import numpy as np
 import pytest
 
+from partialfair._row_columns import single_column
 from partialfair.constraints import DemographicParity, StatisticalParity, join
 from partialfair.groups import encode_groups
-from partialfair.models import linear_model
+from partialfair.models import FirstOrderModel, Parameters, linear_model
 from partialfair.objectives import Logistic
-from partialfair.problems import Ball, Box, Problem, WholeSpace
+from partialfair.problems import Ball, Problem, WholeSpace
 from partialfair.surrogates import Ramp
 
 cp = pytest.importorskip("cvxpy", reason="the reference solver, cvxpy, is not installed")
@@ -30,6 +31,60 @@ def problem(kind="statistical", *, n=80, d=3, seed=0, alpha=0.05, max_gap=0.1, d
     return Problem.of(linear_model(X), Logistic().build(y, np.ones(n)), join(blocks), alpha, domain)
 
 
+def features(task):
+    """The features of all rows of a problem, to be changed in place."""
+    (rows,) = task.rows.shards
+    return rows.model.design.X
+
+
+def unconstrained(task):
+    """The problem of minimising the objective alone, over all of ℝⁿ."""
+    (rows,) = task.rows.shards
+    return Problem.of(rows.model, rows.objective, join([]), task.alpha)
+
+
+def first_order(model):
+    """The scores of a linear model, by one that knows no more than scores and ``Jᵀv``."""
+    return FirstOrderModel(
+        model.parameters, model.scores, lambda w, v: model.pull(w, single_column(v))[0, 0, :-1]
+    )
+
+
+def scores_of(task, v):
+    """Scores of all rows at a variable of cvxpy."""
+    (rows,) = task.rows.shards
+    return rows.model.rows(np.arange(rows.objective.shares.size)) @ v[: rows.model.parameters.n]
+
+
+def objective_of(task, v):
+    """Logistic loss and penalty at a variable of cvxpy."""
+    (rows,) = task.rows.shards
+    losses = cp.logistic(-cp.multiply(rows.objective.targets, scores_of(task, v)))
+    squares = cp.square(v[: rows.model.parameters.n_penalised])
+    loss = cp.sum(cp.multiply(rows.objective.shares, losses))
+    return loss + 0.5 * cp.sum(cp.multiply(task.alpha, squares))
+
+
+def conditions_of(domain, v):
+    """That a variable of cvxpy lies in the domain."""
+    if isinstance(domain, Ball):
+        return [cp.norm(v) <= domain.radius]
+    low, high = domain.bounds(v.size)
+    below, above = np.isfinite(low), np.isfinite(high)
+    return [
+        *([v[below] >= low[below]] if below.any() else []),
+        *([v[above] <= high[above]] if above.any() else []),
+    ]
+
+
+def minimum(objective, conditions, v):
+    """Value and variable at the optimum."""
+    value = cp.Problem(cp.Minimize(objective), conditions).solve(
+        solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11
+    )
+    return value, np.asarray(v.value)
+
+
 def solve_subproblem(sub, multipliers=None):
     """Optimum of a subproblem of a ramp-constrained linear model, by cvxpy.
 
@@ -38,15 +93,11 @@ def solve_subproblem(sub, multipliers=None):
     task = sub.problem
     (rows,) = task.rows.shards
     v = cp.Variable(sub.x.size)
-    n_w, n_penalised = rows.model.parameters.n, rows.model.parameters.n_penalised
-    scores = rows.model.rows(np.arange(rows.objective.shares.size)) @ v[:n_w]
-    losses = cp.logistic(-cp.multiply(rows.objective.targets, scores))
-    loss = cp.sum(cp.multiply(rows.objective.shares, losses))
+    scores = scores_of(task, v)
     shift = 0.5 * sub.mu * cp.sum_squares(v - sub.x)
-    squares = cp.square(v[:n_penalised])
-    objective = loss + 0.5 * cp.sum(cp.multiply(task.alpha, squares)) + shift
+    objective = objective_of(task, v) + shift
     atoms = []
-    first = n_w
+    first = rows.model.parameters.n
     for bank, members in zip(task.bank.banks, rows.members, strict=True):
         thetas = [v[first + j] for j in range(bank.n_theta)] + list(bank.fixed)
         first += bank.n_theta
@@ -70,12 +121,7 @@ def solve_subproblem(sub, multipliers=None):
                 heights = [sum(c * atoms[a] for a, c in piece.atoms) + piece.constant for piece in pieces]
                 plus = plus + factor * (cp.maximum(*heights) if len(heights) > 1 else heights[0])
         functions.append(plus - values[i] - gradients[i] @ (v - sub.x) + shift)
-    if isinstance(sub.domain, Ball):
-        conditions = [cp.norm(v) <= sub.domain.radius]
-    elif isinstance(sub.domain, Box):
-        conditions = [sub.domain.low <= v, v <= sub.domain.high]
-    else:
-        conditions = []
+    conditions = conditions_of(sub.domain, v)
     if multipliers is None:
         conditions += [function <= 0 for function in functions]
     else:
@@ -83,10 +129,7 @@ def solve_subproblem(sub, multipliers=None):
     with warnings.catch_warnings():
         # Near a fixed point the feasible set has almost no interior; the answer is good to 1e-7 all the same.
         warnings.filterwarnings("ignore", "Solution may be inaccurate")
-        value = cp.Problem(cp.Minimize(objective), conditions).solve(
-            solver=cp.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11
-        )
-    return value, np.asarray(v.value)
+        return minimum(objective, conditions, v)
 
 
 class Exact:
@@ -99,3 +142,25 @@ class Exact:
 
     def longer(self):
         return None
+
+
+def network(X, n_hidden):
+    """``tanh(X W + b) @ v + c`` of all rows: scores that are not linear in the parameters (W, v, b, c)."""
+    d = X.shape[1]
+
+    def unpacked(w):
+        first, second, shifts, shift = np.split(w, np.cumsum([d * n_hidden, n_hidden, n_hidden]))
+        return np.tanh(X @ first.reshape(d, n_hidden) + shifts), second, shift
+
+    def score(w):
+        hidden, second, shift = unpacked(w)
+        return hidden @ second + shift
+
+    def pull_back(w, v):
+        hidden, second, _ = unpacked(w)
+        by_hidden = np.outer(v, second) * (1 - hidden**2)
+        return np.concatenate([(X.T @ by_hidden).ravel(), v @ hidden, by_hidden.sum(axis=0), [v.sum()]])
+
+    n_penalised = (d + 1) * n_hidden
+    n = n_penalised + n_hidden + 1
+    return FirstOrderModel(Parameters(n, n_penalised, n), score, pull_back)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from partialfair.exceptions import InputError
 from partialfair.problems import Ball, Box, WholeSpace, certify
 from partialfair.solvers import IDCA
-from tests.solvers.problems import Exact, problem, solve_subproblem
+from tests.solvers.problems import Exact, features, problem, solve_subproblem
 
 DOMAINS = [WholeSpace(), Ball(1.2), Box(-0.5, 0.5)]
 TOL = 1e-4
@@ -90,7 +90,7 @@ def test_it_rejects_infeasible_points_however_low_the_loss():
     task = problem(max_gap=0.05)
     free = problem("none")
     w = solve_subproblem(free.linearise(free.trivial_start))[1]
-    x = np.concatenate([w, task.constraints.theta0])
+    x = np.concatenate([w, task.constraints.thresholds.starts])
     found = certify(task, x)
     assert found.feasibility == pytest.approx(task.evaluate(x).violation)
     assert found.feasibility > 0.02
@@ -102,7 +102,7 @@ def test_huge_multipliers_do_not_hide_the_gradient():
     task = problem("demographic", max_gap=0.1, alpha=0.0)
     functions = tuple(f + 0.1 for f in task.constraints.system.functions)
     task.constraints = replace(task.constraints, system=replace(task.constraints.system, functions=functions))
-    X = task.model.design.X
+    X = features(task)
     X[:, 1], X[:, 2] = X[:, 0], 1.0
     x = 2.0**40 * np.array([1, -1, 1, -1])  # all scores 0, exactly; but x + step − x is 0 for small steps
     at = task.at(x)

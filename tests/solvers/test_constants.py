@@ -8,14 +8,14 @@ import pytest
 from partialfair.exceptions import InputError
 from partialfair.problems import Ball, estimate_constants
 from partialfair.theory import idca_budget
-from tests.solvers.problems import problem
+from tests.solvers.problems import features, problem
 
 
 def test_lipschitz_estimate_lies_between_difference_quotients_and_a_bound():
     """Parts of a ramp of width 1 have slopes of at most 1 in each score and threshold."""
     task = problem(alpha=0.0)
     start, mu, radius = task.trivial_start, 0.1, 3.0
-    longest = np.linalg.norm(np.column_stack([task.model.design.X, np.ones(80)]), axis=1).max()
+    longest = np.linalg.norm(np.column_stack([features(task), np.ones(80)]), axis=1).max()
     found = estimate_constants(task, mu=mu, radius=radius, n_samples=30)
     bound = np.sqrt(longest**2 + 1) / 0.5  # in shares of the interval, which is half of everybody
     assert found.lipschitz <= bound + mu * max(radius, np.linalg.norm(start))

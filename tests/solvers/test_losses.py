@@ -10,7 +10,7 @@ from partialfair.groups import encode_groups
 from partialfair.models import linear_model
 from partialfair.objectives import AUC, Hinge, Logistic, PartialAUC, Squared
 from partialfair.problems import Problem, certify
-from partialfair.solvers import IDCA, Certified, DirectSwitching, Newton, Status, Switching
+from partialfair.solvers import IDCA, DirectSwitching, MultiStartSQP, Newton, Status, Switching
 from partialfair.surrogates import RoundedRamp
 
 LOSSES = [
@@ -40,7 +40,7 @@ def problem(loss, *constraints, n=300, alpha=1e-2, group_terms=None, fit_interce
         X, codes=groups.codes, n_groups=2, group_terms=group_terms, fit_intercept=fit_intercept
     )
     blocks = [one.build(groups, weights, RoundedRamp(0.5)) for one in constraints]
-    return Problem(model, loss.build(y, weights, anchored=fit_intercept), join(blocks), alpha)
+    return Problem.of(model, loss.build(y, weights, anchored=fit_intercept), join(blocks), alpha)
 
 
 @pytest.mark.parametrize("largest_block", [0, 3000])
@@ -75,7 +75,9 @@ def test_hessians_of_pairs_with_group_terms(loss, group_terms):
     x = np.random.default_rng(1).normal(size=task.trivial_start.size)
     at = task.at(x)
     direction = np.random.default_rng(2).normal(size=x.size)
-    assert at.objective_hessian() @ direction == pytest.approx(at.objective_curvature(direction), abs=1e-12)
+    convex, concave = at.objective_hessians()
+    product = convex @ direction - (0 if concave is None else concave @ direction)
+    assert product == pytest.approx(at.hessian_product(direction), abs=1e-12)
     result = Newton(tol=1e-6).solve(task, task.constant_start)
     assert result.status is Status.CONVERGED
 
@@ -86,7 +88,7 @@ def test_hessians_of_pairs_with_group_terms(loss, group_terms):
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 def test_constrained_fits_converge(loss, constraint):
     task = problem(loss, constraint)
-    result = Certified().solve(task, task.constant_start)
+    result = MultiStartSQP().solve(task, task.constant_start)
     assert result.status is Status.CONVERGED
     assert certify(task, result.x).holds(1e-4)
     assert certify(task, result.x).multipliers.max() > 1e-3  # the constraint binds
@@ -97,7 +99,7 @@ def test_constrained_fits_converge(loss, constraint):
 def test_the_papers_solvers_take_corners_sharp_or_rounded(loss, sharp):
     statement = type(loss)(**{**vars(loss), "rounding": 0.0}) if sharp else loss
     task = problem(statement, StatisticalParity((0.1, 0.6), 0.1))
-    best = Certified().solve(problem(loss, StatisticalParity((0.1, 0.6), 0.1)), task.constant_start)
+    best = MultiStartSQP().solve(problem(loss, StatisticalParity((0.1, 0.6), 0.1)), task.constant_start)
     for solver in (IDCA(max_iter=30, inner=Switching(n_steps=100)), DirectSwitching(max_iter=3000)):
         result = solver.solve(task, task.constant_start)
         assert result.violation <= 5e-3
@@ -135,9 +137,9 @@ def test_the_hinge_tends_to_the_support_vector_machine(rounding):
     task = problem(Hinge(rounding), alpha=alpha, fit_intercept=False)
     result = Newton(tol=1e-6).solve(task, task.trivial_start)
     assert result.status is Status.CONVERGED
-    weights = task.loss.weights
+    (rows,) = task.rows.shards
     machine = LinearSVC(loss="hinge", C=1 / alpha, fit_intercept=False, tol=1e-10, max_iter=1_000_000)
-    machine.fit(task.model.design.X, task.loss.signs, sample_weight=weights)
+    machine.fit(rows.model.design.X, rows.objective.targets, sample_weight=rows.objective.shares)
     sharp = problem(Hinge(0.0), alpha=alpha, fit_intercept=False)
     optimum = sharp.evaluate(machine.coef_[0]).objective
     assert optimum - 1e-9 <= sharp.evaluate(result.x).objective <= optimum + rounding / 8

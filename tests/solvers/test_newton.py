@@ -5,7 +5,7 @@ import pytest
 
 from partialfair.exceptions import InputError
 from partialfair.solvers import Newton, Status
-from tests.solvers.problems import problem, solve_subproblem
+from tests.solvers.problems import features, problem, solve_subproblem
 
 
 @pytest.mark.parametrize("largest_block", [0, 3000])
@@ -23,7 +23,7 @@ def test_it_finds_the_minimum(largest_block, alpha):
 @pytest.mark.parametrize("largest_block", [0, 3000])
 def test_equal_and_empty_features(largest_block):
     task = problem("none", d=4, alpha=0.0)
-    X = task.model.design.X
+    X = features(task)
     X[:, 1], X[:, 2] = X[:, 0], 0.0
     result = Newton(largest_block=largest_block).solve(task, task.trivial_start)
     assert np.linalg.norm(task.at(result.x).objective_gradient()) <= 1e-8

@@ -17,14 +17,14 @@ from partialfair.constraints import (
     StatisticalParity,
     join,
 )
-from partialfair.dc import pulled_one_by_one
 from partialfair.groups import encode_groups
 from partialfair.models import linear_model
 from partialfair.models.blocks import ArrowMatrix, BlockMatrix
-from partialfair.objectives import LogisticLoss
-from partialfair.problems import Problem
-from partialfair.problems.constrained import _Pull
+from partialfair.objectives import Logistic
+from partialfair.problems import InMemoryRows, Problem, ShardRows
+from partialfair.problems.asks import Expansion
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+from tests.solvers.problems import first_order
 
 N, N_GROUPS = 90, 3
 SMOOTH = (StatisticalParity((0.1, 0.7), 0.1, n_points=4), DemographicParity((0.2, 0.9), 0.1))
@@ -36,7 +36,7 @@ OTHERS = (
 )
 
 
-def task(kind, group_terms, fit_intercept, sigma, seed, statements=SMOOTH):
+def task(kind, group_terms, fit_intercept, sigma, seed, statements=SMOOTH, n_shards=1):
     rng = np.random.default_rng(seed)
     dense = rng.normal(size=(N, 4)) * (rng.random((N, 4)) < 0.7)
     codes = CategoricalCodes(rng.integers(3, size=(N, 2)), (np.arange(3), np.arange(3)), ("a", "b"))
@@ -55,9 +55,18 @@ def task(kind, group_terms, fit_intercept, sigma, seed, statements=SMOOTH):
         statement.build(groups, rng.random(N), sigma, np.arange(N) // N_GROUPS % 2 == 0)
         for statement in statements
     ]
-    loss = LogisticLoss(rng.choice([-1.0, 1.0], N), rng.random(N))
-    problem = Problem(model, loss, join(blocks), alpha=0.1)
+    objective = Logistic().build(rng.choice([-1.0, 1.0], N), rng.random(N))
+    problem = Problem.of(model, objective, join(blocks), alpha=0.1, n_shards=n_shards)
     return problem, rng.normal(size=problem.trivial_start.size)
+
+
+def column_by_column(problem, at):
+    """Subgradients of all atoms by a model that knows ``Jᵀv`` only, and so pulls one column at a time."""
+    (rows,) = problem.rows.shards
+    plain_rows = InMemoryRows((ShardRows(first_order(rows.model), rows.objective, rows.members),))
+    ask = Expansion(problem.loss, problem.bank, at.theta)
+    (expanded,) = plain_rows.at(problem.split(at.x)[0]).reduce(ask)
+    return expanded.atoms
 
 
 @pytest.mark.parametrize("kind", ["dense", "csr", "codes"])
@@ -70,19 +79,17 @@ def task(kind, group_terms, fit_intercept, sigma, seed, statements=SMOOTH):
 def test_jacobians_and_hessians(kind, group_terms, fit_intercept, seed, sigma):
     problem, x = task(kind, group_terms, fit_intercept, sigma, seed, SMOOTH + OTHERS)
     at = problem.at(x)
-    each = [at.atoms_gradient(unit) for unit in np.eye(problem.constraints.bank.n_atoms)]
+    each = [at.gradient_of(None, unit) for unit in np.eye(problem.bank.n_atoms)]
     assert at.atoms_jacobian == pytest.approx(np.array(each), abs=1e-12)
-    slow = pulled_one_by_one(
-        problem.constraints.bank, at.scores, problem.split(x)[1], _Pull(problem, problem.split(x)[0])
-    )
-    assert np.hstack(slow) == pytest.approx(np.array(each), abs=1e-12)
+    assert column_by_column(problem, at) == pytest.approx(np.array(each), abs=1e-12)
     rows = [at.constraint_gradient(i) for i in range(problem.m)]
     assert at.constraint_jacobian() == pytest.approx(np.array(rows), abs=1e-12)
-    hessian, direction = at.objective_hessian(), np.random.default_rng(seed).normal(size=x.size)
-    assert hessian @ direction == pytest.approx(at.objective_curvature(direction), abs=1e-12)
+    (hessian, concave), direction = at.objective_hessians(), np.random.default_rng(seed).normal(size=x.size)
+    assert concave is None  # the logistic loss is convex
+    assert hessian @ direction == pytest.approx(at.hessian_product(direction), abs=1e-12)
     sub = problem.linearise(x + 0.1, mu=0.3)
     rows = [sub.at(x).constraint_gradient(i) for i in range(problem.m)]
-    assert sub.at(x).constraint_jacobian() == pytest.approx(np.array(rows), abs=1e-12)
+    assert sub.at(x).expand(np.zeros(problem.m)).jacobian == pytest.approx(np.array(rows), abs=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["dense", "csr", "codes"])
@@ -101,27 +108,47 @@ def test_lagrangian_hessians_are_derivatives_of_gradients(kind, group_terms, see
         at = problem.at(v)  # of the pieces that are active at x
         return at.objective_gradient() + multipliers @ (slopes[0] - slopes[1]) @ at.atoms_jacobian
 
-    convex, concave = problem.at(x).lagrangian_hessian(multipliers)
-    change = convex @ direction - (0 if concave is None else concave @ direction)
+    local = problem.at(x).expand(multipliers)
+    change = local.convex @ direction - (0 if local.concave is None else local.concave @ direction)
     expected = (gradient(x + direction) - gradient(x - direction)) / 2
     assert change == pytest.approx(expected, abs=2e-9)
 
 
 @pytest.mark.parametrize("kind", ["csr", "codes"])
-def test_threads_add_up_to_the_same(kind, monkeypatch):
-    problem, x = task(kind, "interactions", True, Ramp(0.8), 0)
-    multipliers = np.ones(problem.m)
-
-    def oracles():
+@pytest.mark.parametrize("n_shards", [2, 3, 7])
+def test_shards_add_up_to_the_same(kind, n_shards):
+    def oracles(n_shards):
+        problem, x = task(kind, "interactions", True, Ramp(0.8), 0, n_shards=n_shards)
+        assert len(problem.rows.shards) == n_shards
         at = problem.at(x)
-        convex, concave = at.lagrangian_hessian(multipliers)
-        return [at.objective_gradient(), at.atoms_jacobian, convex @ x, concave @ x]
+        local = at.expand(np.ones(problem.m))
+        product = at.hessian_product(x)
+        return [
+            local.gradient,
+            local.jacobian,
+            at.atoms_jacobian,
+            local.convex @ x,
+            local.concave @ x,
+            product,
+        ]
 
-    alone = oracles()
-    monkeypatch.setattr("partialfair.models._designs._ROWS_PER_THREAD", 20)
-    monkeypatch.setattr("partialfair.models._designs.get_num_threads", lambda: 3)
-    for found, expected in zip(oracles(), alone, strict=True):
+    for found, expected in zip(oracles(n_shards), oracles(1), strict=True):
         assert found == pytest.approx(expected, abs=1e-12)
+
+
+def test_there_are_as_many_shards_as_threads_have_work(monkeypatch):
+    """A shard for each thread, unless rows are few; formulas of pairs see all rows at once."""
+    monkeypatch.setattr("partialfair.problems.rows._ROWS_PER_THREAD", 20)
+    monkeypatch.setattr("partialfair.problems.rows.get_num_threads", lambda: 3)
+    assert [len(shard.objective.shares) for shard in task_rows(SMOOTH)] == [30, 30, 30]
+    assert len(task_rows((*SMOOTH, QuadraticGroupAUC(2.0)))) == 1
+    monkeypatch.setattr("partialfair.problems.rows._ROWS_PER_THREAD", 50)
+    assert len(task_rows(SMOOTH)) == 1
+
+
+def task_rows(statements):
+    problem, _ = task("csr", None, True, Ramp(0.8), 0, statements, n_shards=None)
+    return problem.rows.shards
 
 
 @given(st.integers(0, 1000), st.integers(1, 80), st.floats(-6, 6))
@@ -159,11 +186,17 @@ def test_arrow_matrices(shift):
         assert np.array([found @ unit for unit in np.eye(7)]) == pytest.approx(dense + 3 * rows.T @ rows)
 
 
-def test_all_constraint_gradients_take_one_pass_for_each_bank():
+def test_a_pass_answers_all_that_is_asked_at_once():
     problem, x = task("csr", "interactions", True, Ramp(1.0), 0)
     at = problem.at(x)
     at.constraint_jacobian()
-    assert problem.n_passes == 1 + 2  # the scores, and two constraints
+    assert problem.n_passes == 1 + 1  # the values, which say what is active, and the gradients of two banks
+    at.objective_gradient()
+    assert problem.n_passes == 2  # it came along
+    at.expand(np.ones(problem.m))
+    assert problem.n_passes == 3  # all first derivatives and both Hessians
+    at.constraint_gradient(0)
+    assert problem.n_passes == 4
 
 
 def test_block_cholesky_solves():

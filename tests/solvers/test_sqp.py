@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from partialfair.exceptions import InputError
 from partialfair.models.blocks import BlockMatrix
 from partialfair.problems import Ball, certify
-from partialfair.problems.elastic import ElasticModel
+from partialfair.problems.elastic import ElasticModel, StepBounds
 from partialfair.problems.kinks import Kinks
 from partialfair.problems.quadratic import best_multipliers
 from partialfair.solvers import IDCA, SQP, Newton, Status
 from partialfair.surrogates import Ramp, Sigmoid
-from tests.solvers.problems import Exact, cp, problem
+from tests.solvers.problems import Exact, cp, features, problem
 
 KINDS = ["statistical", "demographic", "both"]
 
@@ -48,7 +48,7 @@ def test_the_elastic_step_is_cvxpys(seed, m):
         rng.normal(size=(n_kinks, n)), rng.random(n_kinks), rng.random((n_kinks, m)), np.arange(n_kinks)
     )
     factor = BlockMatrix((np.arange(n),), (hessian,)).cholesky(0.0)
-    step = ElasticModel(factor, gradient, rows, kinks, penalty).step(values).p
+    step = ElasticModel(factor, gradient, rows, kinks, penalty, StepBounds.none(n)).step(values).p
 
     def model(p, maximum):
         gains = kinks.shares.T @ maximum(kinks.rows @ p - kinks.gaps)
@@ -79,20 +79,18 @@ def test_kinks_are_all_that_tangents_miss(seed, length):
 
 def test_kinks_of_equal_rows_are_joined():
     task = problem("statistical", n=40)
-    task.model.design.X[20:] = task.model.design.X[:20]
-    codes = task.constraints.bank.banks[0].codes
-    codes[20:] = codes[:20]
+    (rows,) = task.rows.shards
+    features(task)[20:] = features(task)[:20]
+    (members,) = rows.members
+    members.codes[20:] = members.codes[:20]
     at = task.at(task.trivial_start)
     each = at.kinks(np.ones(task.m), 10.0, limit=1000)
-    bank = task.constraints.bank
-    found = bank.kinks(np.ones(bank.n_atoms), at.scores, task.constraints.theta0, no_moves(task), 10.0, 1000)
+    bank, scores = task.bank, rows.model.scores(task.split(at.x)[0])
+    no_moves = np.zeros(scores.size), np.zeros(bank.n_theta)
+    found = bank.kinks(np.ones(bank.n_atoms), scores, rows.members, at.theta, no_moves, 10.0, 1000)
     assert each.keys.size == found.atoms.size // 2
     assert each.gaps.sum() == pytest.approx((found.weights * np.abs(found.residuals)).sum())
     assert at.kinks(np.ones(task.m), 10.0, limit=5) is None
-
-
-def no_moves(task):
-    return np.zeros(task.model.n_rows), np.zeros(task.constraints.bank.n_theta)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -146,14 +144,14 @@ def test_endings():
     assert SQP().solve(task, task.trivial_start, callback=interrupt).status is Status.STOPPED
     with pytest.raises(InputError, match="max_iter of SQP"):
         SQP(max_iter=0)
-    with pytest.raises(InputError, match="over all of"):
+    with pytest.raises(InputError, match="not balls"):
         SQP().solve(problem(domain=Ball(1.0)), task.trivial_start)
 
 
 def test_singular_designs():
     """Equal features, one that is always 0, and no penalty: the Hessian has no inverse."""
     task = problem(n=200, d=4, alpha=0.0)
-    X = task.model.design.X
+    X = features(task)
     X[:, 1], X[:, 2] = X[:, 0], 0.0
     result = SQP().solve(task, task.trivial_start)
     assert result.violation <= 5e-5

@@ -1,5 +1,6 @@
 """Difference-of-convex functions of score vectors and thresholds: formulas that own no rows and no model."""
 
+from partialfair._row_columns import RowColumns
 from partialfair.dc.algebra import DC, Affine, DCSystem, Tangents, Ties, atom, maximum
 from partialfair.dc.bank import AtomBank, AtomKinks, BankMembers, Bending, Gradient, Moves
 from partialfair.dc.checks import (
@@ -30,6 +31,7 @@ __all__ = [
     "Moves",
     "PairSums",
     "QuadraticPairs",
+    "RowColumns",
     "Tangents",
     "Ties",
     "atom",

@@ -113,10 +113,11 @@ class GroupMeans:
                 mixed[:, :, 0, t] = -np.einsum("bpj,pgj->gbj", bends, self._by_part(coefficients))
             free = mixed[..., : self.n_theta].reshape(self.n_groups, pieces.n_bins, 2, -1)
             table = np.concatenate([table, free], axis=-1)
-        codes, shares = members.codes, members.shares
-        cells = np.where(codes >= 0, codes.astype(np.int64) * pieces.n_bins + pieces.bins(scores), -1)
+        cells, moments = _cells_and_moments(
+            pieces.bins(scores), pieces.n_bins, scores, members.codes, members.shares
+        )
         return RowColumns(
-            np.stack([shares, shares * scores], axis=1),
+            moments,
             cells,
             table,
             self.n_groups,
@@ -207,6 +208,18 @@ class GroupMeans:
     @cached_property
     def _fixed(self) -> Floats:
         return np.array(self.fixed, dtype=np.float64)
+
+
+@njit(cache=True, nogil=True)
+def _cells_and_moments(
+    bins: Ints, n_bins: int, scores: Floats, codes: Ints, shares: Floats
+) -> tuple[Ints, Floats]:
+    """Return the cell of each row by group and bin, −1 without a group, and (ω, ωs)."""
+    cells, moments = np.empty(scores.size, dtype=np.int32), np.empty((scores.size, 2))
+    for i in range(scores.size):
+        cells[i] = codes[i] * n_bins + bins[i] if codes[i] >= 0 else -1
+        moments[i, 0], moments[i, 1] = shares[i], shares[i] * scores[i]
+    return cells, moments
 
 
 @njit(cache=True, nogil=True)

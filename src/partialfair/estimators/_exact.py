@@ -24,6 +24,7 @@ from partialfair.estimators._promise import Promise
 from partialfair.estimators.result import ROUNDING_OF_GAPS
 from partialfair.groups import Groups, group_name
 from partialfair.metrics.partial import WorstGap
+from partialfair.named_constraints import record_of
 from partialfair.objectives import Objective
 from partialfair.problems import Certificate, Counts, Problem, ScoredRows, TrainingData, certify
 from partialfair.solvers import CUT_SHORT, Result, Status
@@ -162,12 +163,13 @@ class Attempt:
         worst = int(np.argmax(self.excess))
         promise, gap = self.training.promises[worst], self.gaps[worst]
         stated = promise.constraint
-        floor, name, members = _floor(promise)
         pair = " and ".join(map(group_name, gap.groups))
         where = "" if np.isnan(gap.ranks).any() else " at ranks {:.1%} and {:.1%}".format(*gap.ranks)
         reached = f"the exact gap of {type(stated).__name__} is {gap.value:.3g} between {pair}{where}"
-        if stated.max_gap >= floor:
-            return reached
+        record = record_of(stated)
+        floor, name, members = _floor(promise)
+        if stated.max_gap >= floor or (record is not None and record.bounded.in_scores):
+            return reached  # one member more or less moves shares by known steps, and scores by any
         return (
             f"{reached}, and it can hardly be below {floor:.2g}, because the interval holds {members:.3g} "
             f"members of group {name!r}"

@@ -14,7 +14,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from partialfair._typing import Floats
+from partialfair.constraints import Constraint
 from partialfair.estimators.result import FitResult
+from partialfair.metrics.partial import WorstGap
+from partialfair.named_constraints import record_of
 from partialfair.solvers import Record
 from partialfair.surrogates import Surrogate
 
@@ -59,13 +62,25 @@ def _record(record: Record, unit: float) -> Record:
     return replace(record, objective=unit**2 * record.objective)
 
 
+def _gap(gap: WorstGap, constraint: Constraint, unit: float) -> WorstGap:
+    """Return a gap with its threshold, and its value if that is a difference of scores, in units of 1."""
+    record = record_of(constraint)
+    in_scores = record is not None and record.bounded.in_scores
+    return replace(
+        gap, value=abs(unit) * gap.value if in_scores else gap.value, threshold=unit * gap.threshold
+    )
+
+
 def _result(result: FitResult, unit: float) -> FitResult:
     sigma = result.surrogate
     return replace(
         result,
         objective=unit**2 * result.objective,
         constraints=tuple(one.in_units(1 / unit) for one in result.constraints),
-        gaps=tuple(replace(gap, threshold=unit * gap.threshold) for gap in result.gaps),
+        gaps=tuple(
+            _gap(gap, constraint, unit)
+            for gap, constraint in zip(result.gaps, result.constraints, strict=True)
+        ),
         thresholds=unit * result.thresholds,
         surrogate=None if sigma is None else replace(sigma, width=abs(unit) * sigma.width),
         spread=abs(unit) * result.spread,

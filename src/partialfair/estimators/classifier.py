@@ -75,8 +75,8 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         ``"logistic"``, ``"hinge"``, ``"squared"`` (classes as ±1), ``"auc"`` (squared hinge of the pairs of a
         positive and a negative), or a loss of `partialfair.objectives` with settings of its own, such as
         ``PartialAUC(fpr=(0.0, 0.1))``. Corners of the hinge are rounded unless its ``rounding`` is 0, which
-        ``solver="idca-switching"`` and ``"switching"`` can take. Losses of pairs put the score 0 midway
-        between the classes' mean scores.
+        solvers that need gradients only can take: ``"idca-switching"``, ``"switching"`` and
+        ``"augmented-lagrangian"``. Losses of pairs put the score 0 midway between the classes' mean scores.
     alpha
         Strength of the ℓ2 penalty on the coefficients; intercepts are free. scikit-learn's
         ``C = 1 / (alpha · n)``.
@@ -109,14 +109,15 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
     solver
         ``"auto"`` (sequential quadratic programming from ``n_starts`` starts, then IDCA, until the
         certificate holds), ``"idca"`` (Algorithm 1 with Newton steps inside), the paper's
-        ``"idca-switching"`` (Algorithms 1 and 2) and ``"switching"`` (Algorithm 3), or a solver of
-        `partialfair.solvers` with settings of its own. Without constraints a name means Newton's method.
+        ``"idca-switching"`` (Algorithms 1 and 2) and ``"switching"`` (Algorithm 3),
+        ``"augmented-lagrangian"`` (L-BFGS on the augmented Lagrangian), or a solver of `partialfair.solvers`
+        with settings of its own. Without constraints a name means Newton's method.
     n_starts
         Starts of ``solver="auto"``: the unconstrained model, the best model that scores everybody alike, and
         random ones. Local solutions differ; the best is kept.
     tol
-        ε of the certificate: the fit ends as converged when all its residuals are at most this. Violations
-        are on the scale of ``max_gap``.
+        ε of the certificate: the fit ends as converged when all its residuals are at most this, whichever
+        solver found the point. Violations are on the scale of ``max_gap``.
     max_iter
         Outer steps; None for the solver's own default.
     time_limit

@@ -72,9 +72,7 @@ def refuse_without(rows: Rows, needs: frozenset[Gives], who: str, advice: str = 
     """Refuse rows that do not give what somebody needs, and name what is missing."""
     missing = [str(need) for need in Gives if need in needs - rows.gives]
     if missing:
-        raise InputError(
-            f"{who} needs {listed(missing, most=len(Gives))}, which this model does not give{advice}"
-        )
+        raise InputError(f"{who} needs {listed(missing, len(Gives))}, which this model does not give{advice}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,15 +280,16 @@ def _joined(arrays: Sequence[Any]) -> Any:
 def _in_threads(
     work: Callable[[Any, Any], Answer], items: Sequence[Any], others: Sequence[Any]
 ) -> list[Answer]:
-    """Do the work for all pairs of items, in as many threads; deadlines hold in all of them."""
+    """Do the work for all pairs of items, the first of them in this thread; deadlines hold in all."""
     if len(items) == 1:
         return [work(items[0], others[0])]
-    with ThreadPoolExecutor(min(len(items), max(get_num_threads(), 1))) as pool:
+    with ThreadPoolExecutor(min(len(items), get_num_threads())) as pool:
         futures = [
             pool.submit(copy_context().run, work, item, other)
-            for item, other in zip(items, others, strict=True)
+            for item, other in zip(items[1:], others[1:], strict=True)
         ]
-        return [future.result() for future in futures]
+        # A thread keeps what it has freed: one that waits would double the memory of the one that works.
+        return [work(items[0], others[0]), *(future.result() for future in futures)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -69,6 +69,8 @@ _GOOD = 0.5
 _AT_PRICE = 0.99
 """A multiplier of so many prices says that the price is in the way."""
 _LEFT_VIOLATED = 1e-7
+_FACTORS_KEPT = 2
+"""Factorizations for different τ that are remembered at a point."""
 _BINDING = 1e-6
 """Constraints with larger multipliers, in units of the largest, bind."""
 
@@ -290,6 +292,9 @@ class _Neighbourhood:
     def curved(self, proximal: float, concave_share: float, square_weight: float) -> _PositiveModel:
         """Return the model for τ; share and weight are those to try first."""
         if proximal not in self._curved:
+            # Smooth and sharp steps often have the same τ, and seldom one of long ago; a factor is large.
+            if len(self._curved) == _FACTORS_KEPT:
+                del self._curved[next(iter(self._curved))]
             self._curved[proximal] = (
                 self._augmented(proximal, square_weight)
                 or self._shared(proximal, concave_share)

@@ -122,7 +122,7 @@ def _downhill(at: ProblemPoint, step: Floats, gradient: Floats) -> ProblemPoint 
 
 
 class _LastPoint:
-    """Oracles at the last point asked for: value, gradient and curvature share one pass for the scores."""
+    """Oracles at the last point asked for: value, gradient and curvature share its scores."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem

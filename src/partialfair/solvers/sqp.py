@@ -11,7 +11,7 @@ from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
 from partialfair.problems import Evaluation, Gives, Problem
 from partialfair.solvers._descent import SECOND_ORDER, Descent, Point
-from partialfair.solvers.result import Callback, Result, Run, Solver, unconstrained_start
+from partialfair.solvers.result import Callback, Result, Run, Solver
 from partialfair.solvers.status import Status
 
 __all__ = ["SQP"]
@@ -40,10 +40,6 @@ class SQP(Solver):
     def __post_init__(self) -> None:
         check_count(self.max_iter, "max_iter of SQP")
         check_number(self.tol, "tol of SQP", above=0.0)
-
-    def start(self, problem: Problem, free: Floats, last: Floats | None = None) -> Floats:
-        """Start from the last solution, or from the unconstrained model."""
-        return unconstrained_start(problem, free, last)
 
     def solve(
         self,

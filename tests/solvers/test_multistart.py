@@ -10,15 +10,15 @@ from scipy import sparse
 
 from partialfair.categoricals import CategoricalCodes
 from partialfair.constraints import DemographicParity, StatisticalParity, join
-from partialfair.estimators._scales import spread
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups
 from partialfair.models import linear_model
-from partialfair.objectives import LogisticLoss
-from partialfair.problems import Ball, Problem, certify
-from partialfair.solvers import SOLVERS, Certified, Newton, Status
+from partialfair.objectives import Logistic
+from partialfair.problems import Ball, People, Problem, certify
+from partialfair.problems.ranks import spread
+from partialfair.solvers import SOLVERS, MultiStartSQP, Newton, Status
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
-from tests.solvers.problems import problem
+from tests.solvers.problems import problem, unconstrained
 
 TOL = 1e-4
 
@@ -60,23 +60,24 @@ def draw(seed):
     if n_groups == 20 and terms == "interactions":
         terms = None  # more parameters than people in a group
     model = linear_model(X, codes=groups.codes, n_groups=n_groups, group_terms=terms)
-    loss, alpha = LogisticLoss(y, weights), float(rng.choice([1e-4, 1e-2]))
-    free = Problem(model, loss, join([]), alpha)
-    unit = spread(model.scores(Newton(tol=1e-6).solve(free, free.trivial_start).x), weights)
+    objective, alpha = Logistic().build(y, weights), float(rng.choice([1e-4, 1e-2]))
+    free = Problem.of(model, objective, join([]), alpha)
+    scores = model.scores(Newton(tol=1e-6).solve(free, free.trivial_start).x)
+    unit = spread(People(weights, groups.codes).with_scores(scores))
     sigma = rng.choice([Ramp, RoundedRamp, RoundedRamp, Sigmoid])(unit * float(rng.choice([0.25, 0.5])))
     blocks = [statement.build(groups, weights, sigma) for statement in statements]
-    return Problem(model, loss, join(blocks), alpha)
+    return Problem.of(model, objective, join(blocks), alpha)
 
 
 def solve(task, solver):
-    free = Problem(task.model, task.loss, join([]), task.alpha)
+    free = unconstrained(task)
     w = Newton(tol=1e-6).solve(free, free.trivial_start).x
     return solver.solve(task, task.start_at(w))
 
 
 def check(task, result):
     """What every ending promises."""
-    again = Problem(task.model, task.loss, task.constraints, task.alpha)
+    again = Problem(task.rows, task.loss, task.constraints, task.alpha)
     evaluation = again.evaluate(result.x)
     assert result.objective == pytest.approx(evaluation.objective)
     assert result.violation == pytest.approx(evaluation.violation, abs=1e-9)
@@ -93,7 +94,7 @@ def check(task, result):
 @pytest.mark.parametrize("seed", range(1, 13))
 def test_a_dozen_random_problems(seed):
     task = draw(seed)
-    check(task, solve(task, Certified(tol=TOL)))
+    check(task, solve(task, MultiStartSQP(tol=TOL)))
 
 
 @settings(max_examples=15)
@@ -108,8 +109,8 @@ def test_small_problems_end_feasible_and_lower_than_they_began(seed, n_groups, m
     sigma = Ramp(1.0) if ramp else Sigmoid(0.3)
     statements = [StatisticalParity((0.1, 0.6), max_gap, n_points=4), DemographicParity((0.2, 0.8), max_gap)]
     blocks = [statement.build(groups, np.ones(n), sigma) for statement in statements]
-    task = Problem(linear_model(X), LogisticLoss(y, np.ones(n)), join(blocks), alpha=1e-2)
-    result = solve(task, Certified())
+    task = Problem.of(linear_model(X), Logistic().build(y, np.ones(n)), join(blocks), alpha=1e-2)
+    result = solve(task, MultiStartSQP())
     assert result.violation <= 1e-4
     assert result.objective < task.evaluate(task.trivial_start).objective
     check(task, result)
@@ -118,7 +119,7 @@ def test_small_problems_end_feasible_and_lower_than_they_began(seed, n_groups, m
 @pytest.mark.slow
 def test_nearly_all_of_two_hundred_random_problems_are_certified():
     tasks = [draw(1000 + seed) for seed in range(200)]
-    converged = [check(task, solve(task, Certified(tol=TOL))) for task in tasks]
+    converged = [check(task, solve(task, MultiStartSQP(tol=TOL))) for task in tasks]
     assert np.mean(converged) >= 0.95
 
 
@@ -135,20 +136,20 @@ def test_idca_with_newton_steps_goes_where_it_should(kind):
 
 def test_more_starts_are_never_worse_and_a_seed_decides():
     task = problem("statistical", n=300, max_gap=0.05)
-    one, two, five = (solve(task, Certified(n_starts=k)).objective for k in (1, 2, 5))
+    one, two, five = (solve(task, MultiStartSQP(n_starts=k)).objective for k in (1, 2, 5))
     assert two <= one + 1e-3
     assert five <= two + 1e-3
-    assert solve(task, Certified(n_starts=5)).objective == five
+    assert solve(task, MultiStartSQP(n_starts=5)).objective == five
 
 
 def test_a_warm_start_tries_others_only_if_it_leads_nowhere():
     task = problem("statistical", n=300, max_gap=0.05)
-    found = solve(task, Certified())
-    again = Certified(warm=True).solve(task, found.x)
+    found = solve(task, MultiStartSQP())
+    again = MultiStartSQP(warm=True).solve(task, found.x)
     assert again.status is Status.CONVERGED
     assert len(again.history) <= 3  # setting out from another start would be one more
     assert again.objective == pytest.approx(found.objective, abs=1e-6)
-    far = Certified(warm=True).solve(task, task.constant_start)
+    far = MultiStartSQP(warm=True).solve(task, task.constant_start)
     assert far.status is Status.CONVERGED
 
 
@@ -160,11 +161,12 @@ def test_what_cannot_be_met_is_said_with_the_nearest_point():
     statements = [DemographicParity((0.0, 1.0), 0.0), StatisticalParity((0.0, 1.0), 0.0, n_points=3)]
     blocks = [statement.build(groups, np.ones(200), Ramp(0.5)) for statement in statements]
     y = np.where(rng.random(200) < 0.5, 1.0, -1.0)
-    task = Problem(linear_model(X, fit_intercept=False), LogisticLoss(y, np.ones(200)), join(blocks), 1e-2)
-    result = solve(task, Certified())
+    model, objective = linear_model(X, fit_intercept=False), Logistic().build(y, np.ones(200))
+    task = Problem.of(model, objective, join(blocks), 1e-2)
+    result = solve(task, MultiStartSQP())
     assert result.violation <= 1e-4  # w = 0 selects both alike: half of each
-    shifted = Problem(task.model, task.loss, _harder(task.constraints), task.alpha)
-    result = solve(shifted, Certified(max_iter=60))
+    shifted = Problem.of(model, objective, _harder(join(blocks)), task.alpha)
+    result = solve(shifted, MultiStartSQP(max_iter=60))
     assert result.status is Status.NO_FEASIBLE_POINT
     assert result.violation == pytest.approx(0.3, abs=0.01)
 
@@ -177,19 +179,19 @@ def _harder(block):
 
 def test_endings():
     task = problem("statistical", n=200)
-    assert Certified(max_iter=3).solve(task, task.trivial_start).status is Status.MAX_ITER
-    stopped = Certified().solve(task, task.trivial_start, callback=lambda line, _: line.step == 2)
+    assert MultiStartSQP(max_iter=3).solve(task, task.trivial_start).status is Status.MAX_ITER
+    stopped = MultiStartSQP().solve(task, task.trivial_start, callback=lambda line, _: line.step == 2)
     assert stopped.status is Status.STOPPED
-    assert Certified().solve(task, task.trivial_start, time_limit=1e-9).status is Status.TIME_LIMIT
+    assert MultiStartSQP().solve(task, task.trivial_start, time_limit=1e-9).status is Status.TIME_LIMIT
 
     def interrupt(line, _):
         if line.step == 1:
             raise KeyboardInterrupt
 
-    assert Certified().solve(task, task.trivial_start, callback=interrupt).status is Status.STOPPED
+    assert MultiStartSQP().solve(task, task.trivial_start, callback=interrupt).status is Status.STOPPED
     with pytest.raises(InputError, match="n_starts"):
-        Certified(n_starts=0)
-    with pytest.raises(InputError, match="all of"):
-        Certified().solve(problem(domain=Ball(1.0)), task.trivial_start)
-    with pytest.raises(InputError, match="all of"):
+        MultiStartSQP(n_starts=0)
+    with pytest.raises(InputError, match="not balls"):
+        MultiStartSQP().solve(problem(domain=Ball(1.0)), task.trivial_start)
+    with pytest.raises(InputError, match="not balls"):
         SOLVERS["idca"]().solve(problem(domain=Ball(1.0)), task.trivial_start)

@@ -1,0 +1,76 @@
+"""What CONTRIBUTING says of the seam is what the code says."""
+
+import importlib
+import inspect
+import pkgutil
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import partialfair
+from partialfair.solvers import Solver
+
+ROOT = Path(__file__).resolve().parents[2]
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+ROOMS = ("models", "objectives", "dc", "constraints", "problems", "solvers")
+MOST_MEMBERS = 6
+
+
+def modules_of_the_seam():
+    for room in ROOMS:
+        package = importlib.import_module(f"partialfair.{room}")
+        yield package
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            yield importlib.import_module(module.name)
+
+
+def protocols():
+    """Every protocol of the seam, where it is defined; private names too."""
+    return {
+        candidate.__name__: candidate
+        for module in modules_of_the_seam()
+        for candidate in vars(module).values()
+        if inspect.isclass(candidate)
+        and getattr(candidate, "_is_protocol", False)
+        and candidate.__module__ == module.__name__
+    }
+
+
+def members_of(protocol):
+    """Public names of a class and of those of partialfair that it inherits from."""
+    return {
+        name
+        for kind in protocol.__mro__
+        if kind.__module__.startswith(partialfair.__name__)
+        for name in (*vars(kind), *vars(kind).get("__annotations__", ()))
+        if not name.startswith("_")
+    }
+
+
+def table_of_protocols():
+    """Names and members from the table, whose first two cells are code."""
+    rows = re.findall(r"^\| `(\w+)` \| ((?:`\w+`(?:, )?)+) \|", CONTRIBUTING, re.MULTILINE)
+    return {name: set(re.findall(r"`(\w+)`", members)) for name, members in rows}
+
+
+@pytest.mark.parametrize("name", sorted(protocols()))
+def test_protocols_are_small(name):
+    assert 1 <= len(members_of(protocols()[name])) <= MOST_MEMBERS
+
+
+def test_kinks_are_no_member_of_banks():
+    assert "kinks" not in members_of(protocols()["AtomBank"])
+
+
+def test_the_table_of_protocols_is_that_of_the_code():
+    told = {name: members_of(protocol) for name, protocol in {**protocols(), "Solver": Solver}.items()}
+    assert table_of_protocols() == told
+
+
+def test_the_rooms_are_those_that_import_linter_checks():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    told = re.search(r"```\n(cli > .*?)```", CONTRIBUTING, re.DOTALL).group(1)
+    assert " ".join(told.split()) == " > ".join(layers).replace("partialfair.", "")
