@@ -17,8 +17,9 @@ from partialfair.constraints import (
     StatisticalParity,
     join,
 )
+from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups
-from partialfair.models import linear_model
+from partialfair.models import FirstOrderModel, Parameters, linear_model
 from partialfair.models.blocks import ArrowMatrix, BlockMatrix
 from partialfair.objectives import Logistic
 from partialfair.problems import InMemoryRows, Problem, ShardRows
@@ -207,3 +208,12 @@ def test_block_cholesky_solves():
     found = matrix.cholesky(1.5).solve(right)
     for column in range(2):
         assert matrix @ found[:, column] + 1.5 * found[:, column] == pytest.approx(right[:, column])
+
+
+@pytest.mark.parametrize("scores", [np.zeros(N + 1), np.zeros((N, 1))], ids=["too_many", "a_column"])
+def test_models_that_score_other_rows_are_refused(scores):
+    """Compiled loops over the targets would otherwise read whatever lies behind them."""
+    model = FirstOrderModel(Parameters(1, 1, 1), lambda w: scores, lambda w, v: np.zeros(1))
+    objective = Logistic().build(np.ones(N), np.ones(N))
+    with pytest.raises(InputError, match=f"must return {N:,} scores, not an array of shape"):
+        Problem.of(model, objective, join([])).evaluate(np.zeros(1))

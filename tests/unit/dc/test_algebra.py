@@ -41,6 +41,20 @@ def test_slopes_follow_the_active_piece():
     assert minus.tolist() == [0, 1, 0]
 
 
+def test_combined_slopes_are_multiples_of_those_of_all_functions():
+    """Also where pieces of a maximum are equal: the first of them counts everywhere."""
+    rng = np.random.default_rng(0)
+    equal = maximum(Affine(((0, 1.0),)), Affine(((0, 1.0),)), Affine(((1, 1.0),), -9.0))
+    top = maximum(Affine(((0, 1.0),)), Affine(((2, 2.0), (1, 1.0)), -0.5))
+    system = DCSystem((top - 3.0 * atom(1), 2.0 * equal - top, DC(constant=1.0), -equal), 3)
+    multipliers = rng.random(4)
+    for part, of_all in zip(system.combined(ATOMS, multipliers), system.slopes(ATOMS), strict=True):
+        np.testing.assert_allclose(part, multipliers @ of_all)
+    for i in range(system.m):
+        for part, of_all in zip(system.slope(ATOMS, i), system.slopes(ATOMS), strict=True):
+            np.testing.assert_allclose(part, of_all[i])
+
+
 def test_pieces_need_coefficients_of_at_least_zero():
     with pytest.raises(ValueError, match="at least 0"):
         Affine(((0, -1.0),))

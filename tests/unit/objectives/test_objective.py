@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tests.derivatives import convex_parts, curvature, evaluated
 
+from partialfair.exceptions import InputError
 from partialfair.objectives import (
     LOSSES,
     AUCLoss,
@@ -98,3 +99,9 @@ def test_mirrored_losses(settings):
         assert isinstance(turned.loss, Mirrored)
         expected = curvature(part, -scores).product(along)
         assert curvature(turned, scores).product(along) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("settings", [loss for loss in SETTINGS if loss != LOSSES["squared"]])
+def test_losses_of_labels_refuse_zeros_and_ones(settings):
+    with pytest.raises(InputError, match="labels needs them to be 1 and −1"):
+        settings.build(np.array([0.0, 1.0]), np.ones(2))
