@@ -33,7 +33,7 @@ def best_multipliers(gram: Floats, linear: Floats, shares: Floats, upper: Floats
     """
     n_kinks, m = shares.shape
     if m == 0:
-        return np.zeros(0)
+        return np.zeros(n_kinks)
     solver = piqp.DenseSolver()
     # A gap g to a kink leaves a residual of √g in a certificate; below 1e-10 the solver stalls.
     solver.settings.eps_abs, solver.settings.eps_rel = 1e-10, 0.0
