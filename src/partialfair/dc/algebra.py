@@ -147,31 +147,36 @@ class DCSystem:
 
     def slope(self, atoms: Floats, i: int) -> tuple[Floats, Floats]:
         """Subgradients of f⁺_i and f⁻_i in the atoms, from the first active piece of each maximum."""
-        plus, minus = np.zeros(self.n_atoms), np.zeros(self.n_atoms)
-        for t in np.flatnonzero(self._owner == i):
-            rows = slice(self._first[t], self._first[t] + self._length[t])
-            heights = self._matrix[rows] @ atoms + self._offsets[rows]
-            active = self._matrix[rows][int(np.argmax(heights))]
-            side = plus if self._factor[t] > 0 else minus
-            side += abs(self._factor[t]) * active
-        return plus, minus
+        return self.combined(atoms, np.eye(1, self.m, i)[0])
 
     def slopes(self, atoms: Floats) -> tuple[Floats, Floats]:
         """Subgradients of all f⁺ and of all f⁻ in the atoms: (m, n_atoms) each."""
         plus, minus = np.zeros((self.m, self.n_atoms)), np.zeros((self.m, self.n_atoms))
         if self._owner.size:
-            heights = self._matrix @ atoms + self._offsets
-            term = np.repeat(np.arange(self._length.size), self._length)
-            highest = heights == np.maximum.reduceat(heights, self._first)[term]
-            # The first active piece of each maximum, as in `slope`.
-            active = np.flatnonzero(highest)[np.unique(term[highest], return_index=True)[1]]
-            terms = np.arange(self._owner.size)
+            active = self._sparse[self._active(atoms)].tocoo()  # one row for each maximum
+            entries = self._owner[active.row], active.col
             for side, sign in ((plus, 1), (minus, -1)):
-                factors = sparse.csr_array(
-                    (np.maximum(sign * self._factor, 0), (self._owner, terms)), shape=(self.m, terms.size)
-                )
-                side += (factors @ self._sparse[active]).toarray()
+                np.add.at(side, entries, np.maximum(sign * self._factor[active.row], 0) * active.data)
         return plus, minus
+
+    def combined(self, atoms: Floats, multipliers: Floats) -> tuple[Floats, Floats]:
+        """Subgradients of ``Σ λ_i f⁺_i`` and ``Σ λ_i f⁻_i`` in the atoms: λ times those of `slopes`."""
+        if not self._owner.size:
+            return np.zeros(self.n_atoms), np.zeros(self.n_atoms)
+        by_piece = np.zeros((len(self._pieces), 2))
+        signed = self._factor[:, None] * np.array([1.0, -1.0])
+        by_piece[self._active(atoms)] = multipliers[self._owner][:, None] * np.maximum(signed, 0)
+        plus, minus = (self._transposed @ by_piece).T
+        return plus, minus
+
+    def _active(self, atoms: Floats) -> Ints:
+        """Return the piece of each maximum that is the highest, the first of equals."""
+        if len(self._pieces) == self._owner.size:
+            return np.arange(self._owner.size)
+        heights = self._matrix @ atoms + self._offsets
+        term = np.repeat(np.arange(self._length.size), self._length)
+        highest = np.flatnonzero(heights == np.maximum.reduceat(heights, self._first)[term])
+        return np.asarray(highest[np.unique(term[highest], return_index=True)[1]])
 
     def tangents(self, atoms: Floats) -> Tangents:
         """Tangents of all f⁻ at a point, given the values of the atoms there."""
@@ -221,6 +226,10 @@ class DCSystem:
     def _sparse(self) -> sparse.csr_array:
         """The matrix again: of thousands of atoms a piece has one or two."""
         return sparse.csr_array(self._matrix)
+
+    @cached_property
+    def _transposed(self) -> sparse.csr_array:
+        return sparse.csr_array(self._matrix.T)
 
     @cached_property
     def _offsets(self) -> Floats:

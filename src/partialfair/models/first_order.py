@@ -35,7 +35,7 @@ class FirstOrderModel:
 
     def scores(self, w: Floats) -> Floats:
         """Return the score of every row."""
-        return self.score(w)
+        return np.ascontiguousarray(self.score(w), dtype=np.float64)
 
     def pull(self, w: Floats, columns: RowColumns) -> Floats:
         """Return ``J(w)ᵀ C`` and the columns' sums, by one call of ``pull_back`` for each column."""
@@ -51,13 +51,16 @@ class FirstOrderModel:
     @cached_property
     def _n_rows(self) -> int:
         """Number of scores: columns may be about some of the rows only, and do not tell."""
-        return int(self.score(np.zeros(self.parameters.n)).size)
+        return int(self.scores(np.zeros(self.parameters.n)).size)
 
 
 def _columns(columns: RowColumns) -> Iterator[tuple[int, int, Floats]]:
     """Write out every column of every block, one at a time, by the definition in `RowColumns`."""
     n_cells = columns.n_cells // columns.n_blocks
     cells = np.zeros(len(columns.values), dtype=np.int64) if columns.cells is None else columns.cells
+    if columns.cells is None and columns.table is None:
+        yield from ((0, column, columns.values[:, column]) for column in range(columns.n_columns))
+        return
     for block in range(columns.n_blocks):
         members = np.flatnonzero((cells >= 0) & (cells // n_cells == block))
         values, cells_of_members = columns.values[members], cells[members] - block * n_cells

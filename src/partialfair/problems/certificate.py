@@ -108,7 +108,7 @@ def certify(problem: Problem, x: Floats, *, mu: float = 1.0, tol: float = 1e-4) 
         raise InputError(f"the certificate needs a mu in [1e-8, 1e8], not {mu}")
     if x.shape != (problem.n,) or not np.isfinite(x).all():
         raise InputError(f"a point of this problem has {problem.n} finite coordinates")
-    refuse_without(problem.rows, NEEDS, "a certificate", advice=": f⁺ and f⁻ need not be convex")
+    refuse_without(problem.rows, NEEDS, "a certificate", advice="; elsewhere f⁺ and f⁻ need not be convex")
     at = problem.at(x)
     outside = float(np.linalg.norm(problem.domain.project(x) - x))
     with unhurried():

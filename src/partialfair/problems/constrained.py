@@ -284,8 +284,8 @@ class ProblemPoint:
         """Return an element of ``∂f_0(x) + Σ λ_i ∂f_i(x)``; one pass."""
         coefficients = None
         if multipliers.any():
-            plus, minus = self.slopes
-            coefficients = multipliers @ (plus - minus)
+            plus, minus = self.problem.constraints.system.combined(self.atoms, multipliers)
+            coefficients = plus - minus
         return self.gradient_of(LossParts.WHOLE, coefficients) + self.penalty_gradient
 
     def gradient_of(self, loss: LossParts, coefficients: Floats | None = None) -> Floats:

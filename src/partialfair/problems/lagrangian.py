@@ -99,5 +99,4 @@ class ScoreLagrangian:
     ) -> tuple[Floats, Floats]:
         """Return the multipliers of the atoms in ``Σ λ_i f⁺_i`` and in ``Σ λ_i f⁻_i``."""
         known = self.atoms(scores, theta) if atoms is None else atoms
-        plus, minus = self.constraints.system.slopes(known)
-        return np.asarray(multipliers @ plus), np.asarray(multipliers @ minus)
+        return self.constraints.system.combined(known, multipliers)

@@ -107,7 +107,10 @@ class Shard:
     @cached_property
     def scores(self) -> Floats:
         """Scores of the rows, computed when they are first needed."""
-        return self.data.model.scores(self.w)
+        scores, n_rows = self.data.model.scores(self.w), self.data.objective.targets.size
+        if scores.shape != (n_rows,):  # compiled loops would read beyond its end
+            raise InputError(f"the model must return {n_rows:,} scores, not an array of shape {scores.shape}")
+        return scores
 
     @cached_property
     def losses(self) -> tuple[tuple[float, Floats] | None, ...]:

@@ -9,7 +9,7 @@ from scipy import optimize
 
 from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
-from partialfair.problems import Problem, ProblemPoint
+from partialfair.problems import Evaluation, Problem, ProblemPoint
 from partialfair.solvers.result import Callback, Result, Run, Solver, unconstrained_start
 from partialfair.solvers.status import Status
 
@@ -19,8 +19,9 @@ _SLOWLY = 0.5
 """A violation that has not fallen by this factor asks for a larger weight."""
 _LARGEST_WEIGHT = 1e8
 """Beyond it, rounding errors of the constraints are all that the method would see."""
-_MEMORY = 20
-"""Pairs of steps and gradients that L-BFGS keeps."""
+_MEMORY = 50
+"""Pairs of steps and gradients that L-BFGS keeps. With 20 it took 1.1 to 2.6 times as many passes, on a
+network and on linear models of law school and a9a; each pair costs two products of n numbers."""
 
 
 @dataclass(frozen=True)
@@ -38,16 +39,17 @@ class AugmentedLagrangian(Solver):
     inner_steps
         Steps of L-BFGS between two updates.
     tol
-        Stop when violations, complementarity and the gradient of the Lagrangian are no larger.
+        Stop when violations, complementarity and the gradient of the Lagrangian are no larger. Half of what
+        estimators ask of certificates, whose multipliers are others.
     weight
         First ρ.
     growth
-        Factor of ρ when violations do not fall.
+        Factor of ρ when violations do not fall although L-BFGS ended before its last step.
     """
 
     max_iter: int = 50
     inner_steps: int = 200
-    tol: float = 1e-4
+    tol: float = 5e-5
     weight: float = 10.0
     growth: float = 4.0
 
@@ -80,23 +82,18 @@ class AugmentedLagrangian(Solver):
             multipliers, weight, violation = np.zeros(problem.m), self.weight, np.inf
             for k in range(self.max_iter):
                 augmented = _Augmented(problem, multipliers, weight)
-                x = np.asarray(
-                    optimize.minimize(
-                        augmented,
-                        x,
-                        jac=True,
-                        method="L-BFGS-B",
-                        bounds=bounds,
-                        options=options,
-                    ).x
+                minimum = optimize.minimize(
+                    augmented, x, jac=True, method="L-BFGS-B", bounds=bounds, options=options
                 )
+                x = np.asarray(minimum.x)
                 point = problem.at(x)
-                run.record(k + 1, x)
+                run.record(k + 1, x, Evaluation(point.objective, point.constraints))
                 multipliers = augmented.multipliers_at(point)
                 if _residual(point, multipliers) <= self.tol:
                     return Status.STATIONARY
                 worst = float(point.constraints.max(initial=0.0))
-                if worst > max(_SLOWLY * violation, self.tol):
+                # What L-BFGS had no steps left to reduce, a larger weight only makes harder.
+                if minimum.nit < self.inner_steps and worst > max(_SLOWLY * violation, self.tol):
                     weight = min(self.growth * weight, _LARGEST_WEIGHT)
                 violation = worst
             return Status.MAX_ITER
