@@ -53,7 +53,7 @@ def best_multipliers(gram: Floats, linear: Floats, shares: Floats, upper: Floats
         np.concatenate([np.minimum(upper, _INFINITY), np.full(n_kinks, _INFINITY)]),
     )
     solver.solve()
-    found = np.nan_to_num(np.array(solver.result.x))
-    found[:m] = np.clip(found[:m], 0.0, upper)
-    found[m:] = np.clip(found[m:], 0.0, shares @ found[:m])
-    return np.asarray(found)
+    z = np.nan_to_num(np.array(solver.result.x))
+    z[:m] = np.clip(z[:m], 0.0, upper)
+    z[m:] = np.clip(z[m:], 0.0, shares @ z[:m])
+    return np.asarray(z)
