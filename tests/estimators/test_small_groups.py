@@ -24,7 +24,7 @@ def test_effective_members_are_those_that_equal_weights_would_have():
     assert effective_sizes(groups, np.ones(5)) == pytest.approx([3, 2])
     assert effective_sizes(groups, np.array([1, 1, 0, 1, 1e-9])) == pytest.approx([2, 1])
     assert effective_sizes(groups, np.array([0, 0, 0, 3, 3])) == pytest.approx([0, 2])
-    inside = StatisticalParity((0.0, 0.25)).members(groups, np.ones(5))
+    inside = StatisticalParity((0.0, 0.25)).effective_members(groups, np.ones(5))
     assert inside == pytest.approx([0.75, 0.5])
 
 
@@ -75,7 +75,7 @@ def test_a_group_may_be_small_for_one_constraint_only(people):
     with pytest.warns(SmallGroupWarning, match=r"^group 'x' has 1 effective positives .* of EqualOpp"):
         clf.fit(people.X, people.y, sensitive_features=groups)
     assert clf.result_.small_groups == ("x",)
-    members = EqualizedOdds().members(encode_groups(groups), np.ones(300), positive)
+    members = EqualizedOdds().effective_members(encode_groups(groups), np.ones(300), positive)
     assert members[-1] == pytest.approx(1)
 
 

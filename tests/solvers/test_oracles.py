@@ -23,7 +23,7 @@ from partialfair.models import FirstOrderModel, Parameters, linear_model
 from partialfair.models.blocks import ArrowMatrix, BlockMatrix
 from partialfair.objectives import Logistic
 from partialfair.problems import InMemoryRows, Problem, ShardRows
-from partialfair.problems.asks import Expansion
+from partialfair.problems.asks import Expansion, LossParts
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
 from tests.solvers.problems import first_order
 
@@ -65,7 +65,7 @@ def column_by_column(problem, at):
     """Subgradients of all atoms by a model that knows ``Jᵀv`` only, and so pulls one column at a time."""
     (rows,) = problem.rows.shards
     plain_rows = InMemoryRows((ShardRows(first_order(rows.model), rows.objective, rows.members),))
-    ask = Expansion(problem.loss, problem.bank, at.theta)
+    ask = Expansion(problem.bank, at.theta)
     (expanded,) = plain_rows.at(problem.split(at.x)[0]).reduce(ask)
     return expanded.atoms
 
@@ -80,7 +80,7 @@ def column_by_column(problem, at):
 def test_jacobians_and_hessians(kind, group_terms, fit_intercept, seed, sigma):
     problem, x = task(kind, group_terms, fit_intercept, sigma, seed, SMOOTH + OTHERS)
     at = problem.at(x)
-    each = [at.gradient_of(None, unit) for unit in np.eye(problem.bank.n_atoms)]
+    each = [at.gradient_of(LossParts.NONE, unit) for unit in np.eye(problem.bank.n_atoms)]
     assert at.atoms_jacobian == pytest.approx(np.array(each), abs=1e-12)
     assert column_by_column(problem, at) == pytest.approx(np.array(each), abs=1e-12)
     rows = [at.constraint_gradient(i) for i in range(problem.m)]

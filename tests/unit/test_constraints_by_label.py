@@ -105,9 +105,9 @@ def test_labels_are_needed_in_every_group(kind, positive, message):
         constraint.build(groups, np.ones(N), Ramp(1.0), positive)
     if positive is None:
         with pytest.raises(InputError, match=message):
-            constraint.members(groups, np.ones(N))
+            constraint.effective_members(groups, np.ones(N))
     else:
-        assert constraint.members(groups, np.ones(N), positive).min() == 0
+        assert constraint.effective_members(groups, np.ones(N), positive).min() == 0
 
 
 def test_equal_opportunity_does_not_ask_for_negatives():

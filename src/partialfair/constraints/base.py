@@ -77,7 +77,7 @@ class Constraint(StoredAsPairs, ABC):
     ) -> ConstraintBlock:
         """Tie the constraint to the rows of a training set; some need to know which are positive."""
 
-    def members(self, groups: Groups, weights: Floats, positive: Positive = None) -> Floats:
+    def effective_members(self, groups: Groups, weights: Floats, positive: Positive = None) -> Floats:
         """Return the effective members of each group inside its interval, ``n_k m_k``.
 
         ``n_k = (Σ w)² / Σ w²`` over the members that are compared, and m_k the measure of the interval.

@@ -61,6 +61,12 @@ class DC:
     def __sub__(self, other: DC | float) -> DC:
         return self + (-other)
 
+    def __radd__(self, other: float) -> DC:
+        return self + other
+
+    def __rsub__(self, other: float) -> DC:
+        return -self + other
+
 
 def atom(position: int) -> DC:
     """Return one atom as a function."""

@@ -68,7 +68,7 @@ def promised(
 
     Rows that have no weight must be left out before.
     """
-    members = stated.members(groups, weights, positive)
+    members = stated.effective_members(groups, weights, positive)
     sizes = dict(zip(groups.labels, members.tolist(), strict=True))
     small = {label: size for label, size in sizes.items() if not enough(size, least)}
     judged = np.array([label not in small for label in groups.labels])

@@ -6,6 +6,7 @@ parameters by ``Jᵀ`` before it leaves. All answers add up over shards.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import Enum
@@ -53,13 +54,15 @@ def score_gradient(
     shard: Shard, loss: LossParts, bank: JoinedBank, coefficients: Floats | None, theta: Floats
 ) -> Gradient:
     """Return the gradient of parts of the loss plus ``Σ coefficients · atoms``, in a shard's scores and θ."""
-    by_score, by_theta = np.zeros(shard.scores.size), np.zeros(bank.n_theta)
+    terms, by_theta = [], np.zeros(bank.n_theta)
     for factor, known in zip(loss.value, shard.losses, strict=True) if loss is not LossParts.NONE else ():
         if factor and known is not None:
-            by_score = by_score + factor * known[1]
+            terms.append(known[1] if factor == 1 else factor * known[1])
     if coefficients is not None and coefficients.any():
         atoms = bank.by_score(1, coefficients, shard.scores, shard.data.members, theta)
-        by_score, by_theta = by_score + atoms.scores, atoms.theta
+        terms.append(atoms.scores)
+        by_theta = atoms.theta
+    by_score = functools.reduce(np.add, terms) if terms else np.zeros(shard.scores.size)
     return Gradient(by_score, by_theta)
 
 
@@ -196,23 +199,29 @@ class Expansion:
 
     def part(self, shard: Shard, beside: Shard | None) -> Expanded:
         """As in `Ask`."""
-        n, n_atoms, n_theta = shard.w.size, self.bank.n_atoms, self.bank.n_theta
-        gradient = np.zeros(n)
-        first_order = self.loss is not LossParts.NONE
-        if first_order:
+        n_theta = self.bank.n_theta
+        gradient = np.zeros(shard.w.size)
+        if self.loss is not LossParts.NONE:
             gradient = shard.pull_vector(score_gradient(shard, self.loss, self.bank, None, self.theta).scores)
         bent = [number for number, function in enumerate(self.curved) if function.coefficients.any()]
-        derivatives = np.zeros((n_atoms + len(bent) * n_theta, n + n_theta))
-        if n_atoms and (first_order or (bent and n_theta)):
+        atoms, *mixed = np.split(
+            self._derivatives(shard, bent), self.bank.n_atoms + n_theta * np.arange(len(bent))
+        )
+        borders = [np.zeros((n_theta, shard.w.size + n_theta)) for _ in self.curved]
+        for number, border in zip(bent, mixed, strict=True):
+            borders[number] = border
+        blocks = tuple(self._blocks(shard, function) for function in self.curved)
+        return Expanded(gradient, atoms, blocks, tuple(borders))
+
+    def _derivatives(self, shard: Shard, bent: Sequence[int]) -> Floats:
+        """Return derivatives of all atoms, then mixed ones of functions that bend, by parameters and θ."""
+        n, n_theta = shard.w.size, self.bank.n_theta
+        derivatives = np.zeros((self.bank.n_atoms + len(bent) * n_theta, n + n_theta))
+        if self.loss is not LossParts.NONE or (bent and n_theta):
             coefficients = [self.curved[number].coefficients for number in bent]
             for columns in self.bank.columns(shard.scores, shard.data.members, self.theta, coefficients):
                 _add_pulled(derivatives, columns, shard.pull(columns), n)
-        borders = [np.zeros((n_theta, n + n_theta)) for _ in self.curved]
-        for position, number in enumerate(bent):
-            first = n_atoms + position * n_theta
-            borders[number] = derivatives[first : first + n_theta]
-        blocks = tuple(self._blocks(shard, function) for function in self.curved)
-        return Expanded(gradient, derivatives[:n_atoms], blocks, tuple(borders))
+        return derivatives
 
     def _blocks(self, shard: Shard, function: Curved) -> BlockMatrix:
         """Return the Hessian of one function in the parameters."""

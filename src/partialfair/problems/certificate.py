@@ -127,12 +127,12 @@ def _witnesses(at: ProblemPoint, mu: float, outside: float, tol: float) -> Itera
     slack = np.minimum(at.constraints, 0.0)
     active = np.flatnonzero(slack > -np.sqrt(tol))
     jacobian = at.constraint_jacobian()  # brings the objective's gradient along
-    view = _View(at, mu, active, slack[active], jacobian[active], at.objective_gradient())
+    judged = _Judged(at, mu, active, slack[active], jacobian[active], at.objective_gradient())
     kinks = _nearby_kinks(at, active)
     # Multipliers of constraints that are not quite active cost complementarity and gain stationarity; how one
     # is to be weighed against the other is not known.
     for weight in _WEIGHTS:
-        yield _certificate(at, mu, outside, *view.witness(kinks, weight))
+        yield _certificate(at, mu, outside, *judged.witness(kinks, weight))
 
 
 def _certificate(
@@ -153,9 +153,9 @@ def _nearby_kinks(at: ProblemPoint, active: Ints) -> Kinks:
     marks = np.zeros(at.problem.m)
     marks[active] = 1.0
     for reach in _REACHES:
-        found = at.kinks(marks, reach)
-        if found is not None:
-            return found
+        kinks = at.kinks(marks, reach)
+        if kinks is not None:
+            return kinks
     return no_kinks(at.x.size, at.problem.m)
 
 
@@ -170,7 +170,7 @@ class _Multiple:
 
 
 @dataclass(frozen=True, eq=False)
-class _View:
+class _Judged:
     """The point to judge, with its nearly active constraints."""
 
     at: ProblemPoint
@@ -199,25 +199,28 @@ class _View:
                 _LARGEST_MULTIPLIER,
                 StepBounds.none(self.at.x.size),  # normals of the domain are rows
             ).step(values)
-            own = step.multipliers[: self.active.size]
-            guess, total = total, 1 + float(own.sum())
-            candidate = self._distance(own, step.kink_multipliers, kinks)
+            multipliers = step.multipliers[: self.active.size]  # the rest are those of normals
+            guess, total = total, 1 + float(multipliers.sum())
+            candidate = self._distance(multipliers, step.kink_multipliers, kinks)
             best = min(best, candidate, key=lambda pair: (1 + pair[0].sum()) * pair[1])
             if abs(total - guess) <= 0.01 * guess:
                 break
         return best
 
-    def _distance(self, own: Floats, kink_multipliers: Floats, kinks: Kinks) -> tuple[Floats, float]:
+    def _distance(
+        self, active_multipliers: Floats, kink_multipliers: Floats, kinks: Kinks
+    ) -> tuple[Floats, float]:
         """Return all multipliers, and the bound of the distance that they prove."""
-        total = 1 + float(own.sum())
-        slope = self.gradient + own @ self.rows + kink_multipliers @ kinks.rows
+        total = 1 + float(active_multipliers.sum())
+        slope = self.gradient + active_multipliers @ self.rows + kink_multipliers @ kinks.rows
         step = self.at.problem.domain.project(self.at.x - slope / (self.mu * total)) - self.at.x
         if np.array_equal(self.at.problem.domain.project(self.at.x - slope), self.at.x - slope):
             step = -slope / (self.mu * total)  # x + step − x would round small steps away
         fall = -float(slope @ step) - 0.5 * self.mu * total * float(step @ step)
         inexact = float(kink_multipliers @ kinks.gaps)
         # Rounding of the Lagrangian's terms may hide as much; with huge multipliers that is not little.
-        rounding = _ROUNDING * (1 + abs(self.at.objective) + float(own @ (1 + np.abs(self.slack))))
+        sizes = 1 + abs(self.at.objective) + float(active_multipliers @ (1 + np.abs(self.slack)))
+        rounding = _ROUNDING * sizes
         multipliers = np.zeros(self.at.problem.m)
-        multipliers[self.active] = own
+        multipliers[self.active] = active_multipliers
         return multipliers, float(np.sqrt(2 * (max(fall, 0.0) + inexact + rounding) / (self.mu * total)))

@@ -33,7 +33,7 @@ def best_multipliers(gram: Floats, linear: Floats, shares: Floats, upper: Floats
     """
     n_kinks, m = shares.shape
     if m == 0:
-        return np.zeros(0)
+        return np.zeros(n_kinks)
     solver = piqp.DenseSolver()
     # A gap g to a kink leaves a residual of √g in a certificate; below 1e-10 the solver stalls.
     solver.settings.eps_abs, solver.settings.eps_rel = 1e-10, 0.0
@@ -53,7 +53,7 @@ def best_multipliers(gram: Floats, linear: Floats, shares: Floats, upper: Floats
         np.concatenate([np.minimum(upper, _INFINITY), np.full(n_kinks, _INFINITY)]),
     )
     solver.solve()
-    found = np.nan_to_num(np.array(solver.result.x))
-    found[:m] = np.clip(found[:m], 0.0, upper)
-    found[m:] = np.clip(found[m:], 0.0, shares @ found[:m])
-    return np.asarray(found)
+    z = np.nan_to_num(np.array(solver.result.x))
+    z[:m] = np.clip(z[:m], 0.0, upper)
+    z[m:] = np.clip(z[m:], 0.0, shares @ z[:m])
+    return np.asarray(z)

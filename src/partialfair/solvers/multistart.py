@@ -152,7 +152,7 @@ class _Exploration:
     steps: int = 0
 
     def path(self, start: Floats) -> _Path:
-        at = self.problem.at(start)
+        at = self.problem.at(self.problem.domain.project(start))
         self.steps += bool(self.run.history)  # the first start is no step, setting out anew is one
         self._record(at)
         # The certificate is computed anew at the end, with other multipliers: leave it some room.

@@ -96,7 +96,7 @@ class Newton(Solver):
         def record(intermediate_result: OptimizeResult) -> None:
             run.record(len(run.history), np.asarray(intermediate_result.x))
 
-        found = minimize(
+        minimum = minimize(
             lambda x: trials.at(x).objective,
             start,
             jac=lambda x: trials.at(x).objective_gradient(),
@@ -105,9 +105,9 @@ class Newton(Solver):
             callback=record,
             options={"gtol": self.tol, "maxiter": self.max_iter, "max_trust_radius": 1e6},
         )
-        if np.linalg.norm(found.jac) <= self.tol:
+        if np.linalg.norm(minimum.jac) <= self.tol:
             return Status.CONVERGED
-        return Status.MAX_ITER if found.nit >= self.max_iter else Status.STALLED
+        return Status.MAX_ITER if minimum.nit >= self.max_iter else Status.STALLED
 
 
 def _downhill(at: ProblemPoint, step: Floats, gradient: Floats) -> ProblemPoint | None:

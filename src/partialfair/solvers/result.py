@@ -276,8 +276,9 @@ class Run:
         return line, self.best.x
 
     def result(self, ended: Status) -> Result:
-        """Return the best point, or if the solver converged the last."""
+        """Return the best point, or if the solver says that it arrived the last."""
         if self.best is None or self.last is None:
             raise FloatingPointError("the starting point has a loss or constraint that is not finite")
-        x, values, feasible = self.last if ended is Status.CONVERGED else self.best
+        arrived = ended in (Status.CONVERGED, Status.STATIONARY)
+        x, values, feasible = self.last if arrived else self.best
         return Result(x, ended, values.objective, values.violation, feasible, tuple(self.history))

@@ -97,12 +97,13 @@ class Switching:
         The paper starts from feasible points. From others, as long as no iterate is nearly feasible, the one
         that violates the constraints least is returned.
         """
-        v, best, key = start, start, (True, np.inf)
+        v, best, best_order = start, start, (True, np.inf)
         for _ in range(self.n_steps):
             oracle = subproblem.at(v)
             following, feasible = switching_step(subproblem, oracle, v, self.epsilon)
-            found = (not feasible, oracle.objective if feasible else float(oracle.constraints.max()))
-            if found < key:
-                best, key = v, found
+            # Feasible points by their objective; before any is, others by their violation.
+            order = (not feasible, oracle.objective if feasible else float(oracle.constraints.max()))
+            if order < best_order:
+                best, best_order = v, order
             v = following
         return best
