@@ -100,9 +100,9 @@ def register(record: NamedConstraint) -> None:
 
 
 def make_known(record: NamedConstraint, metric: Metric) -> None:
-    """Take over what another process registered; here it may be unknown."""
-    METRICS.setdefault(record.metric, metric)
-    NAMED_CONSTRAINTS.setdefault(record.name, record)
+    """Take over what another process registered; here it may be unknown, or an older class of that name."""
+    METRICS[record.metric] = metric
+    NAMED_CONSTRAINTS[record.name] = record
 
 
 def record_of(constraint: Constraint) -> NamedConstraint | None:

@@ -82,9 +82,9 @@ class Gate:
         """Refuse what cannot be right, before any file is read."""
         if self.metric not in METRICS:
             raise InputError(f"--fail-metric must be one of {', '.join(METRICS)}, not {self.metric}")
-        in_scores = METRICS[self.metric].in_scores
-        if not 0 <= self.limit <= (float("inf") if in_scores else 1):
-            limits = "be at least 0" if in_scores else "lie between 0 and 1"
+        largest = max(1.0, METRICS[self.metric].largest)
+        if not 0 <= self.limit <= largest:
+            limits = "lie between 0 and 1" if largest == 1 else "be at least 0"
             raise InputError(f"--fail-above must {limits}, not {self.limit:g}")
 
     def check_measured(self, report: FairnessReport) -> None:

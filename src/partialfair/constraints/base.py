@@ -115,9 +115,12 @@ class Constraint(StoredAsPairs, ABC):
         By default the same: ranks and shares have no unit. Negative units count scores downwards, so that
         high ones are low.
         """
-        if unit != 1 and "threshold" in (field.name for field in fields(self)):
+        has_threshold = "threshold" in (field.name for field in fields(self))
+        in_scores = np.isinf(self.largest_gap) and abs(unit) != 1
+        if (has_threshold and unit != 1) or in_scores:
+            what = "a threshold" if has_threshold else "gaps without a largest one, as those of scores are"
             raise InputError(
-                f"{type(self).__name__} has a threshold, but no in_units that says what it is for scores in "
+                f"{type(self).__name__} has {what}, but no in_units that says what it is for scores in "
                 "another unit"
             )
         return self

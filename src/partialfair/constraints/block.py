@@ -65,10 +65,11 @@ class ConstraintBlock:
                 raise InputError(
                     f"a constraint on {n_banks} banks has thresholds for {len(self.thresholds.by_bank)}"
                 )
+            self._check_joined(self.thresholds)
         elif self.thresholds.n and isinstance(self.bank, JoinedBank):
             raise InputError("a constraint on a JoinedBank needs JoinedThresholds: Thresholds for each bank")
         elif self.thresholds.n and self.members is not None:
-            self._fill_in_groups(self.thresholds)
+            object.__setattr__(self, "thresholds", _in_groups(self.thresholds, self.members, self.bank))
 
     def _check_members(self) -> None:
         """Refuse members that are not those of the banks, or not all of the same rows."""
@@ -91,16 +92,16 @@ class ConstraintBlock:
                 f"{', '.join(map(str, sorted(sizes)))}"
             )
 
-    def _fill_in_groups(self, thresholds: Thresholds) -> None:
-        """Tell thresholds how many groups there are, or hold their ranks against it."""
-        n_groups = int(self.members.codes.max(initial=-1)) + 1
-        if thresholds.ranks is None:
-            object.__setattr__(self, "thresholds", thresholds.for_groups(max(n_groups, thresholds.n_groups)))
-        elif thresholds.ranks.shape[1] < n_groups:
-            raise InputError(
-                f"thresholds of a constraint on {type(self.bank).__name__} have ranks in "
-                f"{thresholds.ranks.shape[1]} groups, but its members are of {n_groups}"
-            )
+    def _check_joined(self, thresholds: JoinedThresholds) -> None:
+        """Hold the thresholds of each bank against it and its members."""
+        for bank, of_bank in zip(self.joined_bank.banks, thresholds.by_bank, strict=True):
+            if of_bank.n != bank.n_theta:
+                who = type(bank).__name__
+                raise InputError(f"{who} has {bank.n_theta} free thresholds, but Thresholds for {of_bank.n}")
+        if self.members is not None:
+            each = zip(thresholds.by_bank, self.all_members, self.joined_bank.banks, strict=True)
+            filled = JoinedThresholds(tuple(_in_groups(*of_bank) for of_bank in each))
+            object.__setattr__(self, "thresholds", filled)
 
     @classmethod
     def none(cls) -> ConstraintBlock:
@@ -131,6 +132,19 @@ class ConstraintBlock:
     def without_members(self) -> ConstraintBlock:
         """Return the functions alone, of a `JoinedBank`: rows, in shards, keep the members."""
         return ConstraintBlock(self.joined_bank, None, self.system, self.names, self.joined_thresholds)
+
+
+def _in_groups(thresholds: Thresholds, members: Members, bank: AtomBank) -> Thresholds:
+    """Tell thresholds how many groups there are, or hold their ranks against it."""
+    n_groups = int(members.codes.max(initial=-1)) + 1
+    if thresholds.ranks is None:
+        return thresholds.for_groups(max(n_groups, thresholds.n_groups))
+    if thresholds.n and thresholds.ranks.shape[1] < n_groups:
+        raise InputError(
+            f"thresholds of a constraint on {type(bank).__name__} have ranks in "
+            f"{thresholds.ranks.shape[1]} groups, but its members are of {n_groups}"
+        )
+    return thresholds
 
 
 def join(blocks: Sequence[ConstraintBlock]) -> ConstraintBlock:

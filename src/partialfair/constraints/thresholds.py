@@ -22,9 +22,6 @@ class Ranks(Protocol):
     def at(self, group: int, ranks: Floats) -> Floats:
         """Return the scores at which shares ``ranks`` of a group's weight have been passed from the top."""
 
-    def above(self, group: int, thresholds: Floats) -> Floats:
-        """Return the shares of a group's weight with scores above some thresholds."""
-
 
 RanksOf: TypeAlias = Callable[[int], Ranks]
 """From a bank of a block to the ranks of its members; a block with one bank asks for bank 0."""

@@ -165,11 +165,15 @@ class Attempt:
         stated = promise.constraint
         pair = " and ".join(map(group_name, gap.groups))
         where = "" if np.isnan(gap.ranks).any() else " at ranks {:.1%} and {:.1%}".format(*gap.ranks)
-        reached = f"the exact gap of {type(stated).__name__} is {gap.value:.3g} between {pair}{where}"
-        record = record_of(stated)
+        record, who = record_of(stated), type(stated).__name__
+        if record is not None and record.bounded.in_scores:
+            # Scores are in the units of the fit here, not the user's: only the ratio means something to both.
+            times = gap.value / stated.max_gap if stated.max_gap else np.inf
+            return f"the exact gap of {who} is {times:.3g} times max_gap between {pair}{where}"
+        reached = f"the exact gap of {who} is {gap.value:.3g} between {pair}{where}"
         floor, name, members = _floor(promise)
-        if stated.max_gap >= floor or (record is not None and record.bounded.in_scores):
-            return reached  # one member more or less moves shares by known steps, and scores by any
+        if stated.max_gap >= floor:
+            return reached
         return (
             f"{reached}, and it can hardly be below {floor:.2g}, because the interval holds {members:.3g} "
             f"members of group {name!r}"

@@ -24,6 +24,7 @@ from partialfair.groups import Groups
 from partialfair.objectives import Objective
 from partialfair.problems import Certificate, People, Problem, TrainingData, certify
 from partialfair.solvers import CUT_SHORT, Result, Solver, Status, decided
+from partialfair.solvers.result import unconstrained_start
 from partialfair.surrogates import Surrogate
 
 __all__ = ["FitRows", "Search", "ending", "remarks_on"]
@@ -186,10 +187,11 @@ class Search:
         problem = training.problem(training.blocks(trained, sigma))
         solver = estimator._suited(self.solver, problem)
         self._solving = Solving(solver, estimator.tol, estimator.callback, estimator.verbose)
+        last = self._last_of(problem)
         if unsolved_because is None:
-            result = self._solving(problem, solver.start(problem, free, self._last_of(problem)))
+            result = self._solving(problem, solver.start(problem, free, last))
         else:
-            result = unsolved(problem, problem.start_at(free), unsolved_because)
+            result = unsolved(problem, unconstrained_start(problem, free, last), unsolved_because)
         return Attempt(training, trained, sigma, problem, result)
 
     def _trained(self, constraint: Constraint) -> Constraint:

@@ -35,7 +35,8 @@ class Metric:
 
     ``counts`` says whose number decides how much may go unseen: the interval's members, everyone, or one or
     the other by the gap's scale; ``labels`` are those it compares, and ``largest`` is the widest gap there
-    can be: infinite for gaps that are counted in units of the scores, and not as shares of people.
+    can be. ``in_scores`` says that gaps are counted in units of the scores, and not as shares of people:
+    they grow as scores do, and have no widest.
     """
 
     title: str
@@ -46,16 +47,16 @@ class Metric:
     counts: Literal["by scale", "interval", "everyone"] = "by scale"
     labels: tuple[bool, ...] = (True, False)
     largest: float = 1.0
+    in_scores: bool = False
     reach: Callable[[ScoredGroups, Setting, float], tuple[float, float]] = lambda scored, s, gap: (gap, gap)
 
-    @property
-    def in_scores(self) -> bool:
-        """Whether gaps are counted in units of the scores."""
-        return self.largest == float("inf")
+    def __post_init__(self) -> None:
+        if self.in_scores:
+            object.__setattr__(self, "largest", float("inf"))
 
     def text(self, gap: float) -> str:
-        """Write a gap: shares with three decimals, scores, which may be of any size, with four digits."""
-        return f"{gap:.4g}" if self.in_scores else fixed(gap)
+        """Write a gap: shares with three decimals, gaps that may be of any size with four digits."""
+        return f"{gap:.4g}" if self.largest > 1 else fixed(gap)
 
     def widest_difference(self, scored: ScoredGroups) -> float:
         """Return how far two people can be apart: 1 for shares, else the span of all scores in intervals."""

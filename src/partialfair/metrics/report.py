@@ -172,7 +172,7 @@ class FairnessReport:
     @property
     def worst(self) -> ReportRow:
         """The row with the widest gap, of those that are shares; gaps in units of scores are left out."""
-        shares = [row for row in self.rows if not METRICS[row.metric].in_scores]
+        shares = [row for row in self.rows if METRICS[row.metric].largest <= 1]
         return max(shares, key=lambda row: -1.0 if np.isnan(row.value) else row.value)
 
     def __repr__(self) -> str:

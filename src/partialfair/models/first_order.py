@@ -35,7 +35,7 @@ class FirstOrderModel:
 
     def scores(self, w: Floats) -> Floats:
         """Return the score of every row."""
-        return np.ascontiguousarray(self.score(w), dtype=np.float64)
+        return np.array(self.score(w), dtype=np.float64)  # a copy: the function may use its array again
 
     def pull(self, w: Floats, columns: RowColumns) -> Floats:
         """Return ``J(w)ᵀ C`` and the columns' sums, by one call of ``pull_back`` for each column."""

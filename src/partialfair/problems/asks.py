@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -228,6 +228,7 @@ class Expansion:
         tied = shard.data.objective
         couplings: tuple[Coupling, ...] = ()
         weights: Floats | None = None
+        assert function.loss is not LossParts.WHOLE  # a difference has no positive semidefinite Hessian
         for factor, loss in zip(function.loss.value, parts(tied.loss), strict=True):
             if factor and loss is not None:
                 curvature = loss.curvature(shard.scores, tied.targets, tied.shares)
@@ -351,11 +352,6 @@ class KinkSearch:
         known = [answer for answer in answers if answer is not None]
         if len(known) < len(answers) or sum(answer.kinks.atoms.size for answer in known) > self.limit:
             return None
-        kinks = AtomKinks(
-            *(
-                np.concatenate([getattr(answer.kinks, field.name) for answer in known])
-                for field in fields(AtomKinks)
-            )
-        )
+        kinks = AtomKinks.joined([answer.kinks for answer in known])
         directions = np.concatenate([answer.directions for answer in known])
         return KinksOfRows(kinks, directions, sum(answer.n_rows for answer in known))

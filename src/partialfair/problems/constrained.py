@@ -80,7 +80,8 @@ class Problem:
     Attributes
     ----------
     n_passes
-        Passes over the data so far.
+        Passes over the data so far, which are calls of `reduce`. Scores that only the referee sees, or that
+        place thresholds once before a solve, are not counted.
     """
 
     rows: Rows
@@ -165,7 +166,10 @@ class Problem:
 
     @property
     def trivial_start(self) -> Floats:
-        """Return w = 0 with the thresholds at which scores of 0 are feasible (Assumption assume:DC E)."""
+        """Return w = 0 with the thresholds at which scores of 0 are feasible (Assumption assume:DC E).
+
+        A model whose scores have an offset does not score 0 there; then it need not be feasible.
+        """
         return np.concatenate([np.zeros(self.rows.parameters.n), self.constraints.joined_thresholds.starts])
 
     @property
@@ -281,7 +285,7 @@ class ProblemPoint:
         return self.gradient_of(LossParts.NONE, plus - minus)
 
     def lagrangian_gradient(self, multipliers: Floats) -> Floats:
-        """Return an element of ``∂f_0(x) + Σ λ_i ∂f_i(x)``; one pass."""
+        """Return an element of ``∂f_0(x) + Σ λ_i ∂f_i(x)``; one pass, once the atoms' values are known."""
         coefficients = None
         if multipliers.any():
             plus, minus = self.problem.constraints.system.combined(self.atoms, multipliers)

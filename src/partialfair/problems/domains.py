@@ -109,8 +109,12 @@ class Box:
 
     def normals(self, x: Floats) -> Floats:
         """Return the directions out of the faces that x lies on."""
-        slack, unit = 1e-6 * np.maximum(1.0, np.abs(x)), np.eye(x.size)
-        return np.vstack([-unit[x <= self.low + slack], unit[x >= self.high - slack]])
+        slack = 1e-6 * np.maximum(1.0, np.abs(x))
+        low, high = np.flatnonzero(x <= self.low + slack), np.flatnonzero(x >= self.high - slack)
+        normals = np.zeros((low.size + high.size, x.size))
+        normals[np.arange(low.size), low] = -1.0
+        normals[low.size + np.arange(high.size), high] = 1.0
+        return normals
 
     def bounds(self, n: int) -> tuple[Floats, Floats]:
         """Return the faces."""

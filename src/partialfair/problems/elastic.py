@@ -138,7 +138,7 @@ class ElasticModel:
             if excess.max(initial=0.0) <= _ALMOST and outside.max(initial=0.0) <= _ALMOST:
                 break
             active = np.union1d(np.flatnonzero(multipliers > _BINDING * self.penalty), _worst(excess))
-            faces = np.union1d(np.flatnonzero(face_multipliers > 0), _worst(outside))
+            faces = np.union1d(np.flatnonzero(face_multipliers > _BINDING), _worst(outside))
         push = face_multipliers[:n] - face_multipliers[n:]
         return Step(np.clip(p, self.bounds.low, self.bounds.high), multipliers, kink_multipliers, push)
 

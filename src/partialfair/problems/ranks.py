@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partialfair._typing import Floats, Ints
+from partialfair.exceptions import InputError
 from partialfair.groups import Members
 
 __all__ = ["Counts", "People", "SortedRanks", "spread", "tied_share"]
@@ -70,13 +71,9 @@ class SortedRanks:
     def at(self, group: int, ranks: Floats) -> Floats:
         """Return the scores at which shares ``ranks`` of a group have been passed from the top."""
         scores, passed = self._descending(group)
+        if not scores.size:
+            raise InputError(f"group {group} of a constraint has no members, so it has no scores at any rank")
         return scores[np.minimum(np.searchsorted(passed, ranks), scores.size - 1)]
-
-    def above(self, group: int, thresholds: Floats) -> Floats:
-        """Return the shares of a group whose scores are above some thresholds."""
-        scores, passed = self._descending(group)
-        n_above = np.searchsorted(-scores, -np.asarray(thresholds), side="left")
-        return np.asarray(np.append(0.0, passed)[n_above])
 
     def _descending(self, group: int) -> tuple[Floats, Floats]:
         """Return a group's scores in descending order, and the shares passed with each."""

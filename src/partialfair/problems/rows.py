@@ -27,6 +27,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numba import get_num_threads
 
+from partialfair._checks import check_count
 from partialfair._row_columns import RowColumns, single_column
 from partialfair._text import listed
 from partialfair._typing import Floats, Ints
@@ -143,7 +144,8 @@ class Shard:
 
     @property
     def _linear(self) -> LinearScores:
-        assert isinstance(self.data.model, LinearScores)
+        if not isinstance(self.data.model, LinearScores):
+            raise InputError(f"scores of {type(self.data.model).__name__} are not linear in the parameters")
         return self.data.model
 
 
@@ -283,13 +285,17 @@ def _in_threads(
     """Do the work for all pairs of items, the first of them in this thread; deadlines hold in all."""
     if len(items) == 1:
         return [work(items[0], others[0])]
-    with ThreadPoolExecutor(min(len(items), get_num_threads())) as pool:
+    with ThreadPoolExecutor(max(1, min(len(items), get_num_threads()) - 1)) as pool:
         futures = [
             pool.submit(copy_context().run, work, item, other)
             for item, other in zip(items[1:], others[1:], strict=True)
         ]
-        # A thread keeps what it has freed: one that waits would double the memory of the one that works.
-        return [work(items[0], others[0]), *(future.result() for future in futures)]
+        try:
+            # A thread keeps what it has freed: one that waits would double the memory of the one that works.
+            return [work(items[0], others[0]), *(future.result() for future in futures)]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)  # nobody will look at their answers
+            raise
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,14 +311,20 @@ class InMemoryData:
     people
         What the referee must know of all rows.
     n_shards
-        How many shards. By default as many as there are threads (``NUMBA_NUM_THREADS``), and fewer if rows
-        are few.
+        How many shards, for formulas that are sums over rows. By default as many as there are threads
+        (``NUMBA_NUM_THREADS``), and fewer if rows are few.
     """
 
     model: Any
     objective: Objective
     people: People | None = None
     n_shards: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.n_shards is not None:
+            check_count(self.n_shards, "n_shards")
+            if self.n_shards > 1 and not hasattr(self.model, "take"):
+                raise InputError(f"{type(self.model).__name__} has no take(rows), so it cannot be split")
 
     def rows(self, members: tuple[Members, ...] = (), *, additive: bool = True) -> InMemoryRows:
         """Return the rows with the members that each bank of atoms is about.

@@ -9,7 +9,7 @@ from scipy import optimize
 
 from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
-from partialfair.problems import Evaluation, Problem, ProblemPoint
+from partialfair.problems import Domain, Evaluation, Problem, ProblemPoint
 from partialfair.solvers.result import Callback, Result, Run, Solver, unconstrained_start
 from partialfair.solvers.status import Status
 
@@ -17,6 +17,8 @@ __all__ = ["AugmentedLagrangian"]
 
 _SLOWLY = 0.5
 """A violation that has not fallen by this factor asks for a larger weight."""
+_HALVINGS = 40
+"""Of a step of length 1 along the gradient: what is left is rounding."""
 _LARGEST_WEIGHT = 1e8
 """Beyond it, rounding errors of the constraints are all that the method would see."""
 _MEMORY = 50
@@ -85,12 +87,15 @@ class AugmentedLagrangian(Solver):
                 minimum = optimize.minimize(
                     augmented, x, jac=True, method="L-BFGS-B", bounds=bounds, options=options
                 )
-                x = np.asarray(minimum.x)
+                moved = not np.array_equal(minimum.x, x)
+                x = np.asarray(minimum.x) if moved else _downhill(augmented, x, problem.domain)
                 point = problem.at(x)
                 run.record(k + 1, x, Evaluation(point.objective, point.constraints))
                 multipliers = augmented.multipliers_at(point)
                 if _residual(point, multipliers) <= self.tol:
                     return Status.STATIONARY
+                if not moved and np.array_equal(x, minimum.x):
+                    return Status.STALLED
                 worst = float(point.constraints.max(initial=0.0))
                 # What L-BFGS had no steps left to reduce, a larger weight only makes harder.
                 if minimum.nit < self.inner_steps and worst > max(_SLOWLY * violation, self.tol):
@@ -119,6 +124,20 @@ class _Augmented:
     def multipliers_at(self, point: ProblemPoint) -> Floats:
         """Return ``max(0, λ + ρ f(x))``."""
         return np.maximum(self.multipliers + self.weight * point.constraints, 0.0)
+
+
+def _downhill(augmented: _Augmented, x: Floats, domain: Domain) -> Floats:
+    """Return the first point along minus the gradient at which the function is lower, or x if there is none.
+
+    L-BFGS begins with a step of length 1; where the penalty is steep its line search gives up on it.
+    """
+    value, gradient = augmented(x)
+    step = gradient / max(float(np.linalg.norm(gradient)), 1.0)
+    for halvings in range(_HALVINGS):
+        trial = domain.project(x - 0.5**halvings * step)
+        if augmented(trial)[0] < value:
+            return trial
+    return x
 
 
 def _residual(point: ProblemPoint, multipliers: Floats) -> float:

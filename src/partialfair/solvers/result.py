@@ -154,9 +154,24 @@ def as_solver(solver: Any) -> Solver:
 
 @dataclass(frozen=True, eq=False)
 class _Given(Solver):
-    """An object of the user's own with a method ``solve``."""
+    """An object of the user's own with a method ``solve``; what else of a `Solver` it has is used."""
 
     solver: Any
+
+    @property
+    def needs(self) -> frozenset[Gives]:  # type: ignore[override]
+        """What it says that it needs, or gradients."""
+        return getattr(self.solver, "needs", Solver.needs)
+
+    def start(self, problem: Problem, free: Floats, last: Floats | None = None) -> Floats:
+        """Start where it says, or at a feasible point."""
+        if not hasattr(self.solver, "start"):
+            return super().start(problem, free, last)
+        return np.asarray(self.solver.start(problem, free, last))
+
+    def again(self) -> Solver:
+        """Return what it says is for a problem that is nearly the last one."""
+        return as_solver(self.solver.again()) if hasattr(self.solver, "again") else self
 
     def solve(self, problem: Problem, start: Floats, **options: Any) -> Result:
         """Let it solve."""
