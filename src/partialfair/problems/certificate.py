@@ -35,6 +35,10 @@ NEEDS = frozenset({Gives.GRADIENT, Gives.JACOBIAN, Gives.ROWS, Gives.LINEAR})
 
 _LARGEST_MULTIPLIER = 1e4
 _ROUNDING = 4 * np.finfo(float).eps
+_SHIFTS = (1e-8, 1e8)
+"""Beyond these rounding errors are all that a certificate would show."""
+_INSIDE = 1e-9
+"""Points so near to 𝒲, relative to 1 + ‖x‖, are searched for witnesses; others are simply outside."""
 _REACHES = (1e-2, 1e-3, 1e-4, 1e-6)
 """Within how many widths kinks are looked for: the first at which there are not too many."""
 _CORRECTIONS = 5
@@ -104,8 +108,9 @@ def certify(problem: Problem, x: Floats, *, mu: float = 1.0, tol: float = 1e-4) 
     tol
         The ε of interest; constraints with more slack than its square root are left out of the search.
     """
-    if not 1e-8 <= mu <= 1e8:
-        raise InputError(f"the certificate needs a mu in [1e-8, 1e8], not {mu}")
+    low, high = _SHIFTS
+    if not low <= mu <= high:
+        raise InputError(f"the certificate needs a mu in [{low:g}, {high:g}], not {mu}")
     if x.shape != (problem.n,) or not np.isfinite(x).all():
         raise InputError(f"a point of this problem has {problem.n} finite coordinates")
     refuse_without(problem.rows, NEEDS, "a certificate", advice="; elsewhere f⁺ and f⁻ need not be convex")
@@ -113,7 +118,7 @@ def certify(problem: Problem, x: Floats, *, mu: float = 1.0, tol: float = 1e-4) 
     outside = float(np.linalg.norm(problem.domain.project(x) - x))
     with unhurried():
         witnesses = [_certificate(at, mu, outside, np.zeros(problem.m), np.inf)]
-    if outside <= 1e-9 * (1 + float(np.linalg.norm(x))):
+    if outside <= _INSIDE * (1 + float(np.linalg.norm(x))):
         with suppress(OutOfTime):
             for certificate in _witnesses(at, mu, outside, tol):
                 witnesses.append(certificate)

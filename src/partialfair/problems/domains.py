@@ -12,6 +12,11 @@ from partialfair.exceptions import InputError
 
 __all__ = ["Ball", "Box", "Domain", "WholeSpace"]
 
+_ON_BORDER = 1e-9
+"""Points so near to the border, relative to their size, lie on it: there a gradient may point outwards."""
+_NEAR_BORDER = 1e-6
+"""Normals of points so near are offered to certificates: what they prove is counted from x itself."""
+
 
 class Domain(Protocol):
     """A closed convex set."""
@@ -68,7 +73,7 @@ class Ball:
     def stationarity(self, x: Floats, gradient: Floats) -> float:
         """Remove from −gradient what points outwards, if x lies on the sphere."""
         norm = float(np.linalg.norm(x))
-        if norm < self.radius * (1 - 1e-9):
+        if norm < self.radius * (1 - _ON_BORDER):
             return float(np.linalg.norm(gradient))
         outwards = x / norm
         return float(np.linalg.norm(gradient + max(0.0, -float(gradient @ outwards)) * outwards))
@@ -76,7 +81,7 @@ class Ball:
     def normals(self, x: Floats) -> Floats:
         """Return the direction of x, if it lies on the sphere."""
         norm = float(np.linalg.norm(x))
-        return np.empty((0, x.size)) if norm < self.radius * (1 - 1e-6) else x[None] / norm
+        return np.empty((0, x.size)) if norm < self.radius * (1 - _NEAR_BORDER) else x[None] / norm
 
     def bounds(self, n: int) -> tuple[Floats, Floats]:
         """Refuse: a ball bounds no coordinate by itself."""
@@ -103,13 +108,13 @@ class Box:
 
     def stationarity(self, x: Floats, gradient: Floats) -> float:
         """Drop the coordinates in which −gradient points out of a face that x lies on."""
-        slack = 1e-9 * np.maximum(1.0, np.abs(x))
+        slack = _ON_BORDER * np.maximum(1.0, np.abs(x))
         blocked = ((x <= self.low + slack) & (gradient > 0)) | ((x >= self.high - slack) & (gradient < 0))
         return float(np.linalg.norm(np.where(blocked, 0.0, gradient)))
 
     def normals(self, x: Floats) -> Floats:
         """Return the directions out of the faces that x lies on."""
-        slack = 1e-6 * np.maximum(1.0, np.abs(x))
+        slack = _NEAR_BORDER * np.maximum(1.0, np.abs(x))
         low, high = np.flatnonzero(x <= self.low + slack), np.flatnonzero(x >= self.high - slack)
         normals = np.zeros((low.size + high.size, x.size))
         normals[np.arange(low.size), low] = -1.0

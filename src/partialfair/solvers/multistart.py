@@ -24,6 +24,8 @@ _TURN_STEPS = 40
 """Steps of a path's first turn; each round of turns has twice as many."""
 _NEAR, _PATIENCE = 10, 4
 """Residual, in units of ε, below which a path is followed on, up to so many times the steps of its turn."""
+_NO_STEP = 1e-10
+"""A step that moves x by no more, relative to 1 + ‖x‖, is none."""
 _MU = 1e-2
 """Shift of the last resort, IDCA: its steps are longer than with that of the certificate, and still safe."""
 
@@ -191,7 +193,7 @@ class _Exploration:
         self._record(self.problem.at(x))  # another path may have come last, and the last point is the answer
         while not certify(self.problem, x, tol=self.tol).holds(self.tol):
             following = NewtonSteps(epsilon=0.1 * self.tol).solve(self.problem.linearise(x, mu=_MU), x)
-            if np.linalg.norm(following - x) <= 1e-10 * (1 + np.linalg.norm(x)):
+            if np.linalg.norm(following - x) <= _NO_STEP * (1 + np.linalg.norm(x)):
                 return Status.STALLED
             x = following
             self._count(self.problem.at(x))

@@ -18,6 +18,13 @@ from partialfair.solvers.status import Status
 __all__ = ["Newton"]
 
 _ROUNDING = 1e-14
+"""By how much an objective may seem to rise, relative to 1 + its size."""
+_RIDGE = 1e-12
+"""First multiple of the identity that is added to a Hessian; ten times as much where it is singular."""
+_LEAST_CONCAVE_SHARE = 0.1
+"""Shares of the concave part below this are not worth a factorization."""
+_HALVINGS, _ENOUGH = 40, 1e-4
+"""Of a step, and the share of the predicted fall that it must achieve (Armijo)."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +75,7 @@ class Newton(Solver):
         return run.follow(start, algorithm)
 
     def _factor(self, problem: Problem, start: Floats, run: Run) -> Status:
-        at, ridge = problem.at(start), 1e-12
+        at, ridge = problem.at(start), _RIDGE
         for k in range(self.max_iter):
             gradient = at.objective_gradient()
             if np.linalg.norm(gradient) <= self.tol:
@@ -81,7 +88,7 @@ class Newton(Solver):
                     factor = hessian.cholesky(ridge)
                 except np.linalg.LinAlgError:
                     # Less of the concave part, if there is one; the rest is singular up to rounding.
-                    differs = share > 0.1 and concave is not None
+                    differs = share > _LEAST_CONCAVE_SHARE and concave is not None
                     share, ridge = (share / 2, ridge) if differs else (0.0, 10 * ridge)
             following = _downhill(at, -factor.solve(gradient), gradient)
             if following is None:
@@ -113,10 +120,10 @@ class Newton(Solver):
 def _downhill(at: ProblemPoint, step: Floats, gradient: Floats) -> ProblemPoint | None:
     """Halve a step until the objective falls enough (Armijo); None if it never does."""
     slope, slack = float(gradient @ step), _ROUNDING * (1 + abs(at.objective))
-    for halvings in range(40):
+    for halvings in range(_HALVINGS):
         length = 0.5**halvings
         trial = at.problem.at(at.x + length * step)
-        if trial.objective <= at.objective + 1e-4 * length * slope + slack:
+        if trial.objective <= at.objective + _ENOUGH * length * slope + slack:
             return trial
     return None
 

@@ -14,6 +14,10 @@ from partialfair.problems import Domain, Gives, Subproblem
 __all__ = ["Oracle", "Switchable", "Switching", "switching_step"]
 
 
+_EQUAL = 1e-12
+"""Constraints that differ by less are equally violated: at the trivial start whole groups of them are."""
+
+
 class Oracle(Protocol):
     """Values and gradients of an objective and of constraints at one point."""
 
@@ -52,8 +56,8 @@ def switching_step(target: Switchable, oracle: Oracle, v: Floats, epsilon: float
         A zero subgradient cannot be followed; the point then stays where it is.
     """
     constraints = oracle.constraints
-    # The first of equals, up to rounding: at the trivial start whole groups of constraints are equal.
-    worst = int(np.argmax(constraints >= constraints.max() - 1e-12)) if constraints.size else -1
+    # The first of equals, so that rounding does not choose.
+    worst = int(np.argmax(constraints >= constraints.max() - _EQUAL)) if constraints.size else -1
     feasible = worst < 0 or constraints[worst] <= epsilon  # Alg. 2, line 4
     gradient = oracle.objective_gradient() if feasible else oracle.constraint_gradient(worst)
     length = epsilon if feasible else constraints[worst]
