@@ -16,7 +16,7 @@ import numpy as np
 
 from partialfair._row_columns import RowColumns
 from partialfair._typing import Floats
-from partialfair.dc import AtomKinks, Bending, Gradient, JoinedBank
+from partialfair.dc import AtomKinks, Gradient, JoinedBank
 from partialfair.models.blocks import BlockMatrix
 from partialfair.objectives import Coupling, parts
 from partialfair.problems.rows import Shard
@@ -329,7 +329,6 @@ class KinkSearch:
 
     def part(self, shard: Shard, beside: Shard | None) -> KinksOfRows | None:
         """As in `Ask`."""
-        assert isinstance(self.bank, Bending)
         scores = shard.scores
         moves = (np.zeros(scores.size) if beside is None else beside.scores - scores, self.theta_moves)
         kinks = self.bank.kinks(

@@ -26,6 +26,7 @@ from partialfair.exceptions import InputError
 from partialfair.problems.constrained import Problem, ProblemPoint
 from partialfair.problems.elastic import ElasticModel, StepBounds
 from partialfair.problems.kinks import Kinks, no_kinks
+from partialfair.problems.quadratic import WITNESS_GAP
 from partialfair.problems.rows import Gives, refuse_without
 
 __all__ = ["Certificate", "certify"]
@@ -203,6 +204,7 @@ class _Judged:
                 replace(kinks, shares=shares),
                 _LARGEST_MULTIPLIER,
                 StepBounds.none(self.at.x.size),  # normals of the domain are rows
+                WITNESS_GAP,
             ).step(values)
             multipliers = step.multipliers[: self.active.size]  # the rest are those of normals
             guess, total = total, 1 + float(multipliers.sum())

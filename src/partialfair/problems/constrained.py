@@ -16,7 +16,7 @@ import numpy as np
 from partialfair._clock import check_clock
 from partialfair._typing import Floats
 from partialfair.constraints import ConstraintBlock
-from partialfair.dc import Bending, JoinedBank
+from partialfair.dc import JoinedBank
 from partialfair.models.blocks import ArrowMatrix
 from partialfair.objectives import Difference, Loss, Objective
 from partialfair.problems.asks import (
@@ -361,7 +361,7 @@ class ProblemPoint:
         """
         plus = self.slopes[0]
         of_rows = None
-        if isinstance(self.problem.bank, Bending) and self.problem.bank.has_kinks:
+        if self.problem.bank.has_kinks:
             search = KinkSearch(
                 self.problem.bank,
                 self.theta,

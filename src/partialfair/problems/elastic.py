@@ -17,7 +17,7 @@ from partialfair._clock import check_clock
 from partialfair._typing import Floats, Ints
 from partialfair.models.blocks import Factored
 from partialfair.problems.kinks import Kinks
-from partialfair.problems.quadratic import best_multipliers
+from partialfair.problems.quadratic import STEP_GAP, best_multipliers
 
 __all__ = ["ElasticModel", "Step", "StepBounds"]
 
@@ -95,6 +95,8 @@ class ElasticModel:
         Price of a unit of violation.
     bounds
         Of the step.
+    gap
+        Duality gap at which programs may end.
     """
 
     factor: Factored
@@ -103,6 +105,7 @@ class ElasticModel:
     kinks: Kinks
     penalty: float
     bounds: StepBounds
+    gap: float = STEP_GAP
 
     def step(self, values: Floats) -> Step:
         """Return the step for constraints with these values at p = 0."""
@@ -125,6 +128,7 @@ class ElasticModel:
                 heights - rows @ newton,
                 np.hstack([self.kinks.shares[:, active], no_shares]),
                 np.concatenate([np.full(active.size, self.penalty), np.full(faces.size, np.inf)]),
+                self.gap,
             )
             multipliers[:], face_multipliers[:] = 0.0, 0.0
             multipliers[active], face_multipliers[faces], kink_multipliers = np.split(

@@ -12,12 +12,17 @@ import piqp
 
 from partialfair._typing import Floats
 
-__all__ = ["best_multipliers"]
+__all__ = ["STEP_GAP", "WITNESS_GAP", "best_multipliers"]
 
+STEP_GAP, WITNESS_GAP = 1e-8, 1e-9
+"""Duality gaps of programs: steps are judged by what they achieve, but a witness keeps the root of its gap as
+a residual, and that of 1e-8 is as large as the usual tolerance."""
 _INFINITY = 1e30
 
 
-def best_multipliers(gram: Floats, linear: Floats, shares: Floats, upper: Floats) -> Floats:
+def best_multipliers(
+    gram: Floats, linear: Floats, shares: Floats, upper: Floats, gap: float = STEP_GAP
+) -> Floats:
     """Return the maximiser z ≥ 0; clipped into its bounds, so that it is a witness however it was found.
 
     Parameters
@@ -30,6 +35,8 @@ def best_multipliers(gram: Floats, linear: Floats, shares: Floats, upper: Floats
         Bounds of ν by λ.
     upper : (m,)
         Bounds of λ.
+    gap
+        Duality gap at which the solver may end.
     """
     n_kinks, m = shares.shape
     if m == 0:
@@ -37,8 +44,7 @@ def best_multipliers(gram: Floats, linear: Floats, shares: Floats, upper: Floats
     solver = piqp.DenseSolver()
     # A gap g to a kink leaves a residual of √g in a certificate; below 1e-10 the solver stalls.
     solver.settings.eps_abs, solver.settings.eps_rel = 1e-10, 0.0
-    # The default gap of 1e-8 would leave as much as its root, 1e-4, in a certificate.
-    solver.settings.eps_duality_gap_abs = 1e-9
+    solver.settings.eps_duality_gap_abs = gap
     solver.settings.max_iter = 100
     bounded = np.hstack([-shares, np.eye(n_kinks)]) if n_kinks else None
     solver.setup(

@@ -97,6 +97,11 @@ class ShardRows:
     members: tuple[Members, ...] = ()
     first: int = 0
 
+    @cached_property
+    def linear(self) -> LinearScores | None:
+        """The model, if its scores are linear in the parameters."""
+        return self.model if isinstance(self.model, LinearScores) else None
+
 
 @dataclass(frozen=True, eq=False)
 class Shard:
@@ -144,9 +149,9 @@ class Shard:
 
     @property
     def _linear(self) -> LinearScores:
-        if not isinstance(self.data.model, LinearScores):
+        if self.data.linear is None:
             raise InputError(f"scores of {type(self.data.model).__name__} are not linear in the parameters")
-        return self.data.model
+        return self.data.linear
 
 
 class Ask(Protocol[Answer]):
@@ -229,7 +234,7 @@ class InMemoryRows:
     def gives(self) -> frozenset[Gives]:
         """Gradients; Jacobians and Hessians of linear scores; all rows in one place if that is one shard."""
         gives = {Gives.GRADIENT}
-        if all(isinstance(shard.model, LinearScores) for shard in self.shards):
+        if all(shard.linear is not None for shard in self.shards):
             gives |= {Gives.JACOBIAN, Gives.HESSIAN, Gives.ROWS, Gives.LINEAR}
         if len(self.shards) == 1:
             gives.add(Gives.WHOLE)
