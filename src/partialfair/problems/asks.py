@@ -37,7 +37,7 @@ __all__ = [
 
 
 def _summed(answers: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Add up tuples of arrays, entry by entry, into the first: Hessians are large, and nobody else has them."""
+    """Add up tuples of arrays, entry by entry, into the first: Hessians are large, and these are ours."""
     for answer in answers[1:]:
         for total, entry in zip(answers[0], answer, strict=True):
             total += entry
