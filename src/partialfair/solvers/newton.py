@@ -11,7 +11,7 @@ from scipy.optimize import OptimizeResult, minimize
 from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
 from partialfair.exceptions import InputError
-from partialfair.problems import Gives, Problem, ProblemPoint, WholeSpace
+from partialfair.problems import Evaluation, Gives, Problem, ProblemPoint, WholeSpace
 from partialfair.solvers.result import Callback, Result, Run, Solver
 from partialfair.solvers.status import Status
 
@@ -94,7 +94,7 @@ class Newton(Solver):
             if following is None:
                 return Status.STALLED
             at = following
-            run.record(k + 1, at.x)
+            run.record(k + 1, at.x, Evaluation(at.objective, at.constraints))
         return Status.MAX_ITER
 
     def _conjugate(self, problem: Problem, start: Floats, run: Run) -> Status:
