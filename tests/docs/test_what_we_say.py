@@ -143,6 +143,7 @@ def test_exact_benchmark_runs(tmp_path, data_dir):
     assert "of 12 fits converged, 0 of them broke the promise" in printed
 
 
+@pytest.mark.slow
 @pytest.mark.real_data
 def test_before_and_after_benchmark_runs(tmp_path, data_dir):
     """A checkout compared with itself differs in nothing but seconds."""

@@ -46,7 +46,7 @@ class ScoreLagrangian:
     >>> lagrangian = ScoreLagrangian(objective, block)
     >>> scores, theta, multipliers = np.array([0.3, 0.1, -0.2, -0.4]), np.empty(0), np.array([1.0, 0.0])
     >>> lagrangian.gradient(scores, theta, multipliers).scores.round(3)
-    array([ 0.394,  0.631, -0.637, -0.4  ])
+    array([ 0.344,  0.631, -0.637, -0.25 ])
     """
 
     objective: Objective
