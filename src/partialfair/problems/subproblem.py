@@ -42,7 +42,7 @@ class TangentForm(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class ParameterTangents:
+class ParameterTangents(TangentForm):
     """Tangents for scores that are linear in the parameters: m short vectors.
 
     Attributes
@@ -82,7 +82,7 @@ class ParameterTangents:
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreTangents:
+class ScoreTangents(TangentForm):
     """Tangents for any scores: vectors over rows, which never leave them.
 
     Attributes

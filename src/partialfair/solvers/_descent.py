@@ -37,7 +37,7 @@ from partialfair.problems.kinks import Kinks, no_kinks
 from partialfair.problems.local import Local
 from partialfair.problems.rows import Gives
 
-__all__ = ["SECOND_ORDER", "Descent", "Point"]
+__all__ = ["LEAST_CONCAVE_SHARE", "SECOND_ORDER", "Descent", "Point"]
 
 SECOND_ORDER = frozenset({Gives.GRADIENT, Gives.JACOBIAN, Gives.HESSIAN, Gives.ROWS, Gives.LINEAR})
 """What Newton steps need of the rows."""
@@ -58,7 +58,7 @@ _MEMORY = 3
 """Points whose highest penalty function a step must fall below."""
 _SQUARE_WEIGHTS = (1.0, 1e1, 1e2, 1e3, 1e4)
 """Weights of squares of binding constraints that are tried to make the Hessian positive definite."""
-_LEAST_CONCAVE_SHARE = 0.1
+LEAST_CONCAVE_SHARE = 0.1
 """Shares of the concave part below this are not worth a factorization."""
 _PINNED = 1e-4
 """Kinks at most so many widths away are taken to be those that the last step ended on."""
@@ -318,7 +318,7 @@ class _Neighbourhood:
 
     def _shared(self, proximal: float, share: float) -> _PositiveModel | None:
         """Take as much of the concave part as leaves the Hessian positive definite."""
-        while self.local.concave is not None and share > _LEAST_CONCAVE_SHARE:
+        while self.local.concave is not None and share > LEAST_CONCAVE_SHARE:
             check_clock()
             with contextlib.suppress(np.linalg.LinAlgError):
                 hessian = self.local.convex.minus(self.local.concave, share)
@@ -333,7 +333,7 @@ class _Neighbourhood:
             check_clock()
             with contextlib.suppress(np.linalg.LinAlgError):
                 factor = convex.cholesky(proximal)
-                return _PositiveModel(factor, convex, self.local.gradient, _LEAST_CONCAVE_SHARE, 0.0)
+                return _PositiveModel(factor, convex, self.local.gradient, LEAST_CONCAVE_SHARE, 0.0)
             proximal *= 4
 
     def residual(self, step: Step, kinks: Kinks) -> float:

@@ -12,6 +12,7 @@ from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
 from partialfair.exceptions import InputError
 from partialfair.problems import Evaluation, Gives, Problem, ProblemPoint, WholeSpace
+from partialfair.solvers._descent import LEAST_CONCAVE_SHARE
 from partialfair.solvers.result import Callback, Result, Run, Solver
 from partialfair.solvers.status import Status
 
@@ -21,8 +22,6 @@ _ROUNDING = 1e-14
 """By how much an objective may seem to rise, relative to 1 + its size."""
 _RIDGE = 1e-12
 """First multiple of the identity that is added to a Hessian; ten times as much where it is singular."""
-_LEAST_CONCAVE_SHARE = 0.1
-"""Shares of the concave part below this are not worth a factorization."""
 _HALVINGS, _ENOUGH = 40, 1e-4
 """Of a step, and the share of the predicted fall that it must achieve (Armijo)."""
 
@@ -88,7 +87,7 @@ class Newton(Solver):
                     factor = hessian.cholesky(ridge)
                 except np.linalg.LinAlgError:
                     # Less of the concave part, if there is one; the rest is singular up to rounding.
-                    differs = share > _LEAST_CONCAVE_SHARE and concave is not None
+                    differs = share > LEAST_CONCAVE_SHARE and concave is not None
                     share, ridge = (share / 2, ridge) if differs else (0.0, 10 * ridge)
             following = _downhill(at, -factor.solve(gradient), gradient)
             if following is None:
