@@ -301,10 +301,11 @@ def main() -> None:
                 comparison.after.append(in_a_process(case, ROOT, arguments))
             compared.append(comparison)
             print(f"{case}: {comparison.ratio:.3f}, CPU {comparison.processor_ratio:.3f}", flush=True)
-    verdicts = summary(compared)
-    rows = [row for comparison in compared for row in comparison.rows()]
-    title = f"{commits}, medians of {arguments.runs} runs; " + "; ".join(verdicts)
-    write("before_after", title, rows, arguments.out)
+            verdicts = summary(compared)
+            rows = [row for comparison in compared for row in comparison.rows()]
+            # After every case: hours of the machine are not lost with the last one.
+            title = f"{commits}, medians of {arguments.runs} runs; " + "; ".join(verdicts)
+            write("before_after", title, rows, arguments.out)
     print("\n".join(verdicts))
 
 
