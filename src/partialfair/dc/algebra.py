@@ -100,8 +100,8 @@ class Ties:
 
     Attributes
     ----------
-    functions, factors, gaps : (K,)
-        Which f_i, the factor of its maximum, and how much lower the piece is than the highest one.
+    functions, maxima, factors, gaps : (K,)
+        Which f_i, which maximum, its factor, and how much lower the piece is than the highest one.
     slopes : (K, n_atoms)
         Slope of the piece minus that of the highest one.
     keys : (K,)
@@ -109,6 +109,7 @@ class Ties:
     """
 
     functions: Ints
+    maxima: Ints
     factors: Floats
     gaps: Floats
     slopes: Floats
@@ -175,6 +176,21 @@ class DCSystem:
         plus, minus = (self._transposed @ by_piece).T
         return plus, minus
 
+    def net_slopes(self, atoms: Floats, reach: float) -> tuple[Floats, Floats]:
+        """Slopes of all f⁺ and of all f⁻ in the atoms, less what stands in both: (m, n_atoms) each.
+
+        Maxima in f⁻ count by their highest piece, those in f⁺ by what all pieces at most ``reach`` lower than
+        the highest have in common. See `partialfair.problems.kinks` for what that is good for.
+        """
+        plus, minus = self.slopes(atoms)
+        net = plus - minus
+        ties = self.ties(atoms, np.ones(self.m, dtype=bool), reach)
+        tied, first, which = np.unique(ties.maxima, return_index=True, return_inverse=True)
+        losses = np.zeros((tied.size, self.n_atoms))  # of the highest piece, to what is common
+        np.minimum.at(losses, which, ties.slopes)
+        np.add.at(net, ties.functions[first], ties.factors[first, None] * losses)
+        return np.maximum(net, 0.0), np.maximum(-net, 0.0)
+
     def _active(self, atoms: Floats) -> Ints:
         """Return the piece of each maximum that is the highest, the first of equals."""
         if len(self._pieces) == self._owner.size:
@@ -192,7 +208,7 @@ class DCSystem:
         """Pieces of maxima in the f⁺ that are wanted, at most ``reach`` lower than the highest."""
         if not self._owner.size:
             none = np.empty(0, dtype=np.int64)
-            return Ties(none, np.empty(0), np.empty(0), np.empty((0, self.n_atoms)), none)
+            return Ties(none, none, np.empty(0), np.empty(0), np.empty((0, self.n_atoms)), none)
         heights = self._matrix @ atoms + self._offsets
         term = np.repeat(np.arange(self._length.size), self._length)
         highest = np.array(
@@ -206,6 +222,7 @@ class DCSystem:
         near = np.flatnonzero((gaps <= reach) & (highest != np.arange(gaps.size)) & convex)
         return Ties(
             self._owner[term[near]],
+            term[near],
             self._factor[term[near]],
             gaps[near],
             self._matrix[near] - self._matrix[highest[near]],

@@ -40,6 +40,8 @@ __all__ = ["Evaluation", "Problem", "ProblemPoint"]
 
 _TIE = 0.05
 """Pieces of a maximum that are at most so much lower, on the scale of gaps, count as kinks."""
+_TIED = 1e-4
+"""Pieces of a maximum that are at most so much lower are as good as active."""
 _MORE_BEFORE_MERGING = 20
 """Kinks of equal rows of the data are joined into one: so many times the limit may be found before that."""
 
@@ -346,7 +348,7 @@ class ProblemPoint:
     def kinks(
         self, multipliers: Floats, reach: float, towards: ProblemPoint | None = None, limit: int = 400
     ) -> Kinks | None:
-        """Return the kinks of f⁺ that matter; None if there are too many.
+        """Return the kinks of f⁺, less what stands in f⁻ too, that matter; None if there are too many.
 
         Parameters
         ----------
@@ -359,13 +361,34 @@ class ProblemPoint:
         limit
             How many kinks, after those of equal rows of the data are joined, are too many.
         """
-        plus = self.slopes[0]
+        return self._kinks(self._net_slopes[0], multipliers, reach, towards, limit, _TIE)
+
+    def sure_kinks(self, multipliers: Floats, reach: float, limit: int = 400) -> Kinks | None:
+        """Return `kinks` whose gains are a lower bound: maxima have pieces that are as good as active."""
+        return self._kinks(self._net_slopes[0], multipliers, reach, None, limit, _TIED)
+
+    def convex_kinks(
+        self, multipliers: Floats, reach: float, towards: ProblemPoint | None = None, limit: int = 400
+    ) -> Kinks | None:
+        """Return the `kinks` of f⁺ alone, whatever stands in f⁻."""
+        return self._kinks(self.slopes[0], multipliers, reach, towards, limit, _TIE)
+
+    def _kinks(
+        self,
+        shares: Floats,
+        multipliers: Floats,
+        reach: float,
+        towards: ProblemPoint | None,
+        limit: int,
+        tie: float,
+    ) -> Kinks | None:
+        """Return kinks of atoms, by their shares in all functions, and pieces that are so little lower."""
         of_rows = None
         if self.problem.bank.has_kinks:
             search = KinkSearch(
                 self.problem.bank,
                 self.theta,
-                (multipliers > 0) @ plus,
+                (multipliers > 0) @ shares,
                 np.zeros(self.theta.size) if towards is None else towards.theta - self.theta,
                 reach,
                 _MORE_BEFORE_MERGING * limit,
@@ -374,9 +397,14 @@ class ProblemPoint:
             (of_rows,) = self.problem.reduce(self.scored, search, beside=beside)
             if of_rows is None:
                 return None
-        ties = self.problem.constraints.system.ties(self.atoms, multipliers > 0, _TIE)
+        ties = self.problem.constraints.system.ties(self.atoms, multipliers > 0, tie)
         tie_rows = ties.slopes @ self.atoms_jacobian if ties.gaps.size else np.empty((0, self.x.size))
-        return joined_kinks(of_rows, ties, tie_rows, plus, limit)
+        return joined_kinks(of_rows, ties, tie_rows, shares, limit)
+
+    @cached_property
+    def _net_slopes(self) -> tuple[Floats, Floats]:
+        """`slopes` less what stands in both."""
+        return self.problem.constraints.system.net_slopes(self.atoms, _TIED)
 
     def _expand(self, loss: LossParts, curved: Sequence[Curved]) -> Expanded:
         """Ask for derivatives, and remember those of the atoms."""

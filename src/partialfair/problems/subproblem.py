@@ -228,7 +228,7 @@ class SubproblemPoint:
     ) -> Kinks | None:
         """Return the kinks of all g_i that matter: those of f⁺."""
         there = None if towards is None else towards.original
-        return self.original.kinks(multipliers, reach, there, limit)
+        return self.original.convex_kinks(multipliers, reach, there, limit)
 
     @cached_property
     def _rises(self) -> tuple[float, Floats]:

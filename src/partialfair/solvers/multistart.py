@@ -194,10 +194,16 @@ class _Exploration:
         while not certify(self.problem, x, tol=self.tol).holds(self.tol):
             following = NewtonSteps(epsilon=0.1 * self.tol).solve(self.problem.linearise(x, mu=_MU), x)
             if np.linalg.norm(following - x) <= _NO_STEP * (1 + np.linalg.norm(x)):
-                return Status.STALLED
+                return self._leave(x)
             x = following
             self._count(self.problem.at(x))
         return Status.CONVERGED
+
+    def _leave(self, x: Floats) -> Status:
+        """Take SQP steps from a point that holds IDCA: kinks that stand in f⁺ and in f⁻ do, and not SQP."""
+        path = self.path(x)
+        self.follow(path, _TURN_STEPS)
+        return Status.CONVERGED if path.stationary else Status.STALLED
 
     def _count(self, at: Point) -> None:
         self.steps += 1
