@@ -7,7 +7,7 @@ number swaps them. Group gaps, several groups and unions of intervals then need 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -115,6 +115,12 @@ class Ties:
     slopes: Floats
     keys: Ints
 
+    def nearest(self) -> Ties:
+        """Return one of each maximum, the nearest: of several pieces not all gains can be had at once."""
+        by_gap = np.lexsort((self.gaps, self.maxima))
+        kept = by_gap[np.unique(self.maxima[by_gap], return_index=True)[1]]
+        return Ties(*(getattr(self, field.name)[kept] for field in fields(self)))
+
 
 @dataclass(frozen=True, eq=False)
 class DCSystem:
@@ -179,14 +185,15 @@ class DCSystem:
     def net_slopes(self, atoms: Floats, reach: float) -> tuple[Floats, Floats]:
         """Slopes of all f⁺ and of all f⁻ in the atoms, less what stands in both: (m, n_atoms) each.
 
-        Maxima in f⁻ count by their highest piece, those in f⁺ by what all pieces at most ``reach`` lower than
-        the highest have in common. See `partialfair.problems.kinks` for what that is good for.
+        They are the positive and the negative part of ``P − N``. N holds the highest pieces of the maxima in
+        f⁻, P what is common to all pieces of a maximum in f⁺ that are at most ``reach`` lower than the highest;
+        what else these pieces say are the `ties`. `partialfair.problems.kinks` says why that is allowed.
         """
         plus, minus = self.slopes(atoms)
         net = plus - minus
         ties = self.ties(atoms, np.ones(self.m, dtype=bool), reach)
         tied, first, which = np.unique(ties.maxima, return_index=True, return_inverse=True)
-        losses = np.zeros((tied.size, self.n_atoms))  # of the highest piece, to what is common
+        losses = np.zeros((tied.size, self.n_atoms))  # of the highest piece, down to what is common
         np.minimum.at(losses, which, ties.slopes)
         np.add.at(net, ties.functions[first], ties.factors[first, None] * losses)
         return np.maximum(net, 0.0), np.maximum(-net, 0.0)
@@ -206,17 +213,12 @@ class DCSystem:
 
     def ties(self, atoms: Floats, wanted: npt.NDArray[np.bool_], reach: float) -> Ties:
         """Pieces of maxima in the f⁺ that are wanted, at most ``reach`` lower than the highest."""
-        if not self._owner.size:
+        if len(self._pieces) == self._owner.size:  # no maximum has a second piece
             none = np.empty(0, dtype=np.int64)
             return Ties(none, none, np.empty(0), np.empty(0), np.empty((0, self.n_atoms)), none)
         heights = self._matrix @ atoms + self._offsets
         term = np.repeat(np.arange(self._length.size), self._length)
-        highest = np.array(
-            [
-                first + np.argmax(heights[first : first + n])
-                for first, n in zip(self._first, self._length, strict=True)
-            ]
-        )[term]
+        highest = self._active(atoms)[term]
         gaps = heights[highest] - heights
         convex = wanted[self._owner[term]] & (self._factor[term] > 0)
         near = np.flatnonzero((gaps <= reach) & (highest != np.arange(gaps.size)) & convex)

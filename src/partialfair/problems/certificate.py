@@ -10,6 +10,10 @@ How far ŵ is follows from convexity. Tangents of all f⁺ at x, and hinges for 
 ``L(v) ≥ L(x) − ε + ⟨s, v − x⟩ + M/2 ‖v − x‖²`` with ``M = μ (1 + Σ λ_i)``: s is an element of the
 ε-subdifferential of the Lagrangian. And L is M-strongly convex, so ``M/2 ‖ŵ − x‖² ≤ L(x) − L(ŵ)``, which on
 all of ℝⁿ gives ``‖ŵ − x‖² ≤ ‖s‖²/M² + 2ε/M``. Multipliers that make it small come from a quadratic program.
+
+Def. nearlyeKKT depends on how f is split into f⁺ − f⁻: what stands in both parts adds kinks to f⁺ that f does
+not have, and with them slopes to choose from. Here that is cancelled first (`partialfair.problems.kinks`). The
+witness is one for the split that is left, which near x is one of f, and for the split that was given, too.
 """
 
 from __future__ import annotations

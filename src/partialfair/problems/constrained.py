@@ -17,6 +17,7 @@ from partialfair._clock import check_clock
 from partialfair._typing import Floats
 from partialfair.constraints import ConstraintBlock
 from partialfair.dc import JoinedBank
+from partialfair.dc.algebra import Ties
 from partialfair.models.blocks import ArrowMatrix
 from partialfair.objectives import Difference, Loss, Objective
 from partialfair.problems.asks import (
@@ -41,7 +42,7 @@ __all__ = ["Evaluation", "Problem", "ProblemPoint"]
 _TIE = 0.05
 """Pieces of a maximum that are at most so much lower, on the scale of gaps, count as kinks."""
 _TIED = 1e-4
-"""Pieces of a maximum that are at most so much lower are as good as active."""
+"""Pieces that are at most so much lower are as good as the highest: only what they have in common cancels."""
 _MORE_BEFORE_MERGING = 20
 """Kinks of equal rows of the data are joined into one: so many times the limit may be found before that."""
 
@@ -348,7 +349,7 @@ class ProblemPoint:
     def kinks(
         self, multipliers: Floats, reach: float, towards: ProblemPoint | None = None, limit: int = 400
     ) -> Kinks | None:
-        """Return the kinks of f⁺, less what stands in f⁻ too, that matter; None if there are too many.
+        """Return the kinks that matter of f⁺, less what stands in f⁻ too; None if there are too many.
 
         Parameters
         ----------
@@ -361,34 +362,40 @@ class ProblemPoint:
         limit
             How many kinks, after those of equal rows of the data are joined, are too many.
         """
-        return self._kinks(self._net_slopes[0], multipliers, reach, towards, limit, _TIE)
+        ties = self._ties(multipliers, _TIE)
+        return self._kinks(self._net_slopes[0], ties, multipliers, reach, towards, limit)
 
     def sure_kinks(self, multipliers: Floats, reach: float, limit: int = 400) -> Kinks | None:
-        """Return `kinks` whose gains are a lower bound: maxima have pieces that are as good as active."""
-        return self._kinks(self._net_slopes[0], multipliers, reach, None, limit, _TIED)
+        """Return those `kinks` near the point that can all gain at once, so that f⁺ gains no less.
+
+        Where a maximum passes to a piece that is much lower, the kinks of its highest piece gain nothing.
+        """
+        ties = self._ties(multipliers, _TIED).nearest()
+        return self._kinks(self._net_slopes[0], ties, multipliers, reach, None, limit)
 
     def convex_kinks(
         self, multipliers: Floats, reach: float, towards: ProblemPoint | None = None, limit: int = 400
     ) -> Kinks | None:
         """Return the `kinks` of f⁺ alone, whatever stands in f⁻."""
-        return self._kinks(self.slopes[0], multipliers, reach, towards, limit, _TIE)
+        ties = self._ties(multipliers, _TIE)
+        return self._kinks(self.slopes[0], ties, multipliers, reach, towards, limit)
 
     def _kinks(
         self,
-        shares: Floats,
+        by_atom: Floats,
+        ties: Ties,
         multipliers: Floats,
         reach: float,
         towards: ProblemPoint | None,
         limit: int,
-        tie: float,
     ) -> Kinks | None:
-        """Return kinks of atoms, by their shares in all functions, and pieces that are so little lower."""
+        """Return kinks of atoms, by their shares (m, n_atoms) in all functions, and those of ties."""
         of_rows = None
         if self.problem.bank.has_kinks:
             search = KinkSearch(
                 self.problem.bank,
                 self.theta,
-                (multipliers > 0) @ shares,
+                (multipliers > 0) @ by_atom,
                 np.zeros(self.theta.size) if towards is None else towards.theta - self.theta,
                 reach,
                 _MORE_BEFORE_MERGING * limit,
@@ -397,9 +404,11 @@ class ProblemPoint:
             (of_rows,) = self.problem.reduce(self.scored, search, beside=beside)
             if of_rows is None:
                 return None
-        ties = self.problem.constraints.system.ties(self.atoms, multipliers > 0, tie)
         tie_rows = ties.slopes @ self.atoms_jacobian if ties.gaps.size else np.empty((0, self.x.size))
-        return joined_kinks(of_rows, ties, tie_rows, shares, limit)
+        return joined_kinks(of_rows, ties, tie_rows, by_atom, limit)
+
+    def _ties(self, multipliers: Floats, reach: float) -> Ties:
+        return self.problem.constraints.system.ties(self.atoms, multipliers > 0, reach)
 
     @cached_property
     def _net_slopes(self) -> tuple[Floats, Floats]:

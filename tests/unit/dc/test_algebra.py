@@ -1,5 +1,7 @@
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from partialfair.dc import DC, Affine, DCSystem, atom, maximum
 
@@ -58,3 +60,48 @@ def test_combined_slopes_are_multiples_of_those_of_all_functions():
 def test_pieces_need_coefficients_of_at_least_zero():
     with pytest.raises(ValueError, match="at least 0"):
         Affine(((0, -1.0),))
+
+
+def random_system(rng, n_atoms):
+    """Signed sums of maxima of one to three pieces that share atoms, some of them equal somewhere."""
+
+    def piece():
+        used = rng.choice(n_atoms, size=int(rng.integers(1, n_atoms + 1)), replace=False)
+        return Affine(
+            tuple((int(a), float(rng.choice([0.5, 1.0, 2.0]))) for a in used), float(rng.choice([0, 0.125]))
+        )
+
+    def function():
+        terms = [maximum(*(piece() for _ in range(rng.integers(1, 4)))) for _ in range(rng.integers(1, 5))]
+        return sum((float(rng.choice([-2, -1, 1, 2])) * term for term in terms), DC(constant=rng.normal()))
+
+    return DCSystem(tuple(function() for _ in range(4)), n_atoms)
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.25]))
+def test_what_stands_in_both_parts_cancels_and_no_value_changes(seed, reach):
+    """f changes by ⟨net⁺ − net⁻, change⟩ and by what maxima with several pieces within reach add to that."""
+    rng = np.random.default_rng(seed)
+    system = random_system(rng, 4)
+    here = rng.choice([0.0, 0.125, 1.0], size=4)  # no rounding: pieces that tie, tie
+    there = here + 1e-6 * rng.normal(size=4)
+    plus, minus = system.net_slopes(here, reach)
+    assert (plus * minus == 0).all()
+    assert (plus <= system.slopes(here)[0] + 1e-12).all()
+    for i, f in enumerate(system.functions):
+        expected, changed = (plus[i] - minus[i]) @ (there - here), 0.0
+        for c, pieces in f.terms:
+            matrix = np.array([[dict(piece.atoms).get(a, 0.0) for a in range(4)] for piece in pieces])
+            heights = matrix @ here + [piece.constant for piece in pieces]
+            changed += c * ((heights + matrix @ (there - here)).max() - heights.max())
+            if c > 0:
+                near = heights >= heights.max() - reach
+                beyond = matrix[near] - matrix[near].min(axis=0)
+                expected += c * ((heights[near] + beyond @ (there - here)).max() - heights.max())
+            else:  # f⁻ counts by a tangent
+                highest = matrix[np.argmax(heights)]
+                lower = (heights + matrix @ (there - here)).max() - heights.max() - highest @ (there - here)
+                expected += c * lower
+        assert changed == pytest.approx(expected, abs=1e-10)
+        assert system.values(there)[i] - system.values(here)[i] == pytest.approx(changed, abs=1e-10)
