@@ -185,9 +185,9 @@ class DCSystem:
     def net_slopes(self, atoms: Floats, reach: float) -> tuple[Floats, Floats]:
         """Slopes of all f⁺ and of all f⁻ in the atoms, less what stands in both: (m, n_atoms) each.
 
-        They are the positive and the negative part of ``P − N``. N holds the highest pieces of the maxima in
-        f⁻, P what is common to all pieces of a maximum in f⁺ that are at most ``reach`` lower than the highest;
-        what else these pieces say are the `ties`. `partialfair.problems.kinks` says why that is allowed.
+        They are the positive and the negative part of ``P − N``. N holds the highest piece of each maximum in
+        f⁻, P what is common to those pieces of each maximum in f⁺ that are at most ``reach`` lower than the
+        highest; in what they differ, the `ties` say. `partialfair.problems.kinks` says why that is allowed.
         """
         plus, minus = self.slopes(atoms)
         net = plus - minus

@@ -12,8 +12,8 @@ How far ŵ is follows from convexity. Tangents of all f⁺ at x, and hinges for 
 all of ℝⁿ gives ``‖ŵ − x‖² ≤ ‖s‖²/M² + 2ε/M``. Multipliers that make it small come from a quadratic program.
 
 Def. nearlyeKKT depends on how f is split into f⁺ − f⁻: what stands in both parts adds kinks to f⁺ that f does
-not have, and with them slopes to choose from. Here that is cancelled first (`partialfair.problems.kinks`). The
-witness is one for the split that is left, which near x is one of f, and for the split that was given, too.
+not have, and with them slopes to choose from. Here that is cancelled first (`partialfair.problems.kinks`):
+the witness is one for the split that is left, which near x is one of f, and for the split that was given.
 """
 
 from __future__ import annotations

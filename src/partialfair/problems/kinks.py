@@ -1,4 +1,4 @@
-r"""Where the functions f_i = f⁺_i − f⁻_i bend upwards near a point, one by one.
+"""Where the functions f_i = f⁺_i − f⁻_i bend upwards near a point, one by one.
 
 The f⁺ of a ramp are piecewise linear with a kink for every score and threshold, and optima sit on many of
 them at once. To a Newton model a kink is a wall that it cannot see; spelled out, it is one more row of the
