@@ -36,8 +36,8 @@ class MultiStartSQP(Solver):
 
     A few steps of `SQP` are taken from each start. Then the paths are followed in turn, the most promising
     first and ever longer, until one is stationary: some creep while others arrive. If none can be, steps of
-    IDCA, whose subproblems are convex and always lead down, go on from the best point, and steps of `SQP` from
-    where those are held.
+    IDCA, whose subproblems are convex and always lead down, go on from the best point. Where these are held,
+    steps of `SQP` are tried once more.
 
     Parameters
     ----------
