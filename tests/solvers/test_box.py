@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from partialfair.constraints import ConstraintBlock, QuadraticGroupAUC, StatisticalParity, Thresholds
@@ -16,6 +16,7 @@ from partialfair.problems.elastic import ElasticModel, StepBounds
 from partialfair.problems.kinks import Kinks
 from partialfair.solvers import IDCA, SQP, AugmentedLagrangian, MultiStartSQP, NewtonSteps, Status
 from partialfair.surrogates import Ramp, RoundedRamp
+from tests.sizes import examples
 from tests.solvers.problems import (
     Exact,
     conditions_of,
@@ -185,7 +186,7 @@ def test_every_iterate_stays_in_the_box(solver):
     assert (solver.solve(pinned, np.ones(4)).x == point).all()
 
 
-@settings(max_examples=30)
+@examples(15)
 @given(st.integers(0, 1000), st.sampled_from([0, 4, 150]), st.sampled_from([0, 5]), st.floats(0.1, 3.0))
 def test_the_elastic_step_within_bounds_is_cvxpys(seed, m, n_kinks, size):
     rng = np.random.default_rng(seed)

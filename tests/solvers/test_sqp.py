@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from partialfair.exceptions import InputError
@@ -13,12 +13,13 @@ from partialfair.problems.kinks import Kinks
 from partialfair.problems.quadratic import best_multipliers
 from partialfair.solvers import IDCA, SQP, Newton, Status
 from partialfair.surrogates import Ramp, Sigmoid
+from tests.sizes import examples
 from tests.solvers.problems import Exact, cp, features, problem
 
 KINDS = ["statistical", "demographic", "both"]
 
 
-@settings(max_examples=30)
+@examples(15)
 @given(st.integers(0, 1000), st.integers(1, 8), st.integers(0, 6), st.sampled_from([0.3, 3.0]))
 def test_the_dual_is_cvxpys(seed, m, n_kinks, bound):
     rng = np.random.default_rng(seed)
@@ -36,7 +37,7 @@ def test_the_dual_is_cvxpys(seed, m, n_kinks, bound):
     assert (found[m:] <= shares @ found[:m] + 1e-12).all()
 
 
-@settings(max_examples=20)
+@examples(10)
 @given(st.integers(0, 1000), st.sampled_from([4, 150]))
 def test_the_elastic_step_is_cvxpys(seed, m):
     rng = np.random.default_rng(seed)
@@ -62,7 +63,7 @@ def test_the_elastic_step_is_cvxpys(seed, m):
     assert found == pytest.approx(best, abs=1e-4 * (1 + abs(best)))
 
 
-@settings(max_examples=25)
+@examples(10)
 @given(st.integers(0, 1000), st.floats(0.01, 0.3))
 def test_kinks_are_all_that_tangents_miss(seed, length):
     """f⁺ of a ramp is its tangent plus the gains of the kinks on the way, exactly."""
