@@ -3,9 +3,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests import brute
+from tests.sizes import examples
 
 from partialfair.datasets import make_admissions
 from partialfair.exceptions import InputError
@@ -24,7 +25,7 @@ def scored_people(draw):
 
 
 @given(scored_people(), st.integers(2, 9), st.sampled_from(["interval", "absolute"]))
-@settings(max_examples=150)
+@examples(50)
 def test_every_interval_has_the_metrics_value(people, n_grid, gap_scale):
     scores, groups, weights = people
     found = unfairness_map(
@@ -132,7 +133,7 @@ def test_visits_sum_up_the_curve(people, n_grid):
 
 
 @given(scored_people(), st.integers(2, 6))
-@settings(max_examples=50)
+@examples(25)
 def test_group_auc_of_every_interval(people, n_grid):
     scores, groups, weights = people
     a, b = scored_groups(scores, groups, sample_weight=weights).groups[:2]
