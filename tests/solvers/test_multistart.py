@@ -169,7 +169,7 @@ def test_what_cannot_be_met_is_said_with_the_nearest_point():
     result = solve(task, MultiStartSQP())
     assert result.violation <= 1e-4  # w = 0 selects both alike: half of each
     shifted = Problem.of(model, objective, _harder(join(blocks)), task.alpha)
-    result = solve(shifted, MultiStartSQP(max_iter=60))
+    result = solve(shifted, MultiStartSQP(max_iter=20))
     assert result.status is Status.NO_FEASIBLE_POINT
     assert result.violation == pytest.approx(0.3, abs=0.01)
 
