@@ -295,6 +295,7 @@ def test_warm_start_goes_on_where_it_stopped(people):
     assert clf.result_.thresholds.shape == (7,)  # another shape: a cold start
 
 
+@pytest.mark.no_cover
 def test_warm_start_on_a_tightening_path_is_as_good_as_a_cold_one(people):
     """The last solution violates the new constraint, so it is no place to start from."""
     settings = {"solver": IDCA(max_iter=10, inner=Switching(100, longest=0)), "max_iter": None}

@@ -51,6 +51,7 @@ SURROGATES = st.sampled_from([Ramp(0.8), RoundedRamp(0.8), Sigmoid(0.5)])
 MAX_GAP = 0.07
 N_POINTS = 3
 
+pytestmark = pytest.mark.no_cover  # tracing would take as long as checking; quicker tests run the same lines
 few = examples(4)
 
 

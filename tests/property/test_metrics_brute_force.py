@@ -97,6 +97,7 @@ INTRA = variants("intra_group_pairwise_difference", ties=TIES)
 METRICS = PARITY + SELECTION + GROUP_AUC + OPPORTUNITY + ODDS + INTER + INTRA
 PARTIAL = [metric for metric in METRICS if metric not in INTER + INTRA]
 
+pytestmark = pytest.mark.no_cover  # tracing would take as long as checking; quicker tests run the same lines
 many, few = examples(20), examples(5)
 
 

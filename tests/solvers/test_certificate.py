@@ -42,6 +42,7 @@ def stationary_point(task):
     return IDCA(max_iter=150, inner=Exact(), mu=0.02, tol=1e-5).solve(task, task.trivial_start).x
 
 
+@pytest.mark.no_cover
 @examples(10)
 @given(problems(), st.floats(0, 1), st.sampled_from([0.1, 1.0]))
 def test_the_bounds_hold_for_the_reported_multipliers(task, share, mu):
@@ -64,6 +65,7 @@ def test_the_bounds_hold_for_the_reported_multipliers(task, share, mu):
     assert found.stationarity == pytest.approx(mu * (1 + found.multipliers.sum()) * found.distance)
 
 
+@pytest.mark.no_cover
 @examples(3)
 @given(st.sampled_from(["statistical", "demographic", "both"]), st.sampled_from(DOMAINS), seeds)
 def test_it_accepts_what_cvxpy_solved_and_rejects_what_lies_beside_it(kind, domain, seed):

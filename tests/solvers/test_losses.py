@@ -94,6 +94,7 @@ def test_constrained_fits_converge(loss, constraint):
     assert certify(task, result.x).multipliers.max() > 1e-3  # the constraint binds
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("sharp", [False, True])
 @pytest.mark.parametrize("loss", [Hinge(), AUC("hinge"), PartialAUC((0.1, 0.5), "hinge")], ids=str)
 def test_the_papers_solvers_take_corners_sharp_or_rounded(loss, sharp):
@@ -122,6 +123,7 @@ def test_majorants_of_a_difference_lie_above_and_touch():
         assert change / 2 == pytest.approx(majorant.at(v).objective_gradient() @ nudge, abs=1e-9)
 
 
+@pytest.mark.no_cover
 def test_idca_leads_down_on_a_difference():
     task = problem(PartialAUC((0.2, 0.5)), StatisticalParity((0.1, 0.6), 0.1))
     result = IDCA(max_iter=8, inner=Switching(n_steps=100)).solve(task, task.constant_start)

@@ -71,6 +71,7 @@ def column_by_column(problem, at):
     return expanded.atoms
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("kind", ["dense", "csr", "codes"])
 @pytest.mark.parametrize(
     ("group_terms", "fit_intercept"),

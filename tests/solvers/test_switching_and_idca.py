@@ -49,6 +49,7 @@ def test_subproblems_majorise_and_touch(kind, mu):
         assert sub.at(x).constraints == pytest.approx(task.at(x).constraints)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("kind", KINDS)
 def test_switching_solves_the_subproblem_to_cvxpys_optimum(kind):
     """Proposition thm:ssg: within ε of the optimum and of feasibility, given enough steps."""
@@ -72,6 +73,7 @@ def test_idca_with_exact_steps_descends_and_stays_feasible(kind):
     assert all(line.violation <= 1e-6 for line in result.history)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("kind", KINDS)
 def test_idca_with_switching_improves_and_stays_nearly_feasible(kind):
     task = problem(kind)
@@ -99,6 +101,7 @@ def test_iterates_stay_in_the_domain(domain):
     assert result.x == pytest.approx(domain.project(result.x))
 
 
+@pytest.mark.no_cover
 def test_unconstrained_problems_reach_the_loss_minimum():
     task = problem("none")
     result = IDCA(max_iter=30, inner=Switching(100, 1e-4)).solve(task, task.trivial_start)

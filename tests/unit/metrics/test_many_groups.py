@@ -140,6 +140,7 @@ def coverage(n_groups, size, gap, n_draws):
     return n_below / n_draws, n_above / n_draws
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("max_cells", [resampling.MAX_CELLS, 1500])
 def test_intervals_of_thirty_groups_cover_a_gap_of_zero(max_cells, monkeypatch):
     """Also on fifty knots, as many as are left for 200 groups."""

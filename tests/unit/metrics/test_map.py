@@ -24,6 +24,7 @@ def scored_people(draw):
     return np.array(scores, dtype=float), groups, weights
 
 
+@pytest.mark.no_cover
 @given(scored_people(), st.integers(2, 9), st.sampled_from(["interval", "absolute"]))
 @examples(50)
 def test_every_interval_has_the_metrics_value(people, n_grid, gap_scale):
@@ -132,6 +133,7 @@ def test_visits_sum_up_the_curve(people, n_grid):
     assert _kernels.bottom_lead(cells, found, n_grid) == pytest.approx(float(max(at_bottom)))
 
 
+@pytest.mark.no_cover
 @given(scored_people(), st.integers(2, 6))
 @examples(25)
 def test_group_auc_of_every_interval(people, n_grid):
