@@ -52,7 +52,7 @@ chromium: ## the browser that tests of pages need, where apt-get and the right t
 test: lint chromium ## lint, then every test but the slow ones, with branch coverage
 	$(PYTEST) -m "not slow" -n auto --maxprocesses 4 --dist worksteal --cov --cov-report=term
 
-test-slow: $(VENV)/.dev ## the tests that take minutes
+test-slow: $(VENV)/.dev ## the tests that take minutes, and more examples of all properties
 	$(PYTEST) -m slow --hypothesis-profile=thorough
 
 test-oldest: ## every test but the slow ones on the oldest supported versions (tests/oldest.txt)

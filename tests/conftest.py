@@ -1,4 +1,4 @@
-"""What all tests share: hypothesis profiles, and where the real data files are."""
+"""What all tests share: how many examples hypothesis draws, and where the real data files are."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
-settings.register_profile("default", deadline=None, derandomize="CI" in os.environ)
-settings.register_profile("thorough", deadline=None, max_examples=1000)
+_QUICK, _THOROUGH = 30, 300
+settings.register_profile("default", deadline=None, max_examples=_QUICK, derandomize="CI" in os.environ)
+settings.register_profile("thorough", deadline=None, max_examples=_THOROUGH)
 settings.load_profile("default")
 
 _BESIDE_THE_REPOSITORY = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -23,3 +24,13 @@ def data_dir() -> Path:
     if not directory.is_dir():
         pytest.skip("no real data: set $PARTIALFAIR_DATA to a directory that holds the public files")
     return directory
+
+
+@pytest.hookimpl(tryfirst=True)  # before those that are not asked for are left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where many examples are drawn, as by `make test-slow`, tests that draw them are slow."""
+    if settings().max_examples < _THOROUGH:
+        return
+    for item in items:
+        if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
+            item.add_marker(pytest.mark.slow)

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from partialfair import PartialFairClassifier, cli, path
-from partialfair.cli import _audit, _judging
+from partialfair.cli import _audit, _judging, _writing
 from partialfair.metrics import fairness_report
 
 COLUMNS = ("--score", "score", "--group", "sex")
@@ -57,11 +57,12 @@ def run(
 ) -> Callable[..., Outcome]:
     """Run ``partialfair`` with some arguments, in an empty directory.
 
-    With fewer resamples and a coarser map than usual, for speed.
+    With fewer resamples and a coarser map than usual, and pictures that are not painted, for speed.
     """
     for module in (_judging, path):
         monkeypatch.setattr(module, "fairness_report", partial(fairness_report, n_resamples=100))
     monkeypatch.setattr(_audit, "MAP_GRID", 20)
+    monkeypatch.setattr(_writing, "_png", _unpainted)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")  # the command sets it; this puts it back
     monkeypatch.setenv("COLUMNS", "100")
@@ -74,6 +75,23 @@ def run(
         return Outcome(stop.value.code, *capsys.readouterr())
 
     return call
+
+
+def _unpainted(figure: Any) -> bytes:
+    """The first bytes of a picture."""
+    from matplotlib import pyplot
+
+    pyplot.close(figure)
+    return b"\x89PNG\r\n\x1a\n"
+
+
+_PAINTED = _writing._png
+
+
+@pytest.fixture
+def painted(run: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have pictures painted, for tests that look at them."""
+    monkeypatch.setattr(_writing, "_png", _PAINTED)
 
 
 @pytest.fixture

@@ -187,6 +187,7 @@ class TestGate:
         )
 
 
+@pytest.mark.usefixtures("painted")
 def test_out_writes_the_promised_files(run, scores, tmp_path):
     image = pytest.importorskip("matplotlib.image")
     options = (*CHOICES, "--fail-above", 0.01)

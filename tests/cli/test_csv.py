@@ -8,12 +8,13 @@ import io
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from partialfair.cli._csv import csv_text, escaped, unescaped
 from partialfair.cli._reading import read_frame
 from tests.cli.conftest import COLUMNS
+from tests.sizes import examples
 
 STARTS = tuple("=+-@\t\r")
 NAMES = [
@@ -57,7 +58,7 @@ def test_texts_from_elsewhere_stay_different(texts):
     assert len(set(unescaped(texts).values())) == len(texts)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(15)
 @given(
     names=st.lists(
         st.text(alphabet="'=+-@\t\r\n5x,\"", min_size=1, max_size=5), min_size=3, max_size=6, unique=True

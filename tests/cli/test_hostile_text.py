@@ -56,6 +56,7 @@ def test_crossed_names(run, table):
     assert {group["group"] for group in found["groups"]} == {f"{name} × y" for name in PLAIN + AWKWARD}
 
 
+@pytest.mark.usefixtures("painted")
 def test_pictures_are_drawn_without_a_word(run, table, tmp_path):
     audit = run("audit", table, "--score", SCORE, "--group", GROUP, "--interval", 0.1, 0.5, "--out", "a")
     assert (audit.code, audit.err) == (0, "")

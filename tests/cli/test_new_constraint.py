@@ -71,8 +71,7 @@ def test_an_estimator_keeps_its_exact_promise(applicants):
 
 
 @pytest.mark.filterwarnings("ignore::partialfair.exceptions.IdleThresholdWarning")
-@pytest.mark.parametrize("by", ["name", "object"])
-@pytest.mark.parametrize("n_jobs", [None, 2])
+@pytest.mark.parametrize(("by", "n_jobs"), [("name", None), ("object", 2)])
 def test_a_path_is_judged_by_its_metric(applicants, by, n_jobs):
     X, y = features(applicants)
     stated = {"constraint": NAME, "interval": BAND} if by == "name" else {"constraint": PercentParity(BAND)}

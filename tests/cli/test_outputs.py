@@ -130,6 +130,7 @@ class TestAllOrNothing:
         assert "cannot be written: No space left on device" in outcome.err
         assert contents(tmp_path) == before
 
+    @pytest.mark.usefixtures("painted")  # pictures fill it
     @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root may mount")
     def test_a_full_disk_keeps_the_old_set(self, run, scores, tmp_path):
         disk = tmp_path / "disk"

@@ -142,6 +142,7 @@ class TestPath:
             roc_auc_score(table["hired"][halves[1]] == "yes", scores[halves[1]])
         )
 
+    @pytest.mark.usefixtures("painted")
     def test_what_is_printed_and_written(self, run, file, tmp_path):
         outcome = run(*BASIC, *TWO, "--alphas", "1e-4,1e-2", "--out", "out")
         assert outcome.code == 0, outcome.err

@@ -80,15 +80,27 @@ def test_every_option_is_on_the_page():
         assert options - {"--help"} <= told, name
 
 
+def run_script(path, *arguments):
+    return run_python(str(ROOT / path), *arguments)
+
+
+def run_smaller(path, change, *arguments, call="script.main()"):
+    """Run a script after a change that leaves less to do."""
+    script = ROOT / path
+    code = f"import {script.stem} as script\n{change}\n{call}"
+    return run_python("-c", code, *arguments, cwd=script.parent)
+
+
+def run_python(*arguments, cwd=None):
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=cwd).stdout
+
+
 def test_the_images_can_be_drawn(tmp_path):
-    run_script("docs/make_images.py", tmp_path)
+    fewer = "script.MAX_GAPS = (0.3,)"
+    run_smaller("docs/make_images.py", fewer, call=f"script.main(script.Path({str(tmp_path)!r}))")
     for name in ("frontier.png", "seam.png"):
         assert (tmp_path / name).stat().st_size > 10_000
-
-
-def run_script(path, *arguments):
-    command = [sys.executable, str(ROOT / path), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def test_page_benchmark_runs(tmp_path):
@@ -99,21 +111,31 @@ def test_page_benchmark_runs(tmp_path):
 
 
 def test_many_groups_benchmark_runs(tmp_path):
-    printed = run_script("benchmarks/many_groups.py", "--groups", 12, "--many", 60, "--out", tmp_path)
+    one_audit = "row = script.row('few', [20] * 12); script.row = lambda *_: row"
+    printed = run_smaller("benchmarks/many_groups.py", one_audit, "--groups", 12, "--out", tmp_path)
     assert "Audits of 12 groups" in printed
     assert (tmp_path / "many_groups.md").exists()
 
 
+@pytest.mark.slow
+def test_many_groups_benchmark_runs_on_all_sizes(tmp_path):
+    printed = run_script("benchmarks/many_groups.py", "--groups", 12, "--many", 60, "--out", tmp_path)
+    assert "20 in each but one" in printed
+
+
 def test_speed_benchmark_runs(tmp_path):
-    printed = run_script("benchmarks/metrics_speed.py", "--scores", 60_000, "--out", tmp_path)
+    once = "script.import_seconds.__defaults__ = (1,)"
+    printed = run_smaller("benchmarks/metrics_speed.py", once, "--scores", 60_000, "--out", tmp_path)
     assert "pSP gap" in printed
     assert (tmp_path / "metrics_speed.md").read_text().strip() in printed
 
 
 @pytest.mark.real_data
 def test_solvers_benchmark_runs(tmp_path, data_dir):
-    small = ["--outer", 1, "--steps", 2]
-    printed = run_script("benchmarks/solvers.py", *small, "--data", data_dir, "--out", tmp_path)
+    smallest_data = "script.load_bank = script.load_a9a = lambda path, **_: script.load_law_school(path=path)"
+    few_steps = "script.fast.__defaults__ = (5,)"
+    small = ["--outer", 1, "--steps", 2, "--data", data_dir, "--out", tmp_path]
+    printed = run_smaller("benchmarks/solvers.py", f"{smallest_data}; {few_steps}", *small)
     assert printed.count("DemographicParity") >= 3
     assert (tmp_path / "solvers.md").exists()
 
@@ -127,6 +149,13 @@ def test_switching_benchmark_runs(tmp_path, data_dir):
 
 
 @pytest.mark.real_data
+def test_a_row_of_the_peers_benchmark_runs(data_dir):
+    row = ["--one", "law_school", "pSP", "ours, ramp", 200]
+    assert json.loads(run_script("benchmarks/peers.py", *row, "--data", data_dir))["method"] == "ours, ramp"
+
+
+@pytest.mark.slow
+@pytest.mark.real_data
 def test_peers_benchmark_runs(tmp_path, data_dir):
     """Peers that are not installed are named in their rows; those that are may not finish."""
     small = ["--rungs", 200, "--only", "--minutes", 0.5]
@@ -138,9 +167,9 @@ def test_peers_benchmark_runs(tmp_path, data_dir):
 
 @pytest.mark.real_data
 def test_exact_benchmark_runs(tmp_path, data_dir):
-    small = ["--only", "law_school", "--rows", 1500]
-    printed = run_script("benchmarks/exact.py", *small, "--data", data_dir, "--out", tmp_path)
-    assert "of 12 fits converged, 0 of them broke the promise" in printed
+    small = ["--only", "law_school", "--rows", 1500, "--data", data_dir, "--out", tmp_path]
+    printed = run_smaller("benchmarks/exact.py", "script.MAX_GAPS = script.MAX_GAPS[:1]", *small)
+    assert "of 4 fits converged, 0 of them broke the promise" in printed
 
 
 @pytest.mark.slow

@@ -67,10 +67,10 @@ def test_class_weights_are_scikit_learns(people, class_weight):
     assert ours.coef_ == pytest.approx(theirs.coef_, rel=1e-4)
 
 
-@pytest.mark.parametrize("solver", ["auto", "idca-switching", "switching"])
-def test_the_gap_shrinks_and_the_result_says_by_how_much(people, solver):
+@pytest.mark.parametrize(("solver", "max_iter"), [("auto", 30), ("idca-switching", 10), ("switching", 2000)])
+def test_the_gap_shrinks_and_the_result_says_by_how_much(people, solver, max_iter):
     free = PartialFairClassifier(constraint=None).fit(people.X, people.y)
-    clf = quick(solver=solver, max_iter=2000 if solver == "switching" else 30)
+    clf = quick(solver=solver, max_iter=max_iter)
     clf.fit(people.X, people.y, sensitive_features=people.groups)
     result = clf.result_
     assert gap_of(clf, people) < 0.5 * gap_of(free, people)
@@ -86,10 +86,10 @@ def test_the_gap_shrinks_and_the_result_says_by_how_much(people, solver):
 
 def test_exact_inner_steps_converge_with_a_certificate(people):
     """The certificate is what makes a fit CONVERGED, whoever solved it."""
-    solver = IDCA(max_iter=200, inner=Exact(), mu=0.02, tol=1e-6)
+    solver = IDCA(max_iter=200, inner=Exact(), mu=0.005, tol=1e-6)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        clf = quick(solver=solver, max_iter=None, surrogate_width=1.0)
+        clf = quick(solver=solver, max_iter=None, surrogate_width=1.0, n_points=2)
         clf.fit(people.X, people.y, sensitive_features=people.groups)
     assert clf.result_.status is Status.CONVERGED
     assert clf.result_.kkt.holds(clf.tol)
@@ -295,9 +295,10 @@ def test_warm_start_goes_on_where_it_stopped(people):
     assert clf.result_.thresholds.shape == (7,)  # another shape: a cold start
 
 
+@pytest.mark.no_cover
 def test_warm_start_on_a_tightening_path_is_as_good_as_a_cold_one(people):
     """The last solution violates the new constraint, so it is no place to start from."""
-    settings = {"solver": IDCA(max_iter=40, inner=Switching(200, longest=0)), "max_iter": None}
+    settings = {"solver": IDCA(max_iter=10, inner=Switching(100, longest=0)), "max_iter": None}
     warm = quick(warm_start=True, **settings)
     for max_gap in (0.5, 0.1, 0.03):
         warm.set_params(max_gap=max_gap).fit(people.X, people.y, sensitive_features=people.groups)

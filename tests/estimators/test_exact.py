@@ -67,8 +67,15 @@ def referee(stated, scores, people):
     return float(METRICS[type(stated)](people.y if labelled else None, scores, **options))
 
 
-@pytest.mark.parametrize("group_terms", [None, "interactions"])
-@pytest.mark.parametrize("max_gap", [0.05, 0.15])
+@pytest.mark.parametrize(
+    ("max_gap", "group_terms"),
+    [
+        (0.05, "interactions"),
+        (0.15, None),
+        pytest.param(0.05, None, marks=pytest.mark.slow),
+        pytest.param(0.15, "interactions", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize(
     "kind", [StatisticalParity, DemographicParity, GroupAUC, EqualOpportunity, EqualizedOdds]
 )

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from partialfair.constraints import (
@@ -31,6 +31,7 @@ from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
 from tests import brute
 from tests.blocks import atoms_of, functions_of, slopes_of
 from tests.property.strategies import EVERYONE, GROUP_NAMES, STEP, as_array, as_floats, unions
+from tests.sizes import examples
 
 QUADRATIC = (QuadraticGroupAUC, InterGroupPairwise, IntraGroupPairwise)
 SCALES = ("interval", "absolute")
@@ -50,7 +51,8 @@ SURROGATES = st.sampled_from([Ramp(0.8), RoundedRamp(0.8), Sigmoid(0.5)])
 MAX_GAP = 0.07
 N_POINTS = 3
 
-quick = settings(max_examples=settings.default.max_examples * 3 // 25, deadline=None)
+pytestmark = pytest.mark.no_cover  # tracing would take as long as checking; quicker tests run the same lines
+few = examples(4)
 
 
 def every(names):
@@ -161,7 +163,7 @@ def test_every_constraint_is_here():
 
 
 @every(STATEMENTS)
-@quick
+@few
 @given(rows=rows_to_train_on(weights=("integer",)), sigma=SURROGATES)
 def test_integer_weights_are_repeated_rows(name, rows, sigma):
     """In values and in slopes: members that are tied at an end of the interval share it by weight."""
@@ -179,7 +181,7 @@ def test_integer_weights_are_repeated_rows(name, rows, sigma):
 
 
 @every(STATEMENTS)
-@quick
+@few
 @given(rows=rows_to_train_on(weights=("integer", "rational")), sigma=SURROGATES)
 def test_weight_zero_is_a_removed_row(name, rows, sigma):
     left = rows.take([i for i in range(rows.n) if rows.weights[i]])
@@ -187,7 +189,7 @@ def test_weight_zero_is_a_removed_row(name, rows, sigma):
 
 
 @every(STATEMENTS)
-@quick
+@few
 @given(rows=rows_to_train_on(), sigma=SURROGATES, data=st.data())
 def test_neither_the_order_of_rows_nor_having_all_of_them_twice_matters(name, rows, sigma, data):
     order = data.draw(st.permutations(range(rows.n))) * data.draw(st.integers(1, 2))
@@ -197,7 +199,7 @@ def test_neither_the_order_of_rows_nor_having_all_of_them_twice_matters(name, ro
 
 
 @every(STATEMENTS)
-@quick
+@few
 @given(
     rows=rows_to_train_on(weights=("rational",)), sigma=SURROGATES, factor=st.sampled_from([1e-6, 7.0, 1e9])
 )
@@ -210,7 +212,7 @@ def test_the_unit_of_the_weights_does_not_matter(name, rows, sigma, factor):
 
 
 @every(STATEMENTS)
-@quick
+@few
 @given(rows=rows_to_train_on(), sigma=SURROGATES, shift=st.sampled_from([-3.0, 0.7]))
 def test_scores_and_thresholds_may_be_moved_together(name, rows, sigma, shift):
     moved = replace(rows, scores=rows.scores + shift)
@@ -219,7 +221,7 @@ def test_scores_and_thresholds_may_be_moved_together(name, rows, sigma, shift):
 
 
 @every(PARTIAL)
-@quick
+@few
 @given(rows=rows_to_train_on(), sigma=SURROGATES, factor=st.sampled_from([0.1, 6.0]))
 def test_the_unit_of_scores_is_that_of_the_width(name, rows, sigma, factor):
     scaled, wider = replace(rows, scores=factor * rows.scores), replace(sigma, width=factor * sigma.width)
@@ -228,7 +230,7 @@ def test_the_unit_of_scores_is_that_of_the_width(name, rows, sigma, factor):
 
 
 @every(STATEMENTS)
-@quick
+@few
 @given(rows=rows_to_train_on(), sigma=SURROGATES, unit=st.sampled_from([0.125, 1.0, 64.0]))
 def test_in_other_units_constraints_say_the_same(name, rows, sigma, unit):
     """f(s, θ) of scores is f'(s / unit, θ / unit); quadratic ones are in squares of the unit."""
@@ -242,7 +244,7 @@ def test_in_other_units_constraints_say_the_same(name, rows, sigma, unit):
 
 
 @every(STATEMENTS)
-@quick
+@few
 @given(rows=rows_to_train_on(), sigma=SURROGATES)
 def test_names_of_groups_do_not_matter(name, rows, sigma):
     """Functions may come in another order."""
@@ -259,7 +261,7 @@ def test_names_of_groups_do_not_matter(name, rows, sigma):
 
 
 @every(STATEMENTS)
-@quick
+@few
 @given(rows=rows_to_train_on(per_group=False), sigma=SURROGATES)
 def test_scores_of_zero_are_feasible_if_all_groups_have_one_interval(name, rows, sigma):
     block = built(stated(name, rows, threshold=0.3), rows, sigma)
@@ -270,7 +272,7 @@ def test_scores_of_zero_are_feasible_if_all_groups_have_one_interval(name, rows,
 
 
 @every([name for name in STATEMENTS if name != "StatisticalParity-interval"])  # whose grid depends on κ
-@quick
+@few
 @given(rows=rows_to_train_on(), sigma=SURROGATES)
 def test_a_larger_gap_asks_for_that_much_less(name, rows, sigma):
     strict, loose = (values(stated(name, rows, max_gap=gap), rows, sigma) for gap in (0.05, 0.08))
@@ -281,7 +283,7 @@ def test_a_larger_gap_asks_for_that_much_less(name, rows, sigma):
 
 
 @every(PARTIAL)
-@quick
+@few
 @given(rows=rows_to_train_on(per_group=False), sigma=SURROGATES)
 def test_the_same_interval_for_each_group_is_a_common_interval(name, rows, sigma):
     mapping = replace(rows, interval=dict.fromkeys(np.unique(rows.groups).tolist(), rows.interval))
@@ -296,7 +298,7 @@ def test_the_same_interval_for_each_group_is_a_common_interval(name, rows, sigma
 
 
 @every(PARTIAL)
-@quick
+@few
 @given(
     rows=rows_to_train_on(per_group=False),
     sigma=SURROGATES,
@@ -314,7 +316,7 @@ def test_touching_intervals_are_joined(name, rows, sigma, ends):
 
 
 @every(STATEMENTS)
-@quick
+@few
 @given(rows=rows_to_train_on(), sigma=SURROGATES, seed=st.integers(0, 1000), tied=st.booleans())
 def test_tangents_of_the_second_part_lie_below_it(name, rows, sigma, seed, tied):
     """f⁺(y) − [f⁻(x) + ⟨g, y − x⟩] ≥ f(y), and equal at x: with ties at x, or y, or both."""
@@ -336,7 +338,7 @@ def test_tangents_of_the_second_part_lie_below_it(name, rows, sigma, seed, tied)
 
 
 @every([name for name, (kind, _) in STATEMENTS.items() if kind in WITH_METRICS])
-@quick
+@few
 @given(rows=rows_to_train_on(scores=["tied"]))
 def test_a_narrow_surrogate_is_the_metric(name, rows):
     """Ties within pairs count by half, and no score is the threshold."""

@@ -8,13 +8,14 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from partialfair.objectives import AUC, LOSSES, Hinge, Logistic, PartialAUC, Squared, mirrored
 from tests import brute
 from tests.derivatives import convex_parts, curvature, evaluated
 from tests.property.strategies import STEP, as_array
+from tests.sizes import examples
 
 PHI = {
     "squared": lambda x: (1 + x) ** 2 / 2,
@@ -33,7 +34,8 @@ PARTIAL = [
 PAIRWISE = WHOLE + PARTIAL
 EVERY = POINTWISE + PAIRWISE
 
-quick = settings(max_examples=settings.default.max_examples // 4, deadline=None)
+pytestmark = pytest.mark.no_cover  # tracing would take as long as checking; quicker tests run the same lines
+few = examples(6)
 
 
 def every(losses):
@@ -86,7 +88,7 @@ def test_every_loss_is_here():
 
 
 @every([loss for loss in WHOLE if loss.kind != "hinge" or loss.rounding == 0])
-@quick
+@few
 @given(rows=rows_to_train_on(ANY_WEIGHTS))
 def test_auc_is_the_mean_over_all_pairs(loss, rows):
     weights = as_array(rows.weights)
@@ -97,7 +99,7 @@ def test_auc_is_the_mean_over_all_pairs(loss, rows):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in PHI if kind != "squared"])
-@quick
+@few
 @given(
     rows=rows_to_train_on(ANY_WEIGHTS),
     ends=st.lists(st.integers(0, 20), min_size=2, max_size=2, unique=True),
@@ -121,7 +123,7 @@ def test_partial_auc_is_the_mean_over_pairs_whose_negative_is_in_the_interval(ki
 
 
 @every(EVERY)
-@quick
+@few
 @given(rows=rows_to_train_on())
 def test_integer_weights_are_repeated_rows(loss, rows):
     repeats = [i for i in range(rows.signs.size) for _ in range(int(rows.weights[i]))]
@@ -133,7 +135,7 @@ def test_integer_weights_are_repeated_rows(loss, rows):
 
 
 @every(EVERY)
-@quick
+@few
 @given(rows=rows_to_train_on(ANY_WEIGHTS))
 def test_weight_zero_is_a_removed_row(loss, rows):
     left = [i for i in range(rows.signs.size) if rows.weights[i]]
@@ -145,7 +147,7 @@ def test_weight_zero_is_a_removed_row(loss, rows):
 
 
 @every(EVERY)
-@quick
+@few
 @given(rows=rows_to_train_on(ANY_WEIGHTS), data=st.data())
 def test_neither_the_order_of_rows_nor_having_all_of_them_twice_matters(loss, rows, data):
     order = data.draw(st.permutations(range(rows.signs.size))) * data.draw(st.integers(1, 2))
@@ -156,7 +158,7 @@ def test_neither_the_order_of_rows_nor_having_all_of_them_twice_matters(loss, ro
 
 
 @every(EVERY)
-@quick
+@few
 @given(rows=rows_to_train_on(ANY_WEIGHTS), factor=st.sampled_from([1e-6, 7.0, 1e9]))
 def test_the_unit_of_the_weights_does_not_matter(loss, rows, factor):
     scaled = replace(rows, weights=[float(weight) * factor for weight in rows.weights])
@@ -170,7 +172,7 @@ def test_the_unit_of_the_weights_does_not_matter(loss, rows, factor):
 
 
 @every(PAIRWISE)
-@quick
+@few
 @given(rows=rows_to_train_on(ANY_WEIGHTS), shift=st.sampled_from([-4.0, 0.5]))
 def test_pairs_do_not_see_a_constant(loss, rows, shift):
     moved = replace(rows, scores=rows.scores + shift)
@@ -182,7 +184,7 @@ def test_pairs_do_not_see_a_constant(loss, rows, shift):
 
 
 @every(POINTWISE + WHOLE)
-@quick
+@few
 @given(rows=rows_to_train_on(ANY_WEIGHTS))
 def test_classes_may_be_exchanged_with_the_sign_of_the_scores(loss, rows):
     mirrored = replace(rows, scores=-rows.scores, signs=-rows.signs)
@@ -196,7 +198,7 @@ def test_classes_may_be_exchanged_with_the_sign_of_the_scores(loss, rows):
 
 
 @every(EVERY)
-@quick
+@few
 @given(rows=rows_to_train_on(ANY_WEIGHTS), other=st.integers(0, 1000), share=st.floats(0, 1))
 def test_parts_are_convex_and_slopes_are_subgradients(loss, rows, other, share):
     rng = np.random.default_rng(other)
@@ -217,7 +219,7 @@ def test_parts_are_convex_and_slopes_are_subgradients(loss, rows, other, share):
 
 @every(POINTWISE)
 @pytest.mark.parametrize("downwards", [False, True])
-@quick
+@few
 @given(rows=rows_to_train_on(ANY_WEIGHTS), equal=st.booleans(), data=st.data())
 def test_any_split_into_shards_gives_the_whole(loss, downwards, rows, equal, data):
     """To 1e-12 of the sum of absolute contributions; shards may be empty, of one class or of no weight."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 from sklearn.metrics import roc_auc_score
@@ -30,6 +30,7 @@ from tests.property.strategies import (
     tables,
     tables_cut_between_members,
 )
+from tests.sizes import examples
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,8 @@ INTRA = variants("intra_group_pairwise_difference", ties=TIES)
 METRICS = PARITY + SELECTION + GROUP_AUC + OPPORTUNITY + ODDS + INTER + INTRA
 PARTIAL = [metric for metric in METRICS if metric not in INTER + INTRA]
 
-profile = settings.default
-thorough = settings(max_examples=profile.max_examples // 2, deadline=None)
-quick = settings(max_examples=profile.max_examples * 3 // 20, deadline=None)
+pytestmark = pytest.mark.no_cover  # tracing would take as long as checking; quicker tests run the same lines
+many, few = examples(20), examples(5)
 
 
 def every(chosen):
@@ -133,14 +133,14 @@ def check_against_brute_force(metric: Metric, table: Table) -> None:
 
 
 @every(METRICS)
-@thorough
+@many
 @given(table=tables())
 def test_is_the_definition(metric, table):
     check_against_brute_force(metric, table)
 
 
 @every(PARTIAL)
-@thorough
+@many
 @given(table=tables_cut_between_members())
 def test_rounding_does_not_move_members_across_the_ends(metric, table):
     check_against_brute_force(metric, table)
@@ -158,7 +158,7 @@ def test_an_end_that_is_a_rank_in_spite_of_rounding():
 
 
 @every(METRICS)
-@quick
+@few
 @given(table=tables())
 def test_where_lower_is_better_it_is_the_metric_of_negated_scores(metric, table):
     turned = table.with_(scores=[-score for score in table.scores], threshold=-table.threshold)
@@ -171,7 +171,7 @@ def test_where_lower_is_better_it_is_the_metric_of_negated_scores(metric, table)
 
 
 @every(METRICS)
-@quick
+@few
 @given(table=tables(), which=st.integers(0, 2**16))
 def test_rows_without_a_group_are_removed_rows_if_they_are_ignored(metric, table, which):
     rows = [i for i in range(table.n) if (which >> i % 16) & 1 or table.groups.index(table.groups[i]) == i]
@@ -184,7 +184,7 @@ def test_rows_without_a_group_are_removed_rows_if_they_are_ignored(metric, table
 
 
 @every(METRICS)
-@quick
+@few
 @given(table=tables(weights=("integer",)))
 def test_integer_weights_are_repeated_rows(metric, table):
     rows = [i for i in range(table.n) for _ in range(int(table.weights[i]))]
@@ -193,7 +193,7 @@ def test_integer_weights_are_repeated_rows(metric, table):
 
 
 @every(METRICS)
-@quick
+@few
 @given(table=tables(weights=("integer", "rational")))
 def test_weight_zero_is_a_removed_row(metric, table):
     rows = [i for i in range(table.n) if table.weights[i]]
@@ -201,14 +201,14 @@ def test_weight_zero_is_a_removed_row(metric, table):
 
 
 @every(METRICS)
-@quick
+@few
 @given(table=tables(), times=st.integers(2, 3))
 def test_duplicating_all_rows_changes_nothing(metric, table, times):
     assert metric(table) == same(metric(table.take([*range(table.n)] * times)))
 
 
 @every(METRICS)
-@quick
+@few
 @given(table=tables(weights=("integer", "rational")), factor=st.sampled_from([1e-6, 0.3, 7.0, 1e9]))
 @example(
     table=Table(
@@ -226,7 +226,7 @@ def test_the_unit_of_the_weights_does_not_matter(metric, table, factor):
 
 
 @every(METRICS)
-@quick
+@few
 @given(table=tables(), data=st.data())
 def test_the_order_of_rows_does_not_matter(metric, table, data):
     order = data.draw(st.permutations(range(table.n)))
@@ -247,7 +247,7 @@ def test_a_million_fractional_weights_do_not_blur_the_ends_of_the_interval(metri
 
 
 @every(METRICS)
-@quick
+@few
 @given(table=tables(), power=st.sampled_from([1, 3]), shift=st.sampled_from([-5, 0, 1e6]))
 def test_increasing_transformations_of_the_scores_do_not_matter(metric, table, power, shift):
     # Through dense ranks, so that no two scores can fall together.
@@ -256,7 +256,7 @@ def test_increasing_transformations_of_the_scores_do_not_matter(metric, table, p
 
 
 @every(METRICS)
-@quick
+@few
 @given(table=tables())
 def test_names_of_groups_do_not_matter(metric, table):
     numbers = {name: -number for number, name in enumerate(sorted(set(table.groups)))}
@@ -268,7 +268,7 @@ def test_names_of_groups_do_not_matter(metric, table):
 
 
 @every(METRICS)
-@quick
+@few
 @given(table=tables())
 def test_values_lie_in_their_range(metric, table):
     value = metric(table)
@@ -276,7 +276,7 @@ def test_values_lie_in_their_range(metric, table):
 
 
 @every(METRICS)
-@quick
+@few
 @given(table=tables(both_labels=True, weights=(None,)))
 def test_constant_scores_are_fair_unless_ties_count_as_wins(metric, table):
     constant = metric(table.with_(scores=[0.5] * table.n))
@@ -287,7 +287,7 @@ def test_constant_scores_are_fair_unless_ties_count_as_wins(metric, table):
 
 
 @every(PARTIAL)
-@quick
+@few
 @given(table=tables(per_group=False))
 def test_the_same_interval_for_each_group_is_a_common_interval(metric, table):
     mapping = dict.fromkeys(table.present, table.interval)
@@ -295,7 +295,7 @@ def test_the_same_interval_for_each_group_is_a_common_interval(metric, table):
 
 
 @every(PARTIAL)
-@quick
+@few
 @given(table=tables(per_group=False), ends=st.lists(st.integers(0, 20), min_size=3, max_size=5, unique=True))
 def test_touching_intervals_are_joined(metric, table, ends):
     ends = [STEP * k for k in sorted(ends)]
@@ -316,7 +316,7 @@ def test_the_absolute_scale_refuses_intervals_that_differ(metric, other):
 # Other libraries, on all ranks
 
 
-@quick
+@few
 @given(table=tables(max_groups=2, weights=(None,)))
 def test_parity_over_all_ranks_is_the_kolmogorov_smirnov_statistic(table):
     first, second = (scores for scores, _, _ in rows_by_group(table))
@@ -327,7 +327,7 @@ def test_parity_over_all_ranks_is_the_kolmogorov_smirnov_statistic(table):
         assert metric(table.with_(interval=EVERYONE)) == same(expected)
 
 
-@quick
+@few
 @given(table=tables())
 def test_demographic_parity_over_all_ranks_is_the_difference_of_selection_rates(table):
     rates = [
@@ -337,7 +337,7 @@ def test_demographic_parity_over_all_ranks_is_the_difference_of_selection_rates(
         assert metric(table.with_(interval=EVERYONE)) == same(np.ptp(rates))
 
 
-@quick
+@few
 @given(table=tables(both_labels=True, weights=(None,)))
 def test_opportunity_over_all_ranks_is_the_difference_of_true_positive_rates(table):
     above = [(scores > table.threshold, labels == 1) for scores, labels, _ in rows_by_group(table)]
@@ -349,7 +349,7 @@ def test_opportunity_over_all_ranks_is_the_difference_of_true_positive_rates(tab
         assert metric(table.with_(interval=EVERYONE)) == same(max(np.ptp(true_rates), np.ptp(false_rates)))
 
 
-@quick
+@few
 @given(table=tables(max_groups=2))
 def test_group_auc_over_all_ranks_is_the_area_under_the_curve(table):
     of_first = [group == table.groups[0] for group in table.groups]
@@ -357,7 +357,7 @@ def test_group_auc_over_all_ranks_is_the_area_under_the_curve(table):
     assert GROUP_AUC[0](table.with_(interval=EVERYONE)) == same(abs(area - 0.5))
 
 
-@quick
+@few
 @given(table=tables(both_labels=True, weights=(None,)))
 def test_intra_group_gap_is_the_difference_of_areas(table):
     areas = [roc_auc_score(labels, dense(scores)) for scores, labels, _ in rows_by_group(table)]

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from partialfair.constraints import (
@@ -36,6 +36,7 @@ from partialfair.problems import (
 )
 from partialfair.solvers import SQP, MultiStartSQP, Newton
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+from tests.sizes import examples
 
 STATEMENTS = (
     (StatisticalParity((0.1, 0.7), 0.1, n_points=4),),
@@ -90,7 +91,7 @@ def contributions(problem, x, multipliers):
     )
 
 
-@settings(max_examples=40, deadline=None)
+@examples(15)
 @given(
     seed=st.integers(0, 10_000),
     n=st.integers(20, 90),

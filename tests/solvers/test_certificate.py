@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from partialfair.exceptions import InputError
 from partialfair.problems import Ball, Box, WholeSpace, certify
 from partialfair.solvers import IDCA
+from tests.sizes import examples
 from tests.solvers.problems import Exact, features, problem, solve_subproblem
 
 DOMAINS = [WholeSpace(), Ball(1.2), Box(-0.5, 0.5)]
@@ -41,7 +42,8 @@ def stationary_point(task):
     return IDCA(max_iter=150, inner=Exact(), mu=0.02, tol=1e-5).solve(task, task.trivial_start).x
 
 
-@settings(max_examples=40)
+@pytest.mark.no_cover
+@examples(10)
 @given(problems(), st.floats(0, 1), st.sampled_from([0.1, 1.0]))
 def test_the_bounds_hold_for_the_reported_multipliers(task, share, mu):
     """The definition itself: ŵ minimises the Lagrangian with these λ, and the rest is evaluated at x."""
@@ -63,7 +65,8 @@ def test_the_bounds_hold_for_the_reported_multipliers(task, share, mu):
     assert found.stationarity == pytest.approx(mu * (1 + found.multipliers.sum()) * found.distance)
 
 
-@settings(max_examples=8)
+@pytest.mark.no_cover
+@examples(3)
 @given(st.sampled_from(["statistical", "demographic", "both"]), st.sampled_from(DOMAINS), seeds)
 def test_it_accepts_what_cvxpy_solved_and_rejects_what_lies_beside_it(kind, domain, seed):
     task = problem(kind, seed=seed, max_gap=0.03, domain=domain)
@@ -131,7 +134,7 @@ def test_without_constraints_it_is_the_proximal_distance():
     assert not certify(task, optimum + 0.01).holds(TOL)
 
 
-@settings(max_examples=20)
+@examples(10)
 @given(seeds, st.sampled_from([0.1, 1.0, 5.0]), st.floats(0.01, 2))
 def test_without_constraints_it_is_the_gradient_over_mu(seed, mu, size):
     """‖ŵ − x‖² ≤ ‖s‖²/M² + 2ε/M with M = μ and no kinks; at ŵ the gradient is −μ (ŵ − x)."""

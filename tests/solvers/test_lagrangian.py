@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from partialfair.constraints import (
@@ -20,6 +20,7 @@ from partialfair.models import linear_model
 from partialfair.objectives import AUC, Hinge, Logistic, PartialAUC, Squared
 from partialfair.problems import Problem, ScoreLagrangian
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+from tests.sizes import examples
 
 N = 24
 ADDITIVE = (
@@ -47,7 +48,7 @@ def drawn(lagrangian, rng):
     return rng.normal(size=N), rng.normal(size=n_theta), rng.random(m) * (rng.random(m) < 0.5)
 
 
-@settings(max_examples=20)
+@examples(10)
 @given(seeds, st.sampled_from([Logistic(), Squared(), AUC(), PartialAUC((0.1, 0.6))]))
 def test_the_gradient_is_that_of_the_value(seed, loss):
     lagrangian, rng = statement(seed, loss, ADDITIVE + PAIRS, Sigmoid(0.7))
@@ -61,7 +62,7 @@ def test_the_gradient_is_that_of_the_value(seed, loss):
     assert np.concatenate([gradient.scores, gradient.theta]) == pytest.approx(slopes, abs=1e-6)
 
 
-@settings(max_examples=20)
+@examples(10)
 @given(seeds, st.sampled_from([Logistic(), Squared()]))
 def test_the_curvature_is_that_of_the_gradient(seed, loss):
     lagrangian, rng = statement(seed, loss, ADDITIVE, Sigmoid(0.7))
@@ -80,7 +81,7 @@ def test_the_curvature_is_that_of_the_gradient(seed, loss):
 
 
 @pytest.mark.parametrize("sigma", [Ramp(0.8), RoundedRamp(0.8), Sigmoid(0.8)], ids=str)
-@settings(max_examples=10)
+@examples(5)
 @given(seeds, st.sampled_from([Logistic(), Hinge(), AUC(), PartialAUC((0.1, 0.6))]))
 def test_pulled_back_it_is_the_problems_own(sigma, seed, loss):
     lagrangian, rng = statement(seed, loss, ADDITIVE + PAIRS, sigma)
@@ -98,7 +99,7 @@ def test_pulled_back_it_is_the_problems_own(sigma, seed, loss):
 
 
 @pytest.mark.parametrize("sigma", [Ramp(0.8), RoundedRamp(0.8), Sigmoid(0.8)], ids=str)
-@settings(max_examples=10)
+@examples(5)
 @given(seeds, st.sampled_from([Logistic(), Hinge(), Squared()]), st.lists(st.integers(0, N), max_size=3))
 def test_batches_add_up(sigma, seed, loss, borders):
     whole, rng = statement(seed, loss, ADDITIVE, sigma)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import sparse
 
@@ -18,6 +18,7 @@ from partialfair.problems import Ball, People, Problem, certify
 from partialfair.problems.ranks import spread
 from partialfair.solvers import SOLVERS, MultiStartSQP, Newton, Status
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+from tests.sizes import examples, quick_first
 from tests.solvers.problems import problem, unconstrained
 
 TOL = 1e-4
@@ -91,13 +92,15 @@ def check(task, result):
     return result.status is Status.CONVERGED
 
 
-@pytest.mark.parametrize("seed", range(1, 13))
+@pytest.mark.parametrize(
+    "seed", quick_first([1, 3, 5, 6, *range(8, 13), 2, 4, 7], quick=9)
+)  # large ones last
 def test_a_dozen_random_problems(seed):
     task = draw(seed)
     check(task, solve(task, MultiStartSQP(tol=TOL)))
 
 
-@settings(max_examples=15)
+@examples(8)
 @given(st.integers(0, 10_000), st.integers(2, 5), st.sampled_from([0.03, 0.1, 0.3]), st.booleans())
 @example(3, 3, 0.1, True)  # the best path is not the last
 def test_small_problems_end_feasible_and_lower_than_they_began(seed, n_groups, max_gap, ramp):
@@ -166,7 +169,7 @@ def test_what_cannot_be_met_is_said_with_the_nearest_point():
     result = solve(task, MultiStartSQP())
     assert result.violation <= 1e-4  # w = 0 selects both alike: half of each
     shifted = Problem.of(model, objective, _harder(join(blocks)), task.alpha)
-    result = solve(shifted, MultiStartSQP(max_iter=60))
+    result = solve(shifted, MultiStartSQP(max_iter=20))
     assert result.status is Status.NO_FEASIBLE_POINT
     assert result.violation == pytest.approx(0.3, abs=0.01)
 

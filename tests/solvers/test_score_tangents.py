@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from partialfair.constraints import (
@@ -20,6 +20,7 @@ from partialfair.problems import InMemoryRows, Problem, ShardRows
 from partialfair.problems.subproblem import ParameterTangents, ScoreTangents
 from partialfair.solvers import IDCA, Switching
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+from tests.sizes import examples
 from tests.solvers.problems import network
 
 N, D, N_HIDDEN = 40, 2, 3
@@ -65,7 +66,7 @@ def drawn(problem, rng, size=0.7):
 
 @pytest.mark.parametrize("sigma", SIGMAS, ids=str)
 @pytest.mark.parametrize("mu", [0.0, 0.3])
-@settings(max_examples=10)
+@examples(5)
 @given(seed=seeds, loss=st.sampled_from(LOSSES))
 def test_majorants_lie_above_and_touch(sigma, mu, seed, loss):
     problem, rng = task(nonlinear, loss, sigma, seed)
@@ -81,7 +82,7 @@ def test_majorants_lie_above_and_touch(sigma, mu, seed, loss):
         assert (majorant.at(v).constraints >= problem.at(v).constraints - 1e-12).all()
 
 
-@settings(max_examples=15)
+@examples(8)
 @given(seed=seeds, loss=st.sampled_from(LOSSES[:3]), mu=st.sampled_from([0.0, 0.3]))
 def test_gradients_agree_with_finite_differences(seed, loss, mu):
     problem, rng = task(nonlinear, loss, Sigmoid(0.8), seed)
@@ -98,7 +99,7 @@ def test_gradients_agree_with_finite_differences(seed, loss, mu):
 
 
 @pytest.mark.parametrize("sigma", SIGMAS, ids=str)
-@settings(max_examples=10)
+@examples(5)
 @given(seed=seeds, loss=st.sampled_from(LOSSES))
 def test_tangents_of_linear_scores_are_the_same_in_parameters(sigma, seed, loss):
     """``⟨∂f⁻(s), J (v − x)⟩ = ⟨Jᵀ ∂f⁻(s), v − x⟩``."""
@@ -119,7 +120,7 @@ def test_linear_scores_take_the_short_way():
 
 
 @pytest.mark.parametrize("n_shards", [2, 5])
-@settings(max_examples=5)
+@examples(5)
 @given(seed=seeds, sigma=st.sampled_from(SIGMAS))
 def test_shards_keep_their_own_tangents(n_shards, seed, sigma):
     alone, rng = task(nonlinear, Logistic(), sigma, seed, ADDITIVE)

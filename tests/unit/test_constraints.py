@@ -2,9 +2,10 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.blocks import atoms_of, functions_of, slopes_of
+from tests.sizes import examples
 
 from partialfair.constraints import (
     DemographicParity,
@@ -78,7 +79,7 @@ def test_linearisations_majorise(constraint, sigma):
 
 @pytest.mark.parametrize("sigma", [Ramp(1.0), RoundedRamp(0.7), Sigmoid(0.5)], ids=str)
 @pytest.mark.parametrize("constraint", STATEMENTS, ids=str)
-@settings(max_examples=10)
+@examples(4)
 @given(seed=st.integers(0, 1000), share=st.floats(0, 1))
 def test_both_parts_are_convex_in_the_parameters_of_a_linear_model(constraint, sigma, seed, share):
     groups, _, rng = people(seed=seed)
@@ -152,7 +153,7 @@ FORMS = [(0.2, 0.7), UNION, BY_GROUP]
 
 @pytest.mark.parametrize("sigma", [Ramp(0.7), RoundedRamp(0.7), Sigmoid(0.7)], ids=str)
 @pytest.mark.parametrize("interval", FORMS, ids=["one", "union", "by group"])
-@settings(max_examples=15)
+@examples(6)
 @given(seed=st.integers(0, 1000))
 def test_statistical_parity_of_any_intervals(interval, sigma, seed):
     """p_k(u) ≤ mean σ(s − θ_u) ≤ p_k(u + κ) at u = j(1 − κ)/(N + 1), in shares of the interval."""
@@ -259,7 +260,7 @@ def test_a_refined_grid_has_a_band_around_the_middle_of_two_ranks(interval, gap_
 @pytest.mark.parametrize("sigma", [Ramp(0.7), Sigmoid(0.7)], ids=str)
 @pytest.mark.parametrize("gap_scale", ["interval", "absolute"])
 @pytest.mark.parametrize("interval", FORMS, ids=["one", "union", "by group"])
-@settings(max_examples=15)
+@examples(6)
 @given(seed=st.integers(0, 1000))
 def test_demographic_parity_of_any_intervals(interval, gap_scale, sigma, seed):
     """P_k − P_k' ≤ κ, P_k = Σ_parts [min(M_k, β) − min(M_k, α)] / m_k, M_k = A_k − B_k.

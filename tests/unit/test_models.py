@@ -3,9 +3,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
+from tests.sizes import examples
 
 from partialfair._clock import OutOfTime, deadline
 from partialfair._row_columns import RowColumns, single_column
@@ -143,7 +144,7 @@ every_model = pytest.mark.parametrize(("kind", "terms"), [(kind, terms) for kind
 
 
 @every_model
-@settings(max_examples=15)
+@examples(5)
 @given(data=st.data())
 def test_scores_are_affine_in_the_parameters(kind, terms, data):
     model, J, _, options, rng = data.draw(models(kind, terms))
@@ -159,23 +160,25 @@ def test_scores_are_affine_in_the_parameters(kind, terms, data):
     assert max(len(block) for block in gram.blocks) <= model.parameters.block_size
 
 
+@pytest.mark.no_cover
 @every_model
-@pytest.mark.parametrize("shape", COLUMNS)
-@settings(max_examples=5)
+@examples(3)
 @given(data=st.data())
-def test_columns_are_pulled_as_defined(kind, terms, shape, data):
+def test_columns_are_pulled_as_defined(kind, terms, data):
     model, J, codes, _, rng = data.draw(models(kind, terms))
-    first, stop = data.draw(st.sampled_from([(0, N), (FIRST, N), (FIRST, 2 * FIRST), (FIRST, FIRST)]))
-    columns = columns_of(shape, codes[first:stop], rng)
-    piece = RowColumns(columns.values, columns.cells, columns.table, columns.n_blocks, first=first)
-    expected = pulled_by_definition(J, matrix_of(piece, N))
-    pulled = model.pull(np.zeros(J.shape[1]), piece)
-    assert pulled.shape == expected.shape
-    assert pulled == pytest.approx(expected, abs=1e-10)
+    for shape in COLUMNS:
+        first, stop = data.draw(st.sampled_from([(0, N), (FIRST, N), (FIRST, 2 * FIRST), (FIRST, FIRST)]))
+        columns = columns_of(shape, codes[first:stop], rng)
+        piece = RowColumns(columns.values, columns.cells, columns.table, columns.n_blocks, first=first)
+        expected = pulled_by_definition(J, matrix_of(piece, N))
+        pulled = model.pull(np.zeros(J.shape[1]), piece)
+        assert pulled.shape == expected.shape, shape
+        assert pulled == pytest.approx(expected, abs=1e-10), shape
 
 
+@pytest.mark.no_cover
 @every_model
-@settings(max_examples=10)
+@examples(3)
 @given(data=st.data())
 def test_sums_over_shards_are_those_of_all_rows(kind, terms, data):
     model, J, codes, _, rng = data.draw(models(kind, terms))
@@ -278,7 +281,7 @@ def test_refusals(options, message):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_codes", [1, N_GROUPS])
-@settings(max_examples=10)
+@examples(3)
 @given(seed=SEEDS, centred=st.booleans())
 def test_second_moments_are_those_of_the_matrix(kind, n_codes, seed, centred):
     rng = np.random.default_rng(seed)

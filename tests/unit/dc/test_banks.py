@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.blocks import Block, written_out
+from tests.sizes import examples
 
 from partialfair import surrogates
 from partialfair.dc import (
@@ -129,7 +130,7 @@ def test_dense_columns_come_in_slabs(monkeypatch):
 @pytest.mark.parametrize(
     "block", [*map(means, SIGMAS), joined(*map(means, SIGMAS))], ids=lambda b: str(b.bank)[:60]
 )
-@settings(max_examples=20)
+@examples(8)
 @given(data=st.data())
 def test_shards_add_up(block, data):
     """Any split of the rows, empty shards and shards of one group included."""

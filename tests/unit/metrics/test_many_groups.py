@@ -6,8 +6,9 @@ from itertools import combinations, permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.sizes import examples
 
 from partialfair.metrics import _descent, fairness_report, resampling, unfairness_map
 from partialfair.metrics._descent import pair_aucs, parity_gaps, visits_of_pairs
@@ -27,7 +28,7 @@ def people(n_groups, n, seed=0, digits=2):
     return scores, groups, rng.choice([0.1, 0.3, 1.7], n), rng.random(n) < 1 / (1 + np.exp(-scores))
 
 
-@settings(max_examples=25, deadline=None)
+@examples(10)
 @given(
     seed=st.integers(0, 10_000),
     digits=st.sampled_from([0, 1, 12]),
@@ -139,6 +140,7 @@ def coverage(n_groups, size, gap, n_draws):
     return n_below / n_draws, n_above / n_draws
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("max_cells", [resampling.MAX_CELLS, 1500])
 def test_intervals_of_thirty_groups_cover_a_gap_of_zero(max_cells, monkeypatch):
     """Also on fifty knots, as many as are left for 200 groups."""

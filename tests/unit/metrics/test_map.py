@@ -3,9 +3,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests import brute
+from tests.sizes import examples
 
 from partialfair.datasets import make_admissions
 from partialfair.exceptions import InputError
@@ -23,8 +24,9 @@ def scored_people(draw):
     return np.array(scores, dtype=float), groups, weights
 
 
+@pytest.mark.no_cover
 @given(scored_people(), st.integers(2, 9), st.sampled_from(["interval", "absolute"]))
-@settings(max_examples=150)
+@examples(50)
 def test_every_interval_has_the_metrics_value(people, n_grid, gap_scale):
     scores, groups, weights = people
     found = unfairness_map(
@@ -131,8 +133,9 @@ def test_visits_sum_up_the_curve(people, n_grid):
     assert _kernels.bottom_lead(cells, found, n_grid) == pytest.approx(float(max(at_bottom)))
 
 
+@pytest.mark.no_cover
 @given(scored_people(), st.integers(2, 6))
-@settings(max_examples=50)
+@examples(25)
 def test_group_auc_of_every_interval(people, n_grid):
     scores, groups, weights = people
     a, b = scored_groups(scores, groups, sample_weight=weights).groups[:2]

@@ -4,8 +4,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.sizes import examples
 
 from partialfair.metrics._inputs import scored_groups
 from partialfair.metrics.resampling import Differences, PairFluctuations, fluctuation, resample
@@ -140,7 +141,7 @@ def given_differences(pairs, values):
     )
 
 
-@settings(max_examples=40)
+@examples(15)
 @given(
     seed=st.integers(0, 10_000),
     confidence=st.sampled_from([0.8, 0.95]),
