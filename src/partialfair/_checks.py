@@ -55,9 +55,9 @@ def check_number(
     raise InputError(f"{name} must {wanted}, not {shown(value)}")
 
 
-def check_count(value: Any, name: str) -> None:
-    """Refuse what is not a whole number of at least 1."""
-    check_number(value, name, low=1)
+def check_count(value: Any, name: str, *, low: int = 1) -> None:
+    """Refuse what is not a whole number of at least 1, or whatever is the lowest."""
+    check_number(value, name, low=low)
     if int(value) != value:
         raise InputError(f"{name} must be a whole number, not {value!r}")
 

@@ -30,7 +30,6 @@ from partialfair._typing import ArrayLike, Floats, SmallGroups
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._inputs import read_weights
-from partialfair.estimators._judge import judge
 from partialfair.estimators._placing import placed
 from partialfair.estimators._promise import promised
 from partialfair.estimators._statement import read_constraints
@@ -452,8 +451,7 @@ def _judged_in_training(estimator: Any, model: Any, train: GivenRows) -> tuple[C
     counts = Counts(scores, weights[present], groups.codes, positive)
     (stated,) = placed([stated], counts, groups.labels)
     promise = promised(stated, groups, counts.weights, positive, estimator.min_group_size)
-    gap = judge(promise.constraint, scores, promise.groups, counts.weights, positive)
-    return stated.in_units(sign), gap.value
+    return stated.in_units(sign), promise.gap(counts).value
 
 
 def _with_gap(model: Any, gap: float) -> dict[str, Any]:

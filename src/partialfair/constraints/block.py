@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from partialfair._typing import Floats
 from partialfair.constraints.thresholds import JoinedThresholds, Thresholds
 from partialfair.dc import AtomBank, BankMembers, DCSystem, JoinedBank
 from partialfair.exceptions import InputError
@@ -128,6 +129,12 @@ class ConstraintBlock:
         if not self.thresholds.n:
             return JoinedThresholds((Thresholds.none(),) * len(self.joined_bank.banks))
         return JoinedThresholds((self.thresholds,))
+
+    def raised(self, by: Floats) -> ConstraintBlock:
+        """Return the functions ``f_i + by_i``: what is allowed at one point is not what is at another."""
+        pairs = zip(self.system.functions, by.tolist(), strict=True)
+        system = DCSystem(tuple(function + value for function, value in pairs), self.system.n_atoms)
+        return replace(self, system=system)
 
     def without_members(self) -> ConstraintBlock:
         """Return the functions alone, of a `JoinedBank`: rows, in shards, keep the members."""

@@ -15,14 +15,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from partialfair._checks import check_count, check_flag, check_number
-from partialfair._clock import (
-    deadline_in,
-    noticing_interrupts,
-)
+from partialfair._clock import deadline_in, noticing_interrupts, unhurried
 from partialfair._state import StoredAsPairs
 from partialfair._typing import ArrayLike, Floats
 from partialfair.constraints import Constraint
 from partialfair.constraints.base import Positive
+from partialfair.estimators._exact import widest_excess
 from partialfair.estimators._idle import idle_threshold_warning
 from partialfair.estimators._inputs import (
     Features,
@@ -95,6 +93,8 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         check_count(self.n_starts, "n_starts")
         check_count(self.min_group_size, "min_group_size")
         check_flag(self.higher_is_better, "higher_is_better")
+        check_flag(self.allow_ties, "allow_ties")
+        check_count(self.search_steps, "search_steps", low=0)
         if self.callback is not None and not callable(self.callback):
             raise InputError(f"callback must be a function of one record, not {self.callback!r}")
         if isinstance(self.surrogate, Surrogate) and self.surrogate_width != "auto":
@@ -174,38 +174,44 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             data = InMemoryData(model, rows.objective, rows.people)
             last = self._last(model, rows.groups)
             search = Search(self, data, alpha, rows, tuple(constraints), solver, last)
-            attempt, cut = search.run(rows.deadline)
-            certificate = search.certificate(attempt, rows.deadline)
-            status, obstacle = ending(attempt, certificate, cut, search.exact)
-        result, training = attempt.result, attempt.training
-        w, thresholds = attempt.problem.split(result.x)
-        self.coef_, intercepts = (part.copy() for part in model.unpack(w))
+            found = search.run(rows.deadline)
+            certificate = search.certificate(found.attempt, rows.deadline)
+            status, obstacle = ending(found, certificate, search.exact)
+        attempt, training = found.attempt, found.attempt.training
+        result = attempt.result
+        same = found.w is attempt.w or np.array_equal(found.w, attempt.w)
+        with unhurried():
+            x = result.x if same else attempt.problem.start_at(found.w)
+            violation = result.violation if same else attempt.problem.evaluate(x).violation
+        self.coef_, intercepts = (part.copy() for part in model.unpack(found.w))
         labels = () if rows.groups is None else rows.groups.labels
         n_intercepts = 1 if self.group_terms is None else len(labels)
         self.intercept_ = intercepts if self.fit_intercept else np.zeros(n_intercepts)
         self.groups_: Any = _object_array(labels) if rows.groups is not None else None
         self.n_iter_ = max(1, result.history[-1].step)
+        gaps = training.gaps(found.counts)
         self.result_ = FitResult(
             status=status,
-            objective=result.objective,
-            max_violation=result.violation,
+            objective=found.objective,
+            max_violation=violation,
             constraints=tuple(promise.stated for promise in training.promises),
-            gaps=attempt.gaps,
-            thresholds=thresholds.copy(),
+            gaps=gaps,
+            thresholds=attempt.problem.split(x)[1].copy(),
             obstacle=obstacle,
             surrogate=attempt.sigma,
-            tied_share=tied_share(attempt.counts),
-            spread=spread(attempt.counts),
+            tied_share=tied_share(found.counts),
+            spread=spread(found.counts),
             history=result.history,
-            kkt=certificate,
+            kkt=replace(certificate, objective=result.objective, gap=widest_excess(attempt)),
             tol=self.tol,
             enforce=self.enforce,
             small_groups=small_groups(training.promises),
             higher_is_better=self.higher_is_better,
+            search=found.tried,
         )
         remarks: list[Warning | None] = [small_group_warning(training.promises)]
         if self.result_.tied_share < 1:
-            remarks.append(idle_threshold_warning(training.promises, attempt.counts))
+            remarks.append(idle_threshold_warning(training.promises, found.counts))
         return [remark for remark in remarks if remark is not None]
 
     def _suited(self, solver: Solver, problem: Problem) -> Solver:

@@ -1,11 +1,16 @@
-"""From a fit of the surrogate problem to one whose *exact* gap is small enough (``enforce="exact"``).
+"""From a fit of the surrogate problem to ones whose *exact* gap is as wide as allowed (``enforce="exact"``).
 
-A surrogate constraint is met at a grid of points and by a smoothed indicator; the promise is about the exact
-metric, which exceeds it by about as much whatever is allowed. If it is too wide, what is allowed is lowered
-by the excess, and the problem is solved again from the last solution, until the referee agrees. With many
-people in the interval, the grid is made twice as fine and the surrogate half as wide first, because that
-costs less accuracy; with few, only when hardly anything would be allowed any more. Otherwise one point is
-added, where the exact gap is widest.
+A surrogate constraint is met at a grid of ranks and by a smoothed indicator, while the promise is about the
+exact metric. So the problem is solved again and again, each time from the last solution x_c, with
+
+    f_i(x) + h_i(x_c) − f_i(x_c) ≤ 0,
+
+where h_i is f_i with the indicator itself in place of its surrogate: at x_c the constraint says what is true,
+and the surrogate only says how that changes with x. What is left, because the metric looks between the points
+of the grid and x moves on, is corrected in both directions: less is allowed where the exact gap was too wide,
+and more where there was slack. The first time the grid is made twice as fine; later a point is added where
+the exact gap was widest. The surrogate becomes narrower, as long as it still covers enough people to have a
+slope that means something.
 """
 
 from __future__ import annotations
@@ -17,95 +22,38 @@ from functools import cached_property
 import numpy as np
 
 from partialfair._typing import Floats
-from partialfair.constraints import Constraint, ConstraintBlock, OnAGrid, join
-from partialfair.constraints.base import Positive
-from partialfair.estimators._judge import judge
+from partialfair.constraints import Constraint, OnAGrid, join
 from partialfair.estimators._promise import Promise
+from partialfair.estimators._training import Training
 from partialfair.estimators.result import ROUNDING_OF_GAPS
 from partialfair.groups import Groups, group_name
 from partialfair.metrics.partial import WorstGap
 from partialfair.named_constraints import record_of
-from partialfair.objectives import Objective
-from partialfair.problems import Certificate, Counts, Problem, ScoredRows, TrainingData, certify
+from partialfair.problems import Certificate, Counts, Problem, ScoredRows, certify
 from partialfair.solvers import CUT_SHORT, Result, Status
-from partialfair.surrogates import Surrogate
+from partialfair.surrogates import Ramp, Surrogate
 
-__all__ = ["Attempt", "Training", "enforce_exactly"]
+__all__ = ["Attempt", "corrections", "obstacle", "widest_excess"]
 
-_LEVELS = 2
-"""How often the surrogate is made narrower, the first time on a finer grid."""
+_ROUNDS = 6
+"""Corrections: of later ones hardly any found a better model."""
 _FAILURES = 2
 """Solves that may go wrong."""
-_DEARER, _LEAST_PASSES = 4, 200
+_DEARER, _LEAST_PASSES = 2, 200
 """No correction begins after so many times the passes of the first solve, and some."""
-_MANY = 500
-"""Members of every group in the interval from which on a closer look is the first thing to try: fewer make a
-narrow surrogate jagged, and the problem hard to solve."""
-_FASTER = 0.1
-"""Share of the stated gap that is taken off what is allowed beside the excess: fewer rounds are needed."""
-_LEAST, _AFRESH = 0.1, 0.4
-"""If less than the first share of the stated gap would be allowed, the look was too coarse; a closer one
-begins with the second."""
+_NARROWEST = 3
+"""How often the surrogate is halved, at most."""
+_COVERED, _ENOUGH = 0.08, 16
+"""Share of a group that a surrogate of the first width covers, roughly (a quarter of the spread of scores
+that are nearly normal), and members that it has to cover: fewer make its slope a matter of chance."""
+_CLOSER, _LOOSER = 0.02, 0.7
+"""Share of the stated gap that is taken off beside an excess, and share of a slack that is given back."""
+_MOST_TAKEN, _MOST_GIVEN = 0.9, 0.5
+"""Shares of the stated gap by which what is allowed may differ from it."""
+_INDICATOR = 1e-6
+"""Width, relative to a surrogate's, of a ramp that is as good as the indicator."""
 
 Solve = Callable[[Problem, Floats], Result]
-
-
-@dataclass(frozen=True, eq=False)
-class Training:
-    """What stays the same while constraints are corrected.
-
-    Attributes
-    ----------
-    data
-        The rows, wherever they lie.
-    objective, alpha
-        Loss and penalty.
-    weights, positive
-        Of all rows, for the shares that they have of their groups.
-    promises
-        What is promised, and to whom.
-    tol
-        ε of the certificate.
-    """
-
-    data: TrainingData
-    objective: Objective
-    alpha: Floats
-    weights: Floats
-    positive: Positive
-    promises: tuple[Promise, ...]
-    tol: float
-
-    def blocks(self, constraints: Sequence[Constraint], sigma: Surrogate | None) -> list[ConstraintBlock]:
-        """Tie constraints, one for each promise, to the rows."""
-        if sigma is None:
-            return []
-        return [
-            constraint.build(promise.groups, self.weights, sigma, self.positive)
-            for constraint, promise in zip(constraints, self.promises, strict=True)
-        ]
-
-    def problem(self, blocks: Sequence[ConstraintBlock]) -> Problem:
-        """State the problem."""
-        return Problem.about(self.data, self.objective, join(blocks), self.alpha)
-
-    def gaps(self, counts: Counts) -> tuple[WorstGap, ...]:
-        """Return the exact gap that each promise is about."""
-        return tuple(
-            judge(
-                promise.constraint,
-                counts.scores,
-                promise.groups_of(counts),
-                counts.weights,
-                counts.positive,
-            )
-            for promise in self.promises
-        )
-
-    @property
-    def max_gaps(self) -> Floats:
-        """What is allowed."""
-        return np.array([promise.constraint.max_gap for promise in self.promises])
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,8 +68,10 @@ class Attempt:
         What was trained: constraints that may allow less than was stated, and the surrogate.
     problem, result
         The problem, and what the solver made of it.
-    level
-        How often the look was made closer.
+    number
+        How many corrections led to it.
+    halved
+        How often the surrogate was made half as wide.
     """
 
     training: Training
@@ -129,12 +79,18 @@ class Attempt:
     sigma: Surrogate | None
     problem: Problem
     result: Result
-    level: int = 0
+    number: int = 0
+    halved: int = 0
+
+    @property
+    def w(self) -> Floats:
+        """Parameters of the solution."""
+        return self.problem.split(self.result.x)[0]
 
     @cached_property
     def scored(self) -> ScoredRows:
         """All rows at the solution."""
-        return self.problem.rows.at(self.problem.split(self.result.x)[0])
+        return self.problem.rows.at(self.w)
 
     @cached_property
     def counts(self) -> Counts:
@@ -157,28 +113,6 @@ class Attempt:
         """Whether the promise is kept."""
         return bool((self.excess <= ROUNDING_OF_GAPS).all())
 
-    @property
-    def obstacle(self) -> str:
-        """Where the promise is broken most, or why nobody could keep it."""
-        worst = int(np.argmax(self.excess))
-        promise, gap = self.training.promises[worst], self.gaps[worst]
-        stated = promise.constraint
-        pair = " and ".join(map(group_name, gap.groups))
-        where = "" if np.isnan(gap.ranks).any() else " at ranks {:.1%} and {:.1%}".format(*gap.ranks)
-        record, who = record_of(stated), type(stated).__name__
-        if record is not None and record.bounded.in_scores:
-            # Scores are in the units of the fit here, not the user's: only the ratio means something to both.
-            times = gap.value / stated.max_gap if stated.max_gap else np.inf
-            return f"the exact gap of {who} is {times:.3g} times max_gap between {pair}{where}"
-        reached = f"the exact gap of {who} is {gap.value:.3g} between {pair}{where}"
-        floor, name, members = _floor(promise)
-        if stated.max_gap >= floor:
-            return reached
-        return (
-            f"{reached}, and it can hardly be below {floor:.2g}, because the interval holds {members:.3g} "
-            f"members of group {name!r}"
-        )
-
     @cached_property
     def certificate(self) -> Certificate:
         """The certificate of the solution."""
@@ -189,61 +123,82 @@ class Attempt:
         """Whether the certificate holds."""
         return self.certificate.holds(self.training.tol)
 
-    def worth(self) -> tuple[bool, bool, float]:
-        """Order attempts: those that keep the promise by objective, others by how much they break it."""
-        return not self.kept, not self.solved, self.result.objective if self.kept else self.excess.max()
+    @property
+    def arrived(self) -> bool:
+        """Whether the solver says that it converged, or the certificate holds."""
+        return self.result.ended is Status.CONVERGED or self.solved
 
 
-def enforce_exactly(first: Attempt, solve: Solve) -> Iterator[Attempt]:
-    """Correct and solve again until the exact gaps are small enough; yield every attempt.
-
-    What is to be solved is nearly the last problem, and set out from its solution.
-    """
-    best = last = first
-    stated = first.training.max_gaps
-    allowed, failures, too_little = stated, 0, np.zeros(stated.size)
-    floors = [_floor(promise) for promise in first.training.promises]
-    many = min(members for _, _, members in floors) >= _MANY
-    most = first.result.history[-1].passes * _DEARER + _LEAST_PASSES
-    while not (best.kept and best.solved) and failures < _FAILURES:
-        lower = np.where(last.excess > 0, allowed - last.excess - _FASTER * stated, allowed)
-        closer = (last.level == 0 and many) or bool((lower < _LEAST * stated).any())
-        if closer and last.level == _LEVELS:
-            break
-        if closer:
-            lower = np.maximum(lower, _AFRESH * stated)
-        lower = np.maximum(lower, (too_little + allowed) / 2 if failures else 0.0)
-        attempt = _corrected(last, lower, closer, solve)
+def corrections(first: Attempt, solve: Solve) -> Iterator[Attempt]:
+    """Correct and solve again; yield every attempt."""
+    last, stated = first, first.training.max_gaps
+    taken, failures = np.zeros(stated.size), 0
+    most = first.result.history[-1].passes * (1 + _DEARER) + _LEAST_PASSES
+    narrowest = _narrowest(first)
+    room = np.array([one.largest_gap for one in first.constraints]) - stated
+    for number in range(_ROUNDS):
+        if number:
+            change = np.where(last.excess > 0, last.excess + _CLOSER * stated, _LOOSER * last.excess)
+            taken = np.clip(taken + change, -np.minimum(_MOST_GIVEN * stated, room), _MOST_TAKEN * stated)
+        attempt = _corrected(last, stated - taken, min(number + 1, narrowest), solve)
         yield attempt
-        best = min(best, attempt, key=Attempt.worth)
         ended = attempt.result.ended in (*CUT_SHORT, Status.NONFINITE)
         if ended or attempt.result.history[-1].passes > most:
-            break
-        if attempt.solved:
-            last, allowed = attempt, lower
+            return
+        if attempt.arrived:
+            last = attempt
         else:
-            failures, too_little = failures + 1, lower
+            failures += 1
+            if failures == _FAILURES:
+                return
 
 
-def _corrected(last: Attempt, allowed: Floats, closer: bool, solve: Solve) -> Attempt:
-    """Solve again from the last solution, with less allowed and a closer look."""
+def _corrected(last: Attempt, allowed: Floats, halved: int, solve: Solve) -> Attempt:
+    """Solve again from the last solution, with constraints that are true of it."""
     training, sigma = last.training, last.sigma
-    if sigma is not None and closer:
-        sigma = replace(sigma, width=sigma.width / 2)
-        # A grid that is finer still costs more than it sees.
-        constraints = [_denser(one) if last.level == 0 else one for one in last.constraints]
+    if last.number == 0:
+        constraints = [_denser(one) for one in last.constraints]
     else:
         triples = zip(last.constraints, last.gaps, training.promises, strict=True)
         constraints = [_refined(one, gap, promise.groups) for one, gap, promise in triples]
+    if sigma is not None:
+        sigma = replace(sigma, width=sigma.width * 0.5 ** (halved - last.halved))
     trained = tuple(replace(one, max_gap=gap) for one, gap in zip(constraints, allowed.tolist(), strict=True))
-    problem = training.problem(training.blocks(trained, sigma))
+    block = join(training.blocks(trained, sigma))
+    smooth = training.problem([block])
     w, theta = last.problem.split(last.result.x)
     # New thresholds are those that suit the last scores among the new members.
-    thresholds = problem.constraints.joined_thresholds.continued(
-        last.problem.constraints.joined_thresholds, theta, problem.rows.at(w).ranks
+    thresholds = block.joined_thresholds.continued(
+        last.problem.constraints.joined_thresholds, theta, smooth.rows.at(w).ranks
     )
     start = np.concatenate([w, thresholds])
-    return Attempt(training, trained, sigma, problem, solve(problem, start), last.level + closer)
+    problem = training.problem([block.raised(_blur(training, trained, sigma, smooth, start))])
+    return Attempt(training, trained, sigma, problem, solve(problem, start), last.number + 1, halved)
+
+
+def _blur(
+    training: Training,
+    trained: tuple[Constraint, ...],
+    sigma: Surrogate | None,
+    smooth: Problem,
+    x: Floats,
+) -> Floats:
+    """Return ``h_i(x) − f_i(x)``: by how much constraints with the indicator differ from those with σ."""
+    if sigma is None or any(record_of(one) is None for one in trained):
+        return np.zeros(smooth.m)  # nothing exact is known of some of them
+    sharp = training.problem(training.blocks(trained, Ramp(_INDICATOR * sigma.width)))
+    return np.asarray(sharp.evaluate(x).constraints - smooth.evaluate(x).constraints)
+
+
+def _narrowest(first: Attempt) -> int:
+    """Return how often the surrogate may be halved and still cover enough members of every group."""
+    training, covered = first.training, []
+    for promise in training.promises:
+        stated, groups = promise.constraint, promise.groups
+        inside = stated.effective_members(groups, training.weights, training.positive)
+        measures = np.array([part.measure for part in stated.intervals(groups)])
+        covered.append(float((_COVERED * inside / measures).min()))
+    return int(np.clip(np.log2(max(min(covered) / _ENOUGH, 1.0)), 0, _NARROWEST))
 
 
 def _denser(constraint: Constraint) -> Constraint:
@@ -258,6 +213,36 @@ def _refined(constraint: Constraint, gap: WorstGap, groups: Groups) -> Constrain
     intervals = constraint.intervals(groups)
     of_pair = [intervals[groups.labels.index(label)] for label in gap.groups]
     return constraint.on_grid(constraint.grid.refined(gap.ranks, of_pair))
+
+
+def widest_excess(attempt: Attempt) -> float:
+    """Return the exact gap that is widest relative to what is allowed; nan without constraints."""
+    if not attempt.gaps:
+        return float("nan")
+    return float(attempt.gaps[int(np.argmax(attempt.excess))].value)
+
+
+def obstacle(training: Training, gaps: Sequence[WorstGap]) -> str:
+    """Say where the promise is broken most, and if ties alone could keep it."""
+    excess = np.nan_to_num(np.array([gap.value for gap in gaps]) - training.max_gaps)
+    worst = int(np.argmax(excess))
+    promise, gap = training.promises[worst], gaps[worst]
+    stated = promise.constraint
+    pair = " and ".join(map(group_name, gap.groups))
+    where = "" if np.isnan(gap.ranks).any() else " at ranks {:.1%} and {:.1%}".format(*gap.ranks)
+    record, who = record_of(stated), type(stated).__name__
+    if record is not None and record.bounded.in_scores:
+        # Scores are in the units of the fit here, not the user's: only the ratio means something to both.
+        times = gap.value / stated.max_gap if stated.max_gap else np.inf
+        return f"the exact gap of {who} is {times:.3g} times max_gap between {pair}{where}"
+    reached = f"the exact gap of {who} is {gap.value:.3g} between {pair}{where}"
+    floor, name, members = _floor(promise)
+    if stated.max_gap >= floor:
+        return reached
+    return (
+        f"{reached}, and without ties it can hardly be below {floor:.2g}, because the interval holds "
+        f"{members:.3g} members of group {name!r}"
+    )
 
 
 def _floor(promise: Promise) -> tuple[float, str, float]:

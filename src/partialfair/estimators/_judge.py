@@ -1,40 +1,82 @@
-"""The referee as seen from an estimator: the exact gap of each constraint on given scores."""
+"""The referee as seen from an estimator: the exact gap of a constraint on given scores."""
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from partialfair._typing import Floats
+import numpy as np
+
+from partialfair._typing import GroupLabel, Ints
 from partialfair.constraints import Constraint
 from partialfair.groups import Groups
-from partialfair.metrics._inputs import scored_groups
+from partialfair.intervals import intervals_by_group, tie_ends
+from partialfair.metrics._inputs import ScoredGroups, sorted_group
 from partialfair.metrics.partial import WorstGap
 from partialfair.named_constraints import record_of
+from partialfair.problems import Counts
 
-__all__ = ["judge"]
+__all__ = ["Referee"]
 
 
-def judge(
-    constraint: Constraint,
-    scores: Floats,
-    groups: Groups,
-    weights: Floats,
-    positive: npt.NDArray[np.bool_] | None = None,
-) -> WorstGap:
-    """Return the exact gap that a constraint is about, with the worst pair and where they differ.
+@dataclass(frozen=True, eq=False)
+class Referee:
+    """Judges one model after the other by the same constraint: who belongs to which group is looked up once.
 
-    A constraint without a `NamedConstraint` bounds no metric: it is trained, but its exact gap is nan.
+    Attributes
+    ----------
+    constraint
+        What is to be judged, on the groups below.
+    labels, rows
+        The groups, and which of the counted scores are theirs.
     """
-    record = record_of(constraint)
-    if record is None:
-        return WorstGap(float("nan"), (None, None))
-    known = groups.codes >= 0
-    scored = scored_groups(
-        scores[known],
-        groups.take(known),
-        constraint.interval,
-        weights[known],
-        None if positive is None else positive[known],
-    )
-    return record.gap(scored, constraint)
+
+    constraint: Constraint
+    labels: Sequence[GroupLabel]
+    rows: Sequence[Ints]
+
+    @classmethod
+    def of(cls, constraint: Constraint, groups: Groups) -> Referee:
+        """Return the referee of scores that belong to these groups; rows of none are left out."""
+        rows = [np.flatnonzero(groups.codes == code) for code in range(len(groups.labels))]
+        return cls(constraint, groups.labels, rows)
+
+    def gap(self, counts: Counts) -> WorstGap:
+        """Return the exact gap, with the worst pair and where they differ.
+
+        A constraint without a `NamedConstraint` bounds no metric: it is trained, but its exact gap is nan.
+        """
+        record = record_of(self.constraint)
+        if record is None:
+            return WorstGap(float("nan"), (None, None))
+        return record.gap(self._scored(counts, labelled=record.bounded.needs_labels), self.constraint)
+
+    def tied_inside(self, counts: Counts) -> float:
+        """Return the largest share of a group's interval that is held by people whose score others have."""
+        order = np.argsort(counts.scores)
+        sizes = np.diff(tie_ends(counts.scores[order]))
+        tied = np.sort(counts.scores[order][np.repeat(sizes > 1, sizes)])
+        if not tied.size:
+            return 0.0
+        shares = []
+        for group in self._scored(counts, labelled=False):
+            place = np.minimum(np.searchsorted(tied, group.scores), tied.size - 1)
+            shares.append(float(group.in_band[tied[place] == group.scores].sum()))
+        return max(shares)
+
+    def _scored(self, counts: Counts, labelled: bool) -> ScoredGroups:
+        """Sort the scores of each group; labels are carried along if the metric needs them."""
+        weights = None if np.ptp(counts.weights) == 0 else counts.weights
+        intervals = intervals_by_group(self.constraint.interval, list(self.labels))
+        return ScoredGroups(
+            tuple(
+                sorted_group(
+                    label,
+                    part,
+                    counts.scores[rows],
+                    None if weights is None else weights[rows],
+                    counts.positive[rows] if labelled and counts.positive is not None else None,
+                )
+                for label, rows, part in zip(self.labels, self.rows, intervals, strict=True)
+            )
+        )

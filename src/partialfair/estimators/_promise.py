@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +16,10 @@ from partialfair._text import listed
 from partialfair._typing import Floats, GroupLabel
 from partialfair.constraints import Constraint, check_compatible
 from partialfair.constraints.base import Positive
+from partialfair.estimators._judge import Referee
 from partialfair.exceptions import InputError, SmallGroupWarning
 from partialfair.groups import Groups, enough, group_name, members_text
+from partialfair.metrics.partial import WorstGap
 from partialfair.problems import Counts
 
 __all__ = ["Promise", "check_promises", "promised", "small_group_warning", "small_groups"]
@@ -45,6 +48,7 @@ class Promise:
     judged: npt.NDArray[np.bool_]
     small: dict[GroupLabel, float]
     least: float
+    _last_referee: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def groups(self) -> Groups:
@@ -54,6 +58,22 @@ class Promise:
     def groups_of(self, counts: Counts) -> Groups:
         """Return the groups that scores belong to, among those that are judged."""
         return Groups(counts.codes, self.everybody.labels).only(self.judged)
+
+    def gap(self, counts: Counts) -> WorstGap:
+        """Return the exact gap that the promise is about."""
+        return self._referee(counts).gap(counts)
+
+    def tied_inside(self, counts: Counts) -> float:
+        """Return the largest share of a group's interval in ties."""
+        return self._referee(counts).tied_inside(counts)
+
+    def _referee(self, counts: Counts) -> Referee:
+        """Return who judges the counts; models of the same rows are judged by the same referee."""
+        codes, referee = self._last_referee.get("of", (None, None))
+        if codes is not counts.codes or referee is None:
+            referee = Referee.of(self.constraint, self.groups_of(counts))
+            self._last_referee["of"] = counts.codes, referee
+        return referee
 
     @cached_property
     def constraint(self) -> Constraint:

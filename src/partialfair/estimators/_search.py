@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -13,21 +13,25 @@ from partialfair._clock import OutOfTime, acknowledge_interrupt, deadline, out_o
 from partialfair._typing import Floats
 from partialfair.constraints import Constraint, OnAGrid, join
 from partialfair.constraints.base import Positive
-from partialfair.estimators._exact import Attempt, Training, enforce_exactly
+from partialfair.estimators._candidates import Candidate, Pool
+from partialfair.estimators._climb import climb
+from partialfair.estimators._exact import Attempt, corrections, obstacle
 from partialfair.estimators._inputs import Features
 from partialfair.estimators._placing import placed
 from partialfair.estimators._promise import Promise, check_promises
+from partialfair.estimators._statement import seed_of
+from partialfair.estimators._training import Training
 from partialfair.estimators._watch import Solving, unsolved
-from partialfair.estimators.result import FitResult
+from partialfair.estimators.result import FitResult, Tried
 from partialfair.exceptions import SurrogateWarning
 from partialfair.groups import Groups
 from partialfair.objectives import Objective
-from partialfair.problems import Certificate, People, Problem, TrainingData, certify
+from partialfair.problems import Certificate, Counts, People, Problem, TrainingData, certify
 from partialfair.solvers import CUT_SHORT, Result, Solver, Status, decided
 from partialfair.solvers.result import unconstrained_start
 from partialfair.surrogates import Surrogate
 
-__all__ = ["FitRows", "Search", "ending", "remarks_on"]
+__all__ = ["FitRows", "Found", "Search", "ending", "remarks_on"]
 
 # Seconds after the deadline that the certificate of the best point may take.
 _GRACE = 0.25
@@ -40,9 +44,10 @@ _ADVICE = {
     Status.STOPPED: "it was stopped by the callback or the keyboard",
     Status.NONFINITE: "it met values that are not finite: scale the features",
     Status.NO_FEASIBLE_POINT: (
-        "it found no point that satisfies the constraints: raise max_gap, or add features or group_terms "
-        "that can close the gap"
+        "none was found that satisfies the constraints, which does not mean that there is none: raise "
+        "max_gap or search_steps, or add features or group_terms that can close the gap"
     ),
+    Status.PROMISE_KEPT: "the promise is kept, by a model that nothing certifies: raise max_iter or tol",
 }
 
 
@@ -74,11 +79,45 @@ class FitRows:
         return People(self.weights, codes, self.positive)
 
 
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a search came back with.
+
+    Attributes
+    ----------
+    w, objective
+        The model.
+    attempt
+        The attempt that is certified: the best that keeps the promise, if there is one.
+    cut
+        What cut the search short, if anything did.
+    keeps, certified_keeps
+        Whether the model keeps the promise, and whether the attempt does.
+    tried
+        What was tried.
+    """
+
+    w: Floats
+    objective: float
+    attempt: Attempt
+    cut: Status | None
+    keeps: bool = False
+    certified_keeps: bool = False
+    tried: tuple[Tried, ...] = ()
+
+    @cached_property
+    def counts(self) -> Counts:
+        """How much weight has which score under the model."""
+        return self.attempt.problem.rows.at(self.w).counts()
+
+
 @dataclass(eq=False)
 class Search:
-    """The search for a model: the unconstrained one, then one that meets the constraints, then corrections.
+    """The search for a model.
 
-    Whatever ends it, there is an attempt to show: the best so far.
+    First comes the unconstrained one, which is the answer if it keeps the promise; then one that meets the
+    surrogate constraints, corrections of it, and steps on the exact metric. Whatever ends the search, there
+    is an attempt to show: the best so far.
 
     Attributes
     ----------
@@ -94,6 +133,8 @@ class Search:
         What is asked for, and who solves it.
     last
         Parameters and thresholds of an earlier fit to start from, if there is one.
+    others
+        Parameters of other models that may keep the promise.
     """
 
     estimator: Any
@@ -103,16 +144,19 @@ class Search:
     constraints: tuple[Constraint, ...]
     solver: Solver
     last: tuple[Floats, Floats] | None = None
+    others: tuple[Floats, ...] = ()
     free: Result | None = None
     best: Attempt | None = None
+    pool: Pool | None = None
+    _judged: dict[Attempt, Candidate] = field(default_factory=dict)
 
     @property
     def exact(self) -> bool:
         """Whether exact gaps are to be small enough."""
         return self.estimator.enforce == "exact" and bool(self.constraints)
 
-    def run(self, moment: float) -> tuple[Attempt, Status | None]:
-        """Return the best attempt until a moment, and what cut the search short, if anything did."""
+    def run(self, moment: float) -> Found:
+        """Return the best that was found until a moment."""
         cut: Status | None
         with deadline(moment):
             try:
@@ -123,8 +167,13 @@ class Search:
                 acknowledge_interrupt()
                 cut = Status.STOPPED
             if self.best is None:  # the unconstrained model is all there is
-                self.best = self._first(cut or Status.TIME_LIMIT)
-        return self.best, cut
+                self.best = self._unsolved(cut or Status.TIME_LIMIT)
+        best, pool = self.best, self.pool
+        if pool is None or not pool.candidates:
+            return Found(best.w, best.result.objective, best, cut)
+        answer, tried = pool.best, tuple(pool.tried)
+        keeps, certified_keeps = pool.keeps(answer), self._keeps(best)
+        return Found(answer.w, answer.objective, best, cut, keeps, certified_keeps, tried)
 
     def certificate(self, attempt: Attempt, moment: float) -> Certificate:
         """Return the certificate of an attempt; a moment after the deadline is left for it."""
@@ -146,35 +195,75 @@ class Search:
             self.free = self.estimator._free_fit(self._free_problem)
             if self.free.ended in CUT_SHORT:
                 return self.free.ended
-        self.best = first = self._first()
-        if first.result.ended in CUT_SHORT:
-            return first.result.ended
-        for attempt in enforce_exactly(first, self._solving.again) if self.exact else ():
-            self.best = min(self.best, attempt, key=Attempt.worth)
+        if self.exact and self._free_will_do():
+            return None
+        self.best = first = self._solved(*self._stated)
+        if first.result.ended in CUT_SHORT or self.pool is None:
+            return first.result.ended if first.result.ended in CUT_SHORT else None
+        self._judged[first] = self.pool.add(first.w, "surrogate constraints")
+        for attempt in corrections(first, self._solving.again):
+            self._judged[attempt] = self.pool.add(attempt.w, f"correction {attempt.number}")
+            self.best = min(self._judged, key=self._worth)
             if attempt.result.ended in CUT_SHORT:
                 return attempt.result.ended
+        climb(self.pool, self.estimator.search_steps, seed_of(self.estimator))
+        self.best = self._certified()
         return None
+
+    def _free_will_do(self) -> bool:
+        """Judge the models that are there already; the unconstrained one is the answer if it is fair."""
+        assert self.free is not None
+        training, _, _ = self._stated
+        self.pool = Pool(training, self._free_problem, self.estimator.allow_ties)
+        free = self.pool.add(self.free.x, "no constraint")
+        if self.pool.keeps(free):
+            self.best = Attempt(training, (), None, self._free_problem, self.free)
+            self._judged[self.best] = free
+            return True
+        for w in self.others:
+            self.pool.add(w, "another model")
+        if self.last is not None and self.last[0].size == free.w.size:
+            self.pool.add(self.last[0], "the last fit")
+        return False
+
+    def _keeps(self, attempt: Attempt) -> bool:
+        """Whether an attempt keeps the promise."""
+        candidate = self._judged.get(attempt)
+        return candidate is not None and self.pool is not None and self.pool.keeps(candidate)
+
+    def _worth(self, attempt: Attempt) -> tuple[bool, bool, float]:
+        """Order attempts: those that keep the promise first, and arrived, by objective."""
+        kept = self._keeps(attempt)
+        return (
+            not kept,
+            not attempt.arrived,
+            attempt.result.objective if kept else self._judged[attempt].worst,
+        )
+
+    def _certified(self) -> Attempt:
+        """Return the best attempt that keeps the promise and whose certificate holds, or the best of all."""
+        ordered = sorted(self._judged, key=self._worth)
+        return next((one for one in ordered if self._keeps(one) and one.solved), ordered[0])
 
     @cached_property
     def _free_problem(self) -> Problem:
         return Problem.about(self.data, self.rows.objective, join([]), self.alpha)
 
-    def _first(self, unsolved_because: Status | None = None) -> Attempt:
-        """State the problem and solve it, or show where the solver would have begun."""
+    @cached_property
+    def _stated(self) -> tuple[Training, tuple[Constraint, ...], Surrogate | None]:
+        """What is promised, what is to be trained for it, and by which surrogate."""
         estimator, constraints = self.estimator, self.constraints
-        free = self._free_problem.constant_start if self.free is None else self.free.x
         sigma: Surrogate | None = None
         promises: tuple[Promise, ...] = ()
         if constraints:
             assert self.rows.groups is not None
-            counts = self._free_problem.rows.at(free).counts()
+            counts = self._free_problem.rows.at(self._free_w).counts()
             sigma = estimator._sigma(counts)
             constraints = placed(constraints, counts, self.rows.groups.labels)
             promises = estimator._promises(
                 constraints, self.rows.groups, self.rows.weights, self.rows.positive
             )
             check_promises(promises)
-        trained = tuple(self._trained(promise.constraint) for promise in promises)
         training = Training(
             self.data,
             self.rows.objective,
@@ -184,15 +273,28 @@ class Search:
             promises,
             estimator.tol,
         )
+        return training, tuple(self._trained(promise.constraint) for promise in promises), sigma
+
+    @property
+    def _free_w(self) -> Floats:
+        return self._free_problem.constant_start if self.free is None else self.free.x
+
+    def _solved(
+        self, training: Training, trained: tuple[Constraint, ...], sigma: Surrogate | None
+    ) -> Attempt:
+        """Solve the problem as it is stated."""
         problem = training.problem(training.blocks(trained, sigma))
-        solver = estimator._suited(self.solver, problem)
-        self._solving = Solving(solver, estimator.tol, estimator.callback, estimator.verbose)
-        last = self._last_of(problem)
-        if unsolved_because is None:
-            result = self._solving(problem, solver.start(problem, free, last))
-        else:
-            result = unsolved(problem, unconstrained_start(problem, free, last), unsolved_because)
-        return Attempt(training, trained, sigma, problem, result)
+        solver = self.estimator._suited(self.solver, problem)
+        self._solving = Solving(solver, self.estimator.tol, self.estimator.callback, self.estimator.verbose)
+        start = solver.start(problem, self._free_w, self._last_of(problem))
+        return Attempt(training, trained, sigma, problem, self._solving(problem, start))
+
+    def _unsolved(self, because: Status) -> Attempt:
+        """Show where the solver would have begun."""
+        training, trained, sigma = self._stated
+        problem = training.problem(training.blocks(trained, sigma))
+        start = unconstrained_start(problem, self._free_w, self._last_of(problem))
+        return Attempt(training, trained, sigma, problem, unsolved(problem, start, because))
 
     def _trained(self, constraint: Constraint) -> Constraint:
         """Return what to train for a promise: on a grid that reaches as far as the exact gap does."""
@@ -211,22 +313,21 @@ class Search:
         return np.concatenate([w, thresholds]) if same else problem.start_at(w)
 
 
-def ending(
-    attempt: Attempt, certificate: Certificate, cut: Status | None, exact: bool
-) -> tuple[Status, str | None]:
+def ending(found: Found, certificate: Certificate, exact: bool) -> tuple[Status, str | None]:
     """Return the status, and what is in the way if no point was found that keeps the promise."""
-    result = attempt.result
+    attempt = found.attempt
+    holds = certificate.holds(attempt.training.tol)
     status = decided(
-        result.ended if cut is None else cut,
-        feasible=result.feasible,
-        certified=certificate.holds(attempt.training.tol),
-        promise_kept=attempt.kept if exact else None,
+        attempt.result.ended if found.cut is None else found.cut,
+        feasible=attempt.result.feasible,
+        certified=holds and (found.certified_keeps or not exact),
+        promise_kept=found.keeps if exact else None,
     )
     if status is not Status.NO_FEASIBLE_POINT:
         return status, None
-    if exact and not attempt.kept:
-        return status, attempt.obstacle
-    values = attempt.problem.evaluate(result.x).constraints
+    if exact and not found.keeps:
+        return status, obstacle(attempt.training, attempt.training.gaps(found.counts))
+    values = attempt.problem.evaluate(attempt.result.x).constraints
     return status, attempt.problem.constraints.names[int(np.argmax(values))]
 
 

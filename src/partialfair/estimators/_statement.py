@@ -15,7 +15,7 @@ from partialfair.exceptions import InputError
 from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.solvers import SOLVERS, Newton, Solver, as_solver
 
-__all__ = ["Automatic", "read_constraints", "read_solver"]
+__all__ = ["Automatic", "read_constraints", "read_solver", "seed_of"]
 
 
 class Automatic(tuple[float, float]):
@@ -74,7 +74,7 @@ def read_solver(estimator: Any, constraints: Sequence[Constraint]) -> Solver:
     if not constraints:
         return Newton(**settings)
     if wanted == "auto":
-        seed = int(check_random_state(estimator.random_state).randint(2**31 - 1))
+        seed = seed_of(estimator)
         settings |= {"tol": estimator.tol, "n_starts": estimator.n_starts, "seed": seed}
     return SOLVERS[wanted](**settings)
 
@@ -93,3 +93,9 @@ def _by_name(estimator: Any, kind: type[Constraint]) -> Constraint:
         given["interval"] = Automatic((0.0, 1.0))
     given["threshold"] = given.pop("constraint_threshold")
     return kind(**{field.name: given[field.name] for field in fields(kind) if field.name in given})
+
+
+def seed_of(estimator: Any) -> int:
+    """Return the seed of all that is random in a fit; without ``random_state`` it is always the same."""
+    state = estimator.random_state
+    return 0 if state is None else int(check_random_state(state).randint(2**31 - 1))

@@ -73,6 +73,13 @@ def _gap(gap: WorstGap, constraint: Constraint, unit: float) -> WorstGap:
 
 def _result(result: FitResult, unit: float) -> FitResult:
     sigma = result.surrogate
+
+    def in_users_units(gap: float) -> float:
+        """Return a gap, which is a difference of scores if all constraints bound such."""
+        records = [record_of(one) for one in result.constraints]
+        in_scores = bool(records) and all(one is not None and one.bounded.in_scores for one in records)
+        return abs(unit) * gap if in_scores else gap
+
     return replace(
         result,
         objective=unit**2 * result.objective,
@@ -85,4 +92,9 @@ def _result(result: FitResult, unit: float) -> FitResult:
         surrogate=None if sigma is None else replace(sigma, width=abs(unit) * sigma.width),
         spread=abs(unit) * result.spread,
         history=tuple(_record(record, unit) for record in result.history),
+        kkt=replace(result.kkt, objective=unit**2 * result.kkt.objective, gap=in_users_units(result.kkt.gap)),
+        search=tuple(
+            replace(line, gap=in_users_units(line.gap), objective=unit**2 * line.objective)
+            for line in result.search
+        ),
     )

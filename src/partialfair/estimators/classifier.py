@@ -115,6 +115,12 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
     n_starts
         Starts of ``solver="auto"``: the unconstrained model, the best model that scores everybody alike, and
         random ones. Local solutions differ; the best is kept.
+    search_steps
+        How many models the search on the exact metric itself looks at, after the last solve; fewer where rows
+        are many. It lowers the objective at the same gap; 0 leaves it out.
+    allow_ties
+        Whether the promise may be kept by more ties (by .01 of the weight) than the unconstrained model has:
+        equal scores meet any constraint, and rank nobody.
     tol
         ε of the certificate: the fit ends as converged when all its residuals are at most this, whichever
         solver found the point. Violations are on the scale of ``max_gap``.
@@ -128,7 +134,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         Start from the last solution, if it has the right shape and, for the paper's solvers, is as feasible
         as a cold start.
     random_state
-        For random starts.
+        For random starts and steps; None always draws the same ones.
     callback
         Called with a record of each step; returning True stops the fit, as Ctrl-C does: it ends with its best
         point so far, if only the unconstrained one, and status STOPPED.
@@ -197,6 +203,8 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         surrogate_width: float | Literal["auto"] = "auto",
         solver: str | Solver = "auto",
         n_starts: int = 2,
+        search_steps: int = 300,
+        allow_ties: bool = False,
         tol: float = 1e-4,
         max_iter: int | None = None,
         time_limit: float | None = None,
@@ -225,6 +233,8 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         self.surrogate_width = surrogate_width
         self.solver = solver
         self.n_starts = n_starts
+        self.search_steps = search_steps
+        self.allow_ties = allow_ties
         self.tol = tol
         self.max_iter = max_iter
         self.time_limit = time_limit

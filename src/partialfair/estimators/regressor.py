@@ -58,7 +58,7 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         those below ``constraint_threshold``. The loss and ``predict`` are the same.
     min_group_size, missing_groups, sensitive_columns, group_terms, surrogate, surrogate_width
         As in `PartialFairClassifier`.
-    solver, n_starts, max_iter, time_limit, warm_start, random_state, callback, verbose
+    solver, n_starts, search_steps, allow_ties, max_iter, time_limit, warm_start, random_state, callback, verbose
         As in `PartialFairClassifier`.
 
     Attributes
@@ -108,6 +108,8 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         surrogate_width: float | Literal["auto"] = "auto",
         solver: str | Solver = "auto",
         n_starts: int = 2,
+        search_steps: int = 300,
+        allow_ties: bool = False,
         tol: float = 1e-4,
         max_iter: int | None = None,
         time_limit: float | None = None,
@@ -135,6 +137,8 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         self.surrogate_width = surrogate_width
         self.solver = solver
         self.n_starts = n_starts
+        self.search_steps = search_steps
+        self.allow_ties = allow_ties
         self.tol = tol
         self.max_iter = max_iter
         self.time_limit = time_limit

@@ -16,10 +16,38 @@ from partialfair.problems import Certificate
 from partialfair.solvers import Record, Status
 from partialfair.surrogates import Surrogate
 
-__all__ = ["ROUNDING_OF_GAPS", "FitResult"]
+__all__ = ["ROUNDING_OF_GAPS", "FitResult", "Tried"]
 
 ROUNDING_OF_GAPS = 1e-12
 """By how much an exact gap may exceed what is allowed: sums of fractional weights are not exact."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One line of a search: a model, how it was found, and what became of it.
+
+    Attributes
+    ----------
+    how
+        What led to it.
+    steps
+        Models that were looked at on the way.
+    gap, objective, tied_share
+        Of the model: the exact gap that is widest relative to what is allowed, the objective, and the share
+        of the weight in ties (the largest block, or inside of the interval).
+    seconds
+        What it took.
+    kept
+        Whether it keeps the promise.
+    """
+
+    how: str
+    steps: int
+    gap: float
+    objective: float
+    tied_share: float
+    seconds: float
+    kept: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +57,8 @@ class FitResult:
     Attributes
     ----------
     status
-        CONVERGED only if the certificate holds at ``tol``.
+        CONVERGED only if a point was certified at ``tol`` that keeps the promise, and the model keeps it, too,
+        and is no worse. PROMISE_KEPT if the model keeps the promise, and no such point was found.
     objective
         Weighted mean loss plus penalty.
     max_violation
@@ -60,6 +89,8 @@ class FitResult:
         Groups with too few members in the interval of some constraint: they are outside of its promise.
     higher_is_better
         Whether the constraints count ranks from the highest scores.
+    search
+        What was tried, with ``enforce="exact"``: models with their exact gaps, objectives and seconds.
     """
 
     status: Status
@@ -78,6 +109,12 @@ class FitResult:
     enforce: str = "exact"
     small_groups: tuple[GroupLabel, ...] = ()
     higher_is_better: bool = True
+    search: tuple[Tried, ...] = ()
+
+    @property
+    def improvement(self) -> float:
+        """By how much the objective is lower than that of the certified point, ``kkt.objective``."""
+        return float(self.kkt.objective - self.objective)
 
     @property
     def promise_kept(self) -> bool | None:
@@ -111,13 +148,15 @@ class FitResult:
     def __getstate__(self) -> dict[str, Any]:
         """Return what is stored: the status as text and the history as a table, which any file can hold."""
         history = np.array([astuple(line) for line in self.history], dtype=np.float64)
-        return {**self.__dict__, "status": self.status.value, "history": history}
+        search = [astuple(line) for line in self.search]
+        return {**self.__dict__, "status": self.status.value, "history": history, "search": search}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         history = tuple(
             Record(int(step), int(passes), *measured) for step, passes, *measured in state["history"].tolist()
         )
-        self.__dict__.update(state, status=Status(state["status"]), history=history)
+        search = tuple(Tried(*line) for line in state.get("search", ()))
+        self.__dict__.update(state, status=Status(state["status"]), history=history, search=search)
 
     def __str__(self) -> str:
         last = self.history[-1]

@@ -37,6 +37,7 @@ __all__ = [
     "positives",
     "ranked_threshold",
     "scored_groups",
+    "sorted_group",
 ]
 
 
@@ -212,7 +213,7 @@ def scored_groups(
     intervals = intervals_by_group(interval, [label for label, _ in present])
     return ScoredGroups(
         tuple(
-            _sorted_group(label, part, scores[rows], _at(weights, rows), _at(positive, rows))
+            sorted_group(label, part, scores[rows], _at(weights, rows), _at(positive, rows))
             for (label, rows), part in zip(present, intervals, strict=True)
         ),
         bool(higher_is_better),
@@ -278,13 +279,14 @@ def positives(y_true: ArrayLike, pos_label: Any) -> npt.NDArray[np.bool_]:
     return np.asarray(labels == pos_label)
 
 
-def _sorted_group(
+def sorted_group(
     label: GroupLabel,
     interval: IntervalSet,
     scores: Floats,
     weights: Floats | None,
     positive: npt.NDArray[np.bool_] | None,
 ) -> GroupScores:
+    """Sort one group; the scores themselves, if they come alone."""
     if weights is None and positive is None:
         scores.sort()  # a copy already: fancy indexing made it
         return GroupScores(label, interval, scores)

@@ -72,6 +72,9 @@ class Certificate:
         ``max_i |λ_i f_i(x)|``, eq. (complementary).
     multipliers : (m,)
         The λ_i.
+    objective, gap
+        ``f_0(x)``, and the exact gap there, where somebody knows them: the point that is certified need not
+        be the one that is returned.
     """
 
     mu: float
@@ -80,6 +83,8 @@ class Certificate:
     feasibility: float
     complementarity: float
     multipliers: Floats
+    objective: float = float("nan")
+    gap: float = float("nan")
 
     @property
     def residual(self) -> float:

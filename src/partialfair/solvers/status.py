@@ -11,10 +11,12 @@ class Status(StrEnum):
     """Endings; running out of steps is not infeasibility, and neither is convergence.
 
     STATIONARY is what first-order solvers call a point at which the gradient of the Lagrangian vanishes; only
-    a certificate makes it CONVERGED.
+    a certificate makes it CONVERGED. PROMISE_KEPT is a model whose exact gaps are small enough, where no
+    certified point that keeps the promise was found beside it.
     """
 
     CONVERGED = "converged"
+    PROMISE_KEPT = "promise_kept"
     STATIONARY = "stationary"
     MAX_ITER = "max_iter"
     TIME_LIMIT = "time_limit"
@@ -40,7 +42,8 @@ def decided(
     feasible
         Whether the point satisfies the constraints up to the solver's tolerance.
     certified
-        Whether the certificate of the point holds; None if nobody has looked.
+        Whether the certificate of the point holds, or of another that is no better and keeps the promise,
+        too; None if nobody has looked.
     promise_kept
         Whether exact gaps are small enough; None if that is not asked for.
     """
@@ -48,6 +51,8 @@ def decided(
         return Status.CONVERGED  # whatever ended the solver
     if ended in CUT_SHORT or ended is Status.NONFINITE:
         return ended
+    if promise_kept:
+        return Status.PROMISE_KEPT
     if not feasible or promise_kept is False:
         return Status.NO_FEASIBLE_POINT
     if ended is Status.CONVERGED and certified is False:

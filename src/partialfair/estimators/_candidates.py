@@ -1,0 +1,133 @@
+"""Models that a search has seen, each judged by the exact metrics; the answer is the best of them.
+
+A surrogate leads a solver to good models, but it decides nothing: whatever point is visited, by a solve, a
+correction or a step on the exact metric itself, is a candidate, and the lowest objective that keeps the
+promise wins.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from partialfair._typing import Floats
+from partialfair.estimators._training import Training
+from partialfair.estimators.result import ROUNDING_OF_GAPS, Tried
+from partialfair.problems import Counts, Problem
+from partialfair.problems.ranks import tied_share
+
+__all__ = ["Candidate", "Pool"]
+
+MORE_TIES = 0.01
+"""Share of the weight that a candidate may have in ties beyond what the unconstrained model has: scores that
+are made equal on purpose meet any constraint, and rank nobody."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A model, its objective and its exact gaps.
+
+    Attributes
+    ----------
+    w
+        Its parameters.
+    objective
+        ``f_0(w)``.
+    excess : (n_promises,)
+        By how much each exact gap is wider than allowed; 0 where no metric is known.
+    tied : (2,)
+        The largest share of the weight on one score, and that of ties inside of the intervals; nan where
+        nobody has looked.
+    """
+
+    w: Floats
+    objective: float
+    excess: Floats
+    tied: Floats
+
+    @property
+    def worst(self) -> float:
+        """By how much the widest gap is too wide; 0 if none is."""
+        return float(max(self.excess.max(initial=0.0) - ROUNDING_OF_GAPS, 0.0))
+
+
+@dataclass(eq=False)
+class Pool:
+    """All candidates of one fit.
+
+    Parameters
+    ----------
+    training
+        Who is promised what.
+    problem
+        The problem without constraints: objective and scores.
+    allow_ties
+        Whether models with more ties than the unconstrained one are welcome.
+    """
+
+    training: Training
+    problem: Problem
+    allow_ties: bool = False
+    candidates: list[Candidate] = field(default_factory=list)
+    tried: list[Tried] = field(default_factory=list)
+    _since: float = field(default_factory=time.perf_counter)
+
+    def judged(self, w: Floats, below: float = np.inf, *, ties: bool = False) -> Candidate | None:
+        """Return a model with its objective and gaps; None, without a look at the gaps, if it costs more.
+
+        Ties are looked for where they could decide, or where that is asked for.
+        """
+        at = self.problem.at(w)
+        if not at.objective < below:
+            return None
+        counts = at.scored.counts()
+        excess = np.array([gap.value for gap in self.training.gaps(counts)]) - self.training.max_gaps
+        candidate = Candidate(w, at.objective, np.nan_to_num(excess), np.full(2, np.nan))
+        if candidate.worst <= 0 or ties:
+            return replace(candidate, tied=self._tied(counts))
+        return candidate
+
+    def add(self, w: Floats, how: str) -> Candidate:
+        """Judge a model, remember it, and write down how it was found."""
+        candidate = self.judged(w, ties=True)
+        assert candidate is not None
+        self.keep(candidate, how)
+        return candidate
+
+    def keep(self, candidate: Candidate, how: str, steps: int = 1) -> None:
+        """Remember a candidate that was judged."""
+        self.candidates.append(candidate)
+        now = time.perf_counter()
+        gaps = candidate.excess + self.training.max_gaps
+        widest = float(gaps[int(np.argmax(candidate.excess))])
+        kept, tied = self.keeps(candidate), float(candidate.tied.max())
+        self.tried.append(Tried(how, steps, widest, candidate.objective, tied, now - self._since, kept))
+        self._since = now
+
+    def keeps(self, candidate: Candidate) -> bool:
+        """Whether a candidate keeps the promise, and does so by ranking people."""
+        return candidate.worst <= 0 and self.ranks_people(candidate)
+
+    def ranks_people(self, candidate: Candidate) -> bool:
+        """Whether a candidate has hardly more ties than the unconstrained model, the first candidate."""
+        if self.allow_ties or not self.candidates:
+            return True
+        return not (candidate.tied > self.candidates[0].tied + MORE_TIES).any()
+
+    def worth(self, candidate: Candidate) -> tuple[bool, float]:
+        """Order candidates: those that keep the promise by objective, others by how much they break it."""
+        kept = self.keeps(candidate)
+        if kept:
+            return False, candidate.objective
+        return True, candidate.worst if self.ranks_people(candidate) else np.inf
+
+    @property
+    def best(self) -> Candidate:
+        """The best candidate so far."""
+        return min(self.candidates, key=self.worth)
+
+    def _tied(self, counts: Counts) -> Floats:
+        inside = [promise.tied_inside(counts) for promise in self.training.promises]
+        return np.array([tied_share(counts), max(inside, default=0.0)])

@@ -1,0 +1,160 @@
+"""Steps judged by the exact metric itself, in small subspaces.
+
+A surrogate blurs ranks: it leaves slack everywhere, and misleads where scores tie or people are few. The
+exact gap has no gradient, but it is cheap to ask for. So the search goes from the best model it has
+
+- towards models that cost less and break the promise, as far as the promise holds: the objective is convex,
+  so every point of such a segment costs less than its beginning;
+- by random steps in the span of the models seen, and in all coordinates where they are few.
+
+Steps are measured by how far they move scores, and a length that succeeds is tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from partialfair._clock import check_clock
+from partialfair._typing import Floats
+from partialfair.estimators._candidates import Candidate, Pool
+
+__all__ = ["climb"]
+
+_FEW_COORDINATES = 12
+"""Parameters up to which every coordinate is a direction."""
+_MOST_DIRECTIONS = 10
+"""Directions of the span: the best candidates are taken first."""
+_SEGMENTS = 6
+"""Cheaper candidates towards which the best one is moved."""
+_SEGMENT_TRIALS = 12
+"""Looks at each segment: lengths that grow by halves until one fails, and bisections after that."""
+_SHORTEST = 1 / 256
+"""Share of a segment at the first look."""
+_ROWS_IN_ALL = 2e7
+"""Rows that all steps together may score: steps are fewer where rows are many, so that what the search takes
+stays in proportion to a solve."""
+_FIRST_LENGTH, _LONGER, _SHORTER = 0.1, 1.5, 0.96
+"""Length of the first steps, in standard deviations of the scores, and what success and failure make of it."""
+_LENGTHS = (0.1, 0.3, 1.0)
+_MIXED = 0.4
+"""Share of the directions that one step combines."""
+_INDEPENDENT = 1e-8
+"""Directions that move scores by no more, relative to the others, are none."""
+
+
+def climb(pool: Pool, n_steps: int, seed: int) -> None:
+    """Take up to so many steps from the best candidate, and add what they lead to.
+
+    Parameters
+    ----------
+    pool
+        Candidates, judged; the first is the unconstrained model.
+    n_steps
+        Looks at the exact gap.
+    seed
+        For random steps.
+    """
+    n_steps = int(min(n_steps, _ROWS_IN_ALL // pool.training.weights.size))
+    used = _along_segments(pool, n_steps // 2)
+    _random_steps(pool, n_steps - used, np.random.default_rng(seed))
+
+
+def _along_segments(pool: Pool, n_steps: int) -> int:
+    """Move the best candidate towards cheaper ones, the cheapest last; return how many looks that took."""
+    used = 0
+    if not pool.keeps(pool.best):
+        return used
+    cheaper = sorted(
+        (one for one in pool.candidates if one.objective < pool.best.objective), key=lambda one: one.worst
+    )
+    for end in cheaper[:_SEGMENTS]:
+        if used + _SEGMENT_TRIALS > n_steps:
+            break
+        found = _farthest(pool, pool.best, end)
+        used += _SEGMENT_TRIALS
+        if found is not None:
+            pool.keep(found, "towards a cheaper model", _SEGMENT_TRIALS)
+    return used
+
+
+def _farthest(pool: Pool, begin: Candidate, end: Candidate) -> Candidate | None:
+    """Return the last point seen of a segment at which the promise is kept."""
+    found, good, bad, share = None, 0.0, 1.0, _SHORTEST
+    for _ in range(_SEGMENT_TRIALS):
+        check_clock()
+        candidate = pool.judged(begin.w + share * (end.w - begin.w))
+        assert candidate is not None
+        if pool.keeps(candidate):
+            found, good = candidate, share
+        else:
+            bad = share
+        share = min(2 * share, (good + bad) / 2) if bad == 1.0 else (good + bad) / 2
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Subspace:
+    """Directions that move scores by 1 each, root mean square, and independently of each other."""
+
+    directions: Floats
+
+    @classmethod
+    def of(cls, pool: Pool, given: Sequence[Floats]) -> _Subspace:
+        """Return the span of directions that move scores at all."""
+        problem, weights = pool.problem, pool.training.weights
+        zero = np.zeros(problem.rows.parameters.n)
+        at_zero = problem.rows.at(zero).counts().scores
+        moves = np.stack([problem.rows.at(one).counts().scores - at_zero for one in given], axis=1)
+        moves *= np.sqrt(weights / weights.sum())[:, None]
+        gram = moves.T @ moves
+        sizes, axes = np.linalg.eigh(gram / (1e-300 + np.sqrt(np.outer(np.diag(gram), np.diag(gram)))))
+        told = sizes > _INDEPENDENT * sizes.max(initial=0.0)
+        scaled = np.stack(given, axis=1) / (1e-300 + np.sqrt(np.diag(gram)))
+        return cls(scaled @ (axes[:, told] / np.sqrt(sizes[told])))
+
+    @property
+    def n(self) -> int:
+        """Number of directions."""
+        return self.directions.shape[1]
+
+    def steps(self, rng: np.random.Generator, length: float) -> Iterator[Floats]:
+        """Yield a random step and the opposite one; each combines some of the directions."""
+        mixed = rng.random(self.n) < max(_MIXED, 2 / self.n)
+        step = self.directions @ (rng.normal(size=self.n) * mixed * length * rng.choice(_LENGTHS))
+        yield step
+        yield -step
+
+
+def _directions(pool: Pool) -> list[Floats]:
+    """Return differences of candidates from the best, its own scale, and coordinates if they are few."""
+    best, parameters = pool.best, pool.problem.rows.parameters
+    others = sorted(pool.candidates, key=pool.worth)[1:_MOST_DIRECTIONS]
+    given = [best.w, pool.candidates[0].w - best.w, *(one.w - best.w for one in others)]
+    few = parameters.n <= _FEW_COORDINATES
+    coordinates = range(parameters.n) if few else range(parameters.n_penalised, parameters.n)
+    return [*given, *(np.eye(1, parameters.n, k)[0] for k in coordinates)]
+
+
+def _random_steps(pool: Pool, n_steps: int, rng: np.random.Generator) -> None:
+    """Accept steps that lower the objective and keep the promise, or that break it by less."""
+    best = start = pool.best
+    if n_steps <= 0:
+        return
+    subspace, length, used = _Subspace.of(pool, _directions(pool)), _FIRST_LENGTH, 0
+    while used < n_steps:
+        kept = pool.keeps(best)
+        for step in subspace.steps(rng, length):
+            check_clock()
+            candidate = pool.judged(best.w + step, below=best.objective if kept else np.inf)
+            used += candidate is not None
+            if candidate is not None and pool.worth(candidate) < pool.worth(best):
+                best, length = candidate, length * _LONGER
+                break
+        else:
+            length *= _SHORTER
+            used += 0.25 if kept else 0  # a look at the objective alone is cheaper
+    if best is not start:
+        pool.keep(best, "random steps", int(used))

@@ -1,0 +1,68 @@
+"""What stays the same while a fit tries models: the rows, the loss, and the promises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from partialfair._typing import Floats
+from partialfair.constraints import Constraint, ConstraintBlock, join
+from partialfair.constraints.base import Positive
+from partialfair.estimators._promise import Promise
+from partialfair.metrics.partial import WorstGap
+from partialfair.objectives import Objective
+from partialfair.problems import Counts, Problem, TrainingData
+from partialfair.surrogates import Surrogate
+
+__all__ = ["Training"]
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """What stays the same while constraints are corrected.
+
+    Attributes
+    ----------
+    data
+        The rows, wherever they lie.
+    objective, alpha
+        Loss and penalty.
+    weights, positive
+        Of all rows, for the shares that they have of their groups.
+    promises
+        What is promised, and to whom.
+    tol
+        ε of the certificate.
+    """
+
+    data: TrainingData
+    objective: Objective
+    alpha: Floats
+    weights: Floats
+    positive: Positive
+    promises: tuple[Promise, ...]
+    tol: float
+
+    def blocks(self, constraints: Sequence[Constraint], sigma: Surrogate | None) -> list[ConstraintBlock]:
+        """Tie constraints, one for each promise, to the rows."""
+        if sigma is None:
+            return []
+        return [
+            constraint.build(promise.groups, self.weights, sigma, self.positive)
+            for constraint, promise in zip(constraints, self.promises, strict=True)
+        ]
+
+    def problem(self, blocks: Sequence[ConstraintBlock]) -> Problem:
+        """State the problem."""
+        return Problem.about(self.data, self.objective, join(blocks), self.alpha)
+
+    def gaps(self, counts: Counts) -> tuple[WorstGap, ...]:
+        """Return the exact gap that each promise is about."""
+        return tuple(promise.gap(counts) for promise in self.promises)
+
+    @property
+    def max_gaps(self) -> Floats:
+        """What is allowed."""
+        return np.array([promise.constraint.max_gap for promise in self.promises])
