@@ -101,6 +101,11 @@ class PathPoint:
         return self.max_gap == float("inf")
 
     @property
+    def objective(self) -> float:
+        """Loss and penalty on the rows it was trained on."""
+        return float(self.model.result_.objective)
+
+    @property
     def allowed(self) -> str:
         """What it was asked for, in words."""
         return "no constraint" if self.unconstrained else f"max gap {self.max_gap:g}"
@@ -252,6 +257,9 @@ def fairness_path(
     verbose: int = 0,
 ) -> FairnessPath:
     """Fit a model without constraint, then one for every ``max_gap``, each from the solution of the last.
+
+    Every fit knows the models before it. Where a stricter model turns out to cost less than a looser one, the
+    looser is fitted again with all of them in view, so that objectives never fall as more is asked for.
 
     An interrupt (Ctrl-C) ends the path with KeyboardInterrupt: half a path would say less than it seems to.
     ``callback`` has seen the models that were finished.
@@ -409,21 +417,44 @@ def _chain(
         if points:
             model = deepcopy(model).set_params(**{name: settings[name] for name in freed})
             model.set_params(**_with_gap(model, gap))
-        start = time.perf_counter()
-        listener = _Listener(estimator.callback)
-        model.set_params(callback=listener)
-        model.fit(train.X, train.y, sensitive_features=train.groups, sample_weight=train.weights)
-        model.set_params(callback=estimator.callback)
-        if model.result_.status is Status.STOPPED and not listener.stopped:
-            raise KeyboardInterrupt  # a fit keeps its best point, a path ends
-        if points:
-            (constraint,), training_gap = model.result_.constraints, model.result_.gap
-        else:
-            constraint, training_gap = _judged_in_training(estimator, model, train)
-        seconds = time.perf_counter() - start
-        points.append(_point(model, gap, alpha, constraint, training_gap, held_out, scoring, seconds))
+        points.append(_fitted(estimator, model, gap, points, train, held_out, scoring))
         say(points[-1])
+    # A stricter model that costs less is a better answer to the looser question: that one is asked again.
+    for k in range(len(points) - 1, 1, -1):
+        looser, stricter = points[k - 1], points[k]
+        if stricter.model.result_.promise_kept and stricter.objective < looser.objective:
+            model = deepcopy(looser.model)
+            points[k - 1] = _fitted(estimator, model, looser.max_gap, points, train, held_out, scoring)
+            say(points[k - 1])
     return points
+
+
+def _fitted(
+    estimator: Any,
+    model: Any,
+    gap: float,
+    others: Sequence[PathPoint],
+    train: GivenRows,
+    held_out: GivenRows,
+    scoring: str,
+) -> PathPoint:
+    """Fit one model of a path, which knows the others, and judge it."""
+    start = time.perf_counter()
+    listener = _Listener(estimator.callback)
+    constrained = [point.model for point in others if not point.unconstrained]
+    model._neighbours = tuple((other.coef_, other.intercept_) for other in constrained)
+    model.set_params(callback=listener)
+    model.fit(train.X, train.y, sensitive_features=train.groups, sample_weight=train.weights)
+    model.set_params(callback=estimator.callback)
+    del model._neighbours
+    if model.result_.status is Status.STOPPED and not listener.stopped:
+        raise KeyboardInterrupt  # a fit keeps its best point, a path ends
+    if gap < float("inf"):
+        (constraint,), training_gap = model.result_.constraints, model.result_.gap
+    else:
+        constraint, training_gap = _judged_in_training(estimator, model, train)
+    seconds = time.perf_counter() - start
+    return _point(model, gap, float(model.alpha), constraint, training_gap, held_out, scoring, seconds)
 
 
 @dataclass(eq=False)

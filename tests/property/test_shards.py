@@ -359,9 +359,9 @@ def test_whole_fits_see_merged_counts_only(constraint, enforce):
     ):
         stated = read_constraints(clf)
         search = Search(clf, data, np.full(6, 1e-4), rows, stated, read_solver(clf, stated))
-        attempt, cut = search.run(np.inf)
-        status, _ = ending(attempt, search.certificate(attempt, np.inf), cut, search.exact)
-        endings.append((status, attempt.result.objective, attempt.gaps[0].value))
+        found = search.run(np.inf)
+        status, _ = ending(found, search.certificate(found.attempt, np.inf), search.exact)
+        endings.append((status, found.objective, found.attempt.training.gaps(found.counts)[0].value))
     (status, objective_value, gap), (split_status, split_objective, split_gap) = endings
     assert split_status == status
     assert split_objective == pytest.approx(objective_value, abs=1e-8)

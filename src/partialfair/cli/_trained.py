@@ -44,7 +44,7 @@ from partialfair.report.pages import (
     settings_section,
 )
 from partialfair.report.rendering import Section
-from partialfair.solvers import Status
+from partialfair.solvers import GOOD
 from partialfair.tables import TableModel
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ class Trained:
         """What the model was asked for and is not."""
         if self.result.promise_kept is False:
             return f"{self.promise}."
-        if self.result.status is Status.CONVERGED:
+        if self.result.status in GOOD:
             return None
         return f"The fit ended with: {str(self.result.status).replace('_', ' ')}."
 
@@ -338,7 +338,7 @@ def print_training(training: Trained, gate: Gate | None, out: Console, *, verbos
         out.print(f"left out: {METRICS[name].title} {reason}", style="dim")
     if verbose:
         out.print(f"\nThe fit: {training.result}")
-    elif training.result.status is not Status.CONVERGED:
+    elif training.result.status not in GOOD:
         out.print(
             f"\nThe fit ended with: {str(training.result.status).replace('_', ' ')} (--verbose says more)"
         )

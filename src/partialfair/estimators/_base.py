@@ -73,6 +73,9 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
 
     result_: FitResult
 
+    _neighbours: tuple[tuple[Floats, Floats], ...] = ()
+    """Coefficients and intercepts of other models of the same rows, which may be better: `fairness_path`."""
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a fitted model; those of earlier versions lack parameters that are newer than they are."""
         super().__setstate__(state)
@@ -173,7 +176,8 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         with one_blas_thread(), noticing_interrupts():
             data = InMemoryData(model, rows.objective, rows.people)
             last = self._last(model, rows.groups)
-            search = Search(self, data, alpha, rows, tuple(constraints), solver, last)
+            others = tuple(model.pack(*other) for other in self._neighbours)
+            search = Search(self, data, alpha, rows, tuple(constraints), solver, last, others)
             found = search.run(rows.deadline)
             certificate = search.certificate(found.attempt, rows.deadline)
             status, obstacle = ending(found, certificate, search.exact)

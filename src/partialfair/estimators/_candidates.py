@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
 from partialfair._typing import Floats
 from partialfair.estimators._training import Training
 from partialfair.estimators.result import ROUNDING_OF_GAPS, Tried
-from partialfair.problems import Counts, Problem
-from partialfair.problems.ranks import tied_share
+from partialfair.problems import Problem
+from partialfair.problems.ranks import tied_shares
 
 __all__ = ["Candidate", "Pool"]
 
-MORE_TIES = 0.01
-"""Share of the weight that a candidate may have in ties beyond what the unconstrained model has: scores that
-are made equal on purpose meet any constraint, and rank nobody."""
+_MORE_TIES = 0.01
+"""Share of the weight that a candidate may have in ties beyond what the unconstrained model has, whose ties
+are those of people with equal features: scores that are made equal meet any constraint, and rank nobody. All
+ties that are new count as if they were inside of the interval."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +40,8 @@ class Candidate:
     excess : (n_promises,)
         By how much each exact gap is wider than allowed; 0 where no metric is known.
     tied : (2,)
-        The largest share of the weight on one score, and that of ties inside of the intervals; nan where
-        nobody has looked.
+        The share of the weight on the most common score, and that of people whose score others have; nan
+        where nobody has looked.
     """
 
     w: Floats
@@ -86,7 +88,7 @@ class Pool:
         excess = np.array([gap.value for gap in self.training.gaps(counts)]) - self.training.max_gaps
         candidate = Candidate(w, at.objective, np.nan_to_num(excess), np.full(2, np.nan))
         if candidate.worst <= 0 or ties:
-            return replace(candidate, tied=self._tied(counts))
+            return replace(candidate, tied=tied_shares(counts))
         return candidate
 
     def add(self, w: Floats, how: str) -> Candidate:
@@ -102,7 +104,7 @@ class Pool:
         now = time.perf_counter()
         gaps = candidate.excess + self.training.max_gaps
         widest = float(gaps[int(np.argmax(candidate.excess))])
-        kept, tied = self.keeps(candidate), float(candidate.tied.max())
+        kept, tied = self.keeps(candidate), float(candidate.tied[0])
         self.tried.append(Tried(how, steps, widest, candidate.objective, tied, now - self._since, kept))
         self._since = now
 
@@ -114,7 +116,7 @@ class Pool:
         """Whether a candidate has hardly more ties than the unconstrained model, the first candidate."""
         if self.allow_ties or not self.candidates:
             return True
-        return not (candidate.tied > self.candidates[0].tied + MORE_TIES).any()
+        return not (candidate.tied > self.candidates[0].tied + self._more_ties).any()
 
     def worth(self, candidate: Candidate) -> tuple[bool, float]:
         """Order candidates: those that keep the promise by objective, others by how much they break it."""
@@ -128,6 +130,8 @@ class Pool:
         """The best candidate so far."""
         return min(self.candidates, key=self.worth)
 
-    def _tied(self, counts: Counts) -> Floats:
-        inside = [promise.tied_inside(counts) for promise in self.training.promises]
-        return np.array([tied_share(counts), max(inside, default=0.0)])
+    @cached_property
+    def _more_ties(self) -> Floats:
+        """Limits of what a candidate may have more than the unconstrained model."""
+        parts = [part for one in self.training.promises for part in one.constraint.intervals(one.groups)]
+        return _MORE_TIES * np.array([1.0, min(part.measure for part in parts)])

@@ -37,12 +37,13 @@ _ROWS_IN_ALL = 2e7
 """Rows that all steps together may score: steps are fewer where rows are many, so that what the search takes
 stays in proportion to a solve."""
 _FIRST_LENGTH, _LONGER, _SHORTER = 0.1, 1.5, 0.96
-"""Length of the first steps, in standard deviations of the scores, and what success and failure make of it."""
+"""By how much the first steps move scores, and what success and failure make of that."""
 _LENGTHS = (0.1, 0.3, 1.0)
+"""Steps are shorter than the length at times: what is blocked at one may be free at another."""
+_OBJECTIVE_ALONE = 0.25
+"""What a look at two objectives counts, if they are too high for a look at the gap."""
 _MIXED = 0.4
 """Share of the directions that one step combines."""
-_INDEPENDENT = 1e-8
-"""Directions that move scores by no more, relative to the others, are none."""
 
 
 def climb(pool: Pool, n_steps: int, seed: int) -> None:
@@ -97,28 +98,25 @@ def _farthest(pool: Pool, begin: Candidate, end: Candidate) -> Candidate | None:
 
 @dataclass(frozen=True, eq=False)
 class _Subspace:
-    """Directions that move scores by 1 each, root mean square, and independently of each other."""
+    """Directions that move scores by 1 each, root mean square: (n_parameters, n)."""
 
     directions: Floats
 
     @classmethod
     def of(cls, pool: Pool, given: Sequence[Floats]) -> _Subspace:
-        """Return the span of directions that move scores at all."""
-        problem, weights = pool.problem, pool.training.weights
-        zero = np.zeros(problem.rows.parameters.n)
-        at_zero = problem.rows.at(zero).counts().scores
-        moves = np.stack([problem.rows.at(one).counts().scores - at_zero for one in given], axis=1)
-        moves *= np.sqrt(weights / weights.sum())[:, None]
-        gram = moves.T @ moves
-        sizes, axes = np.linalg.eigh(gram / (1e-300 + np.sqrt(np.outer(np.diag(gram), np.diag(gram)))))
-        told = sizes > _INDEPENDENT * sizes.max(initial=0.0)
-        scaled = np.stack(given, axis=1) / (1e-300 + np.sqrt(np.diag(gram)))
-        return cls(scaled @ (axes[:, told] / np.sqrt(sizes[told])))
+        """Return the directions that move scores at all."""
+        scaled = []
+        for direction in given:
+            counts = pool.problem.rows.at(direction).counts()
+            size = float(np.sqrt(np.average(counts.scores**2, weights=counts.weights)))
+            if size > 0:
+                scaled.append(direction / size)
+        return cls(np.stack(scaled, axis=1))
 
     @property
     def n(self) -> int:
         """Number of directions."""
-        return self.directions.shape[1]
+        return int(self.directions.shape[1])
 
     def steps(self, rng: np.random.Generator, length: float) -> Iterator[Floats]:
         """Yield a random step and the opposite one; each combines some of the directions."""
@@ -143,7 +141,7 @@ def _random_steps(pool: Pool, n_steps: int, rng: np.random.Generator) -> None:
     best = start = pool.best
     if n_steps <= 0:
         return
-    subspace, length, used = _Subspace.of(pool, _directions(pool)), _FIRST_LENGTH, 0
+    subspace, length, used = _Subspace.of(pool, _directions(pool)), _FIRST_LENGTH, 0.0
     while used < n_steps:
         kept = pool.keeps(best)
         for step in subspace.steps(rng, length):
@@ -155,6 +153,6 @@ def _random_steps(pool: Pool, n_steps: int, rng: np.random.Generator) -> None:
                 break
         else:
             length *= _SHORTER
-            used += 0.25 if kept else 0  # a look at the objective alone is cheaper
+            used += _OBJECTIVE_ALONE if kept else 0.0
     if best is not start:
         pool.keep(best, "random steps", int(used))

@@ -10,7 +10,7 @@ import numpy as np
 from partialfair._typing import GroupLabel, Ints
 from partialfair.constraints import Constraint
 from partialfair.groups import Groups
-from partialfair.intervals import intervals_by_group, tie_ends
+from partialfair.intervals import intervals_by_group
 from partialfair.metrics._inputs import ScoredGroups, sorted_group
 from partialfair.metrics.partial import WorstGap
 from partialfair.named_constraints import record_of
@@ -50,19 +50,6 @@ class Referee:
         if record is None:
             return WorstGap(float("nan"), (None, None))
         return record.gap(self._scored(counts, labelled=record.bounded.needs_labels), self.constraint)
-
-    def tied_inside(self, counts: Counts) -> float:
-        """Return the largest share of a group's interval that is held by people whose score others have."""
-        order = np.argsort(counts.scores)
-        sizes = np.diff(tie_ends(counts.scores[order]))
-        tied = np.sort(counts.scores[order][np.repeat(sizes > 1, sizes)])
-        if not tied.size:
-            return 0.0
-        shares = []
-        for group in self._scored(counts, labelled=False):
-            place = np.minimum(np.searchsorted(tied, group.scores), tied.size - 1)
-            shares.append(float(group.in_band[tied[place] == group.scores].sum()))
-        return max(shares)
 
     def _scored(self, counts: Counts, labelled: bool) -> ScoredGroups:
         """Sort the scores of each group; labels are carried along if the metric needs them."""

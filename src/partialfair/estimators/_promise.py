@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from partialfair._checks import shown
 from partialfair._text import listed
-from partialfair._typing import Floats, GroupLabel
+from partialfair._typing import Floats, GroupLabel, Ints
 from partialfair.constraints import Constraint, check_compatible
 from partialfair.constraints.base import Positive
 from partialfair.estimators._judge import Referee
@@ -48,7 +47,7 @@ class Promise:
     judged: npt.NDArray[np.bool_]
     small: dict[GroupLabel, float]
     least: float
-    _last_referee: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    _referees: list[tuple[Ints, Referee]] = field(default_factory=list, init=False, repr=False)
 
     @cached_property
     def groups(self) -> Groups:
@@ -63,17 +62,11 @@ class Promise:
         """Return the exact gap that the promise is about."""
         return self._referee(counts).gap(counts)
 
-    def tied_inside(self, counts: Counts) -> float:
-        """Return the largest share of a group's interval in ties."""
-        return self._referee(counts).tied_inside(counts)
-
     def _referee(self, counts: Counts) -> Referee:
         """Return who judges the counts; models of the same rows are judged by the same referee."""
-        codes, referee = self._last_referee.get("of", (None, None))
-        if codes is not counts.codes or referee is None:
-            referee = Referee.of(self.constraint, self.groups_of(counts))
-            self._last_referee["of"] = counts.codes, referee
-        return referee
+        if not self._referees or self._referees[0][0] is not counts.codes:
+            self._referees[:] = [(counts.codes, Referee.of(self.constraint, self.groups_of(counts)))]
+        return self._referees[0][1]
 
     @cached_property
     def constraint(self) -> Constraint:

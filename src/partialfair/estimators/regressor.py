@@ -58,7 +58,9 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         those below ``constraint_threshold``. The loss and ``predict`` are the same.
     min_group_size, missing_groups, sensitive_columns, group_terms, surrogate, surrogate_width
         As in `PartialFairClassifier`.
-    solver, n_starts, search_steps, allow_ties, max_iter, time_limit, warm_start, random_state, callback, verbose
+    solver, n_starts, search_steps, allow_ties, max_iter, time_limit, warm_start, random_state
+        As in `PartialFairClassifier`.
+    callback, verbose
         As in `PartialFairClassifier`.
 
     Attributes

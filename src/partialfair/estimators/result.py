@@ -34,7 +34,7 @@ class Tried:
         Models that were looked at on the way.
     gap, objective, tied_share
         Of the model: the exact gap that is widest relative to what is allowed, the objective, and the share
-        of the weight in ties (the largest block, or inside of the interval).
+        of the weight on the most common score.
     seconds
         What it took.
     kept
@@ -57,8 +57,8 @@ class FitResult:
     Attributes
     ----------
     status
-        CONVERGED only if a point was certified at ``tol`` that keeps the promise, and the model keeps it, too,
-        and is no worse. PROMISE_KEPT if the model keeps the promise, and no such point was found.
+        CONVERGED only if a point was certified at ``tol`` that keeps the promise, and the model keeps it as
+        well and is no worse. PROMISE_KEPT if the model keeps the promise, and no such point was found.
     objective
         Weighted mean loss plus penalty.
     max_violation

@@ -39,12 +39,30 @@ def _rank(i: int, above: Floats, n: int) -> float:
     return above[i] / above[n] if above.size else i / n
 
 
+@njit(cache=True)
+def _score_before(rank: float, scores: Floats, above: Floats) -> float:
+    """Return a score at which fewer than that share of the group is passed, a little above the last such."""
+    passed = np.searchsorted(above, rank * above[scores.size]) if above.size else int(rank * scores.size)
+    return scores[scores.size - 1 - max(passed - 2, 0)]
+
+
+@njit(cache=True)
+def _n_above(theta: float, scores: Floats) -> int:
+    return int(scores.size - np.searchsorted(scores, theta, side="right"))
+
+
 @njit  # not cached: numba cannot link a generator that it loaded from its cache; the callers are cached
 def merged_ranks(
-    a: Floats, above_a: Floats, b: Floats, above_b: Floats
+    a: Floats, above_a: Floats, b: Floats, above_b: Floats, first_a: float = 0.0, first_b: float = 0.0
 ) -> Iterator[tuple[float, float, float]]:
-    """Yield ``(θ, F̄_a(θ), F̄_b(θ))`` for each distinct score θ from the top, then for θ = −∞."""
+    """Yield ``(θ, F̄_a(θ), F̄_b(θ))`` for each distinct score θ from the top, then for θ = −∞.
+
+    Scores above all that have ranks of at least ``first_a`` in a or ``first_b`` in b may be left out.
+    """
     i = j = 0
+    if first_a > 0.0 and first_b > 0.0 and a.size and b.size:
+        theta = max(_score_before(first_a, a, above_a), _score_before(first_b, b, above_b))
+        i, j = _n_above(theta, a), _n_above(theta, b)
     while i < a.size or j < b.size:
         top_a = a[a.size - 1 - i] if i < a.size else -np.inf
         top_b = b[b.size - 1 - j] if j < b.size else -np.inf
@@ -63,7 +81,8 @@ def clipped_gap(
 ) -> tuple[float, float, float, float]:
     """Return ``max_θ |passed_a(F̄_a(θ)) − passed_b(F̄_b(θ))|`` with its θ, F̄_a(θ) and F̄_b(θ)."""
     best, best_theta, best_a, best_b = -1.0, 0.0, 0.0, 0.0
-    for theta, rank_a, rank_b in merged_ranks(a, above_a, b, above_b):
+    # Before both intervals nothing differs.
+    for theta, rank_a, rank_b in merged_ranks(a, above_a, b, above_b, set_a[0][0], set_b[0][0]):
         passed_a, passed_b = passed_share(rank_a, *set_a), passed_share(rank_b, *set_b)
         gap = abs(passed_a - passed_b)
         if gap > best:
@@ -82,7 +101,7 @@ def absolute_gap(
     The gap is 0 at θ = −∞ if no θ qualifies.
     """
     best, best_theta, best_a, best_b = 0.0, -np.inf, 1.0, 1.0
-    for theta, rank_a, rank_b in merged_ranks(a, above_a, b, above_b):
+    for theta, rank_a, rank_b in merged_ranks(a, above_a, b, above_b, starts[0], starts[0]):
         gap = abs(rank_a - rank_b)
         if gap > best and (holds_rank(rank_a, starts, lengths) or holds_rank(rank_b, starts, lengths)):
             best, best_theta, best_a, best_b = gap, theta, rank_a, rank_b

@@ -318,7 +318,7 @@ def partial_equalized_odds_difference(
 def statistical_parity_gap(scored: ScoredGroups, gap_scale: GapScale) -> WorstGap:
     """Worst pair of `partial_statistical_parity_difference`."""
     check_gap_scale(gap_scale, scored)
-    k, j = widest_pair(parity_gaps(scored.groups, gap_scale))
+    k, j = (0, 1) if len(scored) == 2 else widest_pair(parity_gaps(scored.groups, gap_scale))
     a, b = scored.groups[k], scored.groups[j]
     if gap_scale == "interval":
         worst = _kernels.clipped_gap(*a.ranked, *b.ranked, a.set_arguments, b.set_arguments)

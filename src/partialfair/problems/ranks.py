@@ -10,8 +10,9 @@ import numpy.typing as npt
 from partialfair._typing import Floats, Ints
 from partialfair.exceptions import InputError
 from partialfair.groups import Members
+from partialfair.intervals import tie_ends
 
-__all__ = ["Counts", "People", "SortedRanks", "spread", "tied_share"]
+__all__ = ["Counts", "People", "SortedRanks", "spread", "tied_share", "tied_shares"]
 
 _NORMAL = 1.349
 """Interquartile range of a normal distribution, in standard deviations."""
@@ -99,7 +100,15 @@ def spread(counts: Counts) -> float:
     return float(np.sqrt(np.average(centred**2, weights=weights)))
 
 
+def tied_shares(counts: Counts) -> Floats:
+    """Return the largest share of the weight that one score holds, and the share whose score others have."""
+    order = np.argsort(counts.scores)
+    ends = tie_ends(counts.scores[order])
+    passed = np.concatenate([[0.0], np.cumsum(counts.weights[order])])
+    blocks = np.diff(passed[ends])
+    return np.array([blocks.max(), blocks[np.diff(ends) > 1].sum()]) / passed[-1]
+
+
 def tied_share(counts: Counts) -> float:
     """Return the largest share of the weight that one score holds."""
-    _, position = np.unique(counts.scores, return_inverse=True)
-    return float(np.bincount(position, weights=counts.weights).max() / counts.weights.sum())
+    return float(tied_shares(counts)[0])

@@ -26,7 +26,7 @@ from partialfair.report.rendering import (
     check_reports,
     render,
 )
-from partialfair.solvers import Status
+from partialfair.solvers import GOOD
 
 if TYPE_CHECKING:
     from partialfair.estimators.result import FitResult
@@ -120,7 +120,7 @@ def path_page(
     interval = _one_interval(points[0])
     names = path_names(points)
     reports = {name: path.report(point, confidence) for name, point in zip(names, points, strict=True)}
-    done = [k for k, point in enumerate(points) if point.model.result_.status is Status.CONVERGED]
+    done = [k for k, point in enumerate(points) if point.model.result_.status in GOOD]
     check_reports(reports)
     shown = points.index(chosen) if chosen is not None else done[-1] if done else len(points) - 1
     scores = {name: point.scores for name, point in zip(names, points, strict=True)}
@@ -194,7 +194,7 @@ def _frontier(
                 score=point.score,
                 error=point.error,
                 chosen=point is chosen,
-                failed=point.model.result_.status is not Status.CONVERGED,
+                failed=point.model.result_.status not in GOOD,
             )
         )
     if not dots:

@@ -12,10 +12,11 @@ from partialfair.solvers.multistart import MultiStartSQP
 from partialfair.solvers.newton import Newton
 from partialfair.solvers.result import Record, Result, Run, Solver, as_solver
 from partialfair.solvers.sqp import SQP
-from partialfair.solvers.status import CUT_SHORT, Status, decided
+from partialfair.solvers.status import CUT_SHORT, GOOD, Status, decided
 
 __all__ = [
     "CUT_SHORT",
+    "GOOD",
     "IDCA",
     "SOLVERS",
     "SQP",

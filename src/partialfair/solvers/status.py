@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["CUT_SHORT", "Status", "decided"]
+__all__ = ["CUT_SHORT", "GOOD", "Status", "decided"]
 
 
 class Status(StrEnum):
@@ -25,6 +25,9 @@ class Status(StrEnum):
     STOPPED = "stopped"
     NO_FEASIBLE_POINT = "no_feasible_point"
 
+
+GOOD = (Status.CONVERGED, Status.PROMISE_KEPT)
+"""Endings of fits whose model is what was asked for."""
 
 CUT_SHORT = (Status.TIME_LIMIT, Status.STOPPED)
 """Endings of solves that somebody ended."""
