@@ -35,10 +35,10 @@ from partialfair.surrogates import Ramp, Surrogate
 
 __all__ = ["Attempt", "corrections", "obstacle", "widest_excess"]
 
-_ROUNDS = 6
+_ROUNDS = 4
 """Corrections: of later ones hardly any found a better model."""
-_FAILURES = 2
-"""Solves that may go wrong."""
+_FAILURES, _LOST = 2, 0.25
+"""Solves that may go wrong: end with constraints violated by that share of the stated gap."""
 _DEARER, _LEAST_PASSES = 2, 200
 """No correction begins after so many times the passes of the first solve, and some."""
 _NARROWEST = 3
@@ -140,12 +140,13 @@ def corrections(first: Attempt, solve: Solve) -> Iterator[Attempt]:
         if number:
             change = np.where(last.excess > 0, last.excess + _CLOSER * stated, _LOOSER * last.excess)
             taken = np.clip(taken + change, -np.minimum(_MOST_GIVEN * stated, room), _MOST_TAKEN * stated)
-        attempt = _corrected(last, stated - taken, min(number + 1, narrowest), solve)
+        attempt = _corrected(last, stated - taken, min(number, narrowest), solve)
         yield attempt
         ended = attempt.result.ended in (*CUT_SHORT, Status.NONFINITE)
         if ended or attempt.result.history[-1].passes > most:
             return
-        if attempt.arrived:
+        # One that ran out of steps is as good a point to go on from, unless it is lost.
+        if attempt.arrived or attempt.result.violation <= _LOST * stated.max():
             last = attempt
         else:
             failures += 1

@@ -106,7 +106,7 @@ def tied_shares(counts: Counts) -> Floats:
     ends = tie_ends(counts.scores[order])
     passed = np.concatenate([[0.0], np.cumsum(counts.weights[order])])
     blocks = np.diff(passed[ends])
-    return np.array([blocks.max(), blocks[np.diff(ends) > 1].sum()]) / passed[-1]
+    return np.asarray(np.array([blocks.max(), blocks[np.diff(ends) > 1].sum()]) / passed[-1])
 
 
 def tied_share(counts: Counts) -> float:

@@ -22,6 +22,8 @@ _SCOUT_STEPS = 12
 """Steps from each start before the paths are compared."""
 _TURN_STEPS = 40
 """Steps of a path's first turn; each round of turns has twice as many."""
+_STEPS_AGAIN = 30
+"""Steps from a start that is nearly a solution: of those that did not arrive by then, hardly any did soon."""
 _NEAR, _PATIENCE = 10, 4
 """Residual, in units of ε, below which a path is followed on, up to so many times the steps of its turn."""
 _NO_STEP = 1e-10
@@ -71,8 +73,8 @@ class MultiStartSQP(Solver):
         return unconstrained_start(problem, free, last)
 
     def again(self) -> MultiStartSQP:
-        """Return the solver for a start that is nearly a solution."""
-        return replace(self, warm=True)
+        """Return the solver for a start that is nearly a solution, and soon leads to one or to none."""
+        return replace(self, warm=True, max_iter=min(self.max_iter, _STEPS_AGAIN))
 
     def solve(
         self,
