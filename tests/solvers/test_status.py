@@ -44,14 +44,23 @@ def test_infeasible_points_are_called_so():
     for ended, feasible, certified, promise_kept in CASES:
         status = status_of(ended, feasible, certified, promise_kept)
         if not feasible and not certified:
-            assert status in (*CUT_SHORT, Status.NONFINITE, Status.NO_FEASIBLE_POINT)
+            kept = Status.PROMISE_KEPT if promise_kept else Status.NO_FEASIBLE_POINT
+            assert status in (*CUT_SHORT, Status.NONFINITE, kept)
         if status is Status.NO_FEASIBLE_POINT:
             assert not feasible or promise_kept is False or ended is Status.NO_FEASIBLE_POINT
 
 
+def test_a_promise_kept_without_a_certificate_is_called_that():
+    for ended, feasible, certified, promise_kept in CASES:
+        claimed = certified is None and ended is Status.CONVERGED and feasible
+        interrupted = ended in CUT_SHORT or ended is Status.NONFINITE
+        if promise_kept and not (certified or claimed or interrupted):
+            assert status_of(ended, feasible, certified, promise_kept) is Status.PROMISE_KEPT
+
+
 def test_a_feasible_point_without_a_certificate_keeps_its_ending():
     for ended, feasible, certified, promise_kept in CASES:
-        if feasible and not certified and promise_kept is not False:
+        if feasible and not certified and promise_kept is None:
             status = status_of(ended, feasible, certified, promise_kept)
             disproved = ended is Status.CONVERGED and certified is False
             assert status is (Status.STALLED if disproved else ended)

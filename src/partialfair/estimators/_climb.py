@@ -33,9 +33,10 @@ _SEGMENT_TRIALS = 12
 """Looks at each segment: lengths that grow by halves until one fails, and bisections after that."""
 _SHORTEST = 1 / 256
 """Share of a segment at the first look."""
-_ROWS_IN_ALL = 2e7
-"""Rows that all steps together may score: steps are fewer where rows are many, so that what the search takes
-stays in proportion to a solve."""
+_USUAL_ROWS, _MOST_TIMES, _MOST_ROWS = 20_000, 6.0, 2e7
+"""A step costs as much as there are rows, and what the search takes should stay in proportion to a solve:
+with fewer rows than usual there are more steps, up to so many times as many, and no steps beyond so many rows
+scored in all."""
 _FIRST_LENGTH, _LONGER, _SHORTER = 0.1, 1.5, 0.96
 """By how much the first steps move scores, and what success and failure make of that."""
 _LENGTHS = (0.1, 0.3, 1.0)
@@ -54,11 +55,13 @@ def climb(pool: Pool, n_steps: int, seed: int) -> None:
     pool
         Candidates, judged; the first is the unconstrained model.
     n_steps
-        Looks at the exact gap.
+        Looks at the exact gap, where there are as many rows as usual: more where they are few, fewer where
+        they are many.
     seed
         For random steps.
     """
-    n_steps = int(min(n_steps, _ROWS_IN_ALL // pool.training.weights.size))
+    n_rows = pool.training.weights.size
+    n_steps = int(min(n_steps * min(np.sqrt(_USUAL_ROWS / n_rows), _MOST_TIMES), _MOST_ROWS / n_rows))
     used = _along_segments(pool, n_steps // 2)
     _random_steps(pool, n_steps - used, np.random.default_rng(seed))
 

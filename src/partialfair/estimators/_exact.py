@@ -8,7 +8,8 @@ exact metric. So the problem is solved again and again, each time from the last 
 where h_i is f_i with the indicator itself in place of its surrogate: at x_c the constraint says what is true,
 and the surrogate only says how that changes with x. What is left, because the metric looks between the points
 of the grid and x moves on, is corrected in both directions: less is allowed where the exact gap was too wide,
-and more where there was slack. The first time the grid is made twice as fine; later a point is added where
+and more where there was slack. Where people are few, a rank is a matter of chance: then f_i is left as it is,
+and only what is allowed is corrected. The first time the grid is made twice as fine; later a point is added where
 the exact gap was widest. The surrogate becomes narrower, as long as it still covers enough people to have a
 slope that means something.
 """
@@ -46,7 +47,7 @@ _NARROWEST = 3
 _COVERED, _ENOUGH = 0.08, 16
 """Share of a group that a surrogate of the first width covers, roughly (a quarter of the spread of scores
 that are nearly normal), and members that it has to cover: fewer make its slope a matter of chance."""
-_CLOSER, _LOOSER = 0.02, 0.7
+_CLOSER, _CLOSER_OF_FEW, _LOOSER = 0.02, 0.1, 0.7
 """Share of the stated gap that is taken off beside an excess, and share of a slack that is given back."""
 _MOST_TAKEN, _MOST_GIVEN = 0.9, 0.5
 """Shares of the stated gap by which what is allowed may differ from it."""
@@ -135,12 +136,14 @@ def corrections(first: Attempt, solve: Solve) -> Iterator[Attempt]:
     taken, failures = np.zeros(stated.size), 0
     most = first.result.history[-1].passes * (1 + _DEARER) + _LEAST_PASSES
     narrowest = _narrowest(first)
+    many = narrowest > 0
     room = np.array([one.largest_gap for one in first.constraints]) - stated
     for number in range(_ROUNDS):
-        if number:
-            change = np.where(last.excess > 0, last.excess + _CLOSER * stated, _LOOSER * last.excess)
+        if number or not many:
+            closer = _CLOSER if many else _CLOSER_OF_FEW
+            change = np.where(last.excess > 0, last.excess + closer * stated, _LOOSER * last.excess)
             taken = np.clip(taken + change, -np.minimum(_MOST_GIVEN * stated, room), _MOST_TAKEN * stated)
-        attempt = _corrected(last, stated - taken, min(number, narrowest), solve)
+        attempt = _corrected(last, stated - taken, min(number, narrowest), solve, blurred=not many)
         yield attempt
         ended = attempt.result.ended in (*CUT_SHORT, Status.NONFINITE)
         if ended or attempt.result.history[-1].passes > most:
@@ -154,8 +157,8 @@ def corrections(first: Attempt, solve: Solve) -> Iterator[Attempt]:
                 return
 
 
-def _corrected(last: Attempt, allowed: Floats, halved: int, solve: Solve) -> Attempt:
-    """Solve again from the last solution, with constraints that are true of it."""
+def _corrected(last: Attempt, allowed: Floats, halved: int, solve: Solve, *, blurred: bool) -> Attempt:
+    """Solve again from the last solution, with constraints that are true of it, unless they stay blurred."""
     training, sigma = last.training, last.sigma
     if last.number == 0:
         constraints = [_denser(one) for one in last.constraints]
@@ -173,7 +176,8 @@ def _corrected(last: Attempt, allowed: Floats, halved: int, solve: Solve) -> Att
         last.problem.constraints.joined_thresholds, theta, smooth.rows.at(w).ranks
     )
     start = np.concatenate([w, thresholds])
-    problem = training.problem([block.raised(_blur(training, trained, sigma, smooth, start))])
+    blur = np.zeros(smooth.m) if blurred else _blur(training, trained, sigma, smooth, start)
+    problem = training.problem([block.raised(blur)])
     return Attempt(training, trained, sigma, problem, solve(problem, start), last.number + 1, halved)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -35,6 +35,9 @@ __all__ = ["FitRows", "Found", "Search", "ending", "remarks_on"]
 
 # Seconds after the deadline that the certificate of the best point may take.
 _GRACE = 0.25
+
+_TAKEN_ON = 1
+"""Attempts that keep the promise and may have as many steps again, if none of them is certified."""
 
 _ADVICE = {
     Status.MAX_ITER: "raise max_iter or tol",
@@ -241,9 +244,22 @@ class Search:
         )
 
     def _certified(self) -> Attempt:
-        """Return the best attempt that keeps the promise and whose certificate holds, or the best of all."""
+        """Return the best attempt that keeps the promise and whose certificate holds, or the best of all.
+
+        Corrections take few steps: if none of those that keep the promise arrived, some are taken on.
+        """
+        assert self.pool is not None
         ordered = sorted(self._judged, key=self._worth)
-        return next((one for one in ordered if self._keeps(one) and one.solved), ordered[0])
+        kept = [one for one in ordered if self._keeps(one)]
+        for attempt in kept:
+            if attempt.solved:
+                return attempt
+        for attempt in kept[:_TAKEN_ON]:
+            longer = replace(attempt, result=self._solving.again(attempt.problem, attempt.result.x))
+            self._judged[longer] = self.pool.add(longer.w, f"correction {attempt.number}, taken on")
+            if self._keeps(longer) and longer.solved:
+                return longer
+        return ordered[0]
 
     @cached_property
     def _free_problem(self) -> Problem:

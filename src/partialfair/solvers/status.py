@@ -50,7 +50,8 @@ def decided(
     promise_kept
         Whether exact gaps are small enough; None if that is not asked for.
     """
-    if certified and promise_kept is not False:
+    claimed = certified is None and ended is Status.CONVERGED and feasible
+    if (certified or claimed) and promise_kept is not False:
         return Status.CONVERGED  # whatever ended the solver
     if ended in CUT_SHORT or ended is Status.NONFINITE:
         return ended
