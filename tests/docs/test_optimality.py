@@ -1,0 +1,124 @@
+"""The referee of optimality: independent derivations of the same optimum agree, and the benchmark runs."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+try:
+    from _judging import Case, Model
+    from _two_features import global_optimum, unconstrained
+finally:
+    sys.path.remove(str(BENCHMARKS))
+
+
+def small_case(seed, n=12, n_groups=2, scale="interval", max_gap=0.35, levels=0, d=2):
+    """A problem on a few rows, of which the first feature tells the groups apart."""
+    rng = np.random.default_rng(seed)
+    groups = np.arange(n) % n_groups
+    X = rng.normal(size=(n, d))
+    X[:, 0] += groups
+    y = (X.sum(axis=1) + rng.logistic(scale=0.5, size=n) > X.sum(axis=1).mean()).astype(int)
+    y[:2] = 0, 1
+    if levels:
+        X = np.round(X * levels)
+    return Case("small", X, y, groups, "pSP", (0.2, 0.9), scale, max_gap, 0.01)
+
+
+@pytest.mark.parametrize("kind", ["pSP", "pDP"])
+@pytest.mark.parametrize("scale", ["interval", "absolute"])
+def test_the_loop_and_the_metric_agree(kind, scale):
+    rng = np.random.default_rng(0)
+    for seed in range(40):
+        case = replace(small_case(seed, n=30, n_groups=2 + seed % 4, scale=scale), kind=kind)
+        for scores in (rng.normal(size=30), rng.integers(-3, 4, size=30) * 0.1):
+            assert case.gap(scores) == pytest.approx(case.judged_gap(scores), abs=1e-12)
+
+
+def test_the_objective_is_that_of_the_fit():
+    for group_terms in (None, "intercept", "interactions"):
+        case = replace(small_case(1, n=60), alpha=0.1, group_terms=group_terms)
+        clf = case.fitted(constraint=None)
+        assert case.objective(case.model_of(clf)) == pytest.approx(clf.result_.objective, abs=1e-10)
+
+
+def test_ties_are_counted_by_definition():
+    case = small_case(0, n=12)  # two groups of six, of which ranks 20–90 % hold 4.2 members each
+    assert case.ties(np.arange(12.0)).band == 0
+    assert case.ties(np.zeros(12)).block == case.ties(np.zeros(12)).band == 1
+    scores = np.arange(12.0)
+    scores[5] = scores[6]  # a tie of the fourth of one group and the third of the other
+    assert case.ties(scores).block == pytest.approx(2 / 12)
+    assert case.ties(scores).band == pytest.approx(2 / 8.4)
+    scores[11] = scores[10]  # both the first of their groups, above the interval
+    assert case.ties(scores).band == pytest.approx(2 / 8.4)
+
+
+def best_at_angles(case, angles):
+    """The best model at any of some angles, by general minimisers and the package's metric."""
+    best, free = np.inf, case.ties(unconstrained(case).scores)
+    for angle in angles:
+        along = np.cos(angle) * case.X[:, 0] + np.sin(angle) * case.X[:, 1]
+        if case.judged_gap(along) > case.max_gap + 1e-12 or not case.ties(along).within(free):
+            continue
+
+        def loss(v, along=along):
+            return case.objective(Model(np.array([v[0]]), None, v[0] * along + v[1]))
+
+        best = min(best, minimize(loss, [0.1, 0.0], bounds=[(0, None), (None, None)], tol=1e-12).fun)
+    return best
+
+
+@pytest.mark.parametrize("seed", [1, 4, 7])
+@pytest.mark.parametrize(
+    ("n_groups", "scale", "levels", "max_gap"),
+    [(2, "interval", 0, 0.35), (3, "absolute", 0, 0.5), (2, "absolute", 2, 0.35)],
+)
+def test_the_sweep_finds_what_brute_force_finds(seed, n_groups, scale, levels, max_gap):
+    """Nothing at any of 500 angles is better, and next to the optimum there is as good."""
+    case = small_case(seed, n_groups=n_groups, scale=scale, levels=levels, max_gap=max_gap)
+    found = global_optimum(case)
+    assert case.judged_gap(found.scores) <= case.max_gap + 1e-12
+    assert case.gap(unconstrained(case).scores) > case.max_gap
+    value = case.objective(found)
+    assert best_at_angles(case, np.linspace(0, 6, 500)) >= value - 1e-9
+    angle = np.arctan2(found.coef[0, 1], found.coef[0, 0])
+    nearby = angle + np.linspace(-1e-4, 1e-4, 100)
+    assert value - 1e-9 <= best_at_angles(case, nearby) <= value + 1e-4
+
+
+def test_an_impossible_bound_has_no_optimum():
+    assert global_optimum(small_case(0, max_gap=0.001)) is None
+
+
+def test_the_benchmark_runs(tmp_path):
+    references = tmp_path / "references.json"
+
+    def run(*options):
+        command = [
+            sys.executable,
+            BENCHMARKS / "optimality.py",
+            "--out",
+            tmp_path,
+            "--references",
+            references,
+        ]
+        wanted = ["--only", "two-feature", "--problems", "feature/0"]
+        return subprocess.run(
+            [*command, *wanted, *options], capture_output=True, text=True, check=True
+        ).stdout
+
+    assert "sweep (global)" in run("--make")
+    assert "of 10 problems within 0.01 of the price" in run()
+    rows = json.loads((tmp_path / "optimality.json").read_text())["rows"]
+    assert len(rows) == 10
+    assert not any(row["broken promise"] or row["stated objective differs"] for row in rows)
+    kept = json.loads(references.read_text())
+    assert all(entry["proof"] == "global" for entry in kept.values())
