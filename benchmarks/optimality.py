@@ -31,6 +31,7 @@ import numpy as np
 from _judging import ROUNDING, Case
 from _record import RESULTS, write
 from _references import Reference, References
+from _tiny import make_tiny, tiny_cases
 from _two_features import make_two_features, two_feature_cases
 
 ALLOWED = 0.01
@@ -54,6 +55,7 @@ class Family:
 
 FAMILIES = {
     "two-feature": Family(lambda _: ([case] for case in two_feature_cases()), make_two_features),
+    "tiny": Family(lambda _: ([case] for case in tiny_cases()), make_tiny),
 }
 
 

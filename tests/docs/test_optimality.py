@@ -14,6 +14,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 try:
     from _judging import Case, Model
+    from _tiny import Search, tiny_optimum
     from _two_features import global_optimum, unconstrained
 finally:
     sys.path.remove(str(BENCHMARKS))
@@ -96,6 +97,58 @@ def test_the_sweep_finds_what_brute_force_finds(seed, n_groups, scale, levels, m
 
 def test_an_impossible_bound_has_no_optimum():
     assert global_optimum(small_case(0, max_gap=0.001)) is None
+
+
+@pytest.mark.parametrize(
+    ("seed", "n_groups", "scale", "max_gap"),
+    [(1, 2, "interval", 0.35), (4, 2, "interval", 0.5), (4, 3, "absolute", 0.5), (7, 3, "interval", 0.6)],
+)
+def test_integer_programming_finds_what_the_sweep_finds(seed, n_groups, scale, max_gap):
+    case = small_case(seed, n_groups=n_groups, scale=scale, max_gap=max_gap)
+    found, proven = tiny_optimum(case)
+    assert proven
+    assert case.judged_gap(found.scores) <= case.max_gap + 1e-12
+    assert case.objective(found) == pytest.approx(case.objective(global_optimum(case)), abs=2e-5)
+
+
+def test_integer_programming_says_that_nothing_is_possible():
+    assert tiny_optimum(small_case(0, n=8, max_gap=0.001)) == (None, True)
+
+
+@pytest.mark.parametrize(("seed", "scale"), [(0, "interval"), (1, "absolute")])
+def test_integer_programming_finds_the_best_selection(seed, scale):
+    """Every selection of eight rows that a linear scorer can make and that is allowed, one by one."""
+    case = replace(small_case(seed, n=8, scale=scale, d=3, max_gap=0.1), kind="pDP")
+    search, best = Search(case), np.inf
+    for chosen in range(2**8):
+        signs = np.where(chosen >> np.arange(8) & 1, 1.0, -1.0)
+        if case.judged_gap(signs) <= case.max_gap + 1e-12:
+            v = search.refined(signs[:, None] * search.Z, 1e-7, np.zeros(4))
+            if (signs * (search.Z @ v) > 0).all():
+                best = min(best, search.value(v))
+    found, proven = tiny_optimum(case)
+    assert proven
+    assert case.objective(found) == pytest.approx(best, abs=2e-5)
+
+
+def test_bounds_on_a_sublevel_set_hold():
+    """Nothing that is drawn from the set lies beyond, and something comes near."""
+    rng = np.random.default_rng(0)
+    search = Search(small_case(2, n=20, d=3))
+    centre = unconstrained(search.case)
+    centre = np.append(centre.coef[0], centre.intercept)
+    below = search.value(centre) + 0.1
+    directions = [search.Z[0], -search.Z[1], search.Z[2] - search.Z[3]]
+    bounds = [search.largest(direction, below) for direction in directions]
+    most = np.full(3, -np.inf)
+    for ray in rng.normal(size=(3000, 4)):
+        low, high = 0.0, 100.0
+        while high - low > 1e-9:
+            half = (low + high) / 2
+            low, high = (half, high) if search.value(centre + half * ray) <= below else (low, half)
+        most = np.maximum(most, np.array(directions) @ (centre + low * ray))
+    assert (most <= bounds).all()
+    assert (most >= np.array(bounds) - 0.2 * np.abs(bounds) - 0.2).all()
 
 
 def test_the_benchmark_runs(tmp_path):
