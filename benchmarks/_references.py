@@ -2,7 +2,8 @@
 
 A reference is a model that keeps the promise by `partialfair.metrics` and has no more ties than the
 unconstrained one, up to .01. Its proof is ``"global"`` where a sweep or a mixed-integer program shows that
-there is no better one, else ``"best known"``.
+there is no better one, else ``"best known"``. Its coefficients lie in a second file beside the first, so that
+anybody can judge it again.
 """
 
 from __future__ import annotations
@@ -16,11 +17,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from _design import Design
 from _judging import ROUNDING, Case, Model, Ties
 from partialfair.categoricals import CategoricalCodes
 
-FEW_PARAMETERS = 64
-"""Models with at most so many coefficients are kept with the reference, so that anybody can judge them."""
 GLOBAL, BEST_KNOWN = "global", "best known"
 
 
@@ -38,8 +38,6 @@ class Reference:
         Of the best model that keeps the promise, and how it was found; None if there is none.
     proof
         ``"global"`` or ``"best known"``.
-    coef, intercept
-        The model, if it is small.
     """
 
     data: str
@@ -51,8 +49,6 @@ class Reference:
     ties: Ties | None = None
     method: str = ""
     proof: str = BEST_KNOWN
-    coef: list[list[float]] | None = None
-    intercept: list[float] | None = None
 
     @property
     def price(self) -> float:
@@ -74,11 +70,27 @@ class References:
         text = path.read_text() if path.exists() else "{}"
         self.digest = hashlib.sha256(text.encode()).hexdigest()[:12]
         self._entries = {key: _read(entry) for key, entry in json.loads(text).items()}
+        self._models: dict[str, Any] = {}
+        if self._archive.exists():
+            with np.load(self._archive) as models:
+                self._models = {_name(key): models[key] for key in models.files}
+
+    @property
+    def _archive(self) -> Path:
+        return self.path.with_suffix(".npz")
 
     def of(self, case: Case) -> Reference | None:
         """Return what is known of a problem; None if it is not this one's data."""
         found = self._entries.get(case.key)
         return found if found is not None and found.data == digest_of(case) else None
+
+    def model_of(self, case: Case) -> Model | None:
+        """Return the reference's model with its scores."""
+        known = self.of(case)
+        if known is None or known.objective is None or case.key not in self._models:
+            return None
+        kept = self._models[case.key]
+        return Design.of(case).model(kept[:, :-1].copy(), kept[:, -1].copy())
 
     def begin(self, case: Case, free: Model) -> Reference:
         """Note the unconstrained model, unless a better one is known; offer it as an answer too."""
@@ -106,7 +118,7 @@ class References:
         if gap > case.max_gap + ROUNDING or not ties.within(known.free_ties):
             return False
         free = {name: getattr(known, name) for name in ("data", *_OF_FREE)}
-        small = model.coef.size <= FEW_PARAMETERS
+        self._models[case.key] = np.column_stack([model.coef, model.intercept])
         self._entries[case.key] = Reference(
             **free,
             objective=objective,
@@ -114,8 +126,6 @@ class References:
             ties=ties,
             method=method,
             proof=GLOBAL if proof == GLOBAL else BEST_KNOWN,
-            coef=model.coef.tolist() if small else None,
-            intercept=model.intercept.tolist() if small else None,
         )
         return True
 
@@ -131,6 +141,10 @@ class References:
             f"{json.dumps(key, ensure_ascii=False)}: {json.dumps(asdict(entry), ensure_ascii=False)}"
             for key, entry in sorted(self._entries.items())
         ]
+        models = self._archive.with_suffix(".part.npz")
+        known = {_file_name(key): self._models[key] for key in sorted(self._models) if key in self._entries}
+        np.savez_compressed(models, **known)
+        models.replace(self._archive)
         scratch.write_text("{\n" + ",\n".join(lines) + "\n}\n")
         scratch.replace(self.path)
 
@@ -146,6 +160,15 @@ def digest_of(case: Case) -> str:
     for array in (*arrays, case.signs, case.codes):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:12]
+
+
+def _file_name(key: str) -> str:
+    """Return a key as a name inside an archive, where "/" would be a directory."""
+    return key.replace("/", "|")
+
+
+def _name(file_name: str) -> str:
+    return file_name.replace("|", "/")
 
 
 def _read(entry: dict[str, Any]) -> Reference:

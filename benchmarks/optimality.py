@@ -19,6 +19,7 @@ stopped and called again, and writes after every setting.
 from __future__ import annotations
 
 import argparse
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -28,9 +29,12 @@ from typing import Any
 
 import numpy as np
 
+from _hunting import make_best_known
 from _judging import ROUNDING, Case
+from _real import real_settings
 from _record import RESULTS, write
 from _references import Reference, References
+from _tied import tied_settings
 from _tiny import make_tiny, tiny_cases
 from _two_features import make_two_features, two_feature_cases
 
@@ -53,9 +57,21 @@ class Family:
     make: Callable[[Setting, References, float], None]
 
 
+def _wanted(arguments: argparse.Namespace) -> Callable[[str], bool]:
+    """Return what says whether the problem of a key is asked for."""
+    return lambda key: re.search(arguments.problems, key) is not None
+
+
+def _single(cases: Callable[[], list[Case]]) -> Callable[[argparse.Namespace], Iterator[Setting]]:
+    """Return settings of one problem each."""
+    return lambda arguments: ([case] for case in cases() if _wanted(arguments)(case.key))
+
+
 FAMILIES = {
-    "two-feature": Family(lambda _: ([case] for case in two_feature_cases()), make_two_features),
-    "tiny": Family(lambda _: ([case] for case in tiny_cases()), make_tiny),
+    "two-feature": Family(_single(two_feature_cases), make_two_features),
+    "tiny": Family(_single(tiny_cases), make_tiny),
+    "ties": Family(lambda arguments: tied_settings(_wanted(arguments)), make_best_known),
+    "real": Family(lambda arguments: real_settings(arguments.data, _wanted(arguments)), make_best_known),
 }
 
 
@@ -136,13 +152,10 @@ def make(arguments: argparse.Namespace, references: References) -> None:
     """Look for better references, setting by setting."""
     for name in arguments.only:
         for setting in FAMILIES[name].settings(arguments):
-            chosen = [case for case in setting if arguments.problems in case.key]
-            if not chosen:
-                continue
             start = time.perf_counter()
-            FAMILIES[name].make(chosen, references, arguments.seconds)
+            FAMILIES[name].make(setting, references, arguments.seconds)
             references.save()
-            for case in chosen:
+            for case in setting:
                 known = references.of(case)
                 assert known is not None
                 best = "none" if known.objective is None else f"{known.objective:.6f} at gap {known.gap:.4f}"
@@ -158,7 +171,7 @@ def compare(arguments: argparse.Namespace, references: References) -> None:
             rows = []
             for case in setting:
                 reference = references.of(case)
-                if arguments.problems in case.key and reference is not None:
+                if reference is not None:
                     rows.append(compared(case, reference, references))
                     print(shown(rows[-1]), flush=True)
             behind += dominated(rows)
@@ -178,7 +191,7 @@ def main() -> None:
     """Compare with the references, or look for better ones."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", nargs="*", default=list(FAMILIES), choices=list(FAMILIES))
-    parser.add_argument("--problems", default="", help="only problems whose name holds this text")
+    parser.add_argument("--problems", default="", help="only problems whose name matches this pattern")
     parser.add_argument("--make", action="store_true", help="look for better references instead")
     parser.add_argument("--seconds", type=float, default=60.0, help="for each setting, with --make")
     parser.add_argument("--references", type=Path, default=RESULTS / "references.json")
