@@ -1,8 +1,8 @@
 """Random steps on the exact metric itself, and the moves that cost no gap.
 
-A step is taken if it lowers the objective and the promise is still kept. Directions are differences of models
-that were seen, and single coefficients. Scores times a positive factor, and for pSP plus a number, have the
-same gap: the best factor and number are free.
+A step is taken if it lowers the objective, the promise is still kept and no more are tied. Directions are
+differences of models that were seen, and single coefficients. Scores times a positive factor, and for pSP
+plus a number, have the same gap: the best factor and number are free.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numba import njit
 
-from _judging import Case, Model, logistic_minimum
+from _judging import Case, Model, Ties, logistic_minimum
 
 ARITIES = (1, 2, 4, 16)
 """How many directions a step has."""
@@ -50,19 +50,24 @@ def rescaled(case: Case, model: Model) -> Model:
     return better if case.objective(better) < case.objective(model) else model
 
 
-def towards(case: Case, model: Model, goal: Model, n_steps: int = 60) -> Model:
-    """Return the best model that keeps the promise on the way to another, or the model itself."""
+def towards(case: Case, model: Model, goal: Model, free: Ties, n_steps: int = 60) -> Model:
+    """Return the best model that is admitted on the way to another, or the model itself."""
     way, best, value = goal.minus(model), model, case.objective(model)
     for share in np.concatenate([np.linspace(0, 1, n_steps + 1)[1:], np.geomspace(1e-4, 0.02, 10)]):
         trial = model.shifted([way], [share])
         objective = case.objective(trial)
-        if objective < value and case.keeps(trial.scores):
+        if objective < value and case.admits(trial.scores, free):
             best, value = trial, objective
     return best
 
 
 def climb(
-    case: Case, start: Model, directions: Sequence[Model], rng: np.random.Generator, seconds: float
+    case: Case,
+    start: Model,
+    directions: Sequence[Model],
+    free: Ties,
+    rng: np.random.Generator,
+    seconds: float,
 ) -> Model:
     """Return the best model that random steps along some of the directions reach."""
     spread = max(float(start.scores.std()), 1e-9)
@@ -85,7 +90,7 @@ def climb(
         coef = best.coef + np.tensordot(step, by_coef[chosen], axes=1)
         scores = best.scores + step @ by_score[chosen] + shift
         objective = mean_loss(scores, case.signs) + 0.5 * case.alpha * float((coef**2).sum())
-        if objective < value and case.keeps(scores):
+        if objective < value and case.admits(scores, free):
             intercept = best.intercept + step @ by_intercept[chosen] + shift
             best, value = Model(coef, intercept, scores), objective
             sizes[arity] = min(sizes[arity] * LONGER, 1.0)

@@ -11,13 +11,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from _climbing import climb, rescaled, towards
 from _design import Design
-from _judging import ROUNDING, Case, Model
+from _judging import ROUNDING, Case, Model, Ties
 from _references import References
 from _smooth import smooth_descent
 from partialfair.surrogates import RoundedRamp
@@ -28,6 +29,12 @@ SHARE_OF_FITS, SHARE_OF_DESCENTS = 0.35, 0.35
 """Of the seconds; the rest goes to random steps."""
 MOST_MODELS = 40
 """How many models span the subspace of random steps."""
+MOST_KEPT = 150
+"""How many models are remembered, or twice as many for a while."""
+N_CLIMBS = 4
+"""Climbs for each κ; from the best model, and every other one from another that is admitted."""
+N_GOALS = 12
+"""Models towards which steps are tried."""
 MOST_AXES = 400
 """Single coefficients that are tried in one climb."""
 
@@ -59,17 +66,25 @@ class Hunt:
         better = rescaled(case, model)
         gap = case.gap(better.scores)
         self.models.append((gap, case.objective(better), better))
+        if len(self.models) > 2 * MOST_KEPT:  # the lowest objectives at each gap; memory is finite
+            self.models.sort(key=lambda entry: entry[1] + entry[0] * self.price_of_gap)
+            del self.models[MOST_KEPT:]
         for case in self.cases:
             if gap <= case.max_gap + ROUNDING:
                 self.references.offer(case, better, method)
 
-    def best(self, case: Case) -> Model | None:
-        """Return the model of the reference, or the best one seen that is feasible."""
-        known = self.references.model_of(case)
-        if known is not None:
-            return known
-        feasible = [entry for entry in self.models if entry[0] <= case.max_gap + ROUNDING]
-        return min(feasible, key=lambda entry: entry[1])[2] if feasible else None
+    @cached_property
+    def price_of_gap(self) -> float:
+        """What a unit of gap is worth, about: between the unconstrained model and the best constant one."""
+        case = self.cases[0]
+        share = float((case.signs > 0).mean())
+        constant = -share * np.log(share) - (1 - share) * np.log(1 - share)
+        return (constant - case.objective(self.free)) / max(case.gap(self.free.scores), 1e-9)
+
+    @cached_property
+    def free_ties(self) -> Ties:
+        """Tied shares of the unconstrained model."""
+        return self.cases[0].ties(self.free.scores)
 
     def span(self, case: Case) -> list[Model]:
         """Return models that are good near κ: the lowest objectives at gaps up to four times as wide."""
@@ -94,9 +109,11 @@ def make_best_known(setting: list[Case], references: References, seconds: float)
     _fit(hunt, setting, rng, time.perf_counter() + SHARE_OF_FITS * seconds)
     design = Design.of(case)
     _descend(hunt, setting, design, rng, time.perf_counter() + SHARE_OF_DESCENTS * seconds)
-    while (left := end - time.perf_counter()) > 0:
+    slice_of_time = max(end - time.perf_counter(), 0.0) / (N_CLIMBS * len(setting))
+    for turn in range(N_CLIMBS):
         for one in setting:
-            _climb(hunt, one, design, rng, left / len(setting))
+            if time.perf_counter() < end:
+                _climb(hunt, one, design, rng, slice_of_time, from_best=turn % 2 == 0)
 
 
 def _fit(hunt: Hunt, setting: list[Case], rng: np.random.Generator, end: float) -> None:
@@ -184,34 +201,59 @@ def _chain(hunt: Hunt, case: Case, order: tuple[float, ...], end: float) -> None
 
 
 def _descend(hunt: Hunt, setting: list[Case], design: Design, rng: np.random.Generator, end: float) -> None:
-    """Minimise with the smoothed gap as a penalty: each κ in turn, from good models and the free one."""
-    turn = 0
+    """Minimise with the smoothed gap as a penalty: down a chain in κ, then from good models at random."""
+    model = hunt.free
+    for allowed in [gap for gap in CHAIN if gap > setting[-1].max_gap]:
+        model = _aimed(hunt, setting[-1], design, model, allowed, 1, end)
+    for case in setting[::-1]:
+        model = _aimed(hunt, case, design, model, case.max_gap, 4, end)
     while time.perf_counter() < end:
-        case = setting[turn % len(setting)]
-        best = hunt.best(case)
-        fresh = best is None or turn < len(setting) or rng.random() < 0.3
-        start = hunt.free if fresh else best
-        allowed = case.max_gap * float(rng.uniform(0.75, 1.0))
-        for model in smooth_descent(case, design, start, allowed, rounds=6 if fresh else 3):
+        case = setting[int(rng.integers(len(setting)))]
+        near = hunt.span(case)
+        start = near[int(rng.integers(len(near)) * rng.random())]
+        _aimed(hunt, case, design, start, case.max_gap * float(rng.uniform(0.8, 1.1)), 3, end)
+
+
+def _aimed(
+    hunt: Hunt, case: Case, design: Design, model: Model, aim: float, n_shots: int, end: float
+) -> Model:
+    """Descend a few times, and correct what is allowed by how far the exact gap is from the aim."""
+    allowed = aim
+    for shot in range(n_shots):
+        for descended in smooth_descent(case, design, model, allowed, rounds=3 if shot == 0 else 2):
+            model = descended
             hunt.consider(model, "smoothed gap as a penalty")
             if time.perf_counter() > end:
-                return
-        turn += 1
+                return model
+        allowed = min(max(allowed + 0.8 * (aim - case.gap(model.scores)), 0.2 * aim), 1.5 * aim)
+    return model
 
 
-def _climb(hunt: Hunt, case: Case, design: Design, rng: np.random.Generator, seconds: float) -> None:
-    """Step towards the unconstrained model, then at random: in the span, then along coefficients."""
-    best = hunt.best(case)
+def _climb(
+    hunt: Hunt,
+    case: Case,
+    design: Design,
+    rng: np.random.Generator,
+    seconds: float,
+    from_best: bool,
+) -> None:
+    """Step towards other models, the unconstrained one first; then at random: in the span, along axes."""
+    best = hunt.references.model_of(case)
     if best is None:
         return
-    best = towards(case, best, hunt.free)
-    hunt.consider(best, "a step towards the unconstrained model")
-    span = [model.minus(best) for model in hunt.span(case)]
-    best = climb(case, best, span, rng, seconds / 2)
+    near = hunt.span(case)
+    if not from_best:
+        others = [model for model in near if case.admits(model.scores, hunt.free_ties)]
+        best = others[int(rng.integers(len(others)))] if others else best
+    for goal in near[:N_GOALS]:
+        best = towards(case, best, goal, hunt.free_ties)
+    hunt.consider(best, "steps towards better models that break the promise")
+    span = [model.minus(best) for model in near]
+    best = climb(case, best, span, hunt.free_ties, rng, seconds / 2)
     hunt.consider(best, "random steps in the span of models")
     n_vectors, n_features = design.shape
     axes = [(k, j) for k in range(n_vectors) for j in range(n_features)]
     if len(axes) > MOST_AXES:
         axes = [axes[i] for i in rng.choice(len(axes), MOST_AXES, replace=False)]
-    best = climb(case, best, [design.axis(k, j) for k, j in axes], rng, seconds / 2)
+    best = climb(case, best, [design.axis(k, j) for k, j in axes], hunt.free_ties, rng, seconds / 2)
     hunt.consider(best, "random steps along coefficients")

@@ -160,6 +160,10 @@ class Case:
         """Whether the promise is kept, by the loop of this module."""
         return self.gap(scores) <= self.max_gap + ROUNDING
 
+    def admits(self, scores: Any, free: Ties) -> bool:
+        """Whether the promise is kept, with no more ties than the unconstrained model's."""
+        return self.keeps(scores) and self.ties(scores).within(free)
+
     def ties(self, scores: Any) -> Ties:
         """Return the tied shares."""
         low, high = self.interval

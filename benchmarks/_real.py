@@ -24,7 +24,8 @@ ROWS = {"law_school": None, "a9a": None, "bank": None, "adult": None, "acs_incom
 # fmt: off
 _ADULT = (
     "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation",
-    "relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "income",
+    "relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country",
+    "income",
 )
 # fmt: on
 _NUMERIC = ("age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week")
@@ -43,7 +44,7 @@ def real_settings(path: Path | None, wanted: Callable[[str], bool]) -> Iterator[
             continue
         part, interval = _table(name, path, n)
         for kind, scale, terms, own in keys:
-            yield [
+            setting = [
                 Case(
                     key,
                     part.X,
@@ -58,6 +59,8 @@ def real_settings(path: Path | None, wanted: Callable[[str], bool]) -> Iterator[
                 for key, max_gap in zip(own, MAX_GAPS, strict=True)
                 if wanted(key)
             ]
+            if setting:
+                yield setting
 
 
 def _table(name: str, path: Path | None, n: int | None) -> tuple[Part, tuple[float, float]]:

@@ -38,9 +38,9 @@ def smooth_descent(
         if not 1e-9 < spread < 1e9:
             return
         thresholds = _thresholds(case, model.scores)
-        penalty = _Penalty(case, thresholds, width * spread, allowed, model.scores)
+        penalty = Penalty(case, thresholds, width * spread, allowed, model.scores)
 
-        def worth(v: Any, penalty: _Penalty = penalty) -> tuple[float, Any]:
+        def worth(v: Any, penalty: Penalty = penalty) -> tuple[float, Any]:
             at = design.model(v[:n_coef].reshape(shape), v[n_coef:])
             margins = case.signs * at.scores
             by_score = -case.signs / (1.0 + np.exp(np.clip(margins, -700, 700))) / margins.size
@@ -56,7 +56,9 @@ def smooth_descent(
 
 
 @dataclass(frozen=True, eq=False)
-class _Penalty:
+class Penalty:
+    """The penalty at some thresholds; ``from_scores`` are the scores that they were chosen by."""
+
     case: Case
     thresholds: Any
     width: float
