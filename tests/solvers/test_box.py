@@ -205,9 +205,10 @@ def test_the_elastic_step_within_bounds_is_cvxpys(seed, m, n_kinks, size):
     root = rng.normal(size=(n, n))
     hessian = root @ root.T + np.eye(n)
     gradient, rows, values = rng.normal(size=n), rng.normal(size=(m, n)), rng.normal(size=m)
-    kinks = Kinks(
-        rng.normal(size=(n_kinks, n)), rng.random(n_kinks), rng.random((n_kinks, m)), np.arange(n_kinks)
-    )
+    beyond = np.zeros((n_kinks, n_kinks))
+    beyond[:3, 3:] = rng.random(beyond[:3, 3:].shape)
+    shares = rng.random((n_kinks, m))
+    kinks = Kinks(rng.normal(size=(n_kinks, n)), rng.random(n_kinks), shares, beyond, np.arange(n_kinks))
     low = np.where(rng.random(n) < 0.5, -size * rng.random(n), -INF)
     high = np.where(rng.random(n) < 0.5, size * rng.random(n), INF)
     low[0] = 0.0  # the point lies on a face
@@ -215,7 +216,8 @@ def test_the_elastic_step_within_bounds_is_cvxpys(seed, m, n_kinks, size):
     step = ElasticModel(factor, gradient, rows, kinks, penalty, StepBounds(low, high)).step(values)
 
     def model(p, maximum):
-        gains = kinks.shares.T @ maximum(kinks.rows @ p - kinks.gaps)
+        heights = kinks.rows @ p - kinks.gaps
+        gains = kinks.shares.T @ maximum(heights + kinks.beyond.T @ maximum(heights))
         return maximum(values + rows @ p + gains)
 
     p = cp.Variable(n)

@@ -179,6 +179,7 @@ def test_the_functions_are_those_of_the_problem():
 @example(7014, "demographic")
 @example(7046, "demographic")
 @example(7013, "union")
+@example(20038, "union")
 def test_nobody_falls_by_more_than_a_certificate_allows(seed, kind):
     task = ramp_problem(seed, kind)
     x = solved(task).x
@@ -201,7 +202,7 @@ def test_a_kink_that_stands_in_both_parts_certifies_nothing():
 
 @settings(max_examples=40)
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 5e-5, 0.02]), st.sampled_from([1e-3, 0.1, 1.0]))
-def test_f_plus_gains_no_less_than_its_sure_kinks(seed, below, length):
+def test_f_plus_gains_no_less_than_its_kinks(seed, below, length):
     """Also where pieces of a maximum meet, and kinks of atoms and the change of pieces are passed at once."""
     rng, task = np.random.default_rng(seed), ramp_problem(seed)
     x = 0.3 * rng.normal(size=task.n)
@@ -213,8 +214,16 @@ def test_f_plus_gains_no_less_than_its_sure_kinks(seed, below, length):
     )
     task = Problem.of(rows.model, rows.objective, block, ALPHA)
     at, system = task.at(x), task.constraints.system
-    kinks = at.sure_kinks(np.ones(task.m), reach=length, limit=2000)
+    kinks = at.kinks(np.ones(task.m), reach=length, limit=2000)
     slopes, before = system.slopes(at.atoms)[0] @ at.atoms_jacobian, system.parts(at.atoms)[0]
     for step in length * rng.normal(size=(50, x.size)):
         after = system.parts(task.at(x + step).atoms)[0]
         assert (after >= before + slopes @ step + kinks.gains(step) - 1e-10).all()
+
+
+def test_a_minimum_where_pieces_meet_on_a_kink_is_certified():
+    """A group's share is at an inner end of its intervals, and one of its scores on a kink that cancels."""
+    task = ramp_problem(20089, "union")
+    result = solved(task)
+    assert certify(task, result.x, tol=TOL).holds(TOL)
+    assert falls(task, result.x, 1e-3)[1].max(initial=0.0) <= 1e-3 * TOL

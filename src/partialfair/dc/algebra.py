@@ -115,8 +115,12 @@ class Ties:
     slopes: Floats
     keys: Ints
 
+    def net(self, net: Floats) -> Floats:
+        """Slopes in the atoms of the functions on these pieces: (K, n_atoms), given all (m, n_atoms) here."""
+        return np.asarray(net[self.functions] + self.factors[:, None] * self.slopes)
+
     def nearest(self) -> Ties:
-        """Return one of each maximum, the nearest: of several pieces not all gains can be had at once."""
+        """Return the nearest of each maximum: what several pieces gain does not add up."""
         by_gap = np.lexsort((self.gaps, self.maxima))
         kept = by_gap[np.unique(self.maxima[by_gap], return_index=True)[1]]
         return Ties(*(getattr(self, field.name)[kept] for field in fields(self)))
@@ -181,22 +185,6 @@ class DCSystem:
         by_piece[self._active(atoms)] = multipliers[self._owner][:, None] * np.maximum(signed, 0)
         plus, minus = (self._transposed @ by_piece).T
         return plus, minus
-
-    def net_slopes(self, atoms: Floats, reach: float) -> tuple[Floats, Floats]:
-        """Slopes of all f⁺ and of all f⁻ in the atoms, less what stands in both: (m, n_atoms) each.
-
-        They are the positive and the negative part of ``P − N``. N holds the highest piece of each maximum in
-        f⁻, P what is common to those pieces of each maximum in f⁺ that are at most ``reach`` lower than the
-        highest; in what they differ, the `ties` say. `partialfair.problems.kinks` says why that is allowed.
-        """
-        plus, minus = self.slopes(atoms)
-        net = plus - minus
-        ties = self.ties(atoms, np.ones(self.m, dtype=bool), reach)
-        tied, first, which = np.unique(ties.maxima, return_index=True, return_inverse=True)
-        losses = np.zeros((tied.size, self.n_atoms))  # of the highest piece, down to what is common
-        np.minimum.at(losses, which, ties.slopes)
-        np.add.at(net, ties.functions[first], ties.factors[first, None] * losses)
-        return np.maximum(net, 0.0), np.maximum(-net, 0.0)
 
     def _active(self, atoms: Floats) -> Ints:
         """Return the piece of each maximum that is the highest, the first of equals."""

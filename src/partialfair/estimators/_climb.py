@@ -12,7 +12,7 @@ Steps are measured by how far they move scores, and a length that succeeds is tr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +39,10 @@ with fewer rows than usual there are more steps, up to so many times as many, an
 scored in all."""
 _FIRST_LENGTH, _LONGER, _SHORTER = 0.1, 1.5, 0.96
 """By how much the first steps move scores, and what success and failure make of that."""
+_LEAST_LENGTH = 1e-3
+"""Below it steps are long again: shorter ones only bring people closer to a tie."""
+_PENALTY = 4.0
+"""How many times more than the best model the unconstrained one costs with the penalty."""
 _LENGTHS = (0.1, 0.3, 1.0)
 """Steps are shorter than the length at times: what is blocked at one may be free at another."""
 _OBJECTIVE_ALONE = 0.25
@@ -62,8 +66,13 @@ def climb(pool: Pool, n_steps: int, seed: int) -> None:
     """
     n_rows = pool.training.weights.size
     n_steps = int(min(n_steps * min(np.sqrt(_USUAL_ROWS / n_rows), _MOST_TIMES), _MOST_ROWS / n_rows))
-    used = _along_segments(pool, n_steps // 2)
-    _random_steps(pool, n_steps - used, np.random.default_rng(seed))
+    rng, used = np.random.default_rng(seed), _along_segments(pool, n_steps // 2)
+    if pool.problem.rows.parameters.n <= _FEW_COORDINATES:
+        # Local solutions differ, and where parameters are few, those of a penalty are quickly found.
+        first = n_steps // 3
+        _random_steps(pool, first, rng, _Penalty.of(pool), pool.candidates[0])
+        used += first
+    _random_steps(pool, n_steps - used, rng, pool.worth, pool.best)
 
 
 def _along_segments(pool: Pool, n_steps: int) -> int:
@@ -139,23 +148,59 @@ def _directions(pool: Pool) -> list[Floats]:
     return [*given, *(np.eye(1, parameters.n, k)[0] for k in coordinates)]
 
 
-def _random_steps(pool: Pool, n_steps: int, rng: np.random.Generator) -> None:
-    """Accept steps that lower the objective and keep the promise, or that break it by less."""
-    best = start = pool.best
+@dataclass(frozen=True, eq=False)
+class _Penalty:
+    """``f_0 + ρ max(gap − κ, 0)``: a way from the unconstrained model to fair ones that cost little.
+
+    Attributes
+    ----------
+    pool
+        Where the model is a candidate.
+    rho
+        ρ.
+    """
+
+    pool: Pool
+    rho: float
+
+    @classmethod
+    def of(cls, pool: Pool) -> _Penalty:
+        """Return a penalty that makes the best model much better than the unconstrained one."""
+        free, best = pool.candidates[0], pool.best
+        return cls(pool, _PENALTY * max(best.objective - free.objective, 0.0) / max(free.worst, 1e-12))
+
+    def __call__(self, candidate: Candidate) -> tuple[bool, float]:
+        """Order candidates."""
+        made_of_ties = not self.pool.ranks_people(candidate)
+        return made_of_ties, candidate.objective + self.rho * candidate.worst
+
+
+def _random_steps(
+    pool: Pool,
+    n_steps: int,
+    rng: np.random.Generator,
+    worth: Callable[[Candidate], tuple[bool, float]],
+    start: Candidate,
+) -> None:
+    """Take steps to better candidates, and add the last.
+
+    By `Pool.worth` those are better that lower the objective and keep the promise, or that break it by less.
+    """
     if n_steps <= 0:
         return
-    subspace, length, used = _Subspace.of(pool, _directions(pool)), _FIRST_LENGTH, 0.0
+    best, length, used = start, _FIRST_LENGTH, 0.0
+    subspace = _Subspace.of(pool, _directions(pool))
     while used < n_steps:
         kept = pool.keeps(best)
         for step in subspace.steps(rng, length):
             check_clock()
             candidate = pool.judged(best.w + step, below=best.objective if kept else np.inf)
             used += candidate is not None
-            if candidate is not None and pool.worth(candidate) < pool.worth(best):
+            if candidate is not None and worth(candidate) < worth(best):
                 best, length = candidate, length * _LONGER
                 break
         else:
-            length *= _SHORTER
             used += _OBJECTIVE_ALONE if kept else 0.0
+            length = length * _SHORTER if length > _LEAST_LENGTH else _FIRST_LENGTH
     if best is not start:
         pool.keep(best, "random steps", int(used))

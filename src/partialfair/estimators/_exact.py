@@ -9,9 +9,9 @@ where h_i is f_i with the indicator itself in place of its surrogate: at x_c the
 and the surrogate only says how that changes with x. What is left, because the metric looks between the points
 of the grid and x moves on, is corrected in both directions: less is allowed where the exact gap was too wide,
 and more where there was slack. Where people are few, a rank is a matter of chance: then f_i is left as it is,
-and only what is allowed is corrected. The first time the grid is made twice as fine; later a point is added where
-the exact gap was widest. The surrogate becomes narrower, as long as it still covers enough people to have a
-slope that means something.
+and only what is allowed is corrected. The first time the grid is made twice as fine; later a point is added
+where the exact gap was widest. The surrogate becomes narrower, as long as it still covers enough people to
+have a slope that means something.
 """
 
 from __future__ import annotations

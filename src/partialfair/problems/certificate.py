@@ -168,7 +168,7 @@ def _nearby_kinks(at: ProblemPoint, active: Ints) -> Kinks:
     marks = np.zeros(at.problem.m)
     marks[active] = 1.0
     for reach in _REACHES:
-        kinks = at.sure_kinks(marks, reach)
+        kinks = at.kinks(marks, reach)
         if kinks is not None:
             return kinks
     return no_kinks(at.x.size, at.problem.m)

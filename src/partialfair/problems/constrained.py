@@ -17,7 +17,6 @@ from partialfair._clock import check_clock
 from partialfair._typing import Floats
 from partialfair.constraints import ConstraintBlock
 from partialfair.dc import JoinedBank
-from partialfair.dc.algebra import Ties
 from partialfair.models.blocks import ArrowMatrix
 from partialfair.objectives import Difference, Loss, Objective
 from partialfair.problems.asks import (
@@ -41,8 +40,6 @@ __all__ = ["Evaluation", "Problem", "ProblemPoint"]
 
 _TIE = 0.05
 """Pieces of a maximum that are at most so much lower, on the scale of gaps, count as kinks."""
-_TIED = 1e-4
-"""Pieces that are at most so much lower are as good as the highest: only what they have in common cancels."""
 _MORE_BEFORE_MERGING = 20
 """Kinks of equal rows of the data are joined into one: so many times the limit may be found before that."""
 
@@ -362,40 +359,27 @@ class ProblemPoint:
         limit
             How many kinks, after those of equal rows of the data are joined, are too many.
         """
-        ties = self._ties(multipliers, _TIE)
-        return self._kinks(self._net_slopes[0], ties, multipliers, reach, towards, limit)
-
-    def sure_kinks(self, multipliers: Floats, reach: float, limit: int = 400) -> Kinks | None:
-        """Return those `kinks` near the point that can all gain at once, so that f⁺ gains no less.
-
-        Where a maximum passes to a piece that is much lower, the kinks of its highest piece gain nothing.
-        """
-        ties = self._ties(multipliers, _TIED).nearest()
-        return self._kinks(self._net_slopes[0], ties, multipliers, reach, None, limit)
+        plus, minus = self.slopes
+        return self._kinks(plus - minus, multipliers, reach, towards, limit)
 
     def convex_kinks(
         self, multipliers: Floats, reach: float, towards: ProblemPoint | None = None, limit: int = 400
     ) -> Kinks | None:
         """Return the `kinks` of f⁺ alone, whatever stands in f⁻."""
-        ties = self._ties(multipliers, _TIE)
-        return self._kinks(self.slopes[0], ties, multipliers, reach, towards, limit)
+        return self._kinks(self.slopes[0], multipliers, reach, towards, limit)
 
     def _kinks(
-        self,
-        by_atom: Floats,
-        ties: Ties,
-        multipliers: Floats,
-        reach: float,
-        towards: ProblemPoint | None,
-        limit: int,
+        self, net: Floats, multipliers: Floats, reach: float, towards: ProblemPoint | None, limit: int
     ) -> Kinks | None:
-        """Return kinks of atoms, by their shares (m, n_atoms) in all functions, and those of ties."""
+        """Return the kinks of functions with these slopes in the atoms, (m, n_atoms)."""
+        wanted = multipliers > 0
+        ties = self.problem.constraints.system.ties(self.atoms, wanted, _TIE).nearest()
         of_rows = None
         if self.problem.bank.has_kinks:
             search = KinkSearch(
                 self.problem.bank,
                 self.theta,
-                (multipliers > 0) @ by_atom,
+                np.maximum(np.vstack([net[wanted], ties.net(net)]), 0.0).sum(axis=0),
                 np.zeros(self.theta.size) if towards is None else towards.theta - self.theta,
                 reach,
                 _MORE_BEFORE_MERGING * limit,
@@ -405,15 +389,7 @@ class ProblemPoint:
             if of_rows is None:
                 return None
         tie_rows = ties.slopes @ self.atoms_jacobian if ties.gaps.size else np.empty((0, self.x.size))
-        return joined_kinks(of_rows, ties, tie_rows, by_atom, limit)
-
-    def _ties(self, multipliers: Floats, reach: float) -> Ties:
-        return self.problem.constraints.system.ties(self.atoms, multipliers > 0, reach)
-
-    @cached_property
-    def _net_slopes(self) -> tuple[Floats, Floats]:
-        """`slopes` less what stands in both."""
-        return self.problem.constraints.system.net_slopes(self.atoms, _TIED)
+        return joined_kinks(of_rows, ties, tie_rows, net, limit)
 
     def _expand(self, loss: LossParts, curved: Sequence[Curved]) -> Expanded:
         """Ask for derivatives, and remember those of the atoms."""

@@ -127,6 +127,7 @@ class ElasticModel:
                 rows @ pushes,
                 heights - rows @ newton,
                 np.hstack([self.kinks.shares[:, active], no_shares]),
+                self.kinks.beyond,
                 np.concatenate([np.full(active.size, self.penalty), np.full(faces.size, np.inf)]),
                 self.gap,
             )

@@ -7,22 +7,21 @@ with equality as long as d passes no other kink.
 
 **What stands in both parts is cancelled first.** A kink of an atom that f⁺ and f⁻ have in common is none of
 f. If f⁺ alone is looked at, its slope there may be chosen freely while that of f⁻ stays: any push along the
-kink can be made up for, and a point from which f falls looks stationary. With a the atoms, near x::
+kink can be made up for, and a point from which f falls looks stationary. With a the atoms::
 
     f = Σ c · max(pieces) − Σ c' · max(pieces')
-      ≤ Σ c · max(pieces) − ⟨N, a⟩ − constant         N: the highest pieces' at x, so that this touches f at x
-      = ⟨P − N, a⟩ + Σ c · max(pieces less P) − ...   P: what the highest pieces at x have in common
-      = ⟨(P − N)⁺, a⟩ + Σ c · max(pieces less P)   −   ⟨(N − P)⁺, a⟩ − constant
+      ≤ Σ c · max(pieces) − ⟨N, a⟩ − constant        N: the highest of pieces' at x; it touches f there
+      = max over choices J of pieces:  ⟨P_J − N, a⟩ + constant_J
+      ≤ max over choices J of pieces:  ⟨(P_J − N)⁺, a⟩ − ⟨(N − P_J)⁺, tangents of a at x⟩ + constant_J
 
-The last line is a difference of convex functions like the first, and is f itself as long as the pieces that
-are the highest at x stay the highest. Its f⁺ has the kinks of atoms with shares ``(P − N)⁺``, and one where
-two pieces of a maximum meet at x. In ``max(B, A − α) − B`` with both pieces the highest, for instance,
-nothing is left of the kinks of A and B, and one kink of ``A − α − B``: the function is ``max(0, A − α − B)``.
+The last line is convex and touches f at x. So at a local minimum x minimises that, too, and its kinks are all
+that is needed: those of atoms with shares ``(P_J − N)⁺``, J being the highest pieces, and one where another
+piece takes over, *beyond* which shares are those of another J. Cancelling in each J by itself matters: in
+``max(B, A − α) − B`` nothing stands in both parts throughout, but while B is the highest piece the function
+is 0. The line is no larger than f⁺ less the tangent of f⁻, so what is proven with it holds for that as well.
 
-*Nothing wrong is proven.* The shares are no larger than those of the first line's f⁺, so bounds from below
-hold for that as well. *Nothing is lost*, unless pieces meet. What is subtracted is convex, so by its tangent
-the last line is at most a convex function that touches f at x. A local minimum minimises that, too, and its
-slopes are what the shares offer. Where pieces meet, kinks of the atoms in ``pieces less P`` are left out.
+If several maxima of one function are close to a tie, each changes the shares as if it were alone. That is
+exact unless they have atoms in common, and then no more than what f⁺ gains.
 """
 
 from __future__ import annotations
@@ -51,6 +50,9 @@ class Kinks:
         How far x is from them, at least 0, in units of the rows.
     shares : (K, m)
         By how much each enters each function.
+    beyond : (K, K)
+        How much more, or less, of a kink (row) there is beyond another (column), where a maximum passes to
+        another piece, per unit of the share of that.
     keys : (K,)
         Names by which two sets of kinks near the same point can be compared.
     """
@@ -58,30 +60,42 @@ class Kinks:
     rows: Floats
     gaps: Floats
     shares: Floats
+    beyond: Floats
     keys: Ints
 
     def gains(self, step: Floats) -> Floats:
         """By how much the functions exceed their tangents at ``x + step``: (m,)."""
-        return np.asarray(np.maximum(self.rows @ step - self.gaps, 0.0) @ self.shares)
+        heights = self.rows @ step - self.gaps
+        heights = heights + np.maximum(heights, 0.0) @ self.beyond
+        return np.asarray(np.maximum(heights, 0.0) @ self.shares)
 
     def joined(self, other: Kinks) -> Kinks:
         """Return these and the others that are not among them."""
         new = ~np.isin(other.keys, self.keys)
+        keys = np.concatenate([self.keys, other.keys[new]])
+        beyond = np.zeros((keys.size, keys.size))
+        order = np.argsort(keys)
+        for part in (other, self):
+            entries = order[np.searchsorted(keys, part.keys, sorter=order)]
+            beyond[np.ix_(entries, entries)] = part.beyond
         return Kinks(
             np.vstack([self.rows, other.rows[new]]),
             np.concatenate([self.gaps, other.gaps[new]]),
             np.vstack([self.shares, other.shares[new]]),
-            np.concatenate([self.keys, other.keys[new]]),
+            beyond,
+            keys,
         )
 
 
 def no_kinks(n: int, m: int) -> Kinks:
     """Return none, of m functions of n variables."""
-    return Kinks(np.empty((0, n)), np.empty(0), np.empty((0, m)), np.empty(0, dtype=np.int64))
+    return Kinks(
+        np.empty((0, n)), np.empty(0), np.empty((0, m)), np.empty((0, 0)), np.empty(0, dtype=np.int64)
+    )
 
 
 def joined_kinks(
-    of_rows: KinksOfRows | None, ties: Ties, tie_rows: Floats, by_atom: Floats, limit: int
+    of_rows: KinksOfRows | None, ties: Ties, tie_rows: Floats, net: Floats, limit: int
 ) -> Kinks | None:
     """Return kinks of atoms and of maxima as kinks of the functions; None if those of atoms are too many.
 
@@ -90,28 +104,33 @@ def joined_kinks(
     of_rows
         Kinks of atoms, if atoms have any.
     ties, tie_rows
-        Pieces of maxima that are nearly active, and (K, n) their directions in (w, θ).
-    by_atom : (m, n_atoms)
-        By how much each atom's kinks enter each function, at least 0.
+        Pieces of maxima that are nearly active, one of each, and (K, n) their directions in (w, θ).
+    net : (m, n_atoms)
+        Slopes of the functions in the atoms, ``P_J − N``.
     limit
         How many kinks of atoms, after those of equal rows of the data are joined, are too many.
     """
-    m, n = len(by_atom), tie_rows.shape[1]
-    shares = np.zeros((ties.gaps.size, m))
-    shares[np.arange(ties.gaps.size), ties.functions] = ties.factors
-    of_maxima = Kinks(tie_rows, ties.gaps, shares, -1 - ties.keys)
+    m, n, n_ties = len(net), tie_rows.shape[1], ties.gaps.size
+    shares = np.zeros((n_ties, m))
+    shares[np.arange(n_ties), ties.functions] = ties.factors
+    of_maxima = Kinks(tie_rows, ties.gaps, shares, np.zeros((n_ties, n_ties)), -1 - ties.keys)
     if of_rows is None:
         return of_maxima
     kinks, directions = _merged(of_rows.kinks, of_rows.directions)
-    if kinks.atoms.size > limit:
+    n_kinks = kinks.atoms.size
+    if n_kinks > limit:
         return None
-    of_atoms = Kinks(
-        _away_from(kinks, directions, n),
-        kinks.weights * np.abs(kinks.residuals),
-        by_atom[:, kinks.atoms].T,
-        kinks.keys(of_rows.n_rows),
+    here = np.maximum(net, 0.0)
+    changes = (np.maximum(ties.net(net), 0.0) - here[ties.functions]) / ties.factors[:, None]
+    beyond = np.zeros((n_kinks + n_ties, n_kinks + n_ties))
+    beyond[:n_kinks, n_kinks:] = changes[:, kinks.atoms].T
+    return Kinks(
+        np.vstack([_away_from(kinks, directions, n), of_maxima.rows]),
+        np.concatenate([kinks.weights * np.abs(kinks.residuals), of_maxima.gaps]),
+        np.vstack([here[:, kinks.atoms].T, of_maxima.shares]),
+        beyond,
+        np.concatenate([kinks.keys(of_rows.n_rows), of_maxima.keys]),
     )
-    return of_atoms.joined(of_maxima)
 
 
 def _away_from(kinks: AtomKinks, directions: Floats, n: int) -> Floats:

@@ -2,7 +2,7 @@
 
 There are few constraints and many parameters, so programs are solved in their duals:
 ``max_z ⟨linear, z⟩ − ½ zᵀ gram z`` over multipliers ``z = (λ, ν)`` with ``0 ≤ λ ≤ upper`` for constraints and
-``0 ≤ ν ≤ shares · λ`` for kinks.
+``0 ≤ ν ≤ shares · λ + beyond · ν`` for kinks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _INFINITY = 1e30
 
 
 def best_multipliers(
-    gram: Floats, linear: Floats, shares: Floats, upper: Floats, gap: float = STEP_GAP
+    gram: Floats, linear: Floats, shares: Floats, beyond: Floats, upper: Floats, gap: float = STEP_GAP
 ) -> Floats:
     """Return the maximiser z ≥ 0; clipped into its bounds, so that it is a witness however it was found.
 
@@ -33,6 +33,8 @@ def best_multipliers(
         The linear term.
     shares : (K, m)
         Bounds of ν by λ.
+    beyond : (K, K)
+        And by those ν whose own rows are 0; see `partialfair.problems.kinks`.
     upper : (m,)
         Bounds of λ.
     gap
@@ -46,7 +48,7 @@ def best_multipliers(
     solver.settings.eps_abs, solver.settings.eps_rel = 1e-10, 0.0
     solver.settings.eps_duality_gap_abs = gap
     solver.settings.max_iter = 100
-    bounded = np.hstack([-shares, np.eye(n_kinks)]) if n_kinks else None
+    bounded = np.hstack([-shares, np.eye(n_kinks) - beyond]) if n_kinks else None
     solver.setup(
         gram,
         -linear,
@@ -61,5 +63,6 @@ def best_multipliers(
     solver.solve()
     z = np.nan_to_num(np.array(solver.result.x))
     z[:m] = np.clip(z[:m], 0.0, upper)
-    z[m:] = np.clip(z[m:], 0.0, shares @ z[:m])
+    for _ in range(2):  # first those that bound others
+        z[m:] = np.clip(z[m:], 0.0, np.maximum(shares @ z[:m] + beyond @ z[m:], 0.0))
     return np.asarray(z)

@@ -145,6 +145,11 @@ class Descent:
     recent: list[tuple[float, float]] = field(default_factory=list)
     residual: float = field(default=float("inf"), init=False)
 
+    @property
+    def pays_most(self) -> bool:
+        """Whether violations have the largest price that there is."""
+        return self.price >= _LARGEST_PRICE
+
     def advance(self, at: Point) -> Point | None:
         """Return the next point; None if no step helps, or if the residual says that none is needed."""
         self.recent = [*self.recent[1 - _MEMORY :], (at.objective, _sum_of_violations(at))]

@@ -26,6 +26,8 @@ _STEPS_AGAIN = 30
 """Steps from a start that is nearly a solution: of those that did not arrive by then, hardly any did soon."""
 _NEAR, _PATIENCE = 10, 4
 """Residual, in units of ε, below which a path is followed on, up to so many times the steps of its turn."""
+_NO_FALL = 1e-6
+"""A fall of the violations by no more, relative to them, is none."""
 _NO_STEP = 1e-10
 """A step that moves x by no more, relative to 1 + ‖x‖, is none."""
 _MU = 1e-2
@@ -141,9 +143,12 @@ class _Path:
 
     def worth(self) -> tuple[bool, float]:
         """Order paths: those that go on first, then by the objective, with violations at the going price."""
-        violations = float(np.maximum(self.at.constraints, 0.0).sum())
         price = max(self.descent.price, 1.0)
-        return self.stuck and not self.stationary, self.at.objective + price * violations
+        return self.stuck and not self.stationary, self.at.objective + price * self.violations()
+
+    def violations(self) -> float:
+        """Return their sum."""
+        return float(np.maximum(self.at.constraints, 0.0).sum())
 
 
 @dataclass(eq=False)
@@ -165,7 +170,11 @@ class _Exploration:
         return _Path(at, Descent(self.problem.at, np.zeros(self.problem.m), tol, self.problem.domain))
 
     def follow(self, path: _Path, n_steps: int) -> None:
-        """Advance along a path, to its end at most; if that is near, by more steps than it is given."""
+        """Advance along a path, to its end at most; if that is near, by more steps than it is given.
+
+        A path on which violations do not fall at the largest price ends: it creeps where they are stationary.
+        """
+        before = path.violations()
         for step in range(_PATIENCE * n_steps):
             near = path.descent.residual <= _NEAR * self.tol
             if path.stuck or (step >= n_steps and not near):
@@ -177,6 +186,8 @@ class _Exploration:
             else:
                 path.at = following
                 self._count(path.at)
+        if path.descent.pays_most and path.violations() > max(self.tol, (1 - _NO_FALL) * before):
+            path.stuck = True
 
     def take_turns(self, paths: list[_Path]) -> None:
         """Follow the most promising path, then the next, with ever more steps, until one is stationary."""
