@@ -33,7 +33,7 @@ _SEGMENT_TRIALS = 12
 """Looks at each segment: lengths that grow by halves until one fails, and bisections after that."""
 _SHORTEST = 1 / 256
 """Share of a segment at the first look."""
-_USUAL_ROWS, _MOST_TIMES, _MOST_ROWS = 20_000, 6.0, 2e7
+_USUAL_ROWS, _MOST_TIMES, _MOST_ROWS = 20_000, 20.0, 2e7
 """A step costs as much as there are rows, and what the search takes should stay in proportion to a solve:
 with fewer rows than usual there are more steps, up to so many times as many, and no steps beyond so many rows
 scored in all."""

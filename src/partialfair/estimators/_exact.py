@@ -40,7 +40,7 @@ _ROUNDS = 4
 """Corrections: of later ones hardly any found a better model."""
 _FAILURES, _LOST = 2, 0.25
 """Solves that may go wrong: end with constraints violated by that share of the stated gap."""
-_DEARER, _LEAST_PASSES = 2, 200
+_DEARER, _LEAST_PASSES = 1, 60
 """No correction begins after so many times the passes of the first solve, and some."""
 _NARROWEST = 3
 """How often the surrogate is halved, at most."""

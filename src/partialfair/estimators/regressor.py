@@ -110,7 +110,7 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         surrogate_width: float | Literal["auto"] = "auto",
         solver: str | Solver = "auto",
         n_starts: int = 2,
-        search_steps: int = 300,
+        search_steps: int = 100,
         allow_ties: bool = False,
         tol: float = 1e-4,
         max_iter: int | None = None,
