@@ -40,7 +40,7 @@ from partialfair.estimators._promise import (
     small_group_warning,
     small_groups,
 )
-from partialfair.estimators._scales import column_scales
+from partialfair.estimators._scales import ColumnUnits, column_units
 from partialfair.estimators._search import FitRows, Search, ending, remarks_on
 from partialfair.estimators._threads import one_blas_thread
 from partialfair.estimators._units import estimator_in_units, take_over
@@ -165,9 +165,9 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
 
     def _fit_model(self, rows: FitRows, constraints: Sequence[Constraint], solver: Solver) -> list[Warning]:
         """Solve, certify, measure, and set the fitted attributes; return what is to be warned of."""
-        model = self._model(rows.X, rows.groups, rows.weights)
-        # The penalty is on the coefficients, and parameters are coefficients times scales.
-        alpha = np.tile(self.alpha / model.scales**2, model.n_vectors)
+        units = column_units(rows.X, rows.weights, centred=self.fit_intercept)
+        model = self._model(rows.X, rows.groups, units)
+        alpha = np.tile(units.penalties(self.alpha), model.n_vectors)
         # NumPy and SciPy bring a BLAS each, whose threads get in each other's way: small products, of which a
         # solve has many, take several times as long with both.
         with one_blas_thread(), noticing_interrupts():
@@ -203,7 +203,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             small_groups=small_groups(training.promises),
             higher_is_better=self.higher_is_better,
         )
-        remarks: list[Warning | None] = [small_group_warning(training.promises)]
+        remarks: list[Warning | None] = [units.remark(self), small_group_warning(training.promises)]
         if self.result_.tied_share < 1:
             remarks.append(idle_threshold_warning(training.promises, attempt.counts))
         return [remark for remark in remarks if remark is not None]
@@ -247,14 +247,15 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             )
         return model.scores(model.pack(self.coef_, self.intercept_))
 
-    def _model(self, X: Features, groups: Groups | None, weights: Floats) -> LinearModel:
+    def _model(self, X: Features, groups: Groups | None, units: ColumnUnits) -> LinearModel:
         return linear_model(
             X,
             codes=None if groups is None else groups.codes,
             n_groups=1 if groups is None else len(groups.labels),
             group_terms=self.group_terms,
             fit_intercept=self.fit_intercept,
-            scales=column_scales(X, weights),
+            scales=units.scales,
+            centres=units.centres,
         )
 
     def _free_fit(self, problem: Problem) -> Result:
