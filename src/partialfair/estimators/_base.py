@@ -23,6 +23,7 @@ from partialfair._state import StoredAsPairs
 from partialfair._typing import ArrayLike, Floats
 from partialfair.constraints import Constraint
 from partialfair.constraints.base import Positive
+from partialfair.estimators._flat import flat_scores_warning
 from partialfair.estimators._idle import idle_threshold_warning
 from partialfair.estimators._inputs import (
     Features,
@@ -204,6 +205,8 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             higher_is_better=self.higher_is_better,
         )
         remarks: list[Warning | None] = [units.remark(self), small_group_warning(training.promises)]
+        free = None if search.free is None else model.scores(search.free.x)
+        remarks.append(flat_scores_warning(self.result_, attempt.counts, free))
         if self.result_.tied_share < 1:
             remarks.append(idle_threshold_warning(training.promises, attempt.counts))
         return [remark for remark in remarks if remark is not None]

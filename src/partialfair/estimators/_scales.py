@@ -66,8 +66,8 @@ class ColumnUnits:
         limit = _FARTHEST_DENSE if self.dense else FARTHEST_CORRECTED
         advice = "subtract means" if self.dense else "subtract means, or pass X as a dense array"
         return FarFromZeroWarning(
-            f"{who}: a mean more than {limit:g} standard deviations from 0 leaves too few digits to tell values "
-            f"apart; {advice}"
+            f"{who}: a mean more than {limit:g} standard deviations from 0 leaves too few digits to tell "
+            f"values apart; {advice}"
         )
 
 

@@ -13,7 +13,13 @@ from partialfair._typing import ArrayLike, Floats, Ints
 from partialfair.categoricals import CategoricalCodes
 from partialfair.exceptions import InputError
 from partialfair.models._designs import DenseDesign, Design, as_design
-from partialfair.models._kernels import add_by_slot, add_constants, number_pairs
+from partialfair.models._kernels import (
+    add_by_slot,
+    add_constants,
+    centre_and_change_units,
+    change_units,
+    number_pairs,
+)
 from partialfair.models.blocks import BlockMatrix
 from partialfair.models.parameters import Parameters
 
@@ -164,24 +170,22 @@ class LinearModel:
         """Return ``Jᵀ diag(weights) J``: a block for each coefficient vector and its intercepts; one pass."""
         n, d, n_intercepts = self.n_vectors, self.design.shape[1], self.n_intercepts
         blocks, coefficients = self.design.gram(weights), np.arange(n * d).reshape(n, d)
+        per_unit = np.full(d, 1 / np.asarray(self.scales))
         if not n_intercepts:
-            blocks /= np.multiply.outer(self.scales, self.scales)
+            change_units(blocks, per_unit)
             return BlockMatrix(tuple(coefficients), tuple(blocks))
         column = weights[:, None]
         sums = _sums(column, self.codes, n_intercepts)
         slots = None if n_intercepts == n else self.codes
         cross = self.design.backward(column, slots, n_intercepts)[:, :, 0]
-        if self._centres is not None:
+        if self._centres is None:
+            change_units(blocks, per_unit)
+        else:
             by_vector = (n, n_intercepts // n, -1)
-            _centre_grams(
-                blocks,
-                self._centres,
-                sums.reshape(by_vector).sum(axis=1),
-                cross.reshape(by_vector).sum(axis=1),
-            )
+            totals, sums_of_rows = (one.reshape(by_vector).sum(axis=1) for one in (sums, cross))
+            centre_and_change_units(blocks, totals[:, 0], sums_of_rows, self._centres, per_unit)
             cross = cross - sums * self._centres
-        blocks /= np.multiply.outer(self.scales, self.scales)
-        cross /= self.scales
+        cross = cross * per_unit
         intercepts = [np.arange(n_intercepts)] if n == 1 else [np.array([k]) for k in range(n)]
         joined = [
             np.block([[block, cross[which].T], [cross[which], np.diag(sums[which, 0])]])
@@ -214,7 +218,7 @@ class LinearModel:
 
     @cached_property
     def _all_centres(self) -> Floats:
-        return np.broadcast_to(self.centres, self.design.shape[1])
+        return np.full(self.design.shape[1], self.centres)
 
     @cached_property
     def _centres(self) -> Floats | None:
@@ -263,17 +267,6 @@ def _sums(values: Floats, slots: Ints, n_slots: int) -> Floats:
     return out
 
 
-def _centre_grams(grams: Floats, centres: Floats, totals: Floats, sums: Floats) -> None:
-    """Turn ``Σ ω x xᵀ`` into ``Σ ω z zᵀ`` with ``z = x − c``.
-
-    That is ``Σ ω x xᵀ − (Σ ω x) cᵀ − c (Σ ω x)ᵀ + (Σ ω) c cᵀ``.
-    """
-    for gram, total, sum_of_rows in zip(grams, totals, sums, strict=True):
-        half = np.multiply.outer(sum_of_rows - 0.5 * total * centres, centres)
-        gram -= half
-        gram -= half.T
-
-
 def linear_model(
     X: ArrayLike,
     *,
@@ -318,5 +311,5 @@ def linear_model(
     n_vectors = n_groups if group_terms == "interactions" else 1
     design = as_design(X, codes if group_terms == "interactions" else nobody, n_vectors)
     if isinstance(design, DenseDesign) and np.any(np.abs(centres) > FARTHEST_CORRECTED * scales):
-        design = replace(design, origin=np.broadcast_to(centres, design.shape[1]))
+        design = replace(design, origin=np.full(design.shape[1], centres))
     return LinearModel(design, codes, n_vectors, n_groups if fit_intercept else 0, scales, centres, offset)
