@@ -38,16 +38,15 @@ def flat_scores_warning(result: FitResult, counts: Counts, free_scores: Floats |
     own, size = _deviation(counts.scores, counts.weights), 1 + float(np.abs(counts.scores).max())
     if own <= _ROUNDING * size:
         return SurrogateWarning(
-            "all training scores are equal but for rounding errors: the model ranks nobody; add features, "
-            "lower alpha, or raise max_gap"
+            "all training scores are equal but for rounding errors: the model ranks nobody"
         )
-    share = 1.0 if free_scores is None else own / _deviation(free_scores, counts.weights)
-    if share >= _FLAT:
+    free = own if free_scores is None else _deviation(free_scores, counts.weights)
+    if own >= _FLAT * free:
         return None
     return SurrogateWarning(
-        f"the training scores are nearly equal: their standard deviation is {share:.1e} times that of the "
-        "unconstrained model's, so the model tells hardly anybody apart; raise max_gap, or add features or "
-        "group_terms that can close the gap"
+        f"the training scores are nearly equal: their standard deviation is {own / free:.1e} times that of "
+        "the unconstrained model's, so the model tells hardly anybody apart; raise max_gap, or add features "
+        "or group_terms that can close the gap"
     )
 
 

@@ -31,7 +31,8 @@ _AT_ZERO = 1e-8
 """Means of fewer standard deviations are those of features that were centred already: so little is left that
 subtracting it would cost time and change nothing."""
 _NARROW = 1e-3
-"""A sparse feature that is far from zero in a few rows only, beside its mean, is not far from zero."""
+"""Sparse features are far from zero only if all values are within this share of the mean. An indicator that
+one in a million lacks is not: it needs no centring."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,10 +87,10 @@ def column_units(X: Features, weights: Floats, *, centred: bool) -> ColumnUnits:
     farthest = _FARTHEST_DENSE if dense else FARTHEST_CORRECTED
     for column in np.flatnonzero(np.abs(means) > farthest * spreads).tolist():
         values, mean = design.forward(np.eye(1, means.size, column)), means[column]
-        if spreads[column] == 0 or values.min() == values.max():
+        if values.min() == values.max():
             means[column], spreads[column] = 0.0, np.inf  # the intercepts absorb it
             continue
-        if dense or np.abs(values - mean).max() < _NARROW * abs(mean):
+        if np.abs(values - mean).max() < _NARROW * abs(mean):
             far.append(column)
         if not dense:
             means[column], spreads[column] = 0.0, np.hypot(mean, spreads[column])

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -49,11 +49,7 @@ _MOST_SHORT = np.iinfo(np.int16).max
 
 
 class Design(Protocol):
-    """n rows x of d features, each row with a code that chooses its coefficient vector."""
-
-    @property
-    def origin(self) -> Floats | None:
-        """What is taken off every row before anything is done with it, (d,); None for nothing."""
+    """n rows of d features, each row with a code that chooses its coefficient vector."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -114,9 +110,9 @@ def _chunks(n_rows: int, size: int) -> Iterator[slice]:
 
 @dataclass(frozen=True, eq=False)
 class DenseDesign:
-    """A numpy array of either order and either precision.
+    """A numpy array of either order and either precision, minus an origin (d,) if there is one.
 
-    It is never copied: an origin is taken off a few rows at a time, whenever they are needed.
+    The array is not copied: the origin is taken off a few rows at a time, whenever they are needed.
     """
 
     X: npt.NDArray[Any]
@@ -226,7 +222,6 @@ class CSRDesign:
     n_features: int
     codes: Ints
     n_codes: int
-    origin: ClassVar[None] = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -304,7 +299,6 @@ class CodesDesign:
     n_features: int
     codes: Ints
     n_codes: int
-    origin: ClassVar[None] = None
 
     @property
     def shape(self) -> tuple[int, int]:

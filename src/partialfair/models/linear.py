@@ -119,7 +119,7 @@ class LinearModel:
 
         Those of `scores` are the same, unless the design takes the centres off.
         """
-        if not isinstance(self.design, DenseDesign) or self.design.origin is None:
+        if not (isinstance(self.design, DenseDesign) and self._rows_are_centred):
             return scores
         plain = replace(self, design=replace(self.design, origin=None), scales=1.0, centres=0.0)
         return plain.scores(plain.pack(*self.unpack(w)))
@@ -127,7 +127,7 @@ class LinearModel:
     def along(self, direction: Floats) -> Floats:
         """Return ``J direction``: by how much a step changes the scores."""
         coefficients, constants = self.unpack(direction)
-        if self.design.origin is not None:
+        if self._rows_are_centred:
             constants = direction[self.parameters.n_penalised :]
         products = self.design.forward(coefficients)
         if constants.size:
@@ -216,6 +216,11 @@ class LinearModel:
     def _is_centred(self) -> bool:
         return bool(np.any(self.centres))
 
+    @property
+    def _rows_are_centred(self) -> bool:
+        """Whether the design takes the centres off."""
+        return isinstance(self.design, DenseDesign) and self.design.origin is not None
+
     @cached_property
     def _all_centres(self) -> Floats:
         return np.full(self.design.shape[1], self.centres)
@@ -223,7 +228,7 @@ class LinearModel:
     @cached_property
     def _centres(self) -> Floats | None:
         """The centres by which sums are to be corrected, None if there is nothing to correct."""
-        return self._all_centres if self._is_centred and self.design.origin is None else None
+        return self._all_centres if self._is_centred and not self._rows_are_centred else None
 
 
 @dataclass(frozen=True, eq=False)
