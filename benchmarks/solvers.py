@@ -24,7 +24,7 @@ from _problems import unconstrained_start
 from _record import RESULTS, write
 from partialfair.constraints import Constraint, DemographicParity, StatisticalParity
 from partialfair.datasets import Dataset, load_a9a, load_bank, load_law_school
-from partialfair.estimators._scales import column_scales
+from partialfair.estimators._scales import column_units
 from partialfair.groups import encode_groups
 from partialfair.models import linear_model
 from partialfair.objectives import Logistic
@@ -43,16 +43,17 @@ def state(data: Dataset, constraint: Constraint) -> Problem:
         X = StandardScaler().fit_transform(X.to_numpy(dtype=float))
     X, weights = X[rows], np.ones(len(rows))
     groups = encode_groups(data.sensitive_features.iloc[rows])
-    scales = column_scales(X, weights)
+    units = column_units(X, weights, centred=True)
     model = linear_model(
         X,
         codes=groups.codes,
         n_groups=len(groups.labels),
         group_terms="interactions",
-        scales=scales,
+        scales=units.scales,
+        centres=units.centres,
     )
     objective = Logistic().build(np.where(data.y[rows] == 1, 1.0, -1.0), weights)
-    alpha = np.tile(1e-4 / scales**2, len(groups.labels))
+    alpha = np.tile(units.penalties(1e-4), len(groups.labels))
     return Problem.of(model, objective, constraint.build(groups, weights, Ramp(1.0)), alpha)
 
 

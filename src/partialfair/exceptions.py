@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "DataFetchError",
+    "FarFromZeroWarning",
     "IdleThresholdWarning",
     "InputError",
     "MissingExtraError",
@@ -23,6 +24,10 @@ class MissingExtraError(ImportError):
 
 class DataFetchError(InputError):
     """A data file could not be found, downloaded or verified; the message names the ways out."""
+
+
+class FarFromZeroWarning(UserWarning):
+    """The mean of a feature is so large beside its standard deviation that few digits tell values apart."""
 
 
 class IdleThresholdWarning(UserWarning):

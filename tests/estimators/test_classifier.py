@@ -380,11 +380,14 @@ def test_intervals_of_different_widths_by_group(people):
 
 
 def test_a_larger_tolerance_takes_fewer_steps(people):
-    """The certificate is looked at on the way, not at the end only."""
-    steps = [
-        quick(tol=tol, max_iter=100).fit(people.X, people.y, sensitive_features=people.groups).n_iter_
-        for tol in (0.2, 1e-4)
-    ]
+    """The certificate is looked at on the way, not at the end only: on the whole, since ways differ."""
+    rng, steps = np.random.default_rng(0), np.zeros(2, int)
+    for _ in range(4):
+        rows = rng.choice(people.y.size, 250, replace=False)
+        for k, tol in enumerate((0.2, 1e-4)):
+            clf = quick(tol=tol, max_iter=100)
+            clf.fit(people.X[rows], people.y[rows], sensitive_features=people.groups[rows])
+            steps[k] += clf.n_iter_
     assert steps[0] < steps[1]
 
 

@@ -7,7 +7,7 @@ from sklearn.model_selection import GridSearchCV
 
 from partialfair import PartialFairRegressor
 from partialfair.constraints import DemographicParity, StatisticalParity
-from partialfair.exceptions import InputError
+from partialfair.exceptions import InputError, SurrogateWarning
 from partialfair.metrics import partial_demographic_parity_difference, partial_statistical_parity_difference
 from partialfair.solvers import Status
 
@@ -127,7 +127,7 @@ def test_units_of_y_change_nothing_but_units(wages, unit):
     ]:
         plain = PartialFairRegressor(kind, **settings, **own).fit(X, y, sensitive_features=groups)
         own = {name: unit * value for name, value in own.items()}
-        lines = []
+        lines, steps = [], []
         scaled = PartialFairRegressor(kind, **settings, **own, callback=lines.append, warm_start=True)
         for _ in range(2):  # the second time from the first solution
             scaled.fit(X, unit * y, sensitive_features=groups)
@@ -139,13 +139,15 @@ def test_units_of_y_change_nothing_but_units(wages, unit):
             )
             assert scaled.result_.thresholds / unit == pytest.approx(plain.result_.thresholds, abs=0.05)
             assert lines[-1].objective == pytest.approx(scaled.result_.objective, rel=0.05)
-        assert scaled.n_iter_ < plain.n_iter_
+            steps.append(scaled.n_iter_)
+        assert steps[1] < steps[0]
         assert scaled.score(X, unit * y) == pytest.approx(plain.score(X, y), abs=1e-3)
 
 
 def test_targets_that_are_all_alike(wages):
     X, y, _ = wages
     for value in (0.0, 7.0, 1e6):
-        model = PartialFairRegressor(None).fit(X, np.full(y.size, value))
+        with pytest.warns(SurrogateWarning, match="ranks nobody"):
+            model = PartialFairRegressor(None).fit(X, np.full(y.size, value))
         assert model.result_.status is Status.CONVERGED
         assert model.predict(X) == pytest.approx(np.full(y.size, value), abs=1e-5 * max(value, 1.0))

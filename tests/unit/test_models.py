@@ -131,7 +131,7 @@ def models(draw, kind, terms):
     rng = np.random.default_rng(draw(SEEDS))
     X, dense = features(kind, rng)
     codes = rng.integers(N_GROUPS, size=N)
-    scaled, centred = draw(st.booleans()), draw(st.booleans())
+    scaled, centred = draw(st.booleans()), draw(st.booleans()) and terms[1]
     offset = draw(st.sampled_from(["none", "number", "rows"]))
     options = units(rng, dense.shape[1], scaled, centred, offset)
     model = linear_model(
@@ -272,6 +272,7 @@ def test_the_penalised_part_is_the_coefficients():
         ({"group_terms": "all"}, "group_terms"),
         ({"group_terms": "interactions"}, "needs the group"),
         ({"group_terms": "intercept", "fit_intercept": False}, "fit_intercept"),
+        ({"centres": np.ones(2), "fit_intercept": False}, "fit_intercept"),
     ],
 )
 def test_refusals(options, message):
@@ -290,21 +291,67 @@ def test_second_moments_are_those_of_the_matrix(kind, n_codes, seed, centred):
     centres = rng.normal(size=dense.shape[1]) if centred else None
     deviations = dense - centres if centred else dense
     design, weights = as_design(X, codes, n_codes), rng.random(N)
-    for k, gram in enumerate(design.gram(weights, centres)):
+    for k, gram in enumerate(design.gram(weights)):
         members = codes == k
-        expected = deviations[members].T @ (deviations[members] * weights[members, None])
+        expected = dense[members].T @ (dense[members] * weights[members, None])
         assert gram == pytest.approx(expected, abs=1e-10)
     assert design.squares(weights, centres) == pytest.approx(weights @ deviations**2, abs=1e-10)
 
 
-def test_centring_dense_features_far_from_0_costs_no_digits():
+@pytest.mark.parametrize("terms", [terms for terms in TERMS if terms[1]])
+@pytest.mark.parametrize("kind", ["dense", "fortran", "float32"])
+def test_centring_dense_features_far_from_0_costs_no_digits(kind, terms):
     rng = np.random.default_rng(0)
-    deviations, weights = rng.integers(-8, 9, size=(N, 3)) / 8, rng.random(N)
-    far = linear_model(deviations + 2.0**30, centres=np.full(3, 2.0**30), fit_intercept=False)
-    near = linear_model(deviations, fit_intercept=False)
-    assert np.array_equal(far.gram(weights).blocks[0], near.gram(weights).blocks[0])
-    squares = far.design.squares(weights, np.full(3, 2.0**30))
-    assert np.array_equal(squares, near.design.squares(weights))
+    dense, codes = rng.integers(-8, 9, size=(N, 3)) / 8, rng.integers(N_GROUPS, size=N)
+    offset = 2.0**20  # single precision has 23 digits
+    moved = {"dense": dense, "fortran": np.asfortranarray(dense), "float32": dense.astype(np.float32)}[kind]
+    options = {"codes": codes, "n_groups": N_GROUPS, "group_terms": terms[0]}
+    near = linear_model(dense, **options)
+    far = linear_model(moved + moved.dtype.type(offset), centres=np.full(3, offset), **options)
+    w, v, weights = rng.normal(size=near.parameters.n), rng.normal(size=N), rng.random(N)
+    some = slice(FIRST, N)
+    for found, expected in [
+        (far.scores(w), near.scores(w)),
+        (far.take(some).scores(w), near.scores(w)[some]),
+        (far.gram(weights).merged().blocks[0], near.gram(weights).merged().blocks[0]),
+        (far.rows(np.arange(N)), near.rows(np.arange(N))),
+        (far.design.squares(weights), near.design.squares(weights)),
+        (far.pull(w, single_column(v)), near.pull(w, single_column(v))),
+        *(
+            (far.pull(w, one), near.pull(w, one))
+            for one in (columns_of(kind, codes, np.random.default_rng(1)) for kind in COLUMNS)
+        ),
+    ]:
+        assert found == pytest.approx(expected, abs=1e-14 * N)
+    told = far.told_scores(w, far.scores(w))
+    coefficients, intercepts = far.unpack(w)
+    plain = linear_model(moved + moved.dtype.type(offset), **options)
+    assert np.array_equal(told, plain.scores(plain.pack(coefficients, intercepts)))
+    assert told == pytest.approx(near.scores(w), abs=1e-8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("terms", [terms for terms in TERMS if terms[1]])
+def test_coefficients_and_intercepts_give_the_same_scores_to_the_last_digit(kind, terms):
+    """So that what is promised of a model's scores holds for whoever computes them again."""
+    rng = np.random.default_rng(0)
+    X, dense = features(kind, rng)
+    options = {"codes": rng.integers(N_GROUPS, size=N), "n_groups": N_GROUPS, "group_terms": terms[0]}
+    model = linear_model(X, scales=dense.std(axis=0), centres=dense.mean(axis=0), **options)
+    w, plain = rng.normal(size=model.parameters.n), linear_model(X, **options)
+    assert np.array_equal(model.scores(w), plain.scores(plain.pack(*model.unpack(w))))
+    assert model.pack(*model.unpack(w)) == pytest.approx(w, abs=1e-12)
+
+
+def test_a_feature_of_infinite_unit_counts_nothing():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 3))
+    model = linear_model(X, scales=np.array([1.0, np.inf, 2.0]), centres=np.array([0.5, 0.0, -3.0]))
+    assert not model.rows(np.arange(N))[:, 1].any()
+    assert not model.gram(rng.random(N)).blocks[0][1].any()
+    coefficients, _ = model.unpack(np.ones(4))
+    assert coefficients.tolist() == [[1.0, 0.0, 0.5]]
+    assert model.pack(np.ones((1, 3)), np.zeros(1)).tolist() == [1.0, 0.0, 2.0, -2.5]
 
 
 def test_parameters_are_coefficients_times_scales():
@@ -316,16 +363,6 @@ def test_parameters_are_coefficients_times_scales():
     assert w[:3] == pytest.approx(coefficients[0] * scales)
     assert scaled.scores(w) == pytest.approx(plain.scores(plain.pack(coefficients, intercepts)))
     assert scaled.unpack(w)[0] == pytest.approx(coefficients)
-
-
-def test_intercepts_of_features_that_are_not_centred():
-    rng = np.random.default_rng(0)
-    X, centres = rng.normal(size=(N, 3)), np.array([5.0, -1.0, 0.0])
-    centred, plain = linear_model(X, centres=centres, scales=2.0), linear_model(X)
-    w = rng.normal(size=4)
-    coefficients, intercepts = centred.unpack(w)
-    raw = plain.pack(coefficients, intercepts - coefficients @ centres)
-    assert plain.scores(raw) == pytest.approx(centred.scores(w))
 
 
 @pytest.mark.parametrize("kind", ["dense", "csr", "codes"])

@@ -21,6 +21,7 @@ from partialfair._typing import ArrayLike, Floats
 from partialfair.constraints import Constraint
 from partialfair.constraints.base import Positive
 from partialfair.estimators._exact import widest_excess
+from partialfair.estimators._flat import flat_scores_warning
 from partialfair.estimators._idle import idle_threshold_warning
 from partialfair.estimators._inputs import (
     Features,
@@ -38,7 +39,7 @@ from partialfair.estimators._promise import (
     small_group_warning,
     small_groups,
 )
-from partialfair.estimators._scales import column_scales
+from partialfair.estimators._scales import ColumnUnits, column_units
 from partialfair.estimators._search import FitRows, Search, ending, remarks_on
 from partialfair.estimators._threads import one_blas_thread
 from partialfair.estimators._units import estimator_in_units, take_over
@@ -168,15 +169,18 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
 
     def _fit_model(self, rows: FitRows, constraints: Sequence[Constraint], solver: Solver) -> list[Warning]:
         """Solve, certify, measure, and set the fitted attributes; return what is to be warned of."""
-        model = self._model(rows.X, rows.groups, rows.weights)
-        # The penalty is on the coefficients, and parameters are coefficients times scales.
-        alpha = np.tile(self.alpha / model.scales**2, model.n_vectors)
+        units = column_units(rows.X, rows.weights, centred=self.fit_intercept)
+        model = self._model(rows.X, rows.groups, units)
+        alpha = np.tile(units.penalties(self.alpha), model.n_vectors)
         # NumPy and SciPy bring a BLAS each, whose threads get in each other's way: small products, of which a
         # solve has many, take several times as long with both.
         with one_blas_thread(), noticing_interrupts():
             data = InMemoryData(model, rows.objective, rows.people)
             last = self._last(model, rows.groups)
-            others = tuple(model.pack(*other) for other in self._neighbours)
+            others = tuple(
+                model.pack(coef, intercepts if self.fit_intercept else np.empty(0))
+                for coef, intercepts in self._neighbours
+            )
             search = Search(self, data, alpha, rows, tuple(constraints), solver, last, others)
             found = search.run(rows.deadline)
             certificate = search.certificate(found.attempt, rows.deadline)
@@ -213,7 +217,9 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             higher_is_better=self.higher_is_better,
             search=found.tried,
         )
-        remarks: list[Warning | None] = [small_group_warning(training.promises)]
+        remarks: list[Warning | None] = [units.remark(self), small_group_warning(training.promises)]
+        free = None if search.free is None else model.scores(search.free.x)
+        remarks.append(flat_scores_warning(self.result_, found.counts, free))
         if self.result_.tied_share < 1:
             remarks.append(idle_threshold_warning(training.promises, found.counts))
         return [remark for remark in remarks if remark is not None]
@@ -257,14 +263,15 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             )
         return model.scores(model.pack(self.coef_, self.intercept_))
 
-    def _model(self, X: Features, groups: Groups | None, weights: Floats) -> LinearModel:
+    def _model(self, X: Features, groups: Groups | None, units: ColumnUnits) -> LinearModel:
         return linear_model(
             X,
             codes=None if groups is None else groups.codes,
             n_groups=1 if groups is None else len(groups.labels),
             group_terms=self.group_terms,
             fit_intercept=self.fit_intercept,
-            scales=column_scales(X, weights),
+            scales=units.scales,
+            centres=units.centres,
         )
 
     def _free_fit(self, problem: Problem) -> Result:

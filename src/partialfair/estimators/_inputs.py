@@ -22,6 +22,7 @@ from partialfair.groups import Groups, encode_groups
 
 __all__ = [
     "Features",
+    "feature_name",
     "in_columns_of",
     "known_groups",
     "n_rows_of",
@@ -58,6 +59,19 @@ def read_features(
         features = _numbers(partial(check_array, estimator=estimator), _without(X, places))
     _check_finite(features, _feature_names(estimator, X, sensitive_columns))
     return features, groups
+
+
+def feature_name(estimator: Any, feature: int) -> str:
+    """Return what messages call a feature of a fitted estimator: its name, where columns have names."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is None:
+        return f"feature {feature} of X"
+    left_out = estimator.sensitive_columns
+    single = left_out is None or isinstance(left_out, str | int | np.integer)
+    left_out = [left_out] if single else list(left_out)
+    # Columns of names are given by name or by position.
+    left_out = [names[one] if isinstance(one, int | np.integer) else one for one in left_out]
+    return f"feature {shown([name for name in names if name not in left_out][feature])}"
 
 
 def read_groups(

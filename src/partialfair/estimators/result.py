@@ -80,7 +80,7 @@ class FitResult:
         Records of the steps: passes over the data, seconds, objective, violation.
     kkt
         The certificate: residuals of the nearly ε-KKT conditions, with multipliers, in units in which every
-        feature has root mean square 1.
+        feature has mean 0 and standard deviation 1 (without intercepts: root mean square 1).
     tol
         What the residuals were to reach.
     enforce

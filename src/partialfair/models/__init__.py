@@ -3,7 +3,7 @@
 from partialfair.models.first_order import FirstOrderModel
 from partialfair.models.linear import GroupTerms, LinearModel, linear_model
 from partialfair.models.parameters import Parameters
-from partialfair.models.protocol import LinearScores, ScoreModel
+from partialfair.models.protocol import LinearScores, ScoreModel, TellsScores
 
 __all__ = [
     "FirstOrderModel",
@@ -12,5 +12,6 @@ __all__ = [
     "LinearScores",
     "Parameters",
     "ScoreModel",
+    "TellsScores",
     "linear_model",
 ]

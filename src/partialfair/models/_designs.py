@@ -64,8 +64,8 @@ class Design(Protocol):
         The values are (n, q); rows of slot −1 are left out. By default a row's slot is its code.
         """
 
-    def gram(self, weights: Floats, centres: Floats | None = None) -> Floats:
-        """Return ``Σ weights[i] z_i z_iᵀ`` with ``z = x − centres`` for each code: (n_codes, d, d)."""
+    def gram(self, weights: Floats) -> Floats:
+        """Return ``Σ weights[i] x_i x_iᵀ`` for each code: (n_codes, d, d)."""
 
     def squares(self, weights: Floats, centres: Floats | None = None) -> Floats:
         """Return ``Σ weights[i] (x_ij − centres[j])²`` over all rows: (d,)."""
@@ -110,11 +110,15 @@ def _chunks(n_rows: int, size: int) -> Iterator[slice]:
 
 @dataclass(frozen=True, eq=False)
 class DenseDesign:
-    """A numpy array of either order and either precision."""
+    """A numpy array of either order and either precision, minus an origin (d,) if there is one.
+
+    The array is not copied: the origin is taken off a few rows at a time, whenever they are needed.
+    """
 
     X: npt.NDArray[Any]
     codes: Ints
     n_codes: int
+    origin: Floats | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -126,8 +130,8 @@ class DenseDesign:
         out = np.empty(self.shape[0])
         for vector, (members, block) in zip(coefficients, self._blocks, strict=True):
             products = np.empty(len(block))
-            for rows in _by_blas(block):
-                products[rows] = block[rows] @ vector
+            for rows in self._at_once(block):
+                products[rows] = _centred(block[rows], self.origin) @ vector
             out[members] = products
         return out
 
@@ -138,20 +142,20 @@ class DenseDesign:
         out = np.zeros((n_slots, self.shape[1], values.shape[1]))
         for rows in _chunks(self.shape[0], _CHUNK):
             if values.shape[1] <= _MOST_BY_KERNEL:
-                chunk = np.ascontiguousarray(self.X[rows], dtype=np.float64)
+                chunk = np.ascontiguousarray(_centred(self.X[rows], self.origin))
                 dense_backward(chunk, values[rows], slots[rows], out)
             else:
-                _add_products(self.X[rows], values[rows], slots[rows], out)
+                _add_products(_centred(self.X[rows], self.origin), values[rows], slots[rows], out)
         return out
 
-    def gram(self, weights: Floats, centres: Floats | None = None) -> Floats:
-        """As in `Design`; rows are centred before they are multiplied, since sums of squares would cancel."""
+    def gram(self, weights: Floats) -> Floats:
+        """As in `Design`."""
         out = np.zeros((self.n_codes, self.shape[1], self.shape[1]))
         at_once = int(np.clip(_MOST_BY_BLAS / max(1, self.shape[1]) ** 2, _FEWEST_BY_BLAS, _CHUNK))
         for total, (members, block) in zip(out, self._blocks, strict=True):
             weights_of_members = weights[members]
             for rows in _chunks(len(block), at_once):
-                chunk = _centred(block[rows], centres)
+                chunk = _centred(block[rows], self.origin)
                 total += chunk.T @ (chunk * weights_of_members[rows, None])
         return out
 
@@ -159,7 +163,7 @@ class DenseDesign:
         """As in `Design`."""
         out = np.zeros(self.shape[1])
         for rows in _chunks(self.shape[0], _CHUNK):
-            chunk = _centred(self.X[rows], centres)
+            chunk = _centred(_centred(self.X[rows], self.origin), centres)
             out += weights[rows] @ (chunk * chunk)
         return out
 
@@ -180,22 +184,22 @@ class DenseDesign:
         for total, (members, block) in zip(out, self._blocks, strict=True):
             # As a vector, one column is gathered and multiplied faster than as a matrix.
             values_of_members = (values[:, 0] if total.shape[1] == 1 else values)[members]
-            for rows in _by_blas(block):
-                total += (block[rows].T @ values_of_members[rows]).reshape(total.shape)
+            for rows in self._at_once(block):
+                products = _centred(block[rows], self.origin).T @ values_of_members[rows]
+                total += products.reshape(total.shape)
         return out
 
+    def _at_once(self, block: npt.NDArray[Any]) -> Iterator[slice]:
+        """Rows to multiply at once: many if they are ready for that, few if they are converted before."""
+        if block.dtype == np.float64 and self.origin is None:
+            return _stretches(len(block), float(block.size))
+        return _chunks(len(block), _CHUNK)
 
-def _by_blas(block: npt.NDArray[Any]) -> Iterator[slice]:
-    """Rows to multiply at once: many in double precision; otherwise few, since they are converted."""
-    if block.dtype == np.float64:
-        return _stretches(len(block), float(block.size))
-    return _chunks(len(block), _CHUNK)
 
-
-def _centred(X: npt.NDArray[Any], centres: Floats | None) -> Floats:
-    """Return rows in double precision, minus the centres."""
+def _centred(X: npt.NDArray[Any], origin: Floats | None) -> Floats:
+    """Return rows in double precision, minus their origin."""
     converted = np.asarray(X, dtype=np.float64)
-    return converted if centres is None else converted - centres
+    return converted if origin is None else converted - origin
 
 
 def _add_products(X: npt.NDArray[Any], values: Floats, slots: Ints, out: Floats) -> None:
@@ -239,21 +243,22 @@ class CSRDesign:
             csr_backward(*self._entries(rows), values[rows], slots[rows], out)
         return out
 
-    def gram(self, weights: Floats, centres: Floats | None = None) -> Floats:
+    def gram(self, weights: Floats) -> Floats:
         """As in `Design`."""
         out = np.zeros((self.n_codes, self.n_features, self.n_features))
         for rows in _stretches(self.shape[0], self._n_pairs):
             csr_gram(*self._entries(rows), weights[rows], self.codes[rows], out)
         symmetric(out)
-        if centres is not None:
-            _centre_gram(out, self, weights, centres)
         return out
 
     def squares(self, weights: Floats, centres: Floats | None = None) -> Floats:
         """As in `Design`."""
         squared = replace(self, data=self.data * self.data)
-        sums = squared.backward(weights[:, None]).sum(axis=0)[:, 0]
-        return sums if centres is None else _centred_squares(sums, self, weights, centres)
+        squares = squared.backward(weights[:, None]).sum(axis=0)[:, 0]
+        if centres is None:
+            return np.asarray(squares)
+        sums = self.backward(weights[:, None]).sum(axis=0)[:, 0]
+        return _centred_squares(squares, sums, weights, centres)
 
     def take(self, rows: slice | Ints) -> Self:
         """As in `Design`; views of consecutive rows go on counting entries from the first of all."""
@@ -315,42 +320,24 @@ class CodesDesign:
             codes_backward(self.columns[rows], values[rows], slots[rows], out)
         return out
 
-    def gram(self, weights: Floats, centres: Floats | None = None) -> Floats:
+    def gram(self, weights: Floats) -> Floats:
         """As in `Design`."""
         out = np.zeros((self.n_codes, self.n_features, self.n_features))
         for rows in _stretches(self.shape[0], float(self.columns.size) * self.columns.shape[1]):
             codes_gram(self.columns[rows], weights[rows], self.codes[rows], out)
         symmetric(out)
-        if centres is not None:
-            _centre_gram(out, self, weights, centres)
         return out
 
     def squares(self, weights: Floats, centres: Floats | None = None) -> Floats:
         """As in `Design`; the features are their own squares."""
         sums = self.backward(weights[:, None]).sum(axis=0)[:, 0]
-        return sums if centres is None else _centred_squares(sums, self, weights, centres)
+        return np.asarray(sums) if centres is None else _centred_squares(sums, sums, weights, centres)
 
     def take(self, rows: slice | Ints) -> Self:
         """As in `Design`."""
         return replace(self, columns=self.columns[rows], codes=self.codes[rows])
 
 
-def _centre_gram(grams: Floats, design: CSRDesign | CodesDesign, weights: Floats, centres: Floats) -> None:
-    """Turn ``Σ ω x xᵀ`` into ``Σ ω z zᵀ = Σ ω x xᵀ − (Σ ω x) cᵀ − c (Σ ω x)ᵀ + (Σ ω) c cᵀ``, ``z = x − c``.
-
-    Most entries of a sparse feature are 0, so that its mean is small beside its spread: little cancels.
-    """
-    sums = design.backward(weights[:, None])[:, :, 0]
-    totals = np.bincount(design.codes, weights, minlength=design.n_codes)
-    for gram, sum_of_features, total in zip(grams, sums, totals, strict=True):
-        cross = np.multiply.outer(sum_of_features, centres)
-        gram -= cross + cross.T
-        gram += total * np.multiply.outer(centres, centres)
-
-
-def _centred_squares(
-    squares: Floats, design: CSRDesign | CodesDesign, weights: Floats, centres: Floats
-) -> Floats:
-    """Turn ``Σ ω x²`` into ``Σ ω (x − c)²``, likewise."""
-    sums = design.backward(weights[:, None]).sum(axis=0)[:, 0]
+def _centred_squares(squares: Floats, sums: Floats, weights: Floats, centres: Floats) -> Floats:
+    """Turn ``Σ ω x²`` into ``Σ ω (x − c)² = Σ ω x² − 2 c Σ ω x + (Σ ω) c²``."""
     return np.asarray(squares - 2 * centres * sums + weights.sum() * centres**2)

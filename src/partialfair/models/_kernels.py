@@ -15,6 +15,8 @@ from partialfair._typing import Floats, Ints
 __all__ = [
     "add_by_slot",
     "add_constants",
+    "centre_and_change_units",
+    "change_units",
     "codes_backward",
     "codes_forward",
     "codes_gram",
@@ -212,3 +214,28 @@ def symmetric(halves: Floats) -> None:
                     for j in range(left, min(left + _TILE, i)):
                         matrix[i, j] += matrix[j, i]
                         matrix[j, i] = matrix[i, j]
+
+
+@njit(cache=True, nogil=True)
+def change_units(grams: Floats, per_unit: Floats) -> None:
+    """Turn ``Σ ω x xᵀ`` into ``Σ ω z zᵀ`` with ``z = x · per_unit``."""
+    for gram in grams:
+        for i in range(per_unit.size):
+            for j in range(per_unit.size):
+                gram[i, j] *= per_unit[i] * per_unit[j]
+
+
+@njit(cache=True, nogil=True)
+def centre_and_change_units(
+    grams: Floats, totals: Floats, sums: Floats, centres: Floats, per_unit: Floats
+) -> None:
+    """Turn ``Σ ω x xᵀ`` into ``Σ ω z zᵀ`` with ``z = (x − c) · per_unit``, given ``Σ ω`` and ``Σ ω x``.
+
+    ``Σ ω (x − c)(x − c)ᵀ = Σ ω x xᵀ − h cᵀ − c hᵀ`` with ``h = Σ ω x − ½ (Σ ω) c``.
+    """
+    for k in range(totals.size):
+        gram, half = grams[k], sums[k] - 0.5 * totals[k] * centres
+        for i in range(centres.size):
+            for j in range(centres.size):
+                product = half[i] * centres[j] + centres[i] * half[j]
+                gram[i, j] = (gram[i, j] - product) * (per_unit[i] * per_unit[j])

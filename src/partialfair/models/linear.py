@@ -12,23 +12,36 @@ from partialfair._row_columns import RowColumns
 from partialfair._typing import ArrayLike, Floats, Ints
 from partialfair.categoricals import CategoricalCodes
 from partialfair.exceptions import InputError
-from partialfair.models._designs import Design, as_design
-from partialfair.models._kernels import add_by_slot, add_constants, number_pairs
+from partialfair.models._designs import DenseDesign, Design, as_design
+from partialfair.models._kernels import (
+    add_by_slot,
+    add_constants,
+    centre_and_change_units,
+    change_units,
+    number_pairs,
+)
 from partialfair.models.blocks import BlockMatrix
 from partialfair.models.parameters import Parameters
 
-__all__ = ["GroupTerms", "LinearModel", "linear_model"]
+__all__ = ["FARTHEST_CORRECTED", "GroupTerms", "LinearModel", "linear_model"]
 
 GroupTerms: TypeAlias = Literal["intercept", "interactions"] | None
+
+FARTHEST_CORRECTED = 1e3
+"""Centres, in units of the features, up to which sums over rows are corrected for them afterwards. Scores and
+gradients lose as many digits as this has, Hessians twice as many: 13 and 10 are left."""
 
 
 @dataclass(frozen=True, eq=False)
 class LinearModel:
-    """``s_i = offset_i + coef[k] · (x_i − centres) + intercept[k]``, with k the group of row i, or 0.
+    """``s_i = offset_i + coef[k] · x_i + intercept[k]``, with k the group of row i, or 0.
 
-    The parameters w are the coefficients times the features' ``scales``, vector by vector, then the
-    intercepts. So row i of J holds ``(x_i − centres) / scales`` where w holds the coefficients that the row
-    uses, 1 where it holds the intercept, and 0 elsewhere. Centred features and group terms are never formed.
+    The parameters w are the coefficients times the features' ``scales``, vector by vector, then the scores at
+    the features' ``centres``, which are the intercepts plus ``coef[k] · centres``. So row i of J holds
+    ``(x_i − centres) / scales`` where w holds the coefficients that the row uses, 1 where it holds the score
+    at the centres, and 0 elsewhere. Centred features and group terms are never formed: sums over rows are
+    corrected afterwards, or, where that would cost digits, the design takes the centres off a few rows at a
+    time.
 
     Parameters
     ----------
@@ -39,10 +52,11 @@ class LinearModel:
     n_vectors, n_intercepts
         Number of coefficient vectors, and of intercepts (0: none). Both are 1 or the number of groups.
     scales : (d,)
-        Units of the features. With their root mean squares a step in w moves the scores by as much whatever
+        Units of the features. With their standard deviations a step in w moves the scores by as much whatever
         the features' units, and a distance between parameters means something; 1 leaves w the coefficients.
+        A feature whose unit is infinite counts nothing: its coefficients are 0.
     centres : (d,)
-        Where the features' origin lies.
+        Where the features' origin lies; other than 0 only if there are intercepts, which absorb it.
     offset : (n,)
         What scores are at w = 0.
     """
@@ -78,16 +92,20 @@ class LinearModel:
         return replace(self, design=self.design.take(taken), codes=self.codes[taken], offset=offset)
 
     def unpack(self, w: Floats) -> tuple[Floats, Floats]:
-        """Return coefficients (n_vectors, d) and intercepts (n_intercepts,), both of the centred features.
-
-        For features that are not centred the intercepts are less by ``coefficients @ centres``.
-        """
+        """Return coefficients (n_vectors, d) and intercepts (n_intercepts,), of the features as they are."""
         scaled = w[: self.parameters.n_penalised].reshape(self.n_vectors, -1)
-        return scaled / self.scales, w[self.parameters.n_penalised :]
+        coefficients, intercepts = scaled / self.scales, w[self.parameters.n_penalised :]
+        if self._is_centred:
+            intercepts = intercepts - coefficients @ self._all_centres
+        return coefficients, intercepts
 
     def pack(self, coefficients: Floats, intercepts: Floats) -> Floats:
         """Return the parameters w of given coefficients and intercepts: the inverse of `unpack`."""
-        return np.concatenate([(coefficients * self.scales).ravel(), intercepts])
+        counted = np.isfinite(self.scales)
+        coefficients = np.where(counted, coefficients, 0.0)
+        if self._is_centred:
+            intercepts = intercepts + coefficients @ self._all_centres
+        return np.concatenate([(coefficients * np.where(counted, self.scales, 1.0)).ravel(), intercepts])
 
     def scores(self, w: Floats) -> Floats:
         """Return the score of every row."""
@@ -96,13 +114,22 @@ class LinearModel:
             scores += self.offset
         return scores
 
+    def told_scores(self, w: Floats, scores: Floats) -> Floats:
+        """Return the scores that whoever has the coefficients and intercepts computes, to the last digit.
+
+        Those of `scores` are the same, unless the design takes the centres off.
+        """
+        if not (isinstance(self.design, DenseDesign) and self._rows_are_centred):
+            return scores
+        plain = replace(self, design=replace(self.design, origin=None), scales=1.0, centres=0.0)
+        return plain.scores(plain.pack(*self.unpack(w)))
+
     def along(self, direction: Floats) -> Floats:
         """Return ``J direction``: by how much a step changes the scores."""
         coefficients, constants = self.unpack(direction)
+        if self._rows_are_centred:
+            constants = direction[self.parameters.n_penalised :]
         products = self.design.forward(coefficients)
-        if self._centres is not None:
-            shifts = coefficients @ self._centres
-            constants = constants - shifts if self.n_intercepts else -shifts
         if constants.size:
             add_constants(products, constants, self.codes)
         return products
@@ -142,17 +169,23 @@ class LinearModel:
     def gram(self, weights: Floats) -> BlockMatrix:
         """Return ``Jᵀ diag(weights) J``: a block for each coefficient vector and its intercepts; one pass."""
         n, d, n_intercepts = self.n_vectors, self.design.shape[1], self.n_intercepts
-        blocks = self.design.gram(weights, self._centres) / np.multiply.outer(self.scales, self.scales)
-        coefficients = np.arange(n * d).reshape(n, d)
+        blocks, coefficients = self.design.gram(weights), np.arange(n * d).reshape(n, d)
+        per_unit = np.full(d, 1 / np.asarray(self.scales))
         if not n_intercepts:
+            change_units(blocks, per_unit)
             return BlockMatrix(tuple(coefficients), tuple(blocks))
         column = weights[:, None]
         sums = _sums(column, self.codes, n_intercepts)
         slots = None if n_intercepts == n else self.codes
         cross = self.design.backward(column, slots, n_intercepts)[:, :, 0]
-        if self._centres is not None:
-            cross -= sums * self._centres
-        cross /= self.scales
+        if self._centres is None:
+            change_units(blocks, per_unit)
+        else:
+            by_vector = (n, n_intercepts // n, -1)
+            totals, sums_of_rows = (one.reshape(by_vector).sum(axis=1) for one in (sums, cross))
+            centre_and_change_units(blocks, totals[:, 0], sums_of_rows, self._centres, per_unit)
+            cross = cross - sums * self._centres
+        cross = cross * per_unit
         intercepts = [np.arange(n_intercepts)] if n == 1 else [np.array([k]) for k in range(n)]
         joined = [
             np.block([[block, cross[which].T], [cross[which], np.diag(sums[which, 0])]])
@@ -180,9 +213,22 @@ class LinearModel:
         return bool(np.any(self.offset))
 
     @cached_property
+    def _is_centred(self) -> bool:
+        return bool(np.any(self.centres))
+
+    @property
+    def _rows_are_centred(self) -> bool:
+        """Whether the design takes the centres off."""
+        return isinstance(self.design, DenseDesign) and self.design.origin is not None
+
+    @cached_property
+    def _all_centres(self) -> Floats:
+        return np.full(self.design.shape[1], self.centres)
+
+    @cached_property
     def _centres(self) -> Floats | None:
-        """The centres, None if all are 0."""
-        return np.broadcast_to(self.centres, self.design.shape[1]) if np.any(self.centres) else None
+        """The centres by which sums are to be corrected, None if there is nothing to correct."""
+        return self._all_centres if self._is_centred and not self._rows_are_centred else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,6 +311,10 @@ def linear_model(
         codes, n_groups = nobody, 1
     elif codes is None:
         raise InputError(f"group_terms={group_terms!r} needs the group of every row")
+    if not fit_intercept and np.any(centres):
+        raise InputError("centres need fit_intercept=True: without intercepts nothing absorbs them")
     n_vectors = n_groups if group_terms == "interactions" else 1
     design = as_design(X, codes if group_terms == "interactions" else nobody, n_vectors)
+    if isinstance(design, DenseDesign) and np.any(np.abs(centres) > FARTHEST_CORRECTED * scales):
+        design = replace(design, origin=np.full(design.shape[1], centres))
     return LinearModel(design, codes, n_vectors, n_groups if fit_intercept else 0, scales, centres, offset)

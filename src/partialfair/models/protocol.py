@@ -13,7 +13,7 @@ from partialfair._typing import Floats, Ints
 from partialfair.models.blocks import BlockMatrix
 from partialfair.models.parameters import Parameters
 
-__all__ = ["LinearScores", "ScoreModel"]
+__all__ = ["LinearScores", "ScoreModel", "TellsScores"]
 
 
 class ScoreModel(Protocol):
@@ -42,3 +42,14 @@ class LinearScores(ScoreModel, Protocol):
 
     def rows(self, which: Ints) -> Floats:
         """Return some rows of J: (n_which, n_params)."""
+
+
+@runtime_checkable
+class TellsScores(Protocol):
+    """A model that is told to its users in other parameters, which may round its scores differently.
+
+    What is promised of scores must hold for those that users compute.
+    """
+
+    def told_scores(self, w: Floats, scores: Floats) -> Floats:
+        """Return the scores that users compute, given ``s(w)``: the same, to the last digit."""

@@ -56,7 +56,7 @@ class Certificate:
     """Residuals of the nearly ε-KKT conditions at a point; it is a nearly ε-KKT point if all are ≤ ε.
 
     They have the units of the problem's parameters and functions: features in tiny units have tiny gradients,
-    and then small residuals say little. Estimators measure features by their root mean squares.
+    and then small residuals say little. Estimators measure features by their standard deviations.
 
     Attributes
     ----------

@@ -34,7 +34,7 @@ from partialfair._typing import Floats, Ints
 from partialfair.constraints.thresholds import Ranks
 from partialfair.exceptions import InputError
 from partialfair.groups import Members
-from partialfair.models import LinearScores, Parameters, ScoreModel
+from partialfair.models import LinearScores, Parameters, ScoreModel, TellsScores
 from partialfair.models.blocks import BlockMatrix
 from partialfair.objectives import Objective, parts
 from partialfair.problems.ranks import Counts, People, SortedRanks
@@ -117,6 +117,12 @@ class Shard:
         if scores.shape != (n_rows,):  # compiled loops would read beyond its end
             raise InputError(f"the model must return {n_rows:,} scores, not an array of shape {scores.shape}")
         return scores
+
+    @property
+    def told_scores(self) -> Floats:
+        """Scores as the model's users will compute them: the same but for rounding errors, if they differ."""
+        model = self.data.model
+        return model.told_scores(self.w, self.scores) if isinstance(model, TellsScores) else self.scores
 
     @cached_property
     def losses(self) -> tuple[tuple[float, Floats] | None, ...]:
@@ -269,9 +275,11 @@ class InMemoryScores:
         return SortedRanks(self._scores, Members(codes, shares))
 
     def counts(self) -> Counts:
-        """Return every row's score with who it belongs to."""
+        """Return every row's score, as the model's users will compute it, with who it belongs to."""
         assert self.rows.people is not None
-        return self.rows.people.with_scores(self._scores)
+        return self.rows.people.with_scores(
+            _joined(_in_threads(lambda shard, _: shard.told_scores, self.shards, self.shards))
+        )
 
     @cached_property
     def _scores(self) -> Floats:
