@@ -1,4 +1,4 @@
-"""The search for the best model that keeps the promise: against brute force, and by what it says of itself."""
+"""The search for the best model that keeps the promise: against brute force, and by what it says."""
 
 import warnings
 
@@ -27,7 +27,7 @@ def fitted(X, y, groups, **settings):
         return clf.fit(X, y, sensitive_features=groups)
 
 
-def lowest_on_rays(X, y, groups, interval, max_gap, alpha, n_angles=1500):
+def lowest_on_rays(X, y, groups, interval, max_gap, alpha, n_angles=600):
     """Two features: the gap depends on the angle alone, and along a ray the objective is convex."""
     sign, best = np.where(y, 1.0, -1.0), np.inf
     for angle in np.linspace(0, 2 * np.pi, n_angles, endpoint=False):
@@ -56,11 +56,18 @@ def _newton(along, sign, alpha):
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_two_features_against_all_angles(seed):
     X, y, groups = crowd(seed)
-    clf = fitted(X, y, groups)
+    clf = fitted(X, y, groups, max_gap=0.2)
     free = fitted(X, y, groups, constraint=None, interval=(0.0, 1.0), max_gap=0.05).result_.objective
-    lowest = lowest_on_rays(X, y, groups, (0.1, 0.6), 0.15, 1e-3)
+    lowest = lowest_on_rays(X, y, groups, (0.1, 0.6), 0.2, 1e-3)
     assert clf.result_.promise_kept
     assert clf.result_.objective - lowest <= 0.05 * (lowest - free) + 1e-5 * free
+
+
+def test_where_only_a_reversed_ranking_is_fair_it_is_found():
+    X, y, groups = crowd(0)
+    clf = fitted(X, y, groups, max_gap=0.13)
+    assert clf.result_.promise_kept
+    assert clf.result_.tied_share < 0.05
 
 
 @pytest.mark.parametrize("seed", [3, 4])

@@ -70,9 +70,27 @@ def climb(pool: Pool, n_steps: int, seed: int) -> None:
     if pool.problem.rows.parameters.n <= _FEW_COORDINATES:
         # Local solutions differ, and where parameters are few, those of a penalty are quickly found.
         first = n_steps // 3
-        _random_steps(pool, first, rng, _Penalty.of(pool), pool.candidates[0])
+        if pool.keeps(pool.best):
+            _random_steps(pool, first, rng, _Penalty.of(pool), pool.candidates[0])
+        else:
+            _scattered(pool, first, rng)
         used += first
     _random_steps(pool, n_steps - used, rng, pool.worth, pool.best)
+
+
+def _scattered(pool: Pool, n_steps: int, rng: np.random.Generator) -> None:
+    """Look in all directions for a model that keeps the promise, or breaks it by less."""
+    n_parameters = pool.problem.rows.parameters.n
+    subspace = _Subspace.of(pool, list(np.eye(n_parameters)))
+    best = start = pool.best
+    for _ in range(n_steps):
+        check_clock()
+        candidate = pool.judged(subspace.directions @ rng.normal(size=subspace.n))
+        assert candidate is not None
+        if pool.worth(candidate) < pool.worth(best):
+            best = candidate
+    if best is not start:
+        pool.keep(best, "random models", n_steps)
 
 
 def _along_segments(pool: Pool, n_steps: int) -> int:
