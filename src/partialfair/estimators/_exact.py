@@ -36,12 +36,12 @@ from partialfair.surrogates import Ramp, Surrogate
 
 __all__ = ["Attempt", "corrections", "obstacle", "widest_excess"]
 
-_ROUNDS = 4
-"""Corrections: of later ones hardly any found a better model."""
+_ROUNDS = {True: 4, False: 8}
+"""Corrections, where a model that arrived keeps the promise, and where none does yet."""
 _FAILURES, _LOST = 2, 0.25
 """Solves that may go wrong: end with constraints violated by that share of the stated gap."""
-_DEARER, _LEAST_PASSES = 1, 60
-"""No correction begins after so many times the passes of the first solve, and some."""
+_DEARER, _LEAST_PASSES = {True: 1, False: 4}, {True: 60, False: 200}
+"""No correction begins after so many times the passes of the first solve, and some; likewise."""
 _NARROWEST = 3
 """How often the surrogate is halved, at most."""
 _COVERED, _ENOUGH = 0.08, 16
@@ -131,22 +131,27 @@ class Attempt:
 
 
 def corrections(first: Attempt, solve: Solve) -> Iterator[Attempt]:
-    """Correct and solve again; yield every attempt."""
+    """Correct and solve again; yield every attempt.
+
+    Once one has arrived and keeps the promise, others can only be better by a little; until then they may
+    take more.
+    """
     last, stated = first, first.training.max_gaps
-    taken, failures = np.zeros(stated.size), 0
-    most = first.result.history[-1].passes * (1 + _DEARER) + _LEAST_PASSES
-    narrowest = _narrowest(first)
+    taken, failures, found = np.zeros(stated.size), 0, first.kept and first.arrived
+    passes, narrowest = first.result.history[-1].passes, _narrowest(first)
     many = narrowest > 0
     room = np.array([one.largest_gap for one in first.constraints]) - stated
-    for number in range(_ROUNDS):
+    for number in range(_ROUNDS[False]):
         if number or not many:
             closer = _CLOSER if many else _CLOSER_OF_FEW
             change = np.where(last.excess > 0, last.excess + closer * stated, _LOOSER * last.excess)
             taken = np.clip(taken + change, -np.minimum(_MOST_GIVEN * stated, room), _MOST_TAKEN * stated)
         attempt = _corrected(last, stated - taken, min(number, narrowest), solve, blurred=not many)
         yield attempt
-        ended = attempt.result.ended in (*CUT_SHORT, Status.NONFINITE)
-        if ended or attempt.result.history[-1].passes > most:
+        found = found or (attempt.kept and attempt.arrived)
+        dear = attempt.result.history[-1].passes > (1 + _DEARER[found]) * passes + _LEAST_PASSES[found]
+        cut = attempt.result.ended in (*CUT_SHORT, Status.NONFINITE)
+        if cut or dear or number + 1 >= _ROUNDS[found]:
             return
         # One that ran out of steps is as good a point to go on from, unless it is lost.
         if attempt.arrived or attempt.result.violation <= _LOST * stated.max():

@@ -27,7 +27,7 @@ from partialfair.exceptions import SurrogateWarning
 from partialfair.groups import Groups
 from partialfair.objectives import Objective
 from partialfair.problems import Certificate, Counts, People, Problem, TrainingData, certify
-from partialfair.solvers import CUT_SHORT, Result, Solver, Status, decided
+from partialfair.solvers import CUT_SHORT, GOOD, Result, Solver, Status, decided
 from partialfair.solvers.result import unconstrained_start
 from partialfair.surrogates import Surrogate
 
@@ -50,7 +50,6 @@ _ADVICE = {
         "none was found that satisfies the constraints, which does not mean that there is none: raise "
         "max_gap or search_steps, or add features or group_terms that can close the gap"
     ),
-    Status.PROMISE_KEPT: "the promise is kept, by a model that nothing certifies: raise max_iter or tol",
 }
 
 
@@ -350,9 +349,11 @@ def ending(found: Found, certificate: Certificate, exact: bool) -> tuple[Status,
 def remarks_on(result: FitResult) -> list[Warning]:
     """Say what the fit leaves open: an unfinished solve, or a surrogate that has lost touch with the gap."""
     remarks: list[Warning] = []
-    if result.status is not Status.CONVERGED:
+    if result.status not in GOOD:
         obstacle = "" if result.obstacle is None else f" (in the way: {result.obstacle})"
         holds = "holds" if result.kkt.holds(result.tol) else "does not hold"
+        if result.promise_kept is False:
+            holds += " for the surrogate constraints, which promise nothing,"
         remarks.append(
             ConvergenceWarning(
                 f"the solver ended with status {result.status} after {result.history[-1].step} steps, and "
