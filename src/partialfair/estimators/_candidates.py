@@ -18,6 +18,7 @@ from partialfair.estimators._training import Training
 from partialfair.estimators.result import ROUNDING_OF_GAPS, Tried
 from partialfair.problems import Problem
 from partialfair.problems.ranks import tied_shares
+from partialfair.surrogates import Surrogate
 
 __all__ = ["Candidate", "Pool"]
 
@@ -38,7 +39,7 @@ class Candidate:
     objective
         ``f_0(w)``.
     excess : (n_promises,)
-        By how much each exact gap is wider than allowed; 0 where no metric is known.
+        By how much each exact gap is wider than allowed; where no metric is known, the violation.
     tied : (2,)
         The share of the weight on the most common score, and that of people whose score others have; nan
         where nobody has looked.
@@ -65,15 +66,19 @@ class Pool:
         Who is promised what.
     problem
         The problem without constraints: objective and scores.
+    sigma
+        The surrogate by which constraints that bound no exact metric are judged.
     allow_ties
         Whether models with more ties than the unconstrained one are welcome.
     """
 
     training: Training
     problem: Problem
+    sigma: Surrogate
     allow_ties: bool = False
     candidates: list[Candidate] = field(default_factory=list)
     tried: list[Tried] = field(default_factory=list)
+    _unjudged: dict[int, Problem] = field(default_factory=dict)
     _since: float = field(default_factory=time.perf_counter)
 
     def judged(self, w: Floats, below: float = np.inf, *, ties: bool = False) -> Candidate | None:
@@ -86,7 +91,9 @@ class Pool:
             return None
         counts = at.scored.counts()
         excess = np.array([gap.value for gap in self.training.gaps(counts)]) - self.training.max_gaps
-        candidate = Candidate(w, at.objective, np.nan_to_num(excess), np.full(2, np.nan))
+        for unknown in np.flatnonzero(np.isnan(excess)):
+            excess[unknown] = self._violation(int(unknown), w)
+        candidate = Candidate(w, at.objective, excess, np.full(2, np.nan))
         if candidate.worst <= 0 or ties:
             return replace(candidate, tied=tied_shares(counts))
         return candidate
@@ -129,6 +136,16 @@ class Pool:
     def best(self) -> Candidate:
         """The best candidate so far."""
         return min(self.candidates, key=self.worth)
+
+    def _violation(self, number: int, w: Floats) -> float:
+        """Return by how much a constraint is violated that bounds no exact metric, up to its tolerance."""
+        if number not in self._unjudged:
+            promise, training = self.training.promises[number], self.training
+            stated = promise.constraint
+            block = stated.build(promise.groups, training.weights, self.sigma, training.positive)
+            self._unjudged[number] = training.problem([block])
+        problem = self._unjudged[number]
+        return max(problem.evaluate(problem.start_at(w)).violation - self.training.tol, 0.0)
 
     @cached_property
     def _more_ties(self) -> Floats:

@@ -66,15 +66,19 @@ def climb(pool: Pool, n_steps: int, seed: int) -> None:
     """
     n_rows = pool.training.weights.size
     n_steps = int(min(n_steps * min(np.sqrt(_USUAL_ROWS / n_rows), _MOST_TIMES), _MOST_ROWS / n_rows))
-    rng, used = np.random.default_rng(seed), _along_segments(pool, n_steps // 2)
-    if pool.problem.rows.parameters.n <= _FEW_COORDINATES:
+    rng, used = np.random.default_rng(seed), 0
+    few = pool.problem.rows.parameters.n <= _FEW_COORDINATES
+    if not pool.keeps(pool.best):
+        used += n_steps // 3
+        _random_steps(pool, n_steps // 3, rng, pool.worth, pool.best)
+    if few and not pool.keeps(pool.best):
+        used += n_steps // 3
+        _scattered(pool, n_steps // 3, rng)
+    used += _along_segments(pool, n_steps // 2)
+    if few and used < n_steps // 2:
         # Local solutions differ, and where parameters are few, those of a penalty are quickly found.
-        first = n_steps // 3
-        if pool.keeps(pool.best):
-            _random_steps(pool, first, rng, _Penalty.of(pool), pool.candidates[0])
-        else:
-            _scattered(pool, first, rng)
-        used += first
+        used += n_steps // 3
+        _random_steps(pool, n_steps // 3, rng, _Penalty.of(pool), pool.candidates[0])
     _random_steps(pool, n_steps - used, rng, pool.worth, pool.best)
 
 

@@ -51,6 +51,8 @@ _CLOSER, _CLOSER_OF_FEW, _LOOSER = 0.02, 0.1, 0.7
 """Share of the stated gap that is taken off beside an excess, and share of a slack that is given back."""
 _MOST_TAKEN, _MOST_GIVEN = 0.9, 0.5
 """Shares of the stated gap by which what is allowed may differ from it."""
+_SAME = 1e-9
+"""Objectives that differ by no more are those of the same model."""
 _INDICATOR = 1e-6
 """Width, relative to a surrogate's, of a ramp that is as good as the indicator."""
 
@@ -151,6 +153,7 @@ def corrections(first: Attempt, solve: Solve) -> Iterator[Attempt]:
         found = found or (attempt.kept and attempt.arrived)
         dear = attempt.result.history[-1].passes > (1 + _DEARER[found]) * passes + _LEAST_PASSES[found]
         cut = attempt.result.ended in (*CUT_SHORT, Status.NONFINITE)
+        cut = cut or abs(attempt.result.objective - last.result.objective) <= _SAME  # it leads nowhere
         if cut or dear or number + 1 >= _ROUNDS[found]:
             return
         # One that ran out of steps is as good a point to go on from, unless it is lost.

@@ -215,13 +215,15 @@ class Search:
     def _free_will_do(self) -> bool:
         """Judge the models that are there already; the unconstrained one is the answer if it is fair."""
         assert self.free is not None
-        training, _, _ = self._stated
-        self.pool = Pool(training, self._free_problem, self.estimator.allow_ties)
+        training, _, sigma = self._stated
+        assert sigma is not None
+        self.pool = Pool(training, self._free_problem, sigma, self.estimator.allow_ties)
         free = self.pool.add(self.free.x, "no constraint")
         if self.pool.keeps(free):
             self.best = Attempt(training, (), None, self._free_problem, self.free)
             self._judged[self.best] = free
             return True
+        self.pool.add(self._free_problem.constant_start, "everybody alike")
         for w in self.others:
             self.pool.add(w, "another model")
         if self.last is not None and self.last[0].size == free.w.size:
