@@ -34,7 +34,7 @@ from partialfair.problems import Certificate, Counts, Problem, ScoredRows, certi
 from partialfair.solvers import CUT_SHORT, Result, Status
 from partialfair.surrogates import Ramp, Surrogate
 
-__all__ = ["Attempt", "corrections", "obstacle", "widest_excess"]
+__all__ = ["Attempt", "about", "corrections", "obstacle", "widest_excess"]
 
 _ROUNDS = {True: 4, False: 8}
 """Corrections, where a model that arrived keeps the promise, and where none does yet."""
@@ -163,6 +163,12 @@ def corrections(first: Attempt, solve: Solve) -> Iterator[Attempt]:
             failures += 1
             if failures == _FAILURES:
                 return
+
+
+def about(attempt: Attempt, w: Floats, share: float, solve: Solve) -> Attempt:
+    """Solve the problem whose constraints are true of a model, and allow a share of the stated gaps."""
+    at = replace(attempt, result=replace(attempt.result, x=attempt.problem.start_at(w)))
+    return _corrected(at, share * attempt.training.max_gaps, attempt.halved, solve, blurred=False)
 
 
 def _corrected(last: Attempt, allowed: Floats, halved: int, solve: Solve, *, blurred: bool) -> Attempt:

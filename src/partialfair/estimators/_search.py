@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,7 @@ from partialfair.constraints import Constraint, OnAGrid, join
 from partialfair.constraints.base import Positive
 from partialfair.estimators._candidates import Candidate, Pool
 from partialfair.estimators._climb import climb
-from partialfair.estimators._exact import Attempt, corrections, obstacle
+from partialfair.estimators._exact import Attempt, about, corrections, obstacle
 from partialfair.estimators._inputs import Features
 from partialfair.estimators._placing import placed
 from partialfair.estimators._promise import Promise, check_promises
@@ -36,8 +36,8 @@ __all__ = ["FitRows", "Found", "Search", "ending", "remarks_on"]
 # Seconds after the deadline that the certificate of the best point may take.
 _GRACE = 0.25
 
-_TAKEN_ON = 1
-"""Attempts that keep the promise and may have as many steps again, if none of them is certified."""
+_SHARES = (1.0, 0.9, 0.8)
+"""Of the stated gaps, which are allowed one after the other where a certified point is looked for."""
 
 _ADVICE = {
     Status.MAX_ITER: "raise max_iter or tol",
@@ -247,7 +247,7 @@ class Search:
     def _certified(self) -> Attempt:
         """Return the best attempt that keeps the promise and whose certificate holds, or the best of all.
 
-        Corrections take few steps: if none of those that keep the promise arrived, some are taken on.
+        If there is none such beside a model that keeps the promise, one is looked for near that model.
         """
         assert self.pool is not None
         ordered = sorted(self._judged, key=self._worth)
@@ -255,11 +255,11 @@ class Search:
         for attempt in kept:
             if attempt.solved:
                 return attempt
-        for attempt in kept[:_TAKEN_ON]:
-            longer = replace(attempt, result=self._solving.again(attempt.problem, attempt.result.x))
-            self._judged[longer] = self.pool.add(longer.w, f"correction {attempt.number}, taken on")
-            if self._keeps(longer) and longer.solved:
-                return longer
+        for share in _SHARES if self.pool.keeps(self.pool.best) else ():
+            attempt = about(ordered[0], self.pool.best.w, share, self._solving.again)
+            self._judged[attempt] = self.pool.add(attempt.w, "correction of the best")
+            if self._keeps(attempt) and attempt.solved:
+                return attempt
         return ordered[0]
 
     @cached_property
