@@ -157,6 +157,14 @@ def test_an_end_that_is_a_rank_in_spite_of_rounding():
         assert isnan(opportunity(table.with_(interval=(here, Fraction(1)))))
 
 
+def test_nobody_is_in_a_short_interval_that_begins_where_they_end():
+    """Of the short interval a rounding error of a rank is a share that counts; of the ranks it is none."""
+    weights = [Fraction(250), Fraction(1, 3), Fraction(1, 1000)]
+    start = sum(weights[:2]) / sum(weights)
+    table = Table([5, 0, -1, 6, 0.5], [*"aaabb"], [0, 1, 0, 0, 1], [*weights, 1, 1], (start, 1), 0)
+    assert isnan(OPPORTUNITY[0](table))
+
+
 @every(METRICS)
 @few
 @given(table=tables())

@@ -400,7 +400,8 @@ def labelled_share(
         share = group.interval.measure * selected / (weights[with_label].sum() / weights.sum())
         return min(float(share), 1.0)  # all of them selected may round to a little more
     total = in_band.sum()
-    return float(selected / total) if total > RANK_TOLERANCE else float("nan")
+    # Shares of a short interval magnify what ranks are off by: whether anybody is there is a matter of ranks.
+    return float(selected / total) if total * group.interval.measure > RANK_TOLERANCE else float("nan")
 
 
 def _widest_difference(scored: ScoredGroups, shares: list[float], threshold: float) -> WorstGap:
