@@ -158,11 +158,19 @@ class FitResult:
         search = tuple(Tried(*line) for line in state.get("search", ()))
         self.__dict__.update(state, status=Status(state["status"]), history=history, search=search)
 
+    @property
+    def _found(self) -> str:
+        """The objective, and how it compares with that of the certified point, if that is another."""
+        objective = f"objective {self.objective:.6g}"
+        if not self.search:
+            return f"{objective}, surrogate constraints violated by {self.max_violation:.1e}"
+        return f"{objective}; of the certified point {self.kkt.objective:.6g}, exact gap {self.kkt.gap:.4g}"
+
     def __str__(self) -> str:
         last = self.history[-1]
         lines = [
             f"{self.status} after {last.step} steps, {last.passes:,} passes over data, {last.seconds:.2f} s",
-            f"objective {self.objective:.6g}, surrogate constraints violated by {self.max_violation:.1e}",
+            self._found,
             f"certificate, to be at most {self.tol:g}: {self.kkt}",
         ]
         if self.obstacle is not None:
