@@ -20,7 +20,6 @@ from partialfair._state import StoredAsPairs
 from partialfair._typing import ArrayLike, Floats
 from partialfair.constraints import Constraint
 from partialfair.constraints.base import Positive
-from partialfair.estimators._exact import widest_excess
 from partialfair.estimators._flat import flat_scores_warning
 from partialfair.estimators._idle import idle_threshold_warning
 from partialfair.estimators._inputs import (
@@ -187,7 +186,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             status, obstacle = ending(found, certificate, search.exact)
         attempt, training = found.attempt, found.attempt.training
         result = attempt.result
-        same = found.w is attempt.w or np.array_equal(found.w, attempt.w)
+        same = np.array_equal(found.w, attempt.w)
         with unhurried():
             x = result.x if same else attempt.problem.start_at(found.w)
             violation = result.violation if same else attempt.problem.evaluate(x).violation
@@ -197,20 +196,19 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         self.intercept_ = intercepts if self.fit_intercept else np.zeros(n_intercepts)
         self.groups_: Any = _object_array(labels) if rows.groups is not None else None
         self.n_iter_ = max(1, result.history[-1].step)
-        gaps = training.gaps(found.counts)
         self.result_ = FitResult(
             status=status,
             objective=found.objective,
             max_violation=violation,
             constraints=tuple(promise.stated for promise in training.promises),
-            gaps=gaps,
+            gaps=training.gaps(found.counts),
             thresholds=attempt.problem.split(x)[1].copy(),
             obstacle=obstacle,
             surrogate=attempt.sigma,
             tied_share=tied_share(found.counts),
             spread=spread(found.counts),
             history=result.history,
-            kkt=replace(certificate, objective=result.objective, gap=widest_excess(attempt)),
+            kkt=replace(certificate, objective=result.objective, gap=attempt.gap),
             tol=self.tol,
             enforce=self.enforce,
             small_groups=small_groups(training.promises),

@@ -127,8 +127,7 @@ class Pool:
 
     def worth(self, candidate: Candidate) -> tuple[bool, float]:
         """Order candidates: those that keep the promise by objective, others by how much they break it."""
-        kept = self.keeps(candidate)
-        if kept:
+        if self.keeps(candidate):
             return False, candidate.objective
         return True, candidate.worst if self.ranks_people(candidate) else np.inf
 

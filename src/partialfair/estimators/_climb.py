@@ -30,7 +30,7 @@ _MOST_DIRECTIONS = 10
 _SEGMENTS = 6
 """Cheaper candidates towards which the best one is moved."""
 _SEGMENT_TRIALS = 12
-"""Looks at each segment: lengths that grow by halves until one fails, and bisections after that."""
+"""Looks at each segment: shares that double until one fails, and bisections after that."""
 _SHORTEST = 1 / 256
 """Share of a segment at the first look."""
 _USUAL_ROWS, _MOST_TIMES, _MOST_ROWS = 20_000, 20.0, 2e7
@@ -98,7 +98,7 @@ def _scattered(pool: Pool, n_steps: int, rng: np.random.Generator) -> None:
 
 
 def _along_segments(pool: Pool, n_steps: int) -> int:
-    """Move the best candidate towards cheaper ones, the cheapest last; return how many looks that took."""
+    """Move the best candidate towards cheaper ones, the fairest first; return how many looks that took."""
     used = 0
     if not pool.keeps(pool.best):
         return used

@@ -30,18 +30,14 @@ from partialfair.estimators.result import ROUNDING_OF_GAPS
 from partialfair.groups import Groups, group_name
 from partialfair.metrics.partial import WorstGap
 from partialfair.named_constraints import record_of
-from partialfair.problems import Certificate, Counts, Problem, ScoredRows, certify
+from partialfair.problems import Certificate, Problem, certify
 from partialfair.solvers import CUT_SHORT, Result, Status
 from partialfair.surrogates import Ramp, Surrogate
 
-__all__ = ["Attempt", "about", "corrections", "obstacle", "widest_excess"]
+__all__ = ["Attempt", "about", "corrections", "obstacle"]
 
-_ROUNDS = {True: 4, False: 8}
-"""Corrections, where a model that arrived keeps the promise, and where none does yet."""
 _FAILURES, _LOST = 2, 0.25
 """Solves that may go wrong: end with constraints violated by that share of the stated gap."""
-_DEARER, _LEAST_PASSES = {True: 1, False: 4}, {True: 60, False: 200}
-"""No correction begins after so many times the passes of the first solve, and some; likewise."""
 _NARROWEST = 3
 """How often the surrogate is halved, at most."""
 _COVERED, _ENOUGH = 0.08, 16
@@ -57,6 +53,24 @@ _INDICATOR = 1e-6
 """Width, relative to a surrogate's, of a ramp that is as good as the indicator."""
 
 Solve = Callable[[Problem, Floats], Result]
+
+
+@dataclass(frozen=True)
+class _Budget:
+    """How many corrections there may be, and how many times the first solve's passes, and some, in all."""
+
+    rounds: int
+    times: int
+    passes: int
+
+    def spent(self, round_number: int, attempt: Attempt, first: Attempt) -> bool:
+        """Whether an attempt was the last."""
+        most = (1 + self.times) * first.result.history[-1].passes + self.passes
+        return round_number >= self.rounds or attempt.result.history[-1].passes > most
+
+
+_BEFORE, _AFTER = _Budget(rounds=8, times=4, passes=200), _Budget(rounds=4, times=1, passes=60)
+"""Until a model that arrived keeps the promise, and from then on, when others can be better by a little."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,25 +105,20 @@ class Attempt:
         return self.problem.split(self.result.x)[0]
 
     @cached_property
-    def scored(self) -> ScoredRows:
-        """All rows at the solution."""
-        return self.problem.rows.at(self.w)
-
-    @cached_property
-    def counts(self) -> Counts:
-        """How much weight has which score at the solution."""
-        return self.scored.counts()
-
-    @cached_property
     def gaps(self) -> tuple[WorstGap, ...]:
         """The exact gaps, one for each constraint."""
-        return self.training.gaps(self.counts)
+        return self.training.gaps(self.problem.rows.at(self.w).counts())
 
     @property
     def excess(self) -> Floats:
         """By how much each exact gap is too wide; 0 where no metric is known."""
         gaps = np.array([gap.value for gap in self.gaps])
         return np.asarray(np.nan_to_num(gaps - self.training.max_gaps))
+
+    @property
+    def gap(self) -> float:
+        """The exact gap that is widest relative to what is allowed; nan without constraints."""
+        return float(self.gaps[int(np.argmax(self.excess))].value) if self.gaps else float("nan")
 
     @property
     def kept(self) -> bool:
@@ -133,17 +142,13 @@ class Attempt:
 
 
 def corrections(first: Attempt, solve: Solve) -> Iterator[Attempt]:
-    """Correct and solve again; yield every attempt.
-
-    Once one has arrived and keeps the promise, others can only be better by a little; until then they may
-    take more.
-    """
+    """Correct and solve again; yield every attempt."""
     last, stated = first, first.training.max_gaps
     taken, failures, found = np.zeros(stated.size), 0, first.kept and first.arrived
-    passes, narrowest = first.result.history[-1].passes, _narrowest(first)
+    narrowest = _narrowest(first)
     many = narrowest > 0
     room = np.array([one.largest_gap for one in first.constraints]) - stated
-    for number in range(_ROUNDS[False]):
+    for number in range(_BEFORE.rounds):
         if number or not many:
             closer = _CLOSER if many else _CLOSER_OF_FEW
             change = np.where(last.excess > 0, last.excess + closer * stated, _LOOSER * last.excess)
@@ -151,10 +156,9 @@ def corrections(first: Attempt, solve: Solve) -> Iterator[Attempt]:
         attempt = _corrected(last, stated - taken, min(number, narrowest), solve, blurred=not many)
         yield attempt
         found = found or (attempt.kept and attempt.arrived)
-        dear = attempt.result.history[-1].passes > (1 + _DEARER[found]) * passes + _LEAST_PASSES[found]
-        cut = attempt.result.ended in (*CUT_SHORT, Status.NONFINITE)
-        cut = cut or abs(attempt.result.objective - last.result.objective) <= _SAME  # it leads nowhere
-        if cut or dear or number + 1 >= _ROUNDS[found]:
+        ended = attempt.result.ended in (*CUT_SHORT, Status.NONFINITE)
+        leads_nowhere = abs(attempt.result.objective - last.result.objective) <= _SAME
+        if ended or leads_nowhere or (_AFTER if found else _BEFORE).spent(number + 1, attempt, first):
             return
         # One that ran out of steps is as good a point to go on from, unless it is lost.
         if attempt.arrived or attempt.result.violation <= _LOST * stated.max():
@@ -232,13 +236,6 @@ def _refined(constraint: Constraint, gap: WorstGap, groups: Groups) -> Constrain
     intervals = constraint.intervals(groups)
     of_pair = [intervals[groups.labels.index(label)] for label in gap.groups]
     return constraint.on_grid(constraint.grid.refined(gap.ranks, of_pair))
-
-
-def widest_excess(attempt: Attempt) -> float:
-    """Return the exact gap that is widest relative to what is allowed; nan without constraints."""
-    if not attempt.gaps:
-        return float("nan")
-    return float(attempt.gaps[int(np.argmax(attempt.excess))].value)
 
 
 def obstacle(training: Training, gaps: Sequence[WorstGap]) -> str:

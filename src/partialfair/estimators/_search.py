@@ -200,8 +200,10 @@ class Search:
         if self.exact and self._free_will_do():
             return None
         self.best = first = self._solved(*self._stated)
-        if first.result.ended in CUT_SHORT or self.pool is None:
-            return first.result.ended if first.result.ended in CUT_SHORT else None
+        if first.result.ended in CUT_SHORT:
+            return first.result.ended
+        if self.pool is None:
+            return None
         self._judged[first] = self.pool.add(first.w, "surrogate constraints")
         for attempt in corrections(first, self._solving.again):
             self._judged[attempt] = self.pool.add(attempt.w, f"correction {attempt.number}")
@@ -251,9 +253,8 @@ class Search:
         """
         assert self.pool is not None
         ordered = sorted(self._judged, key=self._worth)
-        kept = [one for one in ordered if self._keeps(one)]
-        for attempt in kept:
-            if attempt.solved:
+        for attempt in ordered:
+            if self._keeps(attempt) and attempt.solved:
                 return attempt
         for share in _SHARES if self.pool.keeps(self.pool.best) else ():
             attempt = about(ordered[0], self.pool.best.w, share, self._solving.again)

@@ -66,11 +66,14 @@ def _record(record: Record, unit: float) -> Record:
 
 def _gap(gap: WorstGap, constraint: Constraint, unit: float) -> WorstGap:
     """Return a gap with its threshold, and its value if that is a difference of scores, in units of 1."""
+    value = abs(unit) * gap.value if _in_scores(constraint) else gap.value
+    return replace(gap, value=value, threshold=unit * gap.threshold)
+
+
+def _in_scores(constraint: Constraint) -> bool:
+    """Whether a constraint bounds a difference of scores."""
     record = record_of(constraint)
-    in_scores = record is not None and record.bounded.in_scores
-    return replace(
-        gap, value=abs(unit) * gap.value if in_scores else gap.value, threshold=unit * gap.threshold
-    )
+    return record is not None and record.bounded.in_scores
 
 
 def _result(result: FitResult, unit: float) -> FitResult:
@@ -78,8 +81,7 @@ def _result(result: FitResult, unit: float) -> FitResult:
 
     def in_users_units(gap: float) -> float:
         """Return a gap, which is a difference of scores if all constraints bound such."""
-        records = [record_of(one) for one in result.constraints]
-        in_scores = bool(records) and all(one is not None and one.bounded.in_scores for one in records)
+        in_scores = bool(result.constraints) and all(map(_in_scores, result.constraints))
         return abs(unit) * gap if in_scores else gap
 
     return replace(
