@@ -33,10 +33,11 @@ _SEGMENT_TRIALS = 12
 """Looks at each segment: shares that double until one fails, and bisections after that."""
 _SHORTEST = 1 / 256
 """Share of a segment at the first look."""
-_USUAL_ROWS, _MOST_TIMES, _MOST_ROWS = 20_000, 20.0, 2e7
+_USUAL_ROWS, _MORE_OF_FEW, _FEWER_OF_MANY = 20_000, 0.75, 0.5
+_MOST_TIMES, _MOST_ROWS = 60.0, 2e7
 """A step costs as much as there are rows, and what the search takes should stay in proportion to a solve:
-with fewer rows than usual there are more steps, up to so many times as many, and no steps beyond so many rows
-scored in all."""
+with fewer rows than usual there are more steps, by a power of how many times fewer, up to so many times as
+many, and no steps beyond so many rows scored in all."""
 _FIRST_LENGTH, _LONGER, _SHORTER = 0.1, 1.5, 0.96
 """By how much the first steps move scores, and what success and failure make of that."""
 _LEAST_LENGTH = 1e-3
@@ -65,7 +66,8 @@ def climb(pool: Pool, n_steps: int, seed: int) -> None:
         For random steps.
     """
     n_rows = pool.training.weights.size
-    n_steps = int(min(n_steps * min(np.sqrt(_USUAL_ROWS / n_rows), _MOST_TIMES), _MOST_ROWS / n_rows))
+    fewer_rows = (_USUAL_ROWS / n_rows) ** (_MORE_OF_FEW if n_rows < _USUAL_ROWS else _FEWER_OF_MANY)
+    n_steps = int(min(n_steps * min(fewer_rows, _MOST_TIMES), _MOST_ROWS / n_rows))
     rng, used = np.random.default_rng(seed), 0
     few = pool.problem.rows.parameters.n <= _FEW_COORDINATES
     if not pool.keeps(pool.best):

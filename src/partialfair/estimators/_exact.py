@@ -34,10 +34,13 @@ from partialfair.problems import Certificate, Problem, certify
 from partialfair.solvers import CUT_SHORT, Result, Status
 from partialfair.surrogates import Ramp, Surrogate
 
-__all__ = ["Attempt", "about", "corrections", "obstacle"]
+__all__ = ["Attempt", "about", "corrections", "obstacle", "stricter"]
 
 _FAILURES, _LOST = 2, 0.25
-"""Solves that may go wrong: end with constraints violated by that share of the stated gap."""
+"""Solves that may go wrong: end with constraints violated by that share of the stated gap, or with an exact
+gap that is wider than the last by the stated one."""
+_LITTLE = 0.003
+"""Share of what the promise costs that a correction has to gain for another to be worth its while."""
 _NARROWEST = 3
 """How often the surrogate is halved, at most."""
 _COVERED, _ENOUGH = 0.08, 16
@@ -141,10 +144,10 @@ class Attempt:
         return self.result.ended is Status.CONVERGED or self.solved
 
 
-def corrections(first: Attempt, solve: Solve) -> Iterator[Attempt]:
-    """Correct and solve again; yield every attempt."""
+def corrections(first: Attempt, free_objective: float, solve: Solve) -> Iterator[Attempt]:
+    """Correct and solve again, until that gains little of what the promise costs; yield every attempt."""
     last, stated = first, first.training.max_gaps
-    taken, failures, found = np.zeros(stated.size), 0, first.kept and first.arrived
+    taken, failures, lowest = np.zeros(stated.size), 0, first.result.objective if first.kept else np.inf
     narrowest = _narrowest(first)
     many = narrowest > 0
     room = np.array([one.largest_gap for one in first.constraints]) - stated
@@ -155,24 +158,44 @@ def corrections(first: Attempt, solve: Solve) -> Iterator[Attempt]:
             taken = np.clip(taken + change, -np.minimum(_MOST_GIVEN * stated, room), _MOST_TAKEN * stated)
         attempt = _corrected(last, stated - taken, min(number, narrowest), solve, blurred=not many)
         yield attempt
-        found = found or (attempt.kept and attempt.arrived)
         ended = attempt.result.ended in (*CUT_SHORT, Status.NONFINITE)
         leads_nowhere = abs(attempt.result.objective - last.result.objective) <= _SAME
-        if ended or leads_nowhere or (_AFTER if found else _BEFORE).spent(number + 1, attempt, first):
+        if attempt.kept:
+            price, gain = lowest - free_objective, lowest - attempt.result.objective
+            leads_nowhere |= gain <= _LITTLE * price < np.inf
+            lowest = min(lowest, attempt.result.objective)
+        budget = _AFTER if lowest < np.inf else _BEFORE
+        if ended or leads_nowhere or budget.spent(number + 1, attempt, first):
             return
-        # One that ran out of steps is as good a point to go on from, unless it is lost.
-        if attempt.arrived or attempt.result.violation <= _LOST * stated.max():
-            last = attempt
-        else:
+        if _is_lost(attempt, last):
             failures += 1
             if failures == _FAILURES:
                 return
+        else:
+            last = attempt
 
 
-def about(attempt: Attempt, w: Floats, share: float, solve: Solve) -> Attempt:
-    """Solve the problem whose constraints are true of a model, and allow a share of the stated gaps."""
+def _is_lost(attempt: Attempt, last: Attempt) -> bool:
+    """Whether nothing good can be expected near an attempt; one that ran out of steps need not be lost."""
+    stated = attempt.training.max_gaps
+    violated = not attempt.arrived and attempt.result.violation > _LOST * stated.max()
+    return bool(violated or (attempt.excess > np.maximum(last.excess, 0.0) + stated).any())
+
+
+def about(attempt: Attempt, w: Floats, allowed: Floats, solve: Solve) -> Attempt:
+    """Solve the problem whose constraints are true of a model, and allow given gaps.
+
+    The surrogate is as wide as at first: such problems are solved soonest.
+    """
     at = replace(attempt, result=replace(attempt.result, x=attempt.problem.start_at(w)))
-    return _corrected(at, share * attempt.training.max_gaps, attempt.halved, solve, blurred=False)
+    return _corrected(at, allowed, 0, solve, blurred=False)
+
+
+def stricter(attempt: Attempt, allowed: Floats) -> Floats:
+    """Return what to allow after an attempt that broke the promise: less by as much."""
+    stated = attempt.training.max_gaps
+    less = allowed - np.maximum(attempt.excess, 0.0) - _CLOSER * stated
+    return np.asarray(np.maximum(less, (1 - _MOST_TAKEN) * stated))
 
 
 def _corrected(last: Attempt, allowed: Floats, halved: int, solve: Solve, *, blurred: bool) -> Attempt:

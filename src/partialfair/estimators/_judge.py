@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from partialfair._typing import GroupLabel, Ints
 from partialfair.constraints import Constraint
 from partialfair.groups import Groups
-from partialfair.intervals import intervals_by_group
-from partialfair.metrics._inputs import ScoredGroups, sorted_group
+from partialfair.intervals import IntervalSet, intervals_by_group
+from partialfair.metrics._inputs import GroupScores, ScoredGroups, sorted_group
 from partialfair.metrics.partial import WorstGap
-from partialfair.named_constraints import record_of
+from partialfair.named_constraints import NamedConstraint, record_of, setting_of
 from partialfair.problems import Counts
 
 __all__ = ["Referee"]
@@ -46,24 +47,48 @@ class Referee:
 
         A constraint without a `NamedConstraint` bounds no metric: it is trained, but its exact gap is nan.
         """
-        record = record_of(self.constraint)
+        record = self._record
         if record is None:
             return WorstGap(float("nan"), (None, None))
-        return record.gap(self._scored(counts, labelled=record.bounded.needs_labels), self.constraint)
+        if not record.bounded.needs_labels:
+            counts = replace(counts, positive=None)
+        threshold = setting_of(self.constraint).threshold
+        counted = _sorted if threshold is None or not record.bounded.of_selected else _selected(threshold)
+        groups = zip(self.labels, self._intervals, self.rows, strict=True)
+        scored = ScoredGroups(tuple(counted(label, part, _of(counts, rows)) for label, part, rows in groups))
+        return record.gap(scored, self.constraint)
 
-    def _scored(self, counts: Counts, labelled: bool) -> ScoredGroups:
-        """Sort the scores of each group; labels are carried along if the metric needs them."""
-        weights = None if np.ptp(counts.weights) == 0 else counts.weights
-        intervals = intervals_by_group(self.constraint.interval, list(self.labels))
-        return ScoredGroups(
-            tuple(
-                sorted_group(
-                    label,
-                    part,
-                    counts.scores[rows],
-                    None if weights is None else weights[rows],
-                    counts.positive[rows] if labelled and counts.positive is not None else None,
-                )
-                for label, rows, part in zip(self.labels, self.rows, intervals, strict=True)
-            )
-        )
+    @cached_property
+    def _record(self) -> NamedConstraint | None:
+        return record_of(self.constraint)
+
+    @cached_property
+    def _intervals(self) -> tuple[IntervalSet, ...]:
+        return intervals_by_group(self.constraint.interval, list(self.labels))
+
+
+def _of(counts: Counts, rows: Ints) -> Counts:
+    """Return what is counted of some rows."""
+    positive = None if counts.positive is None else counts.positive[rows]
+    return Counts(counts.scores[rows], counts.weights[rows], counts.codes[rows], positive)
+
+
+def _sorted(label: GroupLabel, interval: IntervalSet, counts: Counts) -> GroupScores:
+    """Sort the scores of a group; equal weights need not be carried along."""
+    weights = None if np.ptp(counts.weights) == 0 else counts.weights
+    return sorted_group(label, interval, counts.scores, weights, counts.positive)
+
+
+def _selected(threshold: float) -> Callable[[GroupLabel, IntervalSet, Counts], GroupScores]:
+    """Count who of a group is above a threshold, by label if there are labels: nothing has to be sorted."""
+
+    def counted(label: GroupLabel, interval: IntervalSet, counts: Counts) -> GroupScores:
+        above = counts.scores > threshold
+        labels = np.zeros(above.size, dtype=bool) if counts.positive is None else counts.positive
+        weights = np.bincount(2 * above + labels, weights=counts.weights, minlength=4).astype(np.float64)
+        cells = np.flatnonzero(weights)
+        scores = np.where(cells >= 2, np.nextafter(threshold, np.inf), threshold)
+        positive = None if counts.positive is None else cells % 2 == 1
+        return GroupScores(label, interval, scores, weights[cells], positive)
+
+    return counted

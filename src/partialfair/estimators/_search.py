@@ -15,7 +15,7 @@ from partialfair.constraints import Constraint, OnAGrid, join
 from partialfair.constraints.base import Positive
 from partialfair.estimators._candidates import Candidate, Pool
 from partialfair.estimators._climb import climb
-from partialfair.estimators._exact import Attempt, about, corrections, obstacle
+from partialfair.estimators._exact import Attempt, about, corrections, obstacle, stricter
 from partialfair.estimators._inputs import Features
 from partialfair.estimators._placing import placed
 from partialfair.estimators._promise import Promise, check_promises
@@ -36,8 +36,8 @@ __all__ = ["FitRows", "Found", "Search", "ending", "remarks_on"]
 # Seconds after the deadline that the certificate of the best point may take.
 _GRACE = 0.25
 
-_SHARES = (1.0, 0.9, 0.8)
-"""Of the stated gaps, which are allowed one after the other where a certified point is looked for."""
+_LOOKS = 3
+"""Solves that look for a certified point near the best model."""
 
 _ADVICE = {
     Status.MAX_ITER: "raise max_iter or tol",
@@ -205,7 +205,8 @@ class Search:
         if self.pool is None:
             return None
         self._judged[first] = self.pool.add(first.w, "surrogate constraints")
-        for attempt in corrections(first, self._solving.again):
+        assert self.free is not None
+        for attempt in corrections(first, self.free.objective, self._solving.again):
             self._judged[attempt] = self.pool.add(attempt.w, f"correction {attempt.number}")
             self.best = min(self._judged, key=self._worth)
             if attempt.result.ended in CUT_SHORT:
@@ -256,11 +257,18 @@ class Search:
         for attempt in ordered:
             if self._keeps(attempt) and attempt.solved:
                 return attempt
-        for share in _SHARES if self.pool.keeps(self.pool.best) else ():
-            attempt = about(ordered[0], self.pool.best.w, share, self._solving.again)
-            self._judged[attempt] = self.pool.add(attempt.w, "correction of the best")
-            if self._keeps(attempt) and attempt.solved:
-                return attempt
+        if self.pool.keeps(self.pool.best):
+            last, near = ordered[0], self.pool.best
+            allowed = last.training.max_gaps
+            for _ in range(_LOOKS):
+                last = about(last, near.w, allowed, self._solving.again)
+                judged = self._judged[last] = self.pool.add(last.w, "correction of the best")
+                if not self.pool.keeps(judged):
+                    allowed = stricter(last, allowed)
+                elif last.solved:
+                    return last
+                else:
+                    near = judged
         return ordered[0]
 
     @cached_property

@@ -35,8 +35,10 @@ class Metric:
 
     ``counts`` says whose number decides how much may go unseen: the interval's members, everyone, or one or
     the other by the gap's scale; ``labels`` are those it compares, and ``largest`` is the widest gap there
-    can be. ``in_scores`` says that gaps are counted in units of the scores, and not as shares of people:
-    they grow as scores do, and have no widest.
+    can be. ``of_selected`` says that only who is above the threshold matters to the gap, where ranks are
+    counted among people of the same label: estimators then judge models without sorting. ``in_scores`` says
+    that gaps are counted in units of the scores, and not as shares of people: they grow as scores do,
+    and have no widest.
     """
 
     title: str
@@ -44,6 +46,7 @@ class Metric:
     differences: Callable[[Resamples, Setting], Differences]
     needs_labels: bool = False
     needs_threshold: bool = False
+    of_selected: bool = False
     counts: Literal["by scale", "interval", "everyone"] = "by scale"
     labels: tuple[bool, ...] = (True, False)
     largest: float = 1.0
@@ -83,6 +86,7 @@ METRICS: dict[str, Metric] = {
         lambda scored, s: partial.demographic_parity_gap(scored, _threshold(s), s.gap_scale),
         _differences.demographic_parity,
         needs_threshold=True,
+        of_selected=True,
     ),
     "group_auc": Metric(
         "group AUC (pGAUC)",
@@ -97,6 +101,7 @@ METRICS: dict[str, Metric] = {
         _differences.equal_opportunity,
         needs_labels=True,
         needs_threshold=True,
+        of_selected=True,
         labels=(True,),
     ),
     "equalized_odds": Metric(
@@ -105,6 +110,7 @@ METRICS: dict[str, Metric] = {
         _differences.equalized_odds,
         needs_labels=True,
         needs_threshold=True,
+        of_selected=True,
     ),
     "inter_group_pairwise": Metric(
         "inter-group pairwise (all ranks)",

@@ -102,6 +102,9 @@ def spread(counts: Counts) -> float:
 
 def tied_shares(counts: Counts) -> Floats:
     """Return the largest share of the weight that one score holds, and the share whose score others have."""
+    if np.ptp(counts.weights) == 0:  # sorting scores alone is faster
+        members = np.diff(tie_ends(np.sort(counts.scores)))
+        return np.asarray(np.array([members.max(), members[members > 1].sum()]) / counts.scores.size)
     order = np.argsort(counts.scores)
     ends = tie_ends(counts.scores[order])
     passed = np.concatenate([[0.0], np.cumsum(counts.weights[order])])

@@ -22,8 +22,8 @@ _SCOUT_STEPS = 12
 """Steps from each start before the paths are compared."""
 _TURN_STEPS = 40
 """Steps of a path's first turn; each round of turns has twice as many."""
-_STEPS_AGAIN = 30
-"""Steps from a start that is nearly a solution: of those that did not arrive by then, hardly any did soon."""
+_STEPS_AGAIN = 15
+"""Steps from a start that is nearly a solution: its problem is corrected, and solved again, before long."""
 _NEAR, _PATIENCE = 10, 4
 """Residual, in units of ε, below which a path is followed on, up to so many times the steps of its turn."""
 _NO_FALL = 1e-6
