@@ -189,6 +189,11 @@ def digest_of(checkout: Path) -> str:
     return digest.hexdigest()[:16]
 
 
+def key_of(job: Job, digest: str) -> str:
+    """Return the name under which the fits of a job, by a package with this digest, are kept."""
+    return f"{digest} {json.dumps(asdict(job))}"
+
+
 class Kept:
     """What finished workers found, in a file with a line for each of them."""
 
@@ -208,6 +213,11 @@ class Kept:
             file.write(json.dumps({"key": key, "fits": fits}) + "\n")
 
 
+def rough_seconds(workers: Iterable[tuple[Job, str]]) -> float:
+    """Return what workers take one after the other."""
+    return sum(PLANS[job.data].seconds[side] for job, side in workers)
+
+
 def all_fits(jobs: list[Job], before: Path, arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """Return the fits of all jobs, before and after, by workers; each is told of when it ends."""
     kept, found = Kept(arguments.kept), []
@@ -222,30 +232,29 @@ def all_fits(jobs: list[Job], before: Path, arguments: argparse.Namespace) -> li
         fits: list[dict[str, Any]] = answer_of(__file__, options, checkouts[side], name, threads)["fits"]
         return fits
 
-    left = {}
+    left = []
     for job in jobs:
         for side in SIDES:
-            key = f"{digests[side]} {json.dumps(asdict(job))}"
-            fits = kept.of(key)
+            fits = kept.of(key_of(job, digests[side]))
             if fits is None:
-                left[key] = (job, side)
+                left.append((job, side))
             else:
                 found += _labelled(job, side, fits)
-    expected = {key: PLANS[job.data].seconds[side] for key, (job, side) in left.items()}
+    expected = rough_seconds(left)
     start, n_jobs = time.perf_counter(), len(left)
     if n_jobs < 2 * len(jobs):
         print(f"{2 * len(jobs) - n_jobs} of {2 * len(jobs)} workers were done before", flush=True)
     with ThreadPoolExecutor(arguments.workers) as pool:
-        waiting = {pool.submit(work, *todo): key for key, todo in left.items()}
+        waiting = {pool.submit(work, *todo): todo for todo in left}
         try:
             for done in as_completed(waiting):
-                key = waiting[done]
-                job, side = left.pop(key)
+                job, side = waiting[done]
+                left.remove((job, side))
                 fits = done.result()
-                kept.add(key, fits)
+                kept.add(key_of(job, digests[side]), fits)
                 found += _labelled(job, side, fits)
-                rest = sum(expected[other] for other in left)
-                minutes = (time.perf_counter() - start) / (sum(expected.values()) - rest) * rest / 60
+                rest = rough_seconds(left)
+                minutes = (time.perf_counter() - start) / (expected - rest) * rest / 60
                 spent = sum(fit["seconds"] for fit in fits)
                 print(
                     f"{job.data}, split {job.split}, {side}: {len(fits)} fits in {spent:.0f} s; "
