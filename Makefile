@@ -76,6 +76,7 @@ bench: $(VENV)/.dev ## the benchmarks; tables in benchmarks/results/
 	$(BIN)/python benchmarks/bank_encodings.py
 	$(BIN)/python benchmarks/network.py
 	$(BIN)/python benchmarks/optimality.py
+	$(BIN)/python benchmarks/search_steps.py
 
 # Peers whose licence or size keeps them out of the other environments; versions as in the recorded table.
 bench-peers: ## the benchmark beside dccp and humancompatible-train; table in benchmarks/results/

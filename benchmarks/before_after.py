@@ -15,16 +15,11 @@ second are repeated within the process. Both run this script; only the package i
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
 import resource
-import subprocess
-import sys
-import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import geometric_mean, median
@@ -34,11 +29,11 @@ import numpy as np
 
 import partialfair
 from _data import CONSTRAINTS, LOADERS, Part, load
+from _earlier import ROOT, add_earlier, answer_of, commit_of, earlier_checkout
 from _record import RESULTS, write
 from partialfair import PartialFairClassifier, fairness_path
 from path import MAX_GAPS
 
-ROOT = Path(__file__).resolve().parents[1]
 ALPHA, MAX_GAP = 1e-4, 0.05
 LONG_ENOUGH = 1.0
 """Seconds: what takes as long, in one fit or together, is not repeated."""
@@ -130,20 +125,12 @@ def measured(case: Case, folder: Path | None, n: int | None) -> dict[str, Any]:
 
 def in_a_process(case: Case, checkout: Path, arguments: Any) -> dict[str, Any]:
     """Return what a fresh process measured with the package of a checkout."""
-    command = [sys.executable, __file__, "--measure", json.dumps(asdict(case))]
+    options = ["--measure", json.dumps(asdict(case))]
     if arguments.rows:
-        command += ["--rows", str(arguments.rows)]
+        options += ["--rows", str(arguments.rows)]
     if arguments.data:
-        command += ["--data", str(arguments.data)]
-    source = checkout.resolve() / "src"
-    environment = {**os.environ, "PYTHONPATH": str(source)}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    if done.returncode:
-        raise SystemExit(f"{case}, with the package in {source}, failed:\n{done.stderr.strip()}")
-    run: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    if not Path(run["package"]).is_relative_to(source):
-        raise SystemExit(f"the package was imported from {run['package']}, not from {source}")
-    return run
+        options += ["--data", str(arguments.data)]
+    return answer_of(__file__, options, checkout, str(case))
 
 
 @dataclass(frozen=True)
@@ -249,37 +236,10 @@ def summary(compared: list[Comparison]) -> list[str]:
     return lines
 
 
-@contextlib.contextmanager
-def earlier_checkout(arguments: Any) -> Iterator[Path]:
-    """Give the directory of the earlier checkout; one made for a commit is removed in the end."""
-    if arguments.before is not None:
-        yield arguments.before
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        checkout = Path(folder) / "before"
-        git = ["git", "-C", str(ROOT), "worktree"]
-        commit = arguments.before_commit
-        subprocess.run([*git, "add", "--quiet", "--detach", str(checkout), commit], check=True)
-        try:
-            yield checkout
-        finally:
-            subprocess.run([*git, "remove", "--force", str(checkout)], check=True)
-
-
-def commit_of(checkout: Path) -> str:
-    """Return the commit of a checkout, in short; what is not committed is said."""
-    command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--exclude=*"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    return done.stdout.strip() or checkout.name
-
-
 def main() -> None:
     """Measure every case with both packages, by turns."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    earlier = parser.add_mutually_exclusive_group(required=True)
-    earlier.add_argument("--before", type=Path, help="an earlier checkout")
-    earlier.add_argument("--before-commit", help="an earlier commit, checked out for the time being")
-    earlier.add_argument("--measure", help="a case, as JSON: measure it with the package at hand")
+    add_earlier(parser, "--measure", "a case, as JSON: measure it with the package at hand")
     benchmarks = ["engine", "exact", "path"]
     parser.add_argument("--only", nargs="*", default=benchmarks, choices=benchmarks)
     parser.add_argument("--data-sets", nargs="*", default=list(LOADERS), choices=list(LOADERS))

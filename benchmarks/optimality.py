@@ -27,8 +27,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from _hunting import make_best_known
 from _judging import ROUNDING, Case
 from _real import real_settings
@@ -75,20 +73,28 @@ FAMILIES = {
 }
 
 
-def compared(case: Case, reference: Reference, references: References) -> dict[str, Any]:
-    """Fit at default settings, judge, and compare."""
+def shares_of_price(objective: float | None, reference: Reference) -> tuple[float | None, float | None]:
+    """Return the excess of a fit, and what is beyond; None for what cannot be said."""
+    if objective is None or reference.objective is None:
+        return None, None
+    excess = objective - reference.objective
+    allowance = ROUNDING_OF_LOSSES * reference.free_objective
+    share = excess / reference.price if reference.price > allowance else None
+    beyond = max(excess - allowance, 0.0) / max(reference.price, 1e-300) if excess > allowance else 0.0
+    return share, beyond
+
+
+def compared(case: Case, reference: Reference, references: References, **settings: Any) -> dict[str, Any]:
+    """Fit at default settings but for those given, judge, and compare."""
     start = time.perf_counter()
-    clf = case.fitted()
+    clf = case.fitted(**settings)
     seconds = time.perf_counter() - start
     model = case.model_of(clf)
     objective, gap, ties = case.objective(model), case.judged_gap(model.scores), case.ties(model.scores)
     kept = gap <= case.max_gap + ROUNDING
     says_kept = clf.result_.promise_kept or str(clf.result_.status) == "converged"
     known = reference.objective
-    excess = objective - known if kept and known is not None else np.nan
-    allowance = ROUNDING_OF_LOSSES * reference.free_objective
-    share = excess / reference.price if reference.price > allowance else np.nan
-    beyond = max(excess - allowance, 0.0) / max(reference.price, 1e-300) if excess > allowance else 0.0
+    share, beyond = shares_of_price(objective if kept else None, reference)
     possible = known is not None and reference.gap <= CLEARLY_POSSIBLE * case.max_gap
     result = {
         "problem": case.key,
@@ -98,8 +104,8 @@ def compared(case: Case, reference: Reference, references: References) -> dict[s
         "f*": known,
         "f_unc": reference.free_objective,
         "proof": reference.proof,
-        "excess": None if np.isnan(share) else share,
-        "beyond": None if np.isnan(excess) else beyond,
+        "excess": share,
+        "beyond": beyond,
         "seconds": seconds,
         "tied block": ties.block,
         "tied in band": ties.band,
@@ -108,7 +114,7 @@ def compared(case: Case, reference: Reference, references: References) -> dict[s
         "stated objective differs": bool(abs(clf.result_.objective - objective) > 1e-9),
         "missed": bool(not kept and possible),
     }
-    references.offer(case, model, "a default fit")
+    references.offer(case, model, "a default fit" if not settings else f"a fit with {settings}")
     return result
 
 

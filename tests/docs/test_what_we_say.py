@@ -184,6 +184,31 @@ def test_before_and_after_benchmark_runs(tmp_path, data_dir):
     assert (tmp_path / "before_after.md").read_text().count("| engine | law_school |") == 3
 
 
+@pytest.mark.slow
+@pytest.mark.real_data
+def test_quality_of_exact_fits_benchmark_runs(tmp_path, data_dir):
+    """A checkout compared with itself is as accurate; what was fitted is not fitted again."""
+    small = ["--only", "law_school", "--rows", 1500, "--splits", 2, "--max-gaps", 0.1, 0.2]
+    options = ["--before", ROOT, "--data", data_dir, "--out", tmp_path, "--kept", tmp_path / "kept.jsonl"]
+    printed = run_script("benchmarks/quality_exact.py", *small, *options)
+    assert "paired mean +0.00000, +0.00 standard errors" in printed
+    assert "4 of 4 workers" in printed
+    assert (tmp_path / "quality_exact.md").read_text().count("| law_school |") == 4
+    assert "4 of 4 workers were done before" in run_script("benchmarks/quality_exact.py", *small, *options)
+
+
+def test_search_steps_benchmark_runs(tmp_path):
+    """More steps of the same search never cost more: the lowest objective is what is kept."""
+    fewer = "script.STEPS = (0, 100)"
+    small = ["--only", "tiny", "--problems", "tiny/1[24]", "--out", tmp_path]
+    printed = run_smaller("benchmarks/search_steps.py", fewer, *small)
+    assert "by search_steps; at the default of 100" in printed
+    rows = json.loads((tmp_path / "search_steps.json").read_text())["rows"]
+    assert [row["search_steps"] for row in rows] == [0, 100] * 2
+    assert float(rows[1]["largest"]) <= float(rows[0]["largest"])
+    assert (tmp_path / "search_steps.png").stat().st_size > 10_000
+
+
 @pytest.mark.real_data
 def test_network_benchmark_runs(tmp_path, data_dir):
     """Every method trains a network given by two functions; what needs more is refused in one sentence."""

@@ -1,0 +1,76 @@
+"""An earlier checkout of this repository, and fresh processes that run a benchmark with its package."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+"""The checkout that this script is in."""
+
+
+def add_earlier(parser: argparse.ArgumentParser, worker: str, what: str) -> None:
+    """Add the options that name the earlier checkout, and the one by which a worker is told what to do."""
+    earlier = parser.add_mutually_exclusive_group(required=True)
+    earlier.add_argument("--before", type=Path, help="an earlier checkout")
+    earlier.add_argument("--before-commit", help="an earlier commit, checked out for the time being")
+    earlier.add_argument(worker, help=what)
+
+
+@contextlib.contextmanager
+def earlier_checkout(arguments: Any) -> Iterator[Path]:
+    """Give the directory of the earlier checkout; one made for a commit is removed in the end."""
+    if arguments.before is not None:
+        yield arguments.before
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        checkout = Path(folder) / "before"
+        git = ["git", "-C", str(ROOT), "worktree"]
+        commit = arguments.before_commit
+        subprocess.run([*git, "add", "--quiet", "--detach", str(checkout), commit], check=True)
+        try:
+            yield checkout
+        finally:
+            subprocess.run([*git, "remove", "--force", str(checkout)], check=True)
+
+
+def commit_of(checkout: Path) -> str:
+    """Return the commit of a checkout, in short; what is not committed is said."""
+    command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--exclude=*"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.stdout.strip() or checkout.name
+
+
+def answer_of(
+    script: str, options: list[str], checkout: Path, name: str, settings: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return a script's last line, read as JSON, from a fresh process with the package of a checkout.
+
+    Parameters
+    ----------
+    script, options
+        What is run.
+    checkout
+        Its package is imported: the answer's ``"package"`` says from where, and is checked.
+    name
+        What is run, in a few words, for messages.
+    settings
+        Of the environment.
+    """
+    source = checkout.resolve() / "src"
+    environment = {**os.environ, **(settings or {}), "PYTHONPATH": str(source)}
+    done = subprocess.run([sys.executable, script, *options], capture_output=True, text=True, env=environment)
+    if done.returncode:
+        raise SystemExit(f"{name}, with the package in {source}, failed:\n{done.stderr.strip()}")
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    if not Path(answer["package"]).is_relative_to(source):
+        raise SystemExit(f"the package was imported from {answer['package']}, not from {source}")
+    return answer
