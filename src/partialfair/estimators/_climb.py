@@ -5,7 +5,8 @@ exact gap has no gradient, but it is cheap to ask for. So the search goes from t
 
 - towards models that cost less and break the promise, as far as the promise holds: the objective is convex,
   so every point of such a segment costs less than its beginning;
-- by random steps in the span of the models seen, and in all coordinates where they are few.
+- by random steps in the span of the models seen, and in all coordinates where they are few; then other
+  models are climbed from too, with the gap as a penalty.
 
 Steps are measured by how far they move scores, and a length that succeeds is tried again.
 """
@@ -79,9 +80,21 @@ def climb(pool: Pool, n_steps: int, seed: int) -> None:
     used += _along_segments(pool, n_steps // 2)
     if few and used < n_steps // 2:
         # Local solutions differ, and where parameters are few, those of a penalty are quickly found.
-        used += n_steps // 3
-        _random_steps(pool, n_steps // 3, rng, _Penalty.of(pool), pool.candidates[0])
+        for start in (pool.candidates[0], _around(pool, rng)):
+            used += n_steps // 6
+            _random_steps(pool, n_steps // 6, rng, _Penalty.of(pool), start)
     _random_steps(pool, n_steps - used, rng, pool.worth, pool.best)
+
+
+def _around(pool: Pool, rng: np.random.Generator) -> Candidate:
+    """Return a random model, about as far from the unconstrained one as that is from scoring all alike."""
+    free = pool.candidates[0].w
+    subspace = _Subspace.of(pool, list(np.eye(free.size)))
+    spread = float(np.std(pool.problem.rows.at(free).counts().scores))
+    far = spread / np.sqrt(subspace.n) * rng.normal(size=subspace.n)
+    candidate = pool.judged(free + subspace.directions @ far)
+    assert candidate is not None
+    return candidate
 
 
 def _scattered(pool: Pool, n_steps: int, rng: np.random.Generator) -> None:
