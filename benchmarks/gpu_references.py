@@ -6,8 +6,8 @@ package nor its data; a GPU with fast double precision and 40 GB of memory, such
 1. ``python benchmarks/gpu_references.py export build/gpu`` writes the tables, the unconstrained models, the
    references known so far and the scripts of the search, some 3 MB: all that the other machine needs.
 2. ``python build/gpu/gpu_references.py search build/gpu FOUND --part 0 --parts 4 --seconds 500`` there;
-   ``FOUND/part-0-cuda.npz`` is written after every setting and every 20 seconds. Parts share the settings of each
-   table, and may share a GPU. ``--device cpu`` is for trying it out.
+   ``FOUND/part-0-cuda.npz`` is written after every setting and every 20 seconds. Parts share the settings of
+   each table, and may share a GPU. ``--device cpu`` is for trying it out.
 3. ``python benchmarks/gpu_references.py collect build/gpu FOUND`` judges every model anew, exactly as
    `optimality` does, and lowers ``results/references.json`` where it is better; ``--merge FILE`` offers the
    references of another such file too. Steps 1 to 3 can be repeated: what was found is where the next search
@@ -176,6 +176,8 @@ def _search_setting(
 
     before, share = values(), arguments.share_of_descents
     hunt.descents(arguments.descents, arguments.steps, 3, start + share * (end - start))
+    while time.time() < end and not all(len(hunt.best(gap, 1)) for gap in setting["max_gaps"]):
+        hunt.descents(arguments.descents, arguments.steps, 3, end)  # nothing to take random steps from yet
     saved()
     between, descended = values(), time.time() - start
     n_candidates = min(4096, max(256, 80_000_000 // len(problem.signs)))
@@ -238,6 +240,8 @@ def collect(arguments: argparse.Namespace) -> None:
         models = [design.model(v[:, :-1].copy(), v[:, -1].copy()) for v in vectors]
         better = [rescaled(setting[0], model) for model in models[1:]]
         for case in setting:
+            if not own and not any(source.of(case) for source in (references, *others)):
+                continue  # nothing is known of it, and nothing was found
             before = references.begin(case, models[0])
             for other in others:
                 if (known := other.of(case)) and (model := other.model_of(case)) is not None:
