@@ -39,8 +39,6 @@ __all__ = ["Attempt", "about", "corrections", "obstacle", "stricter"]
 _FAILURES, _LOST = 2, 0.25
 """Solves that may go wrong: end with constraints violated by that share of the stated gap, or with an exact
 gap that is wider than the last by the stated one."""
-_LITTLE = 0.003
-"""Share of what the promise costs that a correction has to gain for another to be worth its while."""
 _NARROWEST = 3
 """How often the surrogate is halved, at most."""
 _COVERED, _ENOUGH = 0.08, 16
@@ -60,20 +58,26 @@ Solve = Callable[[Problem, Floats], Result]
 
 @dataclass(frozen=True)
 class _Budget:
-    """How many corrections there may be, and how many times the first solve's passes, and some, in all."""
+    """How many corrections there may be, and how many steps: some for each of the first solve's, and more.
+
+    A step costs as much as there are rows: where these are many, there are hardly any more.
+    """
 
     rounds: int
-    times: int
-    passes: int
+    times: float
+    more: int
 
     def spent(self, round_number: int, attempt: Attempt, first: Attempt) -> bool:
         """Whether an attempt was the last."""
-        most = (1 + self.times) * first.result.history[-1].passes + self.passes
-        return round_number >= self.rounds or attempt.result.history[-1].passes > most
+        first_steps, steps = (one.result.history[-1].step for one in (first, attempt))
+        more = self.more * min(1.0, _USUAL_ROWS / first.training.weights.size)
+        return round_number >= self.rounds or steps > (1 + self.times) * first_steps + more
 
 
-_BEFORE, _AFTER = _Budget(rounds=8, times=4, passes=200), _Budget(rounds=4, times=1, passes=60)
-"""Until a model that arrived keeps the promise, and from then on, when others can be better by a little."""
+_BEFORE, _AFTER = _Budget(rounds=8, times=3, more=150), _Budget(rounds=4, times=0.2, more=40)
+"""Until a model keeps the promise, and from then on, when others can be better by a little."""
+_USUAL_ROWS = 20_000
+"""Rows up to which there are as many more steps as the budgets say."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,10 +148,10 @@ class Attempt:
         return self.result.ended is Status.CONVERGED or self.solved
 
 
-def corrections(first: Attempt, free_objective: float, solve: Solve) -> Iterator[Attempt]:
-    """Correct and solve again, until that gains little of what the promise costs; yield every attempt."""
+def corrections(first: Attempt, solve: Solve) -> Iterator[Attempt]:
+    """Correct and solve again; yield every attempt."""
     last, stated = first, first.training.max_gaps
-    taken, failures, lowest = np.zeros(stated.size), 0, first.result.objective if first.kept else np.inf
+    taken, failures, found = np.zeros(stated.size), 0, first.kept
     narrowest = _narrowest(first)
     many = narrowest > 0
     room = np.array([one.largest_gap for one in first.constraints]) - stated
@@ -158,14 +162,10 @@ def corrections(first: Attempt, free_objective: float, solve: Solve) -> Iterator
             taken = np.clip(taken + change, -np.minimum(_MOST_GIVEN * stated, room), _MOST_TAKEN * stated)
         attempt = _corrected(last, stated - taken, min(number, narrowest), solve, blurred=not many)
         yield attempt
+        found = found or attempt.kept
         ended = attempt.result.ended in (*CUT_SHORT, Status.NONFINITE)
         leads_nowhere = abs(attempt.result.objective - last.result.objective) <= _SAME
-        if attempt.kept:
-            price, gain = lowest - free_objective, lowest - attempt.result.objective
-            leads_nowhere |= gain <= _LITTLE * price < np.inf
-            lowest = min(lowest, attempt.result.objective)
-        budget = _AFTER if lowest < np.inf else _BEFORE
-        if ended or leads_nowhere or budget.spent(number + 1, attempt, first):
+        if ended or leads_nowhere or (_AFTER if found else _BEFORE).spent(number + 1, attempt, first):
             return
         if _is_lost(attempt, last):
             failures += 1
