@@ -256,19 +256,24 @@ class Search:
         for attempt in ordered:
             if self._keeps(attempt) and attempt.solved:
                 return attempt
-        if self.pool.keeps(self.pool.best):
-            last, near = ordered[0], self.pool.best
-            allowed = last.training.max_gaps
-            for _ in range(_LOOKS):
-                last = about(last, near.w, allowed, self._solving.again)
-                judged = self._judged[last] = self.pool.add(last.w, "correction of the best")
-                if not self.pool.keeps(judged):
-                    allowed = stricter(last, allowed)
-                elif last.solved:
-                    return last
-                else:
-                    near = judged
+        if self.pool.keeps(self.pool.best) and (found := self._certified_near_best(ordered[0])) is not None:
+            return found
         return ordered[0]
+
+    def _certified_near_best(self, last: Attempt) -> Attempt | None:
+        """Return a certified attempt that keeps the promise, from solves that begin at the best model."""
+        assert self.pool is not None
+        near, allowed = self.pool.best, last.training.max_gaps
+        for _ in range(_LOOKS):
+            last = about(last, near.w, allowed, self._solving.again)
+            judged = self._judged[last] = self.pool.add(last.w, "correction of the best")
+            if not self.pool.keeps(judged):
+                allowed = stricter(last, allowed)
+            elif last.solved:
+                return last
+            else:  # it ran out of steps
+                near = judged
+        return None
 
     @cached_property
     def _free_problem(self) -> Problem:
