@@ -34,7 +34,7 @@ _SEGMENT_TRIALS = 12
 """Looks at each segment: shares that double until one fails, and bisections after that."""
 _SHORTEST = 1 / 256
 """Share of a segment at the first look."""
-_USUAL_ROWS, _MORE_OF_FEW, _FEWER_OF_MANY = 20_000, 0.75, 0.5
+_USUAL_ROWS, _MORE_OF_FEW, _FEWER_OF_MANY = 12_000, 0.85, 0.5
 _MOST_TIMES, _MOST_ROWS = 60.0, 2e7
 """A step costs as much as there are rows, and what the search takes should stay in proportion to a solve:
 with fewer rows than usual there are more steps, by a power of how many times fewer, up to so many times as
@@ -66,11 +66,13 @@ def climb(pool: Pool, n_steps: int, seed: int) -> None:
     seed
         For random steps.
     """
-    n_rows = pool.training.weights.size
-    fewer_rows = (_USUAL_ROWS / n_rows) ** (_MORE_OF_FEW if n_rows < _USUAL_ROWS else _FEWER_OF_MANY)
-    n_steps = int(min(n_steps * min(fewer_rows, _MOST_TIMES), _MOST_ROWS / n_rows))
+    n_rows, n_parameters = pool.training.weights.size, pool.problem.rows.parameters.n
+    few = n_parameters <= _FEW_COORDINATES
+    times = (_USUAL_ROWS / n_rows) ** (_MORE_OF_FEW if n_rows < _USUAL_ROWS else _FEWER_OF_MANY)
+    if few:  # surrogates lead astray most, and solves cost least
+        times *= _FEW_COORDINATES / n_parameters
+    n_steps = int(min(n_steps * min(times, _MOST_TIMES), _MOST_ROWS / n_rows))
     rng, used = np.random.default_rng(seed), 0
-    few = pool.problem.rows.parameters.n <= _FEW_COORDINATES
     if not pool.keeps(pool.best):
         used += n_steps // 3
         _random_steps(pool, n_steps // 3, rng, pool.worth, pool.best)
