@@ -67,11 +67,10 @@ class _Budget:
     times: float
     more: int
 
-    def spent(self, round_number: int, attempt: Attempt, first: Attempt) -> bool:
-        """Whether an attempt was the last."""
-        first_steps, steps = (one.result.history[-1].step for one in (first, attempt))
+    def spent(self, round_number: int, steps: int, first: Attempt) -> bool:
+        """Whether there are no more rounds, or steps."""
         more = self.more * min(1.0, _USUAL_ROWS / first.training.weights.size)
-        return round_number >= self.rounds or steps > (1 + self.times) * first_steps + more
+        return round_number >= self.rounds or steps > self.times * first.steps + more
 
 
 _BEFORE, _AFTER = _Budget(rounds=8, times=3, more=150), _Budget(rounds=4, times=0.2, more=40)
@@ -105,6 +104,11 @@ class Attempt:
     result: Result
     number: int = 0
     halved: int = 0
+
+    @property
+    def steps(self) -> int:
+        """Steps that all solves took up to this one."""
+        return self.result.history[-1].step
 
     @property
     def w(self) -> Floats:
@@ -149,11 +153,40 @@ class Attempt:
 
 
 def corrections(first: Attempt, solve: Solve) -> Iterator[Attempt]:
-    """Correct and solve again; yield every attempt."""
-    last, stated = first, first.training.max_gaps
+    """Correct and solve again; yield every attempt.
+
+    Ranks are corrected one by one where people are many; where they are few, or that kept no promise, only
+    what is allowed is.
+    """
+    narrowest, begun = _narrowest(first), first.steps
+    for halvings in (narrowest, 0) if narrowest > 0 else (0,):
+        found = first.kept
+        for attempt in _series(first, halvings, begun, solve):
+            yield attempt
+            found = found or attempt.kept
+            if attempt.result.ended in CUT_SHORT:
+                return
+        if found:
+            return
+        begun = attempt.steps
+
+
+def _series(first: Attempt, narrowest: int, begun: int, solve: Solve) -> Iterator[Attempt]:
+    """Correct again and again, rank by rank if the surrogate may be halved some times.
+
+    Parameters
+    ----------
+    first
+        What is to be corrected.
+    narrowest
+        How often the surrogate may be halved.
+    begun
+        Steps that were taken before.
+    solve
+        Solves from the last solution.
+    """
+    last, stated, many = first, first.training.max_gaps, narrowest > 0
     taken, failures, found = np.zeros(stated.size), 0, first.kept
-    narrowest = _narrowest(first)
-    many = narrowest > 0
     room = np.array([one.largest_gap for one in first.constraints]) - stated
     for number in range(_BEFORE.rounds):
         if number or not many:
@@ -165,7 +198,8 @@ def corrections(first: Attempt, solve: Solve) -> Iterator[Attempt]:
         found = found or attempt.kept
         ended = attempt.result.ended in (*CUT_SHORT, Status.NONFINITE)
         leads_nowhere = abs(attempt.result.objective - last.result.objective) <= _SAME
-        if ended or leads_nowhere or (_AFTER if found else _BEFORE).spent(number + 1, attempt, first):
+        budget = _AFTER if found else _BEFORE
+        if ended or leads_nowhere or budget.spent(number + 1, attempt.steps - begun, first):
             return
         if _is_lost(attempt, last):
             failures += 1

@@ -116,8 +116,9 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         Starts of ``solver="auto"``: the unconstrained model, the best model that scores everybody alike, and
         random ones. Local solutions differ; the best is kept.
     search_steps
-        How many models the search on the exact metric itself looks at, after the last solve; fewer where rows
-        are many. It lowers the objective at the same gap; 0 leaves it out.
+        How many models the search on the exact metric itself looks at, after the last correction, if there
+        are some 12,000 rows; more where rows or parameters are few, fewer where rows are many. It lowers the
+        objective at the same gap; 0 leaves it out.
     allow_ties
         Whether the promise may be kept by more ties (by .01 of the weight) than the unconstrained model has:
         equal scores meet any constraint, and rank nobody.
