@@ -271,8 +271,7 @@ class Search:
                 allowed = stricter(last, allowed)
             elif last.solved:
                 return last
-            else:  # it ran out of steps
-                near = judged
+            near = judged
         return None
 
     @cached_property
