@@ -98,6 +98,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         check_flag(self.higher_is_better, "higher_is_better")
         check_flag(self.allow_ties, "allow_ties")
         check_count(self.search_steps, "search_steps", low=0)
+        check_count(self.surrogate_halvings, "surrogate_halvings", low=0)
         if self.callback is not None and not callable(self.callback):
             raise InputError(f"callback must be a function of one record, not {self.callback!r}")
         if isinstance(self.surrogate, Surrogate) and self.surrogate_width != "auto":

@@ -1,17 +1,19 @@
 """From a fit of the surrogate problem to ones whose *exact* gap is as wide as allowed (``enforce="exact"``).
 
 A surrogate constraint is met at a grid of ranks and by a smoothed indicator, while the promise is about the
-exact metric. So the problem is solved again and again, each time from the last solution x_c, with
+exact metric. So the problem is solved again and again, each time from the last solution x_c, and corrected in
+both directions: less is allowed where the exact gap was too wide, and more where there was slack. The first
+time the grid is made twice as fine; later a point is added where the exact gap was widest.
+
+That is all by default. It can be done rank by rank as well, by constraints
 
     f_i(x) + h_i(x_c) − f_i(x_c) ≤ 0,
 
 where h_i is f_i with the indicator itself in place of its surrogate: at x_c the constraint says what is true,
-and the surrogate only says how that changes with x. What is left, because the metric looks between the points
-of the grid and x moves on, is corrected in both directions: less is allowed where the exact gap was too wide,
-and more where there was slack. Where people are few, a rank is a matter of chance: then f_i is left as it is,
-and only what is allowed is corrected. The first time the grid is made twice as fine; later a point is added
-where the exact gap was widest. The surrogate becomes narrower, as long as it still covers enough people to
-have a slope that means something.
+and the surrogate, which becomes narrower as long as it covers enough people to have a slope that means
+something, only says how that changes with x. Models come to cost less at the same training gap, but a rank is
+a matter of chance, and people not seen pay for it (benchmarks/results/quality_exact.md): it is for
+``surrogate_halvings``, and for promises that cannot be kept otherwise.
 """
 
 from __future__ import annotations
@@ -152,16 +154,24 @@ class Attempt:
         return self.result.ended is Status.CONVERGED or self.solved
 
 
-def corrections(first: Attempt, solve: Solve) -> Iterator[Attempt]:
+def corrections(first: Attempt, halvings: int, solve: Solve) -> Iterator[Attempt]:
     """Correct and solve again; yield every attempt.
 
-    Ranks are corrected one by one where people are many; where they are few, or that kept no promise, only
-    what is allowed is.
+    Parameters
+    ----------
+    first
+        What is to be corrected.
+    halvings
+        How often the surrogate may be halved; with 0 only what is allowed is corrected, and ranks one by one
+        after that only if no promise was kept.
+    solve
+        Solves from the last solution.
     """
     narrowest, begun = _narrowest(first), first.steps
-    for halvings in (narrowest, 0) if narrowest > 0 else (0,):
+    order = [min(halvings, narrowest), 0] if halvings else [0, narrowest]
+    for most in order if narrowest > 0 else [0]:
         found = first.kept
-        for attempt in _series(first, halvings, begun, solve):
+        for attempt in _series(first, most, begun, solve):
             yield attempt
             found = found or attempt.kept
             if attempt.result.ended in CUT_SHORT:

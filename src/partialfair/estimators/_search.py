@@ -205,7 +205,7 @@ class Search:
         if self.pool is None:
             return None
         self._judged[first] = self.pool.add(first.w, "surrogate constraints")
-        for attempt in corrections(first, self._solving.again):
+        for attempt in corrections(first, self.estimator.surrogate_halvings, self._solving.again):
             self._judged[attempt] = self.pool.add(attempt.w, f"correction {attempt.number}")
             self.best = min(self._judged, key=self._worth)
             if attempt.result.ended in CUT_SHORT:

@@ -115,6 +115,10 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
     n_starts
         Starts of ``solver="auto"``: the unconstrained model, the best model that scores everybody alike, and
         random ones. Local solutions differ; the best is kept.
+    surrogate_halvings
+        How often the search may make the surrogate half as wide, up to 3 and as long as it covers enough
+        people, and correct constraints rank by rank. Models then cost less at the same training gap, since
+        they fit its noise: on people not seen they tend to be less accurate at the same gap.
     search_steps
         How many models the search on the exact metric itself looks at, after the last correction, if there
         are some 12,000 rows; more where rows or parameters are few, fewer where rows are many. It lowers the
@@ -204,6 +208,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         surrogate_width: float | Literal["auto"] = "auto",
         solver: str | Solver = "auto",
         n_starts: int = 2,
+        surrogate_halvings: int = 0,
         search_steps: int = 100,
         allow_ties: bool = False,
         tol: float = 1e-4,
@@ -234,6 +239,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         self.surrogate_width = surrogate_width
         self.solver = solver
         self.n_starts = n_starts
+        self.surrogate_halvings = surrogate_halvings
         self.search_steps = search_steps
         self.allow_ties = allow_ties
         self.tol = tol

@@ -58,7 +58,9 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         those below ``constraint_threshold``. The loss and ``predict`` are the same.
     min_group_size, missing_groups, sensitive_columns, group_terms, surrogate, surrogate_width
         As in `PartialFairClassifier`.
-    solver, n_starts, search_steps, allow_ties, max_iter, time_limit, warm_start, random_state
+    solver, n_starts, surrogate_halvings, search_steps, allow_ties, max_iter, time_limit, warm_start
+        As in `PartialFairClassifier`.
+    random_state
         As in `PartialFairClassifier`.
     callback, verbose
         As in `PartialFairClassifier`.
@@ -110,6 +112,7 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         surrogate_width: float | Literal["auto"] = "auto",
         solver: str | Solver = "auto",
         n_starts: int = 2,
+        surrogate_halvings: int = 0,
         search_steps: int = 100,
         allow_ties: bool = False,
         tol: float = 1e-4,
@@ -139,6 +142,7 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         self.surrogate_width = surrogate_width
         self.solver = solver
         self.n_starts = n_starts
+        self.surrogate_halvings = surrogate_halvings
         self.search_steps = search_steps
         self.allow_ties = allow_ties
         self.tol = tol
