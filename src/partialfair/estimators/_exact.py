@@ -12,7 +12,7 @@ That is all by default. It can be done rank by rank as well, by constraints
 where h_i is f_i with the indicator itself in place of its surrogate: at x_c the constraint says what is true,
 and the surrogate, which becomes narrower as long as it covers enough people to have a slope that means
 something, only says how that changes with x. Models come to cost less at the same training gap, but a rank is
-a matter of chance, and people not seen pay for it (benchmarks/results/quality_exact.md): it is for
+a matter of chance, and people not seen pay for it (benchmarks/results/quality_rank_by_rank.md): it is for
 ``surrogate_halvings``, and for promises that cannot be kept otherwise.
 """
 
