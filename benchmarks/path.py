@@ -28,7 +28,7 @@ MAX_GAPS = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5)
 
 def dominated(path: FairnessPath) -> int:
     """Return how many models cost more than a stricter one that keeps its promise; there should be none."""
-    kept = [point.model.result_.objective for point in path.points if point.model.result_.promise_kept]
+    kept = [point.objective for point in path.points if point.model.result_.promise_kept]
     return sum(looser > min(kept[at:]) * (1 + 1e-9) for at, looser in enumerate(kept))
 
 

@@ -46,8 +46,8 @@ _NARROWEST = 3
 _COVERED, _ENOUGH = 0.08, 16
 """Share of a group that a surrogate of the first width covers, roughly (a quarter of the spread of scores
 that are nearly normal), and members that it has to cover: fewer make its slope a matter of chance."""
-_CLOSER, _CLOSER_OF_FEW, _LOOSER = 0.02, 0.1, 0.7
-"""Share of the stated gap that is taken off beside an excess, and share of a slack that is given back."""
+_CLOSER, _CLOSER_RANK_BY_RANK, _LOOSER = 0.1, 0.02, 0.7
+"""Shares of the stated gap that are taken off beside an excess, and share of a slack that is given back."""
 _MOST_TAKEN, _MOST_GIVEN = 0.9, 0.5
 """Shares of the stated gap by which what is allowed may differ from it."""
 _SAME = 1e-9
@@ -195,15 +195,15 @@ def _series(first: Attempt, narrowest: int, begun: int, solve: Solve) -> Iterato
     solve
         Solves from the last solution.
     """
-    last, stated, many = first, first.training.max_gaps, narrowest > 0
+    last, stated, rank_by_rank = first, first.training.max_gaps, narrowest > 0
     taken, failures, found = np.zeros(stated.size), 0, first.kept
     room = np.array([one.largest_gap for one in first.constraints]) - stated
     for number in range(_BEFORE.rounds):
-        if number or not many:
-            closer = _CLOSER if many else _CLOSER_OF_FEW
+        if number or not rank_by_rank:
+            closer = _CLOSER_RANK_BY_RANK if rank_by_rank else _CLOSER
             change = np.where(last.excess > 0, last.excess + closer * stated, _LOOSER * last.excess)
             taken = np.clip(taken + change, -np.minimum(_MOST_GIVEN * stated, room), _MOST_TAKEN * stated)
-        attempt = _corrected(last, stated - taken, min(number, narrowest), solve, blurred=not many)
+        attempt = _corrected(last, stated - taken, min(number, narrowest), solve, blurred=not rank_by_rank)
         yield attempt
         found = found or attempt.kept
         ended = attempt.result.ended in (*CUT_SHORT, Status.NONFINITE)
@@ -238,7 +238,7 @@ def about(attempt: Attempt, w: Floats, allowed: Floats, solve: Solve) -> Attempt
 def stricter(attempt: Attempt, allowed: Floats) -> Floats:
     """Return what to allow after an attempt that broke the promise: less by as much."""
     stated = attempt.training.max_gaps
-    less = allowed - np.maximum(attempt.excess, 0.0) - _CLOSER * stated
+    less = allowed - np.maximum(attempt.excess, 0.0) - _CLOSER_RANK_BY_RANK * stated
     return np.asarray(np.maximum(less, (1 - _MOST_TAKEN) * stated))
 
 
