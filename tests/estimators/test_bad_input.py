@@ -91,6 +91,8 @@ def with_value(X, row, column, value):
         ({"class_weight": "even"}, r"class_weight must be None, 'balanced' or a mapping, not 'even'"),
         ({"class_weight": {"maybe": 2.0}}, r"class_weight names class 'maybe', which is not in y"),
         ({"class_weight": {"no": -2.0}}, r"class_weight must hold weights of at least 0"),
+        ({"surrogate_halvings": -1}, r"surrogate_halvings must be at least 0, not -1"),
+        ({"surrogate_halvings": 0.5}, r"surrogate_halvings must be a whole number, not 0.5"),
         ({"tol": 0.0}, r"tol must be positive, not 0"),
         ({"time_limit": -3.0}, r"time_limit must be positive, not -3"),
         ({"solver": "auto", "max_iter": 0}, r"max_iter must be at least 1, not 0"),

@@ -104,6 +104,19 @@ def test_more_steps_are_never_worse_and_the_same_steps_the_same():
     assert not any(line.how == "random steps" for line in none.result_.search)
 
 
+def test_corrections_go_rank_by_rank_where_that_is_asked_for():
+    """The record of the search tells."""
+    X, y, groups = crowd(8, n=3000, d=6)
+    ways = {}
+    for halvings in (0, 3):
+        result = fitted(X, y, groups, max_gap=0.1, surrogate_halvings=halvings, search_steps=0).result_
+        assert result.promise_kept
+        ways[halvings] = [line.how for line in result.search if line.how.startswith("correction")]
+    assert ways[0][0] == "correction 1"
+    assert not any("rank by rank" in how for how in ways[0])
+    assert ways[3][0] == "correction 1, rank by rank"
+
+
 def test_ties_are_no_way_out():
     """Six people a group, who are told apart by one feature: only equal scores have so small a gap."""
     groups = np.repeat(["a", "b"], 6)

@@ -95,6 +95,8 @@ class Attempt:
         The problem, and what the solver made of it.
     number
         How many corrections led to it.
+    rank_by_rank
+        Whether its constraints are true of the solution before it, rank by rank.
     halved
         How often the surrogate was made half as wide.
     """
@@ -105,6 +107,7 @@ class Attempt:
     problem: Problem
     result: Result
     number: int = 0
+    rank_by_rank: bool = False
     halved: int = 0
 
     @property
@@ -203,7 +206,7 @@ def _series(first: Attempt, narrowest: int, begun: int, solve: Solve) -> Iterato
             closer = _CLOSER_RANK_BY_RANK if rank_by_rank else _CLOSER
             change = np.where(last.excess > 0, last.excess + closer * stated, _LOOSER * last.excess)
             taken = np.clip(taken + change, -np.minimum(_MOST_GIVEN * stated, room), _MOST_TAKEN * stated)
-        attempt = _corrected(last, stated - taken, min(number, narrowest), solve, blurred=not rank_by_rank)
+        attempt = _corrected(last, stated - taken, solve, min(number, narrowest), rank_by_rank=rank_by_rank)
         yield attempt
         found = found or attempt.kept
         ended = attempt.result.ended in (*CUT_SHORT, Status.NONFINITE)
@@ -232,7 +235,7 @@ def about(attempt: Attempt, w: Floats, allowed: Floats, solve: Solve) -> Attempt
     The surrogate is as wide as at first: such problems are solved soonest.
     """
     at = replace(attempt, result=replace(attempt.result, x=attempt.problem.start_at(w)))
-    return _corrected(at, allowed, 0, solve, blurred=False)
+    return _corrected(at, allowed, solve, 0, rank_by_rank=True)
 
 
 def stricter(attempt: Attempt, allowed: Floats) -> Floats:
@@ -242,8 +245,8 @@ def stricter(attempt: Attempt, allowed: Floats) -> Floats:
     return np.asarray(np.maximum(less, (1 - _MOST_TAKEN) * stated))
 
 
-def _corrected(last: Attempt, allowed: Floats, halved: int, solve: Solve, *, blurred: bool) -> Attempt:
-    """Solve again from the last solution, with constraints that are true of it, unless they stay blurred."""
+def _corrected(last: Attempt, allowed: Floats, solve: Solve, halved: int, *, rank_by_rank: bool) -> Attempt:
+    """Solve again from the last solution, with more ranks, and other gaps or another surrogate."""
     training, sigma = last.training, last.sigma
     if last.number == 0:
         constraints = [_denser(one) for one in last.constraints]
@@ -261,9 +264,10 @@ def _corrected(last: Attempt, allowed: Floats, halved: int, solve: Solve, *, blu
         last.problem.constraints.joined_thresholds, theta, smooth.rows.at(w).ranks
     )
     start = np.concatenate([w, thresholds])
-    blur = np.zeros(smooth.m) if blurred else _blur(training, trained, sigma, smooth, start)
+    blur = _blur(training, trained, sigma, smooth, start) if rank_by_rank else np.zeros(smooth.m)
     problem = training.problem([block.raised(blur)])
-    return Attempt(training, trained, sigma, problem, solve(problem, start), last.number + 1, halved)
+    result = solve(problem, start)
+    return Attempt(training, trained, sigma, problem, result, last.number + 1, rank_by_rank, halved)
 
 
 def _blur(

@@ -206,7 +206,8 @@ class Search:
             return None
         self._judged[first] = self.pool.add(first.w, "surrogate constraints")
         for attempt in corrections(first, self.estimator.surrogate_halvings, self._solving.again):
-            self._judged[attempt] = self.pool.add(attempt.w, f"correction {attempt.number}")
+            way = ", rank by rank" if attempt.rank_by_rank else ""
+            self._judged[attempt] = self.pool.add(attempt.w, f"correction {attempt.number}{way}")
             self.best = min(self._judged, key=self._worth)
             if attempt.result.ended in CUT_SHORT:
                 return attempt.result.ended
