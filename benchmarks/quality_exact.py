@@ -24,7 +24,7 @@ has the same test rows in all of them): they say how much chance is in the choic
 differs, a row is below -2.5 standard errors by chance once in 60 times with ten splits, once in 23 with four.
 The mean over all rows averages the rows of a table within each split first, since they share it.
 
-With ``--surrogate-halvings 3`` corrections go on rank by rank, and the tables are called quality_rank_by_rank.
+With ``--surrogate-halvings 3`` corrections go rank by rank, and the tables are called quality_rank_by_rank.
 
 Fits by table: law_school and a9a 10 splits, five gaps, pSP and pDP, with interactions and as one model; bank
 8 splits, four gaps, pSP and pDP, with interactions; acs_income 4 splits of 40,000 training rows, three gaps,
