@@ -9,7 +9,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
 PYTEST := $(BIN)/python -m pytest
 APT := env DEBIAN_FRONTEND=noninteractive apt-get -qq
 
-.PHONY: help demo chromium test lint test-slow test-oldest bench bench-peers clean
+.PHONY: help demo chromium test lint coverage test-slow test-oldest bench bench-peers clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -49,7 +49,10 @@ chromium: ## the browser that tests of pages need, where apt-get and the right t
 	fi; \
 	echo "chromium is missing and could not be installed: the tests of pages will be skipped"
 
-test: lint chromium ## lint, then every test but the slow ones, with branch coverage
+test: lint chromium ## lint, then every test but the slow ones
+	$(PYTEST) -m "not slow" -n auto --maxprocesses 4 --dist worksteal
+
+coverage: $(VENV)/.dev chromium ## the same tests with branch coverage, in twice the time
 	$(PYTEST) -m "not slow" -n auto --maxprocesses 4 --dist worksteal --cov --cov-report=term
 
 test-slow: $(VENV)/.dev ## the tests that take minutes, and more examples of all properties

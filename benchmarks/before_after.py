@@ -246,6 +246,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--rows", type=int, default=None, help="training rows, for a quick look")
     parser.add_argument("--data", type=Path, default=None, help="directory of the data files")
+    parser.add_argument("--name", default="before_after", help="of the record")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     if arguments.measure:
@@ -265,7 +266,7 @@ def main() -> None:
             rows = [row for comparison in compared for row in comparison.rows()]
             # After every case: hours of the machine are not lost with the last one.
             title = f"{commits}, medians of {arguments.runs} runs; " + "; ".join(verdicts)
-            write("before_after", title, rows, arguments.out)
+            write(arguments.name, title, rows, arguments.out)
     print("\n".join(verdicts))
 
 
