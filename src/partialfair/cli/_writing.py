@@ -18,7 +18,7 @@ from partialfair.exceptions import InputError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Content", "Outputs", "announce", "check_directory"]
+__all__ = ["Content", "Outputs", "announce", "check_directory", "png"]
 
 Content: TypeAlias = "str | bytes | Callable[[], Figure]"
 """Of a file; figures are drawn when they are called."""
@@ -123,10 +123,11 @@ def _real(path: Path) -> Path:
 def _bytes(content: Content) -> bytes:
     if isinstance(content, str):
         return content.encode("utf-8", errors="backslashreplace")
-    return content if isinstance(content, bytes) else _png(content())
+    return content if isinstance(content, bytes) else png(content())
 
 
-def _png(figure: Figure) -> bytes:
+def png(figure: Figure) -> bytes:
+    """Draw a figure, close it, and return the picture."""
     from matplotlib import pyplot
 
     drawn = io.BytesIO()

@@ -95,17 +95,21 @@ class StatisticalParity(Constraint):
         """Return the lower and upper rank of each point in each group."""
         return self._asked(groups)[:2]
 
-    def _asked(self, groups: Groups) -> tuple[Floats, Floats, tuple[float, ...]]:
-        """Return lower and upper ranks and points, without those at which a θ beyond all scores would do."""
+    def bands(self, points: Floats, groups: Groups) -> tuple[Floats, Floats]:
+        """Return the lower and upper rank of some points in each group, (n_points, n_groups) each."""
         intervals, kappa = self.intervals(groups), self.kappa
-        points = np.array(paper_points(self.n_points, self._common) if self.points is None else self.points)
         if self.gap_scale == "absolute":
             lows = np.tile(points[:, None], (1, len(intervals)))
-            highs = lows + kappa
-        else:
-            shares = points * (1 - kappa)
-            lows = np.stack([part.rank_at(shares, side="left") for part in intervals], axis=1)
-            highs = np.stack([part.rank_at(shares + kappa, side="right") for part in intervals], axis=1)
+            return lows, lows + kappa
+        shares = points * (1 - kappa)
+        lows = np.stack([part.rank_at(shares, side="left") for part in intervals], axis=1)
+        highs = np.stack([part.rank_at(shares + kappa, side="right") for part in intervals], axis=1)
+        return lows, highs
+
+    def _asked(self, groups: Groups) -> tuple[Floats, Floats, tuple[float, ...]]:
+        """Return lower and upper ranks and points, without those at which a θ beyond all scores would do."""
+        points = np.array(paper_points(self.n_points, self._common) if self.points is None else self.points)
+        lows, highs = self.bands(points, groups)
         asked = (lows > _VACUOUS).any(axis=1) & (highs < 1 - _VACUOUS).any(axis=1)
         return lows[asked], highs[asked], tuple(points[asked].tolist())
 

@@ -1,0 +1,225 @@
+"""``partialfair reproduce``: the paper's figures and tables, from runs that are kept and never done twice."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import partialfair
+from partialfair._files import write_file, write_files
+from partialfair.cli._options import OUTPUT, AsJson
+from partialfair.cli._output import PlainTable, console, echo, json_text, printing, step
+from partialfair.cli._writing import check_directory, png
+from partialfair.exceptions import InputError
+
+if TYPE_CHECKING:
+    from partialfair.experiments.runs import Run
+    from partialfair.experiments.store import Store
+    from partialfair.experiments.sweep import Finished
+    from partialfair.experiments.targets import Scope, Target
+
+__all__ = ["reproduce"]
+
+_SCHEMA = 1
+
+
+class Protocol(StrEnum):
+    """Who trains."""
+
+    FAST = "fast"
+    PAPER = "paper"
+
+
+def reproduce(
+    targets: Annotated[
+        list[str],
+        typer.Argument(help="fig1 to fig11, table1 to table4, all; or list, to see what each of them is."),
+    ],
+    dataset: Annotated[
+        list[str] | None, typer.Option("--dataset", help="Only this one; may be given more than once.")
+    ] = None,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="Random splits.")] = 5,
+    protocol: Annotated[
+        Protocol,
+        typer.Option(
+            "--protocol", help="fast: our engine solves every problem; paper: the paper's trainers."
+        ),
+    ] = Protocol.FAST,
+    jobs: Annotated[
+        int, typer.Option("--jobs", min=1, help="Runs at a time, each on its share of the cores.")
+    ] = 1,
+    rows: Annotated[
+        int | None, typer.Option("--rows", min=50, help="Training rows that are kept, for a quick look.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Directory of the data files; see `partialfair data`.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", help="Directory of runs, figures and tables.", rich_help_panel=OUTPUT)
+    ] = Path("results"),
+    export: Annotated[
+        Path | None,
+        typer.Option("--export", help="Also write all runs to one Parquet file.", rich_help_panel=OUTPUT),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Say how many runs are left and what they cost.", rich_help_panel=OUTPUT
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Make the paper's figures and tables, beside the paper's own numbers.
+
+    Every model that is fitted is a run with a directory of its own. What was interrupted goes on where it
+    ended when the same command is given again.
+    """
+    from partialfair.experiments.store import Store
+    from partialfair.experiments.sweep import sweep
+    from partialfair.experiments.targets import Scope, targets_named
+
+    if targets == ["list"]:
+        _print_list()
+        return 0
+    wanted = targets_named(targets)
+    scope = Scope(_datasets(dataset, wanted), seeds, str(protocol), rows)
+    check_directory(out)
+    store = Store(out, partialfair.__version__)
+    runs = [run for target in wanted for run in target.runs(scope)]
+    left = store.left(runs)
+    if dry_run:
+        _print_cost(store, runs, left, jobs)
+        return 0
+    progress = _Progress(store, left, jobs)
+    with step(f"doing {len(left):,} runs of {len(set(runs)):,}") as tell:
+        failures = sweep(runs, store, folder=data, jobs=jobs, say=lambda one: tell(progress.after(one)))
+    written = _write(wanted, scope, store)
+    if export is not None:
+        _export(store, export)
+    with printing():
+        if as_json:
+            echo(json_text(_record(wanted, scope, store, failures)))
+        else:
+            _print_tables(wanted, scope, store)
+            _print_failures(store, runs)
+            echo(f"\nwritten to {out}: {', '.join(path.name for path in written)}")
+    return 1 if failures else 0
+
+
+def _datasets(names: Sequence[str] | None, wanted: Iterable[Target]) -> tuple[str, ...]:
+    """Return the data sets that are asked for, refusing those that no target has."""
+    known = tuple(dict.fromkeys(dataset for target in wanted for dataset in target.datasets))
+    for name in names or ():
+        if name not in known:
+            raise InputError(f"--dataset {name} is in none of these targets, which have {', '.join(known)}")
+    return tuple(names) if names else known
+
+
+def _print_list() -> None:
+    from partialfair.experiments.targets import TARGETS
+
+    table = PlainTable()
+    for heading in ("target", "what it shows", "data"):
+        table.add_column(heading)
+    for target in TARGETS.values():
+        table.add_row(target.name, target.title, ", ".join(target.datasets))
+    with printing():
+        console().print(table)
+
+
+@dataclass
+class _Progress:
+    """How far a sweep is, and when it will be done: by what runs like those that are left have taken."""
+
+    store: Store
+    left: list[Run]
+    jobs: int
+    failed: int = 0
+    began: float = field(default_factory=time.perf_counter)
+
+    def after(self, one: Finished) -> str:
+        """Return what to say after a run has ended."""
+        self.failed += one.error is not None
+        spent = time.perf_counter() - self.began
+        minutes = spent / one.done * (one.total - one.done) / 60
+        failures = f", {self.failed} failed" if self.failed else ""
+        return f"{one.done:,} of {one.total:,}{failures}, about {minutes:.0f} min left"
+
+
+def _print_cost(store: Store, runs: Sequence[Run], left: Sequence[Run], jobs: int) -> None:
+    from partialfair.experiments.costs import rough_seconds
+
+    seconds = rough_seconds(store, left) / min(jobs, os.cpu_count() or 1)
+    echo(
+        f"{len(set(runs)):,} runs, {len(left):,} of them still to be done: about {seconds / 60:.0f} minutes "
+        f"with {jobs} at a time"
+    )
+
+
+def _write(wanted: Iterable[Target], scope: Scope, store: Store) -> list[Path]:
+    """Write figures and tables; return where."""
+    import pandas as pd
+
+    from partialfair.plotting.paper import figures_of
+
+    files: dict[Path, bytes] = {}
+    for target in wanted:
+        table = pd.DataFrame(target.rows(scope, store))
+        if len(table):
+            files[store.directory / f"{target.name}.csv"] = table.to_csv(index=False).encode()
+        for name, figure in figures_of(target, scope, store).items():
+            files[store.directory / f"{name}.png"] = png(figure)
+    if files:
+        write_files(files)
+    return list(files)
+
+
+def _export(store: Store, path: Path) -> None:
+    import io
+
+    from partialfair._extras import require
+
+    require("pyarrow", extra="cli", purpose="writing Parquet files")
+    packed = io.BytesIO()
+    store.to_frame().to_parquet(packed, index=False)
+    write_file(path, packed.getvalue())
+
+
+def _print_tables(wanted: Iterable[Target], scope: Scope, store: Store) -> None:
+    for target in wanted:
+        rows = target.rows(scope, store)
+        echo(f"\n{target.name}: {target.title}")
+        if not rows:
+            echo("no run of it has been done")
+            continue
+        table = PlainTable()
+        for heading in rows[0]:
+            table.add_column(heading)
+        for row in rows:
+            table.add_row(*(str(value) for value in row.values()))
+        console().print(table)
+
+
+def _print_failures(store: Store, runs: Sequence[Run]) -> None:
+    for run in dict.fromkeys(runs):
+        outcome = store.of(run)
+        if outcome is not None and outcome.failed:
+            echo(f"failed: {run}: {outcome.error}")
+
+
+def _record(wanted: Iterable[Target], scope: Scope, store: Store, failures: int) -> dict[str, Any]:
+    return {
+        "schema": _SCHEMA,
+        "command": "reproduce",
+        "protocol": scope.protocol,
+        "seeds": scope.seeds,
+        "failures": failures,
+        "targets": {target.name: target.rows(scope, store) for target in wanted},
+    }

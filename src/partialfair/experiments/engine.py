@@ -1,0 +1,243 @@
+"""Ours and the paper's baselines as problems for our engine: the ``fast`` protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from partialfair._typing import Floats, GapScale
+from partialfair.constraints import (
+    Constraint,
+    DemographicParity,
+    InterGroupPairwise,
+    IntraGroupPairwise,
+    QuadraticGroupAUC,
+    StatisticalParity,
+)
+from partialfair.estimators import PartialFairClassifier
+from partialfair.experiments.method import Fitted, Method, classifier, told
+from partialfair.experiments.paper import MAX_GAPS, PRICES
+from partialfair.experiments.parts import Parts
+from partialfair.experiments.runs import Run
+from partialfair.groups import Groups
+
+__all__ = ["ENGINE_METHODS", "GRIDS", "RankBand", "pairwise_grid", "price_grid", "priced", "stated"]
+
+_ABSOLUTE: GapScale = "absolute"
+
+GRIDS = {
+    "pSP": {
+        "a9a": (0.28, 0.2, 0.1, 0.05, 0.01),
+        "bank": (0.3, 0.22, 0.08, 0.01),
+        "law_school": (0.2, 0.15, 0.1, 0.08, 0.005),
+        "acs_income": (0.15, 0.1, 0.06, 0.03),
+    },
+    "pDP": {
+        "a9a": (0.15, 0.1, 0.05, 0.03, 0.005),
+        "bank": (0.1, 0.07, 0.05, 0.03, 0.01),
+        "law_school": (0.15, 0.1, 0.06, 0.04, 0.005),
+        "acs_income": (0.15, 0.1, 0.06, 0.03),
+    },
+}
+"""κ of Section G.2.1; the paper gives none for ACS, so those are ours."""
+
+
+def stated(run: Run) -> Constraint:
+    """Return the constraint of a run, on the paper's scale and at its points."""
+    assert run.interval is not None
+    assert run.tolerance is not None
+    if run.fairness == "pDP":
+        return DemographicParity(run.interval, run.tolerance, _ABSOLUTE)
+    return StatisticalParity(run.interval, run.tolerance, _ABSOLUTE, n_points=run.n_points or 1)
+
+
+def pairwise_grid(name: str, dataset: str, fairness: str) -> tuple[float, ...]:
+    """Return κ of a pairwise baseline, from loose to strict; for ACS the paper gives none: those of a9a."""
+    grids = MAX_GAPS[name][fairness]
+    return tuple(sorted(grids.get(dataset, grids["a9a"]), reverse=True))
+
+
+def price_grid(dataset: str, fairness: str) -> tuple[float, ...]:
+    """Return λ of the regularization method; for ACS the paper gives none: those of a9a."""
+    return PRICES[fairness].get(dataset, PRICES[fairness]["a9a"])
+
+
+class Unconstrained(Method):
+    """The minimiser of the loss: where every frontier starts."""
+
+    name, label = "unconstrained", "unconstrained"
+    sees_interval = False
+
+    def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
+        """Return one that is none."""
+        return (None,)
+
+    def fitted(self, run: Run, parts: Parts) -> Fitted:
+        """Fit without a constraint."""
+        return classifier(run, parts, constraint=None)
+
+
+class Ours(Method):
+    """The paper's problem, its surrogate constraints met (inprocess_pdp_approx, inprocess_wpdp_approx)."""
+
+    name, label = "ours", "partial parity (the paper's problem)"
+    keeps_history = True
+    enforce: ClassVar[str] = "surrogate"
+
+    def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
+        """Return the paper's κ."""
+        return GRIDS[fairness][dataset]
+
+    def fitted(self, run: Run, parts: Parts) -> Fitted:
+        """Fit with the constraint of the run."""
+        return classifier(run, parts, constraint=stated(run), enforce=self.enforce)
+
+
+class OursExact(Ours):
+    """The same promise kept by the exact gap of the training rows."""
+
+    name, label = "ours-exact", "partial parity, exact"
+    of_the_paper, keeps_history = False, False
+    enforce = "exact"
+
+
+class FullParity(Method):
+    """Statistical parity of all ranks, with points as dense as on the interval (Section G.10)."""
+
+    name, label = "full-parity", "full statistical parity"
+
+    def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
+        """Return those of pSP: the paper gives none."""
+        return GRIDS["pSP"][dataset]
+
+    def fitted(self, run: Run, parts: Parts) -> Fitted:
+        """Fit with parity of all ranks; the run's interval is where it is judged, and sets the spacing."""
+        assert run.interval is not None
+        assert run.n_points is not None
+        assert run.tolerance is not None
+        n_points = round(run.n_points / (run.interval[1] - run.interval[0]))
+        parity = StatisticalParity((0.0, 1.0), run.tolerance, _ABSOLUTE, n_points=n_points)
+        return classifier(run, parts, constraint=parity, enforce="surrogate")
+
+
+class _Pairwise(Method):
+    """A convex quadratic constraint on pairs of rows of different groups (Section G.3.1)."""
+
+    sees_interval = False
+    constraint: ClassVar[Callable[[float], Constraint]]
+
+    def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
+        """Return the paper's κ."""
+        return pairwise_grid(self.name, dataset, fairness)
+
+    def fitted(self, run: Run, parts: Parts) -> Fitted:
+        """Fit with the quadratic constraint."""
+        assert run.tolerance is not None
+        return classifier(run, parts, constraint=type(self).constraint(run.tolerance), enforce="surrogate")
+
+
+class GroupAUCBaseline(_Pairwise):
+    """Group AUC fairness (inprocess_gauc_approx)."""
+
+    name, label = "group-auc", "group AUC"
+    constraint = QuadraticGroupAUC
+
+
+class InterGroupBaseline(_Pairwise):
+    """Inter-group pairwise fairness (inprocess_igpf_approx)."""
+
+    name, label = "inter-group", "inter-group pairwise"
+    constraint = InterGroupPairwise
+
+
+class IntraGroupBaseline(_Pairwise):
+    """Intra-group pairwise fairness (inprocess_itgpf_approx)."""
+
+    name, label = "intra-group", "intra-group pairwise"
+    constraint = IntraGroupPairwise
+
+
+@dataclass(frozen=True)
+class RankBand(StatisticalParity):
+    """``|mean σ(s − θ_p) − p| ≤ κ`` in every group: what the regularization method puts a price on.
+
+    The paper's constraint allows shares from p to p + κ instead. On the absolute scale only.
+    """
+
+    def bands(self, points: Floats, groups: Groups) -> tuple[Floats, Floats]:
+        """Return ranks p − κ and p + κ."""
+        ranks = np.tile(points[:, None], (1, len(groups.labels)))
+        return ranks - self.max_gap, ranks + self.max_gap
+
+
+def priced(run: Run) -> tuple[Constraint, float]:
+    """Return constraints with κ = 0 whose largest function has a price, and that price (Section G.4.1).
+
+    The paper's λ is that of a gap on the interval's scale. Of pSP that gap is twice the largest distance of a
+    share from its rank.
+    """
+    assert run.interval is not None
+    assert run.tolerance is not None
+    width = run.interval[1] - run.interval[0]
+    if run.fairness == "pDP":
+        return DemographicParity(run.interval, 0.0, _ABSOLUTE), run.tolerance / width
+    return RankBand(run.interval, 0.0, _ABSOLUTE, n_points=run.n_points or 1), 2 * run.tolerance / width
+
+
+_PRICED_GAPS = tuple(np.geomspace(0.5, 1e-3, 24).tolist())
+"""Gaps among which a price is set against the loss: each is a quarter smaller than the last."""
+
+
+@lru_cache(maxsize=1)
+def _loss_by_gap(run: Run, parts: Parts) -> tuple[tuple[float, PartialFairClassifier], ...]:
+    """Return a model for each gap, from loose to strict, each found from the last."""
+    constraint, _ = priced(replace(run, tolerance=0.0))
+    settings: dict[str, Any] = {"group_terms": "interactions", "enforce": "surrogate", "warm_start": True}
+    clf = PartialFairClassifier(alpha=run.alpha, **settings)
+    models = []
+    for gap in _PRICED_GAPS:
+        clf = deepcopy(clf).set_params(constraint=replace(constraint, max_gap=gap))
+        clf.fit(parts.train.X, parts.train.y, sensitive_features=parts.train.groups)
+        models.append((gap, clf))
+    return tuple(models)
+
+
+class PenaltyBaseline(Method):
+    """The regularization method, ``min f_0 + price · largest gap`` (inprocess_pdp_regularized_approx).
+
+    Its minimum is that over gaps t of ``price · t`` and the lowest loss with a gap of t, which is a
+    constrained problem for our engine.
+    """
+
+    name, label = "penalty", "regularization"
+
+    def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
+        """Return the paper's λ."""
+        return price_grid(dataset, fairness)
+
+    def fitted(self, run: Run, parts: Parts) -> Fitted:
+        """Set the price against the loss at each gap."""
+        _, price = priced(run)
+        # Not part of the key: all prices share one path of models.
+        models = _loss_by_gap(replace(run, tolerance=None), parts)
+        gap, clf = min(models, key=lambda model: model[1].result_.objective + price * model[0])
+        fitted = told(clf)
+        return replace(fitted, fit={**fitted.fit, "gap": gap, "price": price})
+
+
+ENGINE_METHODS: tuple[Method, ...] = (
+    Unconstrained(),
+    Ours(),
+    OursExact(),
+    GroupAUCBaseline(),
+    InterGroupBaseline(),
+    IntraGroupBaseline(),
+    PenaltyBaseline(),
+    FullParity(),
+)
+"""All of them; `METHODS` has them by name."""

@@ -1,0 +1,138 @@
+"""What a method of a comparison is; adding one to every picture is one class and one line in `METHODS`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from partialfair._typing import Floats
+from partialfair.estimators import PartialFairClassifier
+from partialfair.experiments.paper import N_POINTS
+from partialfair.experiments.parts import Part, Parts
+from partialfair.experiments.runs import Run
+
+__all__ = ["ALPHAS", "Fitted", "Method", "Question", "classifier", "told"]
+
+ALPHAS = (1e-5, 1e-4, 1e-3, 1e-2)
+"""Penalties on coefficients among which the validation rows choose; the paper has none, and stops early."""
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A model: scores of rows, of which those above 0 are selected, and what its training has to tell."""
+
+    scores: Callable[[Part], Floats]
+    fit: Mapping[str, Any] = field(default_factory=dict)
+    history: Mapping[str, list[float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What several methods are asked: fairness of one kind on an interval of a data set.
+
+    Attributes
+    ----------
+    dataset, fairness, interval
+        As in `Run`.
+    seeds
+        Splits.
+    n_points
+        |Î|.
+    rows
+        As in `Run`.
+    """
+
+    dataset: str
+    fairness: str
+    interval: Interval
+    seeds: Sequence[int]
+    n_points: int = N_POINTS
+    rows: int | None = None
+
+
+class Method(ABC):
+    """A way to a model, with something that trades accuracy for fairness.
+
+    Attributes
+    ----------
+    name
+        Its key.
+    label
+        In legends.
+    of_the_paper
+        Whether the paper compares with it.
+    sees_interval
+        Whether models depend on the kind of fairness and the interval that a question is about.
+    protocol
+        Whose trainer it is.
+    """
+
+    name: ClassVar[str]
+    label: ClassVar[str]
+    of_the_paper: ClassVar[bool] = True
+    sees_interval: ClassVar[bool] = True
+    protocol: ClassVar[str] = "fast"
+    alphas: ClassVar[tuple[float, ...]] = ALPHAS
+    keeps_history: ClassVar[bool] = False
+    rough_seconds: ClassVar[float] = 0.5
+
+    @abstractmethod
+    def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
+        """Return the grid of a frontier."""
+
+    @abstractmethod
+    def fitted(self, run: Run, parts: Parts) -> Fitted:
+        """Train a model."""
+
+    def runs(self, question: Question, tolerances: Iterable[float | None] | None = None) -> list[Run]:
+        """Return the runs that answer a question, split by split."""
+        seen: dict[str, Any] = {}
+        if self.sees_interval:
+            seen = {
+                "fairness": question.fairness,
+                "interval": question.interval,
+                "n_points": question.n_points,
+            }
+        if tolerances is None:
+            tolerances = self.tolerances(question.dataset, question.fairness)
+        grid = tuple(tolerances)
+        return [
+            Run(
+                question.dataset,
+                seed,
+                self.name,
+                tolerance,
+                alpha=alpha,
+                protocol=self.protocol,
+                rows=question.rows,
+                **seen,
+            )
+            for seed in question.seeds
+            for tolerance in grid
+            for alpha in self.alphas
+        ]
+
+
+def classifier(run: Run, parts: Parts, **settings: Any) -> Fitted:
+    """Fit the paper's model by our engine, with terms for every group unless the settings say otherwise."""
+    clf = PartialFairClassifier(**{"alpha": run.alpha, "group_terms": "interactions", **settings})
+    clf.fit(parts.train.X, parts.train.y, sensitive_features=parts.train.groups)
+    return told(clf)
+
+
+def told(clf: PartialFairClassifier) -> Fitted:
+    """Return a fitted classifier as a model that tells how it was trained."""
+    result = clf.result_
+    fit = {
+        "status": str(result.status),
+        "objective": result.objective,
+        "violation": result.max_violation,
+        "training gap": max((gap.value for gap in result.gaps), default=float("nan")),
+    }
+    columns = ("step", "passes", "seconds", "objective", "violation")
+    history = {name: [getattr(record, name) for record in result.history] for name in columns}
+    return Fitted(lambda part: clf.decision_function(part.X, part.groups), fit, history)

@@ -1,0 +1,15 @@
+"""The methods that are compared; a new one is one class and one line, and it is in every picture."""
+
+from __future__ import annotations
+
+from partialfair.experiments.by_the_paper import PAPER_METHODS
+from partialfair.experiments.engine import ENGINE_METHODS
+from partialfair.experiments.method import Method
+from partialfair.experiments.others import OTHER_METHODS
+
+__all__ = ["METHODS"]
+
+METHODS: dict[str, Method] = {
+    method.name: method for method in (*ENGINE_METHODS, *PAPER_METHODS, *OTHER_METHODS)
+}
+"""By name."""

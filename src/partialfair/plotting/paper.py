@@ -1,0 +1,234 @@
+"""The paper's figures, from the records of its experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from partialfair._extras import require
+from partialfair.experiments.frontiers import chosen, frontier
+from partialfair.experiments.method import Method, Question
+from partialfair.experiments.methods import METHODS
+from partialfair.experiments.parts import gap_name
+from partialfair.experiments.store import Store
+from partialfair.experiments.targets import (
+    OWN_INTERVALS,
+    Convergence,
+    Densities,
+    Frontiers,
+    RankCurves,
+    Robustness,
+    Scope,
+    Target,
+    compared,
+)
+from partialfair.metrics import rank_curve
+from partialfair.plotting._style import GROUP_COLOURS
+from partialfair.plotting.curves import plot_rank_curve
+from partialfair.plotting.densities import plot_score_densities
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["figures_of"]
+
+_MARKERS = "osD^vP*X<>hd"
+_NAMES = {"a9a": "a9a", "bank": "bank", "law_school": "law school", "acs_income": "ACS"}
+
+
+def figures_of(target: Target, scope: Scope, store: Store) -> dict[str, Figure]:
+    """Return the pictures of a target by name; none for tables, or where no run has been done."""
+    for kind, draw in _DRAWN.items():
+        if isinstance(target, kind):
+            return draw(target, scope, store)
+    return {}
+
+
+def _styles(methods: Sequence[Method]) -> dict[str, dict[str, Any]]:
+    """Return a colour and a marker for each method; ours is the same, and boldest, everywhere."""
+    styles: dict[str, dict[str, Any]] = {}
+    for number, method in enumerate(methods):
+        ours = method.name in ("ours", "idca")
+        styles[method.name] = {
+            "color": "0.2" if method.name == "unconstrained" else GROUP_COLOURS[number % len(GROUP_COLOURS)],
+            "marker": _MARKERS[number % len(_MARKERS)],
+            "linewidth": 2.2 if ours else 1.1,
+            "zorder": 4 if ours else 2,
+        }
+    return styles
+
+
+def _panels(n_rows: int, n_columns: int, width: float = 4.2, height: float = 3.4) -> tuple[Figure, Any]:
+    pyplot = require("matplotlib.pyplot", extra="cli", purpose="drawing")
+    size = (width * n_columns, height * n_rows)
+    figure, grid = pyplot.subplots(n_rows, n_columns, figsize=size, squeeze=False, layout="constrained")
+    return figure, grid
+
+
+def _frontiers(target: Frontiers, scope: Scope, store: Store) -> dict[str, Figure]:
+    """Draw accuracy against fairness: a row for each kind of fairness, a column for each data set."""
+    datasets = target.of(scope)
+    if not datasets:
+        return {}
+    figure, grid = _panels(len(target.fairness), len(datasets))
+    methods = compared(scope)
+    styles = _styles(methods)
+    for question in target.questions(scope):
+        ax = grid[target.fairness.index(question.fairness), datasets.index(question.dataset)]
+        for method in methods:
+            _draw_frontier(ax, store, question, method, styles[method.name])
+        low, high = question.interval
+        ax.set_title(f"{_NAMES[question.dataset]}, ranks {low:.0%} to {high:.0%}", fontsize=10, loc="left")
+        ax.set_xlabel(f"{question.fairness} fairness (1 − absolute gap) on test rows")
+        ax.set_ylabel("accuracy on test rows")
+    handles, labels = _legend_of(grid)
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    return {target.name: figure}
+
+
+def _draw_frontier(ax: Axes, store: Store, question: Question, method: Method, style: Any) -> None:
+    """Draw a method's points with 95 % intervals, joined from the unconstrained model on."""
+    points = sorted(frontier(store, question, method), key=lambda point: point.fairness.value)
+    if not points:
+        return
+    columns = [
+        [getattr(getattr(point, axis), part) for point in points]
+        for axis in ("fairness", "accuracy")
+        for part in ("value", "half_width")
+    ]
+    x, dx, y, dy = columns
+    ax.errorbar(x, y, xerr=dx, yerr=dy, label=method.label, markersize=5, elinewidth=0.6, **style)
+
+
+def _legend_of(grid: Any) -> tuple[list[Any], list[str]]:
+    """Return one entry for each label of some axes."""
+    found: dict[str, Any] = {}
+    for ax in grid.flat:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    return list(found.values()), list(found)
+
+
+def _rank_curves(target: RankCurves, scope: Scope, store: Store) -> dict[str, Figure]:
+    """Draw a row for each data set: the unconstrained model, then κ from loose to strict."""
+    figures = {}
+    for dataset in target.of(scope):
+        pictured = list(target.pictured(scope, store, dataset))
+        if not pictured:
+            continue
+        figure, grid = _panels(1, len(pictured), 3.4, 3.7)
+        for ax, (tolerance, run) in zip(grid.flat, pictured, strict=True):
+            kept = store.scores(run)
+            assert kept is not None
+            curve = rank_curve(kept["scores"], sensitive_features=kept["groups"])
+            plot_rank_curve(curve, interval=OWN_INTERVALS[dataset], title=_said(tolerance), ax=ax)
+        figures[f"{target.name}_{dataset}"] = figure
+    return figures
+
+
+def _densities(target: Densities, scope: Scope, store: Store) -> dict[str, Figure]:
+    """Draw a column for each κ, a row for each group."""
+    figures = {}
+    for dataset in target.of(scope):
+        pictured = list(target.pictured(scope, store, dataset))
+        if not pictured:
+            continue
+        kept = [store.scores(run) for _, run in pictured]
+        n_groups = len(np.unique(kept[0]["groups"])) if kept[0] else 1
+        figure, grid = _panels(n_groups, len(pictured), 3.0, 2.1)
+        for column, ((tolerance, _), arrays) in enumerate(zip(pictured, kept, strict=True)):
+            assert arrays is not None
+            plot_score_densities(
+                arrays["scores"],
+                sensitive_features=arrays["groups"],
+                interval=OWN_INTERVALS[dataset],
+                threshold=0.0 if target.fairness == "pDP" else None,
+                axes=grid[:, column],
+            )
+            grid[0, column].set_title(f"{_said(tolerance)}\n{grid[0, column].get_title('left')}", fontsize=9)
+            grid[0, column].set_title("", loc="left")
+        figures[target.name] = figure
+    return figures
+
+
+def _said(tolerance: float | None) -> str:
+    return "unconstrained" if tolerance is None else f"κ = {tolerance:g}"
+
+
+def _robustness(target: Robustness, scope: Scope, store: Store) -> dict[str, Figure]:
+    """Draw mirrored bars by interval: accuracy to the left, fairness to the right."""
+    datasets = target.of(scope)
+    if not datasets:
+        return {}
+    figure, grid = _panels(1, len(datasets), 5.0, 4.6)
+    for ax, dataset in zip(grid.flat, datasets, strict=True):
+        asked = [one for one in target.asked(scope) if one[0].dataset == dataset]
+        intervals = list(dict.fromkeys(question.interval for question, _, _ in asked))
+        methods = list(dict.fromkeys(method.name for _, method, _ in asked))
+        height = 0.8 / len(methods)
+        styles = _styles([METHODS[name] for name in methods])
+        for question, method, tolerance in asked:
+            best = chosen(store, question, method, (tolerance,)).values()
+            if not best:
+                continue
+            gap = gap_name("pSP", question.interval)
+            fairness = np.mean([1 - outcome.test[gap] for _, outcome in best])
+            accuracy = np.mean([outcome.test["accuracy"] for _, outcome in best])
+            y = intervals.index(question.interval) + height * (methods.index(method.name) + 0.5) - 0.4
+            colour = styles[method.name]["color"]
+            label = method.label if question.interval == intervals[0] else None
+            ax.barh(y, fairness, height, color=colour, label=label)
+            ax.barh(y, -accuracy, height, color=colour, alpha=0.5)
+        ax.axvline(0, color="0.2", linewidth=0.8)
+        ax.set_yticks(range(len(intervals)), [f"{low:.0%} to {high:.0%}" for low, high in intervals])
+        ax.set_xticks([-1, -0.5, 0, 0.5, 1], ["1", ".5", "0", ".5", "1"])
+        ax.set_xlabel("accuracy  ←   → pSP fairness")
+        ax.set_title(_NAMES[dataset], fontsize=10, loc="left")
+    handles, labels = _legend_of(grid)
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    return {target.name: figure}
+
+
+def _convergence(target: Convergence, scope: Scope, store: Store) -> dict[str, Figure]:
+    """Draw objective and infeasibility, against passes over the data and against seconds."""
+    figures = {}
+    for dataset in target.of(scope):
+        histories = {}
+        for run in target.runs(scope):
+            outcome = store.of(run) if run.dataset == dataset else None
+            if outcome is not None and not outcome.failed:
+                histories[run.method] = outcome.history
+        if not histories:
+            continue
+        figure, grid = _panels(2, 2, 4.6, 3.0)
+        styles = _styles([METHODS[name] for name in histories])
+        for name, history in histories.items():
+            style = {**styles[name], "marker": ""}
+            for column, along in enumerate(("passes", "seconds")):
+                x = np.maximum(history[along], 1e-3)
+                grid[0, column].plot(x, history["objective"], label=METHODS[name].label, **style)
+                grid[1, column].plot(x, history["violation"], **style)
+        for column, along in enumerate(("passes over the data", "seconds")):
+            grid[1, column].set_xlabel(along)
+            for ax in grid[:, column]:
+                ax.set_xscale("log")
+            grid[1, column].set_yscale("symlog", linthresh=1e-4)
+        grid[0, 0].set_ylabel("objective")
+        grid[1, 0].set_ylabel("infeasibility")
+        grid[0, 0].set_title(f"{_NAMES[dataset]}, κ = {target.tolerance(dataset):g}", fontsize=10, loc="left")
+        grid[0, 0].legend(frameon=False, fontsize=8)
+        figures[f"{target.name}_{dataset}"] = figure
+    return figures
+
+
+_DRAWN: Mapping[type[Target], Callable[[Any, Scope, Store], dict[str, Figure]]] = {
+    Frontiers: _frontiers,
+    RankCurves: _rank_curves,
+    Densities: _densities,
+    Robustness: _robustness,
+    Convergence: _convergence,
+}
+"""By the kind of target."""
