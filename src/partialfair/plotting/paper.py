@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from partialfair._extras import require
-from partialfair.experiments.frontiers import chosen, frontier
+from partialfair.experiments.frontiers import Point, chosen, frontier
 from partialfair.experiments.method import Method, Question
 from partialfair.experiments.methods import METHODS
 from partialfair.experiments.parts import gap_name
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 __all__ = ["figures_of"]
 
 _MARKERS = "osD^vP*X<>hd"
+_LEAST, _ROOM = 0.1, 0.12
+"""Share of the paper's points that may lie below the axes, and what is left free around the others."""
+_LEGEND_INCHES = 3.2
 _NAMES = {"a9a": "a9a", "bank": "bank", "law_school": "law school", "acs_income": "ACS"}
 
 
@@ -80,12 +83,20 @@ def _frontiers(target: Frontiers, scope: Scope, store: Store) -> dict[str, Figur
         ax = grid[target.fairness.index(question.fairness), datasets.index(question.dataset)]
         for method in methods:
             _draw_frontier(ax, store, question, method, styles[method.name])
+        _zoom(
+            ax,
+            [
+                point
+                for method in methods
+                if method.of_the_paper
+                for point in frontier(store, question, method)
+            ],
+        )
         low, high = question.interval
         ax.set_title(f"{_NAMES[question.dataset]}, ranks {low:.0%} to {high:.0%}", fontsize=10, loc="left")
         ax.set_xlabel(f"{question.fairness} fairness (1 − absolute gap) on test rows")
         ax.set_ylabel("accuracy on test rows")
-    handles, labels = _legend_of(grid)
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    _add_legend(figure, grid)
     return {target.name: figure}
 
 
@@ -103,13 +114,32 @@ def _draw_frontier(ax: Axes, store: Store, question: Question, method: Method, s
     ax.errorbar(x, y, xerr=dx, yerr=dy, label=method.label, markersize=5, elinewidth=0.6, **style)
 
 
-def _legend_of(grid: Any) -> tuple[list[Any], list[str]]:
-    """Return one entry for each label of some axes."""
-    found: dict[str, Any] = {}
+def _zoom(ax: Axes, points: Sequence[Point]) -> None:
+    """Show what lies around the paper's methods: others may be far less accurate."""
+    if len(points) < 2:
+        return
+    for axis, limits in (("fairness", ax.set_xlim), ("accuracy", ax.set_ylim)):
+        values = [getattr(point, axis).value for point in points]
+        low, high = (float(np.quantile(values, level)) for level in (_LEAST, 1.0))
+        room = _ROOM * max(high - low, 1e-3)
+        limits(low - room, high + room)
+
+
+def _add_legend(figure: Figure, grid: Any) -> None:
+    """Name every line once, below all axes."""
+    named: dict[str, Any] = {}
     for ax in grid.flat:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    return list(found.values()), list(found)
+            named.setdefault(label, handle)
+    n_columns = max(1, int(figure.get_figwidth() / _LEGEND_INCHES))
+    figure.legend(
+        list(named.values()),
+        list(named),
+        loc="outside lower center",
+        ncols=n_columns,
+        frameon=False,
+        fontsize=9,
+    )
 
 
 def _rank_curves(target: RankCurves, scope: Scope, store: Store) -> dict[str, Figure]:
@@ -187,8 +217,7 @@ def _robustness(target: Robustness, scope: Scope, store: Store) -> dict[str, Fig
         ax.set_xticks([-1, -0.5, 0, 0.5, 1], ["1", ".5", "0", ".5", "1"])
         ax.set_xlabel("accuracy  ←   → pSP fairness")
         ax.set_title(_NAMES[dataset], fontsize=10, loc="left")
-    handles, labels = _legend_of(grid)
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    _add_legend(figure, grid)
     return {target.name: figure}
 
 
