@@ -1,0 +1,101 @@
+"""What methods promise: quantile matching by its definition, grids by the paper, engine beside trainer."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from partialfair.experiments import paper
+from partialfair.experiments.engine import GRIDS
+from partialfair.experiments.method import Question
+from partialfair.experiments.methods import METHODS
+from partialfair.experiments.others import QuantileMap
+from partialfair.experiments.parts import LOADERS, Part, parts_of
+from partialfair.experiments.runs import Run
+from partialfair.experiments.targets import OWN_INTERVALS, TARGETS, Scope
+
+LAW = Question("law_school", "pSP", (0.7, 1.0), seeds=(0,), rows=600)
+
+
+def test_matched_quantiles_are_one_distribution():
+    rng = np.random.default_rng(0)
+    groups = np.repeat(["a", "b"], [3000, 1000])
+    scores = np.where(groups == "a", rng.normal(size=4000), 2 + 3 * rng.normal(size=4000))
+    part = Part(None, np.zeros(4000, dtype=np.int8), groups)
+    moved = QuantileMap.of(part, scores, 1.0)(part, scores)
+    levels = np.linspace(0.05, 0.95, 19)
+    first, second = (np.quantile(moved[groups == label], levels) for label in "ab")
+    assert first == pytest.approx(second, abs=0.02)
+    # The barycentre: a quarter of the way from the many to the few.
+    truth = 0.75 * np.quantile(scores[groups == "a"], levels) + 0.25 * np.quantile(
+        scores[groups == "b"], levels
+    )
+    assert first == pytest.approx(truth, abs=0.02)
+    assert QuantileMap.of(part, scores, 0.0)(part, scores) == pytest.approx(scores)
+    for label in "ab":  # ranks within a group stay
+        members = groups == label
+        assert (np.argsort(moved[members]) == np.argsort(scores[members])).all()
+
+
+def test_own_grids_and_intervals_are_those_of_the_data(data_dir):
+    names = {"pSP": "statistical_parity", "pDP": "demographic_parity"}
+    for dataset in paper.DATASETS:
+        data = LOADERS[dataset](data_dir)
+        assert data.interval == OWN_INTERVALS[dataset]
+        assert data.interval in paper.INTERVALS[dataset]
+        for fairness, name in names.items():
+            assert sorted(GRIDS[fairness][dataset]) == sorted(data.max_gaps[name])
+
+
+def test_printed_tables_agree_with_each_other():
+    for dataset in paper.DATASETS:
+        gaps = [row.max_gap for row in paper.TABLE_4[dataset][10]]
+        assert gaps == [row.max_gap for row in paper.TABLE_4[dataset][20]]
+        assert gaps[1:] == list(GRIDS["pSP"][dataset])
+        assert paper.TABLE_3[dataset][0].accuracy == paper.TABLE_4[dataset][10][0].accuracy
+    assert len({rows[0] for rows in paper.TABLE_2.values()}) == 1
+
+
+def test_methods_that_see_no_interval_are_trained_once():
+    by_interval = [Question("a9a", "pSP", interval, seeds=(0,)) for interval in paper.INTERVALS["a9a"]]
+    once = {run.key for question in by_interval for run in METHODS["group-auc"].runs(question)}
+    each = {run.key for question in by_interval for run in METHODS["ours"].runs(question)}
+    assert len(once) == len(METHODS["group-auc"].runs(by_interval[0]))
+    assert len(each) == len(by_interval) * len(METHODS["ours"].runs(by_interval[0]))
+
+
+def test_every_target_says_what_it_needs():
+    for target in TARGETS.values():
+        runs = target.runs(Scope(tuple(target.datasets), seeds=1))
+        assert (len(runs) > 0) == (target.name != "table1")
+        assert {run.method for run in runs} <= set(METHODS)
+
+
+def fitted(method, tolerance, data_dir, **changes):
+    run = Run("law_school", 0, method, tolerance, rows=600, **changes)
+    parts = parts_of(run, data_dir)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return METHODS[method].fitted(run, parts).fit
+
+
+def test_a_price_buys_the_best_trade_of_loss_and_gap(data_dir):
+    """No gap on the grid is a better bargain, and a higher price buys a smaller gap."""
+    stated = {"fairness": "pSP", "interval": (0.7, 1.0), "n_points": 10, "alpha": 1e-3}
+    bought = [fitted("penalty", price, data_dir, **stated) for price in (0.001, 0.1, 1.5)]
+    gaps = [fit["gap"] for fit in bought]
+    assert gaps == sorted(gaps, reverse=True)
+    assert gaps[0] > gaps[-1]
+    for fit in bought:
+        worth = fit["objective"] + fit["price"] * fit["gap"]
+        assert all(worth <= other["objective"] + fit["price"] * other["gap"] + 1e-12 for other in bought)
+
+
+@pytest.mark.parametrize("kind", ["group-auc", "inter-group", "intra-group"])
+def test_the_engine_is_no_worse_than_the_papers_trainer(data_dir, kind):
+    """Convex problems: projected gradients come down to the optimum of the engine, and not below."""
+    engine = fitted(kind, 1.0, data_dir, alpha=0.0)
+    trainer = fitted(f"{kind}-projected", 1.0, data_dir, alpha=0.0, protocol="paper")
+    assert engine["objective"] <= trainer["objective"] + 1e-6
+    assert trainer["objective"] == pytest.approx(engine["objective"], abs=0.01)
+    assert trainer["violation"] <= 1e-6

@@ -1,0 +1,188 @@
+"""``partialfair reproduce``: every target at toy size, and sweeps that are killed and go on."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from partialfair import __version__
+from partialfair.cli import _app
+from partialfair.exceptions import InputError
+from partialfair.experiments import by_the_paper, sweep
+from partialfair.experiments.method import Method
+from partialfair.experiments.methods import METHODS
+from partialfair.experiments.runs import Run
+from partialfair.experiments.store import Store
+from partialfair.experiments.targets import TARGETS, Scope
+
+ROWS = 300
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """One alpha and two tolerances of each method, and few steps of the paper's trainers."""
+    whole = Method.runs
+
+    def fewer(self, question, tolerances=None):
+        grid = self.tolerances(question.dataset, question.fairness) if tolerances is None else tolerances
+        return [run for run in whole(self, question, tuple(grid)[-2:]) if run.alpha == max(self.alphas)]
+
+    monkeypatch.setattr(Method, "runs", fewer)
+    few = {"_TRIED": 2, "_EVERY": 2, "_CHECKPOINTS": 2, "_STEPS_TO_CHOOSE": 20, "_INNER_STEPS": (20,)}
+    few |= {"_DIRECT_TO_CHOOSE": 50, "_DIRECT": 100, "_PROJECTIONS": {"law_school": 30}, "_STEPS": (1e-3,)}
+    for name, value in few.items():
+        monkeypatch.setattr(by_the_paper, name, value)
+
+
+def reproduce(*arguments):
+    pytest.importorskip("matplotlib").use("Agg")
+    return CliRunner().invoke(_app.app, ["reproduce", *map(str, arguments)], standalone_mode=False)
+
+
+def options(data_dir, out):
+    return "--data", data_dir, "--out", out, "--seeds", 1, "--rows", ROWS
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("protocol", ["fast", "paper"])
+def test_every_target_on_law_school(tmp_path, data_dir, protocol, monkeypatch):
+    monkeypatch.setenv("PARTIALFAIR_DATA", str(data_dir))
+    pytest.importorskip("fairlearn")
+    own = [name for name, target in TARGETS.items() if "law_school" in target.datasets]
+    done = reproduce(
+        *own, "--dataset", "law_school", "--protocol", protocol, *options(data_dir, tmp_path / "r"), "--json"
+    )
+    assert done.exception is None
+    record = json.loads(done.stdout)
+    assert record["failures"] == 0
+    assert all(record["targets"][name] for name in own)
+    figures = {path.stem for path in (tmp_path / "r").glob("*.png")}
+    assert figures == {
+        "fig1",
+        "fig2_law_school",
+        "fig5",
+        "fig8",
+        "fig9",
+        "fig10_law_school",
+        "fig11_law_school",
+    }
+    # Nothing is done twice.
+    keys = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "r" / "runs").iterdir()}
+    again = reproduce(
+        "all", "--dataset", "law_school", "--protocol", protocol, *options(data_dir, tmp_path / "r")
+    )
+    assert again.exception is None
+    assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "r" / "runs").iterdir()} == keys
+
+
+@pytest.mark.usefixtures("small")
+def test_exports_costs_and_lists(tmp_path, data_dir):
+    common = ("table4", "--dataset", "law_school", *options(data_dir, tmp_path / "r"))
+    dry = reproduce(*common, "--dry-run")
+    assert "5 runs, 5 of them still to be done" in dry.stdout
+    assert not (tmp_path / "r").exists()
+    assert reproduce(*common, "--export", tmp_path / "all.parquet").exception is None
+    frame = pd.read_parquet(tmp_path / "all.parquet")
+    assert len(frame) == 5
+    assert frame["test accuracy"].between(0.5, 1).all()
+    assert "5 runs, 0 of them still to be done" in reproduce(*common, "--dry-run").stdout
+    listed = reproduce("list").stdout
+    assert all(name in listed for name in TARGETS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        (("fig99",), "there is no target 'fig99'; there are fig1, fig2"),
+        (("fig3", "--dataset", "bank"), "--dataset bank is in none of these targets, which have a9a"),
+        (("fig1", "--dataset", "law_school", "--data", "nowhere", "--jobs", "1"), "nowhere"),
+    ],
+)
+def test_bad_input_is_one_sentence(tmp_path, arguments, match):
+    done = reproduce(*arguments, "--out", tmp_path / "r")
+    assert isinstance(done.exception, InputError)
+    assert match in str(done.exception)
+    assert "\n" not in str(done.exception)
+
+
+def test_a_run_that_fails_is_kept_and_said(tmp_path, data_dir, monkeypatch):
+    def failing(self, run, parts):
+        raise ZeroDivisionError("on purpose")
+
+    monkeypatch.setattr(type(METHODS["unconstrained"]), "fitted", failing)
+    store = Store(tmp_path / "r", __version__)
+    run = Run("law_school", 0, "unconstrained", alpha=1e-4, rows=ROWS)
+    told = []
+    assert sweep.sweep([run], store, folder=data_dir, say=told.append) == 1
+    assert store.of(run).error == "ZeroDivisionError: on purpose"
+    assert told[0].error == "ZeroDivisionError: on purpose"
+    monkeypatch.undo()
+    assert sweep.sweep([run], store, folder=data_dir) == 0
+    assert not store.of(run).failed
+
+
+SWEEP = """
+import sys
+from pathlib import Path
+from partialfair.experiments.methods import METHODS
+from partialfair.experiments.method import Question
+from partialfair.experiments.store import Store
+from partialfair.experiments.sweep import sweep
+
+if __name__ == "__main__":
+    question = Question("law_school", "pSP", (0.7, 1.0), seeds=(0,), rows=300)
+    names = ("unconstrained", "ours", "quantile-matching")
+    runs = [run for name in names for run in METHODS[name].runs(question)]
+    sys.exit(sweep(runs, Store(Path(sys.argv[1]), "1"), folder=Path(sys.argv[2]), jobs=2))
+"""
+
+
+def _kill_and_compare(tmp_path, data_dir, times, seed):
+    """Kill a sweep at random moments, let it end, and hold it against one that nobody disturbed."""
+    script = tmp_path / "script.py"
+    script.write_text(SWEEP)
+    rng = random.Random(seed)
+
+    def start(out):
+        command = [sys.executable, str(script), str(out), str(data_dir)]
+        return subprocess.Popen(command, start_new_session=True)
+
+    started = time.monotonic()
+    assert start(tmp_path / "whole").wait() == 0
+    took = time.monotonic() - started
+    killed = 0
+    for _ in range(times):
+        process = start(tmp_path / "killed")
+        try:
+            process.wait(timeout=rng.uniform(0.2, 1.0) * took / 2)
+        except subprocess.TimeoutExpired:
+            os.kill(process.pid, signal.SIGKILL)  # the workers find out for themselves
+            process.wait()
+            killed += 1
+    assert start(tmp_path / "killed").wait() == 0
+    whole, disturbed = (
+        {run.key: outcome.without_timings() for run, outcome in Store(tmp_path / name, "1").all()}
+        for name in ("whole", "killed")
+    )
+    assert killed > 0
+    assert disturbed == whole
+
+
+def test_a_sweep_that_is_killed_goes_on(tmp_path, data_dir):
+    _kill_and_compare(tmp_path, data_dir, 3, seed=0)
+
+
+@pytest.mark.slow
+def test_a_sweep_that_is_killed_twenty_times_goes_on(tmp_path, data_dir):
+    _kill_and_compare(tmp_path, data_dir, 20, seed=1)
+
+
+def test_scopes_ask_for_the_papers_splits():
+    assert {run.seed for run in TARGETS["fig1"].runs(Scope(("law_school",)))} == set(range(5))
