@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import sklearn
 
+from partialfair.experiments.methods import METHODS
 from partialfair.metrics.catalogue import METRICS
 from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.surrogates import SURROGATES
@@ -31,7 +32,7 @@ def test_code_runs(page, tmp_path, monkeypatch):
     pyplot = pytest.importorskip("matplotlib.pyplot")
     monkeypatch.chdir(tmp_path)
     # A page may change the configuration and register things.
-    registered = (SURROGATES, METRICS, NAMED_CONSTRAINTS)
+    registered = (SURROGATES, METRICS, NAMED_CONSTRAINTS, METHODS)
     with sklearn.config_context(), ExitStack() as restored:
         for names in registered:
             restored.enter_context(patch.dict(names))

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from html import escape
 
 import pandas as pd
 import pytest
@@ -18,6 +19,7 @@ from partialfair.exceptions import InputError
 from partialfair.experiments import by_the_paper, sweep
 from partialfair.experiments.method import Method
 from partialfair.experiments.methods import METHODS
+from partialfair.experiments.paper import CLAIMS
 from partialfair.experiments.runs import Run
 from partialfair.experiments.store import Store
 from partialfair.experiments.targets import TARGETS, Scope
@@ -57,7 +59,14 @@ def test_every_target_on_law_school(tmp_path, data_dir, protocol, monkeypatch):
     pytest.importorskip("fairlearn")
     own = [name for name, target in TARGETS.items() if "law_school" in target.datasets]
     done = reproduce(
-        *own, "--dataset", "law_school", "--protocol", protocol, *options(data_dir, tmp_path / "r"), "--json"
+        *own,
+        "--dataset",
+        "law_school",
+        "--protocol",
+        protocol,
+        *options(data_dir, tmp_path / "r"),
+        "--json",
+        "--report",
     )
     assert done.exception is None
     record = json.loads(done.stdout)
@@ -73,6 +82,9 @@ def test_every_target_on_law_school(tmp_path, data_dir, protocol, monkeypatch):
         "fig10_law_school",
         "fig11_law_school",
     }
+    page = (tmp_path / "r" / "report.html").read_text()
+    assert page.count("<img") == len(figures)
+    assert all(escape(claim.sentence) in page for claim in CLAIMS)
     # Nothing is done twice.
     keys = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "r" / "runs").iterdir()}
     again = reproduce(

@@ -64,6 +64,14 @@ def reproduce(
     out: Annotated[
         Path, typer.Option("--out", help="Directory of runs, figures and tables.", rich_help_panel=OUTPUT)
     ] = Path("results"),
+    report: Annotated[
+        bool,
+        typer.Option(
+            "--report",
+            help="Also write report.html: one page of all of it, with a verdict on each of the paper's claims.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
     export: Annotated[
         Path | None,
         typer.Option("--export", help="Also write all runs to one Parquet file.", rich_help_panel=OUTPUT),
@@ -100,7 +108,7 @@ def reproduce(
     progress = _Progress(store, left, jobs)
     with step(f"doing {len(left):,} runs of {len(set(runs)):,}") as tell:
         failures = sweep(runs, store, folder=data, jobs=jobs, say=lambda one: tell(progress.after(one)))
-    written = _write(wanted, scope, store)
+    written = _write(wanted, scope, store, report=report)
     if export is not None:
         _export(store, export)
     with printing():
@@ -163,19 +171,27 @@ def _print_cost(store: Store, runs: Sequence[Run], left: Sequence[Run], jobs: in
     )
 
 
-def _write(wanted: Iterable[Target], scope: Scope, store: Store) -> list[Path]:
-    """Write figures and tables; return where."""
+def _write(wanted: Sequence[Target], scope: Scope, store: Store, *, report: bool) -> list[Path]:
+    """Write figures and tables, and the page if it is wanted; return where."""
     import pandas as pd
 
     from partialfair.plotting.paper import figures_of
 
     files: dict[Path, bytes] = {}
+    pictures: dict[str, dict[str, bytes]] = {}
     for target in wanted:
         table = pd.DataFrame(target.rows(scope, store))
         if len(table):
             files[store.directory / f"{target.name}.csv"] = table.to_csv(index=False).encode()
-        for name, figure in figures_of(target, scope, store).items():
-            files[store.directory / f"{name}.png"] = png(figure)
+        drawn = figures_of(target, scope, store)
+        pictures[target.name] = {name: png(figure) for name, figure in drawn.items()}
+        files |= {store.directory / f"{name}.png": one for name, one in pictures[target.name].items()}
+    if report:
+        from partialfair.experiments.claims import verdicts
+        from partialfair.report.reproduction import reproduction_page
+
+        page = reproduction_page(wanted, scope, store, verdicts(scope, store), pictures)
+        files[store.directory / "report.html"] = page.encode()
     if files:
         write_files(files)
     return list(files)
