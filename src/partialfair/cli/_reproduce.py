@@ -68,7 +68,7 @@ def reproduce(
         bool,
         typer.Option(
             "--report",
-            help="Also write report.html: one page of all of it, with a verdict on each of the paper's claims.",
+            help="Also write report.html: one page of all of it, with verdicts on the paper's claims.",
             rich_help_panel=OUTPUT,
         ),
     ] = False,
