@@ -54,9 +54,7 @@ def options(data_dir, out):
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("protocol", ["fast", "paper"])
-def test_every_target_on_law_school(tmp_path, data_dir, protocol, monkeypatch):
-    monkeypatch.setenv("PARTIALFAIR_DATA", str(data_dir))
-    pytest.importorskip("fairlearn")
+def test_every_target_on_law_school(tmp_path, data_dir, protocol):
     own = [name for name, target in TARGETS.items() if "law_school" in target.datasets]
     done = reproduce(
         *own,

@@ -15,7 +15,7 @@ import typer
 import partialfair
 from partialfair._files import write_file, write_files
 from partialfair.cli._options import OUTPUT, AsJson
-from partialfair.cli._output import PlainTable, console, echo, json_text, printing, step
+from partialfair.cli._output import PlainTable, console, echo, json_text, note, printing, step
 from partialfair.cli._writing import check_directory, png
 from partialfair.exceptions import InputError
 
@@ -89,6 +89,7 @@ def reproduce(
     Every model that is fitted is a run with a directory of its own. What was interrupted goes on where it
     ended when the same command is given again.
     """
+    from partialfair.experiments.methods import METHODS
     from partialfair.experiments.store import Store
     from partialfair.experiments.sweep import sweep
     from partialfair.experiments.targets import Scope, targets_named
@@ -97,7 +98,7 @@ def reproduce(
         _print_list()
         return 0
     wanted = targets_named(targets)
-    scope = Scope(_datasets(dataset, wanted), seeds, str(protocol), rows)
+    scope = Scope(_datasets(dataset, wanted), seeds, str(protocol), rows, data)
     check_directory(out)
     store = Store(out, partialfair.__version__)
     runs = [run for target in wanted for run in target.runs(scope)]
@@ -105,7 +106,10 @@ def reproduce(
     if dry_run:
         _print_cost(store, runs, left, jobs)
         return 0
-    progress = _Progress(store, left, jobs)
+    for method in METHODS.values():
+        if method.protocol == protocol and (sentence := method.missing()) is not None:
+            note(f"left out: {sentence}")
+    progress = _Progress()
     with step(f"doing {len(left):,} runs of {len(set(runs)):,}") as tell:
         failures = sweep(runs, store, folder=data, jobs=jobs, say=lambda one: tell(progress.after(one)))
     written = _write(wanted, scope, store, report=report)
@@ -144,11 +148,8 @@ def _print_list() -> None:
 
 @dataclass
 class _Progress:
-    """How far a sweep is, and when it will be done: by what runs like those that are left have taken."""
+    """How far a sweep is, and when it will be done if it goes on as it has."""
 
-    store: Store
-    left: list[Run]
-    jobs: int
     failed: int = 0
     began: float = field(default_factory=time.perf_counter)
 

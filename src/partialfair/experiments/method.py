@@ -84,6 +84,10 @@ class Method(ABC):
     def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
         """Return the grid of a frontier."""
 
+    def missing(self) -> str | None:
+        """Return what is not installed that it needs, as a sentence; None if all is there."""
+        return None
+
     @abstractmethod
     def fitted(self, run: Run, parts: Parts) -> Fitted:
         """Train a model."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,17 @@ def _logistic(run: Run, parts: Parts) -> LogisticRegression:
     return LogisticRegression(C=1 / (run.alpha * len(parts.train.y)), max_iter=_MAX_ITER)
 
 
-class ExponentiatedGradient(_WholeRange):
+class _Reduction(_WholeRange):
+    """A method of fairlearn's."""
+
+    def missing(self) -> str | None:
+        """Return a sentence if fairlearn is not installed."""
+        if find_spec("fairlearn") is None:
+            return f"{self.label} needs fairlearn; run: pip install 'partialfair[peers]'"
+        return None
+
+
+class ExponentiatedGradient(_Reduction):
     """fairlearn's ExponentiatedGradient for demographic parity; its predictors' probabilities are averaged.
 
     Its own predictions are drawn at random from few values, on which ranks are not defined.
@@ -91,7 +102,7 @@ def _grid_search(run: Run, parts: Parts) -> tuple[Any, ...]:
     return tuple(peer.predictors_)
 
 
-class GridSearch(_WholeRange):
+class GridSearch(_Reduction):
     """fairlearn's GridSearch for demographic parity: a tolerance is the position of a model in its grid."""
 
     name, label = "grid-search", "fairlearn GridSearch"

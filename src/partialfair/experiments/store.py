@@ -47,6 +47,7 @@ class Store:
 
     def __init__(self, directory: Path, version: str) -> None:
         self.directory, self.version = directory, version
+        self._known: dict[str, Outcome] = {}
         self._check_mark()
 
     def _check_mark(self) -> None:
@@ -74,9 +75,14 @@ class Store:
             )
 
     def of(self, run: Run) -> Outcome | None:
-        """Return what came of a run, or None if it was not done."""
+        """Return what came of a run, or None if it was not done; what is done is read once."""
+        if (known := self._known.get(run.key)) is not None:
+            return known
         path = self._home(run)
-        return _outcome(path) if path.is_dir() else None
+        outcome = _outcome(path) if path.is_dir() else None
+        if outcome is not None and not outcome.failed:
+            self._known[run.key] = outcome
+        return outcome
 
     def scores(self, run: Run) -> dict[str, npt.NDArray[Any]] | None:
         """Return arrays that were kept of a run, if there are any."""

@@ -21,7 +21,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from partialfair.exceptions import InputError
 from partialfair.experiments.methods import METHODS
 from partialfair.experiments.parts import judged, parts_of
 from partialfair.experiments.runs import Outcome, Run
@@ -50,28 +49,27 @@ Say: TypeAlias = Callable[[Finished], None]
 
 
 def do(run: Run, store: Store, folder: Path | None) -> tuple[str | None, float]:
-    """Do a run and save it, whatever comes of it; return its error, if any, and its seconds."""
-    start = time.perf_counter()
-    scores = None
+    """Do a run and save it, whatever comes of it; return its error, if any, and its seconds.
+
+    Data that cannot be read is no failure of the run: every other would have it, so it is raised.
+    """
+    parts, method = parts_of(run, folder), METHODS[run.method]
+    start, scores = time.perf_counter(), None
     try:
-        parts = parts_of(run, folder)
-        start = time.perf_counter()  # reading the data is nobody's merit
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            fitted = METHODS[run.method].fitted(run, parts)
+            fitted = method.fitted(run, parts)
             on_test = fitted.scores(parts.test)
             outcome = Outcome(
                 seconds=time.perf_counter() - start,
                 fit=fitted.fit,
                 validation=judged(parts.validation, fitted.scores(parts.validation), parts),
                 test=judged(parts.test, on_test, parts),
-                history=fitted.history if METHODS[run.method].keeps_history else {},
+                history=fitted.history if method.keeps_history else {},
                 environment=_environment(store.version),
             )
         if run.seed == _SEED_WITH_SCORES:
             scores = {"scores": on_test.astype(np.float32), "groups": parts.test.groups.astype(str)}
-    except InputError:
-        raise  # the fault is in what was asked for, and every other run would have it
     except Exception as error:
         text = f"{type(error).__name__}: {error}".splitlines()[0]
         outcome = Outcome(text, time.perf_counter() - start, environment=_environment(store.version))

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -64,12 +65,15 @@ class Scope:
         ``"fast"`` or ``"paper"``.
     rows
         Training rows that are kept; None for all.
+    folder
+        Where data files are; None as in `partialfair.datasets`.
     """
 
     datasets: tuple[str, ...] = tuple(LOADERS)
     seeds: int = SEEDS
     protocol: str = "fast"
     rows: int | None = None
+    folder: Path | None = None
 
     def question(self, dataset: str, fairness: str, **changes: Any) -> Question:
         """Return what methods are asked on a data set, on its own interval."""
@@ -111,7 +115,7 @@ def compared(scope: Scope) -> list[Method]:
     """Return the methods of a frontier: of the protocol, ours first, and what every frontier starts from."""
     own = [method for method in METHODS.values() if method.protocol == scope.protocol]
     left_out = ("full-parity", "ssg")  # tables and figures of their own
-    kept = [method for method in own if method.name not in left_out]
+    kept = [method for method in own if method.name not in left_out and method.missing() is None]
     return kept if scope.protocol == "fast" else [METHODS["unconstrained"], *kept]
 
 
@@ -317,14 +321,14 @@ class DataTable(Target):
     datasets: Sequence[str] = tuple(TABLE_1)
 
     def runs(self, scope: Scope) -> list[Run]:
-        """Return none: the unconstrained models of one split bring the data."""
+        """Return none: no model is fitted."""
         return []
 
     def rows(self, scope: Scope, store: Store) -> list[Row]:
         """Return the paper's rows and columns beside ours."""
         rows = []
         for dataset in self.of(scope):
-            data = LOADERS[dataset](None)
+            data = LOADERS[dataset](scope.folder)
             rows.append(
                 {
                     "dataset": dataset,
