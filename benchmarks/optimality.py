@@ -172,6 +172,8 @@ def make(arguments: argparse.Namespace, references: References) -> None:
 
 def compare(arguments: argparse.Namespace, references: References) -> None:
     """Fit every problem that has a reference, and write the tables."""
+    halvings = arguments.surrogate_halvings
+    settings = {"surrogate_halvings": halvings} if halvings else {}
     results, behind = [], 0
     for name in arguments.only:
         for setting in FAMILIES[name].settings(arguments):
@@ -179,7 +181,7 @@ def compare(arguments: argparse.Namespace, references: References) -> None:
             for case in setting:
                 reference = references.of(case)
                 if reference is not None:
-                    rows.append(compared(case, reference, references))
+                    rows.append(compared(case, reference, references, **settings))
                     print(shown(rows[-1]), flush=True)
             behind += dominated(rows)
             results += rows
@@ -187,7 +189,8 @@ def compare(arguments: argparse.Namespace, references: References) -> None:
         name: summary([row for row in results if row["problem"].startswith(f"{name}/")])
         for name in arguments.only
     }
-    title = "Default exact fits against references " + references.digest + ". "
+    fits = f"Exact fits with surrogate_halvings={halvings}" if halvings else "Default exact fits"
+    title = f"{fits} against references {references.digest}. "
     title += " ".join(f"{name}: {line}." for name, line in lines.items())
     title += f" Objectives that a stricter fit of the same setting beats: {behind}."
     write(arguments.name, title, [shown(row) for row in results], arguments.out)
@@ -201,6 +204,7 @@ def main() -> None:
     parser.add_argument("--problems", default="", help="only problems whose name matches this pattern")
     parser.add_argument("--make", action="store_true", help="look for better references instead")
     parser.add_argument("--seconds", type=float, default=60.0, help="for each setting, with --make")
+    parser.add_argument("--surrogate-halvings", type=int, default=0, help="of the fits")
     parser.add_argument("--references", type=Path, default=RESULTS / "references.json")
     parser.add_argument("--data", type=Path, default=None, help="directory of the data files")
     parser.add_argument("--out", type=Path, default=RESULTS)
