@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["reproduce"]
 
-_SCHEMA = 1
+_SCHEMA = "partialfair.reproduce/1"
 
 
 class Protocol(StrEnum):
@@ -234,7 +234,6 @@ def _print_failures(store: Store, runs: Sequence[Run]) -> None:
 def _record(wanted: Iterable[Target], scope: Scope, store: Store, failures: int) -> dict[str, Any]:
     return {
         "schema": _SCHEMA,
-        "command": "reproduce",
         "protocol": scope.protocol,
         "seeds": scope.seeds,
         "failures": failures,
