@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -96,20 +96,23 @@ def curves(store: Store, question: Question, method: Method) -> Mapping[int, Flo
     gap = gap_name(question.fairness, question.interval)
     found: dict[int, Floats] = {}
     for seed in question.seeds:
-        judged = []
-        for which in (METHODS["unconstrained"], method):
-            for run in which.runs(question):
-                outcome = store.of(run) if run.seed == seed else None
-                if outcome is not None and not outcome.failed:
-                    judged.append(outcome)
+        own = _done(store, replace(question, seeds=(seed,)), method)
+        if not own:
+            continue
+        judged = own + _done(store, replace(question, seeds=(seed,)), METHODS["unconstrained"])
         kept, highest = [], -np.inf
         for outcome in sorted(judged, key=lambda one: (one.validation[gap], -one.validation["accuracy"])):
             if outcome.validation["accuracy"] > highest:  # nothing fairer was as accurate
                 highest = outcome.validation["accuracy"]
                 kept.append((1 - outcome.test[gap], outcome.test["accuracy"]))
-        if kept:
-            found[seed] = np.array(sorted(kept))
+        found[seed] = np.array(sorted(kept))
     return found
+
+
+def _done(store: Store, question: Question, method: Method) -> list[Outcome]:
+    """Return the outcomes of a method's runs that were done and did not fail."""
+    outcomes = [store.of(run) for run in method.runs(question)]
+    return [outcome for outcome in outcomes if outcome is not None and not outcome.failed]
 
 
 def read_at(curve: Floats, fairness: float) -> float:

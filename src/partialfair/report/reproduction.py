@@ -62,10 +62,12 @@ def reproduction_page(
     """
     counted = sum(1 for _ in store.all())
     failed = sum(outcome.failed for _, outcome in store.all())
+    splits = "1 split" if scope.seeds == 1 else f"{scope.seeds} splits"
+    fewer = "" if scope.rows is None else f", {scope.rows:,} training rows only"
+    failures = f", {failed:,} of them failed and do not count" if failed else ""
     said = (
-        f"partialfair {version('partialfair')}, protocol {scope.protocol}, {scope.seeds} splits"
-        f"{'' if scope.rows is None else f', {scope.rows:,} training rows only'}: {counted:,} runs"
-        f"{f', {failed:,} of them failed and do not count' if failed else ''}."
+        f"partialfair {version('partialfair')}, protocol {scope.protocol}, {splits}{fewer}: "
+        f"{counted:,} runs{failures}."
     )
     parts = [
         f"<h1>{_TITLE}</h1>",
