@@ -62,7 +62,7 @@ def run(
     for module in (_judging, path):
         monkeypatch.setattr(module, "fairness_report", partial(fairness_report, n_resamples=100))
     monkeypatch.setattr(_audit, "MAP_GRID", 20)
-    monkeypatch.setattr(_writing, "_png", _unpainted)
+    monkeypatch.setattr(_writing, "png", _unpainted)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")  # the command sets it; this puts it back
     monkeypatch.setenv("COLUMNS", "100")
@@ -85,13 +85,13 @@ def _unpainted(figure: Any) -> bytes:
     return b"\x89PNG\r\n\x1a\n"
 
 
-_PAINTED = _writing._png
+_PAINTED = _writing.png
 
 
 @pytest.fixture
 def painted(run: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
     """Have pictures painted, for tests that look at them."""
-    monkeypatch.setattr(_writing, "_png", _PAINTED)
+    monkeypatch.setattr(_writing, "png", _PAINTED)
 
 
 @pytest.fixture
