@@ -8,7 +8,7 @@ The excess is ``(f − f*) / (f* − f_unc)``, as there, with the lower of the r
 here as f*; the file of references is left as it is. Costs are seconds of the same problem relative to no
 steps, the median over problems. "compared" are problems with a price for which every number of steps found a
 model that keeps the promise; "none found" counts fits that found none. `search_steps` is scaled by the number
-of rows: where they are few a fit takes up to twenty times as many steps, where they are many fewer.
+of rows: where they are few a fit takes up to sixty times as many steps, where they are many fewer.
 """
 
 from __future__ import annotations
