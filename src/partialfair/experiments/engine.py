@@ -193,7 +193,7 @@ _PRICED_GAPS = tuple(np.geomspace(0.5, 1e-3, 24).tolist())
 """Gaps among which a price is set against the loss: each is a quarter smaller than the last."""
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def _loss_by_gap(run: Run, parts: Parts) -> tuple[tuple[float, PartialFairClassifier], ...]:
     """Return a model for each gap, from loose to strict, each found from the last."""
     constraint, _ = priced(replace(run, tolerance=0.0))

@@ -116,8 +116,8 @@ class Method(ABC):
                 **seen,
             )
             for seed in question.seeds
+            for alpha in self.alphas  # some methods find the models of all tolerances together
             for tolerance in grid
-            for alpha in self.alphas
         ]
 
 
