@@ -66,7 +66,7 @@ def _accuracy(clf: PartialFairClassifier, part: Part) -> float:
 class IDCASwitching(Method):
     """Algorithms 1 and 2 for the paper's problem; T, ε and K are chosen on the validation rows."""
 
-    name, label = "idca", "partial parity, by the paper's IDCA"
+    name, label = "idca", "partial parity by IDCA"
     protocol, alphas, keeps_history = "paper", (0.0,), True
     rough_seconds = 120.0
 
@@ -134,7 +134,7 @@ class DirectSSG(Method):
 class SubgradientPenalty(Method):
     """The regularization method by subgradient descent, its step chosen on the validation rows."""
 
-    name, label = "penalty-descent", "regularization, by subgradient descent"
+    name, label = "penalty-descent", "regularization by subgradients"
     protocol, alphas = "paper", (0.0,)
     rough_seconds = 60.0
 
@@ -179,21 +179,21 @@ class _Projected(Method):
 class ProjectedGroupAUC(_Projected):
     """Group AUC fairness (gd_inprocess_gauc_approx)."""
 
-    name, label = "group-auc-projected", "group AUC, by projected gradients"
+    name, label = "group-auc-projected", "group AUC by projected gradients"
     engine_name, constraint = "group-auc", QuadraticGroupAUC
 
 
 class ProjectedInterGroup(_Projected):
     """Inter-group pairwise fairness (gd_inprocess_igpf_approx)."""
 
-    name, label = "inter-group-projected", "inter-group pairwise, by projected gradients"
+    name, label = "inter-group-projected", "inter-group pairwise by projected gradients"
     engine_name, constraint = "inter-group", InterGroupPairwise
 
 
 class ProjectedIntraGroup(_Projected):
     """Intra-group pairwise fairness (gd_inprocess_itgpf_approx)."""
 
-    name, label = "intra-group-projected", "intra-group pairwise, by projected gradients"
+    name, label = "intra-group-projected", "intra-group pairwise by projected gradients"
     engine_name, constraint = "intra-group", IntraGroupPairwise
 
 

@@ -85,7 +85,7 @@ class Unconstrained(Method):
 class Ours(Method):
     """The paper's problem, its surrogate constraints met (inprocess_pdp_approx, inprocess_wpdp_approx)."""
 
-    name, label = "ours", "partial parity (the paper's problem)"
+    name, label = "ours", "partial parity"
     keeps_history = True
     enforce: ClassVar[str] = "surrogate"
 

@@ -74,7 +74,7 @@ class ExponentiatedGradient(_Reduction):
     Its own predictions are drawn at random from few values, on which ranks are not defined.
     """
 
-    name, label = "exponentiated-gradient", "fairlearn ExponentiatedGradient, averaged"
+    name, label = "exponentiated-gradient", "fairlearn ExponentiatedGradient"
     grid = (0.2, 0.1, 0.05, 0.02)
 
     def fitted(self, run: Run, parts: Parts) -> Fitted:
@@ -203,7 +203,7 @@ def _levels(known: Floats) -> Floats:
 class QuantileMatching(_WholeRange):
     """The unconstrained model, its scores moved to the same distribution in every group."""
 
-    name, label = "quantile-matching", "quantile matching, whole range"
+    name, label = "quantile-matching", "quantile matching"
     grid = (0.25, 0.5, 0.75, 1.0)
 
     def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
