@@ -40,6 +40,8 @@ _CLASSES = {
     "partialfair.solvers.inner.switching": ["Switching"],
     "partialfair.solvers.multistart": ["MultiStartSQP"],
     "partialfair.solvers.newton": ["Newton"],
+    "partialfair.solvers.penalty": ["Penalty"],
+    "partialfair.solvers.projected": ["ProjectedGradient"],
     "partialfair.solvers.sqp": ["SQP"],
     "partialfair.problems.certificate": ["Certificate"],
     "partialfair.metrics.partial": ["WorstGap"],

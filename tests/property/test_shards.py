@@ -343,16 +343,15 @@ def test_fits_over_shards_see_no_score(statement):
 def test_whole_fits_see_merged_counts_only(constraint, enforce):
     """The search of an estimator, corrections and judge included, over rows with few distinct scores.
 
-    Random steps are left out: whether one is taken may turn on the last bit of a sum. An exact gap, which is
-    a step function, decides corrections; between them solves end within their own tolerance.
+    Where exact gaps decide, the last bit of a sum may, and another model is found; what is said of it is true
+    of it on all rows. The surrogate's solution is the same.
     """
     rng, n = np.random.default_rng(0), 20_011
     groups = encode_groups(rng.choice(["a", "b", "c"], n))
     X = np.round(3 * rng.normal(size=(n, 2)) + (groups.codes == 0)[:, None]).clip(-8, 8) / 3
     positive = X.sum(axis=1) + rng.normal(size=n) > 0.5
     terms = {"group_terms": "interactions"}
-    settings = {"interval": (0.1, 0.8), "max_gap": 0.1, "enforce": enforce, "search_steps": 0}
-    clf = PartialFairClassifier(constraint, **settings, **terms)
+    clf = PartialFairClassifier(constraint, interval=(0.1, 0.8), max_gap=0.1, enforce=enforce, **terms)
     model = linear_model(X, codes=groups.codes, n_groups=3, **terms)
     objective = Logistic().build(np.where(positive, 1.0, -1.0), np.ones(n))
     rows = FitRows(X, np.ones(n), groups, objective, np.inf, positive)
@@ -369,12 +368,14 @@ def test_whole_fits_see_merged_counts_only(constraint, enforce):
         endings.append((status, found.objective, found.attempt.training.gaps(found.counts)[0].value))
     everybody = Problem.about(whole, objective, join([]), 1e-4)
     (status, objective_value, gap), (split_status, split_objective, split_gap) = endings
-    assert split_status == status
-    assert split_objective == pytest.approx(objective_value, abs=1e-7 if enforce == "exact" else 1e-8)
-    assert split_gap == pytest.approx(gap, abs=1e-9)
     if enforce == "exact":
-        assert status in GOOD
-        assert split_gap <= 0.1 + 1e-12
+        assert {status, split_status} <= set(GOOD)
+        assert max(gap, split_gap) <= 0.1 + 1e-12
+        assert split_objective < everybody.evaluate(everybody.constant_start).objective
+    else:
+        assert split_status == status
+        assert split_objective == pytest.approx(objective_value, abs=1e-8)
+        assert split_gap == pytest.approx(gap, abs=1e-9)
     # What is said of the model is true of it on all rows.
     assert split_objective == pytest.approx(everybody.evaluate(found.w).objective, abs=1e-12)
     on_all_rows = found.attempt.training.gaps(everybody.rows.at(found.w).counts())[0].value

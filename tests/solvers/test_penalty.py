@@ -84,16 +84,16 @@ def test_the_subgradient_is_that_of_the_value(constraint):
 
 def test_descent_comes_near_the_best_trade_of_loss_and_gap():
     """Over all gaps t, the lowest of ``price · t`` and the loss with a gap of t, by the engine."""
-    X, y, codes = people(4, n=500)
+    X, y, codes = people(4)
     price, interval = 1.0, (0.2, 0.7)
     options = {"enforce": "surrogate", "surrogate": "ramp", "surrogate_width": 1.0, "alpha": 1e-3}
     lowest = np.inf
-    for gap in np.geomspace(0.3, 1e-3, 16):
+    for gap in np.geomspace(0.3, 1e-3, 10):
         band = RankBand(interval, gap, "absolute")
         clf = PartialFairClassifier(band, **options).fit(X, y, sensitive_features=codes)
         lowest = min(lowest, clf.result_.objective + price * gap)
     problem = problem_of(RankBand(interval, 0.0, "absolute"), X, y, codes)
-    solver = Penalty(price, step=2e-3, max_iter=20_000, record_every=1000)
+    solver = Penalty(price, step=5e-3, max_iter=8000, record_every=1000)
     result = solver.solve(problem, solver.start(problem, np.zeros(4)))
     assert solver.value(problem.at(result.x)) == pytest.approx(lowest, abs=0.02)
-    assert result.history[-1].step == 20_000
+    assert result.history[-1].step == 8000

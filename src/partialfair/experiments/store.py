@@ -95,11 +95,16 @@ class Store:
         except (OSError, ValueError) as error:
             raise InputError(f"{path} is damaged ({error}): remove {path.parent} to run it again") from None
 
-    def save(self, run: Run, outcome: Outcome, scores: Mapping[str, npt.NDArray[Any]] | None = None) -> None:
-        """Write a run, whole or not at all; a failure that was there before is replaced."""
+    def prepare(self) -> None:
+        """Make the directory, if need be: once, before several processes save runs in it."""
         if not (self.directory / _MARK).exists():
             mark = {"format": FORMAT, "version": self.version}
             write_files({self.directory / _MARK: _text(mark)})
+        (self.directory / "runs").mkdir(exist_ok=True)
+
+    def save(self, run: Run, outcome: Outcome, scores: Mapping[str, npt.NDArray[Any]] | None = None) -> None:
+        """Write a run, whole or not at all; a failure that was there before is replaced."""
+        self.prepare()
         home = self._home(run)
         files = {home / _RUN: _text({"format": FORMAT, **asdict(run)})}
         if scores:

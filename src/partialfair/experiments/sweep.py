@@ -96,6 +96,8 @@ def sweep(
         Told of every run that ends.
     """
     left = store.left(runs)
+    if left:
+        store.prepare()
     failures = 0
     for done, (run, error, seconds) in enumerate(_ended(left, store, folder, jobs), start=1):
         failures += error is not None
