@@ -115,16 +115,19 @@ class Judging:
 
 
 def judging_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of `Judging` from the options of a command, by name, as the parser read them."""
+    """Return the settings of `Judging` from the options of a command, by name, as the parser read them.
+
+    Choices are texts or members of a `StrEnum`, as the version of the parser has it.
+    """
     return {
         "interval": read_interval(options["interval"]),
         "interval_given": bool(options["interval"]),
-        "gap_scale": options["gap_scale"].value,
+        "gap_scale": str(options["gap_scale"]),
         "confidence": options["confidence"],
         "higher_is_better": not options["lower_is_better"],
         "min_group_size": options["min_group"],
-        "small_groups": options["small_groups"].value,
-        "missing_groups": options["missing_groups"].value,
+        "small_groups": str(options["small_groups"]),
+        "missing_groups": str(options["missing_groups"]),
         "pos_label": options["pos_label"],
         "seed": options["seed"],
     }
