@@ -75,7 +75,8 @@ class Program:
         rows = [*self.rows, (costs, -np.inf, below)]
         data = [(i, j, a) for i, (terms, _, _) in enumerate(rows) for j, a in terms.items()]
         i, j, a = (np.array(part) for part in zip(*data, strict=True))
-        matrix = sparse.csr_array((a, (i, j)), shape=(len(rows), len(self.low)))
+        places = i.astype(np.int32), j.astype(np.int32)  # older versions of SciPy hand on no others
+        matrix = sparse.csr_array((a, places), shape=(len(rows), len(self.low)))
         limits = LinearConstraint(matrix, [low for _, low, _ in rows], [high for _, _, high in rows])
         c = np.zeros(len(self.low))
         c[list(costs)] = list(costs.values())

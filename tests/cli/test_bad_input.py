@@ -154,7 +154,7 @@ def test_options(run, scores, options, words):
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (["audit"], "file"),
+        (["audit"], "missing argument"),
         (["audit", "scores.csv", "--group", "sex"], "--score"),
         (["audit", "scores.csv", *COLUMNS, "--interval", "low", "high"], "interval"),
         (["audit", "scores.csv", *COLUMNS, "--interval", "0.5"], "--interval"),

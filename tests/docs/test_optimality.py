@@ -164,6 +164,8 @@ def test_references_are_what_they_say(family):
     for setting in FAMILIES[family].settings(everything):
         for case in setting:
             known, model = references.of(case), references.model_of(case)
+            if known is None and np.lib.NumpyVersion(np.__version__) < "2.0.0":
+                pytest.skip("problems are drawn otherwise by versions of NumPy before 2")
             assert known is not None, case.key
             if known.objective is None:
                 assert known.proof == "global"
