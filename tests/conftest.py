@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
-_QUICK, _THOROUGH = 30, 300
+_QUICK, _THOROUGH = 20, 300
 settings.register_profile("default", deadline=None, max_examples=_QUICK, derandomize="CI" in os.environ)
 settings.register_profile("thorough", deadline=None, max_examples=_THOROUGH)
 settings.load_profile("default")
