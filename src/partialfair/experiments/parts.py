@@ -59,7 +59,6 @@ class Parts:
     train: Part
     validation: Part
     test: Part
-    interval: Interval
     intervals: tuple[Interval, ...]
 
 
@@ -87,7 +86,6 @@ def _split(name: str, folder: Path | None, seed: int, rows: int | None) -> Parts
         everybody.take(train),
         everybody.take(split.validation),
         everybody.take(split.test),
-        data.interval,
         INTERVALS.get(name, (data.interval,)),
     )
 
