@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from partialfair.experiments import paper
-from partialfair.experiments.engine import GRIDS
 from partialfair.experiments.method import Question
 from partialfair.experiments.methods import METHODS
 from partialfair.experiments.others import QuantileMap
 from partialfair.experiments.parts import LOADERS, Part, parts_of
 from partialfair.experiments.runs import Run
-from partialfair.experiments.targets import OWN_INTERVALS, TARGETS, Scope
+from partialfair.experiments.targets import TARGETS, Scope
 
 LAW = Question("law_school", "pSP", (0.7, 1.0), seeds=(0,), rows=600)
 
@@ -41,17 +40,17 @@ def test_own_grids_and_intervals_are_those_of_the_data(data_dir):
     names = {"pSP": "statistical_parity", "pDP": "demographic_parity"}
     for dataset in paper.DATASETS:
         data = LOADERS[dataset](data_dir)
-        assert data.interval == OWN_INTERVALS[dataset]
+        assert data.interval == paper.OWN_INTERVALS[dataset]
         assert data.interval in paper.INTERVALS[dataset]
         for fairness, name in names.items():
-            assert sorted(GRIDS[fairness][dataset]) == sorted(data.max_gaps[name])
+            assert sorted(paper.MAX_GAPS[fairness][dataset]) == sorted(data.max_gaps[name])
 
 
 def test_printed_tables_agree_with_each_other():
     for dataset in paper.DATASETS:
         gaps = [row.max_gap for row in paper.TABLE_4[dataset][10]]
         assert gaps == [row.max_gap for row in paper.TABLE_4[dataset][20]]
-        assert gaps[1:] == list(GRIDS["pSP"][dataset])
+        assert gaps[1:] == list(paper.MAX_GAPS["pSP"][dataset])
         assert paper.TABLE_3[dataset][0].accuracy == paper.TABLE_4[dataset][10][0].accuracy
     assert len({rows[0] for rows in paper.TABLE_2.values()}) == 1
 

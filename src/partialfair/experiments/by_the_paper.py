@@ -21,8 +21,9 @@ from partialfair.constraints import (
     QuadraticGroupAUC,
 )
 from partialfair.estimators import PartialFairClassifier
-from partialfair.experiments.engine import GRIDS, pairwise_grid, price_grid, priced, stated
+from partialfair.experiments.engine import pairwise_grid, price_grid, priced, stated
 from partialfair.experiments.method import Fitted, Method, told
+from partialfair.experiments.paper import MAX_GAPS
 from partialfair.experiments.parts import Part, Parts
 from partialfair.experiments.runs import Run
 from partialfair.solvers import IDCA, DirectSwitching, Penalty, ProjectedGradient, Switching
@@ -72,7 +73,7 @@ class IDCASwitching(Method):
 
     def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
         """Return the paper's κ."""
-        return GRIDS[fairness][dataset]
+        return MAX_GAPS[fairness][dataset]
 
     def fitted(self, run: Run, parts: Parts) -> Fitted:
         """Choose T and ε after 50 outer steps, then K among checkpoints of one run."""
@@ -116,7 +117,7 @@ class DirectSSG(Method):
 
     def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
         """Return the paper's κ."""
-        return GRIDS[fairness][dataset]
+        return MAX_GAPS[fairness][dataset]
 
     def fitted(self, run: Run, parts: Parts) -> Fitted:
         """Choose ε_t, then run 50,000 steps."""

@@ -7,17 +7,15 @@ and only levels that both of its frontiers reach are looked at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from partialfair._typing import Floats
-from partialfair.experiments.frontiers import Mean, chosen, curves, frontier, read_at
-from partialfair.experiments.method import Method, Question
+from partialfair.experiments.frontiers import Mean, curves, frontier, read_at
 from partialfair.experiments.methods import METHODS
 from partialfair.experiments.paper import CLAIMS, DATASETS, Claim
-from partialfair.experiments.parts import gap_name
 from partialfair.experiments.store import Store
 from partialfair.experiments.targets import TARGETS, Convergence, Robustness, Scope
 
@@ -67,36 +65,42 @@ def verdicts(scope: Scope, store: Store) -> list[Verdict]:
 
 @dataclass(frozen=True, eq=False)
 class _Beside:
-    """Two methods at equal fairness: levels, and the mean difference of accuracies at each."""
+    """Two frontiers at equal fairness.
+
+    Attributes
+    ----------
+    levels : (n_levels,)
+        Of fairness, which both reach on every split.
+    differences : (n_splits, n_levels)
+        Of accuracies, the first frontier's less the second's.
+    """
 
     levels: Floats
-    differences: tuple[Mean, ...]
+    differences: Floats
 
     @classmethod
-    def of(cls, store: Store, question: Question, method: Method, other: Method) -> _Beside | None:
-        """Compare two methods on the splits that both have; None if there are none, or no common level."""
-        ours, theirs = (curves(store, question, one) for one in (method, other))
-        seeds = sorted(set(ours) & set(theirs))
-        if not seeds:
-            return None
-        low = max(curve[0, 0] for seed in seeds for curve in (ours[seed], theirs[seed]))
-        high = min(curve[-1, 0] for seed in seeds for curve in (ours[seed], theirs[seed]))
+    def of(cls, ours: Mapping[int, Floats], theirs: Mapping[int, Floats]) -> _Beside | None:
+        """Compare curves by split, where both have one; None if nowhere, or if no level is common."""
+        pairs = [(ours[seed], theirs[seed]) for seed in sorted(set(ours) & set(theirs))]
+        low = max((curve[0, 0] for pair in pairs for curve in pair), default=np.inf)
+        high = min((curve[-1, 0] for pair in pairs for curve in pair), default=-np.inf)
         if low >= high:
             return None
         levels = np.linspace(low, high, _LEVELS)
-        return cls(
-            levels,
-            tuple(
-                Mean.of(read_at(ours[seed], level) - read_at(theirs[seed], level) for seed in seeds)
-                for level in levels
-            ),
-        )
+        read = [[read_at(one, level) - read_at(other, level) for level in levels] for one, other in pairs]
+        return cls(levels, np.array(read))
+
+    @property
+    def mean(self) -> Mean:
+        """The difference over all levels, and how it varies with the split."""
+        return Mean.of(self.differences.mean(axis=1))
 
     def lower(self, above: float = -np.inf, by: float = 0.0) -> list[float]:
         """Return the levels above some level at which the first is less accurate, by more than so much."""
+        means = [Mean.of(column) for column in self.differences.T]
         return [
             float(level)
-            for level, mean in zip(self.levels, self.differences, strict=True)
+            for level, mean in zip(self.levels, means, strict=True)
             if level >= above and mean.value < -max(np.nan_to_num(mean.error), by)
         ]
 
@@ -110,9 +114,10 @@ def _against_baselines(
 ) -> Finding:
     """Judge whether ours is nowhere less accurate than a baseline; below a level, not by much."""
     question = scope.question(dataset, fairness)
+    ours = curves(store, question, METHODS["ours"])
     worse, compared = [], 0
     for name in _BASELINES:
-        beside = _Beside.of(store, question, METHODS["ours"], METHODS[name])
+        beside = _Beside.of(ours, curves(store, question, METHODS[name]))
         if beside is None:
             continue
         compared += 1
@@ -126,24 +131,16 @@ def _against_baselines(
     return Finding(dataset, not worse, why)
 
 
-def _frontiers_psp(scope: Scope, store: Store) -> Iterator[Finding]:
-    for dataset in _asked(scope, *DATASETS):
-        yield _against_baselines(scope, store, dataset, "pSP")
+def _frontiers(
+    fairness: str, *datasets: str, similar_below: float = -np.inf
+) -> Callable[[Scope, Store], Iterator[Finding]]:
+    """Judge frontiers of some data sets against all baselines."""
 
+    def judge(scope: Scope, store: Store) -> Iterator[Finding]:
+        for dataset in _asked(scope, *datasets):
+            yield _against_baselines(scope, store, dataset, fairness, similar_below=similar_below)
 
-def _frontier_pdp_law(scope: Scope, store: Store) -> Iterator[Finding]:
-    for dataset in _asked(scope, "law_school"):
-        yield _against_baselines(scope, store, dataset, "pDP")
-
-
-def _frontiers_pdp_others(scope: Scope, store: Store) -> Iterator[Finding]:
-    for dataset in _asked(scope, "a9a", "bank"):
-        yield _against_baselines(scope, store, dataset, "pDP", similar_below=_HIGH_FAIRNESS)
-
-
-def _acs(scope: Scope, store: Store) -> Iterator[Finding]:
-    for dataset in _asked(scope, "acs_income"):
-        yield _against_baselines(scope, store, dataset, "pSP")
+    return judge
 
 
 def _narrowing(fairness: str) -> Callable[[Scope, Store], Iterator[Finding]]:
@@ -175,13 +172,9 @@ def _robust(scope: Scope, store: Store) -> Iterator[Finding]:
     assert isinstance(target, Robustness)
     for dataset in _asked(scope, *DATASETS):
         by_method: dict[str, list[float]] = {}
-        for question, method, tolerance in target.asked(scope):
-            best = chosen(store, question, method, (tolerance,)).values()
-            if question.dataset == dataset and best:
-                gap = gap_name("pSP", question.interval)
-                by_method.setdefault(method.name, []).append(
-                    float(np.mean([1 - outcome.test[gap] for _, outcome in best]))
-                )
+        for question, method, point in target.bars(scope, store):
+            if question.dataset == dataset:
+                by_method.setdefault(method.name, []).append(point.fairness.value)
         if "ours" not in by_method or len(by_method) < 2:
             yield Finding(dataset, None, "no bars have been computed")
             continue
@@ -227,48 +220,40 @@ def _partial_and_full(scope: Scope, store: Store) -> Iterator[Finding]:
     """Judge partial against full parity: superior on bank and law school, comparable on a9a."""
     for dataset in _asked(scope, *DATASETS):
         question = scope.question(dataset, "pSP")
-        beside = _Beside.of(store, question, METHODS["ours"], METHODS["full-parity"])
+        beside = _Beside.of(*(curves(store, question, METHODS[name]) for name in ("ours", "full-parity")))
         if beside is None:
             yield Finding(dataset, None, "no two frontiers have been computed")
             continue
-        mean = Mean.of(one.value for one in beside.differences)
-        why = f"mean difference of accuracies {mean.value:+.4f} at {_LEVELS} levels of fairness"
+        gain = beside.mean.value
+        why = f"mean difference of accuracies {gain:+.4f} at {_LEVELS} levels of fairness"
         lower = beside.lower(by=_SIMILAR if dataset == "a9a" else 0.0)
-        yield Finding(dataset, not lower and (dataset == "a9a" or mean.value > 0), why)
+        yield Finding(dataset, not lower and (dataset == "a9a" or gain > 0), why)
 
 
 def _points(scope: Scope, store: Store) -> Iterator[Finding]:
     """Judge ten against twenty points: no difference beyond two standard errors, but on law school."""
     for dataset in _asked(scope, *DATASETS):
-        ten, twenty = (
-            curves(store, scope.question(dataset, "pSP", n_points=n), METHODS["ours"]) for n in (10, 20)
-        )
-        seeds = sorted(set(ten) & set(twenty))
-        if not seeds:
+        questions = [scope.question(dataset, "pSP", n_points=n_points) for n_points in (20, 10)]
+        beside = _Beside.of(*(curves(store, question, METHODS["ours"]) for question in questions))
+        if beside is None:
             yield Finding(dataset, None, "no two frontiers have been computed")
             continue
-        low = max(curve[seed][0, 0] for seed in seeds for curve in (ten, twenty))
-        high = min(curve[seed][-1, 0] for seed in seeds for curve in (ten, twenty))
-        levels = np.linspace(low, high, _LEVELS)
-        gains = Mean.of(
-            float(np.mean([read_at(twenty[seed], one) - read_at(ten[seed], one) for one in levels]))
-            for seed in seeds
-        )
+        gains = beside.mean
         significant = bool(gains.value > 2 * np.nan_to_num(gains.error, nan=np.inf))
         why = f"twenty points gain {gains.value:+.4f} ± {gains.error:.4f}"
         yield Finding(dataset, significant if dataset == "law_school" else not significant, why)
 
 
 _JUDGES: dict[str, Callable[[Scope, Store], Iterator[Finding]]] = {
-    "frontier-psp": _frontiers_psp,
-    "frontier-pdp-law": _frontier_pdp_law,
-    "frontier-pdp-others": _frontiers_pdp_others,
+    "frontier-psp": _frontiers("pSP", *DATASETS),
+    "frontier-pdp-law": _frontiers("pDP", "law_school"),
+    "frontier-pdp-others": _frontiers("pDP", "a9a", "bank", similar_below=_HIGH_FAIRNESS),
     "rank-curves": _narrowing("pSP"),
     "densities": _densities,
     "robust": _robust,
     "idca-psp": _descents("fig10"),
     "idca-pdp": _descents("fig11"),
-    "acs": _acs,
+    "acs": _frontiers("pSP", "acs_income"),
     "partial-full": _partial_and_full,
     "points": _points,
 }

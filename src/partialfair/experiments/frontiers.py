@@ -70,10 +70,12 @@ def chosen(
     return best
 
 
-def frontier(store: Store, question: Question, method: Method) -> list[Point]:
+def frontier(
+    store: Store, question: Question, method: Method, tolerances: Iterable[float | None] | None = None
+) -> list[Point]:
     """Return the means over splits of each tolerance, from loose to strict."""
     by_tolerance: dict[float | None, list[Outcome]] = {}
-    for (_, tolerance), (_, outcome) in chosen(store, question, method).items():
+    for (_, tolerance), (_, outcome) in chosen(store, question, method, tolerances).items():
         by_tolerance.setdefault(tolerance, []).append(outcome)
     gap = gap_name(question.fairness, question.interval)
     return [

@@ -15,12 +15,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from partialfair.exceptions import InputError
-from partialfair.experiments.frontiers import Mean, chosen, curves, frontier, read_at
+from partialfair.experiments.frontiers import Mean, Point, chosen, curves, frontier, read_at
 from partialfair.experiments.method import Method, Question
 from partialfair.experiments.methods import METHODS
 from partialfair.experiments.paper import (
     DATASETS,
     INTERVALS,
+    OWN_INTERVALS,
     ROBUST,
     SEEDS,
     TABLE_1,
@@ -33,7 +34,6 @@ from partialfair.experiments.runs import Run
 from partialfair.experiments.store import Store
 
 __all__ = [
-    "OWN_INTERVALS",
     "TARGETS",
     "Convergence",
     "Densities",
@@ -44,9 +44,6 @@ __all__ = [
     "Target",
     "targets_named",
 ]
-
-OWN_INTERVALS = {"a9a": (0.05, 0.3), "bank": (0.0, 0.25), "law_school": (0.7, 1.0), "acs_income": (0.2, 0.4)}
-"""Of Figure 1 and Table 2."""
 
 Row = dict[str, Any]
 
@@ -242,26 +239,25 @@ class Robustness(Target):
         """Return one tolerance of each method on each interval."""
         return [run for question, method, one in self.asked(scope) for run in method.runs(question, (one,))]
 
+    def bars(self, scope: Scope, store: Store) -> Iterator[tuple[Question, Method, Point]]:
+        """Yield the bars whose runs have been done."""
+        for question, method, tolerance in self.asked(scope):
+            for point in frontier(store, question, method, (tolerance,)):
+                yield question, method, point
+
     def rows(self, scope: Scope, store: Store) -> list[Row]:
         """Return fairness and accuracy by interval and method."""
-        rows = []
-        for question, method, tolerance in self.asked(scope):
-            best = chosen(store, question, method, (tolerance,)).values()
-            gap = gap_name("pSP", question.interval)
-            fairness = Mean.of(1 - outcome.test[gap] for _, outcome in best)
-            accuracy = Mean.of(outcome.test["accuracy"] for _, outcome in best)
-            if best:
-                rows.append(
-                    {
-                        "dataset": question.dataset,
-                        "interval": f"{question.interval[0]:.0%} to {question.interval[1]:.0%}",
-                        "method": method.label,
-                        "fairness": _shown(fairness),
-                        "accuracy": _shown(accuracy),
-                        "splits": len(best),
-                    }
-                )
-        return rows
+        return [
+            {
+                "dataset": question.dataset,
+                "interval": f"{question.interval[0]:.0%} to {question.interval[1]:.0%}",
+                "method": method.label,
+                "fairness": _shown(point.fairness),
+                "accuracy": _shown(point.accuracy),
+                "splits": point.n,
+            }
+            for question, method, point in self.bars(scope, store)
+        ]
 
 
 @dataclass(frozen=True)

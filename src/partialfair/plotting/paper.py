@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from partialfair._extras import require
-from partialfair.experiments.frontiers import Point, chosen, frontier
+from partialfair.experiments.frontiers import Point, frontier
 from partialfair.experiments.method import Method, Question
 from partialfair.experiments.methods import METHODS
-from partialfair.experiments.parts import gap_name
+from partialfair.experiments.paper import OWN_INTERVALS
 from partialfair.experiments.store import Store
 from partialfair.experiments.targets import (
-    OWN_INTERVALS,
     Convergence,
     Densities,
     Frontiers,
@@ -195,23 +194,17 @@ def _robustness(target: Robustness, scope: Scope, store: Store) -> dict[str, Fig
         return {}
     figure, grid = _panels(1, len(datasets), 5.0, 4.6)
     for ax, dataset in zip(grid.flat, datasets, strict=True):
-        asked = [one for one in target.asked(scope) if one[0].dataset == dataset]
-        intervals = list(dict.fromkeys(question.interval for question, _, _ in asked))
-        methods = list(dict.fromkeys(method.name for _, method, _ in asked))
-        height = 0.8 / len(methods)
+        bars = [bar for bar in target.bars(scope, store) if bar[0].dataset == dataset]
+        intervals = list(dict.fromkeys(question.interval for question, _, _ in bars))
+        methods = list(dict.fromkeys(method.name for _, method, _ in bars))
+        height = 0.8 / max(len(methods), 1)
         styles = _styles([METHODS[name] for name in methods])
-        for question, method, tolerance in asked:
-            best = chosen(store, question, method, (tolerance,)).values()
-            if not best:
-                continue
-            gap = gap_name("pSP", question.interval)
-            fairness = np.mean([1 - outcome.test[gap] for _, outcome in best])
-            accuracy = np.mean([outcome.test["accuracy"] for _, outcome in best])
+        for question, method, point in bars:
             y = intervals.index(question.interval) + height * (methods.index(method.name) + 0.5) - 0.4
             colour = styles[method.name]["color"]
             label = method.label if question.interval == intervals[0] else None
-            ax.barh(y, fairness, height, color=colour, label=label)
-            ax.barh(y, -accuracy, height, color=colour, alpha=0.5)
+            ax.barh(y, point.fairness.value, height, color=colour, label=label)
+            ax.barh(y, -point.accuracy.value, height, color=colour, alpha=0.5)
         ax.axvline(0, color="0.2", linewidth=0.8)
         ax.set_yticks(range(len(intervals)), [f"{low:.0%} to {high:.0%}" for low, high in intervals])
         ax.set_xticks([-1, -0.5, 0, 0.5, 1], ["1", ".5", "0", ".5", "1"])
