@@ -238,10 +238,11 @@ def _convergence(target: Convergence, scope: Scope, store: Store) -> dict[str, F
             for ax in grid[:, column]:
                 ax.set_xscale("log")
             grid[1, column].set_yscale("symlog", linthresh=1e-4)
+            grid[1, column].set_ylim(bottom=0)
         grid[0, 0].set_ylabel("objective")
         grid[1, 0].set_ylabel("infeasibility")
         grid[0, 0].set_title(f"{_NAMES[dataset]}, κ = {target.tolerance(dataset):g}", fontsize=10, loc="left")
-        grid[0, 0].legend(frameon=False, fontsize=8)
+        _add_legend(figure, grid)
         figures[f"{target.name}_{dataset}"] = figure
     return figures
 
