@@ -70,6 +70,16 @@ def test_every_target_says_what_it_needs():
         assert {run.method for run in runs} <= set(METHODS)
 
 
+def test_the_papers_protocol_has_the_papers_trainers():
+    """Everything but the start of frontiers and the engine's line in Figures 10 and 11."""
+    for name in ("fig1", "fig2", "fig9", "table3", "table4"):
+        runs = TARGETS[name].runs(Scope(("law_school",), seeds=1, protocol="paper"))
+        assert {run.protocol for run in runs if run.method != "unconstrained"} == {"paper"}
+        assert len({METHODS[run.method].solves for run in runs} - {None}) == {"fig1": 5, "fig9": 5}.get(
+            name, 2 if name == "table3" else 1
+        )
+
+
 def fitted(method, tolerance, data_dir, **changes):
     run = Run("law_school", 0, method, tolerance, rows=600, **changes)
     parts = parts_of(run, data_dir)

@@ -80,6 +80,8 @@ def test_every_target_on_law_school(tmp_path, data_dir, protocol):
         "fig9",
         "fig10_law_school",
         "fig11_law_school",
+        # Of IDCA this test's frontiers have one point, which Figure 10 has too.
+        *(["fig1_protocols"] if protocol == "fast" else []),
     }
     page = (tmp_path / "r" / "report.html").read_text()
     assert page.count("<img") == len(figures)
@@ -91,6 +93,13 @@ def test_every_target_on_law_school(tmp_path, data_dir, protocol):
     )
     assert again.exception is None
     assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "r" / "runs").iterdir()} == keys
+    # Once both protocols have been run, their frontiers are beside each other.
+    other = "paper" if protocol == "fast" else "fast"
+    common = ("--dataset", "law_school", *options(data_dir, tmp_path / "r"))
+    both = reproduce("fig1", "--protocol", other, *common, "--json")
+    assert (tmp_path / "r" / "fig1_protocols.png").exists()
+    labels = {row["method"] for row in json.loads(both.stdout)["targets"]["fig1"]}
+    assert {METHODS[name].label for name in ("ours", "idca", "penalty", "penalty-descent")} <= labels
 
 
 @pytest.mark.usefixtures("small")
@@ -114,6 +123,7 @@ def test_exports_costs_and_lists(tmp_path, data_dir):
         (("fig99",), "there is no target 'fig99'; there are fig1, fig2"),
         (("fig3", "--dataset", "bank"), "--dataset bank is in none of these targets, which have a9a"),
         (("fig1", "--dataset", "law_school", "--data", "nowhere", "--jobs", "1"), "nowhere"),
+        (("fig1", "--dataset", "law_school", "--data", "nowhere", "--jobs", "2"), "nowhere"),
     ],
 )
 def test_bad_input_is_one_sentence(tmp_path, arguments, match):
@@ -121,6 +131,7 @@ def test_bad_input_is_one_sentence(tmp_path, arguments, match):
     assert isinstance(done.exception, InputError)
     assert match in str(done.exception)
     assert "\n" not in str(done.exception)
+    assert not (tmp_path / "r").exists()
 
 
 def test_a_run_that_fails_is_kept_and_said(tmp_path, data_dir, monkeypatch):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +18,7 @@ from partialfair.cli._writing import check_directory, png
 from partialfair.exceptions import InputError
 
 if TYPE_CHECKING:
+    from partialfair.experiments.costs import Costs
     from partialfair.experiments.runs import Run
     from partialfair.experiments.store import Store
     from partialfair.experiments.sweep import Finished
@@ -89,6 +88,7 @@ def reproduce(
     Every model that is fitted is a run with a directory of its own. What was interrupted goes on where it
     ended when the same command is given again.
     """
+    from partialfair.experiments.costs import Costs
     from partialfair.experiments.methods import METHODS
     from partialfair.experiments.store import Store
     from partialfair.experiments.sweep import sweep
@@ -109,7 +109,7 @@ def reproduce(
     for method in METHODS.values():
         if method.protocol == protocol and (sentence := method.missing()) is not None:
             note(f"left out: {sentence}")
-    progress = _Progress()
+    progress = _Progress(Costs(store), left, jobs)
     with step(f"doing {len(left):,} runs of {len(set(runs)):,}") as tell:
         failures = sweep(runs, store, folder=data, jobs=jobs, say=lambda one: tell(progress.after(one)))
     written = _write(wanted, scope, store, report=report)
@@ -146,28 +146,33 @@ def _print_list() -> None:
         console().print(table)
 
 
-@dataclass
 class _Progress:
-    """How far a sweep is, and when it will be done if it goes on as it has."""
+    """How far a sweep is, and when it will be done by what runs like those that are left have taken."""
 
-    failed: int = 0
-    began: float = field(default_factory=time.perf_counter)
+    def __init__(self, costs: Costs, left: Sequence[Run], jobs: int) -> None:
+        self.costs, self.left, self.jobs = costs, dict.fromkeys(left), jobs
+        self.failed = 0
 
     def after(self, one: Finished) -> str:
         """Return what to say after a run has ended."""
         self.failed += one.error is not None
-        spent = time.perf_counter() - self.began
-        minutes = spent / one.done * (one.total - one.done) / 60
+        self.costs.learn(one.run, one.seconds)
+        del self.left[one.run]
+        minutes = _minutes(self.costs.seconds(self.left), self.jobs)
         failures = f", {self.failed} failed" if self.failed else ""
         return f"{one.done:,} of {one.total:,}{failures}, about {minutes:.0f} min left"
 
 
-def _print_cost(store: Store, runs: Sequence[Run], left: Sequence[Run], jobs: int) -> None:
-    from partialfair.experiments.costs import rough_seconds
+def _minutes(seconds: float, jobs: int) -> float:
+    return seconds / min(jobs, os.cpu_count() or 1) / 60
 
-    seconds = rough_seconds(store, left) / min(jobs, os.cpu_count() or 1)
+
+def _print_cost(store: Store, runs: Sequence[Run], left: Sequence[Run], jobs: int) -> None:
+    from partialfair.experiments.costs import Costs
+
+    minutes = _minutes(Costs(store).seconds(left), jobs)
     echo(
-        f"{len(set(runs)):,} runs, {len(left):,} of them still to be done: about {seconds / 60:.0f} minutes "
+        f"{len(set(runs)):,} runs, {len(left):,} of them still to be done: about {minutes:.0f} minutes "
         f"with {jobs} at a time"
     )
 

@@ -1,28 +1,32 @@
 """The paper's claims held against our runs: where each holds, where it does not, and where nothing is known.
 
-"Higher" and "the same" are meant at equal fairness on test rows, split by split. A method is less accurate
-than another at some fairness if the mean difference over the splits is more than one standard error below 0,
-and only levels that both of its frontiers reach are looked at.
+"Higher" and "the same" are meant at equal fairness on test rows, split by split: a frontier, straight between
+its models, is read at the fairness of each model of the other method, so that no other is credited with
+models that it did not find. A frontier is less accurate there if the mean difference over the splits is more
+than one standard error below 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from statistics import fmean
+from typing import TypeAlias
 
 import numpy as np
 
-from partialfair._typing import Floats
-from partialfair.experiments.frontiers import Mean, curves, frontier, read_at
+from partialfair.experiments.frontiers import Mean, chosen, curves, frontier, read_at
+from partialfair.experiments.method import Method, Question
 from partialfair.experiments.methods import METHODS
 from partialfair.experiments.paper import CLAIMS, DATASETS, Claim
+from partialfair.experiments.parts import gap_name
 from partialfair.experiments.store import Store
 from partialfair.experiments.targets import TARGETS, Convergence, Robustness, Scope
 
 __all__ = ["Finding", "Verdict", "verdicts"]
 
-_LEVELS = 9
-"""Levels of fairness at which frontiers are compared."""
+Asked: TypeAlias = tuple[Question, Method]
+
 _HIGH_FAIRNESS = 0.85
 """What the paper calls a high level."""
 _SIMILAR = 0.002
@@ -65,44 +69,51 @@ def verdicts(scope: Scope, store: Store) -> list[Verdict]:
 
 @dataclass(frozen=True, eq=False)
 class _Beside:
-    """Two frontiers at equal fairness.
+    """One method's frontier beside another's models.
 
     Attributes
     ----------
-    levels : (n_levels,)
-        Of fairness, which both reach on every split.
-    differences : (n_splits, n_levels)
-        Of accuracies, the first frontier's less the second's.
+    pairs
+        By split and tolerance of the other method: the fairness of its model, and the accuracy that the
+        frontier has there less the model's. Models that are fairer, or less fair, than all of the frontier
+        are not among them.
     """
 
-    levels: Floats
-    differences: Floats
+    pairs: Mapping[tuple[int, float | None], tuple[float, float]]
 
     @classmethod
-    def of(cls, ours: Mapping[int, Floats], theirs: Mapping[int, Floats]) -> _Beside | None:
-        """Compare curves by split, where both have one; None if nowhere, or if no level is common."""
-        pairs = [(ours[seed], theirs[seed]) for seed in sorted(set(ours) & set(theirs))]
-        low = max((curve[0, 0] for pair in pairs for curve in pair), default=np.inf)
-        high = min((curve[-1, 0] for pair in pairs for curve in pair), default=-np.inf)
-        if low >= high:
-            return None
-        levels = np.linspace(low, high, _LEVELS)
-        read = [[read_at(one, level) - read_at(other, level) for level in levels] for one, other in pairs]
-        return cls(levels, np.array(read))
+    def of(cls, store: Store, frontier_of: Asked, models_of: Asked) -> _Beside | None:
+        """Compare split by split; None if no model can be compared."""
+        lines = curves(store, *frontier_of)
+        question, method = models_of
+        gap = gap_name(question.fairness, question.interval)
+        pairs = {}
+        for (seed, tolerance), (_, outcome) in chosen(store, question, method).items():
+            line, fairness = lines.get(seed), 1 - outcome.test[gap]
+            if line is not None and line[0, 0] <= fairness <= line[-1, 0]:
+                gain = read_at(line, fairness) - outcome.test["accuracy"]
+                pairs[seed, tolerance] = fairness, gain
+        return cls(pairs) if pairs else None
 
     @property
     def mean(self) -> Mean:
-        """The difference over all levels, and how it varies with the split."""
-        return Mean.of(self.differences.mean(axis=1))
+        """The difference over all models, and how it varies with the split."""
+        by_split: dict[int, list[float]] = {}
+        for (seed, _), (_, gain) in self.pairs.items():
+            by_split.setdefault(seed, []).append(gain)
+        return Mean.of(fmean(gains) for gains in by_split.values())
 
     def lower(self, above: float = -np.inf, by: float = 0.0) -> list[float]:
-        """Return the levels above some level at which the first is less accurate, by more than so much."""
-        means = [Mean.of(column) for column in self.differences.T]
-        return [
-            float(level)
-            for level, mean in zip(self.levels, means, strict=True)
-            if level >= above and mean.value < -max(np.nan_to_num(mean.error), by)
-        ]
+        """Return the levels above some level at which the frontier is less accurate, by more than so much."""
+        by_tolerance: dict[float | None, list[tuple[float, float]]] = {}
+        for (_, tolerance), pair in self.pairs.items():
+            by_tolerance.setdefault(tolerance, []).append(pair)
+        levels = []
+        for pairs in by_tolerance.values():
+            level, gain = fmean(pair[0] for pair in pairs), Mean.of(pair[1] for pair in pairs)
+            if level >= above and gain.value < -max(np.nan_to_num(gain.error), by):
+                levels.append(level)
+        return levels
 
 
 def _asked(scope: Scope, *names: str) -> list[str]:
@@ -114,20 +125,21 @@ def _against_baselines(
 ) -> Finding:
     """Judge whether ours is nowhere less accurate than a baseline; below a level, not by much."""
     question = scope.question(dataset, fairness)
-    ours = curves(store, question, METHODS["ours"])
+    ours = question, scope.method("ours")
     worse, compared = [], 0
     for name in _BASELINES:
-        beside = _Beside.of(ours, curves(store, question, METHODS[name]))
+        method = scope.method(name)
+        beside = _Beside.of(store, ours, (question, method))
         if beside is None:
             continue
         compared += 1
         lower = set(beside.lower(above=similar_below)) | set(beside.lower(by=_SIMILAR))
         if lower:
             levels = ", ".join(f"{level:.2f}" for level in sorted(lower))
-            worse.append(f"{METHODS[name].label} is more accurate at fairness {levels}")
+            worse.append(f"{method.label} is more accurate at fairness {levels}")
     if not compared:
-        return Finding(dataset, None, "no two frontiers have been computed")
-    why = "; ".join(worse) or f"nowhere less accurate than {compared} baselines at {_LEVELS} levels each"
+        return Finding(dataset, None, "no two methods have been run that can be compared")
+    why = "; ".join(worse) or f"nowhere less accurate than models of {compared} baselines"
     return Finding(dataset, not worse, why)
 
 
@@ -148,7 +160,7 @@ def _narrowing(fairness: str) -> Callable[[Scope, Store], Iterator[Finding]]:
 
     def judge(scope: Scope, store: Store) -> Iterator[Finding]:
         for dataset in _asked(scope, *DATASETS):
-            points = frontier(store, scope.question(dataset, fairness), METHODS["ours"])
+            points = frontier(store, scope.question(dataset, fairness), scope.method("ours"))
             if len(points) < 2:
                 yield Finding(dataset, None, "no frontier has been computed")
                 continue
@@ -175,7 +187,8 @@ def _robust(scope: Scope, store: Store) -> Iterator[Finding]:
         for question, method, point in target.bars(scope, store):
             if question.dataset == dataset:
                 by_method.setdefault(method.name, []).append(point.fairness.value)
-        if "ours" not in by_method or len(by_method) < 2:
+        ours = scope.method("ours").name
+        if ours not in by_method or len(by_method) < 2:
             yield Finding(dataset, None, "no bars have been computed")
             continue
         lowest = {name: min(values) for name, values in by_method.items()}
@@ -184,7 +197,7 @@ def _robust(scope: Scope, store: Store) -> Iterator[Finding]:
         why = "; ".join(
             f"{METHODS[name].label} {lowest[name]:.2f} to {max(by_method[name]):.2f}" for name in by_method
         )
-        yield Finding(dataset, first == "ours" and steadiest == "ours", why)
+        yield Finding(dataset, first == steadiest == ours, why)
 
 
 def _descents(name: str) -> Callable[[Scope, Store], Iterator[Finding]]:
@@ -220,23 +233,26 @@ def _partial_and_full(scope: Scope, store: Store) -> Iterator[Finding]:
     """Judge partial against full parity: superior on bank and law school, comparable on a9a."""
     for dataset in _asked(scope, *DATASETS):
         question = scope.question(dataset, "pSP")
-        beside = _Beside.of(*(curves(store, question, METHODS[name]) for name in ("ours", "full-parity")))
+        partial, full = ((question, scope.method(name)) for name in ("ours", "full-parity"))
+        beside = _Beside.of(store, partial, full)
         if beside is None:
-            yield Finding(dataset, None, "no two frontiers have been computed")
+            yield Finding(dataset, None, "no two methods have been run that can be compared")
             continue
-        gain = beside.mean.value
-        why = f"mean difference of accuracies {gain:+.4f} at {_LEVELS} levels of fairness"
+        gain = beside.mean
+        why = f"partial parity gains {gain.value:+.4f} ± {gain.error:.4f} where full parity has models"
         lower = beside.lower(by=_SIMILAR if dataset == "a9a" else 0.0)
-        yield Finding(dataset, not lower and (dataset == "a9a" or gain > 0), why)
+        yield Finding(dataset, not lower and (dataset == "a9a" or gain.value > 0), why)
 
 
 def _points(scope: Scope, store: Store) -> Iterator[Finding]:
     """Judge ten against twenty points: no difference beyond two standard errors, but on law school."""
     for dataset in _asked(scope, *DATASETS):
-        questions = [scope.question(dataset, "pSP", n_points=n_points) for n_points in (20, 10)]
-        beside = _Beside.of(*(curves(store, question, METHODS["ours"]) for question in questions))
+        twenty, ten = (
+            (scope.question(dataset, "pSP", n_points=n_points), scope.method("ours")) for n_points in (20, 10)
+        )
+        beside = _Beside.of(store, twenty, ten)
         if beside is None:
-            yield Finding(dataset, None, "no two frontiers have been computed")
+            yield Finding(dataset, None, "no two methods have been run that can be compared")
             continue
         gains = beside.mean
         significant = bool(gains.value > 2 * np.nan_to_num(gains.error, nan=np.inf))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from statistics import fmean
 
@@ -9,21 +10,43 @@ from partialfair.experiments.methods import METHODS
 from partialfair.experiments.runs import Run
 from partialfair.experiments.store import Store
 
-__all__ = ["rough_seconds"]
+__all__ = ["Costs"]
 
 _SIZES = {"law_school": 1.0, "bank": 6.0, "a9a": 4.0, "acs_income": 60.0}
 """How many times longer a run takes than on law school, roughly."""
 
 
-def rough_seconds(store: Store, runs: Iterable[Run]) -> float:
-    """Return what runs take one after the other: as long as those like them did, or as a table guesses."""
-    taken: dict[tuple[str, str, int | None], list[float]] = {}
-    for run, outcome in store.all():
-        if not outcome.failed:
-            taken.setdefault((run.method, run.dataset, run.rows), []).append(outcome.seconds)
-    total = 0.0
-    for run in runs:
-        known = taken.get((run.method, run.dataset, run.rows))
-        guessed = METHODS[run.method].rough_seconds * _SIZES[run.dataset]
-        total += fmean(known) if known else guessed
-    return total
+class Costs:
+    """What runs take: as long as those like them did, or as a table guesses.
+
+    Parameters
+    ----------
+    store
+        Of runs that were done.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._taken: dict[tuple[str, str, int | None], list[float]] = {}
+        for run, outcome in store.all():
+            if not outcome.failed:
+                self.learn(run, outcome.seconds)
+
+    def learn(self, run: Run, seconds: float) -> None:
+        """Take note of what a run took."""
+        self._taken.setdefault(_kind(run), []).append(seconds)
+
+    def seconds(self, runs: Iterable[Run]) -> float:
+        """Return what runs take one after the other."""
+        return sum(
+            number * (fmean(self._taken[kind]) if kind in self._taken else _guessed(kind))
+            for kind, number in Counter(map(_kind, runs)).items()
+        )
+
+
+def _kind(run: Run) -> tuple[str, str, int | None]:
+    return run.method, run.dataset, run.rows
+
+
+def _guessed(kind: tuple[str, str, int | None]) -> float:
+    method, dataset, _ = kind
+    return METHODS[method].rough_seconds * _SIZES[dataset]

@@ -26,7 +26,7 @@ from partialfair.experiments.parts import Parts
 from partialfair.experiments.runs import Run
 from partialfair.groups import Groups
 
-__all__ = ["ENGINE_METHODS", "RankBand", "pairwise_grid", "price_grid", "priced", "stated"]
+__all__ = ["ENGINE_METHODS", "RankBand", "full_parity", "pairwise_grid", "price_grid", "priced", "stated"]
 
 _ABSOLUTE: GapScale = "absolute"
 
@@ -38,6 +38,15 @@ def stated(run: Run) -> Constraint:
     if run.fairness == "pDP":
         return DemographicParity(run.interval, run.tolerance, _ABSOLUTE)
     return StatisticalParity(run.interval, run.tolerance, _ABSOLUTE, n_points=run.n_points or 1)
+
+
+def full_parity(run: Run) -> Constraint:
+    """Return parity of all ranks; the run's interval is where it is judged, and sets the spacing."""
+    assert run.interval is not None
+    assert run.n_points is not None
+    assert run.tolerance is not None
+    n_points = round(run.n_points / (run.interval[1] - run.interval[0]))
+    return StatisticalParity((0.0, 1.0), run.tolerance, _ABSOLUTE, n_points=n_points)
 
 
 def pairwise_grid(name: str, dataset: str, fairness: str) -> tuple[float, ...]:
@@ -94,19 +103,15 @@ class FullParity(Method):
     """Statistical parity of all ranks, with points as dense as on the interval (Section G.10)."""
 
     name, label = "full-parity", "full statistical parity"
+    in_frontiers = False
 
     def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
         """Return those of pSP: the paper gives none."""
         return MAX_GAPS["pSP"][dataset]
 
     def fitted(self, run: Run, parts: Parts) -> Fitted:
-        """Fit with parity of all ranks; the run's interval is where it is judged, and sets the spacing."""
-        assert run.interval is not None
-        assert run.n_points is not None
-        assert run.tolerance is not None
-        n_points = round(run.n_points / (run.interval[1] - run.interval[0]))
-        parity = StatisticalParity((0.0, 1.0), run.tolerance, _ABSOLUTE, n_points=n_points)
-        return classifier(run, parts, constraint=parity, enforce="surrogate")
+        """Fit with parity of all ranks."""
+        return classifier(run, parts, constraint=full_parity(run), enforce="surrogate")
 
 
 class _Pairwise(Method):

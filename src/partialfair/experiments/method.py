@@ -69,6 +69,10 @@ class Method(ABC):
         Whether models depend on the kind of fairness and the interval that a question is about.
     protocol
         Whose trainer it is.
+    solves
+        The method of the fast protocol whose problem it solves too, if it is one of the paper's trainers.
+    in_frontiers
+        Whether it belongs in Figure 1; others have figures and tables of their own.
     """
 
     name: ClassVar[str]
@@ -76,6 +80,8 @@ class Method(ABC):
     of_the_paper: ClassVar[bool] = True
     sees_interval: ClassVar[bool] = True
     protocol: ClassVar[str] = "fast"
+    solves: ClassVar[str | None] = None
+    in_frontiers: ClassVar[bool] = True
     alphas: ClassVar[tuple[float, ...]] = ALPHAS
     keeps_history: ClassVar[bool] = False
     rough_seconds: ClassVar[float] = 0.5

@@ -7,9 +7,15 @@ from partialfair.experiments.engine import ENGINE_METHODS
 from partialfair.experiments.method import Method
 from partialfair.experiments.others import OTHER_METHODS
 
-__all__ = ["METHODS"]
+__all__ = ["METHODS", "method_of"]
 
 METHODS: dict[str, Method] = {
     method.name: method for method in (*ENGINE_METHODS, *PAPER_METHODS, *OTHER_METHODS)
 }
 """By name."""
+
+
+def method_of(protocol: str, name: str) -> Method:
+    """Return who solves a method's problem in a protocol: itself, where the paper has no trainer for it."""
+    trainers = (one for one in METHODS.values() if one.protocol == protocol and one.solves == name)
+    return next(trainers, METHODS[name])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -24,7 +24,7 @@ from partialfair.metrics import (
     partial_statistical_parity_difference,
 )
 
-__all__ = ["LOADERS", "Part", "Parts", "gap_name", "judged", "parts_of"]
+__all__ = ["LOADERS", "Part", "Parts", "check_data", "gap_name", "judged", "parts_of"]
 
 LOADERS: Mapping[str, Callable[[Path | None], Dataset]] = {
     # The model has terms for the groups; their own columns in X would be there twice.
@@ -88,6 +88,12 @@ def _split(name: str, folder: Path | None, seed: int, rows: int | None) -> Parts
         everybody.take(split.test),
         INTERVALS.get(name, (data.interval,)),
     )
+
+
+def check_data(runs: Iterable[Run], folder: Path | None) -> None:
+    """Refuse, before any work, runs on data that is not there or cannot be read."""
+    for dataset in dict.fromkeys(run.dataset for run in runs):
+        _loaded(dataset, folder)
 
 
 def parts_of(run: Run, folder: Path | None) -> Parts:

@@ -22,7 +22,7 @@ from typing import TypeAlias
 import numpy as np
 
 from partialfair.experiments.methods import METHODS
-from partialfair.experiments.parts import judged, parts_of
+from partialfair.experiments.parts import check_data, judged, parts_of
 from partialfair.experiments.runs import Outcome, Run
 from partialfair.experiments.store import Store
 
@@ -97,6 +97,7 @@ def sweep(
     """
     left = store.left(runs)
     if left:
+        check_data(left, folder)
         store.prepare()
     failures = 0
     for done, (run, error, seconds) in enumerate(_ended(left, store, folder, jobs), start=1):

@@ -17,7 +17,7 @@ import numpy as np
 from partialfair.exceptions import InputError
 from partialfair.experiments.frontiers import Mean, Point, chosen, curves, frontier, read_at
 from partialfair.experiments.method import Method, Question
-from partialfair.experiments.methods import METHODS
+from partialfair.experiments.methods import METHODS, method_of
 from partialfair.experiments.paper import (
     DATASETS,
     INTERVALS,
@@ -77,6 +77,10 @@ class Scope:
         stated = {"interval": OWN_INTERVALS[dataset], "seeds": range(self.seeds), "rows": self.rows}
         return Question(dataset, fairness, **{**stated, **changes})
 
+    def method(self, name: str) -> Method:
+        """Return who solves the problem of a method in this protocol."""
+        return method_of(self.protocol, name)
+
 
 class Target(ABC):
     """A figure or table.
@@ -110,10 +114,13 @@ class Target(ABC):
 
 def compared(scope: Scope) -> list[Method]:
     """Return the methods of a frontier: of the protocol, ours first, and what every frontier starts from."""
-    own = [method for method in METHODS.values() if method.protocol == scope.protocol]
-    left_out = ("full-parity", "ssg")  # tables and figures of their own
-    kept = [method for method in own if method.name not in left_out and method.missing() is None]
-    return kept if scope.protocol == "fast" else [METHODS["unconstrained"], *kept]
+    return [
+        method
+        for method in METHODS.values()
+        if method.in_frontiers
+        and (method.protocol == scope.protocol or method.name == "unconstrained")
+        and method.missing() is None
+    ]
 
 
 def _shown(mean: Mean) -> str:
@@ -140,26 +147,35 @@ class Frontiers(Target):
         each = (method.runs(question) for question in self.questions(scope) for method in compared(scope))
         return list(chain.from_iterable(each))
 
+    def trainers(self, scope: Scope, store: Store) -> Iterator[tuple[Question, Method, Method]]:
+        """Yield a method by our engine and by the paper's trainer, where both have been run in full."""
+        for question in self.questions(scope):
+            for trainer in METHODS.values():
+                if trainer.solves is None or not trainer.in_frontiers:
+                    continue
+                engine = METHODS[trainer.solves]
+                needed = engine.runs(question) + trainer.runs(question)
+                if all(store.of(run) is not None for run in needed):
+                    yield question, engine, trainer
+
     def rows(self, scope: Scope, store: Store) -> list[Row]:
-        """Return every point: means over splits, with standard errors."""
+        """Return every point, and those of the other protocol: means over splits, with standard errors."""
+        beside = [(question, method) for question, *pair in self.trainers(scope, store) for method in pair]
+        shown = [(question, method) for question in self.questions(scope) for method in compared(scope)]
         return [
             {
                 "dataset": question.dataset,
                 "fairness of": question.fairness,
+                "protocol": method.protocol,
                 "method": method.label,
                 "tolerance": "" if point.tolerance is None else f"{point.tolerance:g}",
                 "fairness": _shown(point.fairness),
                 "accuracy": _shown(point.accuracy),
                 "splits": point.n,
             }
-            for question in self.questions(scope)
-            for method in compared(scope)
+            for question, method in shown + [pair for pair in beside if pair not in shown]
             for point in frontier(store, question, method)
         ]
-
-
-def _ours(scope: Scope) -> Method:
-    return METHODS["ours" if scope.protocol == "fast" else "idca"]
 
 
 class _ByTolerance(Target):
@@ -170,13 +186,13 @@ class _ByTolerance(Target):
     def runs(self, scope: Scope) -> list[Run]:
         """Return ours and the unconstrained model on the first split."""
         questions = [scope.question(dataset, self.fairness, seeds=(0,)) for dataset in self.of(scope)]
-        methods = (METHODS["unconstrained"], _ours(scope))
+        methods = (METHODS["unconstrained"], scope.method("ours"))
         return [run for question in questions for method in methods for run in method.runs(question)]
 
     def pictured(self, scope: Scope, store: Store, dataset: str) -> Iterator[tuple[float | None, Run]]:
         """Yield tolerances, None for no constraint, with the runs that validation chose."""
         question = scope.question(dataset, self.fairness, seeds=(0,))
-        for method in (METHODS["unconstrained"], _ours(scope)):
+        for method in (METHODS["unconstrained"], scope.method("ours")):
             for (_, tolerance), (run, _) in chosen(store, question, method).items():
                 yield tolerance, run
 
@@ -233,7 +249,7 @@ class Robustness(Target):
             for interval in INTERVALS[dataset]:
                 question = scope.question(dataset, "pSP", interval=interval)
                 for name, tolerance in ROBUST[dataset].items():
-                    yield question, METHODS[name], tolerance
+                    yield question, scope.method(name), tolerance
 
     def runs(self, scope: Scope) -> list[Run]:
         """Return one tolerance of each method on each interval."""
@@ -360,7 +376,7 @@ class PrintedRows(Target):
         for dataset in self.of(scope):
             for name, n_points, _ in self.columns:
                 question = scope.question(dataset, "pSP", n_points=n_points)
-                runs += METHODS["unconstrained"].runs(question) + METHODS[name].runs(question)
+                runs += METHODS["unconstrained"].runs(question) + scope.method(name).runs(question)
         return runs
 
     def rows(self, scope: Scope, store: Store) -> list[Row]:
@@ -370,13 +386,14 @@ class PrintedRows(Target):
             for name, n_points, printed in self.columns:
                 question = scope.question(dataset, "pSP", n_points=n_points)
                 free = frontier(store, question, METHODS["unconstrained"])
-                lines = curves(store, question, METHODS[name])
+                method = scope.method(name)
+                lines = curves(store, question, method)
                 if not free or not lines:
                     continue
                 first, *others = printed[dataset]
                 # The paper's encoding of bank is not known: there only changes can be compared.
                 offset = first.accuracy - free[0].accuracy.value if dataset == "bank" else 0.0
-                ours = {"dataset": dataset, "method": METHODS[name].label, "points": n_points}
+                ours = {"dataset": dataset, "method": method.label, "points": n_points}
                 rows.append(
                     {
                         **ours,

@@ -96,7 +96,27 @@ def _frontiers(target: Frontiers, scope: Scope, store: Store) -> dict[str, Figur
         ax.set_xlabel(f"{question.fairness} fairness (1 − absolute gap) on test rows")
         ax.set_ylabel("accuracy on test rows")
     _add_legend(figure, grid)
-    return {target.name: figure}
+    return {target.name: figure, **_protocols(target, scope, store)}
+
+
+def _protocols(target: Frontiers, scope: Scope, store: Store) -> dict[str, Figure]:
+    """Draw, where both have been run, our engine's frontiers and dashed those of the paper's trainers."""
+    pairs = list(target.trainers(scope, store))
+    questions = list(dict.fromkeys((one.dataset, one.fairness) for one, _, _ in pairs))
+    if not questions:
+        return {}
+    figure, grid = _panels(1, len(questions), 6.4, 4.6)
+    styles = _styles(list(dict.fromkeys(engine for _, engine, _ in pairs)))
+    for question, engine, trainer in pairs:
+        ax = grid[0, questions.index((question.dataset, question.fairness))]
+        style = styles[engine.name]
+        _draw_frontier(ax, store, question, engine, style)
+        _draw_frontier(ax, store, question, trainer, {**style, "linestyle": "--", "markerfacecolor": "white"})
+        ax.set_title(_NAMES[question.dataset], fontsize=10, loc="left")
+        ax.set_xlabel(f"{question.fairness} fairness (1 − absolute gap) on test rows")
+        ax.set_ylabel("accuracy on test rows")
+    _add_legend(figure, grid)
+    return {f"{target.name}_protocols": figure}
 
 
 def _draw_frontier(ax: Axes, store: Store, question: Question, method: Method, style: Any) -> None:
