@@ -1,5 +1,6 @@
 """Frontiers and verdicts from made runs, whose answers are known."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -14,7 +15,7 @@ from partialfair.experiments.paper import INTERVALS
 from partialfair.experiments.parts import gap_name
 from partialfair.experiments.runs import Outcome
 from partialfair.experiments.store import Store
-from partialfair.experiments.targets import Scope
+from partialfair.experiments.targets import TARGETS, Scope
 
 INTERVAL, SEEDS = (0.7, 1.0), (0, 1, 2)
 LAW = Question("law_school", "pSP", INTERVAL, SEEDS)
@@ -71,16 +72,90 @@ def test_curves_leave_out_what_validation_beats_and_failures(tmp_path):
     assert curves(store, LAW, METHODS["penalty"]) == {}
 
 
+def judged(store, dataset="law_school"):
+    """Findings by claim."""
+    return {one.claim.name: one.findings for one in verdicts(Scope((dataset,), len(SEEDS)), store)}
+
+
 @pytest.mark.parametrize(("gain", "holds"), [(0.01, True), (-0.01, False)])
 def test_a_frontier_is_judged_by_who_is_above(tmp_path, gain, holds):
     names = ("group-auc", "inter-group", "intra-group", "penalty")
     store = made(tmp_path, {"ours": gain, **dict.fromkeys(names, 0.0)})
-    judged = {verdict.claim.name: verdict for verdict in verdicts(Scope(("law_school",), 3), store)}
-    (finding,) = judged["frontier-psp"].findings
-    assert finding.holds is holds
-    assert judged["frontier-psp"].sentence() == f"{'holds' if holds else 'does not hold'} on law_school"
-    (finding,) = judged["rank-curves"].findings
+    said = {one.claim.name: one for one in verdicts(Scope(("law_school",), 3), store)}
+    assert [finding.holds for finding in said["frontier-psp"].findings] == [holds]
+    assert said["frontier-psp"].sentence() == f"{'holds' if holds else 'does not hold'} on law_school"
+    assert [finding.holds for finding in said["rank-curves"].findings] == [True]
+    assert [finding.holds for finding in said["partial-full"].findings] == [None]
+    assert said["acs"].sentence() == "not judged"
+
+
+def test_no_method_is_credited_with_models_that_it_did_not_find(tmp_path):
+    """Ours bends below the line between the ends of a baseline that has one model alone, and beats that."""
+    store = Store(tmp_path / "r", "1")
+    corners = {
+        0.2: (0.3, 0.85),
+        0.15: (0.25, 0.84),
+        0.1: (0.2, 0.835),
+        0.08: (0.15, 0.832),
+        0.005: (0.1, 0.83),
+    }
+    for run in METHODS["ours"].runs(LAW):
+        store.save(run, outcome(*corners[run.tolerance]))
+    for run in METHODS["unconstrained"].runs(LAW):
+        store.save(run, outcome(0.5, 0.9))
+    for run in METHODS["penalty"].runs(LAW):
+        store.save(run, outcome(0.11, 0.829))
+    (finding,) = judged(store)["frontier-psp"]
     assert finding.holds is True
-    (finding,) = judged["partial-full"].findings
-    assert finding.holds is None
-    assert judged["acs"].sentence() == "not judged"
+
+
+@pytest.mark.parametrize(("gain", "holds"), [(0.01, True), (0.0, False), (-0.01, False)])
+def test_partial_parity_is_to_be_better_than_full_parity(tmp_path, gain, holds):
+    store = made(tmp_path, {"ours": gain, "full-parity": 0.0})
+    (finding,) = judged(store)["partial-full"]
+    assert finding.holds is holds
+    assert f"{gain:+.4f} ± 0.0000" in finding.why
+
+
+@pytest.mark.parametrize(
+    ("dataset", "gain", "holds"), [("law_school", 0.01, True), ("law_school", 0.0, False)]
+)
+def test_twenty_points_are_to_be_better_on_law_school_alone(tmp_path, dataset, gain, holds):
+    store = made(tmp_path, {"ours": 0.0})
+    ten = {(run.seed, run.tolerance, run.alpha): store.of(run) for run in METHODS["ours"].runs(LAW)}
+    for run in METHODS["ours"].runs(replace(LAW, n_points=20)):
+        before = ten[run.seed, run.tolerance, run.alpha]
+        test = {**before.test, "accuracy": before.test["accuracy"] + gain + 1e-4 * run.seed}
+        store.save(run, replace(before, test=test))
+    (finding,) = judged(store, dataset)["points"]
+    assert finding.holds is holds
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_robust_is_highest_and_steadiest(tmp_path, holds):
+    store = Store(tmp_path / "r", "1")
+    for question, method, tolerance in TARGETS["fig9"].asked(Scope(("law_school",), len(SEEDS))):
+        wide = question.interval[1] - question.interval[0]
+        gap = 0.02 + 0.001 * wide if (method.name == "ours") == holds else 0.1 + 0.1 * wide
+        for run in method.runs(question, (tolerance,)):
+            known = store.of(run) or outcome(0.0, 0.9)
+            measures = {**known.test, gap_name("pSP", question.interval): gap}
+            store.save(run, replace(known, validation=measures, test=measures))
+    (finding,) = judged(store)["robust"]
+    assert finding.holds is holds
+
+
+@pytest.mark.parametrize(
+    ("idca", "ssg", "psp", "pdp"),
+    [(0.40, 0.50, True, False), (0.50, 0.501, False, True), (0.50, 0.40, False, False)],
+)
+def test_ends_of_idca_and_ssg(tmp_path, idca, ssg, psp, pdp):
+    """On law school IDCA is to be better for pSP, and alike for pDP."""
+    store = Store(tmp_path / "r", "1")
+    ends = {"idca": idca, "ssg": ssg, "ours": 0.3}
+    for name in ("fig10", "fig11"):
+        for run in TARGETS[name].runs(Scope(("law_school",), len(SEEDS))):
+            fit = {"objective": ends[run.method], "violation": 1e-4}
+            store.save(run, replace(outcome(0.1, 0.9), fit=fit))
+    said = judged(store)
+    assert [[finding.holds for finding in said[name]] for name in ("idca-psp", "idca-pdp")] == [[psp], [pdp]]

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from partialfair.experiments import paper
+from partialfair.experiments import by_the_paper, paper
 from partialfair.experiments.method import Question
 from partialfair.experiments.methods import METHODS
 from partialfair.experiments.others import QuantileMap
@@ -108,3 +108,30 @@ def test_the_engine_is_no_worse_than_the_papers_trainer(data_dir, kind):
     assert engine["objective"] <= trainer["objective"] + 1e-6
     assert trainer["objective"] == pytest.approx(engine["objective"], abs=0.01)
     assert trainer["violation"] <= 1e-6
+
+
+@pytest.mark.parametrize("fairness", ["pSP", "pDP"])
+def test_the_engine_is_no_worse_than_idca(data_dir, monkeypatch, fairness):
+    """The problems are not convex: IDCA, cut short, comes near to the engine and within its tolerance."""
+    monkeypatch.setattr(by_the_paper, "_TRIED", 2)
+    monkeypatch.setattr(by_the_paper, "_TOLERANCES", (5e-4,))
+    stated = {"fairness": fairness, "interval": (0.7, 1.0), "n_points": 10, "alpha": 0.0}
+    engine = fitted("ours", 0.1, data_dir, **stated)
+    trainer = fitted("idca", 0.1, data_dir, protocol="paper", **stated)
+    assert engine["violation"] <= 1e-4
+    assert trainer["violation"] <= trainer["epsilon"]
+    assert engine["objective"] <= trainer["objective"] + 1e-3
+    assert trainer["objective"] == pytest.approx(engine["objective"], abs=0.01)
+
+
+@pytest.mark.parametrize("fairness", ["pSP", "pDP"])
+def test_the_engine_sets_a_price_no_worse_than_subgradients(data_dir, monkeypatch, fairness):
+    """``f_0 + price · largest gap``, which both of them minimise."""
+    monkeypatch.setattr(by_the_paper, "_STEPS", (5e-3,))
+    monkeypatch.setattr(by_the_paper, "_STEPS_TO_CHOOSE", 1)
+    monkeypatch.setattr(by_the_paper, "_CHECKPOINTS", 2)
+    stated = {"fairness": fairness, "interval": (0.7, 1.0), "n_points": 10, "alpha": 0.0}
+    engine = fitted("penalty", 0.05, data_dir, **stated)
+    trainer = fitted("penalty-descent", 0.05, data_dir, protocol="paper", **stated)
+    worth = engine["objective"] + engine["price"] * engine["gap"]
+    assert worth <= trainer["objective"] + engine["price"] * max(trainer["violation"], 0.0) + 1e-3

@@ -112,6 +112,7 @@ class Store:
             np.savez_compressed(packed, **scores)  # type: ignore[arg-type]
             files[home / _SCORES] = packed.getvalue()
         files[home / _OUTCOME] = _text(asdict(outcome))
+        self._known.pop(run.key, None)
         write_files(files)
 
     def all(self) -> Iterator[tuple[Run, Outcome]]:
