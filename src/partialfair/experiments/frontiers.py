@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -16,7 +17,7 @@ from partialfair.experiments.parts import gap_name
 from partialfair.experiments.runs import Outcome, Run
 from partialfair.experiments.store import Store
 
-__all__ = ["Mean", "Point", "chosen", "curves", "frontier", "read_at"]
+__all__ = ["Mean", "Point", "chosen", "curves", "frontier", "halved", "read_at"]
 
 Judged: TypeAlias = tuple[Run, Outcome]
 
@@ -89,7 +90,16 @@ def frontier(
     ]
 
 
-def curves(store: Store, question: Question, method: Method) -> Mapping[int, Floats]:
+def halved(grid: Sequence[float | None]) -> tuple[float | None, ...]:
+    """Return a grid with the geometric mean of each two neighbours between them."""
+    known = [one for one in grid if one is not None]
+    middles = [float(f"{np.sqrt(low * high):.3g}") for low, high in pairwise(known)]
+    return tuple(sorted({*known, *middles}, reverse=True))
+
+
+def curves(
+    store: Store, question: Question, method: Method, tolerances: Iterable[float | None] | None = None
+) -> Mapping[int, Floats]:
     """Return by split the test fairness and accuracy, (k, 2), of models on the frontier of validation.
 
     Those are the models beside which no other is as fair and as accurate on the validation rows, the
@@ -98,7 +108,7 @@ def curves(store: Store, question: Question, method: Method) -> Mapping[int, Flo
     gap = gap_name(question.fairness, question.interval)
     found: dict[int, Floats] = {}
     for seed in question.seeds:
-        own = _done(store, replace(question, seeds=(seed,)), method)
+        own = _done(store, replace(question, seeds=(seed,)), method, tolerances)
         if not own:
             continue
         judged = own + _done(store, replace(question, seeds=(seed,)), METHODS["unconstrained"])
@@ -111,9 +121,11 @@ def curves(store: Store, question: Question, method: Method) -> Mapping[int, Flo
     return found
 
 
-def _done(store: Store, question: Question, method: Method) -> list[Outcome]:
+def _done(
+    store: Store, question: Question, method: Method, tolerances: Iterable[float | None] | None = None
+) -> list[Outcome]:
     """Return the outcomes of a method's runs that were done and did not fail."""
-    outcomes = [store.of(run) for run in method.runs(question)]
+    outcomes = [store.of(run) for run in method.runs(question, tolerances)]
     return [outcome for outcome in outcomes if outcome is not None and not outcome.failed]
 
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from partialfair.exceptions import InputError
-from partialfair.experiments.frontiers import Mean, Point, chosen, curves, frontier, read_at
+from partialfair.experiments.frontiers import Mean, Point, chosen, curves, frontier, halved, read_at
 from partialfair.experiments.method import Method, Question
 from partialfair.experiments.methods import METHODS, method_of
 from partialfair.experiments.paper import (
@@ -370,13 +370,23 @@ class PrintedRows(Target):
     columns: tuple[tuple[str, int, dict[str, Any]], ...]
     datasets: Sequence[str] = DATASETS
 
+    def tolerances(self, question: Question, method: Method) -> tuple[float | None, ...]:
+        """Return the grid of a column.
+
+        Models of the same κ are not of the same fairness, so frontiers are read between them, and straight
+        lines between the paper's κ lie below: our engine solves also for those in the middle.
+        """
+        own = method.tolerances(question.dataset, question.fairness)
+        return halved(own) if method.protocol == "fast" else own
+
     def runs(self, scope: Scope) -> list[Run]:
         """Return the methods of the columns, and the unconstrained model."""
         runs = []
         for dataset in self.of(scope):
             for name, n_points, _ in self.columns:
-                question = scope.question(dataset, "pSP", n_points=n_points)
-                runs += METHODS["unconstrained"].runs(question) + scope.method(name).runs(question)
+                question, method = scope.question(dataset, "pSP", n_points=n_points), scope.method(name)
+                runs += METHODS["unconstrained"].runs(question)
+                runs += method.runs(question, self.tolerances(question, method))
         return runs
 
     def rows(self, scope: Scope, store: Store) -> list[Row]:
@@ -387,7 +397,7 @@ class PrintedRows(Target):
                 question = scope.question(dataset, "pSP", n_points=n_points)
                 free = frontier(store, question, METHODS["unconstrained"])
                 method = scope.method(name)
-                lines = curves(store, question, method)
+                lines = curves(store, question, method, self.tolerances(question, method))
                 if not free or not lines:
                     continue
                 first, *others = printed[dataset]
