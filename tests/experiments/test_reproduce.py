@@ -86,6 +86,9 @@ def test_every_target_on_law_school(tmp_path, data_dir, protocol):
     page = (tmp_path / "r" / "report.html").read_text()
     assert page.count("<img") == len(figures)
     assert all(escape(claim.sentence) in page for claim in CLAIMS)
+    text = (tmp_path / "r" / "report.md").read_text()
+    assert all(f"]({name}.png)" in text for name in figures)
+    assert all(claim.sentence in text for claim in CLAIMS)
     # Nothing is done twice.
     keys = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "r" / "runs").iterdir()}
     again = reproduce(

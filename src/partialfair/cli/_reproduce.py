@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["reproduce"]
 
 _SCHEMA = "partialfair.reproduce/1"
+_MOST_LINES = 60
+"""Of a table in the terminal."""
 
 
 class Protocol(StrEnum):
@@ -67,7 +69,7 @@ def reproduce(
         bool,
         typer.Option(
             "--report",
-            help="Also write report.html: one page of all of it, with verdicts on the paper's claims.",
+            help="Also write report.html and report.md: all of it, with verdicts on the paper's claims.",
             rich_help_panel=OUTPUT,
         ),
     ] = False,
@@ -194,10 +196,15 @@ def _write(wanted: Sequence[Target], scope: Scope, store: Store, *, report: bool
         files |= {store.directory / f"{name}.png": one for name, one in pictures[target.name].items()}
     if report:
         from partialfair.experiments.claims import verdicts
-        from partialfair.report.reproduction import reproduction_page
+        from partialfair.report.reproduction import reproduction_page, reproduction_text
 
-        page = reproduction_page(wanted, scope, store, verdicts(scope, store), pictures)
-        files[store.directory / "report.html"] = page.encode()
+        judged = verdicts(scope, store)
+        page = reproduction_page(wanted, scope, store, judged, pictures)
+        text = reproduction_text(wanted, scope, store, judged, pictures)
+        files |= {
+            store.directory / "report.html": page.encode(),
+            store.directory / "report.md": text.encode(),
+        }
     if files:
         write_files(files)
     return list(files)
@@ -220,6 +227,9 @@ def _print_tables(wanted: Iterable[Target], scope: Scope, store: Store) -> None:
         echo(f"\n{target.name}: {target.title}")
         if not rows:
             echo("no run of it has been done")
+            continue
+        if len(rows) > _MOST_LINES:
+            echo(f"{len(rows)} rows, in {target.name}.csv")
             continue
         table = PlainTable()
         for heading in rows[0]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.metadata import version
 from importlib.resources import files
+from typing import Any
 
 from partialfair.experiments.claims import Verdict
 from partialfair.experiments.store import Store
 from partialfair.experiments.targets import Scope, Target
 from partialfair.report.rendering import Section
 
-__all__ = ["reproduction_page"]
+__all__ = ["reproduction_page", "reproduction_text"]
 
 _TITLE = "The paper, regenerated"
 _SAME_EVERYWHERE = (
@@ -60,18 +61,9 @@ def reproduction_page(
     pictures
         PNG files of each target, by their names.
     """
-    counted = sum(1 for _ in store.all())
-    failed = sum(outcome.failed for _, outcome in store.all())
-    splits = "1 split" if scope.seeds == 1 else f"{scope.seeds} splits"
-    fewer = "" if scope.rows is None else f", {scope.rows:,} training rows only"
-    failures = f", {failed:,} of them failed and do not count" if failed else ""
-    said = (
-        f"partialfair {version('partialfair')}, protocol {scope.protocol}, {splits}{fewer}: "
-        f"{counted:,} runs{failures}."
-    )
     parts = [
         f"<h1>{_TITLE}</h1>",
-        f'<p class="soft">{escape(said)}</p>',
+        f'<p class="soft">{escape(_done(scope, store))}</p>',
         Section("How to read it", items=_SAME_EVERYWHERE).html(),
         _claims(judged),
         *(_target(target, scope, store, pictures.get(target.name, {})) for target in targets),
@@ -83,6 +75,62 @@ def reproduction_page(
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{_TITLE}</title>\n<style>\n{style}\n</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n"
         "</body>\n</html>\n"
+    )
+
+
+def reproduction_text(
+    targets: Sequence[Target],
+    scope: Scope,
+    store: Store,
+    judged: Sequence[Verdict],
+    pictures: Mapping[str, Iterable[str]],
+) -> str:
+    """Return the same as Markdown, whose pictures are files beside it; parameters as above."""
+    lines = [f"# {_TITLE}", _done(scope, store), "## How to read it", _bullets(_SAME_EVERYWHERE)]
+    lines.append("## The paper's claims")
+    for verdict in judged:
+        lines.append(f"**{verdict.claim.sentence}** ({verdict.claim.where})")
+        lines.append(
+            _bullets(
+                f"{finding.dataset}: **{_WORDS[finding.holds][1]}**; {finding.why}"
+                for finding in verdict.findings
+            )
+        )
+    for target in targets:
+        lines.append(f"## {target.name}: {target.title}")
+        names = list(pictures.get(target.name, ()))
+        lines += [f"![{target.title}]({name}.png)" for name in names]
+        rows = target.rows(scope, store)
+        if not rows:
+            lines.append("No run of it has been done.")
+            continue
+        table = "\n".join(
+            f"| {' | '.join(map(str, cells))} |"
+            for cells in (rows[0], ["---"] * len(rows[0]), *map(_cells, rows))
+        )
+        lines.append(f"<details><summary>in numbers</summary>\n\n{table}\n\n</details>" if names else table)
+    return "\n\n".join(line for line in lines if line) + "\n"
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    return [str(value).replace("|", "\\|") for value in row.values()]
+
+
+def _bullets(items: Iterable[str]) -> str:
+    return "\n".join(f"- {item}" for item in items)
+
+
+def _done(scope: Scope, store: Store) -> str:
+    """Return how much has been done, as a sentence."""
+    outcomes = [outcome for _, outcome in store.all()]
+    failed = sum(outcome.failed for outcome in outcomes)
+    splits = "1 split" if scope.seeds == 1 else f"{scope.seeds} splits"
+    fewer = "" if scope.rows is None else f", {scope.rows:,} training rows only"
+    failures = f", {failed:,} of them failed and do not count" if failed else ""
+    minutes = sum(outcome.seconds for outcome in outcomes) / 60
+    return (
+        f"partialfair {version('partialfair')}, protocol {scope.protocol}, {splits}{fewer}: "
+        f"{len(outcomes):,} runs{failures}, which took {minutes:,.0f} minutes one after the other."
     )
 
 
