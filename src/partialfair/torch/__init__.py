@@ -1,0 +1,23 @@
+"""Partial fairness for PyTorch: the constraints on tensors, and a hook for any training loop."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from partialfair._extras import require
+
+if TYPE_CHECKING:
+    from partialfair.torch.fairness import PartialFairness
+    from partialfair.torch.functions import ScoreConstraints
+
+__all__ = ["PartialFairness", "ScoreConstraints"]
+
+_HOME_OF = {"PartialFairness": "fairness", "ScoreConstraints": "functions"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'partialfair.torch' has no attribute {name!r}")
+    require("torch", extra="torch", purpose="partialfair.torch")
+    return getattr(importlib.import_module(f"partialfair.torch.{_HOME_OF[name]}"), name)

@@ -1,0 +1,253 @@
+"""A hook that holds a network to constraints while its own loop trains it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+import torch.distributed
+from torch import Tensor, nn
+
+from partialfair._checks import check_choice, check_count, check_number
+from partialfair._typing import ArrayLike
+from partialfair.constraints import Constraint
+from partialfair.exceptions import InputError
+from partialfair.torch.functions import ScoreConstraints, precise
+
+__all__ = ["PartialFairness"]
+
+Method = Literal["primal_dual", "augmented_lagrangian"]
+_METHODS = ("primal_dual", "augmented_lagrangian")
+
+
+class PartialFairness(nn.Module):
+    """``min f_0 subject to f_i ≤ 0`` on the scores of a network, a batch at a time (Algorithm 1 on batches).
+
+    With f = f⁺ − f⁻, each f⁻ is replaced by its tangent in scores and thresholds, ``g_i = f⁺_i −
+    tangent of f⁻_i ≥ f_i``, at the scores that each training row had when the tangents were last refreshed:
+    the subproblem of IDCA. Its method is the primal–dual one of Yu, Neely and Wei (2017): with virtual queues
+    Q, a step on ``V ∇f_0 + Σ Q_i ∇g_i`` and ``Q_i ← max(Q_i + g_i, 0)``; here both are divided by V, so that
+    multipliers are ``λ = Q / V`` and ``dual_step = 1 / V``. Their term ``∇g_iᵀ Δ``, of the order of a step of
+    the network, is left out: it would take a backward pass for each constraint. ``"augmented_lagrangian"``
+    adds ``[max(λ + ρ g, 0)² − λ²] / 2ρ`` instead and moves λ by the same rule.
+
+    Batch means are noisy, so values, not derivatives, are averaged over the last batches: they lag behind by
+    about ``1 / (1 − memory)`` steps, which is their bias.
+
+    ::
+
+        fair = PartialFairness(constraint, groups, y)          # of all training rows
+        optimizer.add_param_group({"params": fair.parameters(), "weight_decay": 0.0})
+        for X, y, group, row in loader:                        # group by fair.codes, row by position
+            scores = model(X).squeeze(1)
+            loss = fair(loss_function(scores, y), scores, group, y, row)
+            optimizer.zero_grad(); loss.backward(); optimizer.step(); fair.step()
+
+    Parameters
+    ----------
+    constraints, groups, y, surrogate, surrogate_width, reaching, dtype
+        As in `ScoreConstraints`.
+    method
+        ``"primal_dual"`` or ``"augmented_lagrangian"``.
+    dual_step
+        How fast multipliers grow with violations.
+    penalty
+        ρ of the augmented Lagrangian.
+    memory
+        Share of the running averages that a batch leaves as it is; 0 looks at one batch alone.
+    refresh_every
+        Steps between refreshes of the tangents, by default one pass over the rows; 0 takes tangents at the
+        scores of each batch itself, as do calls without rows.
+    largest
+        No multiplier grows beyond it.
+    """
+
+    multipliers: Tensor
+    violations: Tensor
+    running_atoms: Tensor
+    running_changes: Tensor
+    row_codes: Tensor
+    row_labels: Tensor
+    row_scores: Tensor
+    tangent_scores: Tensor
+    tangent_theta: Tensor
+    tangent_values: Tensor
+    tangent_slopes: Tensor
+
+    def __init__(
+        self,
+        constraints: Constraint | Sequence[Constraint],
+        groups: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        method: Method = "primal_dual",
+        dual_step: float = 0.05,
+        penalty: float = 2.0,
+        memory: float = 0.9,
+        refresh_every: int | None = None,
+        largest: float = 100.0,
+        **functions: Any,
+    ) -> None:
+        super().__init__()
+        check_choice(method, "method", _METHODS)
+        check_number(dual_step, "dual_step", above=0.0)
+        check_number(penalty, "penalty", above=0.0)
+        check_number(memory, "memory", low=0.0, high=0.999)
+        check_number(largest, "largest", above=0.0)
+        if refresh_every is not None:
+            check_count(refresh_every, "refresh_every", low=0)
+        self.functions: ScoreConstraints = ScoreConstraints(constraints, groups, y, **functions)
+        self.method, self.dual_step, self.penalty, self.memory = method, dual_step, penalty, memory
+        self.refresh_every, self.largest = refresh_every, largest
+        dtype, m = self.functions.theta.dtype, self.functions.m
+        n_atoms = self.functions.maxima.matrix.shape[2]
+        row_codes = self.functions.codes(groups)
+        row_labels = torch.zeros_like(row_codes) if y is None else torch.as_tensor(y).to(row_codes.dtype)
+        kept = {
+            "multipliers": torch.zeros(m, dtype=dtype),
+            "violations": torch.zeros(m, dtype=dtype),
+            "running_atoms": torch.zeros(n_atoms, dtype=dtype),
+            "running_changes": torch.zeros(n_atoms, dtype=dtype),
+            "row_codes": row_codes,
+            "row_labels": row_labels,
+            "row_scores": torch.zeros(len(row_codes), dtype=dtype),
+            "tangent_scores": torch.zeros(len(row_codes), dtype=dtype),
+            "tangent_theta": torch.zeros_like(self.functions.theta.data),
+            "tangent_values": torch.zeros(m, dtype=dtype),
+            "tangent_slopes": torch.zeros(m, n_atoms, dtype=dtype),
+        }
+        for name, tensor in kept.items():
+            self.register_buffer(name, tensor)
+        self._steps, self._rows_seen, self._since_refresh = 0, 0, 0
+        self._has_tangents, self._thresholds_placed = False, False
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """The groups; calls name them by position."""
+        return self.functions.labels
+
+    def codes(self, groups: ArrayLike) -> Tensor:
+        """Return groups as calls take them."""
+        return self.functions.codes(groups)
+
+    def forward(
+        self,
+        loss: Tensor,
+        scores: Tensor,
+        groups: Tensor,
+        y: Tensor | None = None,
+        rows: Tensor | None = None,
+    ) -> Tensor:
+        """Return the loss with the constraints' term added.
+
+        Parameters
+        ----------
+        loss
+            f_0 of the batch.
+        scores : (n,)
+            Of the batch, with their graph.
+        groups : (n,)
+            As `codes` returns them.
+        y : (n,)
+            Labels, for constraints that need them.
+        rows : (n,)
+            Positions of the batch among the rows that the constructor was told of; without them tangents are
+            taken at the batch's own scores.
+        """
+        scores = precise(scores)
+        if not self._thresholds_placed:
+            self.functions.place_thresholds(scores, groups, y)
+            self._thresholds_placed = True
+        g = self._majorants(scores, groups, y, rows)
+        self.violations.copy_(g.detach())
+        self._rows_seen += len(scores)
+        if self.method == "primal_dual":
+            return loss + self.multipliers @ g
+        shifted = torch.relu(self.multipliers + self.penalty * g)
+        return loss + (shifted.square() - self.multipliers.square()).sum() / (2 * self.penalty)
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Move the multipliers; call it once after each step of the optimizer."""
+        self._steps += 1
+        self._since_refresh += 1
+        moved = self.multipliers + self.dual_step * self.violations
+        self.multipliers.copy_(moved.clamp(0.0, self.largest))
+        if self.refresh_every == 0:
+            return
+        due = self._rows_seen >= self.functions.n_rows
+        if self.refresh_every is not None and self._has_tangents:
+            due = self._since_refresh >= self.refresh_every
+        if due:
+            self.refresh()
+
+    @torch.no_grad()
+    def refresh(self, scores: Tensor | None = None) -> None:
+        """Take new tangents of all f⁻: at the last scores of all rows, or at those that are given.
+
+        Parameters
+        ----------
+        scores : (n_rows,)
+            Of all training rows, by position.
+        """
+        if scores is not None:
+            if scores.shape != self.row_scores.shape:
+                raise InputError(
+                    f"scores have shape {tuple(scores.shape)}, and there are {len(self.row_scores)} rows"
+                )
+            self.row_scores.copy_(scores)
+        functions = self.functions
+        self.tangent_scores.copy_(self.row_scores)
+        self.tangent_theta.copy_(functions.theta)
+        everybody = functions.rows(self.tangent_scores, self.row_codes, self.row_labels)
+        atoms = functions.atoms(self.tangent_scores, everybody, self.tangent_theta)
+        self.tangent_values.copy_(functions.maxima.parts(atoms)[1])
+        self.tangent_slopes.copy_(functions.maxima.minus_slopes(atoms))
+        self.running_atoms.copy_(atoms)
+        self.running_changes.zero_()
+        self._has_tangents, self._rows_seen, self._since_refresh = True, 0, 0
+
+    def _majorants(self, scores: Tensor, groups: Tensor, y: Tensor | None, rows: Tensor | None) -> Tensor:
+        """Return ``g_i = f⁺_i − tangent of f⁻_i`` by running averages, with the batch's derivatives."""
+        functions, who = self.functions, self.functions.rows(scores, groups, y)
+        atoms = functions.atoms(scores, who)
+        known = rows is not None and self._has_tangents and self.refresh_every != 0
+        at = scores.detach(), functions.theta.detach()
+        if known:
+            at = self.tangent_scores[rows], self.tangent_theta
+        changes = functions.atom_changes(at, who, (scores - at[0], functions.theta - at[1]))
+        if rows is not None:
+            self.row_scores[rows] = scores.detach().to(self.row_scores.dtype)
+        atoms = self._averaged(self.running_atoms, atoms)
+        changes = self._averaged(self.running_changes, changes)
+        if known:
+            values, slopes = self.tangent_values, self.tangent_slopes
+        else:
+            values = functions.maxima.parts(atoms.detach())[1]
+            slopes = functions.maxima.minus_slopes(atoms.detach())
+        return functions.maxima.parts(atoms)[0] - (values + slopes @ changes)
+
+    def _averaged(self, running: Tensor, batch: Tensor) -> Tensor:
+        """Move a running average towards the batch, and return it with the batch's derivatives."""
+        news = batch.detach()
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            news = news.clone()
+            torch.distributed.all_reduce(news)
+            news /= torch.distributed.get_world_size()
+        rate = max(1 - self.memory, 1 / (self._steps + 1))
+        with torch.no_grad():
+            running.lerp_(news.to(running.dtype), rate)
+        return running + (batch - batch.detach())
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Return what `state_dict` keeps besides tensors."""
+        return {name: getattr(self, name) for name in _COUNTERS}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Take it back."""
+        for name in _COUNTERS:
+            setattr(self, name, state[name])
+
+
+_COUNTERS = ("_steps", "_rows_seen", "_since_refresh", "_has_tangents", "_thresholds_placed")

@@ -1,0 +1,149 @@
+"""Constraints on tensors beside the same constraints in NumPy: values, subgradients and tangents."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from partialfair.constraints import (
+    DemographicParity,
+    EqualizedOdds,
+    EqualOpportunity,
+    GroupAUC,
+    QuadraticGroupAUC,
+    StatisticalParity,
+    join,
+)
+from partialfair.exceptions import InputError
+from partialfair.groups import encode_groups
+from partialfair.surrogates import SURROGATES
+
+torch = pytest.importorskip("torch")
+
+from partialfair.torch import ScoreConstraints  # noqa: E402
+
+N = 40
+UNION = [(0.1, 0.3), (0.5, 0.8)]
+BY_GROUP = {"a": (0.1, 0.4), "b": (0.2, 0.5), "c": (0.0, 0.6)}
+CONSTRAINTS = {
+    "pSP": StatisticalParity((0.2, 0.6), 0.1),
+    "pSP absolute": StatisticalParity((0.2, 0.6), 0.1, "absolute", n_points=4),
+    "pSP union": StatisticalParity(UNION, 0.1),
+    "pSP by group": StatisticalParity(BY_GROUP, 0.1),
+    "pDP": DemographicParity((0.1, 0.7), 0.05, threshold=0.3),
+    "pDP union": DemographicParity(UNION, 0.05),
+    "pEOP": EqualOpportunity((0.1, 0.7), 0.05),
+    "pEOD by group": EqualizedOdds(BY_GROUP, 0.05, threshold=-0.2),
+    "pGAUC": GroupAUC((0.1, 0.6), 0.05),
+    "pGAUC union": GroupAUC(UNION, 0.05),
+}
+
+
+def people(seed, n=N):
+    rng = np.random.default_rng(seed)
+    groups = np.concatenate([["a", "b", "c", "a", "b", "c"], rng.choice(["a", "b", "c"], n - 6)])
+    y = np.concatenate([[0, 0, 0, 1, 1, 1], rng.integers(0, 2, n - 6)])
+    scores = np.round(rng.normal(size=n), rng.integers(1, 6))  # some are tied
+    return groups, y, scores, rng
+
+
+def both(constraint, groups, y, kind, width):
+    """A constraint in NumPy and on tensors."""
+    block = join([constraint.build(encode_groups(groups), np.ones(len(y)), SURROGATES[kind](width), y == 1)])
+    options = {"surrogate": kind, "surrogate_width": width, "dtype": torch.float64}
+    return block, ScoreConstraints(constraint, groups, y, reaching=False, **options)
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+@given(seed=st.integers(0, 2**32 - 1), kind=st.sampled_from(sorted(SURROGATES)), width=st.floats(0.2, 3.0))
+def test_values_and_subgradients_are_those_of_numpy(name, seed, kind, width):
+    groups, y, scores, rng = people(seed)
+    block, functions = both(CONSTRAINTS[name], groups, y, kind, width)
+    theta = rng.normal(size=block.bank.n_theta)
+    with torch.no_grad():
+        functions.theta.copy_(torch.from_numpy(theta))
+    on_tensors = torch.from_numpy(scores).requires_grad_()
+    codes, labels = functions.codes(groups), torch.from_numpy(y)
+    values = functions(on_tensors, codes, labels)
+    atoms = block.bank.values(scores, block.members, theta)
+    assert functions.names == block.names
+    assert values.detach().numpy() == pytest.approx(block.system.values(atoms), abs=1e-12)
+    multipliers = rng.random(block.system.m)
+    (torch.from_numpy(multipliers) @ values).backward()
+    plus, minus = block.system.combined(atoms, multipliers)
+    gradient = block.bank.by_score(1, plus - minus, scores, block.members, theta)
+    if not _near_kink(block, scores, theta):
+        assert on_tensors.grad.numpy() == pytest.approx(gradient.scores, abs=1e-10)
+        if theta.size:
+            assert functions.theta.grad.numpy() == pytest.approx(gradient.theta, abs=1e-10)
+
+
+def _near_kink(block, scores, theta):
+    """Whether some difference is so close to a kink that rounding decides on which side it lies."""
+    for bank in block.joined_bank.banks:
+        thresholds = np.concatenate([theta, getattr(bank, "fixed", ())]) if hasattr(bank, "fixed") else scores
+        differences = (scores[:, None] - thresholds) / bank.surrogate.width
+        if any((np.abs(differences - kink.at) < 1e-9).any() for kink in bank.surrogate.kinks):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+def test_changes_of_atoms_are_their_tangents(name):
+    groups, y, scores, rng = people(3)
+    block, functions = both(CONSTRAINTS[name], groups, y, "rounded_ramp", 0.7)
+    theta, moves = rng.normal(size=block.bank.n_theta), rng.normal(size=N)
+    theta_moves = rng.normal(size=theta.size)
+    at, to = torch.from_numpy(scores), torch.from_numpy(moves)
+    rows = functions.rows(at, functions.codes(groups), torch.from_numpy(y))
+    changes = functions.atom_changes((at, torch.from_numpy(theta)), rows, (to, torch.from_numpy(theta_moves)))
+    for position in range(block.bank.n_atoms):
+        one = np.eye(1, block.bank.n_atoms, position)[0]
+        gradient = block.bank.by_score(1, one, scores, block.members, theta)
+        expected = gradient.scores @ moves + gradient.theta @ theta_moves
+        assert changes[position].item() == pytest.approx(expected, abs=1e-10)
+    slopes = functions.maxima.minus_slopes(functions.atoms(at, rows, torch.from_numpy(theta)))
+    atoms = block.bank.values(scores, block.members, theta)
+    assert slopes.numpy() == pytest.approx(block.system.slopes(atoms)[1], abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["pSP", "pSP absolute", "pEOP"])
+def test_batches_are_unbiased_where_functions_are_linear_in_means(name):
+    """The mean of all batches of a partition is the value of all rows."""
+    groups, y, scores, rng = people(5)
+    _, functions = both(CONSTRAINTS[name], groups, y, "sigmoid", 0.5)
+    codes, labels, on_tensors = functions.codes(groups), torch.from_numpy(y), torch.from_numpy(scores)
+    everybody = functions.atoms(on_tensors, functions.rows(on_tensors, codes, labels))
+    batches = torch.from_numpy(rng.permutation(N)).split(10)
+    each = [
+        functions.atoms(on_tensors[rows], functions.rows(on_tensors[rows], codes[rows], labels[rows]))
+        for rows in batches
+    ]
+    assert torch.stack(each).mean(0).detach().numpy() == pytest.approx(everybody.detach().numpy(), abs=1e-12)
+
+
+def test_thresholds_are_placed_where_groups_have_their_ranks():
+    groups, _, scores, _ = people(7)
+    functions = ScoreConstraints(StatisticalParity((0.2, 0.6), 0.3), groups, surrogate_width=1e-3)
+    assert functions.theta.dtype == torch.float32
+    functions.place_thresholds(torch.from_numpy(scores).float(), functions.codes(groups))
+    theta = functions.theta.detach().numpy()
+    assert (np.diff(theta) <= 0).all()
+    assert theta.min() >= scores.min()
+    assert theta.max() <= scores.max()
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda g, y: ScoreConstraints(QuadraticGroupAUC(1.0), g), "QuadraticPairs are not known"),
+        (lambda g, y: ScoreConstraints(EqualOpportunity((0, 1), 0.1), g), "needs labels"),
+        (lambda g, y: ScoreConstraints(EqualOpportunity((0, 1), 0.1), g, y[:-1]), "y has shape"),
+        (lambda g, y: ScoreConstraints(EqualOpportunity((0, 1), 0.1), g, y + 1), "y must be 0 or 1"),
+        (lambda g, y: ScoreConstraints(GroupAUC((0, 1), 0.1), g).codes(["z"]), "group 'z' is not among"),
+    ],
+)
+def test_bad_input_is_one_sentence(make, match):
+    groups, y, _, _ = people(1)
+    with pytest.raises(InputError, match=match):
+        make(groups, y)
