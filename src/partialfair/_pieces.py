@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
+from partialfair._compiled import njit
 from partialfair._typing import Floats, Ints
 
 __all__ = ["Pieces", "hinge_pieces", "look_up", "moments", "sums_of_differences"]

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numba import njit
 
+from partialfair._compiled import njit
 from partialfair._typing import Floats, Ints
 
 __all__ = ["RowColumns", "single_column"]

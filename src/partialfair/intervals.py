@@ -17,8 +17,8 @@ from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
-from numba import njit
 
+from partialfair._compiled import njit
 from partialfair._typing import Floats, GroupLabel, IntervalLike, Ints
 from partialfair.exceptions import InputError
 

@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
-from numba import njit
 
 from partialfair._checks import check_choice
+from partialfair._compiled import njit
 from partialfair._pieces import Pieces, hinge_pieces, look_up, moments, sums_of_differences
 from partialfair._typing import Floats, Ints
 from partialfair.exceptions import InputError

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from partialfair._typing import Floats, Ints
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 __all__ = ["DC", "Affine", "DCSystem", "Tangents", "Ties", "atom", "maximum"]
 
@@ -238,11 +241,13 @@ class DCSystem:
     @cached_property
     def _sparse(self) -> sparse.csr_array:
         """The matrix again: of thousands of atoms a piece has one or two."""
+        from scipy import sparse  # late: constraints on tensors do without it
+
         return sparse.csr_array(self._matrix)
 
     @cached_property
     def _transposed(self) -> sparse.csr_array:
-        return sparse.csr_array(self._matrix.T)
+        return self._sparse.T.tocsr()
 
     @cached_property
     def _offsets(self) -> Floats:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numba import njit
 
+from partialfair._compiled import njit
 from partialfair._pieces import Pieces
 from partialfair._row_columns import RowColumns
 from partialfair._typing import Floats, Ints

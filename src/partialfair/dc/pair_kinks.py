@@ -30,8 +30,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from partialfair._compiled import njit
 from partialfair._typing import Floats, Ints
 from partialfair.dc.bank import AtomKinks
 

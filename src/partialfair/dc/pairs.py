@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from partialfair._clock import check_clock
+from partialfair._compiled import njit
 from partialfair._row_columns import RowColumns
 from partialfair._typing import Floats, Ints
 from partialfair.dc.bank import AtomKinks, Gradient, Moves

@@ -32,6 +32,9 @@ class PartialFairness(nn.Module):
     the network, is left out: it would take a backward pass for each constraint. ``"augmented_lagrangian"``
     adds ``[max(λ + ρ g, 0)² − λ²] / 2ρ`` instead and moves λ by the same rule.
 
+    Under `torch.distributed` values are those of the batches of all processes together, which must be of one
+    size; wrap the network, not this, in DistributedDataParallel.
+
     Batch means are noisy, so values, not derivatives, are averaged over the last batches: they lag behind by
     about ``1 / (1 − memory)`` steps, which is their bias.
 
@@ -57,8 +60,8 @@ class PartialFairness(nn.Module):
     memory
         Share of the running averages that a batch leaves as it is; 0 looks at one batch alone.
     refresh_every
-        Steps between refreshes of the tangents, by default one pass over the rows; 0 takes tangents at the
-        scores of each batch itself, as do calls without rows.
+        Steps between refreshes of the tangents; the first comes after one pass over the rows. 0 takes
+        tangents at the scores of each batch itself, as do calls without rows.
     largest
         No multiplier grows beyond it.
     """
@@ -70,6 +73,7 @@ class PartialFairness(nn.Module):
     row_codes: Tensor
     row_labels: Tensor
     row_scores: Tensor
+    row_steps: Tensor
     tangent_scores: Tensor
     tangent_theta: Tensor
     tangent_values: Tensor
@@ -82,10 +86,10 @@ class PartialFairness(nn.Module):
         y: ArrayLike | None = None,
         *,
         method: Method = "primal_dual",
-        dual_step: float = 0.05,
-        penalty: float = 2.0,
+        dual_step: float = 0.02,
+        penalty: float = 0.5,
         memory: float = 0.9,
-        refresh_every: int | None = None,
+        refresh_every: int = 20,
         largest: float = 100.0,
         **functions: Any,
     ) -> None:
@@ -95,8 +99,7 @@ class PartialFairness(nn.Module):
         check_number(penalty, "penalty", above=0.0)
         check_number(memory, "memory", low=0.0, high=0.999)
         check_number(largest, "largest", above=0.0)
-        if refresh_every is not None:
-            check_count(refresh_every, "refresh_every", low=0)
+        check_count(refresh_every, "refresh_every", low=0)
         self.functions: ScoreConstraints = ScoreConstraints(constraints, groups, y, **functions)
         self.method, self.dual_step, self.penalty, self.memory = method, dual_step, penalty, memory
         self.refresh_every, self.largest = refresh_every, largest
@@ -112,6 +115,7 @@ class PartialFairness(nn.Module):
             "row_codes": row_codes,
             "row_labels": row_labels,
             "row_scores": torch.zeros(len(row_codes), dtype=dtype),
+            "row_steps": torch.full((len(row_codes),), -1),
             "tangent_scores": torch.zeros(len(row_codes), dtype=dtype),
             "tangent_theta": torch.zeros_like(self.functions.theta.data),
             "tangent_values": torch.zeros(m, dtype=dtype),
@@ -119,6 +123,8 @@ class PartialFairness(nn.Module):
         }
         for name, tensor in kept.items():
             self.register_buffer(name, tensor)
+        # DistributedDataParallel averages the network's gradients; thresholds are not its own.
+        self.functions.theta.register_hook(_mean_over_processes)  # type: ignore[no-untyped-call]
         self._steps, self._rows_seen, self._since_refresh = 0, 0, 0
         self._has_tangents, self._thresholds_placed = False, False
 
@@ -158,10 +164,12 @@ class PartialFairness(nn.Module):
         scores = precise(scores)
         if not self._thresholds_placed:
             self.functions.place_thresholds(scores, groups, y)
+            with torch.no_grad():
+                self.functions.theta.copy_(_mean_over_processes(self.functions.theta))
             self._thresholds_placed = True
         g = self._majorants(scores, groups, y, rows)
         self.violations.copy_(g.detach())
-        self._rows_seen += len(scores)
+        self._rows_seen += len(scores) * _n_processes()
         if self.method == "primal_dual":
             return loss + self.multipliers @ g
         shifted = torch.relu(self.multipliers + self.penalty * g)
@@ -176,10 +184,8 @@ class PartialFairness(nn.Module):
         self.multipliers.copy_(moved.clamp(0.0, self.largest))
         if self.refresh_every == 0:
             return
-        due = self._rows_seen >= self.functions.n_rows
-        if self.refresh_every is not None and self._has_tangents:
-            due = self._since_refresh >= self.refresh_every
-        if due:
+        first = not self._has_tangents and self._rows_seen >= self.functions.n_rows
+        if first or (self._has_tangents and self._since_refresh >= self.refresh_every):
             self.refresh()
 
     @torch.no_grad()
@@ -197,6 +203,8 @@ class PartialFairness(nn.Module):
                     f"scores have shape {tuple(scores.shape)}, and there are {len(self.row_scores)} rows"
                 )
             self.row_scores.copy_(scores)
+        else:
+            self._share_row_scores()
         functions = self.functions
         self.tangent_scores.copy_(self.row_scores)
         self.tangent_theta.copy_(functions.theta)
@@ -206,7 +214,20 @@ class PartialFairness(nn.Module):
         self.tangent_slopes.copy_(functions.maxima.minus_slopes(atoms))
         self.running_atoms.copy_(atoms)
         self.running_changes.zero_()
-        self._has_tangents, self._rows_seen, self._since_refresh = True, 0, 0
+        self._has_tangents, self._since_refresh = True, 0
+
+    def _share_row_scores(self) -> None:
+        """Give every process the last scores of all rows, whoever saw them."""
+        if _n_processes() == 1:
+            return
+        last = self.row_steps.clone()
+        torch.distributed.all_reduce(last, torch.distributed.ReduceOp.MAX)
+        mine = (self.row_steps == last).to(self.row_scores.dtype)
+        scores = self.row_scores * mine
+        torch.distributed.all_reduce(mine)
+        torch.distributed.all_reduce(scores)
+        self.row_scores.copy_(scores / mine)
+        self.row_steps.copy_(last)
 
     def _majorants(self, scores: Tensor, groups: Tensor, y: Tensor | None, rows: Tensor | None) -> Tensor:
         """Return ``g_i = f⁺_i − tangent of f⁻_i`` by running averages, with the batch's derivatives."""
@@ -219,6 +240,7 @@ class PartialFairness(nn.Module):
         changes = functions.atom_changes(at, who, (scores - at[0], functions.theta - at[1]))
         if rows is not None:
             self.row_scores[rows] = scores.detach().to(self.row_scores.dtype)
+            self.row_steps[rows] = self._steps
         atoms = self._averaged(self.running_atoms, atoms)
         changes = self._averaged(self.running_changes, changes)
         if known:
@@ -230,11 +252,7 @@ class PartialFairness(nn.Module):
 
     def _averaged(self, running: Tensor, batch: Tensor) -> Tensor:
         """Move a running average towards the batch, and return it with the batch's derivatives."""
-        news = batch.detach()
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            news = news.clone()
-            torch.distributed.all_reduce(news)
-            news /= torch.distributed.get_world_size()
+        news = _mean_over_processes(batch.detach())
         rate = max(1 - self.memory, 1 / (self._steps + 1))
         with torch.no_grad():
             running.lerp_(news.to(running.dtype), rate)
@@ -248,6 +266,22 @@ class PartialFairness(nn.Module):
         """Take it back."""
         for name in _COUNTERS:
             setattr(self, name, state[name])
+
+
+def _n_processes() -> int:
+    """Return how many processes train together."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_world_size()
+    return 1
+
+
+def _mean_over_processes(values: Tensor) -> Tensor:
+    """Return the mean of what all processes have: batches of equal size are then one batch."""
+    if (n_processes := _n_processes()) == 1:
+        return values
+    total = values.clone()
+    torch.distributed.all_reduce(total)
+    return total / n_processes
 
 
 _COUNTERS = ("_steps", "_rows_seen", "_since_refresh", "_has_tangents", "_thresholds_placed")

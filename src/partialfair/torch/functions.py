@@ -56,7 +56,7 @@ class ScoreConstraints(nn.Module):
         y: ArrayLike | None = None,
         *,
         surrogate: str | Surrogate = "rounded_ramp",
-        surrogate_width: float = 1.0,
+        surrogate_width: float = 2.0,
         reaching: bool = True,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -170,9 +170,11 @@ def _positive(y: ArrayLike, n_rows: int) -> npt.NDArray[np.bool_]:
 
 def _share_table(groups: Groups, positive: Positive, shares: Floats) -> Floats:
     """Return the share of a row in a bank by its group and label, (n_groups, 2)."""
-    labels = np.zeros(groups.codes.size, dtype=int) if positive is None else positive.astype(int)
     table = np.zeros((len(groups.labels), 2))
-    table[groups.codes, labels] = shares
+    if positive is None:  # then labels, if calls have them, make no difference
+        table[groups.codes] = shares[:, None]
+    else:
+        table[groups.codes, positive.astype(int)] = shares
     return table
 
 

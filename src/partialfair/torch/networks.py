@@ -1,0 +1,84 @@
+"""A ResNet-18 in plain torch, with the names of torchvision's, whose weights it loads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["ResNet18", "fresh_statistics"]
+
+_WIDTHS = (64, 128, 256, 512)
+
+
+class _Block(nn.Module):
+    """Two 3 × 3 convolutions beside the identity, or beside a 1 × 1 convolution where the size changes."""
+
+    def __init__(self, n_in: int, n_out: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(n_in, n_out, 3, stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(n_out)
+        self.conv2 = nn.Conv2d(n_out, n_out, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(n_out)
+        self.downsample: nn.Module | None = None
+        if stride != 1 or n_in != n_out:
+            self.downsample = nn.Sequential(
+                nn.Conv2d(n_in, n_out, 1, stride, bias=False), nn.BatchNorm2d(n_out)
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the block's output."""
+        beside = x if self.downsample is None else self.downsample(x)
+        return torch.relu(beside + self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x))))))
+
+
+class ResNet18(nn.Module):
+    """ResNet-18 (He et al. 2016); parameters have torchvision's names and shapes.
+
+    Parameters
+    ----------
+    n_outputs
+        Of the last layer, ``fc``; one is a score.
+    """
+
+    def __init__(self, n_outputs: int = 1) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, _WIDTHS[0], 7, 2, padding=3, bias=False)
+        self.bn1 = nn.BatchNorm2d(_WIDTHS[0])
+        self.maxpool = nn.MaxPool2d(3, 2, padding=1)
+        self.layer1, self.layer2, self.layer3, self.layer4 = (
+            nn.Sequential(_Block(n_in, n_out, stride), _Block(n_out, n_out, 1))
+            for n_in, n_out, stride in zip((64, *_WIDTHS), _WIDTHS, (1, 2, 2, 2), strict=False)
+        )
+        self.fc = nn.Linear(_WIDTHS[-1], n_outputs)
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return what the last layer sees: (n, 512)."""
+        x = self.maxpool(torch.relu(self.bn1(self.conv1(x))))
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return x.mean(dim=(2, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the outputs, (n, n_outputs)."""
+        outputs: Tensor = self.fc(self.features(x))
+        return outputs
+
+    def load_backbone(self, state: Mapping[str, Tensor]) -> None:
+        """Load weights of all layers but the last; others than those are refused."""
+        own = {name for name in self.state_dict() if not name.startswith("fc.")}
+        given = {name: value for name, value in state.items() if not name.startswith("fc.")}
+        if set(given) != own:
+            odd = sorted(set(given) ^ own)[0]
+            raise ValueError(f"these are not the weights of a ResNet-18: {odd} is only on one side")
+        self.load_state_dict(given, strict=False)
+
+
+def fresh_statistics(model: nn.Module) -> None:
+    """Forget what batch norms know of their inputs; one pass in training mode then estimates it anew.
+
+    Until an optimizer's momentum has moved on, means over all batches so far are taken.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.reset_running_stats()

@@ -1,0 +1,282 @@
+"""The hook: what it adds to a loss, what it converges to, and that nothing is lost or doubled on the way."""
+
+import copy
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from partialfair import PartialFairClassifier
+from partialfair.constraints import DemographicParity, StatisticalParity
+from partialfair.datasets import load_law_school, make_admissions
+from partialfair.exceptions import InputError
+from partialfair.metrics import partial_statistical_parity_difference
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+from partialfair.torch import PartialFairness  # noqa: E402
+
+ROOT = Path(__file__).parents[2]
+bce = nn.functional.binary_cross_entropy_with_logits
+
+
+def made(n=600, seed=0):
+    """Two features, one of which tells the group."""
+    rng = np.random.default_rng(seed)
+    groups = rng.choice(["a", "b"], n, p=[0.7, 0.3])
+    X = np.column_stack([rng.normal(size=n) + (groups == "a"), rng.normal(size=n)])
+    y = (X.sum(axis=1) + rng.normal(size=n) > 0.5).astype(float)
+    return torch.from_numpy(X), torch.from_numpy(y), groups
+
+
+def started(groups, seed=0, **options):
+    torch.manual_seed(seed)
+    net = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1)).double()
+    constraint = StatisticalParity((0.2, 0.6), 0.1, "absolute", n_points=4)
+    fair = PartialFairness(constraint, groups, dtype=torch.float64, **options)
+    optimizer = torch.optim.Adam([*net.parameters(), *fair.parameters()], lr=0.01)
+    return net, fair, optimizer
+
+
+def epoch(net, fair, optimizer, X, y, codes, batches):
+    for rows in batches:
+        scores = net(X[rows]).squeeze(1)
+        loss = fair(bce(scores, y[rows]), scores, codes[rows], y[rows], rows)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        fair.step()
+
+
+def test_majorants_touch_the_functions_where_tangents_are_taken_and_lie_above_elsewhere():
+    X, _, groups = made()
+    net, fair, _ = started(groups, memory=0.0)
+    codes, rows = fair.codes(groups), torch.arange(len(X))
+    scores = net(X).squeeze(1).detach()
+    fair.functions.place_thresholds(scores, codes)
+    fair.refresh(scores)
+    at = fair._majorants(scores, codes, None, rows)
+    assert at.detach().numpy() == pytest.approx(fair.functions(scores, codes).detach().numpy(), abs=1e-12)
+    moved = scores + torch.randn(len(X), dtype=torch.float64)
+    above = fair._majorants(moved, codes, None, rows).detach().numpy()
+    assert (above >= fair.functions(moved, codes).detach().numpy() - 1e-12).all()
+
+
+@pytest.mark.parametrize("method", ["primal_dual", "augmented_lagrangian"])
+def test_a_linear_model_comes_to_the_optimum_of_the_engine(method):
+    """All rows in each batch: the deterministic method, beside the certified solver of the same problem."""
+    X, y, groups = made(400)
+    constraint = DemographicParity((0.0, 1.0), 0.1)
+    engine = PartialFairClassifier(
+        constraint, alpha=1e-3, enforce="surrogate", surrogate="sigmoid", surrogate_width=1.0
+    ).fit(X.numpy(), y.numpy(), sensitive_features=groups)
+    net = nn.Linear(2, 1).double()
+    fair = PartialFairness(
+        constraint,
+        groups,
+        method=method,
+        dual_step=0.1,
+        memory=0.0,
+        surrogate="sigmoid",
+        surrogate_width=1.0,
+        dtype=torch.float64,
+    )
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
+    codes, rows = fair.codes(groups), torch.arange(len(X))
+
+    def objective(scores):
+        return bce(scores, y) + 5e-4 * net.weight.square().sum()
+
+    for _ in range(1500):
+        scores = net(X).squeeze(1)
+        loss = fair(objective(scores), scores, codes, None, rows)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        fair.step()
+    scores = net(X).squeeze(1)
+    free = PartialFairClassifier(None, alpha=1e-3).fit(X.numpy(), y.numpy()).result_.objective
+    assert fair.functions(scores, codes).max().item() <= 2e-3
+    price = engine.result_.objective - free
+    assert price > 1e-3
+    assert objective(scores).item() == pytest.approx(engine.result_.objective, abs=0.02 * price + 1e-4)
+
+
+def test_a_network_is_as_good_as_the_linear_model_on_law_school(data_dir):
+    """Absolute-scale fairness of .9 and more on the test rows, beside the engine's model of the same κ."""
+    data = load_law_school(path=data_dir)
+    split, interval = data.split(0), data.interval
+    X = data.X.to_numpy(dtype=float)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    groups, y = data.sensitive_features.to_numpy(), data.y
+    constraint = StatisticalParity(interval, 0.05, "absolute")
+
+    def judged(scores):
+        gap = partial_statistical_parity_difference(
+            None, scores, sensitive_features=groups[split.test], interval=interval, gap_scale="absolute"
+        )
+        return 1 - gap, ((scores > 0) == (y[split.test] == 1)).mean()
+
+    linear = PartialFairClassifier(
+        constraint, alpha=1e-4, group_terms="interactions", enforce="surrogate", surrogate="rounded_ramp"
+    ).fit(X[split.train], y[split.train], sensitive_features=groups[split.train])
+    linear_fairness, linear_accuracy = judged(linear.decision_function(X[split.test], groups[split.test]))
+
+    torch.manual_seed(0)
+    fair = PartialFairness(constraint, groups[split.train])
+    codes = fair.codes(groups[split.train])
+    own = torch.tensor(np.column_stack([X, groups == data.sensitive_features.cat.categories[0]])).float()
+    inputs, labels = own[split.train], torch.tensor(y[split.train]).float()
+    net = nn.Sequential(nn.Linear(own.shape[1], 32), nn.Tanh(), nn.Linear(32, 1))
+    optimizer = torch.optim.Adam([*net.parameters(), *fair.parameters()], lr=0.01)
+    n_epochs = 30
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, n_epochs)
+    for _ in range(n_epochs):
+        epoch(net, fair, optimizer, inputs, labels, codes, torch.randperm(len(labels)).split(256))
+        schedule.step()
+    with torch.no_grad():
+        fairness, accuracy = judged(net(own[split.test]).squeeze(1).double().numpy())
+    assert min(fairness, linear_fairness) >= 0.9
+    assert accuracy >= linear_accuracy - 0.003
+
+
+def test_training_that_is_stopped_goes_on_exactly():
+    X, y, groups = made()
+    orders = [torch.randperm(len(X), generator=torch.Generator().manual_seed(k)).split(50) for k in range(6)]
+    whole = started(groups)
+    for batches in orders:
+        epoch(*whole, X, y, whole[1].codes(groups), batches)
+    first = started(groups)
+    for batches in orders[:3]:
+        epoch(*first, X, y, first[1].codes(groups), batches)
+    kept = copy.deepcopy([part.state_dict() for part in first])
+    resumed = started(groups, seed=1)
+    for part, state in zip(resumed, kept, strict=True):
+        part.load_state_dict(state)
+    for batches in orders[3:]:
+        epoch(*resumed, X, y, resumed[1].codes(groups), batches)
+    assert torch.equal(whole[0](X), resumed[0](X))
+    assert torch.equal(whole[1].multipliers, resumed[1].multipliers)
+    assert torch.equal(whole[1].functions.theta, resumed[1].functions.theta)
+
+
+PROCESSES = """
+import sys
+import torch
+import torch.distributed as dist
+from tests.torch.test_fairness import epoch, made, started
+
+rank, size, address, out = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+if size > 1:
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=size)
+X, y, groups = made()
+net, fair, optimizer = started(groups)
+model = torch.nn.parallel.DistributedDataParallel(net) if size > 1 else net
+fair.functions.place_thresholds(net(X).squeeze(1).detach(), fair.codes(groups))
+fair._thresholds_placed = True
+for k in range(3):
+    order = torch.randperm(len(X), generator=torch.Generator().manual_seed(k)).split(100)
+    batches = [rows[rank::size] for rows in order]
+    epoch(model, fair, optimizer, X, y, fair.codes(groups), batches)
+torch.save([net(X).detach(), fair.multipliers, fair.functions.theta.detach()], f"{out}.{size}.{rank}")
+"""
+
+
+def test_two_processes_are_one(tmp_path):
+    """Batches of two processes together are the batch of one."""
+    script, out = tmp_path / "script.py", str(tmp_path / "out")
+    script.write_text(PROCESSES)
+    address = f"file://{tmp_path / 'meet'}"
+
+    def begun(rank, size):
+        command = [sys.executable, str(script), str(rank), str(size), address, out]
+        return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
+
+    runs = [begun(0, 1), begun(0, 2), begun(1, 2)]
+    assert [run.wait(timeout=120) for run in runs] == [0, 0, 0]
+    alone, *together = (torch.load(f"{out}.{name}") for name in ("1.0", "2.0", "2.1"))
+    assert alone[1].max() > 0
+    for other in together:
+        for one, two in zip(alone, other, strict=True):
+            assert two.numpy() == pytest.approx(one.numpy(), abs=1e-10)
+
+
+def test_scores_in_half_precision_are_raised():
+    X, y, groups = made(100)
+    torch.manual_seed(0)
+    net = nn.Linear(2, 1)
+    fair = PartialFairness(StatisticalParity((0.2, 0.6), 0.1), groups)
+    with torch.autocast("cpu", torch.bfloat16):
+        scores = net(X.float()).squeeze(1)
+    assert scores.dtype == torch.bfloat16
+    loss = fair(bce(scores.float(), y.float()), scores, fair.codes(groups), None, torch.arange(100))
+    loss.backward()
+    assert loss.dtype == torch.float32
+    assert torch.isfinite(net.weight.grad).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"method": "best"}, "method must be one of 'primal_dual', 'augmented_lagrangian'"),
+        ({"dual_step": 0}, "dual_step must be positive"),
+        ({"memory": 1.0}, "memory must lie in"),
+        ({"refresh_every": -1}, "refresh_every must be at least 0"),
+    ],
+)
+def test_bad_settings_are_one_sentence(options, match):
+    with pytest.raises(InputError, match=match):
+        PartialFairness(StatisticalParity((0.2, 0.6), 0.1), made(50)[2], **options)
+
+
+def test_bad_scores_are_one_sentence():
+    fair = PartialFairness(StatisticalParity((0.2, 0.6), 0.1), made(50)[2])
+    with pytest.raises(InputError, match=r"scores must be a vector, not of shape \(50, 1\)"):
+        fair(torch.zeros(()), torch.zeros(50, 1), torch.zeros(50, dtype=torch.long))
+    with pytest.raises(InputError, match="there are 50 rows"):
+        fair.refresh(torch.zeros(49))
+
+
+WITHOUT = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {absent}:
+            raise ModuleNotFoundError(f"no module named {{name}}", name=name.partition(".")[0])
+
+sys.meta_path.insert(0, Absent())
+import partialfair.torch
+try:
+    partialfair.torch.PartialFairness
+except ImportError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("absent", "said"),
+    [
+        (
+            ("torch",),
+            "partialfair.torch needs torch, which is not installed; run: pip install 'partialfair[torch]'",
+        ),
+        (("numba", "scipy", "sklearn", "pandas", "piqp", "skops", "pooch", "matplotlib"), ""),
+    ],
+)
+def test_what_must_be_installed(absent, said):
+    command = [sys.executable, "-c", WITHOUT.format(absent=absent)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == said
+
+
+def test_groups_are_known_by_name():
+    data = make_admissions(200)
+    fair = PartialFairness(StatisticalParity((0.1, 0.5), 0.2), data.sensitive_features)
+    codes = fair.codes(data.sensitive_features)
+    assert [fair.labels[code] for code in codes.tolist()] == list(data.sensitive_features)
