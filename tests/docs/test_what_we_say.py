@@ -31,6 +31,8 @@ def test_code_runs(page, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib").use("Agg")
     pyplot = pytest.importorskip("matplotlib.pyplot")
     monkeypatch.chdir(tmp_path)
+    if "import torch" in code_of(page):
+        pytest.importorskip("torch").set_num_threads(1)  # tests run beside each other
     # A page may change the configuration and register things.
     registered = (SURROGATES, METRICS, NAMED_CONSTRAINTS, METHODS)
     with sklearn.config_context(), ExitStack() as restored:

@@ -54,7 +54,7 @@ class PartialFairness(nn.Module):
     method
         ``"primal_dual"`` or ``"augmented_lagrangian"``.
     dual_step
-        How fast multipliers grow with violations.
+        How fast multipliers grow with violations, which are in shares of a group.
     penalty
         ρ of the augmented Lagrangian.
     memory
@@ -62,6 +62,9 @@ class PartialFairness(nn.Module):
     refresh_every
         Steps between refreshes of the tangents; the first comes after one pass over the rows. 0 takes
         tangents at the scores of each batch itself, as do calls without rows.
+    free_passes
+        Passes over the rows before the constraints join: where all scores are alike everything is violated,
+        and multipliers would grow for nothing.
     largest
         No multiplier grows beyond it.
     """
@@ -90,6 +93,7 @@ class PartialFairness(nn.Module):
         penalty: float = 0.5,
         memory: float = 0.9,
         refresh_every: int = 20,
+        free_passes: float = 2.0,
         largest: float = 100.0,
         **functions: Any,
     ) -> None:
@@ -98,11 +102,12 @@ class PartialFairness(nn.Module):
         check_number(dual_step, "dual_step", above=0.0)
         check_number(penalty, "penalty", above=0.0)
         check_number(memory, "memory", low=0.0, high=0.999)
+        check_number(free_passes, "free_passes", low=0.0)
         check_number(largest, "largest", above=0.0)
         check_count(refresh_every, "refresh_every", low=0)
         self.functions: ScoreConstraints = ScoreConstraints(constraints, groups, y, **functions)
         self.method, self.dual_step, self.penalty, self.memory = method, dual_step, penalty, memory
-        self.refresh_every, self.largest = refresh_every, largest
+        self.refresh_every, self.free_passes, self.largest = refresh_every, free_passes, largest
         dtype, m = self.functions.theta.dtype, self.functions.m
         n_atoms = self.functions.maxima.matrix.shape[2]
         row_codes = self.functions.codes(groups)
@@ -125,8 +130,8 @@ class PartialFairness(nn.Module):
             self.register_buffer(name, tensor)
         # DistributedDataParallel averages the network's gradients; thresholds are not its own.
         self.functions.theta.register_hook(_mean_over_processes)  # type: ignore[no-untyped-call]
-        self._steps, self._rows_seen, self._since_refresh = 0, 0, 0
-        self._has_tangents, self._thresholds_placed = False, False
+        self._steps, self._constrained_steps, self._rows_seen, self._since_refresh = 0, 0, 0, 0
+        self._has_tangents, self._constrained = False, False
 
     @property
     def labels(self) -> tuple[Any, ...]:
@@ -161,15 +166,21 @@ class PartialFairness(nn.Module):
             Positions of the batch among the rows that the constructor was told of; without them tangents are
             taken at the batch's own scores.
         """
+        if scores.ndim != 1:
+            raise InputError(f"scores must be a vector, not of shape {tuple(scores.shape)}")
         scores = precise(scores)
-        if not self._thresholds_placed:
-            self.functions.place_thresholds(scores, groups, y)
-            with torch.no_grad():
-                self.functions.theta.copy_(_mean_over_processes(self.functions.theta))
-            self._thresholds_placed = True
-        g = self._majorants(scores, groups, y, rows)
-        self.violations.copy_(g.detach())
+        if rows is not None:
+            self.row_scores[rows] = scores.detach().to(self.row_scores.dtype)
+            self.row_steps[rows] = self._steps
+        passed = self._rows_seen / self.functions.n_rows
         self._rows_seen += len(scores) * _n_processes()
+        if passed < self.free_passes:
+            return loss
+        if not self._constrained:
+            self._place_thresholds(scores, groups, y, everybody=rows is not None and passed >= 1)
+        # In shares of a group, whatever the scale of gaps: multipliers then grow alike.
+        g = self._majorants(scores, groups, y, rows) / self.functions.maxima.scales
+        self.violations.copy_(g.detach())
         if self.method == "primal_dual":
             return loss + self.multipliers @ g
         shifted = torch.relu(self.multipliers + self.penalty * g)
@@ -179,12 +190,15 @@ class PartialFairness(nn.Module):
     def step(self) -> None:
         """Move the multipliers; call it once after each step of the optimizer."""
         self._steps += 1
+        if not self._constrained:
+            return
+        self._constrained_steps += 1
         self._since_refresh += 1
         moved = self.multipliers + self.dual_step * self.violations
         self.multipliers.copy_(moved.clamp(0.0, self.largest))
         if self.refresh_every == 0:
             return
-        first = not self._has_tangents and self._rows_seen >= self.functions.n_rows
+        first = not self._has_tangents and self._rows_seen >= self.functions.n_rows and self._constrained
         if first or (self._has_tangents and self._since_refresh >= self.refresh_every):
             self.refresh()
 
@@ -216,6 +230,16 @@ class PartialFairness(nn.Module):
         self.running_changes.zero_()
         self._has_tangents, self._since_refresh = True, 0
 
+    def _place_thresholds(self, scores: Tensor, groups: Tensor, y: Tensor | None, *, everybody: bool) -> None:
+        """Put θ where they suit the last scores of all rows, or those of a first batch."""
+        if everybody:
+            self._share_row_scores()
+            scores, groups, y = self.row_scores, self.row_codes, self.row_labels
+        self.functions.place_thresholds(scores, groups, y)
+        with torch.no_grad():
+            self.functions.theta.copy_(_mean_over_processes(self.functions.theta))
+        self._constrained = True
+
     def _share_row_scores(self) -> None:
         """Give every process the last scores of all rows, whoever saw them."""
         if _n_processes() == 1:
@@ -238,9 +262,6 @@ class PartialFairness(nn.Module):
         if known:
             at = self.tangent_scores[rows], self.tangent_theta
         changes = functions.atom_changes(at, who, (scores - at[0], functions.theta - at[1]))
-        if rows is not None:
-            self.row_scores[rows] = scores.detach().to(self.row_scores.dtype)
-            self.row_steps[rows] = self._steps
         atoms = self._averaged(self.running_atoms, atoms)
         changes = self._averaged(self.running_changes, changes)
         if known:
@@ -253,7 +274,7 @@ class PartialFairness(nn.Module):
     def _averaged(self, running: Tensor, batch: Tensor) -> Tensor:
         """Move a running average towards the batch, and return it with the batch's derivatives."""
         news = _mean_over_processes(batch.detach())
-        rate = max(1 - self.memory, 1 / (self._steps + 1))
+        rate = max(1 - self.memory, 1 / (self._constrained_steps + 1))
         with torch.no_grad():
             running.lerp_(news.to(running.dtype), rate)
         return running + (batch - batch.detach())
@@ -284,4 +305,4 @@ def _mean_over_processes(values: Tensor) -> Tensor:
     return total / n_processes
 
 
-_COUNTERS = ("_steps", "_rows_seen", "_since_refresh", "_has_tangents", "_thresholds_placed")
+_COUNTERS = ("_steps", "_constrained_steps", "_rows_seen", "_since_refresh", "_has_tangents", "_constrained")

@@ -105,14 +105,14 @@ class ScoreConstraints(nn.Module):
         y : (n,)
             Their labels, where the constraints need them.
         """
+        if scores.ndim != 1:
+            raise InputError(f"scores must be a vector, not of shape {tuple(scores.shape)}")
         scores = precise(scores)
         plus, minus = self.maxima.parts(self.atoms(scores, self.rows(scores, groups, y)))
         return plus - minus
 
     def rows(self, scores: Tensor, groups: Tensor, y: Tensor | None) -> list[Rows]:
         """Return who counts in each bank, and how much: a row of a batch stands for n_rows / n of all."""
-        if scores.ndim != 1:
-            raise InputError(f"scores must be a vector, not of shape {tuple(scores.shape)}")
         labels = torch.zeros_like(groups) if y is None else (y > 0).to(groups.dtype)
         shares = self.shares[:, groups, labels] * (self.n_rows / len(scores))
         return [Rows(groups, of_bank) for of_bank in shares]
@@ -203,6 +203,7 @@ class _Maxima(nn.Module):
     plus: Tensor
     minus: Tensor
     constants: Tensor
+    scales: Tensor
 
     def __init__(self, system: DCSystem) -> None:
         super().__init__()
@@ -223,6 +224,7 @@ class _Maxima(nn.Module):
             "plus": np.maximum(by_function, 0),
             "minus": np.maximum(-by_function, 0),
             "constants": np.array([function.constant for function in system.functions]),
+            "scales": np.abs(by_function).max(axis=1, initial=0.0),
         }
         for name, table in tables.items():
             self.register_buffer(name, torch.from_numpy(table))
