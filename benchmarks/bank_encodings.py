@@ -4,7 +4,7 @@ Run ``python benchmarks/bank_encodings.py [--data DIR]``. The paper states the g
 the model (one coefficient vector per group, no ridge, the minimiser), the shares (60/20/20), all 41,188 rows
 and 54 "attributes", of which one may be the label and one the group; not which columns, nor their scales. A
 grid of encodings is fitted on random splits without constraint. Fairness is ``1 − gap`` of pSP on ranks 0 to
-25 %, on the absolute scale, as in quality.py.
+25 %, on the absolute scale, as in the paper's tables.
 
 The paper's figures are means of five splits that are not known. So the standard error of a difference has two
 parts, that of our mean and that of theirs, both from the spread of our splits. The distance is the root of

@@ -3,11 +3,13 @@
 import json
 import os
 import random
+import runpy
 import signal
 import subprocess
 import sys
 import time
 from html import escape
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -24,6 +26,7 @@ from partialfair.experiments.runs import Run
 from partialfair.experiments.store import Store
 from partialfair.experiments.targets import TARGETS, Scope
 
+ROOT = Path(__file__).parents[2]
 ROWS = 200
 
 
@@ -89,6 +92,9 @@ def test_every_target_on_law_school(tmp_path, data_dir, protocol):
     text = (tmp_path / "r" / "report.md").read_text()
     assert all(f"]({name}.png)" in text for name in figures)
     assert all(claim.sentence in text for claim in CLAIMS)
+    main = runpy.run_path(str(ROOT / "docs" / "make_reproduction.py"))["main"]
+    main(tmp_path / "r", tmp_path / "docs")
+    assert {path.stem for path in (tmp_path / "docs" / "images" / "reproduction").iterdir()} == figures
     # Nothing is done twice.
     keys = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "r" / "runs").iterdir()}
     again = reproduce(

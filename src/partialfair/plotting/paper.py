@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,14 +51,18 @@ def figures_of(target: Target, scope: Scope, store: Store) -> dict[str, Figure]:
 
 
 def _styles(methods: Sequence[Method]) -> dict[str, dict[str, Any]]:
-    """Return a colour and a marker for each method; ours is the same, and boldest, everywhere."""
+    """Return a colour and a marker for each method; ours is the same everywhere, and alone in its colour."""
+    mine, *others = GROUP_COLOURS
+    colours, markers = cycle(others), cycle(_MARKERS)
     styles: dict[str, dict[str, Any]] = {}
-    for number, method in enumerate(methods):
-        ours = method.name in ("ours", "idca")
+    for method in methods:
+        ours = method.name == "ours"
+        plain = method.name == "unconstrained"
         styles[method.name] = {
-            "color": "0.2" if method.name == "unconstrained" else GROUP_COLOURS[number % len(GROUP_COLOURS)],
-            "marker": _MARKERS[number % len(_MARKERS)],
-            "linewidth": 2.2 if ours else 1.1,
+            "color": mine if ours else "0.2" if plain else next(colours),
+            "marker": next(markers),
+            "linestyle": "-" if method.of_the_paper or method.name == "ours-exact" else ":",
+            "linewidth": 2.4 if ours else 1.1,
             "zorder": 4 if ours else 2,
         }
     return styles
@@ -251,7 +256,8 @@ def _convergence(target: Convergence, scope: Scope, store: Store) -> dict[str, F
             style = {**styles[name], "marker": ""}
             for column, along in enumerate(("passes", "seconds")):
                 x = np.maximum(history[along], 1e-3)
-                grid[0, column].plot(x, history["objective"], label=METHODS[name].label, **style)
+                label = "our engine" if name == "ours" else METHODS[name].label
+                grid[0, column].plot(x, history["objective"], label=label, **style)
                 grid[1, column].plot(x, history["violation"], **style)
         for column, along in enumerate(("passes over the data", "seconds")):
             grid[1, column].set_xlabel(along)
