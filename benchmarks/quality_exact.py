@@ -7,8 +7,8 @@ is one fresh process; what finished ones found is kept in ``--kept`` and taken f
 package and the fits are the same, so that an interrupted run goes on.
 
 For a grid of ``max_gap`` models are fitted with ``enforce="exact"``, ``alpha=1e-4`` and defaults otherwise,
-gaps on the absolute scale, as in the paper's tables. A search that spends the slack of the training gap ends with
-wider test gaps, so accuracies at equal ``max_gap`` cannot be compared. The rule, for each row (table,
+gaps on the absolute scale, as in the paper's tables. A search that spends the slack of the training gap ends
+with wider test gaps, so accuracies at equal ``max_gap`` cannot be compared. The rule, for each row (table,
 constraint and terms) and each split:
 
 - A fit is a point: its exact test gap and its test accuracy. All fits count, also those that found nothing

@@ -1,0 +1,108 @@
+"""What the hook costs: a step of a ResNet-18 with constraints beside one without, on a GPU.
+
+Run ``python benchmarks/torch_step.py [--out DIR]``. Random images of 128 px in bf16, channels last, AdamW;
+statistical parity on the band with 10 points, tangents refreshed every 20 steps, which are part of the time.
+Blocks of steps with and without the hook alternate; a block is timed by CUDA events, and medians are compared.
+One block runs under ``torch.cuda.set_sync_debug_mode("error")``: no step waits for the device.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch import nn
+
+from partialfair.constraints import StatisticalParity
+from partialfair.torch import PartialFairness
+from partialfair.torch.networks import ResNet18
+
+N_ROWS, PIXELS = 16_000, 128
+BLOCK, BLOCKS = 40, 12
+
+
+class Steps:
+    """A network that is trained on random images, with the hook or without."""
+
+    def __init__(self, batch: int, *, constrained: bool) -> None:
+        torch.manual_seed(0)
+        self.batch = batch
+        self.net = ResNet18().to("cuda", memory_format=torch.channels_last)
+        groups = torch.arange(N_ROWS) % 2
+        self.fair = None
+        parameters = [*self.net.parameters()]
+        if constrained:
+            constraint = StatisticalParity((0.2, 0.4), 0.1, "absolute", n_points=10)
+            self.fair = PartialFairness(constraint, groups.numpy(), free_passes=0.0).cuda()
+            parameters += self.fair.parameters()
+        self.optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=True)
+        self.groups = groups.cuda()
+        self.images = torch.randn(batch, 3, PIXELS, PIXELS, device="cuda").contiguous(
+            memory_format=torch.channels_last
+        )
+        self.y = (torch.rand(batch, device="cuda") > 0.5).float()
+        self.rows = torch.randperm(N_ROWS, device="cuda").split(batch)[: N_ROWS // batch]
+
+    def run(self, n_steps: int) -> None:
+        """Take some steps."""
+        for step in range(n_steps):
+            rows = self.rows[step % len(self.rows)]
+            with torch.autocast("cuda", torch.bfloat16):
+                scores = self.net(self.images).squeeze(1).float()
+            loss = nn.functional.binary_cross_entropy_with_logits(scores, self.y)
+            if self.fair is not None:
+                loss = self.fair(loss, scores, self.groups[rows], None, rows)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            if self.fair is not None:
+                self.fair.step()
+
+    def timed(self) -> float:
+        """Return milliseconds a step."""
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        self.run(BLOCK)
+        end.record()
+        torch.cuda.synchronize()
+        return start.elapsed_time(end) / BLOCK
+
+
+def measured(batch: int) -> dict[str, Any]:
+    """Compare steps of one size of batches."""
+    free, held = (Steps(batch, constrained=constrained) for constrained in (False, True))
+    held.run(N_ROWS // batch + 1)  # tangents exist after one pass
+    for one in (free, held):
+        one.timed()
+    torch.cuda.set_sync_debug_mode("error")
+    held.run(BLOCK)
+    torch.cuda.set_sync_debug_mode("default")
+    pairs = [(free.timed(), held.timed()) for _ in range(BLOCKS)]
+    without, with_hook = (median(column) for column in zip(*pairs, strict=True))
+    return {
+        "batch": batch,
+        "ms without": f"{without:.2f}",
+        "ms with": f"{with_hook:.2f}",
+        "ratio": f"{median(held / free for free, held in pairs):.3f}",
+        "images a second": f"{1000 * batch / with_hook:,.0f}",
+    }
+
+
+def main() -> None:
+    """Measure batches of 64, 256 and 512."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    arguments = parser.parse_args()
+    torch.backends.cudnn.benchmark = True
+    rows = [measured(batch) for batch in (64, 256, 512)]
+    record = {"machine": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": rows}
+    (arguments.out / "torch_step.json").write_text(json.dumps(record, indent=2) + "\n")
+    print(json.dumps(record, indent=2))
+
+
+if __name__ == "__main__":
+    main()
