@@ -2,8 +2,8 @@
 
 Run ``python benchmarks/torch_step.py [--out DIR]``. Random images of 128 px in bf16, channels last, AdamW;
 statistical parity on the band with 10 points, tangents refreshed every 20 steps, which are part of the time.
-Blocks of steps with and without the hook alternate; a block is timed by CUDA events, and medians are compared.
-One block runs under ``torch.cuda.set_sync_debug_mode("error")``: no step waits for the device.
+Blocks of steps with and without the hook alternate, timed by CUDA events, and medians are compared. Another
+block runs under ``torch.cuda.set_sync_debug_mode("error")``: no step waits for the device.
 """
 
 from __future__ import annotations
@@ -78,10 +78,15 @@ def measured(batch: int) -> dict[str, Any]:
     held.run(N_ROWS // batch + 1)  # tangents exist after one pass
     for one in (free, held):
         one.timed()
-    torch.cuda.set_sync_debug_mode("error")
-    held.run(BLOCK)
-    torch.cuda.set_sync_debug_mode("default")
     pairs = [(free.timed(), held.timed()) for _ in range(BLOCKS)]
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        held.run(BLOCK)
+        waits = "no"
+    except RuntimeError as error:
+        waits = str(error)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
     without, with_hook = (median(column) for column in zip(*pairs, strict=True))
     return {
         "batch": batch,
@@ -89,6 +94,7 @@ def measured(batch: int) -> dict[str, Any]:
         "ms with": f"{with_hook:.2f}",
         "ratio": f"{median(held / free for free, held in pairs):.3f}",
         "images a second": f"{1000 * batch / with_hook:,.0f}",
+        "waits for the device": waits,
     }
 
 

@@ -170,8 +170,8 @@ class PartialFairness(nn.Module):
             raise InputError(f"scores must be a vector, not of shape {tuple(scores.shape)}")
         scores = precise(scores)
         if rows is not None:
-            self.row_scores[rows] = scores.detach().to(self.row_scores.dtype)
-            self.row_steps[rows] = self._steps
+            self.row_scores.index_copy_(0, rows, scores.detach().to(self.row_scores.dtype))
+            self.row_steps.index_fill_(0, rows, self._steps)
         passed = self._rows_seen / self.functions.n_rows
         self._rows_seen += len(scores) * _n_processes()
         if passed < self.free_passes:
