@@ -22,8 +22,8 @@ _SAME_EVERYWHERE = (
     "definition divides by the width of the interval, its numbers do not.",
     "Means are over random splits; ± is one standard error of our splits alone, bars in figures are 95 % "
     "intervals. The paper's numbers have errors of their own, which it does not print.",
-    "Tables read our frontier at the paper's fairness, or at its end, where it does not reach so far (read at); "
-    "differences are also in standard errors of ours (in errors).",
+    "Tables read our frontier at the paper's fairness, or at its end where it does not reach so far (read "
+    "at); differences are also in standard errors of ours (in errors).",
     "bank is compared by changes against the unconstrained model: the paper's encoding of it is not known, "
     "and with ours that model is less accurate by .002.",
     "ACS here has 92 % of the paper's rows, and the two unconstrained models already differ by .016 in "
