@@ -10,10 +10,11 @@ from partialfair._extras import require
 if TYPE_CHECKING:
     from partialfair.torch.fairness import PartialFairness
     from partialfair.torch.functions import ScoreConstraints
+    from partialfair.torch.head import refit_head
 
-__all__ = ["PartialFairness", "ScoreConstraints"]
+__all__ = ["PartialFairness", "ScoreConstraints", "refit_head"]
 
-_HOME_OF = {"PartialFairness": "fairness", "ScoreConstraints": "functions"}
+_HOME_OF = {"PartialFairness": "fairness", "ScoreConstraints": "functions", "refit_head": "head"}
 
 
 def __getattr__(name: str) -> Any:
