@@ -204,6 +204,25 @@ def test_two_processes_are_one(tmp_path):
             assert two.numpy() == pytest.approx(one.numpy(), abs=1e-10)
 
 
+def test_without_rows_tangents_are_taken_at_each_batch():
+    """Nothing is remembered of rows, so that values are those of the functions themselves."""
+    X, y, groups = made()
+    net, fair, optimizer = started(groups, memory=0.0, free_passes=1.0)
+    codes = fair.codes(groups)
+    for _ in range(30):
+        scores = net(X).squeeze(1)
+        loss = fair(bce(scores, y), scores, codes)
+        functions = fair.functions(scores, codes).detach() / fair.functions.maxima.scales
+        if fair.multipliers.any():
+            assert fair.violations.numpy() == pytest.approx(functions.numpy(), abs=1e-12)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        fair.step()
+    assert fair.multipliers.any()
+    assert not fair.row_scores.any()
+
+
 def test_scores_in_half_precision_are_raised():
     X, y, groups = made(100)
     torch.manual_seed(0)

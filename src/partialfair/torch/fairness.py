@@ -131,7 +131,7 @@ class PartialFairness(nn.Module):
         # DistributedDataParallel averages the network's gradients; thresholds are not its own.
         self.functions.theta.register_hook(_mean_over_processes)  # type: ignore[no-untyped-call]
         self._steps, self._constrained_steps, self._rows_seen, self._since_refresh = 0, 0, 0, 0
-        self._has_tangents, self._constrained = False, False
+        self._has_rows, self._has_tangents, self._constrained = False, False, False
 
     @property
     def labels(self) -> tuple[Any, ...]:
@@ -169,6 +169,7 @@ class PartialFairness(nn.Module):
         if scores.ndim != 1:
             raise InputError(f"scores must be a vector, not of shape {tuple(scores.shape)}")
         scores = precise(scores)
+        self._has_rows = rows is not None
         if rows is not None:
             self.row_scores.index_copy_(0, rows, scores.detach().to(self.row_scores.dtype))
             self.row_steps.index_fill_(0, rows, self._steps)
@@ -196,9 +197,9 @@ class PartialFairness(nn.Module):
         self._since_refresh += 1
         moved = self.multipliers + self.dual_step * self.violations
         self.multipliers.copy_(moved.clamp(0.0, self.largest))
-        if self.refresh_every == 0:
+        if self.refresh_every == 0 or not self._has_rows:
             return
-        first = not self._has_tangents and self._rows_seen >= self.functions.n_rows and self._constrained
+        first = not self._has_tangents and self._rows_seen >= self.functions.n_rows
         if first or (self._has_tangents and self._since_refresh >= self.refresh_every):
             self.refresh()
 
@@ -234,7 +235,8 @@ class PartialFairness(nn.Module):
         """Put θ where they suit the last scores of all rows, or those of a first batch."""
         if everybody:
             self._share_row_scores()
-            scores, groups, y = self.row_scores, self.row_codes, self.row_labels
+            seen = self.row_steps >= 0  # a loader may leave out the last rows of a pass
+            scores, groups, y = self.row_scores[seen], self.row_codes[seen], self.row_labels[seen]
         self.functions.place_thresholds(scores, groups, y)
         with torch.no_grad():
             self.functions.theta.copy_(_mean_over_processes(self.functions.theta))
@@ -305,4 +307,12 @@ def _mean_over_processes(values: Tensor) -> Tensor:
     return total / n_processes
 
 
-_COUNTERS = ("_steps", "_constrained_steps", "_rows_seen", "_since_refresh", "_has_tangents", "_constrained")
+_COUNTERS = (
+    "_steps",
+    "_constrained_steps",
+    "_rows_seen",
+    "_since_refresh",
+    "_has_rows",
+    "_has_tangents",
+    "_constrained",
+)

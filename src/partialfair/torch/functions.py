@@ -224,7 +224,7 @@ class _Maxima(nn.Module):
             "plus": np.maximum(by_function, 0),
             "minus": np.maximum(-by_function, 0),
             "constants": np.array([function.constant for function in system.functions]),
-            "scales": np.abs(by_function).max(axis=1, initial=0.0),
+            "scales": np.abs(by_function).max(axis=1),
         }
         for name, table in tables.items():
             self.register_buffer(name, torch.from_numpy(table))
