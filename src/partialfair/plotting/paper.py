@@ -56,7 +56,7 @@ def _styles(methods: Sequence[Method]) -> dict[str, dict[str, Any]]:
     colours, markers = cycle(others), cycle(_MARKERS)
     styles: dict[str, dict[str, Any]] = {}
     for method in methods:
-        ours = method.name == "ours"
+        ours = method.name in ("ours", "ours-as-stated")
         plain = method.name == "unconstrained"
         styles[method.name] = {
             "color": mine if ours else "0.2" if plain else next(colours),
@@ -256,8 +256,7 @@ def _convergence(target: Convergence, scope: Scope, store: Store) -> dict[str, F
             style = {**styles[name], "marker": ""}
             for column, along in enumerate(("passes", "seconds")):
                 x = np.maximum(history[along], 1e-3)
-                label = "our engine" if name == "ours" else METHODS[name].label
-                grid[0, column].plot(x, history["objective"], label=label, **style)
+                grid[0, column].plot(x, history["objective"], label=METHODS[name].label, **style)
                 grid[1, column].plot(x, history["violation"], **style)
         for column, along in enumerate(("passes over the data", "seconds")):
             grid[1, column].set_xlabel(along)
