@@ -7,6 +7,7 @@ estimate those of all rows.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -40,16 +41,16 @@ class Rows:
         return torch.where(self.codes == group, self.shares, 0.0)
 
 
-class AtomsOfBank(nn.Module):
+class AtomsOfBank(nn.Module, ABC):
     """The atoms of one bank; what does not change stays on the device, so that no step waits for the host."""
 
+    @abstractmethod
     def values(self, scores: Tensor, rows: Rows, theta: Tensor) -> Tensor:
         """Return the value of every atom, given the scores and the bank's free thresholds."""
-        raise NotImplementedError
 
+    @abstractmethod
     def changes(self, scores: Tensor, rows: Rows, theta: Tensor, moves: tuple[Tensor, Tensor]) -> Tensor:
         """Return ``⟨subgradient, moves⟩`` of every atom, linear in the moves of scores and of thresholds."""
-        raise NotImplementedError
 
 
 class _GroupMeans(AtomsOfBank):

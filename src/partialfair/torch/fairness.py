@@ -13,7 +13,7 @@ from partialfair._checks import check_choice, check_count, check_number
 from partialfair._typing import ArrayLike
 from partialfair.constraints import Constraint
 from partialfair.exceptions import InputError
-from partialfair.torch.functions import ScoreConstraints, precise
+from partialfair.torch.functions import ScoreConstraints, score_vector
 
 __all__ = ["PartialFairness"]
 
@@ -166,9 +166,7 @@ class PartialFairness(nn.Module):
             Positions of the batch among the rows that the constructor was told of; without them tangents are
             taken at the batch's own scores.
         """
-        if scores.ndim != 1:
-            raise InputError(f"scores must be a vector, not of shape {tuple(scores.shape)}")
-        scores = precise(scores)
+        scores = score_vector(scores)
         self._has_rows = rows is not None
         if rows is not None:
             self.row_scores.index_copy_(0, rows, scores.detach().to(self.row_scores.dtype))

@@ -20,7 +20,7 @@ from partialfair.surrogates import Surrogate
 from partialfair.surrogates import surrogate as surrogate_named
 from partialfair.torch._atoms import AtomsOfBank, Rows, atoms_of_bank
 
-__all__ = ["ScoreConstraints", "precise"]
+__all__ = ["ScoreConstraints", "score_vector"]
 
 
 class ScoreConstraints(nn.Module):
@@ -105,9 +105,7 @@ class ScoreConstraints(nn.Module):
         y : (n,)
             Their labels, where the constraints need them.
         """
-        if scores.ndim != 1:
-            raise InputError(f"scores must be a vector, not of shape {tuple(scores.shape)}")
-        scores = precise(scores)
+        scores = score_vector(scores)
         plus, minus = self.maxima.parts(self.atoms(scores, self.rows(scores, groups, y)))
         return plus - minus
 
@@ -145,6 +143,13 @@ class ScoreConstraints(nn.Module):
     @property
     def _banks(self) -> list[AtomsOfBank]:
         return cast("list[AtomsOfBank]", list(self.banks))
+
+
+def score_vector(scores: Tensor) -> Tensor:
+    """Return scores as functions of them take them; what is no vector is refused."""
+    if scores.ndim != 1:
+        raise InputError(f"scores must be a vector, not of shape {tuple(scores.shape)}")
+    return precise(scores)
 
 
 def precise(x: Tensor) -> Tensor:
