@@ -60,11 +60,39 @@ def test_majorants_touch_the_functions_where_tangents_are_taken_and_lie_above_el
     scores = net(X).squeeze(1).detach()
     fair.functions.place_thresholds(scores, codes)
     fair.refresh(scores)
-    at = fair._majorants(scores, codes, None, rows)
-    assert at.detach().numpy() == pytest.approx(fair.functions(scores, codes).detach().numpy(), abs=1e-12)
+    at = fair._majorants(scores, codes, None, rows).values
+    assert at.numpy() == pytest.approx(fair.functions(scores, codes).detach().numpy(), abs=1e-12)
     moved = scores + torch.randn(len(X), dtype=torch.float64)
-    above = fair._majorants(moved, codes, None, rows).detach().numpy()
+    above = fair._majorants(moved, codes, None, rows).values.numpy()
     assert (above >= fair.functions(moved, codes).detach().numpy() - 1e-12).all()
+
+
+@pytest.mark.parametrize("method", ["primal_dual", "augmented_lagrangian"])
+@pytest.mark.parametrize("tangents", [True, False])
+def test_derivatives_are_those_of_the_term_that_is_added(method, tangents):
+    X, _, groups = made(60)
+    _, fair, _ = started(groups, memory=0.0, free_passes=0.0, method=method, surrogate="sigmoid")
+    codes, rows = fair.codes(groups), torch.arange(len(X))
+    fair(torch.zeros(()), X[:, 0], codes, None, rows)  # places the thresholds
+    if tangents:
+        fair.refresh(X[:, 0])
+    fair._has_stepped = False
+    fair.multipliers.copy_(torch.linspace(0.1, 1.0, len(fair.multipliers)))
+    place = X.sum(1) if tangents else X[:, 0]
+
+    def added(scores, theta):
+        with torch.no_grad():
+            fair.functions.theta.copy_(theta)
+            return fair._term(scores, codes, None, rows if tangents else None)
+
+    theta = fair.functions.theta.detach().clone()
+    _, by_score, by_theta = added(place, theta)
+    for direction, scale in ((torch.randn(len(X)).double(), 0.0), (torch.zeros(len(X)).double(), 1.0)):
+        moves = scale * torch.randn(len(theta)).double()
+        step = 1e-6
+        ahead, back = (added(place + h * direction, theta + h * moves)[0] for h in (step, -step))
+        expected = by_score @ direction + by_theta @ moves
+        assert ((ahead - back) / (2 * step)).item() == pytest.approx(expected.item(), rel=1e-5, abs=1e-9)
 
 
 @pytest.mark.parametrize("method", ["primal_dual", "augmented_lagrangian"])

@@ -95,16 +95,23 @@ def test_changes_of_atoms_are_their_tangents(name):
     theta, moves = rng.normal(size=block.bank.n_theta), rng.normal(size=N)
     theta_moves = rng.normal(size=theta.size)
     at, to = torch.from_numpy(scores), torch.from_numpy(moves)
-    rows = functions.rows(at, functions.codes(groups), torch.from_numpy(y))
-    changes = functions.atom_changes((at, torch.from_numpy(theta)), rows, (to, torch.from_numpy(theta_moves)))
+    weights = functions.weights(functions.codes(groups), torch.from_numpy(y))
+    atoms_at = functions.at(at, weights, torch.from_numpy(theta))
+    changes = atoms_at.changes(to, torch.from_numpy(theta_moves))
     for position in range(block.bank.n_atoms):
         one = np.eye(1, block.bank.n_atoms, position)[0]
         gradient = block.bank.by_score(1, one, scores, block.members, theta)
         expected = gradient.scores @ moves + gradient.theta @ theta_moves
         assert changes[position].item() == pytest.approx(expected, abs=1e-10)
-    slopes = functions.maxima.minus_slopes(functions.atoms(at, rows, torch.from_numpy(theta)))
+        by_score, by_theta = atoms_at.combined(torch.from_numpy(one))
+        assert by_score.numpy() == pytest.approx(gradient.scores, abs=1e-10)
+        assert by_theta.numpy() == pytest.approx(gradient.theta, abs=1e-10)
     atoms = block.bank.values(scores, block.members, theta)
-    assert slopes.numpy() == pytest.approx(block.system.slopes(atoms)[1], abs=1e-12)
+    maxima = functions.maxima
+    plus, minus, pieces = maxima.parts_and_pieces(torch.from_numpy(atoms))
+    assert (plus - minus).numpy() == pytest.approx(block.system.values(atoms), abs=1e-12)
+    for table, slopes in zip((maxima.plus, maxima.minus), block.system.slopes(atoms), strict=True):
+        assert (table @ pieces).numpy() == pytest.approx(slopes, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", ["pSP", "pSP absolute", "pEOP"])
@@ -113,10 +120,10 @@ def test_batches_are_unbiased_where_functions_are_linear_in_means(name):
     groups, y, scores, rng = people(5)
     _, functions = both(CONSTRAINTS[name], groups, y, "sigmoid", 0.5)
     codes, labels, on_tensors = functions.codes(groups), torch.from_numpy(y), torch.from_numpy(scores)
-    everybody = functions.atoms(on_tensors, functions.rows(on_tensors, codes, labels))
+    everybody = functions.at(on_tensors, functions.weights(codes, labels)).values
     batches = torch.from_numpy(rng.permutation(N)).split(10)
     each = [
-        functions.atoms(on_tensors[rows], functions.rows(on_tensors[rows], codes[rows], labels[rows]))
+        functions.at(on_tensors[rows], functions.weights(codes[rows], labels[rows])).values
         for rows in batches
     ]
     assert torch.stack(each).mean(0).detach().numpy() == pytest.approx(everybody.detach().numpy(), abs=1e-12)

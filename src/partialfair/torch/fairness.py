@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -13,6 +14,7 @@ from partialfair._checks import check_choice, check_count, check_number
 from partialfair._typing import ArrayLike
 from partialfair.constraints import Constraint
 from partialfair.exceptions import InputError
+from partialfair.torch._atoms import AtomsAt
 from partialfair.torch.functions import ScoreConstraints, score_vector
 
 __all__ = ["PartialFairness"]
@@ -27,10 +29,11 @@ class PartialFairness(nn.Module):
     With f = f⁺ − f⁻, each f⁻ is replaced by its tangent in scores and thresholds, ``g_i = f⁺_i −
     tangent of f⁻_i ≥ f_i``, at the scores that each training row had when the tangents were last refreshed:
     the subproblem of IDCA. Its method is the primal–dual one of Yu, Neely and Wei (2017): with virtual queues
-    Q, a step on ``V ∇f_0 + Σ Q_i ∇g_i`` and ``Q_i ← max(Q_i + g_i, 0)``; here both are divided by V, so that
-    multipliers are ``λ = Q / V`` and ``dual_step = 1 / V``. Their term ``∇g_iᵀ Δ``, of the order of a step of
-    the network, is left out: it would take a backward pass for each constraint. ``"augmented_lagrangian"``
-    adds ``[max(λ + ρ g, 0)² − λ²] / 2ρ`` instead and moves λ by the same rule.
+    Q, a step Δ on ``V ∇f_0 + Σ Q_i ∇g_i`` and ``Q_i ← max(Q_i + g_i + ∇g_iᵀ Δ, 0)``; here both are divided by
+    V, so that multipliers are ``λ = Q / V`` and ``dual_step = 1 / V``. What is added to a queue is g_i after
+    the step, to first order. So multipliers move when the next batch comes, by its g_i: no derivative of
+    single constraints is needed. ``"augmented_lagrangian"`` adds ``[max(λ + ρ g, 0)² − λ²] / 2ρ`` instead and
+    moves λ by the same rule.
 
     Under `torch.distributed` values are those of the batches of all processes together, which must be of one
     size; wrap the network, not this, in DistributedDataParallel.
@@ -49,7 +52,7 @@ class PartialFairness(nn.Module):
 
     Parameters
     ----------
-    constraints, groups, y, surrogate, surrogate_width, reaching, dtype
+    constraints, groups, y, surrogate, surrogate_width, reaching, batch_shares, dtype
         As in `ScoreConstraints`.
     method
         ``"primal_dual"`` or ``"augmented_lagrangian"``.
@@ -71,8 +74,7 @@ class PartialFairness(nn.Module):
 
     multipliers: Tensor
     violations: Tensor
-    running_atoms: Tensor
-    running_changes: Tensor
+    running: Tensor
     row_codes: Tensor
     row_labels: Tensor
     row_scores: Tensor
@@ -109,14 +111,13 @@ class PartialFairness(nn.Module):
         self.method, self.dual_step, self.penalty, self.memory = method, dual_step, penalty, memory
         self.refresh_every, self.free_passes, self.largest = refresh_every, free_passes, largest
         dtype, m = self.functions.theta.dtype, self.functions.m
-        n_atoms = self.functions.maxima.matrix.shape[2]
+        n_atoms = self.functions.maxima.n_atoms
         row_codes = self.functions.codes(groups)
         row_labels = torch.zeros_like(row_codes) if y is None else torch.as_tensor(y).to(row_codes.dtype)
         kept = {
             "multipliers": torch.zeros(m, dtype=dtype),
             "violations": torch.zeros(m, dtype=dtype),
-            "running_atoms": torch.zeros(n_atoms, dtype=dtype),
-            "running_changes": torch.zeros(n_atoms, dtype=dtype),
+            "running": torch.zeros(2, n_atoms, dtype=dtype),
             "row_codes": row_codes,
             "row_labels": row_labels,
             "row_scores": torch.zeros(len(row_codes), dtype=dtype),
@@ -131,7 +132,7 @@ class PartialFairness(nn.Module):
         # DistributedDataParallel averages the network's gradients; thresholds are not its own.
         self.functions.theta.register_hook(_mean_over_processes)  # type: ignore[no-untyped-call]
         self._steps, self._constrained_steps, self._rows_seen, self._since_refresh = 0, 0, 0, 0
-        self._has_rows, self._has_tangents, self._constrained = False, False, False
+        self._has_rows, self._has_tangents, self._constrained, self._has_stepped = False, False, False, True
 
     @property
     def labels(self) -> tuple[Any, ...]:
@@ -177,24 +178,22 @@ class PartialFairness(nn.Module):
             return loss
         if not self._constrained:
             self._place_thresholds(scores, groups, y, everybody=rows is not None and passed >= 1)
-        # In shares of a group, whatever the scale of gaps: multipliers then grow alike.
-        g = self._majorants(scores, groups, y, rows) / self.functions.maxima.scales
-        self.violations.copy_(g.detach())
-        if self.method == "primal_dual":
-            return loss + self.multipliers @ g
-        shifted = torch.relu(self.multipliers + self.penalty * g)
-        return loss + (shifted.square() - self.multipliers.square()).sum() / (2 * self.penalty)
+        with torch.no_grad():
+            term = self._term(scores, groups, y, rows)
+        added: Tensor = _Added.apply(loss, scores, self.functions.theta, *term)  # type: ignore[no-untyped-call]
+        return added
 
-    @torch.no_grad()
     def step(self) -> None:
-        """Move the multipliers; call it once after each step of the optimizer."""
+        """Count a step; call it once after each step of the optimizer.
+
+        The multipliers move with the next batch, and tangents are refreshed here when it is time.
+        """
         self._steps += 1
+        self._has_stepped = True
         if not self._constrained:
             return
         self._constrained_steps += 1
         self._since_refresh += 1
-        moved = self.multipliers + self.dual_step * self.violations
-        self.multipliers.copy_(moved.clamp(0.0, self.largest))
         if self.refresh_every == 0 or not self._has_rows:
             return
         first = not self._has_tangents and self._rows_seen >= self.functions.n_rows
@@ -221,12 +220,13 @@ class PartialFairness(nn.Module):
         functions = self.functions
         self.tangent_scores.copy_(self.row_scores)
         self.tangent_theta.copy_(functions.theta)
-        everybody = functions.rows(self.tangent_scores, self.row_codes, self.row_labels)
-        atoms = functions.atoms(self.tangent_scores, everybody, self.tangent_theta)
-        self.tangent_values.copy_(functions.maxima.parts(atoms)[1])
-        self.tangent_slopes.copy_(functions.maxima.minus_slopes(atoms))
-        self.running_atoms.copy_(atoms)
-        self.running_changes.zero_()
+        everybody = functions.weights(self.row_codes, self.row_labels)
+        atoms = functions.at(self.tangent_scores, everybody, self.tangent_theta).values
+        _, minus, pieces = functions.maxima.parts_and_pieces(atoms)
+        self.tangent_values.copy_(minus)
+        self.tangent_slopes.copy_(functions.maxima.minus @ pieces)
+        self.running[0].copy_(atoms)
+        self.running[1].zero_()
         self._has_tangents, self._since_refresh = True, 0
 
     def _place_thresholds(self, scores: Tensor, groups: Tensor, y: Tensor | None, *, everybody: bool) -> None:
@@ -253,31 +253,47 @@ class PartialFairness(nn.Module):
         self.row_scores.copy_(scores / mine)
         self.row_steps.copy_(last)
 
-    def _majorants(self, scores: Tensor, groups: Tensor, y: Tensor | None, rows: Tensor | None) -> Tensor:
-        """Return ``g_i = f⁺_i − tangent of f⁻_i`` by running averages, with the batch's derivatives."""
-        functions, who = self.functions, self.functions.rows(scores, groups, y)
-        atoms = functions.atoms(scores, who)
-        known = rows is not None and self._has_tangents and self.refresh_every != 0
-        at = scores.detach(), functions.theta.detach()
-        if known:
-            at = self.tangent_scores[rows], self.tangent_theta
-        changes = functions.atom_changes(at, who, (scores - at[0], functions.theta - at[1]))
-        atoms = self._averaged(self.running_atoms, atoms)
-        changes = self._averaged(self.running_changes, changes)
-        if known:
-            values, slopes = self.tangent_values, self.tangent_slopes
+    def _term(
+        self, scores: Tensor, groups: Tensor, y: Tensor | None, rows: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what is added to the loss, and its derivatives by score and by threshold."""
+        majorants = self._majorants(scores.to(self.functions.theta.dtype), groups, y, rows)
+        # In shares of a group, whatever the scale of gaps: multipliers then grow alike.
+        torch.div(majorants.values, self.functions.maxima.scales, out=self.violations)
+        if self._has_stepped:  # several batches may be one step
+            self.multipliers.add_(self.violations, alpha=self.dual_step).clamp_(0.0, self.largest)
+            self._has_stepped = False
+        if self.method == "primal_dual":
+            value, prices = self.multipliers @ self.violations, self.multipliers
         else:
-            values = functions.maxima.parts(atoms.detach())[1]
-            slopes = functions.maxima.minus_slopes(atoms.detach())
-        return functions.maxima.parts(atoms)[0] - (values + slopes @ changes)
+            prices = torch.relu(self.multipliers + self.penalty * self.violations)
+            value = (prices.square() - self.multipliers.square()).sum() / (2 * self.penalty)
+        by_score, by_theta = majorants.combined(prices / self.functions.maxima.scales)
+        return value, by_score.to(scores.dtype), by_theta
 
-    def _averaged(self, running: Tensor, batch: Tensor) -> Tensor:
-        """Move a running average towards the batch, and return it with the batch's derivatives."""
-        news = _mean_over_processes(batch.detach())
+    def _majorants(self, scores: Tensor, groups: Tensor, y: Tensor | None, rows: Tensor | None) -> _Majorants:
+        """Return ``g_i = f⁺_i − tangent of f⁻_i`` by running averages, with the batch's derivatives."""
+        functions, maxima = self.functions, self.functions.maxima
+        weights, theta = functions.weights(groups, y), functions.theta.detach()
+        here = functions.at(scores, weights, theta)
+        if rows is None or not self._has_tangents or self.refresh_every == 0:
+            atoms, _ = self._averaged(here.values)
+            plus, minus, pieces = maxima.parts_and_pieces(atoms)
+            return _Majorants(plus - minus, here, maxima.plus, pieces, here, maxima.minus @ pieces)
+        tangent_scores = self.tangent_scores[rows]
+        there = functions.at(tangent_scores, weights, self.tangent_theta)
+        moved = there.changes(scores - tangent_scores, theta - self.tangent_theta)
+        atoms, changes = self._averaged(here.values, moved)
+        plus, _, pieces = maxima.parts_and_pieces(atoms)
+        minus = torch.addmv(self.tangent_values, self.tangent_slopes, changes)
+        return _Majorants(plus - minus, here, maxima.plus, pieces, there, self.tangent_slopes)
+
+    def _averaged(self, *batch: Tensor) -> Tensor:
+        """Move running averages towards the batch, and return all of them."""
+        news = _mean_over_processes(torch.stack(batch))
         rate = max(1 - self.memory, 1 / (self._constrained_steps + 1))
-        with torch.no_grad():
-            running.lerp_(news.to(running.dtype), rate)
-        return running + (batch - batch.detach())
+        self.running[: len(batch)].lerp_(news.to(self.running.dtype), rate)
+        return self.running
 
     def get_extra_state(self) -> dict[str, Any]:
         """Return what `state_dict` keeps besides tensors."""
@@ -287,6 +303,54 @@ class PartialFairness(nn.Module):
         """Take it back."""
         for name in _COUNTERS:
             setattr(self, name, state[name])
+
+
+@dataclass(frozen=True, eq=False)
+class _Majorants:
+    """``g = f⁺ − tangent of f⁻`` of a batch.
+
+    Attributes
+    ----------
+    values : (m,)
+        g.
+    here
+        Atoms at the batch's scores, of which ``plus @ pieces`` are the slopes of f⁺.
+    there
+        Atoms where the tangents are taken, of which ``minus_slopes`` are the slopes of f⁻.
+    """
+
+    values: Tensor
+    here: AtomsAt
+    plus: Tensor
+    pieces: Tensor
+    there: AtomsAt
+    minus_slopes: Tensor
+
+    def combined(self, prices: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the derivatives of ``Σ prices · g`` by score and by threshold."""
+        up, down = (prices @ self.plus) @ self.pieces, prices @ self.minus_slopes
+        if self.there is self.here:
+            return self.here.combined(up - down)
+        each = zip(self.here.combined(up), self.there.combined(down), strict=True)
+        by_score, by_theta = (plus - minus for plus, minus in each)
+        return by_score, by_theta
+
+
+class _Added(torch.autograd.Function):
+    """A loss plus a term whose derivatives by score and by threshold are known: a step builds no graph."""
+
+    @staticmethod
+    def forward(ctx: Any, loss: Tensor, scores: Tensor, theta: Tensor, *term: Tensor) -> Tensor:
+        """Return the sum; the term is its value and its derivatives."""
+        value, *derivatives = term
+        ctx.save_for_backward(*derivatives)
+        return loss + value
+
+    @staticmethod
+    def backward(ctx: Any, by_loss: Tensor) -> tuple[Tensor | None, ...]:
+        """Return derivatives by loss, scores and thresholds."""
+        by_score, by_theta = ctx.saved_tensors
+        return by_loss, by_loss * by_score, by_loss * by_theta, None, None, None
 
 
 def _n_processes() -> int:
@@ -313,4 +377,5 @@ _COUNTERS = (
     "_has_rows",
     "_has_tangents",
     "_constrained",
+    "_has_stepped",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from partialfair._typing import ArrayLike, Floats, Ints
+from partialfair._typing import ArrayLike, Floats, GroupLabel
 from partialfair.constraints import Constraint, OnAGrid, check_compatible, join
 from partialfair.constraints.base import Positive
 from partialfair.dc import DCSystem
@@ -18,7 +18,7 @@ from partialfair.exceptions import InputError
 from partialfair.groups import Groups, encode_groups
 from partialfair.surrogates import Surrogate
 from partialfair.surrogates import surrogate as surrogate_named
-from partialfair.torch._atoms import AtomsOfBank, Rows, atoms_of_bank
+from partialfair.torch._atoms import AtomsAt, AtomsOfBank, JoinedAt, atoms_of_bank
 
 __all__ = ["ScoreConstraints", "score_vector"]
 
@@ -43,6 +43,9 @@ class ScoreConstraints(nn.Module):
     reaching
         Look at ranks on ``[max(0, α − κ), β)``, everywhere the exact gap does, where a constraint has points
         and they are not given. The paper's points leave the ends out, and scores pile up there.
+    batch_shares
+        The share of each group in a batch, where it is not that among all rows (`GroupBatches.shares`):
+        sums are divided by it, so that they stay right on average.
     dtype
         Of all numbers; by default that of new tensors.
     """
@@ -58,6 +61,7 @@ class ScoreConstraints(nn.Module):
         surrogate: str | Surrogate = "rounded_ramp",
         surrogate_width: float = 2.0,
         reaching: bool = True,
+        batch_shares: Mapping[GroupLabel, float] | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
@@ -73,10 +77,13 @@ class ScoreConstraints(nn.Module):
         self.joined_thresholds = block.joined_thresholds
         self.theta = nn.Parameter(torch.from_numpy(block.thresholds.starts))
         self.banks = nn.ModuleList(atoms_of_bank(bank) for bank in block.joined_bank.banks)
-        self.n_theta = [bank.n_theta for bank in block.joined_bank.banks]
         self.maxima: _Maxima = _Maxima(block.system)
-        by_bank = [_share_table(known, positive, members.shares) for members in block.all_members]
-        self.register_buffer("shares", torch.from_numpy(np.stack(by_bank)))
+        by_bank = np.stack([_share_table(known, positive, each.shares) for each in block.all_members])
+        by_bank *= _corrections(known, batch_shares)[:, None]
+        self.uses_labels = bool((by_bank[..., 0] != by_bank[..., 1]).any())
+        if not self.uses_labels:
+            by_bank = by_bank[..., :1]
+        self.register_buffer("shares", torch.from_numpy(_by_group(by_bank)))
         self.to(dtype or torch.get_default_dtype())
 
     @property
@@ -106,38 +113,36 @@ class ScoreConstraints(nn.Module):
             Their labels, where the constraints need them.
         """
         scores = score_vector(scores)
-        plus, minus = self.maxima.parts(self.atoms(scores, self.rows(scores, groups, y)))
+        plus, minus = self.maxima.parts(self.at(scores, self.weights(groups, y)).values)
         return plus - minus
 
-    def rows(self, scores: Tensor, groups: Tensor, y: Tensor | None) -> list[Rows]:
-        """Return who counts in each bank, and how much: a row of a batch stands for n_rows / n of all."""
-        labels = torch.zeros_like(groups) if y is None else (y > 0).to(groups.dtype)
-        shares = self.shares[:, groups, labels] * (self.n_rows / len(scores))
-        return [Rows(groups, of_bank) for of_bank in shares]
+    def weights(self, groups: Tensor, y: Tensor | None) -> Tensor:
+        """Return how much rows count in the sums of each group, (n_banks, n_groups, n).
 
-    def atoms(self, scores: Tensor, rows: Sequence[Rows], theta: Tensor | None = None) -> Tensor:
-        """Return the values of all atoms, with other thresholds if they are given."""
+        A row of a batch stands for n_rows / n of all.
+        """
+        if self.uses_labels:
+            if y is None:
+                raise InputError("these constraints compare members with the same label: give y, too")
+            groups = 2 * groups + (y > 0).to(groups.dtype)
+        return self.shares[:, :, groups] * (self.n_rows / len(groups))
+
+    def at(self, scores: Tensor, weights: Tensor, theta: Tensor | None = None) -> AtomsAt:
+        """Return all atoms at the scores of some rows, with other thresholds if they are given."""
         theta = precise(self.theta) if theta is None else theta
-        by_bank = zip(self._banks, rows, torch.split(theta, self.n_theta), strict=True)
-        return torch.cat([bank.values(scores, of_bank, own) for bank, of_bank, own in by_bank])
-
-    def atom_changes(
-        self, at: tuple[Tensor, Tensor], rows: Sequence[Rows], moves: tuple[Tensor, Tensor]
-    ) -> Tensor:
-        """Return ``⟨subgradient of each atom at (scores, θ), moves⟩``."""
-        parts = (torch.split(one, self.n_theta) for one in (at[1], moves[1]))
-        by_bank = zip(self._banks, rows, *parts, strict=True)
-        changes = [
-            bank.changes(at[0], of_bank, theta, (moves[0], theta_moves))
-            for bank, of_bank, theta, theta_moves in by_bank
-        ]
-        return torch.cat(changes)
+        banks = self._banks
+        if len(banks) == 1:
+            return banks[0].at(scores, weights[0], theta)
+        own_theta = torch.split(theta, [bank.n_theta for bank in banks])
+        by_bank = zip(banks, weights, own_theta, strict=True)
+        return JoinedAt(banks, [bank.at(scores, of_bank, own) for bank, of_bank, own in by_bank])
 
     @torch.no_grad()
     def place_thresholds(self, scores: Tensor, groups: Tensor, y: Tensor | None = None) -> None:
         """Move θ to where they suit the scores of all rows, or of many."""
-        rows = [_ranked(of_bank, scores) for of_bank in self.rows(precise(scores), groups, y)]
-        values = self.joined_thresholds.at(rows.__getitem__)
+        on_host = precise(scores).double().cpu().numpy()
+        ranked = [_Ranked(on_host, of_bank.cpu().numpy()) for of_bank in self.weights(groups, y)]
+        values = self.joined_thresholds.at(ranked.__getitem__)
         self.theta.copy_(torch.from_numpy(values))
 
     @property
@@ -183,21 +188,38 @@ def _share_table(groups: Groups, positive: Positive, shares: Floats) -> Floats:
     return table
 
 
+def _corrections(groups: Groups, batch_shares: Mapping[GroupLabel, float] | None) -> Floats:
+    """Return by how much rows of each group count more because batches hold fewer of them, (n_groups,)."""
+    if batch_shares is None:
+        return np.ones(len(groups.labels))
+    if set(batch_shares) != set(groups.labels):
+        odd = next(iter(set(batch_shares) ^ set(groups.labels)))
+        raise InputError(f"batch_shares must be given for the groups {groups.labels}; see {odd!r}")
+    in_batches = np.array([batch_shares[label] for label in groups.labels], dtype=np.float64)
+    if not (in_batches > 0).all() or not np.isclose(in_batches.sum(), 1):
+        raise InputError(f"batch_shares must be positive and add up to 1, not {dict(batch_shares)}")
+    return np.asarray(np.bincount(groups.codes, minlength=in_batches.size) / groups.codes.size / in_batches)
+
+
+def _by_group(shares: Floats) -> Floats:
+    """Return shares by who is asked for and who a row is: (n_banks, n_groups, n_groups · n_labels).
+
+    Rows count in the sums of their own group alone.
+    """
+    n_banks, n_groups, n_labels = shares.shape
+    own = np.eye(n_groups)[None, :, :, None] * shares[:, None]
+    return np.asarray(own.reshape(n_banks, n_groups, n_groups * n_labels))
+
+
 class _Ranked:
     """Scores by group, as thresholds look at them (`partialfair.constraints.Ranks`)."""
 
-    def __init__(self, scores: Floats, codes: Ints, shares: Floats) -> None:
-        self.scores, self.codes, self.shares = scores, codes, shares
+    def __init__(self, scores: Floats, weights: Floats) -> None:
+        self.scores, self.weights = scores, weights
 
     def at(self, group: int, ranks: Floats) -> Floats:
         """Return the scores at which some shares of a group have been passed from the top."""
-        mine = (self.codes == group) & (self.shares > 0)
-        return np.asarray(np.quantile(self.scores[mine], 1 - ranks))
-
-
-def _ranked(rows: Rows, scores: Tensor) -> _Ranked:
-    arrays = (precise(scores).double(), rows.codes, rows.shares)
-    return _Ranked(*(one.detach().cpu().numpy() for one in arrays))
+        return np.asarray(np.quantile(self.scores[self.weights[group] > 0], 1 - ranks))
 
 
 class _Maxima(nn.Module):
@@ -205,6 +227,7 @@ class _Maxima(nn.Module):
 
     matrix: Tensor
     offsets: Tensor
+    firsts: Tensor
     plus: Tensor
     minus: Tensor
     constants: Tensor
@@ -223,9 +246,11 @@ class _Maxima(nn.Module):
                     matrix[t, p, position] += coefficient
         by_function = np.zeros((system.m, len(terms)))
         by_function[[i for i, _, _ in terms], np.arange(len(terms))] = [c for _, c, _ in terms]
+        self.n_atoms, self.shape = system.n_atoms, (len(terms), most)
         tables = {
-            "matrix": matrix,
-            "offsets": np.array([[piece.constant for piece in pieces] for pieces in padded]),
+            "matrix": matrix.reshape(-1, system.n_atoms),
+            "offsets": np.array([piece.constant for pieces in padded for piece in pieces]),
+            "firsts": np.arange(len(terms)) * most,
             "plus": np.maximum(by_function, 0),
             "minus": np.maximum(-by_function, 0),
             "constants": np.array([function.constant for function in system.functions]),
@@ -236,16 +261,17 @@ class _Maxima(nn.Module):
 
     def parts(self, atoms: Tensor) -> tuple[Tensor, Tensor]:
         """Return all f⁺ and all f⁻."""
-        heights = self._heights(atoms)
-        # The first of equals, as in NumPy: its slope is the one that is taken.
-        largest = heights.gather(1, heights.argmax(dim=1, keepdim=True))[:, 0]
-        return self.plus @ largest + self.constants, self.minus @ largest
+        plus, minus, _ = self.parts_and_pieces(atoms)
+        return plus, minus
 
-    def minus_slopes(self, atoms: Tensor) -> Tensor:
-        """Return subgradients of all f⁻ in the atoms, (m, n_atoms)."""
-        active = self._heights(atoms).argmax(dim=1)
-        pieces = self.matrix[torch.arange(len(active), device=atoms.device), active]
-        return self.minus @ pieces
+    def parts_and_pieces(self, atoms: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return all f⁺, all f⁻, and the pieces that are largest: subgradients of the maxima in the atoms.
 
-    def _heights(self, atoms: Tensor) -> Tensor:
-        return self.matrix @ atoms + self.offsets
+        ``plus @ pieces`` are then subgradients of all f⁺, ``minus @ pieces`` of all f⁻.
+        """
+        largest, pieces = torch.addmv(self.offsets, self.matrix, atoms), self.matrix
+        if self.shape[1] > 1:
+            # The first of equals, as in NumPy: its slope is the one that is taken.
+            active = largest.detach().view(self.shape).argmax(dim=1) + self.firsts
+            largest, pieces = largest[active], self.matrix[active]
+        return torch.addmv(self.constants, self.plus, largest), self.minus @ largest, pieces
