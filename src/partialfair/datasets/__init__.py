@@ -1,7 +1,8 @@
 """Datasets of the paper, and a made one that needs no file.
 
 Files are looked for in the loader's ``path=``, the directory named by ``$PARTIALFAIR_DATA``, the user's
-cache, and at last at their public source; they are checked by hash wherever they come from.
+cache, and at last at their public source; they are checked by hash wherever they come from. Images
+are not downloaded, and have no hash that is known.
 """
 
 from partialfair.datasets._a9a import load_a9a
@@ -9,6 +10,7 @@ from partialfair.datasets._acs_income import load_acs_income
 from partialfair.datasets._admissions import make_admissions
 from partialfair.datasets._bank import load_bank
 from partialfair.datasets._celeba import load_celeba
+from partialfair.datasets._celeba_images import FaceImages, load_celeba_images
 from partialfair.datasets._entry import Entry, LocatedEntry
 from partialfair.datasets._law_school import load_law_school
 from partialfair.datasets._registry import REGISTRY, fetch, list_datasets, locate
@@ -18,6 +20,7 @@ __all__ = [
     "REGISTRY",
     "Dataset",
     "Entry",
+    "FaceImages",
     "LocatedEntry",
     "Shares",
     "Split",
@@ -27,6 +30,7 @@ __all__ = [
     "load_acs_income",
     "load_bank",
     "load_celeba",
+    "load_celeba_images",
     "load_law_school",
     "locate",
     "make_admissions",
