@@ -22,7 +22,7 @@ def test_metrics_load_neither_scikit_learn_nor_extras():
 
 
 def test_datasets_and_plotting_wait_for_their_packages():
-    heavy = {"sklearn", "matplotlib", "pooch", "pyarrow"}
+    heavy = {"sklearn", "matplotlib", "pooch", "pyarrow", "PIL", "torch"}
     assert not modules_after("import partialfair.datasets, partialfair.plotting") & heavy
 
 

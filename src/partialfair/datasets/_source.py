@@ -33,10 +33,14 @@ __all__ = [
     "cache_directory",
     "describe",
     "download",
+    "either_layout",
     "ensure",
     "fetch_failure",
     "find",
+    "find_named",
     "read_all",
+    "search_directories",
+    "searched",
     "sha256",
 ]
 
@@ -136,17 +140,47 @@ def cache_directory() -> Path:
     return Path(pooch.os_cache("partialfair"))
 
 
+def search_directories(path: PathLike | None = None) -> list[Path]:
+    """Return the directories that files are looked for in, the first one first.
+
+    That is ``path`` alone when it is given; otherwise the directory named by ``$PARTIALFAIR_DATA``, if it is
+    set, then the user's cache.
+    """
+    if path is not None:
+        return [Path(path).expanduser()]
+    named = _data_directory()
+    return [cache_directory()] if named is None else [named, cache_directory()]
+
+
+def searched(path: PathLike | None = None) -> str:
+    """Say in a few words where `search_directories` led, for messages."""
+    if path is not None:
+        return f"path={os.fspath(path)!r}"
+    return f"${DATA_VARIABLE} or the cache, {cache_directory()}"
+
+
+def either_layout(directory: Path, name: str) -> tuple[Path, Path]:
+    """Return where ``name`` may lie in a directory: below its own folder, or in the directory itself."""
+    return directory / name, directory / Path(name).name
+
+
 def find(file: DataFile, path: PathLike | None = None) -> Path | None:
     """Return the local copy of a file, unchecked, or None.
 
     ``path``, a directory or the file itself, is the only place looked at when it is given; otherwise the
     directory named by ``$PARTIALFAIR_DATA``, then the user's cache.
     """
-    if path is not None:
-        given = Path(path).expanduser()
-        return given if given.is_file() else _find_in(given, file)
-    places = [place for place in (_data_directory(), cache_directory()) if place is not None]
-    return next((found for place in places if (found := _find_in(place, file)) is not None), None)
+    return find_named(file.name, path, _SUFFIXES)
+
+
+def find_named(name: str, path: PathLike | None = None, suffixes: Sequence[str] = ("",)) -> Path | None:
+    """Return the local file called ``name``, with one of some suffixes, from where `find` looks; or None."""
+    directories = search_directories(path)
+    if path is not None and directories[0].is_file():
+        return directories[0]
+    stems = (stem for directory in directories for stem in either_layout(directory, name))
+    candidates = (stem.with_name(stem.name + suffix) for stem in stems for suffix in suffixes)
+    return next((candidate for candidate in candidates if candidate.is_file()), None)
 
 
 def ensure(file: DataFile, directory: PathLike | None = None) -> Path:
@@ -194,12 +228,6 @@ def _data_directory() -> Path | None:
     if not directory.is_dir():
         raise InputError(f"${DATA_VARIABLE} is {named!r}, which is not a directory; correct it or unset it")
     return directory
-
-
-def _find_in(directory: Path, file: DataFile) -> Path | None:
-    stems = (directory / file.name, directory / Path(file.name).name)
-    candidates = (stem.with_name(stem.name + suffix) for stem in stems for suffix in _SUFFIXES)
-    return next((candidate for candidate in candidates if candidate.is_file()), None)
 
 
 def _read_raw(path: Path) -> bytes:

@@ -239,7 +239,7 @@ def test_the_users_cache_is_poochs():
 
 
 def test_importing_the_datasets_imports_nothing_heavy():
-    heavy = ("sklearn", "pooch", "pyarrow", "pandas", "scipy", "requests")
+    heavy = ("sklearn", "pooch", "pyarrow", "pandas", "scipy", "requests", "PIL", "torch")
     code = f"import sys, partialfair.datasets; print([m for m in {heavy} if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
