@@ -1,272 +1,251 @@
-"""Figure 12 of the paper: ResNet-18s on faces, "Attractive" with gender, with and without constraints.
+"""Figure 12 of the paper on a GPU: ResNet-18s on faces, with and without constraints, as records.
 
-Run on a GPU: ``python benchmarks/celeba.py --data DIR [--search] [--jobs 6]``, where DIR holds the packed
-faces and the ImageNet backbone (16,000 images of 96 px to train, 2,000 to validate, 4,640 to test).
-With ``--search`` settings are tried and judged on the validation part, which is how those below were chosen;
-without, the networks of the figure are trained, five seeds each, and the test part is read. Several processes
-share the GPU, so that seconds are not recorded. No face is written anywhere.
+``python benchmarks/celeba.py train --data DIR --out DIR [--jobs 6]``
+    trains the networks of the figure, five seeds each (`partialfair.experiments.networks`), and writes
+    celeba.jsonl: a line for each, with its settings, its machine and its measures.
+``python benchmarks/celeba.py search --data DIR --out DIR``
+    tries settings on the validation part, which is how those of the figure were chosen: celeba_search.jsonl.
+``python benchmarks/celeba.py store OUT``
+    puts the recorded runs where ``partialfair reproduce fig12 --out OUT`` finds them, so that any machine
+    draws the figure.
+``python benchmarks/celeba.py table``
+    writes celeba.md from celeba.jsonl: the figure beside the best of some sixty naive prototypes.
 
-Networks start from the backbone, with batch norms estimated anew, and are trained for ten epochs by AdamW,
-batches of 256, images mirrored and shifted at random. Constraints join after two epochs.
+DIR of the data holds the packed faces and the backbone. Several processes share the GPU, so that seconds say
+little. No face is written anywhere.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
 import itertools
 import json
 import time
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache, partial
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import torch
-from PIL import Image
-from torch import Tensor, nn
 
-from partialfair.constraints import StatisticalParity
-from partialfair.metrics import partial_statistical_parity_difference
-from partialfair.torch import PartialFairness
-from partialfair.torch.networks import ResNet18, fresh_statistics
+from partialfair import __version__
+from partialfair.experiments.networks import NetworkSettings, trained_network
+from partialfair.experiments.parts import gap_name, judged, parts_of
+from partialfair.experiments.runs import FORMAT, Run, read_outcome, read_run
+from partialfair.experiments.store import Store
+from partialfair.experiments.sweep import sweep
+from partialfair.experiments.targets import TARGETS, Scope
 
-ATTRACTIVE, MALE = 2, 20
-INTERVALS = {"band": (0.2, 0.4), "whole": (0.0, 1.0)}
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-SHARDS = {"train": ("train1", "train2", "train3", "train4"), "validation": ("val",), "test": ("test",)}
-SEEDS = 5
-MAX_GAPS = (0.4, 0.3, 0.2, 0.1, 0.05)
-"""The paper gives no κ for its figure."""
-BATCH, SHIFT = 256, 4
-WIDE = {"dual_step": 0.02, "memory": 0.9, "surrogate_width": 2.0}
-
-
-_TITLE = "ResNet-18 on faces, with constraints on the band and on all ranks"
-_SAID = (
-    "Machine: one NVIDIA H200, several networks at a time. CelebA, 16,000 training and 4,640 test images of "
-    "96 px; accuracy and fairness (1 − absolute pSP gap on ranks 20-40 %, and on all ranks) on the test part."
-)
+RESULTS = Path(__file__).parent / "results"
+BAND, WHOLE = (0.2, 0.4), (0.0, 1.0)
+NAIVE = {
+    BAND: [(0.626, 0.793), (0.681, 0.786), (0.723, 0.767), (0.758, 0.760), (0.836, 0.738), (0.869, 0.717)]
+    + [(0.897, 0.663)],
+    WHOLE: [(0.789, 0.761), (0.824, 0.745), (0.894, 0.723), (0.912, 0.718), (0.955, 0.715), (0.977, 0.702)],
+}
+"""Fairness on the band and accuracy of the best of some sixty prototypes on the same test images, by where
+they were constrained."""
 
 
-@dataclass(frozen=True)
-class Setting:
-    """A network to be trained; ``max_gap`` None is no constraint."""
+def train(data: Path, out: Path, jobs: int, seconds: float) -> None:
+    """Train the networks of the figure."""
+    runs = TARGETS["fig12"].runs(Scope(("celeba",)))
+    end = time.monotonic() + seconds
+    with TemporaryDirectory() as folder:
+        store = Store(Path(folder) / "store", __version__)
+        by_seed = sorted(runs, key=lambda run: run.seed)
 
-    max_gap: float | None
-    interval: str = "band"
-    n_points: int = 10
-    seed: int = 0
-    fair: dict[str, Any] = field(default_factory=lambda: dict(WIDE))
-    free_epochs: int = 2
-    epochs: int = 10
-    rate: float = 1e-3
-    theta_rate: float = 1e-2
-    decay: float = 1e-2
+        def said(one: Any) -> None:
+            print(
+                f"{one.done} of {one.total}: {one.run}, {one.seconds:.0f} s, {one.error or 'fine'}",
+                flush=True,
+            )
+            write_records(store, out / "celeba.jsonl")
+            if time.monotonic() > end:
+                raise SystemExit("time is up: what was done is written")
 
-
-@dataclass(frozen=True, eq=False)
-class Faces:
-    """Images (n, 3, 96, 96) as bytes, labels and groups, on the device."""
-
-    images: Tensor
-    y: Tensor
-    male: Tensor
+        sweep(by_seed, store, folder=data, jobs=jobs, say=said)
 
 
-@lru_cache
-def faces(folder: Path, part: str) -> Faces:
-    """Read and decode a part."""
-    images, attributes = [], []
-    with ThreadPoolExecutor(4) as pool:
-        for name in SHARDS[part]:
-            with np.load(folder / f"celeba96_{name}.npz") as held:
-                data, offsets, attr = held["data"], held["offsets"], held["attr"]
-            images += pool.map(partial(_decoded, data), offsets[:-1], offsets[1:])
-            attributes.append(attr)
-    labels = np.concatenate(attributes).astype(np.int64)
-    pixels = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).contiguous()
-    return Faces(
-        pixels.cuda(), *(torch.from_numpy(labels[:, one].copy()).cuda() for one in (ATTRACTIVE, MALE))
-    )
-
-
-def _decoded(data: np.ndarray, first: int, end: int) -> np.ndarray:
-    return np.asarray(Image.open(io.BytesIO(data[first:end].tobytes())).convert("RGB"))
-
-
-class Standardised(nn.Module):
-    """A network of images that are given as bytes."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-        self.register_buffer("mean", torch.tensor(MEAN)[:, None, None])
-        self.register_buffer("std", torch.tensor(STD)[:, None, None])
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return scores."""
-        x = ((x.float() / 255 - self.mean) / self.std).contiguous(memory_format=torch.channels_last)
-        with torch.autocast("cuda", torch.bfloat16):
-            return self.network(x).squeeze(1).float()
-
-
-def augmented(images: Tensor, rng: torch.Generator) -> Tensor:
-    """Mirror half of the images, and shift all of them alike."""
-    mirror = torch.rand(len(images), 1, 1, 1, device=images.device, generator=rng) < 0.5
-    down, right = torch.randint(-SHIFT, SHIFT + 1, (2,)).tolist()  # on the host: it need not wait
-    return torch.where(mirror, images.flip(3), images).roll((down, right), (2, 3))
-
-
-def trained(setting: Setting, part: Faces, weights: dict[str, Tensor]) -> Standardised:
-    """Train a network."""
-    torch.manual_seed(setting.seed)
-    rng = torch.Generator("cuda").manual_seed(setting.seed)
-    network = ResNet18()
-    network.load_backbone(weights)
-    fresh_statistics(network)
-    model = Standardised(network).to("cuda", memory_format=torch.channels_last)
-    parameters = [{"params": list(model.parameters()), "lr": setting.rate, "weight_decay": setting.decay}]
-    fair = None
-    if setting.max_gap is not None:
-        constraint = StatisticalParity(
-            INTERVALS[setting.interval], setting.max_gap, "absolute", n_points=setting.n_points
-        )
-        fair = PartialFairness(
-            constraint, part.male.cpu().numpy(), free_passes=setting.free_epochs, **setting.fair
-        ).cuda()
-        parameters.append({"params": list(fair.parameters()), "lr": setting.theta_rate, "weight_decay": 0.0})
-    optimizer = torch.optim.AdamW(parameters)
-    n_batches = len(part.y) // BATCH
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer,
-        [group["lr"] for group in parameters],
-        total_steps=setting.epochs * n_batches,
-        pct_start=0.2,
-    )
-    for _ in range(setting.epochs):
-        order = torch.randperm(len(part.y), device="cuda", generator=rng)
-        for rows in order[: n_batches * BATCH].split(BATCH):
-            scores = model(augmented(part.images[rows], rng))
-            loss = nn.functional.binary_cross_entropy_with_logits(scores, part.y[rows].float())
-            if fair is not None:
-                loss = fair(loss, scores, part.male[rows], None, rows)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            schedule.step()
-            if fair is not None:
-                fair.step()
-    return model
-
-
-@torch.no_grad()
-def judged(model: nn.Module, part: Faces) -> dict[str, float]:
-    """Return accuracy, and fairness on both intervals on the absolute scale."""
-    model.eval()
-    scores = torch.cat([model(images) for images in part.images.split(1024)]).double().cpu().numpy()
-    groups, y = part.male.cpu().numpy(), part.y.cpu().numpy()
-    found = {"accuracy": float(((scores > 0) == (y == 1)).mean())}
-    for name, interval in INTERVALS.items():
-        gap = partial_statistical_parity_difference(
-            None, scores, sensitive_features=groups, interval=interval, gap_scale="absolute"
-        )
-        found[name] = 1 - gap
-    return found
-
-
-def done(folder: Path, parts: tuple[str, ...], setting: Setting) -> dict[str, Any]:
-    """Train a network and judge it."""
-    torch.backends.cudnn.benchmark = True
-    weights = torch.load(folder / "resnet18_imagenet1k_backbone_fp16.pth", weights_only=True)
-    model = trained(setting, faces(folder, "train"), weights)
-    return {**asdict(setting), **{part: judged(model, faces(folder, part)) for part in parts}}
-
-
-def tried() -> list[Setting]:
-    """Return what the settings of the figure were chosen from."""
-    settings = [Setting(None, seed=seed) for seed in range(2)]
-    for seed, gap in itertools.product(range(2), (0.4, 0.3, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03)):
-        settings.append(Setting(gap, seed=seed))
-        settings.append(Setting(gap, seed=seed, fair={**WIDE, "dual_step": 0.01}))
-        settings.append(Setting(gap, "whole", 50, seed, {**WIDE, "dual_step": 0.01}))
-        settings.append(Setting(gap, "band", 50, seed, {**WIDE, "dual_step": 0.01}))
-    for seed, gap in itertools.product(range(2), (0.1, 0.05)):
-        settings.append(Setting(gap, seed=seed, free_epochs=4))
-        settings.append(Setting(gap, seed=seed, epochs=16))
-        settings.append(
-            Setting(gap, seed=seed, fair={**WIDE, "method": "augmented_lagrangian", "penalty": 0.5})
-        )
-        settings.append(Setting(gap, seed=seed, fair={**WIDE, "refresh_every": 20}))
-        settings.append(Setting(gap, seed=seed, fair={**WIDE, "refresh_every": 0}))
-        settings.append(Setting(gap, seed=seed, decay=0.1))
-        settings.append(Setting(gap, seed=seed, fair={**WIDE, "memory": 0.95}))
-    return settings
-
-
-def of_the_figure() -> list[Setting]:
-    """Return the networks of the figure: the band with 10 points, all ranks with 50, the band with 50."""
-    settings = [Setting(None, decay=0.1)]
-    for where, n_points, step in (("band", 10, 0.02), ("whole", 50, 0.01), ("band", 50, 0.004)):
-        fair = {**WIDE, "dual_step": step, "refresh_every": 20}
-        settings += [Setting(gap, where, n_points, fair=fair, decay=0.1) for gap in MAX_GAPS]
-    return [replace(setting, seed=seed) for seed in range(SEEDS) for setting in settings]
-
-
-def write_table(records: list[dict[str, Any]], out: Path) -> None:
-    """Write means over seeds, with standard errors."""
-    table = []
-    by_curve: dict[tuple[str, int, float | None], list[dict[str, float]]] = {}
-    for one in records:
-        by_curve.setdefault((one["interval"], one["n_points"], one["max_gap"]), []).append(one["test"])
-    for (where, n_points, gap), tests in by_curve.items():
-        row = {"constraint on": where if gap else "", "points": n_points if gap else "", "κ": gap or "none"}
-        for name in ("accuracy", *INTERVALS):
-            values = np.array([test[name] for test in tests])
-            error = values.std(ddof=1) / np.sqrt(values.size)
-            row[name if name == "accuracy" else f"fairness, {name}"] = f"{values.mean():.4f} ± {error:.4f}"
-        table.append({**row, "seeds": len(tests)})
+def write_records(store: Store, path: Path) -> None:
+    """Write all runs, a line each."""
     lines = [
-        "| " + " | ".join(map(str, cells)) + " |" for cells in (table[0], *(row.values() for row in table))
+        json.dumps({"run": {"format": FORMAT, **asdict(run)}, "outcome": asdict(outcome)})
+        for run, outcome in store.all()
     ]
-    lines.insert(1, "|" + "---|" * len(table[0]))
-    text = f"# {_TITLE}\n\n{_SAID}\n\n" + "\n".join(lines) + "\n"
-    (out / "celeba.md").write_text(text)
+    path.write_text("\n".join(lines) + "\n")
+
+
+def recorded(path: Path) -> Iterator[tuple[Run, Any]]:
+    """Yield the runs of a record."""
+    for line in path.read_text().splitlines():
+        content = json.loads(line)
+        yield read_run(content["run"]), read_outcome(content["outcome"])
+
+
+def put_into_store(out: Path) -> None:
+    """Save the recorded runs in a store."""
+    store = Store(out, __version__)
+    for run, outcome in recorded(RESULTS / "celeba.jsonl"):
+        store.save(run, outcome)
+
+
+def tried() -> list[tuple[Run, NetworkSettings]]:
+    """Return what the settings of the figure are chosen from."""
+    found = []
+    queues, lagrangian = NetworkSettings(), NetworkSettings(method="augmented_lagrangian")
+    by_curve = {
+        (BAND, 10): [
+            queues,
+            replace(queues, group_batches=True),
+            replace(queues, group_batches=True, memory=0.95),
+            lagrangian,
+            replace(lagrangian, group_batches=True),
+            replace(lagrangian, group_batches=True, penalty=2.0),
+        ],
+        (WHOLE, 50): [
+            replace(queues, dual_step=0.01),
+            replace(queues, dual_step=0.004, group_batches=True),
+            replace(lagrangian, dual_step=0.01, group_batches=True),
+            replace(lagrangian, dual_step=0.004, penalty=0.2, group_batches=True),
+        ],
+        (BAND, 50): [
+            replace(queues, dual_step=0.004),
+            replace(queues, dual_step=0.004, group_batches=True),
+            replace(lagrangian, dual_step=0.004, penalty=0.2, group_batches=True),
+        ],
+    }
+    for seed, gap in itertools.product(range(2), (0.3, 0.1, 0.05)):
+        for (interval, n_points), each in by_curve.items():
+            run = Run("celeba", seed, "network", gap, "pSP", interval, n_points)
+            found += [(run, settings) for settings in each]
+    free = [(Run("celeba", seed, "network-unconstrained"), queues) for seed in range(2)]
+    return free + found
+
+
+def judged_on_validation(data: Path, end: float, case: tuple[Run, NetworkSettings]) -> dict[str, Any] | None:
+    """Train a network and judge it on the validation part alone."""
+    if time.monotonic() > end:
+        return None
+    run, settings = case
+    parts = parts_of(run, data)
+    fitted = trained_network(run, parts, settings)
+    measures = judged(parts.validation, fitted.scores(parts.validation), parts)
+    return {"run": asdict(run), "settings": asdict(settings), "validation": measures}
+
+
+def search(data: Path, out: Path, jobs: int, seconds: float) -> None:
+    """Try settings."""
+    end = time.monotonic() + seconds
+    one = partial(judged_on_validation, data, end)
+    with (
+        (out / "celeba_search.jsonl").open("w") as file,
+        ProcessPoolExecutor(jobs, get_context("spawn")) as pool,
+    ):
+        for line in pool.map(one, tried()):
+            if line is not None:
+                file.write(json.dumps(line) + "\n")
+                file.flush()
+
+
+def write_table() -> None:
+    """Write the figure as a table, and what the naive prototypes had at their fairness."""
+    records = list(recorded(RESULTS / "celeba.jsonl"))
+    machine = next(outcome.fit["device"] for _, outcome in records)
+    lines = [
+        "# ResNet-18 on faces, with constraints on the band and on all ranks",
+        f"Machine: one {machine}, several networks at a time. CelebA, 16,000 training and 4,640 test images of "
+        "96 px; accuracy and fairness (1 − absolute pSP gap on ranks 20-40 %, and on all ranks) on the test "
+        "part. Settings and κ were chosen on the validation part (celeba_search.jsonl).",
+        _markdown(_means(records)),
+        "## Beside naive prototypes",
+        "Some sixty runs on the same test images, the best of them by fairness, and our accuracy at their "
+        "fairness: seeds are read one by one, by straight lines between the models of the five κ and the one "
+        "without a constraint.",
+        _markdown(_beside_naive(records)),
+    ]
+    (RESULTS / "celeba.md").write_text("\n\n".join(lines) + "\n")
+
+
+def _measures(outcome: Any) -> tuple[float, float, float]:
+    test = outcome.test
+    return test["accuracy"], 1 - test[gap_name("pSP", BAND)], 1 - test[gap_name("pSP", WHOLE)]
+
+
+def _means(records: Iterable[tuple[Run, Any]]) -> list[dict[str, Any]]:
+    by_curve: dict[Any, list[tuple[float, float, float]]] = {}
+    for run, outcome in records:
+        key = run.tolerance is not None, run.n_points or 0, run.interval or (), -(run.tolerance or 0.0)
+        by_curve.setdefault(key, []).append(_measures(outcome))
+    rows = []
+    for (constrained, n_points, interval, gap), measures in sorted(by_curve.items()):
+        row = {
+            "constraint on": f"{interval[0]:.0%} to {interval[1]:.0%}" if constrained else "",
+            "points": n_points or "",
+            "κ": f"{-gap:g}" if constrained else "none",
+        }
+        for name, column in zip(("accuracy", "fairness, band", "fairness, all"), zip(*measures), strict=True):
+            values = np.array(column)
+            row[name] = f"{values.mean():.4f} ± {values.std(ddof=1) / np.sqrt(values.size):.4f}"
+        rows.append({**row, "seeds": len(measures)})
+    return rows
+
+
+def _beside_naive(records: Sequence[tuple[Run, Any]]) -> list[dict[str, Any]]:
+    rows = []
+    for interval, n_points in ((BAND, 10), (WHOLE, 50)):
+        for fairness, accuracy in NAIVE[interval]:
+            read = []
+            for seed in sorted({run.seed for run, _ in records}):
+                own = [
+                    _measures(outcome)
+                    for run, outcome in records
+                    if run.seed == seed
+                    and (run.tolerance is None or (run.interval, run.n_points) == (interval, n_points))
+                ]
+                curve = np.array(sorted((band, acc) for acc, band, _ in own))
+                read.append(np.interp(fairness, curve[:, 0], curve[:, 1]))
+            error = np.std(read, ddof=1) / np.sqrt(len(read))
+            rows.append(
+                {
+                    "constraint on": f"{interval[0]:.0%} to {interval[1]:.0%}",
+                    "fairness, band": fairness,
+                    "naive": accuracy,
+                    "ours": f"{np.mean(read):.4f} ± {error:.4f}",
+                    "difference": f"{np.mean(read) - accuracy:+.4f}",
+                    "in errors": f"{(np.mean(read) - accuracy) / error:+.1f}",
+                }
+            )
+    return rows
+
+
+def _markdown(rows: Sequence[dict[str, Any]]) -> str:
+    cells = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in cells)
 
 
 def main() -> None:
-    """Train all networks, some at a time."""
+    """Do what is asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--search", action="store_true")
+    parser.add_argument("what", choices=("train", "search", "store", "table"))
+    parser.add_argument("where", type=Path, nargs="?", help="the store to fill")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--jobs", type=int, default=6)
     parser.add_argument("--seconds", type=float, default=np.inf, help="start no network after so many")
-    parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    parts = ("validation",) if arguments.search else ("validation", "test")
-    settings = tried() if arguments.search else of_the_figure()
-    end = time.monotonic() + arguments.seconds
-    one = partial(_before, end, arguments.data, parts)
-    name = "celeba_search.jsonl" if arguments.search else "celeba.jsonl"
-    with (
-        (arguments.out / name).open("a") as file,
-        ProcessPoolExecutor(arguments.jobs, get_context("spawn")) as pool,
-    ):
-        for found in pool.map(one, settings):
-            if found is not None:
-                file.write(json.dumps(found) + "\n")
-                file.flush()
-    if not arguments.search:
-        write_table(
-            [json.loads(line) for line in (arguments.out / name).read_text().splitlines()], arguments.out
-        )
-
-
-def _before(end: float, folder: Path, parts: tuple[str, ...], setting: Setting) -> dict[str, Any] | None:
-    return done(folder, parts, setting) if time.monotonic() < end else None
+    if arguments.what == "train":
+        train(arguments.data, arguments.out, arguments.jobs, arguments.seconds)
+    elif arguments.what == "search":
+        search(arguments.data, arguments.out, arguments.jobs, arguments.seconds)
+    elif arguments.what == "store":
+        put_into_store(arguments.where)
+    else:
+        write_table()
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
 Run ``python benchmarks/torch_step.py [--out DIR]``. Random images of 128 px in bf16, channels last, AdamW;
 statistical parity on the band with 10 points, tangents refreshed every 20 steps, which are part of the time.
-Blocks of steps with and without the hook alternate, timed by CUDA events, and medians are compared. Another
-block runs under ``torch.cuda.set_sync_debug_mode("error")``: no step waits for the device.
+Blocks of steps with and without the hook alternate, timed by CUDA events, and medians are compared; so are
+epochs of 16,000 rows. Another block runs under ``torch.cuda.set_sync_debug_mode("error")``: no step waits for
+the device.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from partialfair.torch import PartialFairness
 from partialfair.torch.networks import ResNet18
 
 N_ROWS, PIXELS = 16_000, 128
-BLOCK, BLOCKS = 40, 12
+BLOCK, BLOCKS, EPOCHS = 40, 15, 5
 
 
 class Steps:
@@ -62,14 +63,14 @@ class Steps:
             if self.fair is not None:
                 self.fair.step()
 
-    def timed(self) -> float:
+    def timed(self, n_steps: int = BLOCK) -> float:
         """Return milliseconds a step."""
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         start.record()
-        self.run(BLOCK)
+        self.run(n_steps)
         end.record()
         torch.cuda.synchronize()
-        return start.elapsed_time(end) / BLOCK
+        return start.elapsed_time(end) / n_steps
 
 
 def measured(batch: int) -> dict[str, Any]:
@@ -79,6 +80,7 @@ def measured(batch: int) -> dict[str, Any]:
     for one in (free, held):
         one.timed()
     pairs = [(free.timed(), held.timed()) for _ in range(BLOCKS)]
+    epochs = [(free.timed(N_ROWS // batch), held.timed(N_ROWS // batch)) for _ in range(EPOCHS)]
     torch.cuda.set_sync_debug_mode("error")
     try:
         held.run(BLOCK)
@@ -93,6 +95,7 @@ def measured(batch: int) -> dict[str, Any]:
         "ms without": f"{without:.2f}",
         "ms with": f"{with_hook:.2f}",
         "ratio": f"{median(held / free for free, held in pairs):.3f}",
+        "ratio of epochs": f"{median(held / free for free, held in epochs):.3f}",
         "images a second": f"{1000 * batch / with_hook:,.0f}",
         "waits for the device": waits,
     }

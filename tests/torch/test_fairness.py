@@ -265,6 +265,14 @@ def test_scores_in_half_precision_are_raised():
     assert torch.isfinite(net.weight.grad).all()
 
 
+def test_what_allows_everything_adds_nothing():
+    X, y, groups = made(50)
+    fair = PartialFairness(StatisticalParity((0.0, 1.0), 1.0), groups, free_passes=0.0)
+    loss = bce(X[:, 0], y)
+    assert fair(loss, X[:, 0], fair.codes(groups), None, torch.arange(50)) is loss
+    fair.step()
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [

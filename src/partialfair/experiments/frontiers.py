@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 
 from partialfair._typing import Floats
-from partialfair.experiments.method import Method, Question
+from partialfair.experiments.method import Interval, Method, Question
 from partialfair.experiments.methods import METHODS
 from partialfair.experiments.parts import gap_name
 from partialfair.experiments.runs import Outcome, Run
@@ -72,13 +72,21 @@ def chosen(
 
 
 def frontier(
-    store: Store, question: Question, method: Method, tolerances: Iterable[float | None] | None = None
+    store: Store,
+    question: Question,
+    method: Method,
+    tolerances: Iterable[float | None] | None = None,
+    *,
+    judged_on: Interval | None = None,
 ) -> list[Point]:
-    """Return the means over splits of each tolerance, from loose to strict."""
+    """Return the means over splits of each tolerance, from loose to strict.
+
+    Fairness is that on the question's interval, or on another where models are judged elsewhere.
+    """
     by_tolerance: dict[float | None, list[Outcome]] = {}
     for (_, tolerance), (_, outcome) in chosen(store, question, method, tolerances).items():
         by_tolerance.setdefault(tolerance, []).append(outcome)
-    gap = gap_name(question.fairness, question.interval)
+    gap = gap_name(question.fairness, judged_on or question.interval)
     return [
         Point(
             tolerance,

@@ -15,7 +15,7 @@ from partialfair.experiments.paper import N_POINTS
 from partialfair.experiments.parts import Part, Parts
 from partialfair.experiments.runs import Run
 
-__all__ = ["ALPHAS", "Fitted", "Method", "Question", "classifier", "told"]
+__all__ = ["ALPHAS", "Fitted", "Interval", "Method", "Question", "classifier", "told"]
 
 ALPHAS = (1e-5, 1e-4, 1e-3, 1e-2)
 """Penalties on coefficients among which the validation rows choose; the paper has none, and stops early."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from partialfair.experiments.by_the_paper import PAPER_METHODS
 from partialfair.experiments.engine import ENGINE_METHODS
 from partialfair.experiments.method import Method
+from partialfair.experiments.networks import NETWORK_METHODS
 from partialfair.experiments.others import OTHER_METHODS
 
 __all__ = ["METHODS", "method_of"]
 
 METHODS: dict[str, Method] = {
-    method.name: method for method in (*ENGINE_METHODS, *PAPER_METHODS, *OTHER_METHODS)
+    method.name: method for method in (*ENGINE_METHODS, *PAPER_METHODS, *OTHER_METHODS, *NETWORK_METHODS)
 }
 """By name."""
 

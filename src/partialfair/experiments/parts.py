@@ -15,7 +15,14 @@ from sklearn.metrics import roc_auc_score
 
 from partialfair._typing import Floats, Ints
 from partialfair.categoricals import CategoricalCodes
-from partialfair.datasets import Dataset, load_a9a, load_acs_income, load_bank, load_law_school
+from partialfair.datasets import (
+    Dataset,
+    load_a9a,
+    load_acs_income,
+    load_bank,
+    load_celeba_images,
+    load_law_school,
+)
 from partialfair.exceptions import InputError
 from partialfair.experiments.paper import INTERVALS
 from partialfair.experiments.runs import Run
@@ -24,7 +31,7 @@ from partialfair.metrics import (
     partial_statistical_parity_difference,
 )
 
-__all__ = ["LOADERS", "Part", "Parts", "check_data", "gap_name", "judged", "parts_of"]
+__all__ = ["FACES", "LOADERS", "Part", "Parts", "check_data", "gap_name", "judged", "parts_of"]
 
 LOADERS: Mapping[str, Callable[[Path | None], Dataset]] = {
     # The model has terms for the groups; their own columns in X would be there twice.
@@ -33,7 +40,10 @@ LOADERS: Mapping[str, Callable[[Path | None], Dataset]] = {
     "law_school": lambda path: load_law_school(path=path),
     "acs_income": lambda path: load_acs_income(path=path),
 }
-"""By name; a new data set is one line, and its grids in `partialfair.experiments.paper`."""
+"""Tables by name; a new one is one line, and its grids in `partialfair.experiments.paper`."""
+
+FACES = "celeba"
+"""Images, which only networks take."""
 
 Interval = tuple[float, float]
 
@@ -54,12 +64,13 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """The three parts of a split, and the intervals on which gaps are measured."""
+    """The three parts of a split, the intervals on which gaps are measured, and where data files are."""
 
     train: Part
     validation: Part
     test: Part
     intervals: tuple[Interval, ...]
+    folder: Path | None = None
 
 
 @lru_cache(maxsize=1)
@@ -73,6 +84,17 @@ def _loaded(name: str, folder: Path | None) -> tuple[Dataset, Part]:
         X = X.to_numpy(dtype=float)
         X = (X - X.mean(axis=0)) / X.std(axis=0)  # so that alpha means the same for every column
     return data, Part(X, data.y, data.sensitive_features.to_numpy())
+
+
+@lru_cache(maxsize=1)
+def _faces(folder: Path | None, rows: int | None) -> Parts:
+    """Return images of faces in their official parts, whatever the seed: it is the networks' own."""
+    faces = load_celeba_images(path=folder, limit=rows)
+    train, validation, test = (
+        Part(part.images, part.y, part.sensitive_features.to_numpy())
+        for part in map(faces.part, ("train", "validation", "test"))
+    )
+    return Parts(train, validation, test, INTERVALS[FACES], folder)
 
 
 @lru_cache(maxsize=2)
@@ -92,12 +114,17 @@ def _split(name: str, folder: Path | None, seed: int, rows: int | None) -> Parts
 
 def check_data(runs: Iterable[Run], folder: Path | None) -> None:
     """Refuse, before any work, runs on data that is not there or cannot be read."""
-    for dataset in dict.fromkeys(run.dataset for run in runs):
-        _loaded(dataset, folder)
+    for dataset, rows in dict.fromkeys((run.dataset, run.rows) for run in runs):
+        if dataset == FACES:
+            _faces(folder, rows)
+        else:
+            _loaded(dataset, folder)
 
 
 def parts_of(run: Run, folder: Path | None) -> Parts:
     """Return the rows of a run; those of the last split are kept, since runs on it come one after another."""
+    if run.dataset == FACES:
+        return _faces(folder, run.rows)
     return _split(run.dataset, folder, run.seed, run.rows)
 
 

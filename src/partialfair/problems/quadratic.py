@@ -8,7 +8,6 @@ There are few constraints and many parameters, so programs are solved in their d
 from __future__ import annotations
 
 import numpy as np
-import piqp
 
 from partialfair._typing import Floats
 
@@ -43,6 +42,8 @@ def best_multipliers(
     n_kinks, m = shares.shape
     if m == 0:
         return np.zeros(n_kinks)
+    import piqp  # late: machines that train networks may have none
+
     solver = piqp.DenseSolver()
     # A gap g to a kink leaves a residual of √g in a certificate; below 1e-10 the solver stalls.
     solver.settings.eps_abs, solver.settings.eps_rel = 1e-10, 0.0

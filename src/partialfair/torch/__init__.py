@@ -1,4 +1,4 @@
-"""Partial fairness for PyTorch: the constraints on tensors, and a hook for any training loop."""
+"""Partial fairness for PyTorch: the constraints on tensors, a hook for any training loop, and a loop."""
 
 from __future__ import annotations
 
@@ -8,13 +8,34 @@ from typing import TYPE_CHECKING, Any
 from partialfair._extras import require
 
 if TYPE_CHECKING:
+    from partialfair.torch.batches import GroupBatches, Indexed
     from partialfair.torch.fairness import PartialFairness
     from partialfair.torch.functions import ScoreConstraints
     from partialfair.torch.head import refit_head
+    from partialfair.torch.trainer import PartialFairTrainer
+    from partialfair.torch.training import EpochRecord, Training
 
-__all__ = ["PartialFairness", "ScoreConstraints", "refit_head"]
+__all__ = [
+    "EpochRecord",
+    "GroupBatches",
+    "Indexed",
+    "PartialFairTrainer",
+    "PartialFairness",
+    "ScoreConstraints",
+    "Training",
+    "refit_head",
+]
 
-_HOME_OF = {"PartialFairness": "fairness", "ScoreConstraints": "functions", "refit_head": "head"}
+_HOME_OF = {
+    "EpochRecord": "training",
+    "GroupBatches": "batches",
+    "Indexed": "batches",
+    "PartialFairTrainer": "trainer",
+    "PartialFairness": "fairness",
+    "ScoreConstraints": "functions",
+    "Training": "training",
+    "refit_head": "head",
+}
 
 
 def __getattr__(name: str) -> Any:

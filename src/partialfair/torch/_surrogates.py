@@ -1,9 +1,8 @@
 """Surrogates as torch functions: σ⁺ and σ⁻ of those of `partialfair.surrogates`, and their slopes.
 
-Both come as one tensor with a first axis of two, so that what is done to both is done once. Slopes at
-kinks are those of the compiled loops, from below, so that both worlds take the same subgradient. Each
-operation is a
-kernel that a GPU has to be told of, and at small batches telling takes longer than doing: formulas are
+Both come as one tensor with a first axis of two, so that what is done to both is done once. Slopes at kinks
+are those of the compiled loops, from below, so that both worlds take the same subgradient. Each operation is
+a kernel that a GPU has to be told of, and at small batches telling takes longer than doing: formulas are
 written with few of them.
 """
 

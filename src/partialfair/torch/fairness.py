@@ -174,7 +174,7 @@ class PartialFairness(nn.Module):
             self.row_steps.index_fill_(0, rows, self._steps)
         passed = self._rows_seen / self.functions.n_rows
         self._rows_seen += len(scores) * _n_processes()
-        if passed < self.free_passes:
+        if passed < self.free_passes or self.functions.m == 0:  # κ may allow everything
             return loss
         if not self._constrained:
             self._place_thresholds(scores, groups, y, everybody=rows is not None and passed >= 1)
@@ -216,11 +216,11 @@ class PartialFairness(nn.Module):
                 )
             self.row_scores.copy_(scores)
         else:
-            self._share_row_scores()
+            self.share_row_scores()
         functions = self.functions
         self.tangent_scores.copy_(self.row_scores)
         self.tangent_theta.copy_(functions.theta)
-        everybody = functions.weights(self.row_codes, self.row_labels)
+        everybody = functions.weights(self.row_codes, self.row_labels, everybody=True)
         atoms = functions.at(self.tangent_scores, everybody, self.tangent_theta).values
         _, minus, pieces = functions.maxima.parts_and_pieces(atoms)
         self.tangent_values.copy_(minus)
@@ -232,7 +232,7 @@ class PartialFairness(nn.Module):
     def _place_thresholds(self, scores: Tensor, groups: Tensor, y: Tensor | None, *, everybody: bool) -> None:
         """Put θ where they suit the last scores of all rows, or those of a first batch."""
         if everybody:
-            self._share_row_scores()
+            self.share_row_scores()
             seen = self.row_steps >= 0  # a loader may leave out the last rows of a pass
             scores, groups, y = self.row_scores[seen], self.row_codes[seen], self.row_labels[seen]
         self.functions.place_thresholds(scores, groups, y)
@@ -240,7 +240,7 @@ class PartialFairness(nn.Module):
             self.functions.theta.copy_(_mean_over_processes(self.functions.theta))
         self._constrained = True
 
-    def _share_row_scores(self) -> None:
+    def share_row_scores(self) -> None:
         """Give every process the last scores of all rows, whoever saw them."""
         if _n_processes() == 1:
             return

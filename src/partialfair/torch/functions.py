@@ -20,7 +20,7 @@ from partialfair.surrogates import Surrogate
 from partialfair.surrogates import surrogate as surrogate_named
 from partialfair.torch._atoms import AtomsAt, AtomsOfBank, JoinedAt, atoms_of_bank
 
-__all__ = ["ScoreConstraints", "score_vector"]
+__all__ = ["ScoreConstraints", "score_vector", "scores_of"]
 
 
 class ScoreConstraints(nn.Module):
@@ -51,6 +51,7 @@ class ScoreConstraints(nn.Module):
     """
 
     shares: Tensor
+    shares_in_batches: Tensor
 
     def __init__(
         self,
@@ -78,12 +79,13 @@ class ScoreConstraints(nn.Module):
         self.theta = nn.Parameter(torch.from_numpy(block.thresholds.starts))
         self.banks = nn.ModuleList(atoms_of_bank(bank) for bank in block.joined_bank.banks)
         self.maxima: _Maxima = _Maxima(block.system)
-        by_bank = np.stack([_share_table(known, positive, each.shares) for each in block.all_members])
-        by_bank *= _corrections(known, batch_shares)[:, None]
-        self.uses_labels = bool((by_bank[..., 0] != by_bank[..., 1]).any())
+        shares = np.stack([_share_table(known, positive, each.shares) for each in block.all_members])
+        self.uses_labels = bool((shares[..., 0] != shares[..., 1]).any())
         if not self.uses_labels:
-            by_bank = by_bank[..., :1]
-        self.register_buffer("shares", torch.from_numpy(_by_group(by_bank)))
+            shares = shares[..., :1]
+        in_batches = shares * _corrections(known, batch_shares)[:, None]
+        self.register_buffer("shares", torch.from_numpy(_by_group(shares)))
+        self.register_buffer("shares_in_batches", torch.from_numpy(_by_group(in_batches)))
         self.to(dtype or torch.get_default_dtype())
 
     @property
@@ -116,16 +118,18 @@ class ScoreConstraints(nn.Module):
         plus, minus = self.maxima.parts(self.at(scores, self.weights(groups, y)).values)
         return plus - minus
 
-    def weights(self, groups: Tensor, y: Tensor | None) -> Tensor:
+    def weights(self, groups: Tensor, y: Tensor | None, *, everybody: bool = False) -> Tensor:
         """Return how much rows count in the sums of each group, (n_banks, n_groups, n).
 
-        A row of a batch stands for n_rows / n of all.
+        A row of a batch stands for n_rows / n of all, and for more where batches hold fewer of its group;
+        ``everybody`` says that these are all rows, or drawn from all alike.
         """
         if self.uses_labels:
             if y is None:
                 raise InputError("these constraints compare members with the same label: give y, too")
             groups = 2 * groups + (y > 0).to(groups.dtype)
-        return self.shares[:, :, groups] * (self.n_rows / len(groups))
+        shares = self.shares if everybody else self.shares_in_batches
+        return shares[:, :, groups] * (self.n_rows / len(groups))
 
     def at(self, scores: Tensor, weights: Tensor, theta: Tensor | None = None) -> AtomsAt:
         """Return all atoms at the scores of some rows, with other thresholds if they are given."""
@@ -141,13 +145,22 @@ class ScoreConstraints(nn.Module):
     def place_thresholds(self, scores: Tensor, groups: Tensor, y: Tensor | None = None) -> None:
         """Move θ to where they suit the scores of all rows, or of many."""
         on_host = precise(scores).double().cpu().numpy()
-        ranked = [_Ranked(on_host, of_bank.cpu().numpy()) for of_bank in self.weights(groups, y)]
+        ranked = [_Ranked(on_host, own.cpu().numpy()) for own in self.weights(groups, y)]
         values = self.joined_thresholds.at(ranked.__getitem__)
         self.theta.copy_(torch.from_numpy(values))
 
     @property
     def _banks(self) -> list[AtomsOfBank]:
         return cast("list[AtomsOfBank]", list(self.banks))
+
+
+def scores_of(outputs: Tensor) -> Tensor:
+    """Return the scores of a network's outputs: one output is the score, of two the second less the first."""
+    if outputs.ndim == 1:
+        return outputs
+    if outputs.ndim == 2 and outputs.shape[1] in (1, 2):
+        return outputs[:, -1] - outputs[:, 0] if outputs.shape[1] == 2 else outputs[:, 0]
+    raise InputError(f"a network must have one or two outputs for each row, not shape {tuple(outputs.shape)}")
 
 
 def score_vector(scores: Tensor) -> Tensor:
@@ -248,13 +261,13 @@ class _Maxima(nn.Module):
         by_function[[i for i, _, _ in terms], np.arange(len(terms))] = [c for _, c, _ in terms]
         self.n_atoms, self.shape = system.n_atoms, (len(terms), most)
         tables = {
-            "matrix": matrix.reshape(-1, system.n_atoms),
+            "matrix": matrix.reshape(len(terms) * most, system.n_atoms),
             "offsets": np.array([piece.constant for pieces in padded for piece in pieces]),
             "firsts": np.arange(len(terms)) * most,
             "plus": np.maximum(by_function, 0),
             "minus": np.maximum(-by_function, 0),
             "constants": np.array([function.constant for function in system.functions]),
-            "scales": np.abs(by_function).max(axis=1),
+            "scales": np.abs(by_function).max(axis=1, initial=0.0),
         }
         for name, table in tables.items():
             self.register_buffer(name, torch.from_numpy(table))
