@@ -29,7 +29,7 @@ BLOCK, BLOCKS, EPOCHS = 40, 15, 5
 class Steps:
     """A network that is trained on random images, with the hook or without."""
 
-    def __init__(self, batch: int, *, constrained: bool) -> None:
+    def __init__(self, batch: int, *, constrained: bool, cuda_graph: bool = True) -> None:
         torch.manual_seed(0)
         self.batch = batch
         self.net = ResNet18().to("cuda", memory_format=torch.channels_last)
@@ -38,7 +38,9 @@ class Steps:
         parameters = [*self.net.parameters()]
         if constrained:
             constraint = StatisticalParity((0.2, 0.4), 0.1, "absolute", n_points=10)
-            self.fair = PartialFairness(constraint, groups.numpy(), free_passes=0.0).cuda()
+            self.fair = PartialFairness(
+                constraint, groups.numpy(), free_passes=0.0, cuda_graph=cuda_graph
+            ).cuda()
             parameters += self.fair.parameters()
         self.optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=True)
         self.groups = groups.cuda()
@@ -101,6 +103,33 @@ def measured(batch: int) -> dict[str, Any]:
     }
 
 
+def replayed_and_launched(batch: int = 64) -> dict[str, float]:
+    """Compare the hook's state after many steps with and without its CUDA graph, on given scores."""
+    ends = []
+    for cuda_graph in (True, False):
+        steps = Steps(batch, constrained=True, cuda_graph=cuda_graph)
+        fair = steps.fair
+        assert fair is not None
+        rng = torch.Generator("cuda").manual_seed(1)
+        optimizer = torch.optim.SGD(fair.parameters(), lr=0.1)
+        total = torch.zeros((), device="cuda")
+        for step in range(3 * len(steps.rows)):
+            rows = steps.rows[step % len(steps.rows)]
+            noise = torch.randn(batch, device="cuda", generator=rng)
+            scores = (noise + steps.groups[rows]).requires_grad_()
+            loss = fair(scores.square().mean(), scores, steps.groups[rows], None, rows)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            fair.step()
+            total += loss.detach() + scores.grad.abs().sum()
+        ends.append((total, fair.multipliers.clone(), fair.functions.theta.detach().clone(), fair.row_scores))
+    return {
+        "largest multiplier": float(ends[0][1].max()),
+        "largest difference": max(float((a - b).abs().max()) for a, b in zip(*ends, strict=True)),
+    }
+
+
 def main() -> None:
     """Measure batches of 64, 256 and 512."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -108,7 +137,12 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.backends.cudnn.benchmark = True
     rows = [measured(batch) for batch in (64, 256, 512)]
-    record = {"machine": torch.cuda.get_device_name(), "torch": torch.__version__, "rows": rows}
+    record = {
+        "machine": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "rows": rows,
+        "replayed beside launched": replayed_and_launched(),
+    }
     (arguments.out / "torch_step.json").write_text(json.dumps(record, indent=2) + "\n")
     print(json.dumps(record, indent=2))
 

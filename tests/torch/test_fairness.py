@@ -83,7 +83,7 @@ def test_derivatives_are_those_of_the_term_that_is_added(method, tangents):
     def added(scores, theta):
         with torch.no_grad():
             fair.functions.theta.copy_(theta)
-            return fair._term(scores, codes, None, rows if tangents else None)
+            return fair._term((scores, codes, None, rows if tangents else None))
 
     theta = fair.functions.theta.detach().clone()
     _, by_score, by_theta = added(place, theta)

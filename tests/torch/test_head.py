@@ -40,19 +40,43 @@ def test_the_network_keeps_the_promise(n_outputs):
     X, y, groups = made()
     model, head = network(n_outputs)
     model.train()
-    clf = refit_head(
+    refitted = refit_head(
         model, head, batches(X, y, groups), PartialFairClassifier(interval=INTERVAL, max_gap=MAX_GAP)
     )
     assert model.training
-    assert clf.result_.obstacle is None
+    assert refitted.kept
+    assert refitted.result_.obstacle is None
+    assert "promise kept by the network" in str(refitted)
     model.eval()
     with torch.no_grad():
         outputs = model(X).double().numpy()
         features = model[:-1](X).double().numpy()
     scores = outputs[:, 0] if n_outputs == 1 else outputs[:, 1] - outputs[:, 0]
-    assert scores == pytest.approx(clf.decision_function(features), abs=1e-5)
+    assert scores == pytest.approx(refitted.classifier.decision_function(features), abs=1e-5)
     gap = partial_statistical_parity_difference(None, scores, sensitive_features=groups, interval=INTERVAL)
     assert gap <= MAX_GAP + 1e-9
+    assert refitted.gaps == pytest.approx((gap,), abs=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_promise_is_judged_in_the_precision_of_the_network(dtype):
+    """Rounding to three digits moves people past each other: the first fit's promise does not survive it."""
+    X, y, groups = made()
+    model, head = network(1)
+    model.to(dtype)
+    asked = PartialFairClassifier(interval=INTERVAL, max_gap=MAX_GAP)
+    refitted = refit_head(model, head, batches(X.to(dtype), y, groups), asked)
+    model.eval()
+    with torch.no_grad():
+        scores = (
+            torch.cat([model(X[k : k + 100].to(dtype)) for k in range(0, 800, 100)]).double().numpy()[:, 0]
+        )
+    gap = partial_statistical_parity_difference(None, scores, sensitive_features=groups, interval=INTERVAL)
+    assert refitted.gaps[0] == pytest.approx(gap, abs=1e-12)
+    assert refitted.kept == (gap <= MAX_GAP + 1e-9)
+    assert refitted.kept
+    assert asked.max_gap == MAX_GAP
+    assert not hasattr(asked, "coef_")
 
 
 @pytest.mark.parametrize(

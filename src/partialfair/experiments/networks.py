@@ -71,7 +71,7 @@ class NetworkSettings:
     penalty: float = 0.5
     memory: float = 0.9
     surrogate_width: float = 2.0
-    group_batches: bool = False
+    group_batches: bool = True
 
 
 class Network(Method):

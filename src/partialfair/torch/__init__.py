@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from partialfair.torch.batches import GroupBatches, Indexed
     from partialfair.torch.fairness import PartialFairness
     from partialfair.torch.functions import ScoreConstraints
-    from partialfair.torch.head import refit_head
+    from partialfair.torch.head import RefittedHead, refit_head
     from partialfair.torch.trainer import PartialFairTrainer
     from partialfair.torch.training import EpochRecord, Training
 
@@ -21,6 +21,7 @@ __all__ = [
     "Indexed",
     "PartialFairTrainer",
     "PartialFairness",
+    "RefittedHead",
     "ScoreConstraints",
     "Training",
     "refit_head",
@@ -32,6 +33,7 @@ _HOME_OF = {
     "Indexed": "batches",
     "PartialFairTrainer": "trainer",
     "PartialFairness": "fairness",
+    "RefittedHead": "head",
     "ScoreConstraints": "functions",
     "Training": "training",
     "refit_head": "head",

@@ -15,6 +15,7 @@ from partialfair._typing import ArrayLike
 from partialfair.constraints import Constraint
 from partialfair.exceptions import InputError
 from partialfair.torch._atoms import AtomsAt
+from partialfair.torch._replay import Replays
 from partialfair.torch.functions import ScoreConstraints, score_vector
 
 __all__ = ["PartialFairness"]
@@ -70,6 +71,9 @@ class PartialFairness(nn.Module):
         and multipliers would grow for nothing.
     largest
         No multiplier grows beyond it.
+    cuda_graph
+        On a GPU, record what the hook computes and replay it in later steps: launching its small kernels one
+        by one takes longer than they do.
     """
 
     multipliers: Tensor
@@ -79,6 +83,7 @@ class PartialFairness(nn.Module):
     row_labels: Tensor
     row_scores: Tensor
     row_steps: Tensor
+    steps: Tensor
     tangent_scores: Tensor
     tangent_theta: Tensor
     tangent_values: Tensor
@@ -97,6 +102,7 @@ class PartialFairness(nn.Module):
         refresh_every: int = 20,
         free_passes: float = 2.0,
         largest: float = 100.0,
+        cuda_graph: bool = True,
         **functions: Any,
     ) -> None:
         super().__init__()
@@ -110,6 +116,7 @@ class PartialFairness(nn.Module):
         self.functions: ScoreConstraints = ScoreConstraints(constraints, groups, y, **functions)
         self.method, self.dual_step, self.penalty, self.memory = method, dual_step, penalty, memory
         self.refresh_every, self.free_passes, self.largest = refresh_every, free_passes, largest
+        self.cuda_graph, self._replays = cuda_graph, Replays()
         dtype, m = self.functions.theta.dtype, self.functions.m
         n_atoms = self.functions.maxima.n_atoms
         row_codes = self.functions.codes(groups)
@@ -121,7 +128,8 @@ class PartialFairness(nn.Module):
             "row_codes": row_codes,
             "row_labels": row_labels,
             "row_scores": torch.zeros(len(row_codes), dtype=dtype),
-            "row_steps": torch.full((len(row_codes),), -1),
+            "row_steps": torch.zeros_like(row_codes),
+            "steps": torch.zeros((), dtype=row_codes.dtype),
             "tangent_scores": torch.zeros(len(row_codes), dtype=dtype),
             "tangent_theta": torch.zeros_like(self.functions.theta.data),
             "tangent_values": torch.zeros(m, dtype=dtype),
@@ -131,7 +139,7 @@ class PartialFairness(nn.Module):
             self.register_buffer(name, tensor)
         # DistributedDataParallel averages the network's gradients; thresholds are not its own.
         self.functions.theta.register_hook(_mean_over_processes)  # type: ignore[no-untyped-call]
-        self._steps, self._constrained_steps, self._rows_seen, self._since_refresh = 0, 0, 0, 0
+        self._constrained_steps, self._rows_seen, self._since_refresh = 0, 0, 0
         self._has_rows, self._has_tangents, self._constrained, self._has_stepped = False, False, False, True
 
     @property
@@ -169,17 +177,21 @@ class PartialFairness(nn.Module):
         """
         scores = score_vector(scores)
         self._has_rows = rows is not None
-        if rows is not None:
-            self.row_scores.index_copy_(0, rows, scores.detach().to(self.row_scores.dtype))
-            self.row_steps.index_fill_(0, rows, self._steps)
         passed = self._rows_seen / self.functions.n_rows
         self._rows_seen += len(scores) * _n_processes()
         if passed < self.free_passes or self.functions.m == 0:  # κ may allow everything
+            self._remember(scores.detach(), rows)
             return loss
         if not self._constrained:
             self._place_thresholds(scores, groups, y, everybody=rows is not None and passed >= 1)
+        batch = scores.detach(), groups, y if self.functions.uses_labels else None, rows
         with torch.no_grad():
-            term = self._term(scores, groups, y, rows)
+            if self._is_steady(scores, rows):
+                place = self.running.data_ptr(), self.functions.theta.data_ptr()
+                term = self._replays(self._term, batch, place)
+            else:
+                term = self._term(batch)
+        self._has_stepped = False
         added: Tensor = _Added.apply(loss, scores, self.functions.theta, *term)  # type: ignore[no-untyped-call]
         return added
 
@@ -188,7 +200,6 @@ class PartialFairness(nn.Module):
 
         The multipliers move with the next batch, and tangents are refreshed here when it is time.
         """
-        self._steps += 1
         self._has_stepped = True
         if not self._constrained:
             return
@@ -233,7 +244,7 @@ class PartialFairness(nn.Module):
         """Put θ where they suit the last scores of all rows, or those of a first batch."""
         if everybody:
             self.share_row_scores()
-            seen = self.row_steps >= 0  # a loader may leave out the last rows of a pass
+            seen = self.row_steps > 0  # a loader may leave out the last rows of a pass
             scores, groups, y = self.row_scores[seen], self.row_codes[seen], self.row_labels[seen]
         self.functions.place_thresholds(scores, groups, y)
         with torch.no_grad():
@@ -253,16 +264,42 @@ class PartialFairness(nn.Module):
         self.row_scores.copy_(scores / mine)
         self.row_steps.copy_(last)
 
-    def _term(
-        self, scores: Tensor, groups: Tensor, y: Tensor | None, rows: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _is_steady(self, scores: Tensor, rows: Tensor | None) -> bool:
+        """Return whether nothing but the batch and the buffers will be another in the next step, on a GPU."""
+        return (
+            self.cuda_graph
+            and scores.is_cuda
+            and rows is not None
+            and (self._has_tangents or self.refresh_every == 0)
+            and self._has_stepped
+            and self._rate == 1 - self.memory
+            and _n_processes() == 1
+        )
+
+    @property
+    def _rate(self) -> float:
+        """How far running averages move: plain means at first."""
+        return max(1 - self.memory, 1 / (self._constrained_steps + 1))
+
+    def _remember(self, scores: Tensor, rows: Tensor | None) -> None:
+        """Keep the scores of rows, and when they had them."""
+        if rows is None:
+            return
+        self.row_scores.index_copy_(0, rows, scores.to(self.row_scores.dtype))
+        self.steps += 1
+        self.row_steps.index_copy_(0, rows, self.steps.expand(len(rows)))
+
+    def _term(self, batch: Sequence[Tensor | None]) -> tuple[Tensor, Tensor, Tensor]:
         """Return what is added to the loss, and its derivatives by score and by threshold."""
+        scores, groups, y, rows = batch
+        assert scores is not None
+        assert groups is not None
+        self._remember(scores, rows)
         majorants = self._majorants(scores.to(self.functions.theta.dtype), groups, y, rows)
         # In shares of a group, whatever the scale of gaps: multipliers then grow alike.
         torch.div(majorants.values, self.functions.maxima.scales, out=self.violations)
         if self._has_stepped:  # several batches may be one step
             self.multipliers.add_(self.violations, alpha=self.dual_step).clamp_(0.0, self.largest)
-            self._has_stepped = False
         if self.method == "primal_dual":
             value, prices = self.multipliers @ self.violations, self.multipliers
         else:
@@ -291,8 +328,7 @@ class PartialFairness(nn.Module):
     def _averaged(self, *batch: Tensor) -> Tensor:
         """Move running averages towards the batch, and return all of them."""
         news = _mean_over_processes(torch.stack(batch))
-        rate = max(1 - self.memory, 1 / (self._constrained_steps + 1))
-        self.running[: len(batch)].lerp_(news.to(self.running.dtype), rate)
+        self.running[: len(batch)].lerp_(news.to(self.running.dtype), self._rate)
         return self.running
 
     def get_extra_state(self) -> dict[str, Any]:
@@ -370,7 +406,6 @@ def _mean_over_processes(values: Tensor) -> Tensor:
 
 
 _COUNTERS = (
-    "_steps",
     "_constrained_steps",
     "_rows_seen",
     "_since_refresh",

@@ -3,17 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.base import clone
 from torch import Tensor, nn
 
-from partialfair._typing import Floats
-from partialfair.estimators import PartialFairClassifier
+from partialfair.constraints import Constraint
+from partialfair.estimators import FitResult, PartialFairClassifier
 from partialfair.exceptions import InputError
+from partialfair.torch.functions import scores_of
+from partialfair.torch.training import measured
 
-__all__ = ["refit_head"]
+__all__ = ["RefittedHead", "refit_head"]
+
+_TRIES = 4
+"""Fits until the network itself keeps the promise: rounding rarely breaks it twice."""
+_FURTHER = 1.5
+"""By how much more than it was exceeded the gap is narrowed for the next fit."""
+
+
+@dataclass(frozen=True, eq=False)
+class RefittedHead:
+    """A last layer that was fitted again.
+
+    Attributes
+    ----------
+    classifier
+        The fit on the features, with its certificate in ``result_``.
+    gaps
+        The exact gap of each constraint, of the scores of the network itself, as it is now, on these rows.
+    kept
+        Whether none exceeds what was promised; None without constraints.
+    """
+
+    classifier: PartialFairClassifier
+    gaps: tuple[float, ...]
+    kept: bool | None
+
+    @property
+    def result_(self) -> FitResult:
+        """How the fit ended."""
+        result: FitResult = self.classifier.result_
+        return result
+
+    def __str__(self) -> str:
+        """Say what is promised."""
+        said = {True: "kept", False: "NOT kept", None: "no constraint"}[self.kept]
+        gaps = ", ".join(f"{gap:.4f}" for gap in self.gaps)
+        return f"promise {said} by the network on these rows: gap {gaps}\n{self.result_}"
 
 
 def refit_head(
@@ -21,13 +61,14 @@ def refit_head(
     head: nn.Linear,
     batches: Iterable[tuple[Any, Any, Any]],
     classifier: PartialFairClassifier,
-) -> PartialFairClassifier:
+) -> RefittedHead:
     """Fit the last linear layer with a promise, and write it back into the network.
 
     The layer's inputs, in evaluation mode, are the features of a linear model: the engine finds coefficients
     whose exact gap on these rows is at most ``max_gap``, with a certificate, or says what is in the way. The
-    rows should be ones that the network was not trained on: on its own rows features know the labels, and a
-    head that is fitted to them does worse on others.
+    promise is judged on the network as it is written back, in its own precision; where rounding breaks it,
+    a slightly smaller gap is asked for. The rows should be ones that the network was not trained on: on its
+    own rows features know the labels, and a head that is fitted to them does worse on others.
 
     Parameters
     ----------
@@ -38,13 +79,8 @@ def refit_head(
     batches
         Of inputs, labels 0 or 1, and groups.
     classifier
-        What to fit, with its constraint; without group terms, which a layer does not have.
-
-    Returns
-    -------
-    PartialFairClassifier
-        The fitted classifier, with ``result_``. Its `decision_function` of features is the network's score up
-        to the precision of the layer; judge the network itself where thousandths of a gap matter.
+        What to fit, with its constraint; without group terms, which a layer does not have. It is not fitted
+        itself.
     """
     if classifier.group_terms is not None:
         raise InputError("refit_head needs group_terms=None: a last layer knows nothing of groups")
@@ -53,24 +89,69 @@ def refit_head(
     if head.bias is None:
         raise InputError("the last layer must have a bias")
     features, y, groups = _features(model, head, batches)
-    classifier.fit(features, y, sensitive_features=groups)
-    coefficients = torch.from_numpy(np.ravel(classifier.coef_)).to(head.weight)
-    intercept = torch.as_tensor(float(np.ravel(classifier.intercept_)[0])).to(head.weight)
+    asked, narrowed = clone(classifier), 0.0
+    for _ in range(_TRIES):
+        fitted = clone(asked)
+        fitted.fit(features.double().numpy(), y, sensitive_features=groups)
+        _write(head, fitted)
+        refitted, excess = _judged(head, features, y, groups, fitted, narrowed)
+        # What the fit itself could not keep is no matter of rounding.
+        if refitted.kept is not False or fitted.result_.obstacle is not None:
+            break
+        narrowed += _FURTHER * excess
+        asked = _narrower(classifier, narrowed)
+    return refitted
+
+
+def _write(head: nn.Linear, fitted: PartialFairClassifier) -> None:
+    """Make the fitted coefficients those of the layer; of two outputs the first is 0."""
     with torch.no_grad():
         head.weight.zero_()
         head.bias.zero_()
-        head.weight[-1] = coefficients
-        head.bias[-1] = intercept
-    return classifier
+        head.weight[-1] = torch.from_numpy(np.ravel(fitted.coef_)).to(head.weight)
+        head.bias[-1] = torch.as_tensor(float(np.ravel(fitted.intercept_)[0])).to(head.weight)
+
+
+@torch.no_grad()
+def _judged(
+    head: nn.Linear, features: Tensor, y: Any, groups: Any, fitted: PartialFairClassifier, narrowed: float
+) -> tuple[RefittedHead, float]:
+    """Judge the layer on its inputs, by what was promised; return by how much the worst gap exceeds it."""
+    result: FitResult = fitted.result_
+    promised = [replace(one, max_gap=one.max_gap + narrowed) for one in result.constraints]
+    if not promised:
+        return RefittedHead(fitted, (), None), 0.0
+    scores = scores_of(head(features.to(head.weight))).double().cpu().numpy()
+    judged = np.array([group not in result.small_groups for group in groups])
+    measures = measured(scores[judged], y[judged], groups[judged], promised, float("nan"))
+    excess = max(gap - one.max_gap for gap, one in zip(measures.gaps, promised, strict=True))
+    return RefittedHead(fitted, measures.gaps, measures.kept), float(excess)
+
+
+def _narrower(classifier: PartialFairClassifier, by: float) -> PartialFairClassifier:
+    """Return a classifier that is asked for smaller gaps."""
+    stated = classifier.constraint
+
+    def smaller(one: Constraint) -> Constraint:
+        return replace(one, max_gap=max(one.max_gap - by, 0.0))
+
+    if isinstance(stated, str):
+        changes: dict[str, Any] = {"max_gap": max(classifier.max_gap - by, 0.0)}
+    elif isinstance(stated, Constraint):
+        changes = {"constraint": smaller(stated)}
+    else:
+        changes = {"constraint": [smaller(one) for one in stated or ()]}
+    narrower: PartialFairClassifier = clone(classifier).set_params(**changes)
+    return narrower
 
 
 @torch.no_grad()
 def _features(
     model: nn.Module, head: nn.Linear, batches: Iterable[tuple[Any, Any, Any]]
-) -> tuple[Floats, Any, Any]:
+) -> tuple[Tensor, Any, Any]:
     """Return what the last layer sees of all batches, labels, and groups."""
     seen: list[Tensor] = []
-    watched = head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach().double().cpu()))
+    watched = head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach().cpu()))
     was_training, labels, groups = model.training, [], []
     device = head.weight.device
     model.eval()
@@ -88,4 +169,4 @@ def _features(
         raise InputError(
             f"the last layer was called {len(seen)} times in {len(labels)} batches, not once each"
         )
-    return torch.cat(seen).numpy(), np.concatenate(labels), np.concatenate(groups)
+    return torch.cat(seen), np.concatenate(labels), np.concatenate(groups)
