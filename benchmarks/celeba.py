@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from partialfair import __version__
-from partialfair.experiments.networks import NetworkSettings, trained_network
+from partialfair.experiments.networks import NetworkSettings, network_scores, trained_network
 from partialfair.experiments.parts import gap_name, judged, parts_of
 from partialfair.experiments.runs import FORMAT, Run, read_outcome, read_run
 from partialfair.experiments.store import Store
@@ -99,8 +99,8 @@ def put_into_store(out: Path) -> None:
 
 def tried() -> list[tuple[Run, NetworkSettings]]:
     """Return what the settings of the figure are chosen from: both methods and both kinds of batches."""
-    queues = NetworkSettings(dual_step=0.02)
-    lagrangian = replace(queues, method="augmented_lagrangian")
+    lagrangian = NetworkSettings()
+    queues = replace(lagrangian, method="primal_dual")
     # Where there are five times as many functions, each has a fifth of the price.
     gently = {"dual_step": 0.004, "penalty": 0.2}
     by_curve = {
@@ -122,8 +122,8 @@ def judged_on_validation(data: Path, end: float, case: tuple[Run, NetworkSetting
         return None
     run, settings = case
     parts = parts_of(run, data)
-    fitted = trained_network(run, parts, settings)
-    measures = judged(parts.validation, fitted.scores(parts.validation), parts)
+    model, _ = trained_network(run, parts, settings)
+    measures = judged(parts.validation, network_scores(model, parts.validation), parts)
     return {"run": asdict(run), "settings": asdict(settings), "validation": measures}
 
 

@@ -2,10 +2,10 @@
 
 Run ``python benchmarks/torch_estimators.py [--data DIR] [--seeds 5]``. A network of one hidden layer on law
 school, partial parity on ranks 70-100 % with an absolute gap of .05, thirty epochs: batches at random or
-`GroupBatches`, of 64 or 256 rows, by virtual queues or the augmented Lagrangian, on all training rows and with
-a twentieth of the smaller group (some hundred people). A row is the mean over seeds on test rows, at the last
-epoch; "wanders" is how far the validation gap moves from epoch to epoch over the last ten, a mean of absolute
-differences.
+`GroupBatches`, of 64 or 256 rows, by virtual queues or the augmented Lagrangian, on all training rows and
+with a twentieth of the smaller group (some hundred people). A row is the mean over seeds on test rows, at the
+last epoch; "wanders" is how far the validation gap moves from epoch to epoch over the last ten, a mean of
+absolute differences.
 """
 
 from __future__ import annotations
