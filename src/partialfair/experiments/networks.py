@@ -85,7 +85,7 @@ class Network(Method):
 
     def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
         """Return κ; the paper gives none."""
-        return (0.4, 0.3, 0.2, 0.1, 0.07)
+        return (0.4, 0.3, 0.2, 0.1, 0.05)
 
     def missing(self) -> str | None:
         """Return what is not installed."""
