@@ -30,6 +30,7 @@ from partialfair.exceptions import InputError
 
 __all__ = [
     "abandon",
+    "check_file",
     "check_set",
     "check_targets",
     "digests",
@@ -94,11 +95,16 @@ def abandon() -> bool:
 
 def write_file(path: PathLike, content: bytes) -> None:
     """Write one file, whole or not at all, into a directory that exists."""
+    check_file(path)
+    write_files({Path(path): content})
+
+
+def check_file(path: PathLike) -> None:
+    """Refuse, before any work, one file that `write_file` could not write."""
     check_targets([Path(path)])
     directory = _real(Path(path)).parent
     if not directory.is_dir():
         raise InputError(f"{path} cannot be written: there is no directory {directory}")
-    write_files({Path(path): content})
 
 
 def write_files(files: Mapping[Path, bytes]) -> None:

@@ -266,3 +266,16 @@ class TestInThisProcess:
         thread.start()
         thread.join()
         assert codes == [0]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_reproduction_says_that_its_runs_are_kept(start, tmp_path, data_dir, jobs):
+    options = ("--dataset", "law_school", "--rows", 200, "--seeds", 1, "--data", data_dir, "--jobs", jobs)
+    process = start("reproduce", "fig1", *options)
+    wait_for(process, "partialfair: doing")
+    patience = time.monotonic() + 60
+    while not list(tmp_path.glob("results/runs/[!.]*")) and time.monotonic() < patience:
+        time.sleep(0.05)
+    sentence = "runs that were done are kept, and the same command goes on with the rest"
+    assert end(process) == [f"partialfair: interrupted; {sentence}"]
+    assert list(tmp_path.glob("results/runs/[!.]*"))

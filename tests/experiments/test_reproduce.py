@@ -122,8 +122,30 @@ def test_exports_costs_and_lists(tmp_path, data_dir):
     assert len(frame) == 3
     assert frame["test accuracy"].between(0.5, 1).all()
     assert "3 runs, 0 of them still to be done" in reproduce(*common, "--dry-run").stdout
+    cost = json.loads(reproduce(*common, "--dry-run", "--json").stdout)
+    assert (cost["runs"], cost["left"], cost["minutes"]) == (3, 0, 0)
     listed = reproduce("list").stdout
     assert all(name in listed for name in TARGETS)
+    assert list(json.loads(reproduce("list", "--json").stdout)["known"]) == list(TARGETS)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_table_without_runs_may_come_first(tmp_path, data_dir):
+    common = ("--dataset", "law_school", *options(data_dir, tmp_path / "r"))
+    for target in ("table1", "table1", "table4"):
+        assert reproduce(target, *common).exception is None
+    assert {path.stem for path in (tmp_path / "r").glob("*.csv")} == {"table1", "table4"}
+
+
+@pytest.mark.usefixtures("small")
+def test_a_quick_look_says_that_it_is_one(tmp_path, data_dir):
+    common = ("--dataset", "law_school", *options(data_dir, tmp_path / "r"))
+    assert reproduce("table3", "table4", *common, "--report").exception is None
+    text = (tmp_path / "r" / "report.md").read_text()
+    assert "A quick look: its verdicts are mostly chance." in text
+    assert "nan" not in text
+    assert "bank is compared" not in text
+    assert "Not judged: it is of other data sets." in text
 
 
 @pytest.mark.parametrize(
@@ -131,6 +153,7 @@ def test_exports_costs_and_lists(tmp_path, data_dir):
     [
         (("fig99",), "there is no target 'fig99'; there are fig1, fig2"),
         (("fig3", "--dataset", "bank"), "--dataset bank is in none of these targets, which have a9a"),
+        (("fig1", "--dataset", "law_school", "--export", "nowhere/runs.parquet"), "there is no directory"),
         (("fig1", "--dataset", "law_school", "--data", "nowhere", "--jobs", "1"), "nowhere"),
         (("fig1", "--dataset", "law_school", "--data", "nowhere", "--jobs", "2"), "nowhere"),
     ],

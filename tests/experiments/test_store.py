@@ -11,7 +11,8 @@ from partialfair.experiments.runs import Outcome, Run
 from partialfair.experiments.store import Store
 
 RUN = Run("law_school", 0, "ours", 0.1, "pSP", (0.7, 1.0), 10, 1e-4)
-DONE = Outcome(seconds=1.5, fit={"status": "converged"}, test={"accuracy": 0.9}, history={"step": [0, 1]})
+MEASURES = {"accuracy": 0.9}
+DONE = Outcome(None, 1.5, {"status": "converged"}, MEASURES, MEASURES, history={"step": [0, 1]})
 
 
 def test_a_run_is_found_by_what_it_is(tmp_path):
@@ -62,7 +63,7 @@ def test_results_of_another_version_are_refused_and_left_alone(tmp_path):
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.json")} == before
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"error": null, "colour": 1}'])
+@pytest.mark.parametrize("content", ["{", "[]", '{"error": null, "colour": 1}', "{}", '{"test": 3}'])
 def test_a_damaged_outcome_is_named(tmp_path, content):
     store = Store(tmp_path / "results", "1.0")
     store.save(RUN, DONE)
@@ -70,6 +71,19 @@ def test_a_damaged_outcome_is_named(tmp_path, content):
     path.write_text(content)
     with pytest.raises(InputError, match=r"outcome\.json is damaged \(.*\): remove .* to run it again"):
         store.of(RUN)
+
+
+def test_damaged_scores_are_named(tmp_path):
+    store = Store(tmp_path / "results", "1.0")
+    store.save(RUN, DONE, {"scores": np.arange(3.0)})
+    (path,) = tmp_path.rglob("scores.npz")
+    for content in (b"", b"junk", path.read_bytes()[:40]):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=r"scores\.npz is damaged \(it holds no arrays\): remove"):
+            store.scores(RUN)
+    path.unlink()
+    with pytest.raises(InputError, match=r"scores\.npz is damaged \(there is no such file\): remove"):
+        store.scores(RUN)
 
 
 def test_a_run_in_the_wrong_place_is_named(tmp_path):

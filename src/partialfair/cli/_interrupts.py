@@ -13,11 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["ends_on_signals", "goodbye"]
+__all__ = ["ends_on_signals", "goodbye", "keeping"]
 
 _SIGNALS: dict[int, str] = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 if hasattr(signal, "SIGHUP"):  # the terminal was closed
     _SIGNALS[signal.SIGHUP] = "terminated"
+
+_kept: list[str] = []
+"""What to say of files that are written one after the other while a command goes on."""
 
 _CLEAN_LINE_AND_CURSOR = b"\r\x1b[K\x1b[?25h"  # a spinner hides the cursor and leaves its line
 
@@ -53,9 +56,21 @@ def ends_on_signals() -> Iterator[None]:
         os.close(reading)
 
 
+@contextmanager
+def keeping(sentence: str) -> Iterator[None]:
+    """Say this if the command is ended in here, where what it has written is neither all nor nothing."""
+    _kept.append(sentence)
+    try:
+        yield
+    finally:
+        _kept.pop()
+
+
 def goodbye(word: str, *, written: bool) -> bytes:
     """Return the last line of a command that was ended."""
     what = "its files had been written" if written else "no file was written"
+    if _kept:
+        what = _kept[-1]
     return f"partialfair: {word}; {what}\n".encode()
 
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import partialfair
-from partialfair._files import write_file, write_files
+from partialfair._extras import require
+from partialfair._files import check_file, write_file, write_files
+from partialfair.cli._interrupts import keeping
 from partialfair.cli._options import OUTPUT, AsJson
 from partialfair.cli._output import PlainTable, console, echo, json_text, note, printing, step
 from partialfair.cli._writing import check_directory, png
@@ -29,6 +31,7 @@ __all__ = ["reproduce"]
 _SCHEMA = "partialfair.reproduce/1"
 _MOST_LINES = 60
 """Of a table in the terminal."""
+_KEPT = "runs that were done are kept, and the same command goes on with the rest"
 
 
 class Protocol(StrEnum):
@@ -97,22 +100,22 @@ def reproduce(
     from partialfair.experiments.targets import Scope, targets_named
 
     if targets == ["list"]:
-        _print_list()
+        _print_list(as_json=as_json)
         return 0
     wanted = targets_named(targets)
     scope = Scope(_datasets(dataset, wanted), seeds, str(protocol), rows, data)
-    check_directory(out)
+    _check_outputs(out, export)
     store = Store(out, partialfair.__version__)
     runs = [run for target in wanted for run in target.runs(scope)]
     left = store.left(runs)
     if dry_run:
-        _print_cost(store, runs, left, jobs)
+        _print_cost(store, runs, left, jobs, as_json=as_json)
         return 0
     for method in METHODS.values():
         if method.protocol == protocol and (sentence := method.missing()) is not None:
             note(f"left out: {sentence}")
     progress = _Progress(Costs(store), left, jobs)
-    with step(f"doing {len(left):,} runs of {len(set(runs)):,}") as tell:
+    with keeping(_KEPT), step(f"doing {len(left):,} runs of {len(set(runs)):,}") as tell:
         failures = sweep(runs, store, folder=data, jobs=jobs, say=lambda one: tell(progress.after(one)))
     written = _write(wanted, scope, store, report=report)
     if export is not None:
@@ -136,9 +139,25 @@ def _datasets(names: Sequence[str] | None, wanted: Iterable[Target]) -> tuple[st
     return tuple(names) if names else known
 
 
-def _print_list() -> None:
+def _check_outputs(out: Path, export: Path | None) -> None:
+    """Refuse, before any work, what could not be drawn or written at its end."""
+    require("matplotlib", extra="cli", purpose="drawing")
+    check_directory(out)
+    if export is not None:
+        require("pyarrow", extra="cli", purpose="writing Parquet files")
+        check_file(export)
+
+
+def _print_list(*, as_json: bool) -> None:
     from partialfair.experiments.targets import TARGETS
 
+    if as_json:
+        known = {
+            target.name: {"title": target.title, "datasets": list(target.datasets)}
+            for target in TARGETS.values()
+        }
+        echo(json_text({"schema": _SCHEMA, "known": known}))
+        return
     table = PlainTable()
     for heading in ("target", "what it shows", "data"):
         table.add_column(heading)
@@ -169,10 +188,14 @@ def _minutes(seconds: float, jobs: int) -> float:
     return seconds / min(jobs, os.cpu_count() or 1) / 60
 
 
-def _print_cost(store: Store, runs: Sequence[Run], left: Sequence[Run], jobs: int) -> None:
+def _print_cost(store: Store, runs: Sequence[Run], left: Sequence[Run], jobs: int, *, as_json: bool) -> None:
     from partialfair.experiments.costs import Costs
 
     minutes = _minutes(Costs(store).seconds(left), jobs)
+    if as_json:
+        counts = {"runs": len(set(runs)), "left": len(left), "minutes": minutes, "jobs": jobs}
+        echo(json_text({"schema": _SCHEMA, **counts}))
+        return
     echo(
         f"{len(set(runs)):,} runs, {len(left):,} of them still to be done: about {minutes:.0f} minutes "
         f"with {jobs} at a time"
@@ -206,6 +229,7 @@ def _write(wanted: Sequence[Target], scope: Scope, store: Store, *, report: bool
             store.directory / "report.md": text.encode(),
         }
     if files:
+        store.prepare()  # also for a table without runs: the next command has to know its own directory
         write_files(files)
     return list(files)
 
@@ -213,9 +237,6 @@ def _write(wanted: Sequence[Target], scope: Scope, store: Store, *, report: bool
 def _export(store: Store, path: Path) -> None:
     import io
 
-    from partialfair._extras import require
-
-    require("pyarrow", extra="cli", purpose="writing Parquet files")
     packed = io.BytesIO()
     store.to_frame().to_parquet(packed, index=False)
     write_file(path, packed.getvalue())
@@ -250,7 +271,9 @@ def _record(wanted: Iterable[Target], scope: Scope, store: Store, failures: int)
     return {
         "schema": _SCHEMA,
         "protocol": scope.protocol,
+        "datasets": list(scope.datasets),
         "seeds": scope.seeds,
+        "rows": scope.rows,
         "failures": failures,
         "targets": {target.name: target.rows(scope, store) for target in wanted},
     }

@@ -3,7 +3,9 @@
 "Higher" and "the same" are meant at equal fairness on test rows, split by split: a frontier, straight between
 its models, is read at the fairness of each model of the other method, so that no other is credited with
 models that it did not find. A frontier is less accurate there if the mean difference over the splits is more
-than one standard error below 0.
+than one standard error below 0. Models that are fairer than all of the frontier are held against its fairest
+one: if they are more accurate, too, the frontier is beaten, and if they are not nothing follows. What only
+one of several splits says counts for nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from partialfair.experiments.targets import TARGETS, Convergence, Robustness, Sc
 __all__ = ["Finding", "Verdict", "verdicts"]
 
 Asked: TypeAlias = tuple[Question, Method]
+_Pairs: TypeAlias = Mapping[tuple[int, float | None], tuple[float, float]]
 
 _HIGH_FAIRNESS = 0.85
 """What the paper calls a high level."""
@@ -77,43 +80,66 @@ class _Beside:
         By split and tolerance of the other method: the fairness of its model, and the accuracy that the
         frontier has there less the model's. Models that are fairer, or less fair, than all of the frontier
         are not among them.
+    fairer
+        The same of models that are fairer than all of the frontier, with the accuracy of its fair end.
+    n_splits
+        Splits in which both have been run.
     """
 
-    pairs: Mapping[tuple[int, float | None], tuple[float, float]]
+    pairs: _Pairs
+    fairer: _Pairs
+    n_splits: int
 
     @classmethod
     def of(cls, store: Store, frontier_of: Asked, models_of: Asked) -> _Beside | None:
-        """Compare split by split; None if no model can be compared."""
+        """Compare split by split; None if not both have been run."""
         lines = curves(store, *frontier_of)
         question, method = models_of
         gap = gap_name(question.fairness, question.interval)
-        pairs = {}
+        pairs: dict[tuple[int, float | None], tuple[float, float]] = {}
+        fairer: dict[tuple[int, float | None], tuple[float, float]] = {}
+        splits = set()
         for (seed, tolerance), (_, outcome) in chosen(store, question, method).items():
-            line, fairness = lines.get(seed), 1 - outcome.test[gap]
-            if line is not None and line[0, 0] <= fairness <= line[-1, 0]:
+            if (line := lines.get(seed)) is None:
+                continue
+            splits.add(seed)
+            fairness = 1 - outcome.test[gap]
+            if line[0, 0] <= fairness:
                 gain = read_at(line, fairness) - outcome.test["accuracy"]
-                pairs[seed, tolerance] = fairness, gain
-        return cls(pairs) if pairs else None
+                (pairs if fairness <= line[-1, 0] else fairer)[seed, tolerance] = fairness, gain
+        return cls(pairs, fairer, len(splits)) if splits else None
 
     @property
     def mean(self) -> Mean:
-        """The difference over all models, and how it varies with the split."""
+        """The difference over all models of the same fairness, and how it varies with the split."""
         by_split: dict[int, list[float]] = {}
         for (seed, _), (_, gain) in self.pairs.items():
             by_split.setdefault(seed, []).append(gain)
         return Mean.of(fmean(gains) for gains in by_split.values())
 
-    def lower(self, above: float = -np.inf, by: float = 0.0) -> list[float]:
-        """Return the levels above some level at which the frontier is less accurate, by more than so much."""
+    def lower(self, above: float = -np.inf, by: float = 0.0) -> dict[float, float]:
+        """Return the levels above some level at which the frontier is less accurate, and by how much.
+
+        It is more than a standard error, and more than the least that is asked for.
+        """
+        return self._losses(self.pairs, above, by)
+
+    def beaten(self) -> dict[float, float]:
+        """Return the levels of models that are fairer than all of the frontier, and by what more accurate."""
+        return self._losses(self.fairer)
+
+    def _losses(self, pairs: _Pairs, above: float = -np.inf, by: float = 0.0) -> dict[float, float]:
         by_tolerance: dict[float | None, list[tuple[float, float]]] = {}
-        for (_, tolerance), pair in self.pairs.items():
+        for (_, tolerance), pair in pairs.items():
             by_tolerance.setdefault(tolerance, []).append(pair)
-        levels = []
-        for pairs in by_tolerance.values():
-            level, gain = fmean(pair[0] for pair in pairs), Mean.of(pair[1] for pair in pairs)
+        losses = {}
+        for same in by_tolerance.values():
+            if len(same) < min(2, self.n_splits):
+                continue
+            level, gain = fmean(pair[0] for pair in same), Mean.of(pair[1] for pair in same)
             if level >= above and gain.value < -max(np.nan_to_num(gain.error), by):
-                levels.append(level)
-        return levels
+                losses[level] = -gain.value
+        return losses
 
 
 def _asked(scope: Scope, *names: str) -> list[str]:
@@ -126,21 +152,34 @@ def _against_baselines(
     """Judge whether ours is nowhere less accurate than a baseline; below a level, not by much."""
     question = scope.question(dataset, fairness)
     ours = question, scope.method("ours")
-    worse, compared = [], 0
+    worse: list[str] = []
+    compared: list[str] = []
+    others: list[str] = []
     for name in _BASELINES:
-        method = scope.method(name)
-        beside = _Beside.of(store, ours, (question, method))
+        label = scope.method(name).label
+        beside = _Beside.of(store, ours, (question, scope.method(name)))
         if beside is None:
+            others.append(f"{label} has not been run")
             continue
-        compared += 1
-        lower = set(beside.lower(above=similar_below)) | set(beside.lower(by=_SIMILAR))
-        if lower:
-            levels = ", ".join(f"{level:.2f}" for level in sorted(lower))
-            worse.append(f"{method.label} is more accurate at fairness {levels}")
-    if not compared:
+        if lower := {**beside.lower(above=similar_below), **beside.lower(by=_SIMILAR)}:
+            worse.append(f"{label} is more accurate {_listed(lower)}")
+        if beaten := beside.beaten():
+            worse.append(f"{label} is fairer than all of ours and more accurate {_listed(beaten)}")
+        if beside.pairs:
+            compared.append(label)
+        elif beside.fairer:
+            others.append(f"all models of {label} are fairer than ours, and none more accurate")
+        else:
+            others.append(f"all models of {label} are less fair than ours")
+    if not worse and not compared:
         return Finding(dataset, None, "no two methods have been run that can be compared")
-    why = "; ".join(worse) or f"nowhere less accurate than models of {compared} baselines"
-    return Finding(dataset, not worse, why)
+    why = worse or [f"nowhere less accurate than {', '.join(compared)}", *others]
+    return Finding(dataset, not worse, "; ".join(why))
+
+
+def _listed(losses: Mapping[float, float]) -> str:
+    levels = dict.fromkeys(f"{level:.2f}" for level in sorted(losses))
+    return f"at fairness {', '.join(levels)}, by {max(losses.values()):.4f} at most"
 
 
 def _frontiers(
@@ -179,7 +218,10 @@ def _densities(scope: Scope, store: Store) -> Iterator[Finding]:
 
 
 def _robust(scope: Scope, store: Store) -> Iterator[Finding]:
-    """Judge by the fairness on the worst interval, among methods that are not less accurate than ours."""
+    """Judge by the fairness on the worst interval, among methods that are not less accurate than ours.
+
+    As everywhere, differences within one standard error (of ours) are none.
+    """
     target = TARGETS["fig9"]
     assert isinstance(target, Robustness)
     ours = scope.method("ours").name
@@ -191,14 +233,19 @@ def _robust(scope: Scope, store: Store) -> Iterator[Finding]:
         if ours not in by_method or len(by_method) < 2:
             yield Finding(dataset, None, "no bars have been computed")
             continue
-        worst = {name: min(point.fairness.value for point in points) for name, points in by_method.items()}
+        worst = {
+            name: min((point.fairness for point in points), key=lambda one: one.value)
+            for name, points in by_method.items()
+        }
         accuracy = {name: fmean(one.accuracy.value for one in points) for name, points in by_method.items()}
         alike = [name for name in worst if accuracy[name] >= accuracy[ours] - _SIMILAR]
         why = "; ".join(
-            f"{METHODS[name].label} {worst[name]:.3f} or more at a mean accuracy of {accuracy[name]:.4f}"
-            for name in by_method
+            f"{METHODS[name].label} {fairness.value:.3f} or more at a mean accuracy of {accuracy[name]:.4f}"
+            + ("" if name in alike else ", which is too low to compare")
+            for name, fairness in worst.items()
         )
-        yield Finding(dataset, max(alike, key=worst.__getitem__) == ours, why)
+        enough = worst[ours].value + np.nan_to_num(worst[ours].error)
+        yield Finding(dataset, all(worst[name].value <= enough for name in alike if name != ours), why)
 
 
 def _descents(name: str) -> Callable[[Scope, Store], Iterator[Finding]]:
@@ -218,7 +265,7 @@ def _descents(name: str) -> Callable[[Scope, Store], Iterator[Finding]]:
                 continue
             (idca, idca_violation), (ssg, ssg_violation) = ends["idca"], ends["ssg"]
             why = (
-                f"objective {idca:.4f} (IDCA) and {ssg:.4f} (SSG), infeasibility {idca_violation:.0e} and "
+                f"objective {idca:.5f} (IDCA) and {ssg:.5f} (SSG), infeasibility {idca_violation:.0e} and "
                 f"{ssg_violation:.0e}"
             )
             alike = abs(idca - ssg) <= _SAME_OBJECTIVE * abs(ssg)
@@ -238,12 +285,14 @@ def _partial_and_full(scope: Scope, store: Store) -> Iterator[Finding]:
         question = scope.question(dataset, "pSP")
         partial, full = ((question, scope.method(name)) for name in ("ours", "full-parity"))
         beside = _Beside.of(store, partial, full)
-        if beside is None:
+        if beside is None or not beside.pairs:
             yield Finding(dataset, None, "no two methods have been run that can be compared")
             continue
         gain = beside.mean
-        why = f"partial parity gains {gain.value:+.4f} ± {gain.error:.4f} where full parity has models"
+        why = f"partial parity gains {_signed(gain)} where full parity has models"
         lower = beside.lower(by=_SIMILAR if dataset == "a9a" else 0.0)
+        if lower and gain.value > 0:
+            why += f", on average, but loses {_listed(lower)}"
         yield Finding(dataset, not lower and (dataset == "a9a" or gain.value > 0), why)
 
 
@@ -254,13 +303,17 @@ def _points(scope: Scope, store: Store) -> Iterator[Finding]:
             (scope.question(dataset, "pSP", n_points=n_points), scope.method("ours")) for n_points in (20, 10)
         )
         beside = _Beside.of(store, twenty, ten)
-        if beside is None:
+        if beside is None or not beside.pairs:
             yield Finding(dataset, None, "no two methods have been run that can be compared")
             continue
         gains = beside.mean
         significant = bool(gains.value > max(2 * np.nan_to_num(gains.error, nan=np.inf), _SIMILAR))
-        why = f"twenty points gain {gains.value:+.4f} ± {gains.error:.4f}"
+        why = f"twenty points gain {_signed(gains)}"
         yield Finding(dataset, significant if dataset == "law_school" else not significant, why)
+
+
+def _signed(gain: Mean) -> str:
+    return f"{gain.value:+.4f}" if np.isnan(gain.error) else f"{gain.value:+.4f} ± {gain.error:.4f}"
 
 
 _JUDGES: dict[str, Callable[[Scope, Store], Iterator[Finding]]] = {

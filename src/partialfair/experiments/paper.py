@@ -14,6 +14,7 @@ __all__ = [
     "BASELINE_MAX_GAPS",
     "CLAIMS",
     "DATASETS",
+    "FIRST_GROUPS",
     "INTERVALS",
     "MAX_GAPS",
     "NETWORKS",
@@ -32,6 +33,9 @@ __all__ = [
 
 DATASETS = ("a9a", "bank", "law_school")
 """Of the figures; ACS is in Table 2 alone."""
+
+FIRST_GROUPS: Mapping[str, str] = {"a9a": "Female", "bank": "25-60", "law_school": "White"}
+"""γ = 1 (Section G.1), which Figure 2 has on its horizontal axis."""
 
 SEEDS = 5
 """Random splits (Section 7.1)."""

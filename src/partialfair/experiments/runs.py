@@ -117,5 +117,11 @@ def read_run(content: Mapping[str, Any]) -> Run:
 
 
 def read_outcome(content: Mapping[str, Any]) -> Outcome:
-    """Return the outcome of a file's content; TypeError if it is none."""
-    return Outcome(**content)
+    """Return the outcome of a file's content; TypeError or ValueError if it is none."""
+    outcome = Outcome(**content)
+    for name in ("fit", "validation", "test", "history", "environment"):
+        if not isinstance(getattr(outcome, name), Mapping):
+            raise ValueError(f"its {name} is no object")
+    if not outcome.failed and not (outcome.validation and outcome.test):
+        raise ValueError("it has neither measures nor an error")
+    return outcome

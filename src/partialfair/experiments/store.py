@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -84,16 +85,16 @@ class Store:
             self._known[run.key] = outcome
         return outcome
 
-    def scores(self, run: Run) -> dict[str, npt.NDArray[Any]] | None:
-        """Return arrays that were kept of a run, if there are any."""
+    def scores(self, run: Run) -> dict[str, npt.NDArray[Any]]:
+        """Return arrays that were kept of a run."""
         path = self._home(run) / _SCORES
-        if not path.exists():
-            return None
         try:
-            with np.load(path, allow_pickle=False) as held:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
                 return {name: held[name] for name in held.files}
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path} is damaged ({error}): remove {path.parent} to run it again") from None
+        except FileNotFoundError:
+            raise _damaged(path.parent / _SCORES, "there is no such file") from None
+        except (OSError, ValueError, EOFError, BadZipFile):
+            raise _damaged(path, "it holds no arrays") from None
 
     def prepare(self) -> None:
         """Make the directory, if need be: once, before several processes save runs in it."""
@@ -161,7 +162,7 @@ class Store:
 def _outcome(home: Path) -> Outcome:
     try:
         return read_outcome(_read(home / _OUTCOME))
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise _damaged(home / _OUTCOME, error) from None
 
 

@@ -29,6 +29,8 @@ from partialfair.experiments.store import Store
 __all__ = ["Finished", "do", "sweep"]
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+_NO_COMPLAINT = "ignore:resource_tracker:UserWarning"
+"""A process that ends at once, as on Ctrl-C, leaves semaphores of its pool: removed, but with a warning."""
 _LOOKS_A_SECOND = 2
 _SEED_WITH_SCORES = 0
 """The split whose test scores are kept, for pictures of curves and densities."""
@@ -117,8 +119,9 @@ def _ended(
         return
     one = partial(do, store=store, folder=folder)
     threads = str(max(1, (os.cpu_count() or 1) // jobs))
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update(dict.fromkeys(_THREADS, threads))  # read by processes that start from here
+    settings = {**dict.fromkeys(_THREADS, threads), "PYTHONWARNINGS": _NO_COMPLAINT}
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)  # read by processes that start from here
     pool = ProcessPoolExecutor(jobs, get_context("spawn"), _end_with, (os.getpid(),))
     try:
         # A few ahead of the workers, so that an interruption leaves no long queue behind.

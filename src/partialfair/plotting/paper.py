@@ -12,7 +12,7 @@ from partialfair._extras import require
 from partialfair.experiments.frontiers import Point, frontier
 from partialfair.experiments.method import Method, Question
 from partialfair.experiments.methods import METHODS
-from partialfair.experiments.paper import OWN_INTERVALS
+from partialfair.experiments.paper import FIRST_GROUPS, OWN_INTERVALS
 from partialfair.experiments.store import Store
 from partialfair.experiments.targets import (
     Convergence,
@@ -37,7 +37,9 @@ __all__ = ["figures_of"]
 
 _MARKERS = "osD^vP*X<>hd"
 _LEAST, _ROOM = 0.1, 0.12
-"""Share of the paper's points that may lie below the axes, and what is left free around the others."""
+"""Share of the baselines' points that may lie below the axes, and what is left free around the others."""
+_IN_A_ROW = 3
+"""Rank curves side by side: more of them are too small to be read on a page."""
 _LEGEND_INCHES = 3.2
 _NAMES = {"a9a": "a9a", "bank": "bank", "law_school": "law school", "acs_income": "ACS"}
 
@@ -51,11 +53,17 @@ def figures_of(target: Target, scope: Scope, store: Store) -> dict[str, Figure]:
 
 
 def _styles(methods: Sequence[Method]) -> dict[str, dict[str, Any]]:
-    """Return a colour and a marker for each method; ours is the same everywhere, and alone in its colour."""
+    """Return a colour and a marker for each method; ours is alone in its colour.
+
+    Methods of the fast protocol's frontiers have the same ones in every figure.
+    """
     mine, *others = GROUP_COLOURS
     colours, markers = cycle(others), cycle(_MARKERS)
     styles: dict[str, dict[str, Any]] = {}
-    for method in methods:
+    known = [method for method in METHODS.values() if method.in_frontiers and method.protocol == "fast"]
+    for method in (*(known if any(one in known for one in methods) else ()), *methods):
+        if method.name in styles:
+            continue
         ours = method.name in ("ours", "ours-as-stated")
         plain = method.name == "unconstrained"
         styles[method.name] = {
@@ -68,10 +76,14 @@ def _styles(methods: Sequence[Method]) -> dict[str, dict[str, Any]]:
     return styles
 
 
-def _panels(n_rows: int, n_columns: int, width: float = 4.2, height: float = 3.4) -> tuple[Figure, Any]:
+def _panels(
+    n_rows: int, n_columns: int, width: float = 4.2, height: float = 3.4, **options: Any
+) -> tuple[Figure, Any]:
     pyplot = require("matplotlib.pyplot", extra="cli", purpose="drawing")
     size = (width * n_columns, height * n_rows)
-    figure, grid = pyplot.subplots(n_rows, n_columns, figsize=size, squeeze=False, layout="constrained")
+    figure, grid = pyplot.subplots(
+        n_rows, n_columns, figsize=size, squeeze=False, layout="constrained", **options
+    )
     return figure, grid
 
 
@@ -87,15 +99,7 @@ def _frontiers(target: Frontiers, scope: Scope, store: Store) -> dict[str, Figur
         ax = grid[target.fairness.index(question.fairness), datasets.index(question.dataset)]
         for method in methods:
             _draw_frontier(ax, store, question, method, styles[method.name])
-        _zoom(
-            ax,
-            [
-                point
-                for method in methods
-                if method.of_the_paper
-                for point in frontier(store, question, method)
-            ],
-        )
+        _zoom(ax, {method: frontier(store, question, method) for method in methods if method.of_the_paper})
         low, high = question.interval
         ax.set_title(f"{_NAMES[question.dataset]}, ranks {low:.0%} to {high:.0%}", fontsize=10, loc="left")
         ax.set_xlabel(f"{question.fairness} fairness (1 − absolute gap) on test rows")
@@ -117,7 +121,8 @@ def _protocols(target: Frontiers, scope: Scope, store: Store) -> dict[str, Figur
         style = styles[engine.name]
         _draw_frontier(ax, store, question, engine, style)
         _draw_frontier(ax, store, question, trainer, {**style, "linestyle": "--", "markerfacecolor": "white"})
-        ax.set_title(_NAMES[question.dataset], fontsize=10, loc="left")
+        low, high = question.interval
+        ax.set_title(f"{_NAMES[question.dataset]}, ranks {low:.0%} to {high:.0%}", fontsize=10, loc="left")
         ax.set_xlabel(f"{question.fairness} fairness (1 − absolute gap) on test rows")
         ax.set_ylabel("accuracy on test rows")
     _add_legend(figure, grid)
@@ -125,7 +130,7 @@ def _protocols(target: Frontiers, scope: Scope, store: Store) -> dict[str, Figur
 
 
 def _draw_frontier(ax: Axes, store: Store, question: Question, method: Method, style: Any) -> None:
-    """Draw a method's points with 95 % intervals, joined from the unconstrained model on."""
+    """Draw a method's points with 95 % intervals, joined in the order of their fairness."""
     points = sorted(frontier(store, question, method), key=lambda point: point.fairness.value)
     if not points:
         return
@@ -138,13 +143,23 @@ def _draw_frontier(ax: Axes, store: Store, question: Question, method: Method, s
     ax.errorbar(x, y, xerr=dx, yerr=dy, label=method.label, markersize=5, elinewidth=0.6, **style)
 
 
-def _zoom(ax: Axes, points: Sequence[Point]) -> None:
-    """Show what lies around the paper's methods: others may be far less accurate."""
+def _zoom(ax: Axes, frontiers: Mapping[Method, Sequence[Point]]) -> None:
+    """Show all of ours and of the unconstrained model, and most of the baselines: some lie far below."""
+    points = [point for some in frontiers.values() for point in some]
+    whole = [
+        point
+        for method, some in frontiers.items()
+        if "ours" in (method.name, method.solves) or method.name == "unconstrained"
+        for point in some
+    ]
     if len(points) < 2:
         return
     for axis, limits in (("fairness", ax.set_xlim), ("accuracy", ax.set_ylim)):
         values = [getattr(point, axis).value for point in points]
-        low, high = (float(np.quantile(values, level)) for level in (_LEAST, 1.0))
+        means = [getattr(point, axis) for point in whole]
+        ends = [mean.value + side * np.nan_to_num(mean.half_width) for mean in means for side in (-1, 1)]
+        low = min([float(np.quantile(values, _LEAST)), *ends])
+        high = max([*values, *ends])
         room = _ROOM * max(high - low, 1e-3)
         limits(low - room, high + room)
 
@@ -167,18 +182,25 @@ def _add_legend(figure: Figure, grid: Any) -> None:
 
 
 def _rank_curves(target: RankCurves, scope: Scope, store: Store) -> dict[str, Figure]:
-    """Draw a row for each data set: the unconstrained model, then κ from loose to strict."""
+    """Draw a picture for each data set: the unconstrained model, then κ from loose to strict."""
     figures = {}
     for dataset in target.of(scope):
         pictured = list(target.pictured(scope, store, dataset))
         if not pictured:
             continue
-        figure, grid = _panels(1, len(pictured), 3.4, 3.7)
-        for ax, (tolerance, run) in zip(grid.flat, pictured, strict=True):
+        figure, grid = _panels(-(-len(pictured) // _IN_A_ROW), min(len(pictured), _IN_A_ROW), 3.4, 3.7)
+        for ax in grid.flat[len(pictured) :]:
+            ax.set_axis_off()
+        for ax, (tolerance, run) in zip(grid.flat, pictured, strict=False):
             kept = store.scores(run)
-            assert kept is not None
             curve = rank_curve(kept["scores"], sensitive_features=kept["groups"])
-            plot_rank_curve(curve, interval=OWN_INTERVALS[dataset], title=_said(tolerance), ax=ax)
+            plot_rank_curve(
+                curve,
+                reference=FIRST_GROUPS[dataset],
+                interval=OWN_INTERVALS[dataset],
+                title=_said(tolerance),
+                ax=ax,
+            )
         figures[f"{target.name}_{dataset}"] = figure
     return figures
 
@@ -191,10 +213,9 @@ def _densities(target: Densities, scope: Scope, store: Store) -> dict[str, Figur
         if not pictured:
             continue
         kept = [store.scores(run) for _, run in pictured]
-        n_groups = len(np.unique(kept[0]["groups"])) if kept[0] else 1
-        figure, grid = _panels(n_groups, len(pictured), 3.0, 2.1)
+        n_groups = len(np.unique(kept[0]["groups"]))
+        figure, grid = _panels(n_groups, len(pictured), 2.3, 1.9, sharex="col")
         for column, ((tolerance, _), arrays) in enumerate(zip(pictured, kept, strict=True)):
-            assert arrays is not None
             plot_score_densities(
                 arrays["scores"],
                 sensitive_features=arrays["groups"],
@@ -202,8 +223,8 @@ def _densities(target: Densities, scope: Scope, store: Store) -> dict[str, Figur
                 threshold=0.0 if target.fairness == "pDP" else None,
                 axes=grid[:, column],
             )
-            grid[0, column].set_title(f"{_said(tolerance)}\n{grid[0, column].get_title('left')}", fontsize=9)
-            grid[0, column].set_title("", loc="left")
+            first = grid[0, column]
+            first.set_title(f"{_said(tolerance)}\n{first.get_title('left')}", fontsize=9, loc="left", pad=2)
         figures[target.name] = figure
     return figures
 
