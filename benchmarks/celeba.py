@@ -1,8 +1,9 @@
 """Figure 12 of the paper on a GPU: ResNet-18s on faces, with and without constraints, as records.
 
 ``python benchmarks/celeba.py train --data DIR --out DIR [--jobs 6]``
-    trains the networks of the figure, five seeds each (`partialfair.experiments.networks`), and writes
-    celeba.jsonl: a line for each, with its settings, its machine and its measures.
+    trains the networks of the figure that are not recorded yet, five seeds each
+    (`partialfair.experiments.networks`), and writes celeba.jsonl: a line for each, with its settings, its
+    machine and its measures.
 ``python benchmarks/celeba.py search --data DIR --out DIR``
     tries settings on the validation part, which is how those of the figure were chosen: celeba_search.jsonl.
 ``python benchmarks/celeba.py store OUT``
@@ -60,6 +61,8 @@ def train(data: Path, out: Path, jobs: int, seconds: float) -> None:
     end = time.monotonic() + seconds
     with TemporaryDirectory() as folder:
         store = Store(Path(folder) / "store", __version__)
+        for run, outcome in recorded(RESULTS / "celeba.jsonl"):
+            store.save(run, outcome)
         by_seed = sorted(runs, key=lambda run: run.seed)
 
         def said(one: Any) -> None:
@@ -84,8 +87,8 @@ def write_records(store: Store, path: Path) -> None:
 
 
 def recorded(path: Path) -> Iterator[tuple[Run, Any]]:
-    """Yield the runs of a record."""
-    for line in path.read_text().splitlines():
+    """Yield the runs of a record, if there is one."""
+    for line in path.read_text().splitlines() if path.exists() else ():
         content = json.loads(line)
         yield read_run(content["run"]), read_outcome(content["outcome"])
 

@@ -7,7 +7,7 @@ learning rate or epochs; ours were chosen on the validation part (benchmarks/cel
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -22,8 +22,8 @@ from partialfair.constraints import StatisticalParity
 from partialfair.datasets import resnet18_backbone
 from partialfair.exceptions import MissingExtraError
 from partialfair.experiments.engine import stated
-from partialfair.experiments.method import Fitted, Method
-from partialfair.experiments.paper import N_POINTS
+from partialfair.experiments.method import Fitted, Method, Question
+from partialfair.experiments.paper import N_POINTS, OWN_INTERVALS
 from partialfair.experiments.parts import Part, Parts
 from partialfair.experiments.runs import Run
 
@@ -33,12 +33,24 @@ if TYPE_CHECKING:
 
     from partialfair.torch import GroupBatches
 
-__all__ = ["NETWORK_METHODS", "Network", "NetworkSettings", "network_scores", "trained_network"]
+__all__ = [
+    "NETWORK_MAX_GAPS",
+    "NETWORK_METHODS",
+    "Network",
+    "NetworkSettings",
+    "network_scores",
+    "trained_network",
+]
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of ImageNet's pixels, by which its networks expect images to be standardised."""
 _SHIFT = 4
 """Pixels by which images are moved at most, in either direction."""
+NETWORK_MAX_GAPS: Mapping[tuple[float, float], tuple[float, ...]] = {
+    (0.2, 0.4): (0.4, 0.3, 0.2, 0.1, 0.07),
+    (0.0, 1.0): (0.4, 0.3, 0.2, 0.1, 0.05, 0.02),
+}
+"""κ by where networks are constrained."""
 _JUDGED_AT_A_TIME = 1024
 _NEVER_JOINS = StatisticalParity((0.0, 1.0), 1.0)
 """What networks without a constraint are given: all of their epochs are free."""
@@ -85,7 +97,12 @@ class Network(Method):
 
     def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
         """Return κ; the paper gives none."""
-        return (0.4, 0.3, 0.2, 0.1, 0.05)
+        return NETWORK_MAX_GAPS[OWN_INTERVALS[dataset]]
+
+    def runs(self, question: Question, tolerances: Iterable[float | None] | None = None) -> list[Run]:
+        """Return the runs that answer a question; strict κ pay on all ranks, and do not on some."""
+        own = NETWORK_MAX_GAPS[question.interval] if tolerances is None else tolerances
+        return super().runs(question, own)
 
     def missing(self) -> str | None:
         """Return what is not installed."""
@@ -113,9 +130,9 @@ class FreeNetwork(Network):
     name, label = "network-unconstrained", "ResNet-18, unconstrained"
     sees_interval = False
 
-    def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
-        """Return none."""
-        return (None,)
+    def runs(self, question: Question, tolerances: Iterable[float | None] | None = None) -> list[Run]:
+        """Return one run for each seed."""
+        return super().runs(question, (None,))
 
 
 NETWORK_METHODS = (FreeNetwork(), Network())
