@@ -1,6 +1,9 @@
-"""Put a reproduction of the paper among the pages: ``python docs/make_reproduction.py RESULTS [DIRECTORY]``.
+"""Put a reproduction of the paper among the pages: ``python docs/make_reproduction.py RESULTS [NAME]``.
 
-RESULTS is where ``partialfair reproduce all --report --out RESULTS`` wrote its report and figures.
+RESULTS is where ``partialfair reproduce all --report --out RESULTS`` wrote its report and figures. The page
+is NAME.md, reproduction.md by default. That of Figure 12, whose networks want a GPU, is
+reproduction_faces.md, of ``benchmarks/celeba.py store RESULTS`` and
+``partialfair reproduce fig12 --report --out RESULTS``.
 """
 
 import io
@@ -13,21 +16,18 @@ from PIL import Image
 COLOURS = 128
 
 
-def main(results: Path, directory: Path) -> None:
+def main(results: Path, directory: Path, name: str = "reproduction") -> None:
     """Copy the report, and the figures that it shows with fewer colours."""
     images = directory / "images" / "reproduction"
     images.mkdir(parents=True, exist_ok=True)
     text = (results / "report.md").read_text()
-    for name in re.findall(r"\]\((\w+\.png)\)", text):
+    for picture in re.findall(r"\]\((\w+\.png)\)", text):
         packed = io.BytesIO()
-        with Image.open(results / name) as image:
+        with Image.open(results / picture) as image:
             image.convert("RGB").quantize(COLOURS).save(packed, "PNG", optimize=True)
-        (images / name).write_bytes(packed.getvalue())
-    (directory / "reproduction.md").write_text(
-        re.sub(r"\]\((\w+\.png)\)", r"](images/reproduction/\1)", text)
-    )
+        (images / picture).write_bytes(packed.getvalue())
+    (directory / f"{name}.md").write_text(re.sub(r"\]\((\w+\.png)\)", r"](images/reproduction/\1)", text))
 
 
 if __name__ == "__main__":
-    here = Path(__file__).parent
-    main(Path(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else here)
+    main(Path(sys.argv[1]), Path(__file__).parent, *sys.argv[2:3])

@@ -15,7 +15,8 @@ from partialfair.experiments.paper import INTERVALS
 from partialfair.experiments.parts import gap_name
 from partialfair.experiments.runs import Outcome
 from partialfair.experiments.store import Store
-from partialfair.experiments.targets import TARGETS, Scope
+from partialfair.experiments.target import Scope
+from partialfair.experiments.targets import TARGETS
 
 INTERVAL, SEEDS = (0.7, 1.0), (0, 1, 2)
 LAW = Question("law_school", "pSP", INTERVAL, SEEDS)

@@ -11,7 +11,8 @@ from partialfair.experiments.methods import METHODS
 from partialfair.experiments.others import QuantileMap
 from partialfair.experiments.parts import LOADERS, Part, parts_of
 from partialfair.experiments.runs import Run
-from partialfair.experiments.targets import TARGETS, Scope
+from partialfair.experiments.target import Scope
+from partialfair.experiments.targets import TARGETS
 
 LAW = Question("law_school", "pSP", (0.7, 1.0), seeds=(0,), rows=600)
 

@@ -24,7 +24,8 @@ from partialfair.experiments.methods import METHODS
 from partialfair.experiments.paper import CLAIMS
 from partialfair.experiments.runs import Run
 from partialfair.experiments.store import Store
-from partialfair.experiments.targets import TARGETS, Scope
+from partialfair.experiments.target import Scope
+from partialfair.experiments.targets import TARGETS
 
 ROOT = Path(__file__).parents[2]
 ROWS = 200

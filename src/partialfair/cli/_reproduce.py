@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from partialfair.experiments.runs import Run
     from partialfair.experiments.store import Store
     from partialfair.experiments.sweep import Finished
-    from partialfair.experiments.targets import Scope, Target
+    from partialfair.experiments.target import Scope, Target
 
 __all__ = ["reproduce"]
 
@@ -44,7 +44,10 @@ class Protocol(StrEnum):
 def reproduce(
     targets: Annotated[
         list[str],
-        typer.Argument(help="fig1 to fig11, table1 to table4, all; or list, to see what each of them is."),
+        typer.Argument(
+            help="fig1 to fig12, table1 to table4; all (but fig12, which wants a GPU); or list, to see what "
+            "each of them is."
+        ),
     ],
     dataset: Annotated[
         list[str] | None, typer.Option("--dataset", help="Only this one; may be given more than once.")
@@ -97,7 +100,8 @@ def reproduce(
     from partialfair.experiments.methods import METHODS
     from partialfair.experiments.store import Store
     from partialfair.experiments.sweep import sweep
-    from partialfair.experiments.targets import Scope, targets_named
+    from partialfair.experiments.target import Scope
+    from partialfair.experiments.targets import targets_named
 
     if targets == ["list"]:
         _print_list(as_json=as_json)

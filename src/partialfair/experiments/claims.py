@@ -17,13 +17,15 @@ from typing import TypeAlias
 
 import numpy as np
 
+from partialfair.experiments.figures import Convergence, Networks, Robustness
 from partialfair.experiments.frontiers import Mean, Point, chosen, curves, frontier, read_at
 from partialfair.experiments.method import Method, Question
 from partialfair.experiments.methods import METHODS
-from partialfair.experiments.paper import CLAIMS, DATASETS, Claim
-from partialfair.experiments.parts import gap_name
+from partialfair.experiments.paper import CLAIMS, DATASETS, NETWORKS, OWN_INTERVALS, Claim
+from partialfair.experiments.parts import FACES, gap_name
 from partialfair.experiments.store import Store
-from partialfair.experiments.targets import TARGETS, Convergence, Robustness, Scope
+from partialfair.experiments.target import Scope
+from partialfair.experiments.targets import TARGETS
 
 __all__ = ["Finding", "Verdict", "verdicts"]
 
@@ -36,6 +38,8 @@ _SIMILAR = 0.002
 """Accuracies that differ by no more are similar: the paper says so of such curves."""
 _SAME_OBJECTIVE = 0.01
 """Relative difference of objectives that are alike."""
+_LEVELS = (0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94)
+"""Of fairness on the band at which networks are compared."""
 _BASELINES = ("group-auc", "inter-group", "intra-group", "penalty")
 
 
@@ -312,6 +316,69 @@ def _points(scope: Scope, store: Store) -> Iterator[Finding]:
         yield Finding(dataset, significant if dataset == "law_school" else not significant, why)
 
 
+def _network_gains(
+    scope: Scope, store: Store, one: str, other: str
+) -> tuple[dict[float, tuple[Mean, int]], Mean] | None:
+    """Return what one curve of Figure 12 has more than another, by fairness on the band, and on average.
+
+    Curves are those of networks that the validation part prefers, read seed by seed by straight lines, at
+    levels that both reach in at least two seeds; beside each gain is in how many.
+    """
+    target = TARGETS["fig12"]
+    assert isinstance(target, Networks)
+    asked = {label: (question, method) for label, question, method in target.curves(scope)}
+    if not asked:
+        return None
+    first, second = (curves(store, *asked[label], judged_on=OWN_INTERVALS[FACES]) for label in (one, other))
+    by_level: dict[float, tuple[Mean, int]] = {}
+    by_seed: dict[int, list[float]] = {}
+    for level in _LEVELS:
+        gains = {}
+        for seed in first.keys() & second.keys():
+            lines = first[seed], second[seed]
+            if max(line[0, 0] for line in lines) <= level <= min(line[-1, 0] for line in lines):
+                gains[seed] = read_at(lines[0], level) - read_at(lines[1], level)
+        if len(gains) >= 2:
+            by_level[level] = Mean.of(gains.values()), len(gains)
+            for seed, gain in gains.items():
+                by_seed.setdefault(seed, []).append(gain)
+    return (by_level, Mean.of(fmean(gains) for gains in by_seed.values())) if by_level else None
+
+
+def _by_levels(by_level: Mapping[float, tuple[Mean, int]]) -> str:
+    return ", ".join(
+        f"{_signed(gain)} at fairness {level:.2f} ({n} seeds)" for level, (gain, n) in by_level.items()
+    )
+
+
+def _networks_partial(scope: Scope, store: Store) -> Iterator[Finding]:
+    """Judge networks constrained on the band beside those on all ranks, at the same fairness on the band."""
+    on_band, on_all, more_points = NETWORKS
+    for label in (on_band, more_points) if _asked(scope, FACES) else ():
+        found = _network_gains(scope, store, label, on_all)
+        if found is None:
+            yield Finding(label, None, "no two curves have been computed that can be compared")
+            continue
+        by_level, mean = found
+        lower = [gain for gain, _ in by_level.values() if gain.value < -gain.error]
+        why = f"beside all ranks {_by_levels(by_level)}"
+        yield Finding(label, not lower and mean.value > 0, why)
+
+
+def _networks_points(scope: Scope, store: Store) -> Iterator[Finding]:
+    """Judge fifty points beside ten: no gain beyond chance and what is similar."""
+    on_band, _, more_points = NETWORKS
+    if not _asked(scope, FACES):
+        return
+    found = _network_gains(scope, store, more_points, on_band)
+    if found is None:
+        yield Finding(FACES, None, "no two curves have been computed that can be compared")
+        return
+    by_level, mean = found
+    similar = abs(mean.value) <= max(2 * mean.error, _SIMILAR)
+    yield Finding(FACES, similar, f"fifty points gain {_signed(mean)} on average; {_by_levels(by_level)}")
+
+
 def _signed(gain: Mean) -> str:
     return f"{gain.value:+.4f}" if np.isnan(gain.error) else f"{gain.value:+.4f} ± {gain.error:.4f}"
 
@@ -326,6 +393,8 @@ _JUDGES: dict[str, Callable[[Scope, Store], Iterator[Finding]]] = {
     "idca-psp": _descents("fig10"),
     "idca-pdp": _descents("fig11"),
     "acs": _frontiers("pSP", "acs_income"),
+    "networks-partial": _networks_partial,
+    "networks-points": _networks_points,
     "partial-full": _partial_and_full,
     "points": _points,
 }

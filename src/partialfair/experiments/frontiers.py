@@ -106,20 +106,25 @@ def halved(grid: Sequence[float | None]) -> tuple[float | None, ...]:
 
 
 def curves(
-    store: Store, question: Question, method: Method, tolerances: Iterable[float | None] | None = None
+    store: Store,
+    question: Question,
+    method: Method,
+    tolerances: Iterable[float | None] | None = None,
+    *,
+    judged_on: Interval | None = None,
 ) -> Mapping[int, Floats]:
     """Return by split the test fairness and accuracy, (k, 2), of models on the frontier of validation.
 
     Those are the models beside which no other is as fair and as accurate on the validation rows, the
     unconstrained ones among them; they are ordered by fairness on the test rows.
     """
-    gap = gap_name(question.fairness, question.interval)
+    gap = gap_name(question.fairness, judged_on or question.interval)
     found: dict[int, Floats] = {}
     for seed in question.seeds:
         own = _done(store, replace(question, seeds=(seed,)), method, tolerances)
         if not own:
             continue
-        judged = own + _done(store, replace(question, seeds=(seed,)), METHODS["unconstrained"])
+        judged = own + _done(store, replace(question, seeds=(seed,)), METHODS[method.free])
         kept, highest = [], -np.inf
         for outcome in sorted(judged, key=lambda one: (one.validation[gap], -one.validation["accuracy"])):
             if outcome.validation["accuracy"] > highest:  # nothing fairer was as accurate

@@ -78,6 +78,8 @@ class Method(ABC):
         The method of the fast protocol whose problem it solves too, if it is one of the paper's trainers.
     in_frontiers
         Whether it belongs in Figure 1; others have figures and tables of their own.
+    free
+        The method without a constraint from which its frontiers start.
     """
 
     name: ClassVar[str]
@@ -87,6 +89,7 @@ class Method(ABC):
     protocol: ClassVar[str] = "fast"
     solves: ClassVar[str | None] = None
     in_frontiers: ClassVar[bool] = True
+    free: ClassVar[str] = "unconstrained"
     alphas: ClassVar[tuple[float, ...]] = ALPHAS
     keeps_history: ClassVar[bool] = False
     rough_seconds: ClassVar[float] = 0.5

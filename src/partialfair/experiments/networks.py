@@ -92,6 +92,7 @@ class Network(Method):
 
     name, label = "network", "ResNet-18, partial parity"
     in_frontiers = False
+    free = "network-unconstrained"
     alphas = (0.0,)
     rough_seconds: ClassVar[float] = 30.0
 

@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from partialfair._extras import require
+from partialfair.experiments.figures import (
+    Convergence,
+    Densities,
+    Frontiers,
+    Networks,
+    RankCurves,
+    Robustness,
+)
 from partialfair.experiments.frontiers import Point, frontier
 from partialfair.experiments.method import Method, Question
 from partialfair.experiments.methods import METHODS
 from partialfair.experiments.paper import FIRST_GROUPS, OWN_INTERVALS
 from partialfair.experiments.store import Store
-from partialfair.experiments.targets import (
-    Convergence,
-    Densities,
-    Frontiers,
-    RankCurves,
-    Robustness,
-    Scope,
-    Target,
-    compared,
-)
+from partialfair.experiments.target import Scope, Target, compared
 from partialfair.metrics import rank_curve
 from partialfair.plotting._style import GROUP_COLOURS
 from partialfair.plotting.curves import plot_rank_curve
@@ -130,17 +129,21 @@ def _protocols(target: Frontiers, scope: Scope, store: Store) -> dict[str, Figur
 
 
 def _draw_frontier(ax: Axes, store: Store, question: Question, method: Method, style: Any) -> None:
-    """Draw a method's points with 95 % intervals, joined in the order of their fairness."""
-    points = sorted(frontier(store, question, method), key=lambda point: point.fairness.value)
-    if not points:
-        return
+    """Draw a method's points."""
+    if points := frontier(store, question, method):
+        _draw_points(ax, points, method.label, style)
+
+
+def _draw_points(ax: Axes, frontier: Sequence[Point], label: str, style: Any) -> None:
+    """Draw points with 95 % intervals, joined in the order of their fairness."""
+    points = sorted(frontier, key=lambda point: point.fairness.value)
     columns = [
         [getattr(getattr(point, axis), part) for point in points]
         for axis in ("fairness", "accuracy")
         for part in ("value", "half_width")
     ]
     x, dx, y, dy = columns
-    ax.errorbar(x, y, xerr=dx, yerr=dy, label=method.label, markersize=5, elinewidth=0.6, **style)
+    ax.errorbar(x, y, xerr=dx, yerr=dy, label=label, markersize=5, elinewidth=0.6, **style)
 
 
 def _zoom(ax: Axes, frontiers: Mapping[Method, Sequence[Point]]) -> None:
@@ -293,11 +296,34 @@ def _convergence(target: Convergence, scope: Scope, store: Store) -> dict[str, F
     return figures
 
 
+def _networks(target: Networks, scope: Scope, store: Store) -> dict[str, Figure]:
+    """Draw accuracy against fairness on the band, a curve for each place where networks were constrained."""
+    drawn = {
+        label: points
+        for label, question, method in target.curves(scope)
+        if (points := target.points(store, question, method))
+    }
+    if not drawn:
+        return {}
+    figure, grid = _panels(1, 1, 6.4, 4.4)
+    ax = grid[0, 0]
+    for (label, points), colour, marker in zip(
+        drawn.items(), ("0.2", *GROUP_COLOURS), _MARKERS, strict=False
+    ):
+        _draw_points(ax, points, label, {"color": colour, "marker": marker, "linewidth": 1.6})
+    ax.set_xlabel("pSP fairness (1 − absolute gap) on ranks 20-40 %, test images")
+    ax.set_ylabel("accuracy on test images")
+    ax.set_title("ResNet-18 on CelebA, by where it is constrained", fontsize=10, loc="left")
+    _add_legend(figure, grid)
+    return {target.name: figure}
+
+
 _DRAWN: Mapping[type[Target], Callable[[Any, Scope, Store], dict[str, Figure]]] = {
     Frontiers: _frontiers,
     RankCurves: _rank_curves,
     Densities: _densities,
     Robustness: _robustness,
     Convergence: _convergence,
+    Networks: _networks,
 }
 """By the kind of target."""

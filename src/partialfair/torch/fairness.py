@@ -22,6 +22,10 @@ __all__ = ["PartialFairness"]
 
 Method = Literal["primal_dual", "augmented_lagrangian"]
 _METHODS = ("primal_dual", "augmented_lagrangian")
+_DUAL_STEPS, _PENALTIES = 1.0, 24.0
+"""Of all functions together, each of which has its share: with ten points and two groups they are 48."""
+_MOST_DUAL_STEP, _MOST_PENALTY = 0.1, 2.0
+"""Of one function, where there are few."""
 
 
 class PartialFairness(nn.Module):
@@ -56,11 +60,13 @@ class PartialFairness(nn.Module):
     constraints, groups, y, surrogate, surrogate_width, reaching, batch_shares, dtype
         As in `ScoreConstraints`.
     method
-        ``"primal_dual"`` or ``"augmented_lagrangian"``.
+        ``"augmented_lagrangian"``, whose gaps wander less from epoch to epoch at the same accuracy
+        (benchmarks/results/torch_estimators.md), or ``"primal_dual"``, the paper's.
     dual_step
-        How fast multipliers grow with violations, which are in shares of a group.
+        How fast multipliers grow with violations, which are in shares of a group; by default 1 / m of m
+        functions.
     penalty
-        ρ of the augmented Lagrangian.
+        ρ of the augmented Lagrangian; by default 24 / m.
     memory
         Share of the running averages that a batch leaves as it is; 0 looks at one batch alone.
     refresh_every
@@ -95,9 +101,9 @@ class PartialFairness(nn.Module):
         groups: ArrayLike,
         y: ArrayLike | None = None,
         *,
-        method: Method = "primal_dual",
-        dual_step: float = 0.02,
-        penalty: float = 0.5,
+        method: Method = "augmented_lagrangian",
+        dual_step: float | None = None,
+        penalty: float | None = None,
         memory: float = 0.9,
         refresh_every: int = 20,
         free_passes: float = 2.0,
@@ -107,14 +113,18 @@ class PartialFairness(nn.Module):
     ) -> None:
         super().__init__()
         check_choice(method, "method", _METHODS)
-        check_number(dual_step, "dual_step", above=0.0)
-        check_number(penalty, "penalty", above=0.0)
+        for name, value in (("dual_step", dual_step), ("penalty", penalty)):
+            if value is not None:
+                check_number(value, name, above=0.0)
         check_number(memory, "memory", low=0.0, high=0.999)
         check_number(free_passes, "free_passes", low=0.0)
         check_number(largest, "largest", above=0.0)
         check_count(refresh_every, "refresh_every", low=0)
         self.functions: ScoreConstraints = ScoreConstraints(constraints, groups, y, **functions)
-        self.method, self.dual_step, self.penalty, self.memory = method, dual_step, penalty, memory
+        self.method, self.memory = method, memory
+        m = max(self.functions.m, 1)
+        self.dual_step = min(_DUAL_STEPS / m, _MOST_DUAL_STEP) if dual_step is None else dual_step
+        self.penalty = min(_PENALTIES / m, _MOST_PENALTY) if penalty is None else penalty
         self.refresh_every, self.free_passes, self.largest = refresh_every, free_passes, largest
         self.cuda_graph, self._replays = cuda_graph, Replays()
         dtype, m = self.functions.theta.dtype, self.functions.m

@@ -1,0 +1,106 @@
+"""What a target is: a figure or table of the paper, its runs, and what it says in numbers.
+
+A target knows nothing of pictures: `partialfair.plotting` draws what `Target.rows` and the store tell.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partialfair.experiments.frontiers import Mean
+from partialfair.experiments.method import Method, Question
+from partialfair.experiments.methods import METHODS, method_of
+from partialfair.experiments.paper import DATASETS, OWN_INTERVALS, SEEDS
+from partialfair.experiments.parts import LOADERS
+from partialfair.experiments.runs import Run
+from partialfair.experiments.store import Store
+
+__all__ = ["Row", "Scope", "Target", "compared", "shown"]
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How much of a target is done.
+
+    Attributes
+    ----------
+    datasets
+        Those that are wanted, of the target's own.
+    seeds
+        Number of splits.
+    protocol
+        ``"fast"`` or ``"paper"``.
+    rows
+        Training rows that are kept; None for all.
+    folder
+        Where data files are; None as in `partialfair.datasets`.
+    """
+
+    datasets: tuple[str, ...] = tuple(LOADERS)
+    seeds: int = SEEDS
+    protocol: str = "fast"
+    rows: int | None = None
+    folder: Path | None = None
+
+    def question(self, dataset: str, fairness: str, **changes: Any) -> Question:
+        """Return what methods are asked on a data set, on its own interval."""
+        stated = {"interval": OWN_INTERVALS[dataset], "seeds": range(self.seeds), "rows": self.rows}
+        return Question(dataset, fairness, **{**stated, **changes})
+
+    def method(self, name: str) -> Method:
+        """Return who solves the problem of a method in this protocol."""
+        return method_of(self.protocol, name)
+
+
+class Target(ABC):
+    """A figure or table.
+
+    Attributes
+    ----------
+    name
+        The paper's label.
+    title
+        What it shows.
+    datasets
+        On which it is in the paper.
+    """
+
+    name: str
+    title: str
+    datasets: Sequence[str] = DATASETS
+
+    @abstractmethod
+    def runs(self, scope: Scope) -> list[Run]:
+        """Return the runs that it needs."""
+
+    @abstractmethod
+    def rows(self, scope: Scope, store: Store) -> list[Row]:
+        """Return what it says, as rows of a table."""
+
+    def of(self, scope: Scope) -> list[str]:
+        """Return its data sets within a scope."""
+        return [dataset for dataset in self.datasets if dataset in scope.datasets]
+
+
+def compared(scope: Scope) -> list[Method]:
+    """Return the methods of a frontier: of the protocol, ours first, and what every frontier starts from."""
+    return [
+        method
+        for method in METHODS.values()
+        if method.in_frontiers
+        and (method.protocol == scope.protocol or method.name == "unconstrained")
+        and method.missing() is None
+    ]
+
+
+def shown(mean: Mean) -> str:
+    """Return a mean with its standard error, if it has one."""
+    return f"{mean.value:.4f}" if np.isnan(mean.error) else f"{mean.value:.4f} ± {mean.error:.4f}"
