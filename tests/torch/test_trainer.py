@@ -238,21 +238,17 @@ def test_tangents_of_all_rows_are_those_without_group_batches():
 
 
 @pytest.mark.parametrize("options", [{"compile": True}, {"precision": "float16"}], ids=["compile", "float16"])
-def test_the_same_in_other_ways(options):
+def test_the_same_in_other_ways(options, monkeypatch):
     """A network that is compiled, or has half precision, learns the same up to rounding."""
     X, y, groups = made(300)
-    accuracies = []
+    # What is traced is run as it is: a test needs no compiler.
+    monkeypatch.setattr(torch, "compile", _eagerly(torch.compile))
+    losses = []
     for given in ({}, options):
-        model = network()
-        with pytest.MonkeyPatch.context() as patch:
-            if "compile" in given:  # without a compiler for the CPU: what is traced is run as it is
-                patch.setattr(torch, "compile", _eagerly(torch.compile))
-            training = PartialFairTrainer(model, CONSTRAINT, epochs=8, optimizer=adam, **given).fit(
-                loader_of(X, y), groups, validation=(loader_of(X, y), groups)
-            )
-        accuracies.append(training.history[-1].validation.accuracy)
-    assert accuracies[0] == pytest.approx(accuracies[1], abs=0.05)
-    assert min(accuracies) > 0.6
+        trainer = PartialFairTrainer(network(), CONSTRAINT, epochs=3, optimizer=adam, **given)
+        losses.append([record.loss for record in trainer.fit(loader_of(X, y), groups).history])
+    assert losses[0] == pytest.approx(losses[1], rel=0.01)
+    assert losses[0][-1] < 0.9 * losses[0][0]
 
 
 def _eagerly(compile):

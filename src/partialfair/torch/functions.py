@@ -60,7 +60,7 @@ class ScoreConstraints(nn.Module):
         y: ArrayLike | None = None,
         *,
         surrogate: str | Surrogate = "rounded_ramp",
-        surrogate_width: float = 2.0,
+        surrogate_width: float = 1.0,
         reaching: bool = True,
         batch_shares: Mapping[GroupLabel, float] | None = None,
         dtype: torch.dtype | None = None,
