@@ -11,7 +11,7 @@ from partialfair.experiments.claims import verdicts
 from partialfair.experiments.frontiers import Mean, chosen, curves, frontier, read_at
 from partialfair.experiments.method import Question
 from partialfair.experiments.methods import METHODS
-from partialfair.experiments.paper import INTERVALS
+from partialfair.experiments.paper import INTERVALS, NETWORKS
 from partialfair.experiments.parts import gap_name
 from partialfair.experiments.runs import Outcome
 from partialfair.experiments.store import Store
@@ -194,3 +194,58 @@ def test_ends_of_idca_and_ssg(tmp_path, idca, ssg, psp, pdp):
             store.save(run, replace(outcome(0.1, 0.9), fit=fit))
     said = judged(store)
     assert [[finding.holds for finding in said[name]] for name in ("idca-psp", "idca-pdp")] == [[psp], [pdp]]
+
+
+BAND = (0.2, 0.4)
+
+
+def networks(tmp_path, by_curve, *, n_seeds=3):
+    """A store of Figure 12, with test fairness and accuracy by where networks are constrained and κ."""
+    store, scope = Store(tmp_path / "networks", "1"), Scope(("celeba",), seeds=n_seeds)
+    for label, question, method in TARGETS["fig12"].curves(scope):
+        for run in method.runs(question):
+            fairness, accuracy = by_curve[label](run.tolerance)
+            measures = {"accuracy": accuracy + 1e-3 * run.seed, gap_name("pSP", BAND): 1 - fairness}
+            measures[gap_name("pSP", (0.0, 1.0))] = 0.9  # is not what networks are compared by
+            fit = {"training images": 300}
+            store.save(run, Outcome(fit=fit, validation=measures, test=measures))
+    return store, scope
+
+
+def line(above):
+    """Networks on the line from (.5, .8) to (1, .7), or above it by so much."""
+    return lambda gap: (1 - gap, 0.7 + 0.2 * gap + above)
+
+
+@pytest.mark.parametrize(("above", "holds"), [(0.01, True), (0.0, False), (-0.01, False)])
+def test_networks_on_the_band_are_judged_beside_those_on_all_ranks(tmp_path, above, holds):
+    on_band, on_all, more_points = NETWORKS
+    store, scope = networks(
+        tmp_path,
+        {
+            "unconstrained": lambda _: (0.5, 0.8),
+            on_band: line(above),
+            on_all: line(0.0),
+            more_points: line(2 * above),
+        },
+    )
+    found = {verdict.claim.name: verdict.findings for verdict in verdicts(scope, store)}
+    partial, points = found["networks-partial"], found["networks-points"]
+    assert [finding.dataset for finding in partial] == [on_band, more_points]
+    if above:
+        assert {finding.holds for finding in partial} == {holds}
+        assert f"{above:+.4f}" in partial[0].why
+    # Fifty points beside ten: .01 more, or less, is no little impact.
+    assert points[0].holds is (above == 0.0)
+    assert all(not findings for name, findings in found.items() if not name.startswith("networks"))
+    rows = TARGETS["fig12"].rows(scope, store)
+    assert rows[0]["fairness on the band"] == "0.5000 ± 0.0000"
+    assert {row["networks"] for row in rows} == {3}
+    assert {row["training images"] for row in rows} == {"300"}
+
+
+def test_networks_that_were_not_trained_are_not_judged(tmp_path):
+    store, scope = Store(tmp_path / "none", "1"), Scope(("celeba",))
+    found = {verdict.claim.name: verdict.findings for verdict in verdicts(scope, store)}
+    assert {finding.holds for finding in found["networks-partial"]} == {None}
+    assert TARGETS["fig12"].rows(scope, store) == []

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from partialfair import __version__
 from partialfair.cli import _app
 from partialfair.exceptions import InputError
-from partialfair.experiments import by_the_paper, engine, sweep
+from partialfair.experiments import by_the_paper, engine, figures, networks, paper, sweep
 from partialfair.experiments.method import Method
 from partialfair.experiments.methods import METHODS
 from partialfair.experiments.paper import CLAIMS
@@ -110,6 +110,40 @@ def test_every_target_on_law_school(tmp_path, data_dir, protocol):
     assert (tmp_path / "r" / "fig1_protocols.png").exists()
     labels = {row["method"] for row in json.loads(both.stdout)["targets"]["fig1"]}
     assert {METHODS[name].label for name in ("ours", "idca", "penalty", "penalty-descent")} <= labels
+
+
+def test_networks_on_300_faces(tmp_path, data_dir, monkeypatch):
+    """Two epochs of a ResNet-18, with a constraint and without, from the command to the figure."""
+    pytest.importorskip("torch")
+    if not (data_dir / "faces").is_dir():
+        pytest.skip("the packed faces are not there")
+    monkeypatch.setattr(networks, "NETWORK_MAX_GAPS", {(0.2, 0.4): (0.1,), (0.0, 1.0): ()})
+    monkeypatch.setattr(
+        figures, "NETWORKS", {name: paper.NETWORKS[name] for name in list(paper.NETWORKS)[:1]}
+    )
+    common = ("fig12", "--data", data_dir, "--out", tmp_path / "r", "--seeds", 1, "--rows", 300)
+    assert "2 runs, 2 of them still to be done" in reproduce(*common, "--dry-run").stdout
+    done = reproduce(*common, "--json")
+    assert done.exception is None
+    record = json.loads(done.stdout)
+    assert record["failures"] == 0
+    rows = record["targets"]["fig12"]
+    assert [row["constraint on"] for row in rows] == ["unconstrained", "ranks 20-40 %, 10 points"]
+    assert {row["training images"] for row in rows} == {"300"}
+    assert (tmp_path / "r" / "fig12.png").exists()
+    kept = Store(tmp_path / "r", __version__)
+    runs = TARGETS["fig12"].runs(Scope(("celeba",), 1, rows=300))
+    free, held = (kept.scores(run)["scores"] for run in runs)
+    assert len(free) == 300
+    assert not (free == held).all()  # the constraint has joined
+
+
+def test_the_recorded_networks_are_those_of_the_figure(tmp_path):
+    """Figure 12 is drawn anywhere from what a GPU has recorded."""
+    celeba = runpy.run_path(str(ROOT / "benchmarks" / "celeba.py"))
+    celeba["put_into_store"](tmp_path / "r")
+    done = reproduce("fig12", "--out", tmp_path / "r", "--report", "--dry-run")
+    assert "85 runs, 0 of them still to be done" in done.stdout
 
 
 @pytest.mark.usefixtures("small")

@@ -54,6 +54,8 @@ NETWORK_MAX_GAPS: Mapping[tuple[float, float], tuple[float, ...]] = {
 _JUDGED_AT_A_TIME = 1024
 _NEVER_JOINS = StatisticalParity((0.0, 1.0), 1.0)
 """What networks without a constraint are given: all of their epochs are free."""
+_LEAST_BATCHES = 4
+"""Of a pass: with few images batches are smaller."""
 _QUICK_EPOCHS = 2
 """Where only some rows are kept, for a quick look."""
 
@@ -198,7 +200,7 @@ class _Batches:
         self.images, self.y = _on_device(part, device)
         self.rng = torch.Generator(device).manual_seed(seed)
         self.shifts = np.random.default_rng(seed)
-        self.batch_size = min(settings.batch_size, len(part.y))
+        self.batch_size = min(settings.batch_size, len(part.y) // _LEAST_BATCHES)
         self.batch_sampler: GroupBatches | None = None
         if settings.group_batches:
             self.batch_sampler = GroupBatches(part.groups, self.batch_size, least=0, seed=seed)
