@@ -19,10 +19,8 @@ STEPS = 600
 def begun():
     X, y, groups = made(400)
     torch.manual_seed(0)
-    functions = ScoreConstraints(
-        DemographicParity(INTERVAL, MAX_GAP), groups, surrogate="sigmoid", dtype=torch.float64
-    )
-    return X, y, groups, functions, functions.codes(groups), nn.Linear(2, 1).double()
+    functions = ScoreConstraints(DemographicParity(INTERVAL, MAX_GAP), groups, surrogate="sigmoid")
+    return X.float(), y.float(), groups, functions, functions.codes(groups), nn.Linear(2, 1)
 
 
 def gap_of(net, X, groups):
