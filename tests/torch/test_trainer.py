@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -203,6 +204,37 @@ def test_logs_are_tables(tmp_path, capsys):
         record.validation.accuracy for record in training.history
     ]
     assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+def test_tensorboard_has_every_number_of_every_epoch(tmp_path, monkeypatch):
+    """By a stand-in for its writer: the real one is no dependency of the tests."""
+    written = []
+
+    class Writer:
+        def __init__(self, folder):
+            assert folder == str(tmp_path)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            written.append("closed")
+
+        def add_scalar(self, name, value, epoch):
+            written.append((name, value, epoch))
+
+    monkeypatch.setitem(sys.modules, "tensorboard", ModuleType("tensorboard"))
+    stand_in = ModuleType("torch.utils.tensorboard")
+    stand_in.SummaryWriter = Writer
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", stand_in)
+    X, y, groups = made(200)
+    trainer = PartialFairTrainer(network(), CONSTRAINT, epochs=2, log_dir=tmp_path, tensorboard=True)
+    training = trainer.fit(loader_of(X, y), groups)
+    expected = [(name, value, one.epoch) for one in training.history for name, value in one.flat().items()]
+    assert written == [*expected, "closed"]
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with pytest.raises(ImportError, match=r"needs tensorboard.*pip install 'partialfair\[tensorboard\]'"):
+        trainer.fit(loader_of(X, y), groups)
 
 
 def test_a_rare_group_in_batches_of_its_own(tmp_path):
