@@ -28,6 +28,10 @@ from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.torch import GroupBatches, Indexed, PartialFairTrainer
 
 MAX_GAP, EPOCHS, RARE = 0.05, 30, 0.05
+CASES = tuple(
+    itertools.product((False, True), (64, 256), ("primal_dual", "augmented_lagrangian"), (False, True))
+)
+"""Whether the smaller group is rare, rows of a batch, the method, and whether batches are by group."""
 
 
 def trained(
@@ -98,9 +102,7 @@ def main() -> None:
     torch.set_num_threads(1)
     data = load_law_school(path=arguments.data)
     table = []
-    for rare, batch_size, method, grouped in itertools.product(
-        (False, True), (64, 256), ("primal_dual", "augmented_lagrangian"), (False, True)
-    ):
+    for rare, batch_size, method, grouped in CASES:
         each = [trained(data, seed, batch_size, rare, grouped, method) for seed in range(arguments.seeds)]
         row = {
             "smaller group": "5 % of it" if rare else "all",

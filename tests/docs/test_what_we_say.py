@@ -1,5 +1,6 @@
 """What is not run rots: the code in the README and the docs, and the benchmarks at toy size."""
 
+import importlib
 import json
 import re
 import subprocess
@@ -228,6 +229,34 @@ def test_network_benchmark_runs(tmp_path, data_dir):
         assert answer.startswith(f"{question} needs ")
         assert "scores that are linear in the parameters, which this model does not give" in answer
     assert "Largest exact gap" in printed
+
+
+def test_estimators_benchmark_runs(tmp_path, data_dir):
+    pytest.importorskip("torch")
+    fewer = "script.CASES, script.EPOCHS = script.CASES[2:4], 3"
+    options = ("--seeds", 2, "--data", data_dir, "--out", tmp_path)
+    run_smaller("benchmarks/torch_estimators.py", fewer, *options)
+    rows = json.loads((tmp_path / "torch_estimators.json").read_text())["rows"]
+    assert [row["batches"] for row in rows] == ["at random", "by group"]
+
+
+def test_heads_of_the_benchmark_are_refitted_with_a_promise(monkeypatch):
+    """On made features, of which the network's own head is the sum."""
+    pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    script = importlib.import_module("refit_faces")
+    monkeypatch.setattr(script, "MAX_GAPS", (0.3, 0.1))
+    monkeypatch.setattr(script, "ALPHAS", (1e-2,))
+    rng, arrays = np.random.default_rng(0), {}
+    for part, n in (("unseen", 600), ("validation", 300), ("test", 300)):
+        groups = rng.integers(0, 2, n)
+        features = rng.normal(size=(n, 6)) + 0.4 * groups[:, None]
+        y = features.sum(axis=1) + rng.normal(size=n) > 1
+        arrays |= {f"{part}_features": features.astype(np.float16), f"{part}_groups": groups}
+        arrays |= {f"{part}_y": y.astype(np.int8), f"{part}_scores": features.sum(axis=1) - 1}
+    row = script.compared(arrays)
+    assert row["promises kept by the layer in float32"] == "2 of 2"
+    assert float(row["fairness"]) < float(row["refitted fairness"].split(" to ")[1])
 
 
 def test_the_network_of_the_benchmark_pulls_back_its_derivatives(monkeypatch):
