@@ -63,7 +63,7 @@ class PartialFairness(nn.Module):
         As in `ScoreConstraints`.
     method
         ``"augmented_lagrangian"``, which meets constraints in fewer steps and wanders less from epoch to
-        epoch (benchmarks/results/torch_estimators.md), or ``"primal_dual"``, the paper's.
+        epoch, or ``"primal_dual"``, the paper's; benchmarks/results/torch_estimators.md has both.
     dual_step
         How fast multipliers grow with violations, which are in shares of a group; by default .36 divided by
         the number of ranks that are looked at.
