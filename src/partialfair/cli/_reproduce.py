@@ -119,7 +119,7 @@ def reproduce(
         if method.protocol == protocol and (sentence := method.missing()) is not None:
             note(f"left out: {sentence}")
     progress = _Progress(Costs(store), left, jobs)
-    with keeping(_KEPT), step(f"doing {len(left):,} runs of {len(set(runs)):,}") as tell:
+    with keeping(_KEPT), step(f"runs to be done: {len(left):,} of {len(set(runs)):,}") as tell:
         failures = sweep(runs, store, folder=data, jobs=jobs, say=lambda one: tell(progress.after(one)))
     written = _write(wanted, scope, store, report=report)
     if export is not None:

@@ -92,7 +92,7 @@ class Method(ABC):
     free: ClassVar[str] = "unconstrained"
     alphas: ClassVar[tuple[float, ...]] = ALPHAS
     keeps_history: ClassVar[bool] = False
-    rough_seconds: ClassVar[float] = 0.5
+    rough_seconds: ClassVar[float] = 0.3
 
     @abstractmethod
     def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
