@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from partialfair import PartialFairClassifier
-from partialfair.constraints import DemographicParity, StatisticalParity
+from partialfair.constraints import DemographicParity, EqualOpportunity, StatisticalParity
 from partialfair.datasets import load_law_school, make_admissions
 from partialfair.exceptions import InputError
 from partialfair.metrics import partial_statistical_parity_difference
@@ -307,6 +308,83 @@ def test_bad_scores_are_one_sentence():
         fair(torch.zeros(()), torch.zeros(50, 1), torch.zeros(50, dtype=torch.long))
     with pytest.raises(InputError, match="there are 50 rows"):
         fair.refresh(torch.zeros(49))
+
+
+def test_bad_batches_are_one_sentence_before_constraints_join():
+    """Groups and labels are not looked at in free passes, and would be found wrong after them."""
+    _, y, groups = made(50)
+    fair = PartialFairness(EqualOpportunity((0.0, 1.0), 0.1), groups, y)
+    codes, scores, rows, loss = fair.codes(groups), torch.zeros(50), torch.arange(50), torch.zeros(())
+    for batch, match in (
+        ((loss, scores, codes, None, rows), "give y, too"),
+        ((loss, scores, codes, y[:, None], rows), r"y has shape \(50, 1\), and there are 50 scores"),
+        ((loss, scores, codes, y + 1, rows), "y must be 0 or 1 everywhere, and there is 2"),
+        ((loss, scores, groups, y, rows), "groups must be a tensor of whole numbers, as codes"),
+        ((loss, scores, codes.bool(), y, rows), "groups must be a tensor of whole numbers"),
+        ((loss, scores, codes - 1, y, rows), "groups must be from 0 to 1, .* and there is -1"),
+        ((loss, scores, codes[:40], y, rows), r"groups has shape \(40,\)"),
+        ((loss, scores, codes, y, rows + 1), "rows must be from 0 to 49, .* and there is 50"),
+        ((loss, scores, codes, y, rows[:10]), r"rows has shape \(10,\)"),
+        ((scores, scores, codes, y, rows), r"loss must be one number, .* not of shape \(50,\)"),
+        ((loss, scores[:0], codes[:0], y[:0], rows[:0]), "a batch must have rows"),
+    ):
+        with pytest.raises(InputError, match=match):
+            fair(*batch)
+    assert not fair.steps
+
+
+@pytest.mark.parametrize("constraints", [[], "statistical_parity", None])
+def test_bad_constraints_are_one_sentence(constraints):
+    with pytest.raises(InputError, match="constraints must be one of"):
+        PartialFairness(constraints, made(50)[2])
+
+
+def test_one_group_is_refused():
+    with pytest.raises(InputError, match="there is only group 'a'; a gap needs at least two"):
+        PartialFairness(StatisticalParity((0.2, 0.6), 0.1), ["a"] * 50)
+
+
+def test_a_first_batch_may_hold_nobody_of_a_group():
+    X, _, groups = made(100)
+    fair = PartialFairness(StatisticalParity((0.2, 0.6), 0.1), groups, free_passes=0.0)
+    rows = torch.from_numpy(np.flatnonzero(groups == "a"))
+    loss = fair(torch.zeros(()), X[rows, 0], fair.codes(groups)[rows])
+    assert torch.isfinite(loss)
+    assert torch.isfinite(fair.functions.theta).all()
+
+
+def test_a_group_that_never_comes_is_one_sentence():
+    X, _, groups = made(100)
+    fair = PartialFairness(StatisticalParity((0.2, 0.6), 0.1), groups, free_passes=1.0)
+    rows = torch.from_numpy(np.flatnonzero(groups == "a"))
+    batch = torch.zeros(()), X[rows, 0], fair.codes(groups)[rows], None, rows
+    fair(*batch)
+    fair(*batch)
+    with pytest.raises(InputError, match="no batch held a row of group 'b'"):
+        fair(*batch)
+
+
+def test_labels_that_make_no_difference_are_not_asked_for():
+    """Also where a group has members of one label alone."""
+    X, y, groups = made(100)
+    y[groups == "b"] = 0
+    constraint = StatisticalParity((0.2, 0.6), 0.1)
+    told, untold = (PartialFairness(constraint, groups, given, free_passes=0.0) for given in (y, None))
+    codes = told.codes(groups)
+    assert told(torch.zeros(()), X[:, 0], codes) == untold(torch.zeros(()), X[:, 0], codes)
+
+
+def test_labels_may_be_a_column_of_a_table():
+    _, y, groups = made(100)
+    labels = pd.Series(y.numpy(), index=[f"row {i}" for i in range(100)])
+    fair = PartialFairness(EqualOpportunity((0.0, 1.0), 0.1), groups, labels)
+    assert torch.equal(fair.row_labels, y.long())
+
+
+def test_the_hook_in_bfloat16():
+    X, _, groups = made(100)
+    fair = PartialFairness(StatisticalParity((0.2, 0.6), 0.1), groups, free_passes=0.0).to(torch.bfloat16)
+    assert torch.isfinite(fair(torch.zeros(()), X[:, 0], fair.codes(groups), None, torch.arange(100)))
 
 
 WITHOUT = """

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch
 import torch.distributed
 from torch import Tensor, nn
@@ -16,7 +17,7 @@ from partialfair.constraints import Constraint
 from partialfair.exceptions import InputError
 from partialfair.torch._atoms import AtomsAt
 from partialfair.torch._replay import Replays
-from partialfair.torch.functions import ScoreConstraints, score_vector
+from partialfair.torch.functions import ScoreConstraints, check_positions, score_vector
 
 __all__ = ["PartialFairness"]
 
@@ -133,7 +134,9 @@ class PartialFairness(nn.Module):
         dtype, m = self.functions.theta.dtype, self.functions.m
         n_atoms = self.functions.maxima.n_atoms
         row_codes = self.functions.codes(groups)
-        row_labels = torch.zeros_like(row_codes) if y is None else torch.as_tensor(y).to(row_codes.dtype)
+        row_labels = (
+            torch.zeros_like(row_codes) if y is None else torch.as_tensor(np.asarray(y, dtype=np.int64))
+        )
         kept = {
             "multipliers": torch.zeros(m, dtype=dtype),
             "violations": torch.zeros(m, dtype=dtype),
@@ -189,6 +192,7 @@ class PartialFairness(nn.Module):
             taken at the batch's own scores.
         """
         scores = score_vector(scores)
+        self._check_batch(loss, scores, groups, y, rows)
         self._has_rows = rows is not None
         passed = self._rows_seen / self.functions.n_rows
         self._rows_seen += len(scores) * _n_processes()
@@ -207,6 +211,17 @@ class PartialFairness(nn.Module):
         self._has_stepped = False
         added: Tensor = _Added.apply(loss, scores, self.functions.theta, *term)  # type: ignore[no-untyped-call]
         return added
+
+    def _check_batch(
+        self, loss: Tensor, scores: Tensor, groups: Tensor, y: Tensor | None, rows: Tensor | None
+    ) -> None:
+        """Refuse a batch that cannot be right, from the first one on: constraints join only later."""
+        if loss.ndim != 0:
+            raise InputError(f"loss must be one number, such as a mean, not of shape {tuple(loss.shape)}")
+        self.functions.check_batch(scores, groups, y)
+        if rows is not None:
+            meaning = "positions among the rows of training"
+            check_positions(rows, "rows", len(scores), self.functions.n_rows, meaning)
 
     def step(self) -> None:
         """Count a step; call it once after each step of the optimizer.
@@ -258,6 +273,9 @@ class PartialFairness(nn.Module):
         if everybody:
             self.share_row_scores()
             seen = self.row_steps > 0  # a loader may leave out the last rows of a pass
+            for code, label in enumerate(self.labels):
+                if not (seen & (self.row_codes == code)).any():
+                    raise InputError(f"no batch held a row of group {label!r}: are rows positions in groups?")
             scores, groups, y = self.row_scores[seen], self.row_codes[seen], self.row_labels[seen]
         self.functions.place_thresholds(scores, groups, y)
         with torch.no_grad():
@@ -298,6 +316,7 @@ class PartialFairness(nn.Module):
         """Keep the scores of rows, and when they had them."""
         if rows is None:
             return
+        rows = rows.long()
         self.row_scores.index_copy_(0, rows, scores.to(self.row_scores.dtype))
         self.steps += 1
         self.row_steps.index_copy_(0, rows, self.steps.expand(len(rows)))
