@@ -209,6 +209,7 @@ def test_training_that_is_stopped_goes_on_exactly():
 
 
 PROCESSES = """
+import copy
 import sys
 import torch
 import torch.distributed as dist
@@ -219,6 +220,7 @@ if size > 1:
     dist.init_process_group("gloo", init_method=address, rank=rank, world_size=size)
 X, y, groups = made()
 net, fair, optimizer = started(groups)
+net, fair, optimizer = copy.deepcopy((net, fair, optimizer))
 model = torch.nn.parallel.DistributedDataParallel(net) if size > 1 else net
 for k in range(5):
     order = torch.randperm(len(X), generator=torch.Generator().manual_seed(k)).split(100)
@@ -236,7 +238,9 @@ def test_two_processes_are_one(tmp_path):
 
     def begun(rank, size):
         command = [sys.executable, str(script), str(rank), str(size), address, out]
-        return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        return subprocess.Popen(
+            command, env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
+        )
 
     runs = [begun(0, 1), begun(0, 2), begun(1, 2)]
     assert [run.wait(timeout=120) for run in runs] == [0, 0, 0]
@@ -245,6 +249,40 @@ def test_two_processes_are_one(tmp_path):
     for other in together:
         for one, two in zip(alone, other, strict=True):
             assert two.numpy() == pytest.approx(one.numpy(), abs=1e-10)
+
+
+def test_rows_that_never_come_do_not_count():
+    """A loader may draw from some of the rows; those that it leaves out have no scores."""
+    X, _, groups = made()
+    scores, rows = X.sum(1) + 3, torch.arange(0, len(X), 2)
+    functions = started(groups[rows.numpy()])[1].functions
+    _, fair, _ = started(groups, free_passes=2.0)
+    for _ in range(5):
+        fair(torch.zeros(()), scores[rows], fair.codes(groups)[rows], None, rows)
+        fair.step()
+    assert fair._has_tangents
+    own = functions.weights(fair.codes(groups)[rows], None)
+    expected = functions.at(scores[rows], own, fair.tangent_theta).values
+    fair.refresh()
+    assert fair.running[0].numpy() == pytest.approx(expected.detach().numpy(), abs=1e-12)
+
+
+def test_what_is_recorded_on_a_gpu_is_recorded_anew_for_other_settings(monkeypatch):
+    X, _, groups = made(100)
+    _, fair, _ = started(groups, free_passes=0.0)
+    places = []
+
+    def replays(work, batch, place):
+        places.append(place)
+        return work(batch)
+
+    monkeypatch.setattr(fair, "_replays", replays)
+    monkeypatch.setattr(fair, "_is_steady", lambda scores, rows: True)
+    for dual_step in (0.1, 0.1, 0.2):
+        fair.dual_step = dual_step
+        fair(torch.zeros(()), X[:, 0], fair.codes(groups), None, torch.arange(100))
+        fair.step()
+    assert places[0] == places[1] != places[2]
 
 
 def test_without_rows_tangents_are_taken_at_each_batch():

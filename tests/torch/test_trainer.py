@@ -330,7 +330,7 @@ def test_torchrun_with_two_processes(tmp_path):
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={size}"]
         done = subprocess.run(
             [*command, str(script), str(tmp_path / "out")],
-            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}", "OMP_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
             timeout=300,

@@ -153,8 +153,6 @@ class PartialFairness(nn.Module):
         }
         for name, tensor in kept.items():
             self.register_buffer(name, tensor)
-        # DistributedDataParallel averages the network's gradients; thresholds are not its own.
-        self.functions.theta.register_hook(_mean_over_processes)  # type: ignore[no-untyped-call]
         self._constrained_steps, self._rows_seen, self._since_refresh = 0, 0, 0
         self._has_rows, self._has_tangents, self._constrained, self._has_stepped = False, False, False, True
 
@@ -204,7 +202,7 @@ class PartialFairness(nn.Module):
         batch = scores.detach(), groups, y if self.functions.uses_labels else None, rows
         with torch.no_grad():
             if self._is_steady(scores, rows):
-                place = self.running.data_ptr(), self.functions.theta.data_ptr()
+                place = self.running.data_ptr(), self.functions.theta.data_ptr(), *self._settings
                 term = self._replays(self._term, batch, place)
             else:
                 term = self._term(batch)
@@ -254,12 +252,14 @@ class PartialFairness(nn.Module):
                     f"scores have shape {tuple(scores.shape)}, and there are {len(self.row_scores)} rows"
                 )
             self.row_scores.copy_(scores)
+            self.row_steps.clamp_(min=1)
         else:
             self.share_row_scores()
         functions = self.functions
         self.tangent_scores.copy_(self.row_scores)
         self.tangent_theta.copy_(functions.theta)
         everybody = functions.weights(self.row_codes, self.row_labels, everybody=True)
+        everybody = _spread_over(everybody, self.row_steps > 0)
         atoms = functions.at(self.tangent_scores, everybody, self.tangent_theta).values
         _, minus, pieces = functions.maxima.parts_and_pieces(atoms)
         self.tangent_values.copy_(minus)
@@ -306,6 +306,11 @@ class PartialFairness(nn.Module):
             and self._rate == 1 - self.memory
             and _n_processes() == 1
         )
+
+    @property
+    def _settings(self) -> tuple[Any, ...]:
+        """Numbers of the host that are part of what is recorded."""
+        return self.method, self.dual_step, self.penalty, self.memory, self.largest, self.refresh_every == 0
 
     @property
     def _rate(self) -> float:
@@ -418,7 +423,15 @@ class _Added(torch.autograd.Function):
     def backward(ctx: Any, by_loss: Tensor) -> tuple[Tensor | None, ...]:
         """Return derivatives by loss, scores and thresholds."""
         by_score, by_theta = ctx.saved_tensors
-        return by_loss, by_loss * by_score, by_loss * by_theta, None, None, None
+        # DistributedDataParallel averages the network's gradients; thresholds are not its own.
+        return by_loss, by_loss * by_score, _mean_over_processes(by_loss * by_theta), None, None, None
+
+
+def _spread_over(weights: Tensor, seen: Tensor) -> Tensor:
+    """Return weights by which rows that were seen stand for all of their group: others have no score yet."""
+    kept = weights * seen
+    least = torch.finfo(weights.dtype).tiny
+    return kept * (weights.sum(-1, keepdim=True) / kept.sum(-1, keepdim=True).clamp(min=least))
 
 
 def _n_processes() -> int:
