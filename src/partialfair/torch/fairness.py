@@ -19,7 +19,7 @@ from partialfair.torch._atoms import AtomsAt
 from partialfair.torch._replay import Replays
 from partialfair.torch.functions import ScoreConstraints, check_positions, score_vector
 
-__all__ = ["PartialFairness"]
+__all__ = ["PartialFairness", "mean_over_processes"]
 
 Method = Literal["primal_dual", "augmented_lagrangian"]
 _METHODS = ("primal_dual", "augmented_lagrangian")
@@ -135,7 +135,7 @@ class PartialFairness(nn.Module):
         n_atoms = self.functions.maxima.n_atoms
         row_codes = self.functions.codes(groups)
         row_labels = (
-            torch.zeros_like(row_codes) if y is None else torch.as_tensor(np.asarray(y, dtype=np.int64))
+            torch.zeros_like(row_codes) if y is None else torch.from_numpy(np.asarray(y).astype(np.int64))
         )
         kept = {
             "multipliers": torch.zeros(m, dtype=dtype),
@@ -279,7 +279,7 @@ class PartialFairness(nn.Module):
             scores, groups, y = self.row_scores[seen], self.row_codes[seen], self.row_labels[seen]
         self.functions.place_thresholds(scores, groups, y)
         with torch.no_grad():
-            self.functions.theta.copy_(_mean_over_processes(self.functions.theta))
+            self.functions.theta.copy_(mean_over_processes(self.functions.theta))
         self._constrained = True
 
     def share_row_scores(self) -> None:
@@ -364,7 +364,7 @@ class PartialFairness(nn.Module):
 
     def _averaged(self, *batch: Tensor) -> Tensor:
         """Move running averages towards the batch, and return all of them."""
-        news = _mean_over_processes(torch.stack(batch))
+        news = mean_over_processes(torch.stack(batch))
         self.running[: len(batch)].lerp_(news.to(self.running.dtype), self._rate)
         return self.running
 
@@ -424,7 +424,7 @@ class _Added(torch.autograd.Function):
         """Return derivatives by loss, scores and thresholds."""
         by_score, by_theta = ctx.saved_tensors
         # DistributedDataParallel averages the network's gradients; thresholds are not its own.
-        return by_loss, by_loss * by_score, _mean_over_processes(by_loss * by_theta), None, None, None
+        return by_loss, by_loss * by_score, mean_over_processes(by_loss * by_theta), None, None, None
 
 
 def _spread_over(weights: Tensor, seen: Tensor) -> Tensor:
@@ -441,7 +441,7 @@ def _n_processes() -> int:
     return 1
 
 
-def _mean_over_processes(values: Tensor) -> Tensor:
+def mean_over_processes(values: Tensor) -> Tensor:
     """Return the mean of what all processes have: batches of equal size are then one batch."""
     if (n_processes := _n_processes()) == 1:
         return values
