@@ -101,6 +101,7 @@ def test_sums_and_losses_are_right_on_average(constraint):
         (lambda: GroupBatches(groups_of([50, 50]), 10, least=6), "cannot hold 6 members of each of 2 groups"),
         (lambda: GroupBatches(groups_of([999, 1]), 10, least=0), "would never hold group 'b'"),
         (lambda: GroupBatches(groups_of([5, 5]), 0), "batch_size must be"),
+        (lambda: GroupBatches(groups_of([5, 5]), 20), "there are 10 rows, fewer than a batch of 20"),
         (
             lambda: ScoreConstraints(
                 StatisticalParity((0.2, 0.6), 0.1), groups_of([5, 5]), batch_shares={"a": 1.0}

@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from partialfair import PartialFairClassifier
-from partialfair.constraints import DemographicParity, StatisticalParity
+from partialfair.constraints import DemographicParity, EqualOpportunity, StatisticalParity
 from partialfair.datasets import load_law_school, make_admissions
 from partialfair.exceptions import InputError
 from partialfair.metrics import partial_statistical_parity_difference
@@ -208,6 +209,7 @@ def test_training_that_is_stopped_goes_on_exactly():
 
 
 PROCESSES = """
+import copy
 import sys
 import torch
 import torch.distributed as dist
@@ -218,6 +220,7 @@ if size > 1:
     dist.init_process_group("gloo", init_method=address, rank=rank, world_size=size)
 X, y, groups = made()
 net, fair, optimizer = started(groups)
+net, fair, optimizer = copy.deepcopy((net, fair, optimizer))
 model = torch.nn.parallel.DistributedDataParallel(net) if size > 1 else net
 for k in range(5):
     order = torch.randperm(len(X), generator=torch.Generator().manual_seed(k)).split(100)
@@ -235,7 +238,9 @@ def test_two_processes_are_one(tmp_path):
 
     def begun(rank, size):
         command = [sys.executable, str(script), str(rank), str(size), address, out]
-        return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        return subprocess.Popen(
+            command, env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
+        )
 
     runs = [begun(0, 1), begun(0, 2), begun(1, 2)]
     assert [run.wait(timeout=120) for run in runs] == [0, 0, 0]
@@ -244,6 +249,40 @@ def test_two_processes_are_one(tmp_path):
     for other in together:
         for one, two in zip(alone, other, strict=True):
             assert two.numpy() == pytest.approx(one.numpy(), abs=1e-10)
+
+
+def test_rows_that_never_come_do_not_count():
+    """A loader may draw from some of the rows; those that it leaves out have no scores."""
+    X, _, groups = made()
+    scores, rows = X.sum(1) + 3, torch.arange(0, len(X), 2)
+    functions = started(groups[rows.numpy()])[1].functions
+    _, fair, _ = started(groups, free_passes=2.0)
+    for _ in range(5):
+        fair(torch.zeros(()), scores[rows], fair.codes(groups)[rows], None, rows)
+        fair.step()
+    assert fair._has_tangents
+    own = functions.weights(fair.codes(groups)[rows], None)
+    expected = functions.at(scores[rows], own, fair.tangent_theta).values
+    fair.refresh()
+    assert fair.running[0].numpy() == pytest.approx(expected.detach().numpy(), abs=1e-12)
+
+
+def test_what_is_recorded_on_a_gpu_is_recorded_anew_for_other_settings(monkeypatch):
+    X, _, groups = made(100)
+    _, fair, _ = started(groups, free_passes=0.0)
+    places = []
+
+    def replays(work, batch, place):
+        places.append(place)
+        return work(batch)
+
+    monkeypatch.setattr(fair, "_replays", replays)
+    monkeypatch.setattr(fair, "_is_steady", lambda scores, rows: True)
+    for dual_step in (0.1, 0.1, 0.2):
+        fair.dual_step = dual_step
+        fair(torch.zeros(()), X[:, 0], fair.codes(groups), None, torch.arange(100))
+        fair.step()
+    assert places[0] == places[1] != places[2]
 
 
 def test_without_rows_tangents_are_taken_at_each_batch():
@@ -307,6 +346,83 @@ def test_bad_scores_are_one_sentence():
         fair(torch.zeros(()), torch.zeros(50, 1), torch.zeros(50, dtype=torch.long))
     with pytest.raises(InputError, match="there are 50 rows"):
         fair.refresh(torch.zeros(49))
+
+
+def test_bad_batches_are_one_sentence_before_constraints_join():
+    """Groups and labels are not looked at in free passes, and would be found wrong after them."""
+    _, y, groups = made(50)
+    fair = PartialFairness(EqualOpportunity((0.0, 1.0), 0.1), groups, y)
+    codes, scores, rows, loss = fair.codes(groups), torch.zeros(50), torch.arange(50), torch.zeros(())
+    for batch, match in (
+        ((loss, scores, codes, None, rows), "give y, too"),
+        ((loss, scores, codes, y[:, None], rows), r"y has shape \(50, 1\), and there are 50 scores"),
+        ((loss, scores, codes, y + 1, rows), "y must be 0 or 1 everywhere, and there is 2"),
+        ((loss, scores, groups, y, rows), "groups must be a tensor of whole numbers, as codes"),
+        ((loss, scores, codes.bool(), y, rows), "groups must be a tensor of whole numbers"),
+        ((loss, scores, codes - 1, y, rows), "groups must be from 0 to 1, .* and there is -1"),
+        ((loss, scores, codes[:40], y, rows), r"groups has shape \(40,\)"),
+        ((loss, scores, codes, y, rows + 1), "rows must be from 0 to 49, .* and there is 50"),
+        ((loss, scores, codes, y, rows[:10]), r"rows has shape \(10,\)"),
+        ((scores, scores, codes, y, rows), r"loss must be one number, .* not of shape \(50,\)"),
+        ((loss, scores[:0], codes[:0], y[:0], rows[:0]), "a batch must have rows"),
+    ):
+        with pytest.raises(InputError, match=match):
+            fair(*batch)
+    assert not fair.steps
+
+
+@pytest.mark.parametrize("constraints", [[], "statistical_parity", None])
+def test_bad_constraints_are_one_sentence(constraints):
+    with pytest.raises(InputError, match="constraints must be one of"):
+        PartialFairness(constraints, made(50)[2])
+
+
+def test_one_group_is_refused():
+    with pytest.raises(InputError, match="there is only group 'a'; a gap needs at least two"):
+        PartialFairness(StatisticalParity((0.2, 0.6), 0.1), ["a"] * 50)
+
+
+def test_a_first_batch_may_hold_nobody_of_a_group():
+    X, _, groups = made(100)
+    fair = PartialFairness(StatisticalParity((0.2, 0.6), 0.1), groups, free_passes=0.0)
+    rows = torch.from_numpy(np.flatnonzero(groups == "a"))
+    loss = fair(torch.zeros(()), X[rows, 0], fair.codes(groups)[rows])
+    assert torch.isfinite(loss)
+    assert torch.isfinite(fair.functions.theta).all()
+
+
+def test_a_group_that_never_comes_is_one_sentence():
+    X, _, groups = made(100)
+    fair = PartialFairness(StatisticalParity((0.2, 0.6), 0.1), groups, free_passes=1.0)
+    rows = torch.from_numpy(np.flatnonzero(groups == "a"))
+    batch = torch.zeros(()), X[rows, 0], fair.codes(groups)[rows], None, rows
+    fair(*batch)
+    fair(*batch)
+    with pytest.raises(InputError, match="no batch held a row of group 'b'"):
+        fair(*batch)
+
+
+def test_labels_that_make_no_difference_are_not_asked_for():
+    """Also where a group has members of one label alone."""
+    X, y, groups = made(100)
+    y[groups == "b"] = 0
+    constraint = StatisticalParity((0.2, 0.6), 0.1)
+    told, untold = (PartialFairness(constraint, groups, given, free_passes=0.0) for given in (y, None))
+    codes = told.codes(groups)
+    assert told(torch.zeros(()), X[:, 0], codes) == untold(torch.zeros(()), X[:, 0], codes)
+
+
+def test_labels_may_be_a_column_of_a_table():
+    _, y, groups = made(100)
+    labels = pd.Series(y.numpy(), index=[f"row {i}" for i in range(100)])
+    fair = PartialFairness(EqualOpportunity((0.0, 1.0), 0.1), groups, labels)
+    assert torch.equal(fair.row_labels, y.long())
+
+
+def test_the_hook_in_bfloat16():
+    X, _, groups = made(100)
+    fair = PartialFairness(StatisticalParity((0.2, 0.6), 0.1), groups, free_passes=0.0).to(torch.bfloat16)
+    assert torch.isfinite(fair(torch.zeros(()), X[:, 0], fair.codes(groups), None, torch.arange(100)))
 
 
 WITHOUT = """

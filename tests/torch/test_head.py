@@ -85,7 +85,8 @@ def test_the_promise_is_judged_in_the_precision_of_the_network(dtype):
         (lambda: network(1), {"group_terms": "intercept"}, "needs group_terms=None"),
         (lambda: network(3), {}, "one or two outputs, and it has 3"),
         (lambda: (nn.Sequential(h := nn.Linear(4, 1, bias=False)), h), {}, "must have a bias"),
-        (lambda: (network(1)[0], nn.Linear(8, 1)), {}, "no batches to fit"),
+        (lambda: (network(1)[0], nn.Linear(8, 1)), {}, "the last layer is not one of the network's"),
+        (lambda: (network(1)[0], network(1)[0][1]), {}, "must be an nn.Linear, not Tanh"),
     ],
 )
 def test_bad_input_is_one_sentence(make, options, match):
@@ -93,3 +94,14 @@ def test_bad_input_is_one_sentence(make, options, match):
     clf = PartialFairClassifier(interval=INTERVAL, max_gap=MAX_GAP, **options)
     with pytest.raises(InputError, match=match):
         refit_head(model, head, batches(*made(100)), clf)
+
+
+def test_other_labels_are_one_sentence():
+    """A classifier would take the larger for the positive one, and who judges it takes 1."""
+    model, head = network(1)
+    X, y, groups = made(100)
+    clf = PartialFairClassifier(interval=INTERVAL, max_gap=MAX_GAP)
+    with pytest.raises(InputError, match="labels must be 0 or 1 everywhere"):
+        refit_head(model, head, batches(X, y + 1, groups), clf)
+    with pytest.raises(InputError, match="no batches to fit"):
+        refit_head(model, head, [], clf)

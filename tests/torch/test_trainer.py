@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from partialfair.constraints import EqualOpportunity, StatisticalParity
@@ -315,9 +316,10 @@ for resume in (False, True):
         fairness={"free_passes": 1.0},
         callback=lambda record: not resume and record.epoch == 3,
     )
-    trainer.fit(loader, groups, validation=(held_out, groups), resume=resume)
+    training = trainer.fit(loader, groups, validation=(held_out, groups), resume=resume)
 if rank == 0:
-    torch.save(model(X).detach(), f"{out}.{size}.scores")
+    losses = torch.tensor([record.loss for record in training.history])
+    torch.save(torch.cat([model(X).detach()[:, 0], losses]), f"{out}.{size}.scores")
 dist.destroy_process_group()
 """
 
@@ -330,7 +332,7 @@ def test_torchrun_with_two_processes(tmp_path):
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={size}"]
         done = subprocess.run(
             [*command, str(script), str(tmp_path / "out")],
-            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}", "OMP_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
             timeout=300,
@@ -365,3 +367,127 @@ def test_bad_loaders_and_networks_are_one_sentence():
         PartialFairTrainer(network(3), CONSTRAINT).fit(loader_of(X, y), groups)
     with pytest.raises(InputError, match="resume=True needs checkpoint"):
         PartialFairTrainer(network(), CONSTRAINT).fit(loader_of(X, y), groups, resume=True)
+
+
+def test_bad_rows_are_one_sentence():
+    X, y, groups = made(60)
+    plain = DataLoader(TensorDataset(X, y), batch_size=20)
+    some = [(X[:20], y[:20], torch.arange(20) + 50)]
+    none = loader_of(X, y, 100, drop_last=True)
+    for loader, match in (
+        (loader_of(X, 2 * y - 1), "y must be 0 or 1 everywhere, and there is -1"),
+        (loader_of(X, y[:, None]), r"labels have shape \(50, 1\)"),
+        (loader_of(X[:50], y[:50]), "there are 50 training rows, and groups of 60"),
+        (some, "rows must be from 0 to 59, positions in groups, and there is 60"),
+        (plain, "wrap the data set in Indexed"),
+        (none, "the loader has no batch"),
+    ):
+        with pytest.raises(InputError, match=match):
+            PartialFairTrainer(network(), CONSTRAINT).fit(loader, groups)
+    with pytest.raises(InputError, match=r"a number for each row, not shape \(\)"):
+        PartialFairTrainer(network(), CONSTRAINT, loss=lambda scores, y: scores.mean()).fit(
+            loader_of(X, y), groups
+        )
+    with pytest.raises(InputError, match="no parameters"):
+        PartialFairTrainer(nn.Identity(), CONSTRAINT).fit(loader_of(X, y), groups)
+
+
+def test_rows_held_out_are_looked_at_before_any_work():
+    X, y, groups = made(60)
+    batches = [(X, y, torch.arange(60))]
+
+    def untouched(scores, y):
+        raise AssertionError("a step was taken")
+
+    for validation, match in (
+        (batches, "validation must be a pair"),
+        ((iter(batches), groups), "gone after one epoch"),
+        ((batches, ["a"] * 60), "all rows held out are of group 'a'"),
+        ((loader_of(X, y), groups[:50]), "there are 60 rows held out, and groups of 50"),
+    ):
+        with pytest.raises(InputError, match=match):
+            PartialFairTrainer(network(), CONSTRAINT, loss=untouched).fit(
+                loader_of(X, y), groups, validation=validation
+            )
+
+
+def test_losses_are_weighted_where_batches_are():
+    """Groups in the order of a table's categories, which is not that of the batches."""
+    X, y, groups = made(1000, rare=0.1)
+    among = pd.Categorical(groups, categories=["b", "a"])
+    loader = DataLoader(Indexed(TensorDataset(X, y)), batch_sampler=GroupBatches(groups, 100, least=40))
+    trainer = PartialFairTrainer(
+        network(),
+        CONSTRAINT,
+        epochs=1,
+        optimizer=lambda parameters: torch.optim.SGD(parameters, lr=1e-30),
+        loss=lambda scores, y: scores * 0 + torch.from_numpy(groups[drawn.pop(0)] == "a"),
+    )
+    loader.batch_sampler.set_epoch(1)
+    drawn = list(loader.batch_sampler)
+    training = trainer.fit(loader, among)
+    assert training.best.loss == pytest.approx((groups == "a").mean(), abs=1e-6)
+
+
+def test_the_network_ends_in_evaluation_mode():
+    X, y, groups = made(60)
+    model = network()
+    PartialFairTrainer(model, CONSTRAINT, epochs=1).fit(loader_of(X, y), groups)
+    assert not model.training
+
+
+def test_scores_that_are_no_numbers_are_not_the_best():
+    """On rows held out: infinite scores have no gap, and are not nearest to keeping the constraint."""
+    X, y, groups = made(200)
+    V = X.clone()
+    V[0] = float("nan")
+    held_out = [(X, y, torch.arange(200))]
+
+    def spoil(record):
+        held_out[0] = (V, y, torch.arange(200))
+
+    strict = StatisticalParity(INTERVAL, 0.0, n_points=5)
+    training = PartialFairTrainer(network(), strict, epochs=2, callback=spoil).fit(
+        loader_of(X, y), groups, validation=(held_out, groups)
+    )
+    assert training.best.epoch == 1
+
+
+@pytest.mark.filterwarnings("ignore:group")
+def test_a_gap_that_is_not_defined_is_not_kept():
+    X, y, groups = made(200)
+    held_out = [(X, y * 0, torch.arange(200))]
+    training = PartialFairTrainer(network(), EqualOpportunity((0.0, 1.0), 0.3), epochs=1).fit(
+        loader_of(X, y), groups, y, validation=(held_out, groups)
+    )
+    assert np.isnan(training.best.validation.gaps[0])
+    assert not training.kept
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("network", {"n_outputs": 2}),
+        ("groups", {"groups": lambda groups: groups[::-1]}),
+        ("groups", {"groups": lambda groups: np.char.upper(groups)}),
+        ("number of batches", {"batch_size": 20}),
+        ("validation", {"validation": True}),
+        ("optimizer", {"optimizer": lambda parameters: torch.optim.SGD(parameters, lr=0.01)}),
+        ("schedule", {"schedule": SETTINGS[1]["schedule"]}),
+        ("fairness", {"fairness": {"dual_step": 1.0}}),
+    ],
+)
+def test_a_checkpoint_of_another_training_is_refused(tmp_path, name, options):
+    X, y, known = made(100)
+
+    def fit(n_outputs=1, groups=lambda groups: groups, batch_size=50, validation=False, **options):
+        trainer = PartialFairTrainer(
+            network(n_outputs), CONSTRAINT, epochs=1, checkpoint=tmp_path / "training.pt", **options
+        )
+        own = groups(known)
+        held_out = ([(X, y, torch.arange(100))], own) if validation else None
+        trainer.fit(loader_of(X, y, batch_size), own, validation=held_out, resume=True)
+
+    fit()
+    with pytest.raises(InputError, match=f"is of another training: its {name}"):
+        fit(**options)

@@ -76,6 +76,10 @@ class GroupBatches(Sampler[list[int]]):
         check_count(batch_size, "batch_size", low=1)
         self.n_rows, self.batch_size = known.codes.size, batch_size
         self.seed, self.rank, self.n_processes, self.epoch = seed, rank, n_processes, 0
+        if batch_size * n_processes > self.n_rows:
+            raise InputError(
+                f"there are {self.n_rows} rows, fewer than a batch of {batch_size * n_processes}"
+            )
         if least is None:
             least = batch_size // (4 * len(known.labels))
         check_count(least, "least", low=0)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch
 import torch.distributed
 from torch import Tensor, nn
@@ -16,9 +17,9 @@ from partialfair.constraints import Constraint
 from partialfair.exceptions import InputError
 from partialfair.torch._atoms import AtomsAt
 from partialfair.torch._replay import Replays
-from partialfair.torch.functions import ScoreConstraints, score_vector
+from partialfair.torch.functions import ScoreConstraints, check_positions, score_vector
 
-__all__ = ["PartialFairness"]
+__all__ = ["PartialFairness", "mean_over_processes"]
 
 Method = Literal["primal_dual", "augmented_lagrangian"]
 _METHODS = ("primal_dual", "augmented_lagrangian")
@@ -133,7 +134,9 @@ class PartialFairness(nn.Module):
         dtype, m = self.functions.theta.dtype, self.functions.m
         n_atoms = self.functions.maxima.n_atoms
         row_codes = self.functions.codes(groups)
-        row_labels = torch.zeros_like(row_codes) if y is None else torch.as_tensor(y).to(row_codes.dtype)
+        row_labels = (
+            torch.zeros_like(row_codes) if y is None else torch.from_numpy(np.asarray(y).astype(np.int64))
+        )
         kept = {
             "multipliers": torch.zeros(m, dtype=dtype),
             "violations": torch.zeros(m, dtype=dtype),
@@ -150,8 +153,6 @@ class PartialFairness(nn.Module):
         }
         for name, tensor in kept.items():
             self.register_buffer(name, tensor)
-        # DistributedDataParallel averages the network's gradients; thresholds are not its own.
-        self.functions.theta.register_hook(_mean_over_processes)  # type: ignore[no-untyped-call]
         self._constrained_steps, self._rows_seen, self._since_refresh = 0, 0, 0
         self._has_rows, self._has_tangents, self._constrained, self._has_stepped = False, False, False, True
 
@@ -189,6 +190,7 @@ class PartialFairness(nn.Module):
             taken at the batch's own scores.
         """
         scores = score_vector(scores)
+        self._check_batch(loss, scores, groups, y, rows)
         self._has_rows = rows is not None
         passed = self._rows_seen / self.functions.n_rows
         self._rows_seen += len(scores) * _n_processes()
@@ -200,13 +202,24 @@ class PartialFairness(nn.Module):
         batch = scores.detach(), groups, y if self.functions.uses_labels else None, rows
         with torch.no_grad():
             if self._is_steady(scores, rows):
-                place = self.running.data_ptr(), self.functions.theta.data_ptr()
+                place = self.running.data_ptr(), self.functions.theta.data_ptr(), *self._settings
                 term = self._replays(self._term, batch, place)
             else:
                 term = self._term(batch)
         self._has_stepped = False
         added: Tensor = _Added.apply(loss, scores, self.functions.theta, *term)  # type: ignore[no-untyped-call]
         return added
+
+    def _check_batch(
+        self, loss: Tensor, scores: Tensor, groups: Tensor, y: Tensor | None, rows: Tensor | None
+    ) -> None:
+        """Refuse a batch that cannot be right, from the first one on: constraints join only later."""
+        if loss.ndim != 0:
+            raise InputError(f"loss must be one number, such as a mean, not of shape {tuple(loss.shape)}")
+        self.functions.check_batch(scores, groups, y)
+        if rows is not None:
+            meaning = "positions among the rows of training"
+            check_positions(rows, "rows", len(scores), self.functions.n_rows, meaning)
 
     def step(self) -> None:
         """Count a step; call it once after each step of the optimizer.
@@ -239,12 +252,14 @@ class PartialFairness(nn.Module):
                     f"scores have shape {tuple(scores.shape)}, and there are {len(self.row_scores)} rows"
                 )
             self.row_scores.copy_(scores)
+            self.row_steps.clamp_(min=1)
         else:
             self.share_row_scores()
         functions = self.functions
         self.tangent_scores.copy_(self.row_scores)
         self.tangent_theta.copy_(functions.theta)
         everybody = functions.weights(self.row_codes, self.row_labels, everybody=True)
+        everybody = _spread_over(everybody, self.row_steps > 0)
         atoms = functions.at(self.tangent_scores, everybody, self.tangent_theta).values
         _, minus, pieces = functions.maxima.parts_and_pieces(atoms)
         self.tangent_values.copy_(minus)
@@ -258,10 +273,13 @@ class PartialFairness(nn.Module):
         if everybody:
             self.share_row_scores()
             seen = self.row_steps > 0  # a loader may leave out the last rows of a pass
+            for code, label in enumerate(self.labels):
+                if not (seen & (self.row_codes == code)).any():
+                    raise InputError(f"no batch held a row of group {label!r}: are rows positions in groups?")
             scores, groups, y = self.row_scores[seen], self.row_codes[seen], self.row_labels[seen]
         self.functions.place_thresholds(scores, groups, y)
         with torch.no_grad():
-            self.functions.theta.copy_(_mean_over_processes(self.functions.theta))
+            self.functions.theta.copy_(mean_over_processes(self.functions.theta))
         self._constrained = True
 
     def share_row_scores(self) -> None:
@@ -290,6 +308,11 @@ class PartialFairness(nn.Module):
         )
 
     @property
+    def _settings(self) -> tuple[Any, ...]:
+        """Numbers of the host that are part of what is recorded."""
+        return self.method, self.dual_step, self.penalty, self.memory, self.largest, self.refresh_every == 0
+
+    @property
     def _rate(self) -> float:
         """How far running averages move: plain means at first."""
         return max(1 - self.memory, 1 / (self._constrained_steps + 1))
@@ -298,6 +321,7 @@ class PartialFairness(nn.Module):
         """Keep the scores of rows, and when they had them."""
         if rows is None:
             return
+        rows = rows.long()
         self.row_scores.index_copy_(0, rows, scores.to(self.row_scores.dtype))
         self.steps += 1
         self.row_steps.index_copy_(0, rows, self.steps.expand(len(rows)))
@@ -340,7 +364,7 @@ class PartialFairness(nn.Module):
 
     def _averaged(self, *batch: Tensor) -> Tensor:
         """Move running averages towards the batch, and return all of them."""
-        news = _mean_over_processes(torch.stack(batch))
+        news = mean_over_processes(torch.stack(batch))
         self.running[: len(batch)].lerp_(news.to(self.running.dtype), self._rate)
         return self.running
 
@@ -399,7 +423,15 @@ class _Added(torch.autograd.Function):
     def backward(ctx: Any, by_loss: Tensor) -> tuple[Tensor | None, ...]:
         """Return derivatives by loss, scores and thresholds."""
         by_score, by_theta = ctx.saved_tensors
-        return by_loss, by_loss * by_score, by_loss * by_theta, None, None, None
+        # DistributedDataParallel averages the network's gradients; thresholds are not its own.
+        return by_loss, by_loss * by_score, mean_over_processes(by_loss * by_theta), None, None, None
+
+
+def _spread_over(weights: Tensor, seen: Tensor) -> Tensor:
+    """Return weights by which rows that were seen stand for all of their group: others have no score yet."""
+    kept = weights * seen
+    least = torch.finfo(weights.dtype).tiny
+    return kept * (weights.sum(-1, keepdim=True) / kept.sum(-1, keepdim=True).clamp(min=least))
 
 
 def _n_processes() -> int:
@@ -409,7 +441,7 @@ def _n_processes() -> int:
     return 1
 
 
-def _mean_over_processes(values: Tensor) -> Tensor:
+def mean_over_processes(values: Tensor) -> Tensor:
     """Return the mean of what all processes have: batches of equal size are then one batch."""
     if (n_processes := _n_processes()) == 1:
         return values

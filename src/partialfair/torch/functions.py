@@ -20,7 +20,9 @@ from partialfair.surrogates import Surrogate
 from partialfair.surrogates import surrogate as surrogate_named
 from partialfair.torch._atoms import AtomsAt, AtomsOfBank, JoinedAt, atoms_of_bank
 
-__all__ = ["ScoreConstraints", "score_vector", "scores_of"]
+__all__ = ["ScoreConstraints", "check_labels", "check_positions", "score_vector", "scores_of"]
+
+_NEEDS_LABELS = "these constraints compare members with the same label: give y, too"
 
 
 class ScoreConstraints(nn.Module):
@@ -68,7 +70,13 @@ class ScoreConstraints(nn.Module):
         super().__init__()
         known = encode_groups(groups)
         positive = None if y is None else _positive(y, known.codes.size)
-        stated = [constraints] if isinstance(constraints, Constraint) else list(constraints)
+        stated = [constraints] if isinstance(constraints, Constraint) else list(constraints or ())
+        if not stated or not all(isinstance(one, Constraint) for one in stated):
+            raise InputError(
+                f"constraints must be one of partialfair.constraints or a list, not {constraints!r}"
+            )
+        if len(known.labels) < 2:
+            raise InputError(f"there is only group {known.labels[0]!r}; a gap needs at least two groups")
         check_compatible(stated, known)
         if reaching:
             stated = [_reaching(one) for one in stated]
@@ -80,9 +88,9 @@ class ScoreConstraints(nn.Module):
         self.banks = nn.ModuleList(atoms_of_bank(bank) for bank in block.joined_bank.banks)
         self.maxima: _Maxima = _Maxima(block.system)
         shares = np.stack([_share_table(known, positive, each.shares) for each in block.all_members])
-        self.uses_labels = bool((shares[..., 0] != shares[..., 1]).any())
+        self.uses_labels = bool(np.ptp(shares, axis=-1)[:, _have_both_labels(known, positive)].any())
         if not self.uses_labels:
-            shares = shares[..., :1]
+            shares = shares.max(axis=-1, keepdims=True)
         in_batches = shares * _corrections(known, batch_shares)[:, None]
         self.register_buffer("shares", torch.from_numpy(_by_group(shares)))
         self.register_buffer("shares_in_batches", torch.from_numpy(_by_group(in_batches)))
@@ -99,7 +107,7 @@ class ScoreConstraints(nn.Module):
         unknown = [label for label in given.labels if label not in self.labels]
         if unknown:
             raise InputError(f"group {unknown[0]!r} is not among those of training, {self.labels}")
-        positions = np.array([self.labels.index(label) for label in given.labels])
+        positions = np.array([self.labels.index(label) for label in given.labels], dtype=np.int64)
         return torch.from_numpy(positions[given.codes])
 
     def forward(self, scores: Tensor, groups: Tensor, y: Tensor | None = None) -> Tensor:
@@ -115,8 +123,22 @@ class ScoreConstraints(nn.Module):
             Their labels, where the constraints need them.
         """
         scores = score_vector(scores)
+        self.check_batch(scores, groups, y)
         plus, minus = self.maxima.parts(self.at(scores, self.weights(groups, y)).values)
         return plus - minus
+
+    def check_batch(self, scores: Tensor, groups: Tensor, y: Tensor | None) -> None:
+        """Refuse what does not belong to the scores; values are looked at on the host alone."""
+        if len(scores) == 0:
+            raise InputError("a batch must have rows, and there are none")
+        check_positions(groups, "groups", len(scores), len(self.labels), "as codes() returns them")
+        if not self.uses_labels:
+            return
+        if y is None:
+            raise InputError(_NEEDS_LABELS)
+        if y.shape != scores.shape:
+            raise InputError(f"y has shape {tuple(y.shape)}, and there are {len(scores)} scores")
+        check_labels(y)
 
     def weights(self, groups: Tensor, y: Tensor | None, *, everybody: bool = False) -> Tensor:
         """Return how much rows count in the sums of each group, (n_banks, n_groups, n).
@@ -126,7 +148,7 @@ class ScoreConstraints(nn.Module):
         """
         if self.uses_labels:
             if y is None:
-                raise InputError("these constraints compare members with the same label: give y, too")
+                raise InputError(_NEEDS_LABELS)
             groups = 2 * groups + (y > 0).to(groups.dtype)
         shares = self.shares if everybody else self.shares_in_batches
         return shares[:, :, groups] * (self.n_rows / len(groups))
@@ -145,7 +167,7 @@ class ScoreConstraints(nn.Module):
     def place_thresholds(self, scores: Tensor, groups: Tensor, y: Tensor | None = None) -> None:
         """Move θ to where they suit the scores of all rows, or of many."""
         on_host = precise(scores).double().cpu().numpy()
-        ranked = [_Ranked(on_host, own.cpu().numpy()) for own in self.weights(groups, y)]
+        ranked = [_Ranked(on_host, own.double().cpu().numpy()) for own in self.weights(groups, y)]
         values = self.joined_thresholds.at(ranked.__getitem__)
         self.theta.copy_(torch.from_numpy(values))
 
@@ -170,6 +192,25 @@ def score_vector(scores: Tensor) -> Tensor:
     return precise(scores)
 
 
+def check_positions(given: object, name: str, n: int, most: int, meaning: str) -> None:
+    """Refuse what is no vector of n positions below some number; values are looked at on the host alone."""
+    if not isinstance(given, Tensor) or given.dtype not in (torch.int32, torch.int64):
+        kind = given.dtype if isinstance(given, Tensor) else type(given).__name__
+        raise InputError(f"{name} must be a tensor of whole numbers, {meaning}, not {kind}")
+    if given.shape != (n,):
+        raise InputError(f"{name} has shape {tuple(given.shape)}, and there are {n} scores")
+    if given.device.type == "cpu" and n and not (int(given.min()) >= 0 and int(given.max()) < most):
+        odd = given[(given < 0) | (given >= most)][0].item()
+        raise InputError(f"{name} must be from 0 to {most - 1}, {meaning}, and there is {odd}")
+
+
+def check_labels(y: Tensor) -> None:
+    """Refuse labels other than 0 and 1, if they are on the host: looking would make a device wait."""
+    if y.device.type == "cpu" and not ((y == 0) | (y == 1)).all():
+        odd = y[(y != 0) & (y != 1)][0].item()
+        raise InputError(f"y must be 0 or 1 everywhere, and there is {odd}")
+
+
 def precise(x: Tensor) -> Tensor:
     """Return numbers of which thousands can be added up: half precision is raised."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
@@ -189,6 +230,14 @@ def _positive(y: ArrayLike, n_rows: int) -> npt.NDArray[np.bool_]:
     if not np.isin(labels, (0, 1)).all():
         raise InputError("y must be 0 or 1 everywhere")
     return np.asarray(labels == 1)
+
+
+def _have_both_labels(groups: Groups, positive: Positive) -> npt.NDArray[np.bool_]:
+    """Return which groups have members with either label: of others it cannot be told what labels change."""
+    if positive is None:
+        return np.zeros(len(groups.labels), dtype=bool)
+    n = [np.bincount(groups.codes, each, len(groups.labels)) for each in (positive, ~positive)]
+    return np.asarray(np.minimum(*n) > 0)
 
 
 def _share_table(groups: Groups, positive: Positive, shares: Floats) -> Floats:
@@ -232,7 +281,9 @@ class _Ranked:
 
     def at(self, group: int, ranks: Floats) -> Floats:
         """Return the scores at which some shares of a group have been passed from the top."""
-        return np.asarray(np.quantile(self.scores[self.weights[group] > 0], 1 - ranks))
+        own = self.weights[group] > 0
+        # A batch may hold nobody of a rare group: its thresholds begin where those of all would.
+        return np.asarray(np.quantile(self.scores[own] if own.any() else self.scores, 1 - ranks))
 
 
 class _Maxima(nn.Module):

@@ -84,6 +84,10 @@ def refit_head(
     """
     if classifier.group_terms is not None:
         raise InputError("refit_head needs group_terms=None: a last layer knows nothing of groups")
+    if not isinstance(head, nn.Linear):
+        raise InputError(f"the last layer must be an nn.Linear, not {type(head).__name__}")
+    if all(module is not head for module in model.modules()):
+        raise InputError("the last layer is not one of the network's")
     if head.out_features not in (1, 2):
         raise InputError(f"the last layer must have one or two outputs, and it has {head.out_features}")
     if head.bias is None:
@@ -96,7 +100,7 @@ def refit_head(
         _write(head, fitted)
         refitted, excess = _judged(head, features, y, groups, fitted, narrowed)
         # What the fit itself could not keep is no matter of rounding.
-        if refitted.kept is not False or fitted.result_.obstacle is not None:
+        if refitted.kept is not False or fitted.result_.obstacle is not None or not excess > 0:
             break
         narrowed += _FURTHER * excess
         asked = _narrower(classifier, narrowed)
@@ -169,4 +173,7 @@ def _features(
         raise InputError(
             f"the last layer was called {len(seen)} times in {len(labels)} batches, not once each"
         )
-    return torch.cat(seen), np.concatenate(labels), np.concatenate(groups)
+    y = np.concatenate(labels)
+    if not np.isin(y, (0, 1)).all():
+        raise InputError("labels must be 0 or 1 everywhere")
+    return torch.cat(seen), y, np.concatenate(groups)

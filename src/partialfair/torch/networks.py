@@ -75,10 +75,7 @@ class ResNet18(nn.Module):
 
 
 def fresh_statistics(model: nn.Module) -> None:
-    """Forget what batch norms know of their inputs; one pass in training mode then estimates it anew.
-
-    Until an optimizer's momentum has moved on, means over all batches so far are taken.
-    """
+    """Forget what batch norms know of their inputs; passes in training mode then estimate it anew."""
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.reset_running_stats()

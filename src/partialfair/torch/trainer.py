@@ -7,6 +7,7 @@ import io
 import os
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
@@ -26,10 +27,11 @@ from partialfair._files import check_targets, write_file
 from partialfair._typing import ArrayLike, Floats
 from partialfair.constraints import Constraint
 from partialfair.exceptions import InputError
+from partialfair.groups import encode_groups
 from partialfair.torch._checkpoint import random_state, read_checkpoint, set_random_state, write_checkpoint
-from partialfair.torch.batches import GroupBatches
-from partialfair.torch.fairness import PartialFairness
-from partialfair.torch.functions import scores_of
+from partialfair.torch.batches import GroupBatches, Indexed
+from partialfair.torch.fairness import PartialFairness, mean_over_processes
+from partialfair.torch.functions import check_labels, check_positions, scores_of
 from partialfair.torch.training import Ending, EpochRecord, Measures, Training, better, measured
 
 __all__ = ["PartialFairTrainer"]
@@ -163,7 +165,7 @@ class PartialFairTrainer:
         validation: tuple[Iterable[Any], ArrayLike] | None = None,
         resume: bool = False,
     ) -> Training:
-        """Train the network; it ends with the weights of the best epoch.
+        """Train the network; it ends with the weights of the best epoch, in evaluation mode.
 
         Parameters
         ----------
@@ -180,7 +182,8 @@ class PartialFairTrainer:
             Go on from the checkpoint, if it is there.
         """
         self._check_files(resume=resume)
-        state = self._begun(loader, groups, y)
+        _check_validation(validation)
+        state = self._begun(loader, groups, y, validation is not None)
         with _determined(self.deterministic), self._board() as board:
             if resume and self.checkpoint is not None and self.checkpoint.exists():
                 self._resume(state, loader)
@@ -197,18 +200,27 @@ class PartialFairTrainer:
                 f"the loss was {state.history[-1].loss} in the first epoch: lower the learning rate"
             )
         self.model.load_state_dict(state.best_weights)
+        self.model.eval()
         return Training(tuple(state.history), state.best, ended)
 
-    def _begun(self, loader: Batches, groups: ArrayLike, y: ArrayLike | None) -> _State:
+    def _begun(self, loader: Batches, groups: ArrayLike, y: ArrayLike | None, judged: bool) -> _State:
         """Return a training that has not begun."""
         if not isinstance(loader, Sized):
             raise InputError("the loader must know how many batches it has: len(loader)")
+        if len(loader) == 0:
+            raise InputError("the loader has no batch: are there fewer rows than batch_size?")
+        if not any(True for _ in self.model.parameters()):
+            raise InputError("the network has no parameters to train")
+        _check_length(loader, groups, "training rows")
         device = next(self.model.parameters()).device
         settings, weights = dict(self.fairness), None
         if isinstance(batches := getattr(loader, "batch_sampler", None), GroupBatches):
             settings.setdefault("batch_shares", batches.shares)
-            weights = batches.loss_weights.to(device)
         fair = PartialFairness(list(self.constraints), groups, y, **settings).to(device)
+        if isinstance(batches, GroupBatches):
+            # Groups may be in another order there.
+            order = [batches.labels.index(label) for label in fair.labels]
+            weights = batches.loss_weights[order].to(device)
         network = self.model
         if _is_together():
             network = nn.parallel.DistributedDataParallel(network)
@@ -225,7 +237,9 @@ class PartialFairTrainer:
         if self.make_schedule is not None:
             schedule = self.make_schedule(optimizer, self.epochs * len(loader))
         scaler = torch.amp.GradScaler(device.type, enabled=self.precision == "float16")
-        return _State(network, fair, optimizer, schedule, scaler, device, weights)
+        state = _State(network, fair, optimizer, schedule, scaler, device, weights)
+        state.purpose = self._purpose(state, len(loader), judged)
+        return state
 
     def _ending(self, state: _State) -> Ending | None:
         """Return why training is over, if it is."""
@@ -254,13 +268,13 @@ class PartialFairTrainer:
         self.model.train()
         progress = _Progress(epoch, len(loader), self.verbose if _is_first() else 0)
         total, n_rows = torch.zeros((), device=state.device), 0
-        for inputs, y, rows in loader:
-            losses = self._step(state, inputs, y, rows)
+        for batch in loader:
+            losses = self._step(state, *_unpacked(batch))
             total += losses.sum()
             n_rows += len(losses)
             progress.tell()
         fair = state.fair
-        mean = float(total) / max(n_rows, 1)
+        mean = float(mean_over_processes(total / max(n_rows, 1)))
         violation, multiplier = (
             max(one.tolist(), default=0.0) for one in (fair.violations, fair.multipliers)
         )
@@ -269,16 +283,20 @@ class PartialFairTrainer:
 
     def _step(self, state: _State, inputs: Any, y: Tensor, rows: Tensor) -> Tensor:
         """Take one step; return the losses of its rows. Nothing here waits for the device."""
-        y, rows = (torch.as_tensor(one).to(state.device, non_blocking=True) for one in (y, rows))
+        y, rows = torch.as_tensor(y), torch.as_tensor(rows)
+        check_labels(y)
+        check_positions(rows, "rows", len(y), state.fair.functions.n_rows, "positions in groups")
+        y, rows = (one.to(state.device, non_blocking=True) for one in (y, rows))
         with self._autocast(state.device):
             scores = scores_of(state.network(_moved(inputs, state.device)))
         scores, codes = (
             scores.float() if scores.dtype != torch.float64 else scores,
             state.fair.row_codes[rows],
         )
-        losses = self.loss(scores, y)
-        loss = losses.mean() if state.loss_weights is None else (losses * state.loss_weights[codes]).mean()
-        loss = state.fair(loss, scores, codes, y, rows)
+        losses = self._losses(scores, y)
+        if state.loss_weights is not None:
+            losses = losses * state.loss_weights[codes]
+        loss = state.fair(losses.mean(), scores, codes, y, rows)
         state.optimizer.zero_grad(set_to_none=True)
         state.scaler.scale(loss).backward()
         if self.clip_norm is not None:
@@ -291,19 +309,33 @@ class PartialFairTrainer:
         state.fair.step()
         return losses.detach()
 
+    def _losses(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Return the loss of each row."""
+        if y.shape != scores.shape:
+            raise InputError(f"labels have shape {tuple(y.shape)}, and scores {tuple(scores.shape)}")
+        losses = self.loss(scores, y)
+        if losses.shape != scores.shape:
+            raise InputError(f"loss must return a number for each row, not shape {tuple(losses.shape)}")
+        return losses
+
     @torch.no_grad()
     def _judged(self, state: _State, batches: Iterable[Any], groups: ArrayLike) -> Measures:
         """Return loss, accuracy and exact gaps on rows held out."""
         self.model.eval()
         scores, labels, positions, losses = [], [], [], []
-        for inputs, y, rows in batches:
+        everybody = np.asarray(groups)
+        for inputs, y, rows in map(_unpacked, batches):
             with self._autocast(state.device):
                 outputs = self.model(_moved(inputs, state.device))
             scores.append(scores_of(outputs).float())
             labels.append(torch.as_tensor(y))
+            check_labels(labels[-1])
             positions.append(torch.as_tensor(rows))
-            losses.append(self.loss(scores[-1], labels[-1].to(state.device)).mean() * len(labels[-1]))
-        everybody = np.asarray(groups)[torch.cat(positions).cpu().numpy()]
+            check_positions(
+                positions[-1], "rows held out", len(labels[-1]), len(everybody), "positions in their groups"
+            )
+            losses.append(self._losses(scores[-1], labels[-1].to(state.device)).sum())
+        everybody = everybody[torch.cat(positions).cpu().numpy()]
         on_host: Floats = torch.cat(scores).double().cpu().numpy()
         if not np.isfinite(on_host).all():
             return Measures(float("nan"), 0.0, 1.0, (float("nan"),) * len(self.constraints), kept=False)
@@ -354,9 +386,20 @@ class PartialFairTrainer:
         elif _is_first():
             check_targets([self.checkpoint])
 
-    def _purpose(self, state: _State) -> dict[str, str]:
+    def _purpose(self, state: _State, n_batches: int, judged: bool) -> dict[str, str]:
         """Return what a checkpoint must agree in."""
+        shapes = [(name, tuple(value.shape)) for name, value in self.model.state_dict().items()]
+        codes = zlib.crc32(state.fair.row_codes.cpu().numpy().tobytes())
+        labels = zlib.crc32(state.fair.row_labels.cpu().numpy().tobytes())
         return {
+            "network": f"{len(shapes)} tensors ({zlib.crc32(str(shapes).encode()):08x})",
+            "groups": f"{state.fair.labels} ({codes:08x})",
+            "y": f"{labels:08x}",
+            "number of batches in an epoch": str(n_batches),
+            "validation": "given" if judged else "None",
+            "optimizer": type(state.optimizer).__name__,
+            "schedule": type(state.schedule).__name__,
+            "fairness": str(dict(sorted(self.fairness.items()))),
             "constraints": str(self.constraints),
             "number of training rows": str(len(state.fair.row_codes)),
             "number of epochs": str(self.epochs),
@@ -371,7 +414,7 @@ class PartialFairTrainer:
         if not _is_first():
             return
         content = {
-            "purpose": self._purpose(state),
+            "purpose": state.purpose,
             "random": drawn,
             "model": self.model.state_dict(),
             "history": [asdict(record) for record in state.history],
@@ -383,7 +426,7 @@ class PartialFairTrainer:
 
     def _resume(self, state: _State, loader: Batches) -> None:
         assert self.checkpoint is not None
-        content = read_checkpoint(self.checkpoint, self._purpose(state))
+        content = read_checkpoint(self.checkpoint, state.purpose)
         self.model.load_state_dict(content["model"])
         for name, part in state.parts().items():
             part.load_state_dict(content[name])
@@ -412,6 +455,7 @@ class _State:
     best: EpochRecord | None = None
     best_weights: dict[str, Any] | None = None
     stopped: bool = False
+    purpose: dict[str, str] = field(default_factory=dict)
 
     def parts(self) -> dict[str, Any]:
         """Return what has a state besides the network."""
@@ -437,6 +481,34 @@ class _Progress:
         sys.stderr.write(
             f"epoch {self.epoch:>3}  step {self.done:,} of {self.n_steps:,}, {left:.0f} s left\n"
         )
+
+
+def _check_validation(validation: Any) -> None:
+    """Refuse, before any work, rows on which no epoch, or only the first, could be judged."""
+    if validation is None:
+        return
+    if not isinstance(validation, tuple) or len(validation) != 2:
+        raise InputError("validation must be a pair: batches of rows held out, and their groups")
+    batches, groups = validation
+    if isinstance(batches, Iterator):
+        raise InputError("validation is gone after one epoch: give a loader or a list, not an iterator")
+    _check_length(batches, groups, "rows held out")
+    if len(labels := encode_groups(groups).labels) < 2:
+        raise InputError(f"all rows held out are of group {labels[0]!r}; a gap needs at least two groups")
+
+
+def _check_length(batches: Any, groups: ArrayLike, name: str) -> None:
+    """Refuse groups of other rows, where the loader tells how many it has."""
+    data, n_groups = getattr(batches, "dataset", None), encode_groups(groups).codes.size
+    if isinstance(data, Indexed) and len(data) != n_groups:
+        raise InputError(f"there are {len(data)} {name}, and groups of {n_groups}")
+
+
+def _unpacked(batch: Any) -> tuple[Any, Any, Any]:
+    if not isinstance(batch, list | tuple) or len(batch) != 3:
+        raise InputError("batches must be (inputs, labels, rows): wrap the data set in Indexed")
+    inputs, y, rows = batch
+    return inputs, y, rows
 
 
 def _logistic(scores: Tensor, y: Tensor) -> Tensor:

@@ -34,9 +34,9 @@ class Measures:
     majority
         The accuracy of a constant.
     gaps
-        The exact gap of each constraint, nan for one that bounds no metric.
+        The exact gap of each constraint, nan for one that bounds no metric, or where it is not defined.
     kept
-        Whether no gap exceeds what its constraint allows.
+        Whether all gaps are at most what their constraints allow.
     """
 
     loss: float
@@ -62,14 +62,15 @@ def measured(
         labels = positive if record.bounded.needs_labels else None
         scored = scored_groups(scores, groups, constraint.interval, positive=labels)
         gaps.append(record.gap(scored, constraint).value)
-    allowed = zip(gaps, constraints, strict=True)
+    # A gap that is not defined on these rows is not known to be kept.
+    judged = [(gap, one) for gap, one in zip(gaps, constraints, strict=True) if record_of(one) is not None]
     share = float(positive.mean())
     return Measures(
         loss,
         float(((scores > 0) == positive).mean()),
         max(share, 1 - share),
         tuple(gaps),
-        not any(gap > constraint.max_gap + _SAME for gap, constraint in allowed),
+        all(gap <= constraint.max_gap + _SAME for gap, constraint in judged),
     )
 
 
@@ -171,5 +172,5 @@ def _rank(record: EpochRecord) -> tuple[Any, ...]:
     held_out = record.validation
     if held_out is None:
         return (record.epoch,)
-    largest = max((gap for gap in held_out.gaps if gap == gap), default=0.0)
+    largest = max((gap for gap in held_out.gaps if gap == gap), default=float("inf"))
     return (held_out.kept, held_out.accuracy if held_out.kept else -largest, -held_out.loss)
