@@ -318,6 +318,28 @@ def test_scores_in_half_precision_are_raised():
     assert torch.isfinite(net.weight.grad).all()
 
 
+def test_evaluation_and_overflows_leave_no_trace():
+    X, y, groups = made(60)
+    _, fair, _ = started(groups, free_passes=0.0)
+    codes, rows, scores = fair.codes(groups), torch.arange(60), X[:, 0].clone().requires_grad_()
+    for _ in range(3):
+        fair(bce(scores, y), scores, codes, None, rows)
+        fair.step()
+    before = copy.deepcopy(fair.state_dict())
+    loss = bce(scores, y)
+    with torch.no_grad():
+        assert fair(loss, scores + 1, codes, None, rows) is loss
+    fair.eval()
+    assert fair(loss, scores + 1, codes, None, rows) is loss
+    assert all(torch.equal(one, before[name]) for name, one in fair.state_dict().items() if name[0] != "_")
+    fair.train()
+    overflown = torch.where(rows == 7, torch.nan, scores)
+    assert fair(bce(overflown, y), overflown, codes, None, rows).isnan()
+    assert torch.isfinite(fair.running).all()
+    assert torch.isfinite(fair.multipliers).all()
+    assert fair.row_scores[7] == before["row_scores"][7]
+
+
 def test_what_allows_everything_adds_nothing():
     X, y, groups = made(50)
     fair = PartialFairness(StatisticalParity((0.0, 1.0), 1.0), groups, free_passes=0.0)

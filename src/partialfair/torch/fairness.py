@@ -173,7 +173,9 @@ class PartialFairness(nn.Module):
         y: Tensor | None = None,
         rows: Tensor | None = None,
     ) -> Tensor:
-        """Return the loss with the constraints' term added.
+        """Return the loss with the constraints' term added; in evaluation, or without derivatives, as it is.
+
+        Where several batches make one step, divide what is returned by their number, not the loss.
 
         Parameters
         ----------
@@ -191,6 +193,8 @@ class PartialFairness(nn.Module):
         """
         scores = score_vector(scores)
         self._check_batch(loss, scores, groups, y, rows)
+        if not (self.training and torch.is_grad_enabled()):
+            return loss
         self._has_rows = rows is not None
         passed = self._rows_seen / self.functions.n_rows
         self._rows_seen += len(scores) * _n_processes()
@@ -322,7 +326,9 @@ class PartialFairness(nn.Module):
         if rows is None:
             return
         rows = rows.long()
-        self.row_scores.index_copy_(0, rows, scores.to(self.row_scores.dtype))
+        # A step that overflows, which a scaler of gradients leaves out, must not be remembered.
+        known = torch.where(scores.isfinite(), scores.to(self.row_scores.dtype), self.row_scores[rows])
+        self.row_scores.index_copy_(0, rows, known)
         self.steps += 1
         self.row_steps.index_copy_(0, rows, self.steps.expand(len(rows)))
 
@@ -364,8 +370,9 @@ class PartialFairness(nn.Module):
 
     def _averaged(self, *batch: Tensor) -> Tensor:
         """Move running averages towards the batch, and return all of them."""
-        news = mean_over_processes(torch.stack(batch))
-        self.running[: len(batch)].lerp_(news.to(self.running.dtype), self._rate)
+        news = mean_over_processes(torch.stack(batch)).to(self.running.dtype)
+        running = self.running[: len(batch)]
+        running.lerp_(torch.where(news.isfinite(), news, running), self._rate)
         return self.running
 
     def get_extra_state(self) -> dict[str, Any]:

@@ -128,8 +128,7 @@ def _judged(
     scores = scores_of(head(features.to(head.weight))).double().cpu().numpy()
     judged = np.array([group not in result.small_groups for group in groups])
     measures = measured(scores[judged], y[judged], groups[judged], promised, float("nan"))
-    excess = max(gap - one.max_gap for gap, one in zip(measures.gaps, promised, strict=True))
-    return RefittedHead(fitted, measures.gaps, measures.kept), float(excess)
+    return RefittedHead(fitted, measures.gaps, measures.kept), measures.excess
 
 
 def _narrower(classifier: PartialFairClassifier, by: float) -> PartialFairClassifier:

@@ -338,7 +338,8 @@ class PartialFairTrainer:
         everybody = everybody[torch.cat(positions).cpu().numpy()]
         on_host: Floats = torch.cat(scores).double().cpu().numpy()
         if not np.isfinite(on_host).all():
-            return Measures(float("nan"), 0.0, 1.0, (float("nan"),) * len(self.constraints), kept=False)
+            none = float("nan")
+            return Measures(none, 0.0, 1.0, (none,) * len(self.constraints), none)
         mean = float(torch.stack(losses).sum()) / len(on_host)
         return measured(on_host, torch.cat(labels).cpu().numpy(), everybody, self.constraints, mean)
 

@@ -35,15 +35,20 @@ class Measures:
         The accuracy of a constant.
     gaps
         The exact gap of each constraint, nan for one that bounds no metric, or where it is not defined.
-    kept
-        Whether all gaps are at most what their constraints allow.
+    excess
+        The most by which a gap exceeds what its constraint allows; nan if one is not defined.
     """
 
     loss: float
     accuracy: float
     majority: float
     gaps: tuple[float, ...]
-    kept: bool
+    excess: float
+
+    @property
+    def kept(self) -> bool:
+        """Whether all gaps are at most what their constraints allow; one that is not defined is not known."""
+        return self.excess <= _SAME
 
 
 def measured(
@@ -62,7 +67,6 @@ def measured(
         labels = positive if record.bounded.needs_labels else None
         scored = scored_groups(scores, groups, constraint.interval, positive=labels)
         gaps.append(record.gap(scored, constraint).value)
-    # A gap that is not defined on these rows is not known to be kept.
     judged = [(gap, one) for gap, one in zip(gaps, constraints, strict=True) if record_of(one) is not None]
     share = float(positive.mean())
     return Measures(
@@ -70,7 +74,7 @@ def measured(
         float(((scores > 0) == positive).mean()),
         max(share, 1 - share),
         tuple(gaps),
-        all(gap <= constraint.max_gap + _SAME for gap, constraint in judged),
+        float(np.max([gap - constraint.max_gap for gap, constraint in judged], initial=-np.inf)),
     )
 
 
@@ -172,5 +176,5 @@ def _rank(record: EpochRecord) -> tuple[Any, ...]:
     held_out = record.validation
     if held_out is None:
         return (record.epoch,)
-    largest = max((gap for gap in held_out.gaps if gap == gap), default=float("inf"))
-    return (held_out.kept, held_out.accuracy if held_out.kept else -largest, -held_out.loss)
+    excess = np.nan_to_num(held_out.excess, nan=np.inf)
+    return (held_out.kept, held_out.accuracy if held_out.kept else -excess, -held_out.loss)
