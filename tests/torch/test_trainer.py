@@ -320,6 +320,7 @@ for resume in (False, True):
 if rank == 0:
     losses = torch.tensor([record.loss for record in training.history])
     torch.save(torch.cat([model(X).detach()[:, 0], losses]), f"{out}.{size}.scores")
+dist.barrier()  # neither may leave while the other still talks
 dist.destroy_process_group()
 """
 

@@ -14,6 +14,7 @@ import torch.distributed
 
 from partialfair._files import write_file
 from partialfair.exceptions import InputError
+from partialfair.torch._processes import n_processes, rank
 
 __all__ = ["random_state", "read_checkpoint", "set_random_state", "write_checkpoint"]
 
@@ -64,20 +65,18 @@ def random_state(loader: Any) -> list[dict[str, Any]]:
         "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
         "loader": {name: generator.get_state() for name, generator in _generators(loader).items()},
     }
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+    if n_processes() == 1:
         return [state]
-    states: list[Any] = [None] * torch.distributed.get_world_size()
+    states: list[Any] = [None] * n_processes()
     torch.distributed.all_gather_object(states, state)
     return states
 
 
 def set_random_state(states: list[dict[str, Any]], loader: Any) -> None:
     """Go on where every generator was."""
-    together = torch.distributed.is_available() and torch.distributed.is_initialized()
-    rank, size = (torch.distributed.get_rank(), torch.distributed.get_world_size()) if together else (0, 1)
-    if len(states) != size:
-        raise InputError(f"the checkpoint is of {len(states)} processes, and these are {size}")
-    state = states[rank]
+    if len(states) != n_processes():
+        raise InputError(f"the checkpoint is of {len(states)} processes, and these are {n_processes()}")
+    state = states[rank()]
     kind, words, *place = state["numpy"]
     random.setstate(state["python"])
     np.random.set_state((kind, words.numpy().astype(np.uint32), *place))  # noqa: NPY002

@@ -16,10 +16,11 @@ from partialfair._typing import ArrayLike
 from partialfair.constraints import Constraint
 from partialfair.exceptions import InputError
 from partialfair.torch._atoms import AtomsAt
+from partialfair.torch._processes import mean_over_processes, n_processes
 from partialfair.torch._replay import Replays
 from partialfair.torch.functions import ScoreConstraints, check_positions, score_vector
 
-__all__ = ["PartialFairness", "mean_over_processes"]
+__all__ = ["PartialFairness"]
 
 Method = Literal["primal_dual", "augmented_lagrangian"]
 _METHODS = ("primal_dual", "augmented_lagrangian")
@@ -197,7 +198,7 @@ class PartialFairness(nn.Module):
             return loss
         self._has_rows = rows is not None
         passed = self._rows_seen / self.functions.n_rows
-        self._rows_seen += len(scores) * _n_processes()
+        self._rows_seen += len(scores) * n_processes()
         if passed < self.free_passes or self.functions.m == 0:  # κ may allow everything
             self._remember(scores.detach(), rows)
             return loss
@@ -288,7 +289,7 @@ class PartialFairness(nn.Module):
 
     def share_row_scores(self) -> None:
         """Give every process the last scores of all rows, whoever saw them."""
-        if _n_processes() == 1:
+        if n_processes() == 1:
             return
         last = self.row_steps.clone()
         torch.distributed.all_reduce(last, torch.distributed.ReduceOp.MAX)
@@ -308,7 +309,7 @@ class PartialFairness(nn.Module):
             and (self._has_tangents or self.refresh_every == 0)
             and self._has_stepped
             and self._rate == 1 - self.memory
-            and _n_processes() == 1
+            and n_processes() == 1
         )
 
     @property
@@ -439,22 +440,6 @@ def _spread_over(weights: Tensor, seen: Tensor) -> Tensor:
     kept = weights * seen
     least = torch.finfo(weights.dtype).tiny
     return kept * (weights.sum(-1, keepdim=True) / kept.sum(-1, keepdim=True).clamp(min=least))
-
-
-def _n_processes() -> int:
-    """Return how many processes train together."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return torch.distributed.get_world_size()
-    return 1
-
-
-def mean_over_processes(values: Tensor) -> Tensor:
-    """Return the mean of what all processes have: batches of equal size are then one batch."""
-    if (n_processes := _n_processes()) == 1:
-        return values
-    total = values.clone()
-    torch.distributed.all_reduce(total)
-    return total / n_processes
 
 
 _COUNTERS = (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import sys
 import time
@@ -17,7 +15,6 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 import torch
-import torch.distributed
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -27,10 +24,12 @@ from partialfair._files import check_targets, write_file
 from partialfair._typing import ArrayLike, Floats
 from partialfair.constraints import Constraint
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups
 from partialfair.torch._checkpoint import random_state, read_checkpoint, set_random_state, write_checkpoint
-from partialfair.torch.batches import GroupBatches, Indexed
-from partialfair.torch.fairness import PartialFairness, mean_over_processes
+from partialfair.torch._loading import Batches, check_length, check_validation, moved, unpacked
+from partialfair.torch._logs import Progress, as_csv
+from partialfair.torch._processes import is_first, mean_over_processes, n_processes
+from partialfair.torch.batches import GroupBatches
+from partialfair.torch.fairness import PartialFairness
 from partialfair.torch.functions import check_labels, check_positions, scores_of
 from partialfair.torch.training import Ending, EpochRecord, Measures, Training, better, measured
 
@@ -40,15 +39,6 @@ Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """From scores and labels, (n,) each, to a loss for each row, (n,)."""
 Precision = Literal["float32", "bfloat16", "float16"]
 _PRECISIONS = ("float32", "bfloat16", "float16")
-_SECONDS_BETWEEN_LINES = 10.0
-
-
-class Batches(Protocol):
-    """A loader: batches of (inputs, labels, rows), as many in every pass."""
-
-    def __iter__(self) -> Iterator[Any]: ...
-
-    def __len__(self) -> int: ...
 
 
 class Schedule(Protocol):
@@ -182,7 +172,7 @@ class PartialFairTrainer:
             Go on from the checkpoint, if it is there.
         """
         self._check_files(resume=resume)
-        _check_validation(validation)
+        check_validation(validation)
         state = self._begun(loader, groups, y, validation is not None)
         with _determined(self.deterministic), self._board() as board:
             if resume and self.checkpoint is not None and self.checkpoint.exists():
@@ -211,7 +201,7 @@ class PartialFairTrainer:
             raise InputError("the loader has no batch: are there fewer rows than batch_size?")
         if not any(True for _ in self.model.parameters()):
             raise InputError("the network has no parameters to train")
-        _check_length(loader, groups, "training rows")
+        check_length(loader, groups, "training rows")
         device = next(self.model.parameters()).device
         settings, weights = dict(self.fairness), None
         if isinstance(batches := getattr(loader, "batch_sampler", None), GroupBatches):
@@ -222,7 +212,7 @@ class PartialFairTrainer:
             order = [batches.labels.index(label) for label in fair.labels]
             weights = batches.loss_weights[order].to(device)
         network = self.model
-        if _is_together():
+        if n_processes() > 1:
             network = nn.parallel.DistributedDataParallel(network)
         if self.compile:
             network = torch.compile(network)  # type: ignore[assignment]
@@ -266,10 +256,10 @@ class PartialFairTrainer:
             if set_epoch is not None:
                 set_epoch(epoch)
         self.model.train()
-        progress = _Progress(epoch, len(loader), self.verbose if _is_first() else 0)
+        progress = Progress(epoch, len(loader), self.verbose if is_first() else 0)
         total, n_rows = torch.zeros((), device=state.device), 0
         for batch in loader:
-            losses = self._step(state, *_unpacked(batch))
+            losses = self._step(state, *unpacked(batch))
             total += losses.sum()
             n_rows += len(losses)
             progress.tell()
@@ -288,7 +278,7 @@ class PartialFairTrainer:
         check_positions(rows, "rows", len(y), state.fair.functions.n_rows, "positions in groups")
         y, rows = (one.to(state.device, non_blocking=True) for one in (y, rows))
         with self._autocast(state.device):
-            scores = scores_of(state.network(_moved(inputs, state.device)))
+            scores = scores_of(state.network(moved(inputs, state.device)))
         scores, codes = (
             scores.float() if scores.dtype != torch.float64 else scores,
             state.fair.row_codes[rows],
@@ -324,9 +314,9 @@ class PartialFairTrainer:
         self.model.eval()
         scores, labels, positions, losses = [], [], [], []
         everybody = np.asarray(groups)
-        for inputs, y, rows in map(_unpacked, batches):
+        for inputs, y, rows in map(unpacked, batches):
             with self._autocast(state.device):
-                outputs = self.model(_moved(inputs, state.device))
+                outputs = self.model(moved(inputs, state.device))
             scores.append(scores_of(outputs).float())
             labels.append(torch.as_tensor(y))
             check_labels(labels[-1])
@@ -352,11 +342,11 @@ class PartialFairTrainer:
         """Tell people and files of an epoch; return why training is over, if it is."""
         if self.callback is not None:
             state.stopped = bool(self.callback(record))
-        if _is_first():
+        if is_first():
             if self.verbose:
                 sys.stderr.write(f"{record}\n")
             if self.log_dir is not None:
-                write_file(self.log_dir / "history.csv", _as_csv(state.history))
+                write_file(self.log_dir / "history.csv", as_csv(state.history))
             for name, value in record.flat().items() if board is not None else ():
                 board.add_scalar(name, value, record.epoch)
         return self._ending(state)
@@ -364,7 +354,7 @@ class PartialFairTrainer:
     @contextmanager
     def _board(self) -> Iterator[Any]:
         """Yield TensorBoard's writer, or None."""
-        if not (self.tensorboard and _is_first()):
+        if not (self.tensorboard and is_first()):
             yield None
             return
         require("tensorboard", extra="tensorboard", purpose="tensorboard=True")
@@ -375,7 +365,7 @@ class PartialFairTrainer:
 
     def _check_files(self, *, resume: bool) -> None:
         """Refuse, before any work, to lose an earlier training or to resume from nowhere."""
-        if self.log_dir is not None and _is_first():
+        if self.log_dir is not None and is_first():
             self.log_dir.mkdir(parents=True, exist_ok=True)
         if self.checkpoint is None:
             if resume:
@@ -384,7 +374,7 @@ class PartialFairTrainer:
             raise InputError(
                 f"{self.checkpoint} holds an earlier training: fit with resume=True to go on, or remove it"
             )
-        elif _is_first():
+        elif is_first():
             check_targets([self.checkpoint])
 
     def _purpose(self, state: _State, n_batches: int, judged: bool) -> dict[str, str]:
@@ -412,7 +402,7 @@ class PartialFairTrainer:
             return
         state.fair.share_row_scores()
         drawn = random_state(loader)
-        if not _is_first():
+        if not is_first():
             return
         content = {
             "purpose": state.purpose,
@@ -464,88 +454,12 @@ class _State:
         return parts if self.schedule is None else {**parts, "schedule": self.schedule}
 
 
-class _Progress:
-    """Lines within long epochs, which say when the epoch ends and read nothing from the device."""
-
-    def __init__(self, epoch: int, n_steps: int, verbose: int) -> None:
-        self.epoch, self.n_steps, self.verbose, self.done = epoch, n_steps, verbose, 0
-        self.start = self.last = time.monotonic()
-
-    def tell(self) -> None:
-        """Count a step, and write a line if none was written for a while."""
-        self.done += 1
-        now = time.monotonic()
-        if not self.verbose or now - self.last < _SECONDS_BETWEEN_LINES:
-            return
-        self.last = now
-        left = (now - self.start) / self.done * (self.n_steps - self.done)
-        sys.stderr.write(
-            f"epoch {self.epoch:>3}  step {self.done:,} of {self.n_steps:,}, {left:.0f} s left\n"
-        )
-
-
-def _check_validation(validation: Any) -> None:
-    """Refuse, before any work, rows on which no epoch, or only the first, could be judged."""
-    if validation is None:
-        return
-    if not isinstance(validation, tuple) or len(validation) != 2:
-        raise InputError("validation must be a pair: batches of rows held out, and their groups")
-    batches, groups = validation
-    if isinstance(batches, Iterator):
-        raise InputError("validation is gone after one epoch: give a loader or a list, not an iterator")
-    _check_length(batches, groups, "rows held out")
-    if len(labels := encode_groups(groups).labels) < 2:
-        raise InputError(f"all rows held out are of group {labels[0]!r}; a gap needs at least two groups")
-
-
-def _check_length(batches: Any, groups: ArrayLike, name: str) -> None:
-    """Refuse groups of other rows, where the loader tells how many it has."""
-    data, n_groups = getattr(batches, "dataset", None), encode_groups(groups).codes.size
-    if isinstance(data, Indexed) and len(data) != n_groups:
-        raise InputError(f"there are {len(data)} {name}, and groups of {n_groups}")
-
-
-def _unpacked(batch: Any) -> tuple[Any, Any, Any]:
-    if not isinstance(batch, list | tuple) or len(batch) != 3:
-        raise InputError("batches must be (inputs, labels, rows): wrap the data set in Indexed")
-    inputs, y, rows = batch
-    return inputs, y, rows
-
-
 def _logistic(scores: Tensor, y: Tensor) -> Tensor:
     return nn.functional.binary_cross_entropy_with_logits(scores, y.to(scores.dtype), reduction="none")
 
 
 def _adamw(parameters: Iterable[Tensor]) -> Optimizer:
     return torch.optim.AdamW(parameters, lr=1e-3)
-
-
-def _moved(inputs: Any, device: torch.device) -> Any:
-    """Return inputs on the device: a tensor, or tensors in lists, tuples and dicts."""
-    if isinstance(inputs, Tensor):
-        return inputs.to(device, non_blocking=True)
-    if isinstance(inputs, dict):
-        return {name: _moved(one, device) for name, one in inputs.items()}
-    if isinstance(inputs, list | tuple):
-        return type(inputs)(_moved(one, device) for one in inputs)
-    return inputs
-
-
-def _is_together() -> bool:
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
-
-
-def _is_first() -> bool:
-    return not _is_together() or torch.distributed.get_rank() == 0
-
-
-def _as_csv(history: Sequence[EpochRecord]) -> bytes:
-    text = io.StringIO()
-    rows = [record.flat() for record in history]
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode()
 
 
 @contextmanager
