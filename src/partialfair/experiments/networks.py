@@ -2,7 +2,7 @@
 
 Networks begin with the backbone that ImageNet has trained, batch norms estimated anew, and learn for ten
 epochs by AdamW on one cycle of learning rates, images mirrored and shifted at random. The paper gives no κ,
-learning rate or epochs; ours were chosen on the validation part (benchmarks/celeba.py --search).
+learning rate or epochs; ours were chosen on the validation part (``benchmarks/celeba.py search``).
 """
 
 from __future__ import annotations
