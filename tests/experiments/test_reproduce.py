@@ -138,6 +138,18 @@ def test_networks_on_300_faces(tmp_path, data_dir, monkeypatch):
     assert not (free == held).all()  # the constraint has joined
 
 
+def test_networks_need_torch_and_nothing_else_does(tmp_path, data_dir, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    done = reproduce("fig12", "--out", tmp_path / "r", "--data", data_dir)
+    assert str(done.exception) == (
+        "a network needs torch, which is not installed; run: pip install 'partialfair[torch]'"
+    )
+    assert not (tmp_path / "r").exists()
+    other = reproduce("table1", "--dataset", "law_school", "--out", tmp_path / "r", "--data", data_dir)
+    assert other.exception is None
+    assert "needs torch" not in other.output
+
+
 def test_the_recorded_networks_are_those_of_the_figure(tmp_path):
     """Figure 12 is drawn anywhere from what a GPU has recorded."""
     celeba = runpy.run_path(str(ROOT / "benchmarks" / "celeba.py"))

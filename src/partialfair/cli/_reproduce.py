@@ -115,8 +115,11 @@ def reproduce(
     if dry_run:
         _print_cost(store, runs, left, jobs, as_json=as_json)
         return 0
+    for name in dict.fromkeys(run.method for run in left):
+        if (sentence := METHODS[name].missing()) is not None:
+            raise InputError(sentence)
     for method in METHODS.values():
-        if method.protocol == protocol and (sentence := method.missing()) is not None:
+        if method.in_frontiers and method.protocol == protocol and (sentence := method.missing()) is not None:
             note(f"left out: {sentence}")
     progress = _Progress(Costs(store), left, jobs)
     with keeping(_KEPT), step(f"runs to be done: {len(left):,} of {len(set(runs)):,}") as tell:

@@ -49,4 +49,4 @@ def _kind(run: Run) -> tuple[str, str, int | None]:
 
 def _guessed(kind: tuple[str, str, int | None]) -> float:
     method, dataset, _ = kind
-    return METHODS[method].rough_seconds * _SIZES[dataset]
+    return METHODS[method].guessed_seconds() * _SIZES[dataset]

@@ -98,6 +98,10 @@ class Method(ABC):
     def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
         """Return the grid of a frontier."""
 
+    def guessed_seconds(self) -> float:
+        """Return what a run takes on law school, or on its own data, before any has been done."""
+        return self.rough_seconds
+
     def missing(self) -> str | None:
         """Return what is not installed that it needs, as a sentence; None if all is there."""
         return None

@@ -51,6 +51,7 @@ NETWORK_MAX_GAPS: Mapping[tuple[float, float], tuple[float, ...]] = {
     (0.0, 1.0): (0.4, 0.3, 0.2, 0.1, 0.05, 0.02),
 }
 """κ by where networks are constrained."""
+_SECONDS_WITHOUT_GPU = 1800.0
 _JUDGED_AT_A_TIME = 1024
 _NEVER_JOINS = StatisticalParity((0.0, 1.0), 1.0)
 """What networks without a constraint are given: all of their epochs are free."""
@@ -96,7 +97,7 @@ class Network(Method):
     in_frontiers = False
     free = "network-unconstrained"
     alphas = (0.0,)
-    rough_seconds: ClassVar[float] = 30.0
+    rough_seconds: ClassVar[float] = 30.0  # on a GPU that eight networks share
 
     def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
         """Return κ; the paper gives none."""
@@ -114,6 +115,14 @@ class Network(Method):
         except MissingExtraError as error:
             return str(error)
         return None
+
+    def guessed_seconds(self) -> float:
+        """Return what a network takes, which without a GPU is much."""
+        if self.missing() is not None:
+            return self.rough_seconds
+        import torch
+
+        return self.rough_seconds if torch.cuda.is_available() else _SECONDS_WITHOUT_GPU
 
     def settings(self, run: Run) -> NetworkSettings:
         """Return how the network of a run is trained."""
