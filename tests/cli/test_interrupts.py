@@ -272,7 +272,7 @@ class TestInThisProcess:
 def test_a_reproduction_says_that_its_runs_are_kept(start, tmp_path, data_dir, jobs):
     options = ("--dataset", "law_school", "--rows", 200, "--seeds", 1, "--data", data_dir, "--jobs", jobs)
     process = start("reproduce", "fig1", *options)
-    wait_for(process, "partialfair: doing")
+    wait_for(process, "partialfair: runs to be done")
     patience = time.monotonic() + 60
     while not list(tmp_path.glob("results/runs/[!.]*")) and time.monotonic() < patience:
         time.sleep(0.05)
