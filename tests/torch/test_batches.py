@@ -28,7 +28,7 @@ def test_items_end_with_their_position():
 
 
 @given(
-    sizes=st.lists(st.integers(5, 200), min_size=2, max_size=5),
+    sizes=st.lists(st.integers(20, 200), min_size=2, max_size=5),
     batch_size=st.integers(10, 40),
     seed=st.integers(0, 100),
 )
