@@ -72,7 +72,7 @@ def test_values_and_subgradients_are_those_of_numpy(name, seed, kind, width):
     (torch.from_numpy(multipliers) @ values).backward()
     plus, minus = block.system.combined(atoms, multipliers)
     gradient = block.bank.by_score(1, plus - minus, scores, block.members, theta)
-    if not _near_kink(block, scores, theta):
+    if not _near_kink(block, scores, theta) and not _nearly_tied(functions.maxima, atoms):
         assert on_tensors.grad.numpy() == pytest.approx(gradient.scores, abs=1e-10)
         if theta.size:
             assert functions.theta.grad.numpy() == pytest.approx(gradient.theta, abs=1e-10)
@@ -86,6 +86,13 @@ def _near_kink(block, scores, theta):
         if any((np.abs(differences - kink.at) < 1e-9).any() for kink in bank.surrogate.kinks):
             return True
     return False
+
+
+def _nearly_tied(maxima, atoms):
+    """Whether two different pieces of a maximum are so close that rounding decides which is the largest."""
+    heights = (maxima.matrix @ torch.from_numpy(atoms) + maxima.offsets).view(maxima.shape)
+    behind = heights.amax(dim=1, keepdim=True) - heights
+    return bool(((behind > 0) & (behind < 1e-12)).any())
 
 
 @pytest.mark.parametrize("name", CONSTRAINTS)
