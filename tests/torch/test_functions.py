@@ -90,7 +90,7 @@ def _near_kink(block, scores, theta):
 
 
 def _nearly_tied(functions, *both_atoms):
-    """Whether pieces of a maximum are so close, in either world, that rounding decides which is the largest."""
+    """Whether pieces of a maximum are so close, in either world, that rounding decides which is largest."""
     maxima = functions.maxima
     for atoms in both_atoms:
         heights = (maxima.matrix @ torch.from_numpy(atoms) + maxima.offsets).view(maxima.shape)
