@@ -74,7 +74,7 @@ class NetworkSettings:
     method, dual_step, penalty, memory, surrogate_width
         Of `partialfair.torch.PartialFairness`.
     group_batches
-        Whether every batch has the same number of members of each group.
+        Whether every batch has a fixed number of members of each group (`partialfair.torch.GroupBatches`).
     """
 
     epochs: int = 10
