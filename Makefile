@@ -73,6 +73,7 @@ bench: $(VENV)/.dev ## the benchmarks; tables in benchmarks/results/
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/exact.py
 	$(BIN)/python benchmarks/path.py
+	$(BIN)/python benchmarks/price.py
 	$(BIN)/python benchmarks/page.py
 	$(BIN)/python benchmarks/many_groups.py
 	$(BIN)/python benchmarks/bank_encodings.py

@@ -202,9 +202,14 @@ class DCSystem:
         """Tangents of all f⁻ at a point, given the values of the atoms there."""
         return Tangents(self.parts(atoms)[1], self.slopes(atoms)[1])
 
+    @cached_property
+    def has_maxima(self) -> bool:
+        """Whether some term is the maximum of several pieces."""
+        return len(self._pieces) > self._owner.size
+
     def ties(self, atoms: Floats, wanted: npt.NDArray[np.bool_], reach: float) -> Ties:
         """Pieces of maxima in the f⁺ that are wanted, at most ``reach`` lower than the highest."""
-        if len(self._pieces) == self._owner.size:  # no maximum has a second piece
+        if not self.has_maxima:
             none = np.empty(0, dtype=np.int64)
             return Ties(none, none, np.empty(0), np.empty(0), np.empty((0, self.n_atoms)), none)
         heights = self._matrix @ atoms + self._offsets

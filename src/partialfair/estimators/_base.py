@@ -62,6 +62,8 @@ _RELATIVE_WIDTH = 0.25
 _SPREAD_AT_ALL = 1e-9
 
 # Size up to which Hessians of models are factored.
+_FREE_TOL = 1e-2
+"""Gradient of the unconstrained model, which is only a start, in units of tol."""
 _LARGEST_BLOCK = 3000
 
 
@@ -229,7 +231,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             return solver
         if not problem.m:
             return Newton()  # constraints that nothing can violate
-        if self.solver in ("auto", "idca") and problem.rows.parameters.block_size > _LARGEST_BLOCK:
+        if self.solver == "idca" and problem.rows.parameters.block_size > _LARGEST_BLOCK:
             # Hessians would be too large.
             return IDCA() if self.max_iter is None else IDCA(max_iter=self.max_iter)
         return solver
@@ -277,7 +279,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         """Return the unconstrained model."""
         last = getattr(self, "_free", None) if self.warm_start else None
         start = problem.constant_start if last is None or last.size != problem.n else last
-        free = Newton(tol=1e-6).solve(problem, start)
+        free = Newton(tol=max(1e-6, _FREE_TOL * self.tol)).solve(problem, start)
         if self.warm_start:
             self._free = free.x
         return free

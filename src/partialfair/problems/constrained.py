@@ -18,6 +18,7 @@ from partialfair._typing import Floats
 from partialfair.constraints import ConstraintBlock
 from partialfair.dc import JoinedBank
 from partialfair.models.blocks import ArrowMatrix
+from partialfair.models.limited import LimitedMemory
 from partialfair.objectives import Difference, Loss, Objective
 from partialfair.problems.asks import (
     Curved,
@@ -163,6 +164,13 @@ class Problem:
     def n(self) -> int:
         """Number of coordinates of a point."""
         return self.rows.parameters.n + self.bank.n_theta
+
+    @property
+    def penalties(self) -> Floats:
+        """Second derivatives of the penalty, 0 for thresholds and for what is not penalised: (n,)."""
+        penalties = np.zeros(self.n)
+        penalties[: self.rows.parameters.n_penalised] = self.alpha
+        return penalties
 
     @property
     def trivial_start(self) -> Floats:
@@ -323,6 +331,16 @@ class ProblemPoint:
         self._objective_gradient = self._padded(expanded.gradient) + self.penalty_gradient
         return Local(self._objective_gradient, self.constraint_jacobian(), *self._hessians(expanded))
 
+    def expand_first(self, hessian: LimitedMemory) -> Local:
+        """Return the problem near the point, with a Hessian that was remembered; one pass."""
+        jacobian = self.constraint_jacobian()  # brings the objective's gradient along
+        return Local(self.objective_gradient(), jacobian, hessian, None)
+
+    @property
+    def has_kinks(self) -> bool:
+        """Whether some f⁺ can have kinks: those of the surrogate, or of maxima."""
+        return self.problem.bank.has_kinks or self.problem.constraints.system.has_maxima
+
     def expand_convex(self, multipliers: Floats) -> Local:
         """Return ``f⁺_0, ..., f⁺_m`` near the point; one pass for everything."""
         expanded = self._expand(LossParts.CONVEX, [Curved(LossParts.CONVEX, multipliers @ self.slopes[0])])
@@ -407,8 +425,7 @@ class ProblemPoint:
             ArrowMatrix(blocks, border[:, :n].T, border[:, n:])
             for blocks, border in zip(expanded.blocks, expanded.borders, strict=True)
         ]
-        alpha = np.zeros(n)
-        alpha[: self.problem.rows.parameters.n_penalised] = self.problem.alpha
+        alpha = self.problem.penalties
         for positions, block in zip(matrices[0].inner.positions, matrices[0].inner.blocks, strict=True):
             block[np.diag_indices_from(block)] += alpha[positions]
         return matrices[0], matrices[1] if len(matrices) > 1 else None
@@ -416,9 +433,7 @@ class ProblemPoint:
     @cached_property
     def penalty_gradient(self) -> Floats:
         """``alpha_j w_j`` for penalised parameters, 0 for the rest of x."""
-        gradient, n_penalised = np.zeros(self.x.size), self.problem.rows.parameters.n_penalised
-        gradient[:n_penalised] = self.problem.alpha * self.x[:n_penalised]
-        return gradient
+        return self.problem.penalties * self.x
 
     def _padded(self, by_params: Floats) -> Floats:
         """Return derivatives in the parameters with zeros for the thresholds."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from partialfair._typing import Floats
 from partialfair.models.blocks import ArrowMatrix
+from partialfair.models.limited import LimitedMemory
 
 __all__ = ["Local"]
 
@@ -22,10 +23,10 @@ class Local:
         Elements of all ``∂f⁺_i(x) − ∂f⁻_i(x)``.
     convex, concave
         Hessians of ``f⁺_0 + Σ λ_i f⁺_i`` and of ``f⁻_0 + Σ λ_i f⁻_i``, smoothed over kinks; None if the
-        latter is 0.
+        latter is 0. Where they would be too large, the first is what is remembered of their difference.
     """
 
     gradient: Floats
     jacobian: Floats
-    convex: ArrowMatrix
+    convex: ArrowMatrix | LimitedMemory
     concave: ArrowMatrix | None

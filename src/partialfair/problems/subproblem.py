@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from partialfair._typing import Floats
+from partialfair.models.blocks import ArrowMatrix
 from partialfair.objectives import Difference
 from partialfair.problems.asks import GradientOf, LossParts, TangentRise, Values
 from partialfair.problems.domains import Domain
@@ -216,6 +217,7 @@ class SubproblemPoint:
         tangents, mu = self.subproblem.tangents, self.subproblem.mu
         assert isinstance(tangents, ParameterTangents)
         local = self.original.expand_convex(multipliers)
+        assert isinstance(local.convex, ArrowMatrix)
         return Local(
             local.gradient - tangents.of_objective + mu * self._step,
             local.jacobian - tangents.gradients + mu * self._step,

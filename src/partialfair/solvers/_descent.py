@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,6 +31,8 @@ import numpy as np
 from partialfair._clock import check_clock
 from partialfair._typing import Floats
 from partialfair.models.blocks import ArrowMatrix, Factored
+from partialfair.models.limited import LimitedMemory
+from partialfair.problems.constrained import ProblemPoint
 from partialfair.problems.domains import Domain
 from partialfair.problems.elastic import ElasticModel, Step, StepBounds
 from partialfair.problems.kinks import Kinks, no_kinks
@@ -50,6 +52,8 @@ _FIRST_REFUSED = 1e-6
 """A τ that is smaller is raised to this at its first refusal: factors of 4 from 1e-8 would take too many."""
 _SHORTER, _LONGER = 4.0, 0.25
 """Factors of τ after a refusal and after a success."""
+_ASTRAY, _AS_PREDICTED = 0.25, 0.75
+"""Shares of the predicted fall between which a step without a Hessian leaves τ as it is."""
 _SHARP_ROUNDS = 4
 """How often kinks that were passed are spelled out before a sharp step is judged."""
 _REFUSALS = 3
@@ -127,6 +131,10 @@ class Descent:
     recent
         Objectives and sums of violations at the last points. A step need only fall below the highest of their
         penalty functions: along curved constraints the best steps climb first.
+    memory
+        Hessian made of the last steps, where that of the problem would be too large; not for subproblems.
+    before
+        The last point and the problem near it, for that.
     residual
         Of the KKT conditions at the last point looked at, an upper bound of that of its certificate.
     """
@@ -143,6 +151,8 @@ class Descent:
     square_weight: float = 0.0
     refusals: int = 0
     recent: list[tuple[float, float]] = field(default_factory=list)
+    memory: LimitedMemory | None = None
+    before: tuple[Floats, Local] | None = None
     residual: float = field(default=float("inf"), init=False)
 
     @property
@@ -153,12 +163,45 @@ class Descent:
     def advance(self, at: Point) -> Point | None:
         """Return the next point; None if no step helps, or if the residual says that none is needed."""
         self.recent = [*self.recent[1 - _MEMORY :], (at.objective, _sum_of_violations(at))]
-        near = _Neighbourhood(at, self.multipliers, _step_bounds(self.domain, at.x))
+        local = at.expand(self.multipliers) if self.memory is None else self._remembering(at, self.memory)
+        near = _Neighbourhood(at, local, self.multipliers, _step_bounds(self.domain, at.x))
+        if isinstance(at, ProblemPoint) and self.memory is not None and not at.has_kinks:
+            return self._limited_step(near)
         while max(self.smooth, self.sharp) <= _LARGEST_PROXIMAL:
             for attempt in (self._smooth_step, self._sharp_step):
                 following = attempt(near)
                 if following is not None or self.residual <= self.tol:
                     return following
+        return None
+
+    def _remembering(self, at: Point, memory: LimitedMemory) -> Local:
+        """Return the problem near the next point, with a Hessian that knows of the step that led there."""
+        assert isinstance(at, ProblemPoint)
+        local = at.expand_first(memory)
+        if self.before is not None:
+            x, earlier = self.before
+            changes = self.multipliers @ (local.jacobian - earlier.jacobian)
+            self.memory = memory.updated(at.x - x, local.gradient - earlier.gradient + changes)
+            local = replace(local, convex=self.memory)
+        self.before = at.x, local
+        return local
+
+    def _limited_step(self, near: _Neighbourhood) -> Point | None:
+        """Try ever shorter steps; τ falls only after those that achieve nearly what was predicted."""
+        while self.smooth <= _LARGEST_PROXIMAL:
+            proposal = self._propose(near, self.smooth, near.no_kinks())
+            if proposal is None:
+                return None
+            price = self.price
+            trial = self._judge(near, proposal)
+            if trial is not None:
+                fall = near.at.objective - trial.objective
+                fall += price * (_sum_of_violations(near.at) - _sum_of_violations(trial))
+                share = fall / proposal.predicted
+                if not _ASTRAY <= share < _AS_PREDICTED:
+                    self.smooth = _next_proximal(self.smooth, refused=share < _ASTRAY)
+                return trial
+            self.smooth = _next_proximal(self.smooth, refused=True)
         return None
 
     def _smooth_step(self, near: _Neighbourhood) -> Point | None:
@@ -273,7 +316,7 @@ class _PositiveModel:
     """A positive definite model: H + τI with the squares, factored; H without them; ∇f_0 with them."""
 
     factor: Factored
-    hessian: ArrowMatrix
+    hessian: ArrowMatrix | LimitedMemory
     gradient: Floats
     concave_share: float
     square_weight: float
@@ -282,10 +325,10 @@ class _PositiveModel:
 class _Neighbourhood:
     """The problem near one point: expanded once, factored anew for each τ."""
 
-    def __init__(self, at: Point, multipliers: Floats, bounds: StepBounds) -> None:
+    def __init__(self, at: Point, local: Local, multipliers: Floats, bounds: StepBounds) -> None:
         self.at = at
         self.bounds = bounds
-        self.local = at.expand(multipliers)
+        self.local = local
         self.binding = np.flatnonzero(multipliers > _BINDING * max(1.0, multipliers.max(initial=0.0)))
         self._curved: dict[float, _PositiveModel] = {}
 
@@ -309,7 +352,7 @@ class _Neighbourhood:
 
     def _augmented(self, proximal: float, square_weight: float) -> _PositiveModel | None:
         """Take the whole concave part, with the least weight of squares that makes up for it."""
-        if self.local.concave is None:
+        if self.local.concave is None or isinstance(self.local.convex, LimitedMemory):
             return None
         hessian = self.local.convex.minus(self.local.concave, 1.0)
         rows, values = self.local.jacobian[self.binding], self.at.constraints[self.binding]
@@ -323,6 +366,8 @@ class _Neighbourhood:
 
     def _shared(self, proximal: float, share: float) -> _PositiveModel | None:
         """Take as much of the concave part as leaves the Hessian positive definite."""
+        if isinstance(self.local.convex, LimitedMemory):
+            return None
         while self.local.concave is not None and share > LEAST_CONCAVE_SHARE:
             check_clock()
             with contextlib.suppress(np.linalg.LinAlgError):

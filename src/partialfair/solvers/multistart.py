@@ -10,6 +10,7 @@ import numpy as np
 
 from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
+from partialfair.models.limited import LimitedMemory
 from partialfair.problems import Evaluation, Gives, Problem, certify
 from partialfair.solvers._descent import SECOND_ORDER, Descent, Point
 from partialfair.solvers.inner.newton import NewtonSteps
@@ -26,6 +27,10 @@ _STEPS_AGAIN = 15
 """Steps from a start that is nearly a solution: its problem is corrected, and solved again, before long."""
 _NEAR, _PATIENCE = 10, 4
 """Residual, in units of ε, below which a path is followed on, up to so many times the steps of its turn."""
+_TIMES_IF_WIDE = 8
+"""Steps without Hessians cost less and lead less far: there may be so many times as many."""
+_CURVATURE = 0.25
+"""Second derivative of the loss that steps expect along features that are measured in their spreads."""
 _NO_FALL = 1e-6
 """A fall of the violations by no more, relative to them, is none."""
 _NO_STEP = 1e-10
@@ -46,7 +51,7 @@ class MultiStartSQP(Solver):
     Parameters
     ----------
     max_iter
-        Steps, of all phases together.
+        Steps, of all phases together; eight times as many where Hessians are too large.
     tol
         ε of the certificate.
     n_starts
@@ -55,6 +60,9 @@ class MultiStartSQP(Solver):
         For the random ones.
     warm
         Whether the start is nearly a solution: others are tried only if it does not lead to one soon.
+    largest_block
+        Size up to which blocks of Hessians are factored; where they are larger, the last steps stand in for
+        them.
     """
 
     max_iter: int = 400
@@ -62,6 +70,7 @@ class MultiStartSQP(Solver):
     n_starts: int = 2
     seed: int = 0
     warm: bool = False
+    largest_block: int = 3000
 
     needs: ClassVar[frozenset[Gives]] = SECOND_ORDER
 
@@ -89,7 +98,9 @@ class MultiStartSQP(Solver):
         """Run until the certificate holds, or say why it does not; Ctrl-C keeps the best point so far."""
         problem.domain.bounds(problem.n)  # or a sentence about domains that are not bounds
         run = Run(self, problem, self.tol, time_limit, callback)
-        exploration = _Exploration(problem, run, self.max_iter, self.tol)
+        wide = problem.rows.parameters.block_size > self.largest_block
+        max_iter = (_TIMES_IF_WIDE if wide else 1) * self.max_iter
+        exploration = _Exploration(problem, run, max_iter, self.tol, wide)
 
         def algorithm(x: Floats) -> Status:
             paths: list[_Path] = []
@@ -159,6 +170,7 @@ class _Exploration:
     run: Run
     max_iter: int
     tol: float
+    wide: bool = False
     steps: int = 0
 
     def path(self, start: Floats) -> _Path:
@@ -167,7 +179,10 @@ class _Exploration:
         self._record(at)
         # The certificate is computed anew at the end, with other multipliers: leave it some room.
         tol = 0.5 * self.tol
-        return _Path(at, Descent(self.problem.at, np.zeros(self.problem.m), tol, self.problem.domain))
+        descent = Descent(self.problem.at, np.zeros(self.problem.m), tol, self.problem.domain)
+        if self.wide:
+            descent.memory = LimitedMemory.start(self.problem.penalties, _CURVATURE)
+        return _Path(at, descent)
 
     def follow(self, path: _Path, n_steps: int) -> None:
         """Advance along a path, to its end at most; if that is near, by more steps than it is given.
@@ -203,6 +218,8 @@ class _Exploration:
         """Take IDCA steps from the best point until the certificate holds or they no longer move."""
         if self.run.best is None:
             return Status.NONFINITE
+        if self.wide:  # subproblems need Hessians
+            return Status.STALLED
         x = self.run.best.x
         self._record(self.problem.at(x))  # another path may have come last, and the last point is the answer
         while not certify(self.problem, x, tol=self.tol).holds(self.tol):

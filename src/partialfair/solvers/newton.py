@@ -22,6 +22,8 @@ _ROUNDING = 1e-14
 """By how much an objective may seem to rise, relative to 1 + its size."""
 _RIDGE = 1e-12
 """First multiple of the identity that is added to a Hessian; ten times as much where it is singular."""
+_PAIRS = 20
+"""Steps that L-BFGS remembers."""
 _HALVINGS, _ENOUGH = 40, 1e-4
 """Of a step, and the share of the predicted fall that it must achieve (Armijo)."""
 
@@ -100,11 +102,25 @@ class Newton(Solver):
         trials = _LastPoint(problem)
 
         def record(intermediate_result: OptimizeResult) -> None:
-            run.record(len(run.history), np.asarray(intermediate_result.x))
+            at = trials.at(np.asarray(intermediate_result.x))
+            run.record(len(run.history), at.x, Evaluation(at.objective, at.constraints))
+            if np.linalg.norm(at.objective_gradient()) <= self.tol:
+                raise StopIteration
 
-        minimum = minimize(
+        # Far from the minimum steps by gradients alone cost least.
+        near = minimize(
             lambda x: trials.at(x).objective,
             start,
+            jac=lambda x: trials.at(x).objective_gradient(),
+            method="L-BFGS-B",
+            callback=record,
+            options={"gtol": 0.0, "maxcor": _PAIRS, "maxiter": self.max_iter},
+        )
+        if np.linalg.norm(near.jac) <= self.tol:
+            return Status.CONVERGED
+        minimum = minimize(
+            lambda x: trials.at(x).objective,
+            near.x,
             jac=lambda x: trials.at(x).objective_gradient(),
             hessp=lambda x, direction: trials.at(x).hessian_product(direction),
             method="trust-ncg",

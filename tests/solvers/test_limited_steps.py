@@ -1,0 +1,52 @@
+"""Steps without Hessians lead where steps with them do."""
+
+import numpy as np
+import pytest
+
+from partialfair.constraints import DemographicParity, StatisticalParity, join
+from partialfair.groups import encode_groups
+from partialfair.models import linear_model
+from partialfair.objectives import Logistic
+from partialfair.problems import Problem, certify
+from partialfair.solvers import MultiStartSQP, Newton, Status
+from partialfair.surrogates import Ramp, RoundedRamp
+
+
+def crowd(seed, statement, sigma, n=800):
+    rng = np.random.default_rng(seed)
+    X, member = rng.normal(size=(n, 6)), rng.random(n) < 0.3
+    y = np.where(X @ rng.normal(size=6) + 1.5 * member + rng.logistic(size=n) > 0, 1.0, -1.0)
+    groups, weights = encode_groups(np.where(member, "a", "b")), rng.uniform(0.5, 2.0, n)
+    block = join([] if statement is None else [statement.build(groups, weights, sigma, None)])
+    return Problem.of(linear_model(X), Logistic().build(y, weights), block, 1e-3)
+
+
+STATEMENTS = [StatisticalParity((0.1, 0.6), 0.1), DemographicParity((0.1, 0.9), 0.05)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("statement", STATEMENTS, ids=["pSP", "pDP"])
+def test_they_end_at_certified_points_as_good(seed, statement, monkeypatch):
+    problem = crowd(seed, statement, RoundedRamp(1.0))
+    factored = MultiStartSQP().solve(problem, problem.constant_start)
+    monkeypatch.setattr("partialfair.problems.ProblemPoint.expand", None)  # no Hessian is asked for
+    limited = MultiStartSQP(largest_block=1).solve(problem, problem.constant_start)
+    assert limited.status is factored.status is Status.CONVERGED
+    assert certify(problem, limited.x).holds(1e-4)
+    assert limited.objective <= factored.objective + 1e-3
+
+
+def test_kinks_are_spelled_out_as_ever():
+    problem = crowd(0, STATEMENTS[0], Ramp(1.0))
+    limited = MultiStartSQP(largest_block=1, tol=1e-3).solve(problem, problem.constant_start)
+    assert limited.violation <= 1e-3
+    assert np.isfinite(limited.objective)
+
+
+def test_the_problem_without_constraints():
+    problem = crowd(0, None, RoundedRamp(1.0))
+    factored, conjugate = (
+        Newton(largest_block=size).solve(problem, problem.constant_start) for size in (3000, 1)
+    )
+    assert conjugate.status is Status.CONVERGED
+    assert conjugate.x == pytest.approx(factored.x, abs=1e-7)

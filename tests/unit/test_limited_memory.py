@@ -1,0 +1,59 @@
+"""The Hessian made of the last steps, against the recursion that it stands for."""
+
+import numpy as np
+import pytest
+
+from partialfair.models.limited import _PAIRS, LimitedMemory
+
+
+def pairs_of(hessian, n_pairs, seed):
+    rng = np.random.default_rng(seed)
+    for _ in range(n_pairs):
+        step = rng.normal(size=len(hessian))
+        yield step, hessian @ step
+
+
+def recursion(matrix, steps, changes):
+    """BFGS, one pair after the other, from a diagonal."""
+    dense = np.diag(matrix.diagonal)
+    for step, change in zip(steps.T, changes.T, strict=True):
+        along = dense @ step
+        dense += np.outer(change, change) / (step @ change) - np.outer(along, along) / (step @ along)
+    return dense
+
+
+@pytest.mark.parametrize("n_pairs", [0, 1, 5, _PAIRS + 3])
+def test_it_is_what_bfgs_makes_of_the_pairs(n_pairs):
+    rng = np.random.default_rng(0)
+    n = 12
+    root = rng.normal(size=(n, n))
+    hessian = root @ root.T / n + np.eye(n)
+    memory = LimitedMemory.start(rng.random(n), 0.5)
+    for step, change in pairs_of(hessian, n_pairs, 1):
+        memory = memory.updated(step, change)
+    assert memory.steps.shape[1] == min(n_pairs, _PAIRS)
+    dense = recursion(memory, memory.steps, memory.changes)
+    assert np.array([memory @ unit for unit in np.eye(n)]) == pytest.approx(dense, abs=1e-8)
+    right = rng.normal(size=(n, 3))
+    for columns in (right, right[:, 0]):
+        expected = np.linalg.solve(dense + 0.3 * np.eye(n), columns)
+        assert memory.cholesky(0.3).solve(columns) == pytest.approx(expected, abs=1e-8)
+    if n_pairs:
+        assert memory @ memory.steps[:, -1] == pytest.approx(memory.changes[:, -1])  # the secant equation
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_it_stays_positive_definite_where_functions_are_concave(seed):
+    rng = np.random.default_rng(seed)
+    n = 8
+    hessian = np.diag(rng.normal(size=n))
+    memory = LimitedMemory.start(np.zeros(n), 1.0)
+    for step, change in pairs_of(hessian, 20, seed):
+        memory = memory.updated(step, change)
+        dense = np.array([memory @ unit for unit in np.eye(n)])
+        assert np.linalg.eigvalsh((dense + dense.T) / 2).min() > 0
+
+
+def test_changes_that_are_not_finite_are_not_remembered():
+    memory = LimitedMemory.start(np.zeros(3), 1.0)
+    assert memory.updated(np.ones(3), np.full(3, np.nan)) is memory
