@@ -61,10 +61,8 @@ _RELATIVE_WIDTH = 0.25
 # Scores whose spread is smaller, relative to their size, are all alike but for rounding errors.
 _SPREAD_AT_ALL = 1e-9
 
-# Size up to which Hessians of models are factored.
 _FREE_TOL = 1e-2
 """Gradient of the unconstrained model, which is only a start, in units of tol."""
-_LARGEST_BLOCK = 3000
 
 
 class PartialFairEstimator(StoredAsPairs, BaseEstimator):
@@ -231,7 +229,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             return solver
         if not problem.m:
             return Newton()  # constraints that nothing can violate
-        if self.solver == "idca" and problem.rows.parameters.block_size > _LARGEST_BLOCK:
+        if self.solver == "idca" and problem.rows.parameters.block_size > Newton.largest_block:
             # Hessians would be too large.
             return IDCA() if self.max_iter is None else IDCA(max_iter=self.max_iter)
         return solver

@@ -3,7 +3,8 @@ r"""Newton steps on a Lagrangian under linearised constraints, safeguarded by an
 A step minimises ``⟨∇f_0, p⟩ + ½ pᵀ(H + τI)p + price · Σ max(0, linearised f_i)``. H is the Hessian of the
 Lagrangian, in which the kinks of ramps are averaged over. At an optimum it need only be positive definite
 along the constraints that bind, so ``½ weight Σ (linearised f_i)²`` of those is added if it helps: where they
-are met that changes nothing. If it does not help, only a share of the concave part is taken.
+are met that changes nothing. If it does not help, only a share of the concave part is taken. Where H would be
+too large, the last steps stand in for it (`partialfair.models.limited`).
 
 A step that is *smooth* sees kinks as an average only. If it is refused, a *sharp* one is tried: kinks that
 the smooth step passed are what the average did not see, so they are spelled out in the quadratic program, and
@@ -352,8 +353,9 @@ class _Neighbourhood:
 
     def _augmented(self, proximal: float, square_weight: float) -> _PositiveModel | None:
         """Take the whole concave part, with the least weight of squares that makes up for it."""
-        if self.local.concave is None or isinstance(self.local.convex, LimitedMemory):
+        if self.local.concave is None:
             return None
+        assert isinstance(self.local.convex, ArrowMatrix)
         hessian = self.local.convex.minus(self.local.concave, 1.0)
         rows, values = self.local.jacobian[self.binding], self.at.constraints[self.binding]
         for weight in (0.0, *(weight for weight in _SQUARE_WEIGHTS if 10 * weight >= square_weight)):
@@ -366,9 +368,10 @@ class _Neighbourhood:
 
     def _shared(self, proximal: float, share: float) -> _PositiveModel | None:
         """Take as much of the concave part as leaves the Hessian positive definite."""
-        if isinstance(self.local.convex, LimitedMemory):
+        if self.local.concave is None:
             return None
-        while self.local.concave is not None and share > LEAST_CONCAVE_SHARE:
+        assert isinstance(self.local.convex, ArrowMatrix)
+        while share > LEAST_CONCAVE_SHARE:
             check_clock()
             with contextlib.suppress(np.linalg.LinAlgError):
                 hessian = self.local.convex.minus(self.local.concave, share)

@@ -14,6 +14,7 @@ from partialfair.models.limited import LimitedMemory
 from partialfair.problems import Evaluation, Gives, Problem, certify
 from partialfair.solvers._descent import SECOND_ORDER, Descent, Point
 from partialfair.solvers.inner.newton import NewtonSteps
+from partialfair.solvers.newton import Newton
 from partialfair.solvers.result import Callback, Ended, Result, Run, Solver, unconstrained_start
 from partialfair.solvers.status import Status
 
@@ -70,7 +71,7 @@ class MultiStartSQP(Solver):
     n_starts: int = 2
     seed: int = 0
     warm: bool = False
-    largest_block: int = 3000
+    largest_block: int = Newton.largest_block
 
     needs: ClassVar[frozenset[Gives]] = SECOND_ORDER
 

@@ -33,12 +33,13 @@ class Newton(Solver):
     """``min f_0(w)`` by Newton steps.
 
     The Hessian is formed and factored by group blocks, with a line search; if its blocks would be too large,
-    steps are found by conjugate gradients in a trust region and it is never formed.
+    it is never formed: L-BFGS leads near the minimum, and conjugate gradients in a trust region go on from
+    there.
 
     Parameters
     ----------
     max_iter
-        Newton steps.
+        Newton steps; as many of L-BFGS come before them where the Hessian is too large.
     tol
         Stop when ‖∇f_0‖ is no larger.
     largest_block
