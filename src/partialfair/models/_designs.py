@@ -16,6 +16,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+from scipy.linalg.blas import dsyrk
 
 from partialfair._clock import check_clock
 from partialfair._typing import ArrayLike, Floats, Ints
@@ -54,6 +55,10 @@ class Design(Protocol):
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and features."""
+
+    @property
+    def n_entries(self) -> int:
+        """How many entries rows have, all together."""
 
     def forward(self, coefficients: Floats) -> Floats:
         """Return ``coefficients[code_i] · x_i`` for each row; coefficients are (n_codes, d)."""
@@ -125,6 +130,11 @@ class DenseDesign:
         """Rows and features."""
         return self.X.shape[0], self.X.shape[1]
 
+    @property
+    def n_entries(self) -> int:
+        """All of them."""
+        return int(self.X.size)
+
     def forward(self, coefficients: Floats) -> Floats:
         """As in `Design`."""
         out = np.empty(self.shape[0])
@@ -153,10 +163,14 @@ class DenseDesign:
         out = np.zeros((self.n_codes, self.shape[1], self.shape[1]))
         at_once = int(np.clip(_MOST_BY_BLAS / max(1, self.shape[1]) ** 2, _FEWEST_BY_BLAS, _CHUNK))
         for total, (members, block) in zip(out, self._blocks, strict=True):
-            weights_of_members = weights[members]
-            for rows in _chunks(len(block), at_once):
-                chunk = _centred(block[rows], self.origin)
-                total += chunk.T @ (chunk * weights_of_members[rows, None])
+            roots, signs = np.sqrt(np.abs(weights[members])), np.sign(weights[members])
+            for sign in (1.0, -1.0):  # as products of a matrix with itself, which cost half
+                counted = np.flatnonzero(signs == sign)
+                for chosen in _chunks(counted.size, at_once):
+                    which = counted[chosen] if counted.size < len(block) else chosen
+                    chunk = _centred(block[which], self.origin) * roots[which, None]
+                    total += dsyrk(sign, chunk.T)
+            total += np.triu(total, 1).T
         return out
 
     def squares(self, weights: Floats, centres: Floats | None = None) -> Floats:
@@ -228,10 +242,15 @@ class CSRDesign:
         """Rows and features."""
         return self.indptr.size - 1, self.n_features
 
+    @property
+    def n_entries(self) -> int:
+        """Those that are stored."""
+        return int(self.indptr[-1] - self.indptr[0])
+
     def forward(self, coefficients: Floats) -> Floats:
         """As in `Design`."""
         out = np.empty(self.shape[0])
-        for rows in _stretches(out.size, self._n_entries):
+        for rows in _stretches(out.size, float(self.n_entries)):
             csr_forward(*self._entries(rows), coefficients, self.codes[rows], out[rows])
         return out
 
@@ -239,7 +258,7 @@ class CSRDesign:
         """As in `Design`."""
         slots, n_slots = (self.codes, self.n_codes) if slots is None else (slots, n_slots)
         out = np.zeros((n_slots, self.n_features, values.shape[1]))
-        for rows in _stretches(self.shape[0], self._n_entries * values.shape[1]):
+        for rows in _stretches(self.shape[0], float(self.n_entries) * values.shape[1]):
             csr_backward(*self._entries(rows), values[rows], slots[rows], out)
         return out
 
@@ -277,10 +296,6 @@ class CSRDesign:
             codes=self.codes[rows],
         )
 
-    @property
-    def _n_entries(self) -> float:
-        return float(self.indptr[-1] - self.indptr[0])
-
     @cached_property
     def _n_pairs(self) -> float:
         """Pairs of entries in the same row."""
@@ -304,6 +319,11 @@ class CodesDesign:
     def shape(self) -> tuple[int, int]:
         """Rows and one-hot features."""
         return self.columns.shape[0], self.n_features
+
+    @property
+    def n_entries(self) -> int:
+        """One for each row and field."""
+        return int(self.columns.size)
 
     def forward(self, coefficients: Floats) -> Floats:
         """As in `Design`."""

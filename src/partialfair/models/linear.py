@@ -74,6 +74,11 @@ class LinearModel:
         """Number of scores."""
         return self.design.shape[0]
 
+    @property
+    def n_entries(self) -> int:
+        """How many numbers a pass over the features reads."""
+        return self.design.n_entries
+
     @cached_property
     def parameters(self) -> Parameters:
         """How long w is, and how it is divided."""
@@ -82,8 +87,11 @@ class LinearModel:
         intercepts_per_block = self.n_intercepts if self.n_vectors == 1 else 1
         return Parameters(n_penalised + self.n_intercepts, n_penalised, n_features + intercepts_per_block)
 
-    def take(self, rows: slice) -> LinearModel:
-        """Return the model of consecutive rows; the features are not copied."""
+    def take(self, rows: slice | Ints) -> LinearModel:
+        """Return the model of some rows; the features of consecutive ones are not copied."""
+        if not isinstance(rows, slice):
+            offset = self.offset[rows] if isinstance(self.offset, np.ndarray) else self.offset
+            return replace(self, design=self.design.take(rows), codes=self.codes[rows], offset=offset)
         start, stop, _ = rows.indices(self.n_rows)
         if stop - start == self.n_rows:
             return self

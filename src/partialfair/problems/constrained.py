@@ -41,6 +41,8 @@ __all__ = ["Evaluation", "Problem", "ProblemPoint"]
 
 _TIE = 0.05
 """Pieces of a maximum that are at most so much lower, on the scale of gaps, count as kinks."""
+_LARGEST_SHARE = 0.15
+"""Samples of more rows save too little."""
 _MORE_BEFORE_MERGING = 20
 """Kinks of equal rows of the data are joined into one: so many times the limit may be found before that."""
 
@@ -83,6 +85,8 @@ class Problem:
     n_passes
         Passes over the data so far, which are calls of `reduce`. Scores that only the referee sees, or that
         place thresholds once before a solve, are not counted.
+    share
+        Share of the rows that this problem is about, if it is a sample of another.
     """
 
     rows: Rows
@@ -92,6 +96,7 @@ class Problem:
     domain: Domain = field(default_factory=WholeSpace)
     mean_target: float = 0.0
     n_passes: int = field(default=0, init=False)
+    share: float = field(default=1.0, init=False)
 
     def __post_init__(self) -> None:
         if not (self.loss.additive and self.bank.additive):
@@ -218,6 +223,20 @@ class Problem:
         point = self.at(x)
         return Evaluation(point.objective, point.constraints)
 
+    def sample(self, size: int, seed: int = 0) -> Problem | None:
+        """Return the problem about some of the rows; None if they cannot be sampled, or are hardly more.
+
+        Its points are points of this one, and its passes are a share of a pass.
+        """
+        if Gives.SAMPLES not in self.rows.gives:
+            return None
+        rows, share = self.rows.sample(size, seed)
+        if share > _LARGEST_SHARE:
+            return None
+        sample = Problem(rows, self.loss, self.constraints, self.alpha, self.domain, self.mean_target)
+        sample.share = share
+        return sample
+
     def linearise(self, x: Floats, *, mu: float = 0.0) -> Subproblem:
         """Return the convex subproblem (DCA) at x: every f⁻ replaced by its tangent.
 
@@ -330,6 +349,18 @@ class ProblemPoint:
         expanded = self._expand(LossParts.WHOLE, curved)
         self._objective_gradient = self._padded(expanded.gradient) + self.penalty_gradient
         return Local(self._objective_gradient, self.constraint_jacobian(), *self._hessians(expanded))
+
+    def expand_net(self, multipliers: Floats) -> Local:
+        """Return the problem near the point, with one Hessian of all that is bent; one pass for everything."""
+        plus, minus = self.slopes
+        curved = [Curved(LossParts.CONVEX, multipliers @ (plus - minus))]
+        if isinstance(self.problem.loss, Difference):
+            curved.append(Curved(LossParts.SUBTRACTED, np.zeros(self.problem.bank.n_atoms)))
+        expanded = self._expand(LossParts.WHOLE, curved)
+        self._objective_gradient = self._padded(expanded.gradient) + self.penalty_gradient
+        convex, concave = self._hessians(expanded)
+        hessian = convex if concave is None else convex.minus(concave, 1.0)
+        return Local(self._objective_gradient, self.constraint_jacobian(), hessian, None)
 
     def expand_first(self, hessian: LimitedMemory) -> Local:
         """Return the problem near the point, with a Hessian that was remembered; one pass."""

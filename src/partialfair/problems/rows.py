@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numba import get_num_threads
@@ -38,6 +38,7 @@ from partialfair.models import LinearScores, Parameters, ScoreModel, TellsScores
 from partialfair.models.blocks import BlockMatrix
 from partialfair.objectives import Objective, parts
 from partialfair.problems.ranks import Counts, People, SortedRanks
+from partialfair.problems.sampling import chances_of, sampled_members, sampled_objective
 
 __all__ = [
     "Ask",
@@ -45,6 +46,7 @@ __all__ = [
     "InMemoryData",
     "InMemoryRows",
     "Rows",
+    "Sample",
     "ScoredRows",
     "Shard",
     "ShardRows",
@@ -52,8 +54,10 @@ __all__ = [
     "refuse_without",
 ]
 
-_ROWS_PER_THREAD = 100_000
-"""Fewer rows are done before a thread has started."""
+_ENTRIES_PER_THREAD = 1_000_000
+"""Fewer entries of rows are done before a thread has started."""
+_USUAL_ENTRIES = 10
+"""Of a row of a model that does not say how many entries it has."""
 
 Answer = TypeVar("Answer")
 
@@ -67,6 +71,7 @@ class Gives(StrEnum):
     ROWS = "rows of the Jacobian"
     LINEAR = "scores that are linear in the parameters"
     WHOLE = "all rows in one place"
+    SAMPLES = "samples of the rows"
 
 
 def refuse_without(rows: Rows, needs: frozenset[Gives], who: str, advice: str = "") -> None:
@@ -205,6 +210,16 @@ class Rows(Protocol):
     def at(self, w: Floats) -> ScoredRows:
         """Return the rows at parameters w; nothing is computed yet."""
 
+    def sample(self, size: int, seed: int) -> Sample:
+        """Return about so many rows, which count as if they were all; only if `gives` says so."""
+
+
+class Sample(NamedTuple):
+    """Some rows, and the share of all that they are."""
+
+    rows: Rows
+    share: float
+
 
 class TrainingData(Protocol):
     """A training set, wherever its rows lie."""
@@ -226,10 +241,13 @@ class InMemoryRows:
         Consecutive rows.
     people
         What the referee must know of them; only `ScoredRows.counts` needs it.
+    whole
+        All rows in one piece, if they can be sampled.
     """
 
     shards: tuple[ShardRows, ...]
     people: People | None = None
+    whole: ShardRows | None = None
 
     @property
     def parameters(self) -> Parameters:
@@ -244,11 +262,27 @@ class InMemoryRows:
             gives |= {Gives.JACOBIAN, Gives.HESSIAN, Gives.ROWS, Gives.LINEAR}
         if len(self.shards) == 1:
             gives.add(Gives.WHOLE)
+        if self.whole is not None:
+            gives.add(Gives.SAMPLES)
         return frozenset(gives)
 
     def at(self, w: Floats) -> InMemoryScores:
         """Return the rows at parameters w."""
         return InMemoryScores(self, tuple(Shard(shard, w) for shard in self.shards))
+
+    def sample(self, size: int, seed: int) -> Sample:
+        """Return some rows, in one shard; the referee cannot be asked about them."""
+        assert self.whole is not None
+        whole, n_rows = self.whole, self.whole.objective.shares.size
+        chances = chances_of(whole.members, n_rows, size)
+        kept = np.flatnonzero(np.random.default_rng(seed).random(n_rows) < chances)
+        model: Any = whole.model
+        shard = ShardRows(
+            model.take(kept),
+            sampled_objective(whole.objective, kept, chances),
+            tuple(sampled_members(members, kept, chances) for members in whole.members),
+        )
+        return Sample(InMemoryRows((shard,)), kept.size / n_rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,6 +380,7 @@ class InMemoryData:
         """
         n_rows = self.objective.shares.size
         split = self._split if additive else [(slice(0, n_rows), self.model)]
+        whole = ShardRows(self.model, self.objective, members)
         return InMemoryRows(
             tuple(
                 ShardRows(
@@ -354,6 +389,7 @@ class InMemoryData:
                 for rows, model in split
             ),
             self.people,
+            whole if hasattr(self.model, "take") and self.objective.loss.additive else None,
         )
 
     @cached_property
@@ -362,7 +398,8 @@ class InMemoryData:
         n_rows = self.objective.shares.size
         n_shards = self.n_shards
         if n_shards is None:
-            n_shards = max(1, min(get_num_threads(), n_rows // _ROWS_PER_THREAD))
+            entries = getattr(self.model, "n_entries", _USUAL_ENTRIES * n_rows)
+            n_shards = max(1, min(get_num_threads(), entries // _ENTRIES_PER_THREAD))
         if n_shards == 1 or not hasattr(self.model, "take"):
             return [(slice(0, n_rows), self.model)]
         borders = np.linspace(0, n_rows, n_shards + 1).astype(int).tolist()

@@ -3,8 +3,11 @@ r"""Newton steps on a Lagrangian under linearised constraints, safeguarded by an
 A step minimises ``⟨∇f_0, p⟩ + ½ pᵀ(H + τI)p + price · Σ max(0, linearised f_i)``. H is the Hessian of the
 Lagrangian, in which the kinks of ramps are averaged over. At an optimum it need only be positive definite
 along the constraints that bind, so ``½ weight Σ (linearised f_i)²`` of those is added if it helps: where they
-are met that changes nothing. If it does not help, only a share of the concave part is taken. Where H would be
-too large, the last steps stand in for it (`partialfair.models.limited`).
+are met that changes nothing. If it does not help, only a share of the concave part is taken.
+
+Where nothing has kinks, H is computed anew only now and then, and the last steps correct it
+(`partialfair.models.limited`); where it would be too large, they stand in for it. Then τ is lowered only if the
+penalty function falls nearly as the model said.
 
 A step that is *smooth* sees kinks as an average only. If it is refused, a *sharp* one is tried: kinks that
 the smooth step passed are what the average did not see, so they are spelled out in the quadratic program, and
@@ -32,7 +35,7 @@ import numpy as np
 from partialfair._clock import check_clock
 from partialfair._typing import Floats
 from partialfair.models.blocks import ArrowMatrix, Factored
-from partialfair.models.limited import LimitedMemory
+from partialfair.models.limited import AbsoluteHessian, LimitedMemory
 from partialfair.problems.constrained import ProblemPoint
 from partialfair.problems.domains import Domain
 from partialfair.problems.elastic import ElasticModel, Step, StepBounds
@@ -54,7 +57,7 @@ _FIRST_REFUSED = 1e-6
 _SHORTER, _LONGER = 4.0, 0.25
 """Factors of τ after a refusal and after a success."""
 _ASTRAY, _AS_PREDICTED = 0.25, 0.75
-"""Shares of the predicted fall between which a step without a Hessian leaves τ as it is."""
+"""Shares of the predicted fall between which a remembered Hessian leaves τ as it is."""
 _SHARP_ROUNDS = 4
 """How often kinks that were passed are spelled out before a sharp step is judged."""
 _REFUSALS = 3
@@ -133,9 +136,14 @@ class Descent:
         Objectives and sums of violations at the last points. A step need only fall below the highest of their
         penalty functions: along curved constraints the best steps climb first.
     memory
-        Hessian made of the last steps, where that of the problem would be too large; not for subproblems.
+        Hessian that the last steps correct, or are all there is of it; None to compute it at every step. Not
+        for subproblems.
+    renewed_after
+        Steps after which that is computed anew, if it is computed at all.
+    age
+        Steps since.
     before
-        The last point and the problem near it, for that.
+        The last point and the problem near it.
     residual
         Of the KKT conditions at the last point looked at, an upper bound of that of its certificate.
     """
@@ -153,8 +161,14 @@ class Descent:
     refusals: int = 0
     recent: list[tuple[float, float]] = field(default_factory=list)
     memory: LimitedMemory | None = None
+    renewed_after: int | None = None
+    age: int = 0
     before: tuple[Floats, Local] | None = None
     residual: float = field(default=float("inf"), init=False)
+
+    def on(self, evaluate: Callable[[Floats], Point], tol: float) -> Descent:
+        """Return what this one hands on to the first step on a problem like its own."""
+        return replace(self, evaluate=evaluate, tol=tol, refusals=0, recent=[], age=0, before=None)
 
     @property
     def pays_most(self) -> bool:
@@ -167,7 +181,7 @@ class Descent:
         local = at.expand(self.multipliers) if self.memory is None else self._remembering(at, self.memory)
         near = _Neighbourhood(at, local, self.multipliers, _step_bounds(self.domain, at.x))
         if isinstance(at, ProblemPoint) and self.memory is not None and not at.has_kinks:
-            return self._limited_step(near)
+            return self._remembered_step(near)
         while max(self.smooth, self.sharp) <= _LARGEST_PROXIMAL:
             for attempt in (self._smooth_step, self._sharp_step):
                 following = attempt(near)
@@ -178,31 +192,34 @@ class Descent:
     def _remembering(self, at: Point, memory: LimitedMemory) -> Local:
         """Return the problem near the next point, with a Hessian that knows of the step that led there."""
         assert isinstance(at, ProblemPoint)
-        local = at.expand_first(memory)
-        if self.before is not None:
-            x, earlier = self.before
-            changes = self.multipliers @ (local.jacobian - earlier.jacobian)
-            self.memory = memory.updated(at.x - x, local.gradient - earlier.gradient + changes)
-            local = replace(local, convex=self.memory)
+        if self.renewed_after is not None and self.age % self.renewed_after == 0:
+            local = at.expand_net(self.multipliers)
+            assert isinstance(local.convex, ArrowMatrix)
+            memory = LimitedMemory.start(AbsoluteHessian.of(local.convex), at.x.size)
+        else:
+            local = at.expand_first(memory)
+            if self.before is not None:
+                x, earlier = self.before
+                changes = self.multipliers @ (local.jacobian - earlier.jacobian)
+                memory = memory.updated(at.x - x, local.gradient - earlier.gradient + changes)
+        self.age += 1
         self.before = at.x, local
-        return local
+        self.memory = memory
+        return replace(local, convex=memory)
 
-    def _limited_step(self, near: _Neighbourhood) -> Point | None:
+    def _remembered_step(self, near: _Neighbourhood) -> Point | None:
         """Try ever shorter steps; τ falls only after those that achieve nearly what was predicted."""
         while self.smooth <= _LARGEST_PROXIMAL:
             proposal = self._propose(near, self.smooth, near.no_kinks())
             if proposal is None:
                 return None
             price = self.price
-            trial = self._judge(near, proposal)
+            trial = self._judge(near, proposal, _ASTRAY)
+            share = -np.inf if trial is None else self._fallen(near.at, trial, price) / proposal.predicted
+            if not _ASTRAY <= share < _AS_PREDICTED:
+                self.smooth = _next_proximal(self.smooth, refused=share < _ASTRAY)
             if trial is not None:
-                fall = near.at.objective - trial.objective
-                fall += price * (_sum_of_violations(near.at) - _sum_of_violations(trial))
-                share = fall / proposal.predicted
-                if not _ASTRAY <= share < _AS_PREDICTED:
-                    self.smooth = _next_proximal(self.smooth, refused=share < _ASTRAY)
                 return trial
-            self.smooth = _next_proximal(self.smooth, refused=True)
         return None
 
     def _smooth_step(self, near: _Neighbourhood) -> Point | None:
@@ -253,25 +270,29 @@ class Descent:
         predicted = float(self.price * saved - change)
         return _Proposal(model, step, predicted, self._reached(near, step))
 
-    def _judge(self, near: _Neighbourhood, proposal: _Proposal) -> Point | None:
-        """Return the point proposed, or a correction of it, if the penalty function falls enough."""
+    def _judge(self, near: _Neighbourhood, proposal: _Proposal, expected: float = 0.0) -> Point | None:
+        """Return the point proposed, or a correction of it, if the penalty function falls enough.
+
+        Corrections are tried as well where less than the expected share of the predicted fall is achieved.
+        """
         trial, step = proposal.trial, proposal.step
         if proposal.predicted <= 0:  # up to rounding
             return None
-        if self._fall(trial) < _ENOUGH * proposal.predicted:
+        enough = _ENOUGH * proposal.predicted
+        astray = self._fallen(near.at, trial, self.price) < expected * proposal.predicted
+        if self._fall(trial) < enough or astray:
             # The linearised constraints were met and the true ones are not: linearise from where they are.
             lines = near.local.jacobian @ step.p + proposal.model.kinks.gains(step.p)
-            corrected = proposal.model.step(trial.constraints - lines)
-            trial = self._reached(near, corrected)
-            if self._fall(trial) < _ENOUGH * proposal.predicted:
+            corrected = self._reached(near, proposal.model.step(trial.constraints - lines))
+            trial = max(trial, corrected, key=self._fall)
+            if self._fall(trial) < enough:
                 return None
         self.multipliers = step.multipliers
         # A price far above the multipliers would refuse steps along curved constraints.
         largest = float(step.multipliers.max(initial=0.0))
         if largest < 0.1 * self.price:
             self.least_price = max(self.least_price / 2, _LEAST_PRICE)
-        enough = max(2 * largest, self.least_price)
-        self.price = max(enough, self.price / 2)
+        self.price = max(2 * largest, self.least_price, self.price / 2)
         return trial
 
     def _reached(self, near: _Neighbourhood, step: Step) -> Point:
@@ -283,6 +304,12 @@ class Descent:
         before = max(objective + self.price * violations for objective, violations in self.recent)
         after = trial.objective + self.price * _sum_of_violations(trial)
         return before - after if np.isfinite(after) else -np.inf
+
+    @staticmethod
+    def _fallen(before: Point, after: Point, price: float) -> float:
+        """Return by how much the penalty function falls from one point to another."""
+        saved = _sum_of_violations(before) - _sum_of_violations(after)
+        return before.objective - after.objective + price * saved
 
 
 def _next_proximal(proximal: float, *, refused: bool) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 
 from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
-from partialfair.models.limited import LimitedMemory
+from partialfair.models.limited import Diagonal, LimitedMemory
 from partialfair.problems import Evaluation, Gives, Problem, certify
 from partialfair.solvers._descent import SECOND_ORDER, Descent, Point
 from partialfair.solvers.inner.newton import NewtonSteps
@@ -28,6 +28,13 @@ _STEPS_AGAIN = 15
 """Steps from a start that is nearly a solution: its problem is corrected, and solved again, before long."""
 _NEAR, _PATIENCE = 10, 4
 """Residual, in units of ε, below which a path is followed on, up to so many times the steps of its turn."""
+_SAMPLED_ROWS, _SAMPLED_ROWS_OF_A_PARAMETER = 20_000, 50
+"""Rows of a sample on which paths are explored: so many, or so many times the parameters of a block."""
+_ROUGHLY = 10.0
+"""Residual that is small enough for a sample, in units of ε: its solution is not that of all rows."""
+_FEW, _RENEWED_AFTER = 256, 6
+"""Parameters of a block whose eigenvalues cost little, and steps after which they are computed anew; where
+there are more, last steps alone cost less."""
 _TIMES_IF_WIDE = 8
 """Steps without Hessians cost less and lead less far: there may be so many times as many."""
 _CURVATURE = 0.25
@@ -106,7 +113,15 @@ class MultiStartSQP(Solver):
         def algorithm(x: Floats) -> Status:
             paths: list[_Path] = []
             try:
-                self._explore(exploration, self._starts(problem, x), paths)
+                run.record(0, x)
+                starts = self._starts(problem, x)
+                scouted = None if self.warm else self._scouted(exploration, starts)
+                if scouted is not None:
+                    paths.append(scouted)
+                    exploration.follow(scouted, _TURN_STEPS)
+                    starts = self._starts(problem, x)
+                if scouted is None or not scouted.stationary:
+                    self._explore(exploration, starts, paths)
                 ending = Status.CONVERGED if any(path.stationary for path in paths) else exploration.descend()
             except Ended as end:
                 if end.status is not Status.MAX_ITER:
@@ -121,6 +136,23 @@ class MultiStartSQP(Solver):
             return Status.CONVERGED
 
         return run.follow(problem.domain.project(start), algorithm)
+
+    def _scouted(self, exploration: _Exploration, starts: Iterator[Floats]) -> _Path | None:
+        """Explore a sample of the rows, and return where the best path led, as one to go on with."""
+        problem = exploration.problem
+        size = max(_SAMPLED_ROWS, _SAMPLED_ROWS_OF_A_PARAMETER * problem.rows.parameters.block_size)
+        sample = problem.sample(size, self.seed)
+        if sample is None:
+            return None
+        scouting = replace(exploration, problem=sample, tol=_ROUGHLY * self.tol)
+        paths: list[_Path] = []
+        try:
+            self._explore(scouting, starts, paths)
+        finally:
+            exploration.steps = scouting.steps
+            problem.n_passes += int(np.ceil(sample.share * sample.n_passes))
+        best = min(paths, key=_Path.worth)
+        return exploration.path(best.at.x, best.descent)
 
     def _explore(self, exploration: _Exploration, starts: Iterator[Floats], paths: list[_Path]) -> None:
         """Set out from all starts, then follow the paths in turn until one is stationary or all are stuck."""
@@ -174,15 +206,20 @@ class _Exploration:
     wide: bool = False
     steps: int = 0
 
-    def path(self, start: Floats) -> _Path:
+    def path(self, start: Floats, like: Descent | None = None) -> _Path:
+        """Set out from a start, with nothing known or with what steps on a problem like this one know."""
         at = self.problem.at(self.problem.domain.project(start))
-        self.steps += bool(self.run.history)  # the first start is no step, setting out anew is one
-        self._record(at)
+        self._count(at)
         # The certificate is computed anew at the end, with other multipliers: leave it some room.
         tol = 0.5 * self.tol
+        if like is not None:
+            return _Path(at, like.on(self.problem.at, tol))
         descent = Descent(self.problem.at, np.zeros(self.problem.m), tol, self.problem.domain)
-        if self.wide:
-            descent.memory = LimitedMemory.start(self.problem.penalties, _CURVATURE)
+        if self.wide or not at.has_kinks:
+            diagonal = Diagonal(self.problem.penalties, _CURVATURE)
+            descent.memory = LimitedMemory.start(diagonal, self.problem.n)
+        if self.problem.rows.parameters.block_size <= _FEW:
+            descent.renewed_after = _RENEWED_AFTER
         return _Path(at, descent)
 
     def follow(self, path: _Path, n_steps: int) -> None:
@@ -244,4 +281,6 @@ class _Exploration:
             raise Ended(Status.MAX_ITER)
 
     def _record(self, at: Point) -> None:
-        self.run.record(self.steps, at.x, Evaluation(at.objective, at.constraints))
+        """Write a point down, unless it is one of a sample."""
+        if self.problem is self.run.problem:
+            self.run.record(self.steps, at.x, Evaluation(at.objective, at.constraints))

@@ -1,0 +1,76 @@
+"""Figures that the README and the docs quote are those of the committed records."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def rows_of(name):
+    """The table of a record."""
+    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())["rows"]
+
+
+def entry(name, column, **where):
+    """One entry of a table: that of the only row with these entries."""
+    (row,) = [row for row in rows_of(name) if all(row[key] == value for key, value in where.items())]
+    return row[column]
+
+
+def number_in(text, before="", after=""):
+    """The number that stands between two texts."""
+    return float(re.search(f"{before}([0-9.]+){after}", str(text))[1])
+
+
+def law_school(scale):
+    return entry("path", "value", what=f"law school, 40 splits in thirds, best(max_gap=.1), {scale} scale")
+
+
+def hook_ratio(batch):
+    return float(entry("torch_step", "ratio", batch=batch))
+
+
+def megabytes(groups):
+    return float(entry("page", "MB", groups=groups))
+
+
+def sorts(what):
+    return float(entry("metrics_speed", "÷ numpy.sort", what=what))
+
+
+@dataclass(frozen=True)
+class Quote:
+    """Words with a number in them, and what it should be, to as many digits as are quoted."""
+
+    page: str
+    words: str
+    figure: object
+    at_most: bool = False
+
+
+NUMBER = r"(\d*\.?\d+)"
+QUOTES = [
+    Quote("docs/choosing.md", f"chose a model {NUMBER} times on the absolute scale",
+          lambda: number_in(law_school("absolute"), after=" times a model qualified")),
+    Quote("docs/choosing.md", f"no test gap exceeded .1. .* lowest upper bound was {NUMBER} on average",
+          lambda: number_in(law_school("interval"), before="bound on average ")),
+    Quote("docs/page.md", f"scores of two groups make {NUMBER} MB", lambda: megabytes(2)),
+    Quote("docs/page.md", f"of fifty groups under {NUMBER} MB", lambda: megabytes(50), at_most=True),
+    Quote("docs/torch.md", f"costs {NUMBER} times as much with the hook at batches of 64", lambda: hook_ratio(64)),
+    Quote("docs/torch.md", f"{NUMBER} times at 256", lambda: hook_ratio(256)),
+    Quote("docs/torch.md", f"{NUMBER} times at 512", lambda: hook_ratio(512)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("quote", QUOTES, ids=lambda quote: f"{quote.page}: {quote.words}")
+def test_it_is_what_the_record_says(quote):
+    text = " ".join((ROOT / quote.page).read_text().split())
+    quoted = re.search(quote.words, text)
+    assert quoted is not None
+    digits = len(quoted[1].partition(".")[2])
+    figure = quote.figure()
+    assert figure <= float(quoted[1]) if quote.at_most else round(figure, digits) == float(quoted[1])
