@@ -22,6 +22,7 @@ from _judging import ROUNDING, Case, Model, Ties
 from partialfair.categoricals import CategoricalCodes
 
 GLOBAL, BEST_KNOWN = "global", "best known"
+DIGITS_OF_PROOFS = 1e-6
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,9 @@ class References:
         gap, ties = case.judged_gap(model.scores), case.ties(model.scores)
         if gap > case.max_gap + ROUNDING or not ties.within(known.free_ties):
             return False
+        # What was proved to be the optimum is known to so many digits only.
+        lowered = np.inf if known.objective is None else known.objective - objective
+        proven = known.proof if lowered <= DIGITS_OF_PROOFS else BEST_KNOWN
         free = {name: getattr(known, name) for name in ("data", *_OF_FREE)}
         self._models[case.key] = np.column_stack([model.coef, model.intercept])
         self._entries[case.key] = Reference(
@@ -125,7 +129,7 @@ class References:
             gap=gap,
             ties=ties,
             method=method,
-            proof=GLOBAL if proof == GLOBAL else BEST_KNOWN,
+            proof=GLOBAL if GLOBAL in (proof, proven) else BEST_KNOWN,
         )
         return True
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 __all__ = [
     "ArrayLike",
+    "Bools",
     "Floats",
     "GapScale",
     "GroupLabel",
@@ -24,6 +25,7 @@ __all__ = [
 ArrayLike: TypeAlias = Any
 """Anything array-like: lists, numpy, pandas, polars, Arrow. Checked where it enters, not by the type."""
 
+Bools: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.integer[Any]]
 

@@ -60,7 +60,7 @@ QUOTES = [
           lambda: number_in(law_school("interval"), before="bound on average ")),
     Quote("docs/page.md", f"scores of two groups make {NUMBER} MB", lambda: megabytes(2)),
     Quote("docs/page.md", f"of fifty groups under {NUMBER} MB", lambda: megabytes(50), at_most=True),
-    Quote("docs/torch.md", f"costs {NUMBER} times as much with the hook at batches of 64", lambda: hook_ratio(64)),
+    Quote("docs/torch.md", f"{NUMBER} times as much with the hook at batches of 64", lambda: hook_ratio(64)),
     Quote("docs/torch.md", f"{NUMBER} times at 256", lambda: hook_ratio(256)),
     Quote("docs/torch.md", f"{NUMBER} times at 512", lambda: hook_ratio(512)),
 ]  # fmt: skip

@@ -140,12 +140,13 @@ def test_shards_add_up_to_the_same(kind, n_shards):
 
 
 def test_there_are_as_many_shards_as_threads_have_work(monkeypatch):
-    """A shard for each thread, unless rows are few; formulas of pairs see all rows at once."""
-    monkeypatch.setattr("partialfair.problems.rows._ROWS_PER_THREAD", 20)
+    """A shard for each thread, unless entries are few; formulas of pairs see all rows at once."""
+    n_entries = task_rows(SMOOTH)[0].model.n_entries
+    monkeypatch.setattr("partialfair.problems.rows._ENTRIES_PER_THREAD", n_entries // 4)
     monkeypatch.setattr("partialfair.problems.rows.get_num_threads", lambda: 3)
     assert [len(shard.objective.shares) for shard in task_rows(SMOOTH)] == [30, 30, 30]
     assert len(task_rows((*SMOOTH, QuadraticGroupAUC(2.0)))) == 1
-    monkeypatch.setattr("partialfair.problems.rows._ROWS_PER_THREAD", 50)
+    monkeypatch.setattr("partialfair.problems.rows._ENTRIES_PER_THREAD", n_entries // 2 + 1)
     assert len(task_rows(SMOOTH)) == 1
 
 

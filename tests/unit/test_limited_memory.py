@@ -1,9 +1,10 @@
-"""The Hessian made of the last steps, against the recursion that it stands for."""
+"""The Hessian that the last steps correct, against the recursion that it stands for."""
 
 import numpy as np
 import pytest
 
-from partialfair.models.limited import _PAIRS, LimitedMemory
+from partialfair.models.blocks import ArrowMatrix, BlockMatrix
+from partialfair.models.limited import _PAIRS, AbsoluteHessian, Diagonal, LimitedMemory
 
 
 def pairs_of(hessian, n_pairs, seed):
@@ -13,9 +14,30 @@ def pairs_of(hessian, n_pairs, seed):
         yield step, hessian @ step
 
 
+def some_arrow(seed, sizes=(4, 5), n_theta=3):
+    """A Hessian with two blocks and thresholds, concave along some directions."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(sum(sizes))
+    roots = [rng.normal(size=(size, size)) for size in (*sizes, n_theta)]
+    *blocks, corner = (root + root.T for root in roots)
+    positions = tuple(np.split(order, np.cumsum(sizes)[:-1]))
+    return ArrowMatrix(BlockMatrix(positions, tuple(blocks)), rng.normal(size=(sum(sizes), n_theta)), corner)
+
+
+def test_the_absolute_hessian_turns_concave_directions_around():
+    hessian = some_arrow(0)
+    without_cross = ArrowMatrix(hessian.inner, np.zeros_like(hessian.cross), hessian.corner)
+    dense = np.array([without_cross @ unit for unit in np.eye(12)])
+    values, vectors = np.linalg.eigh(dense)
+    expected = (vectors * np.abs(values)) @ vectors.T
+    base = AbsoluteHessian.of(hessian)
+    assert base @ np.eye(12) == pytest.approx(expected)
+    assert base.solve(np.eye(12), 0.7) == pytest.approx(np.linalg.inv(expected + 0.7 * np.eye(12)))
+
+
 def recursion(matrix, steps, changes):
-    """BFGS, one pair after the other, from a diagonal."""
-    dense = np.diag(matrix.diagonal)
+    """BFGS, one pair after the other, from the base."""
+    dense = matrix.base @ np.eye(len(steps))
     for step, change in zip(steps.T, changes.T, strict=True):
         along = dense @ step
         dense += np.outer(change, change) / (step @ change) - np.outer(along, along) / (step @ along)
@@ -23,12 +45,13 @@ def recursion(matrix, steps, changes):
 
 
 @pytest.mark.parametrize("n_pairs", [0, 1, 5, _PAIRS + 3])
-def test_it_is_what_bfgs_makes_of_the_pairs(n_pairs):
+@pytest.mark.parametrize("base", [Diagonal(np.linspace(0, 1, 12), 0.5), AbsoluteHessian.of(some_arrow(1))])
+def test_it_is_what_bfgs_makes_of_the_pairs(base, n_pairs):
     rng = np.random.default_rng(0)
     n = 12
     root = rng.normal(size=(n, n))
     hessian = root @ root.T / n + np.eye(n)
-    memory = LimitedMemory.start(rng.random(n), 0.5)
+    memory = LimitedMemory.start(base, n)
     for step, change in pairs_of(hessian, n_pairs, 1):
         memory = memory.updated(step, change)
     assert memory.steps.shape[1] == min(n_pairs, _PAIRS)
@@ -47,7 +70,7 @@ def test_it_stays_positive_definite_where_functions_are_concave(seed):
     rng = np.random.default_rng(seed)
     n = 8
     hessian = np.diag(rng.normal(size=n))
-    memory = LimitedMemory.start(np.zeros(n), 1.0)
+    memory = LimitedMemory.start(Diagonal(np.zeros(n), 1.0), n)
     for step, change in pairs_of(hessian, 20, seed):
         memory = memory.updated(step, change)
         dense = np.array([memory @ unit for unit in np.eye(n)])
@@ -55,5 +78,5 @@ def test_it_stays_positive_definite_where_functions_are_concave(seed):
 
 
 def test_changes_that_are_not_finite_are_not_remembered():
-    memory = LimitedMemory.start(np.zeros(3), 1.0)
+    memory = LimitedMemory.start(Diagonal(np.zeros(3), 1.0), 3)
     assert memory.updated(np.ones(3), np.full(3, np.nan)) is memory

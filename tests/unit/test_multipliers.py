@@ -1,4 +1,4 @@
-"""Multipliers of quadratic programs without kinks are exact: zero where there is slack, to the last digits."""
+"""Multipliers of quadratic programs are exact: zero where there is slack, to the last digits."""
 
 import numpy as np
 import pytest

@@ -49,7 +49,10 @@ class AtomBank(Protocol):
         """Whether what it returns adds up over shards of rows; if not, it needs all rows at once."""
 
     def values(self, scores: Floats, members: BankMembers, theta: Floats) -> Floats:
-        """Value of every atom."""
+        """Value of every atom.
+
+        Scores are not changed in place while they live: a bank may remember what it found at an array.
+        """
 
     def by_score(
         self, order: int, coefficients: Floats, scores: Floats, members: BankMembers, theta: Floats

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
+from weakref import ReferenceType, ref
 
 import numpy as np
 
@@ -42,6 +43,14 @@ class _Counted(NamedTuple):
     def mirrored(self) -> _Counted:
         """Return them with minus their scores, which ascend again."""
         return _Counted(self.rows[::-1], -self.scores[::-1], np.ascontiguousarray(self.shares[:, ::-1]))
+
+
+class _Order(NamedTuple):
+    """Where all stand: the members of every group, and its tops and bottoms."""
+
+    ranked: list[_Ranked]
+    tops: list[_Counted]
+    bottoms: list[_Counted]
 
 
 class _PairDerivatives(NamedTuple):
@@ -86,6 +95,9 @@ class PairSums:
     pairs: tuple[tuple[int, int], ...]
     tops: tuple[tuple[float, ...], ...]
     bottoms: tuple[tuple[float, ...], ...]
+    _orders: dict[int, tuple[ReferenceType[Floats], Members, _Order]] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     @cached_property
     def _shapes(self) -> tuple[tuple[int, int, int], ...]:
@@ -127,7 +139,7 @@ class PairSums:
 
     def values(self, scores: Floats, members: Members, theta: Floats) -> Floats:
         """Value of every atom."""
-        tops, bottoms = self._counted(self._ranked(scores, members))
+        _, tops, bottoms = self._order(scores, members)
         values = [np.empty(0)]
         for k, other in self.pairs:
             check_clock()
@@ -177,8 +189,8 @@ class PairSums:
         limit: int,
     ) -> AtomKinks | None:
         """Kinks of the surrogate, and those where two members change places across the border of a top."""
-        ranked, near = self._ranked(scores, members), reach * self.surrogate.width
-        tops, bottoms = self._counted(ranked)
+        ranked, tops, bottoms = self._order(scores, members)
+        near = reach * self.surrogate.width
         kinks: list[AtomKinks] = []
         for pair, (k, other) in enumerate(self.pairs):
             check_clock()
@@ -233,7 +245,7 @@ class PairSums:
         self, order: int, scores: Floats, members: Members, pairs: Iterable[int]
     ) -> Iterator[_PairDerivatives]:
         """Yield sums of derivatives of σ±, at tops over the bottoms and at bottoms over the tops."""
-        tops, bottoms = self._counted(self._ranked(scores, members))
+        _, tops, bottoms = self._order(scores, members)
         for pair in pairs:
             check_clock()
             k, other = self.pairs[pair]
@@ -242,6 +254,18 @@ class PairSums:
             targets, sources = bottom.mirrored(), top.mirrored()  # s − t = −t − (−s)
             at_bottom = self.surrogate.pair_sums(order, targets.scores, sources.scores, sources.shares)
             yield _PairDerivatives(pair, top, bottom, at_top, at_bottom[..., ::-1])
+
+    def _order(self, scores: Floats, members: Members) -> _Order:
+        """Return where all stand; all that is asked at the same scores shares one sort."""
+        known = self._orders.get(id(scores))
+        if known is not None and known[0]() is scores and known[1] is members:
+            return known[2]
+        for key in [key for key, (theirs, _, _) in self._orders.items() if theirs() is None]:
+            del self._orders[key]
+        ranked = self._ranked(scores, members)
+        order = _Order(ranked, *self._counted(ranked))
+        self._orders[id(scores)] = ref(scores), members, order
+        return order
 
     def _ranked(self, scores: Floats, members: Members) -> list[_Ranked]:
         """Return the members of every group by ascending score."""

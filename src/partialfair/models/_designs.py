@@ -56,10 +56,6 @@ class Design(Protocol):
     def shape(self) -> tuple[int, int]:
         """Rows and features."""
 
-    @property
-    def n_entries(self) -> int:
-        """How many entries rows have, all together."""
-
     def forward(self, coefficients: Floats) -> Floats:
         """Return ``coefficients[code_i] · x_i`` for each row; coefficients are (n_codes, d)."""
 

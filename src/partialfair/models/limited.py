@@ -1,8 +1,8 @@
 """A Hessian that the last steps correct: one that is known, or a diagonal where that would be too large.
 
-``B = A − W M⁻¹ Wᵀ`` with ``W = [A S, Y]``: S holds the last steps, Y by how much the gradient of the Lagrangian
-changed along them (Byrd, Nocedal and Schnabel 1994, Theorem 2.3), and A is what was known before them. Where a
-function is not convex, changes are damped (Powell 1978), so that B stays positive definite.
+``B = A − W M⁻¹ Wᵀ`` with ``W = [A S, Y]``: S holds the last steps, Y by how much the gradient of the
+Lagrangian changed along them (Byrd, Nocedal and Schnabel 1994, Theorem 2.3), and A is what was known before
+them. Where a function is not convex, changes are damped (Powell 1978), so that B stays positive definite.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Diagonal:
         return right / _across(self.penalties + self.size + shift, right)
 
     def adapted(self, step: Floats, change: Floats) -> Diagonal:
-        """Return one whose size lies between ``⟨s, y⟩ / ⟨s, s⟩``, which is small where curvatures differ, and
-        ``⟨y, y⟩ / ⟨s, y⟩``."""
+        """Return one of another size."""
+        # Between ⟨s, y⟩ / ⟨s, s⟩, which is small where curvatures differ, and ⟨y, y⟩ / ⟨s, y⟩.
         rest = change - self.penalties * step
         size = float(np.clip(np.linalg.norm(rest) / np.linalg.norm(step), _SMALLEST, _LARGEST))
         return replace(self, size=size)

@@ -76,8 +76,8 @@ class LinearModel:
 
     @property
     def n_entries(self) -> int:
-        """How many numbers a pass over the features reads."""
-        return self.design.n_entries
+        """How many numbers a pass over the features reads, as far as the design says it."""
+        return int(getattr(self.design, "n_entries", self.n_rows))
 
     @cached_property
     def parameters(self) -> Parameters:

@@ -171,6 +171,11 @@ class Problem:
         return self.rows.parameters.n + self.bank.n_theta
 
     @property
+    def has_kinks(self) -> bool:
+        """Whether some f⁺ can have kinks: those of the surrogate, or of maxima."""
+        return self.bank.has_kinks or self.constraints.system.has_maxima
+
+    @property
     def penalties(self) -> Floats:
         """Second derivatives of the penalty, 0 for thresholds and for what is not penalised: (n,)."""
         penalties = np.zeros(self.n)
@@ -366,11 +371,6 @@ class ProblemPoint:
         """Return the problem near the point, with a Hessian that was remembered; one pass."""
         jacobian = self.constraint_jacobian()  # brings the objective's gradient along
         return Local(self.objective_gradient(), jacobian, hessian, None)
-
-    @property
-    def has_kinks(self) -> bool:
-        """Whether some f⁺ can have kinks: those of the surrogate, or of maxima."""
-        return self.problem.bank.has_kinks or self.problem.constraints.system.has_maxima
 
     def expand_convex(self, multipliers: Floats) -> Local:
         """Return ``f⁺_0, ..., f⁺_m`` near the point; one pass for everything."""

@@ -7,10 +7,12 @@ There are few constraints and many parameters, so programs are solved in their d
 
 from __future__ import annotations
 
-import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotrs
+from dataclasses import dataclass
 
-from partialfair._typing import Floats
+import numpy as np
+from scipy.linalg.lapack import dgecon, dgetrf, dgetrs
+
+from partialfair._typing import Bools, Floats
 
 __all__ = ["STEP_GAP", "WITNESS_GAP", "best_multipliers"]
 
@@ -18,41 +20,14 @@ STEP_GAP, WITNESS_GAP = 1e-8, 1e-9
 """Duality gaps of programs: steps are judged by what they achieve, but a witness keeps the root of its gap as
 a residual, and that of 1e-8 is as large as the usual tolerance."""
 _INFINITY = 1e30
-_ACTIVE_ROUNDS = 10
+_ROUNDS = 10
 """How often the set of active constraints is corrected."""
-_DEPENDENT = 1e-9
-"""What is left of a constraint's square beside others, in units of the largest, if it says nothing new."""
+_DEPENDENT = 1e-12
+"""Reciprocal condition of a system that has more than one solution, up to rounding."""
+_SAME = 1e-12
+"""Multipliers that are so near to their bound, relative to it, are on it."""
 _ROUNDING = 1e-9
 """What the exact solution on the active constraints may violate, relative to the largest entries."""
-
-
-def _on_active(z: Floats, gram: Floats, linear: Floats, upper: Floats) -> Floats:
-    """Return the exact maximiser of ``⟨linear, z⟩ − ½ zᵀ gram z`` on ``[0, upper]`` near one that is not.
-
-    An interior solution gives all constraints a little of a multiplier, and together that is a residual.
-    Active are those whose multiplier is larger than their slack; solving for them tells which are not
-    (Hintermüller, Ito and Kunisch 2002). Where many are best, the interior one is their centre, and stays.
-    """
-    scale = np.maximum(np.diagonal(gram), np.finfo(float).tiny)
-    exact, slopes = z, linear - gram @ z
-    for _ in range(_ACTIVE_ROUNDS):
-        towards = exact + slopes / scale
-        free = (towards > 0) & (towards < upper)
-        exact = np.where(towards >= upper, upper, 0.0)
-        if free.any():
-            root, failed = dpotrf(gram[np.ix_(free, free)], lower=1)
-            if failed or np.diagonal(root).min() ** 2 <= _DEPENDENT * scale[free].max():
-                return z
-            exact[free] = dpotrs(root, (linear - gram @ exact)[free], lower=1)[0]
-        slopes = linear - gram @ exact
-        slopes[free] = 0.0
-        wrong = np.where(exact > 0, 0.0, np.maximum(slopes, 0.0)) - np.where(
-            exact < upper, 0.0, np.minimum(slopes, 0.0)
-        )
-        inside = (exact >= 0).all() and (exact <= upper).all()
-        if inside and wrong.max() <= _ROUNDING * (1 + np.abs(linear).max()):
-            return exact
-    return z
 
 
 def best_multipliers(
@@ -85,23 +60,81 @@ def best_multipliers(
     solver.settings.eps_abs, solver.settings.eps_rel = 1e-10, 0.0
     solver.settings.eps_duality_gap_abs = gap
     solver.settings.max_iter = 100
-    bounded = np.hstack([-shares, np.eye(n_kinks) - beyond]) if n_kinks else None
-    solver.setup(
-        gram,
-        -linear,
-        None,
-        None,
-        bounded,
-        None if bounded is None else np.full(n_kinks, -_INFINITY),
-        None if bounded is None else np.zeros(n_kinks),
-        np.zeros(m + n_kinks),
-        np.concatenate([np.minimum(upper, _INFINITY), np.full(n_kinks, _INFINITY)]),
-    )
+    bounded = np.hstack([-shares, np.eye(n_kinks) - beyond])
+    high = np.concatenate([np.minimum(upper, _INFINITY), np.full(n_kinks, _INFINITY)])
+    low, heights = np.full(n_kinks, -_INFINITY), np.zeros(n_kinks)
+    limits = (bounded, low, heights) if n_kinks else (None, None, None)
+    solver.setup(gram, -linear, None, None, *limits, np.zeros(m + n_kinks), high)
     solver.solve()
     z = np.nan_to_num(np.array(solver.result.x))
     z[:m] = np.clip(z[:m], 0.0, upper)
-    if not n_kinks:
-        return _on_active(z, gram, linear, upper)
+    finite = np.flatnonzero(upper < _INFINITY)
+    rows = np.vstack([np.eye(m + n_kinks)[finite], bounded])
+    duals = np.concatenate([np.nan_to_num(solver.result.z_bu)[finite], np.nan_to_num(solver.result.z_u)])
+    program = _Program(gram, linear, rows, np.concatenate([upper[finite], heights]))
+    exact = program.solved(z > np.nan_to_num(solver.result.z_bl), duals > program.limits - rows @ z)
+    if exact is not None:
+        reached = finite[np.abs(upper - exact[:m])[finite] <= _SAME * upper[finite]]
+        exact[reached] = upper[reached]
+        return exact
     for _ in range(2):  # first those that bound others
         z[m:] = np.clip(z[m:], 0.0, np.maximum(shares @ z[:m] + beyond @ z[m:], 0.0))
     return np.asarray(z)
+
+
+@dataclass(frozen=True, eq=False)
+class _Program:
+    """``max ⟨linear, z⟩ − ½ zᵀ gram z`` subject to ``z ≥ 0`` and ``rows z ≤ limits``.
+
+    An interior solution gives all constraints a little of a multiplier, and together that is a residual. What
+    is active in it is guessed from that, and solving for it tells what is not (Hintermüller, Ito and Kunisch
+    2002).
+    """
+
+    gram: Floats
+    linear: Floats
+    rows: Floats
+    limits: Floats
+
+    def solved(self, positive: Bools, active: Bools) -> Floats | None:
+        """Return the exact solution; None if the guess does not lead to it, or if many are best.
+
+        Parameters
+        ----------
+        positive, active
+            A guess of which entries are positive, and which limits hold with equality.
+        """
+        for _ in range(_ROUNDS):
+            found = self._with_active(positive, active)
+            if found is None:
+                return None
+            z, duals = found
+            slopes = self.linear - self.gram @ z - duals @ self.rows
+            slack = self.limits - self.rows @ z
+            wrong = [-z[positive], slopes[~positive], -duals[active], -slack[~active]]
+            if max(entries.max(initial=0.0) for entries in wrong) <= _ROUNDING * (
+                1 + np.abs(self.linear).max()
+            ):
+                return np.maximum(z, 0.0)
+            positive = np.where(positive, z > 0, slopes > 0)
+            active = np.where(active, duals > 0, slack < 0)
+        return None
+
+    def _with_active(self, positive: Bools, active: Bools) -> tuple[Floats, Floats] | None:
+        """Return z and the multipliers of limits, given what is active; None if that does not tell."""
+        z, duals = np.zeros(positive.size), np.zeros(active.size)
+        rows = self.rows[np.ix_(active, positive)]
+        n, n_active = int(positive.sum()), int(active.sum())
+        if n_active > n:
+            return None
+        if n:
+            system = np.zeros((n + n_active, n + n_active))
+            system[:n, :n] = self.gram[np.ix_(positive, positive)]
+            system[:n, n:], system[n:, :n] = rows.T, rows
+            factor, pivots, failed = dgetrf(system)
+            size = float(np.abs(system).sum(axis=0).max())
+            if failed or dgecon(factor, size)[0] <= _DEPENDENT:
+                return None
+            right = np.concatenate([self.linear[positive], self.limits[active]])
+            z[positive], duals[active] = np.split(dgetrs(factor, pivots, right)[0], [n])
+        return z, duals

@@ -5,9 +5,10 @@ Lagrangian, in which the kinks of ramps are averaged over. At an optimum it need
 along the constraints that bind, so ``½ weight Σ (linearised f_i)²`` of those is added if it helps: where they
 are met that changes nothing. If it does not help, only a share of the concave part is taken.
 
-Where nothing has kinks, H is computed anew only now and then, and the last steps correct it
-(`partialfair.models.limited`); where it would be too large, they stand in for it. Then τ is lowered only if the
-penalty function falls nearly as the model said.
+At first H is computed anew only now and then, and the last steps correct it (`partialfair.models.limited`);
+where it would be too large, they stand in for it. Then τ is lowered only if the penalty function falls nearly
+as the model said. Without kinks that is all. If steps are refused, and there are kinks, they are spelled out
+from there on, and H is computed at every step, if it can be.
 
 A step that is *smooth* sees kinks as an average only. If it is refused, a *sharp* one is tried: kinks that
 the smooth step passed are what the average did not see, so they are spelled out in the quadratic program, and
@@ -142,6 +143,12 @@ class Descent:
         Steps after which that is computed anew, if it is computed at all.
     age
         Steps since.
+    has_kinks
+        Whether the problem can have any.
+    factors
+        Whether Hessians are small enough to be factored at every step.
+    sharpened
+        Whether kinks stood in the way of remembered Hessians.
     before
         The last point and the problem near it.
     residual
@@ -163,6 +170,9 @@ class Descent:
     memory: LimitedMemory | None = None
     renewed_after: int | None = None
     age: int = 0
+    has_kinks: bool = True
+    factors: bool = True
+    sharpened: bool = False
     before: tuple[Floats, Local] | None = None
     residual: float = field(default=float("inf"), init=False)
 
@@ -178,16 +188,24 @@ class Descent:
     def advance(self, at: Point) -> Point | None:
         """Return the next point; None if no step helps, or if the residual says that none is needed."""
         self.recent = [*self.recent[1 - _MEMORY :], (at.objective, _sum_of_violations(at))]
-        local = at.expand(self.multipliers) if self.memory is None else self._remembering(at, self.memory)
-        near = _Neighbourhood(at, local, self.multipliers, _step_bounds(self.domain, at.x))
-        if isinstance(at, ProblemPoint) and self.memory is not None and not at.has_kinks:
-            return self._remembered_step(near)
+        if self.memory is not None and not self.sharpened:
+            following = self._remembered_step(self._near(at))
+            if following is not None or self.residual <= self.tol or not self.has_kinks:
+                return following
+            self.sharpened, self.smooth = True, self.sharp
+            if self.factors:
+                self.memory = None
+        near = self._near(at)
         while max(self.smooth, self.sharp) <= _LARGEST_PROXIMAL:
             for attempt in (self._smooth_step, self._sharp_step):
                 following = attempt(near)
                 if following is not None or self.residual <= self.tol:
                     return following
         return None
+
+    def _near(self, at: Point) -> _Neighbourhood:
+        local = at.expand(self.multipliers) if self.memory is None else self._remembering(at, self.memory)
+        return _Neighbourhood(at, local, self.multipliers, _step_bounds(self.domain, at.x))
 
     def _remembering(self, at: Point, memory: LimitedMemory) -> Local:
         """Return the problem near the next point, with a Hessian that knows of the step that led there."""
@@ -208,8 +226,12 @@ class Descent:
         return replace(local, convex=memory)
 
     def _remembered_step(self, near: _Neighbourhood) -> Point | None:
-        """Try ever shorter steps; τ falls only after those that achieve nearly what was predicted."""
-        while self.smooth <= _LARGEST_PROXIMAL:
+        """Try ever shorter steps, but not many where there are kinks: no length helps against those.
+
+        τ falls only after steps that achieve nearly what was predicted.
+        """
+        refusals = 0
+        while self.smooth <= _LARGEST_PROXIMAL and not (self.has_kinks and refusals == _REFUSALS):
             proposal = self._propose(near, self.smooth, near.no_kinks())
             if proposal is None:
                 return None
@@ -220,6 +242,7 @@ class Descent:
                 self.smooth = _next_proximal(self.smooth, refused=share < _ASTRAY)
             if trial is not None:
                 return trial
+            refusals += 1
         return None
 
     def _smooth_step(self, near: _Neighbourhood) -> Point | None:
@@ -270,7 +293,7 @@ class Descent:
         predicted = float(self.price * saved - change)
         return _Proposal(model, step, predicted, self._reached(near, step))
 
-    def _judge(self, near: _Neighbourhood, proposal: _Proposal, expected: float = 0.0) -> Point | None:
+    def _judge(self, near: _Neighbourhood, proposal: _Proposal, expected: float = -np.inf) -> Point | None:
         """Return the point proposed, or a correction of it, if the penalty function falls enough.
 
         Corrections are tried as well where less than the expected share of the predicted fall is achieved.

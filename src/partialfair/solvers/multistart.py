@@ -214,12 +214,18 @@ class _Exploration:
         tol = 0.5 * self.tol
         if like is not None:
             return _Path(at, like.on(self.problem.at, tol))
-        descent = Descent(self.problem.at, np.zeros(self.problem.m), tol, self.problem.domain)
-        if self.wide or not at.has_kinks:
-            diagonal = Diagonal(self.problem.penalties, _CURVATURE)
-            descent.memory = LimitedMemory.start(diagonal, self.problem.n)
-        if self.problem.rows.parameters.block_size <= _FEW:
-            descent.renewed_after = _RENEWED_AFTER
+        diagonal = Diagonal(self.problem.penalties, _CURVATURE)
+        few = self.problem.rows.parameters.block_size <= _FEW
+        descent = Descent(
+            self.problem.at,
+            np.zeros(self.problem.m),
+            tol,
+            self.problem.domain,
+            memory=LimitedMemory.start(diagonal, self.problem.n),
+            renewed_after=_RENEWED_AFTER if few else None,
+            has_kinks=self.problem.has_kinks,
+            factors=not self.wide,
+        )
         return _Path(at, descent)
 
     def follow(self, path: _Path, n_steps: int) -> None:

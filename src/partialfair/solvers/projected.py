@@ -31,6 +31,8 @@ __all__ = ["ProjectedGradient", "QuadraticConstraints"]
 
 _ACCURACY = 1e-9
 """Violation and complementarity at which a projection is done; the paper's fmincon stops at 1e-6."""
+_NEAR_THE_END = 1e-6
+"""Residuals that are this small tell more than values of the dual do."""
 _ROUNDS, _HALVINGS = 100, 40
 _SUFFICIENT = 1e-4
 """Share of the rise that the dual's slope promises, which a Newton step has to bring."""
@@ -154,7 +156,9 @@ class _Dual:
         promised, length = float(self.values @ change), 1.0
         for _ in range(_HALVINGS):
             following = _Dual.at(self.constraints, self.z, self.multipliers + length * change)
-            if following.value >= self.value + _SUFFICIENT * length * promised and promised > 0:
+            rises = following.value >= self.value + _SUFFICIENT * length * promised and promised > 0
+            # Near the end values differ by rounding alone; residuals still tell.
+            if rises or (length == 1.0 and following.residual <= 0.5 * self.residual <= _NEAR_THE_END):
                 return following
             length /= 2
         return None
