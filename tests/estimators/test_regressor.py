@@ -137,7 +137,12 @@ def test_units_of_y_change_nothing_but_units(wages, unit):
             assert scaled.result_.surrogate.width / unit == pytest.approx(
                 plain.result_.surrogate.width, rel=0.01
             )
-            assert scaled.result_.thresholds / unit == pytest.approx(plain.result_.thresholds, abs=0.05)
+            # Thresholds of constraints that do not bind may be anywhere.
+            thresholds = plain.result_.thresholds
+            if thresholds.size:
+                binding = plain.result_.kkt.multipliers.reshape(thresholds.size, -1).any(axis=1)
+                found = scaled.result_.thresholds / unit
+                assert found[binding] == pytest.approx(thresholds[binding], abs=1e-2)
             assert lines[-1].objective == pytest.approx(scaled.result_.objective, rel=0.05)
             steps.append(scaled.n_iter_)
         assert steps[1] < steps[0]

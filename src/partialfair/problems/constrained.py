@@ -356,7 +356,7 @@ class ProblemPoint:
         return Local(self._objective_gradient, self.constraint_jacobian(), *self._hessians(expanded))
 
     def expand_net(self, multipliers: Floats) -> Local:
-        """Return the problem near the point, with one Hessian of all that is bent; one pass for everything."""
+        """Return the problem near the point, with one Hessian of all that bends; one pass for everything."""
         plus, minus = self.slopes
         curved = [Curved(LossParts.CONVEX, multipliers @ (plus - minus))]
         if isinstance(self.problem.loss, Difference):

@@ -35,7 +35,7 @@ _ROUGHLY = 10.0
 _FEW, _RENEWED_AFTER = 256, 6
 """Parameters of a block whose eigenvalues cost little, and steps after which they are computed anew; where
 there are more, last steps alone cost less."""
-_TIMES_IF_WIDE = 8
+_TIMES_WITHOUT = 8
 """Steps without Hessians cost less and lead less far: there may be so many times as many."""
 _CURVATURE = 0.25
 """Second derivative of the loss that steps expect along features that are measured in their spreads."""
@@ -59,7 +59,7 @@ class MultiStartSQP(Solver):
     Parameters
     ----------
     max_iter
-        Steps, of all phases together; eight times as many where Hessians are too large.
+        Steps, of all phases together; eight times as many where they do without Hessians.
     tol
         ε of the certificate.
     n_starts
@@ -69,8 +69,7 @@ class MultiStartSQP(Solver):
     warm
         Whether the start is nearly a solution: others are tried only if it does not lead to one soon.
     largest_block
-        Size up to which blocks of Hessians are factored; where they are larger, the last steps stand in for
-        them.
+        Size up to which blocks of Hessians are factored, where kinks or the last resort ask for that.
     """
 
     max_iter: int = 400
@@ -106,8 +105,10 @@ class MultiStartSQP(Solver):
         """Run until the certificate holds, or say why it does not; Ctrl-C keeps the best point so far."""
         problem.domain.bounds(problem.n)  # or a sentence about domains that are not bounds
         run = Run(self, problem, self.tol, time_limit, callback)
-        wide = problem.rows.parameters.block_size > self.largest_block
-        max_iter = (_TIMES_IF_WIDE if wide else 1) * self.max_iter
+        size = problem.rows.parameters.block_size
+        wide = size > self.largest_block
+        without_hessians = wide or (size > _FEW and not problem.has_kinks)
+        max_iter = (_TIMES_WITHOUT if without_hessians else 1) * self.max_iter
         exploration = _Exploration(problem, run, max_iter, self.tol, wide)
 
         def algorithm(x: Floats) -> Status:
