@@ -236,7 +236,7 @@ class Descent:
             if proposal is None:
                 return None
             price = self.price
-            trial = self._judge(near, proposal, _ASTRAY)
+            trial = self._judge(near, proposal, downhill=True)
             share = -np.inf if trial is None else self._fallen(near.at, trial, price) / proposal.predicted
             if not _ASTRAY <= share < _AS_PREDICTED:
                 self.smooth = _next_proximal(self.smooth, refused=share < _ASTRAY)
@@ -293,17 +293,16 @@ class Descent:
         predicted = float(self.price * saved - change)
         return _Proposal(model, step, predicted, self._reached(near, step))
 
-    def _judge(self, near: _Neighbourhood, proposal: _Proposal, expected: float = -np.inf) -> Point | None:
+    def _judge(self, near: _Neighbourhood, proposal: _Proposal, *, downhill: bool = False) -> Point | None:
         """Return the point proposed, or a correction of it, if the penalty function falls enough.
 
-        Corrections are tried as well where less than the expected share of the predicted fall is achieved.
+        A correction is tried if it does not, and, to go downhill, if it is higher than at the last point.
         """
         trial, step = proposal.trial, proposal.step
         if proposal.predicted <= 0:  # up to rounding
             return None
         enough = _ENOUGH * proposal.predicted
-        astray = self._fallen(near.at, trial, self.price) < expected * proposal.predicted
-        if self._fall(trial) < enough or astray:
+        if self._fall(trial) < enough or (downhill and self._fallen(near.at, trial, self.price) < 0):
             # The linearised constraints were met and the true ones are not: linearise from where they are.
             lines = near.local.jacobian @ step.p + proposal.model.kinks.gains(step.p)
             corrected = self._reached(near, proposal.model.step(trial.constraints - lines))
