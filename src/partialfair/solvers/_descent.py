@@ -5,10 +5,10 @@ Lagrangian, in which the kinks of ramps are averaged over. At an optimum it need
 along the constraints that bind, so ``½ weight Σ (linearised f_i)²`` of those is added if it helps: where they
 are met that changes nothing. If it does not help, only a share of the concave part is taken.
 
-At first H is computed anew only now and then, and the last steps correct it (`partialfair.models.limited`);
-where it would be too large, they stand in for it. Then τ is lowered only if the penalty function falls nearly
-as the model said. Without kinks that is all. If steps are refused, and there are kinks, they are spelled out
-from there on, and H is computed at every step, if it can be.
+At first H is computed anew only now and then, and the last steps correct it; where it would be too large,
+they stand in for it (`partialfair.solvers._remembered`). Then τ is lowered only if the penalty function falls
+nearly as the model said. Without kinks that is all. If steps are refused, and there are kinks, they are
+spelled out from there on, and H is computed at every step, if it can be.
 
 A step that is *smooth* sees kinks as an average only. If it is refused, a *sharp* one is tried: kinks that
 the smooth step passed are what the average did not see, so they are spelled out in the quadratic program, and
@@ -36,13 +36,14 @@ import numpy as np
 from partialfair._clock import check_clock
 from partialfair._typing import Floats
 from partialfair.models.blocks import ArrowMatrix, Factored
-from partialfair.models.limited import AbsoluteHessian, LimitedMemory
+from partialfair.models.limited import LimitedMemory
 from partialfair.problems.constrained import ProblemPoint
 from partialfair.problems.domains import Domain
 from partialfair.problems.elastic import ElasticModel, Step, StepBounds
 from partialfair.problems.kinks import Kinks, no_kinks
 from partialfair.problems.local import Local
 from partialfair.problems.rows import Gives
+from partialfair.solvers._remembered import RememberedHessian
 
 __all__ = ["LEAST_CONCAVE_SHARE", "SECOND_ORDER", "Descent", "Point"]
 
@@ -136,21 +137,14 @@ class Descent:
     recent
         Objectives and sums of violations at the last points. A step need only fall below the highest of their
         penalty functions: along curved constraints the best steps climb first.
-    memory
-        Hessian that the last steps correct, or are all there is of it; None to compute it at every step. Not
-        for subproblems.
-    renewed_after
-        Steps after which that is computed anew, if it is computed at all.
-    age
-        Steps since.
+    remembered
+        Hessian that is not computed at every step; None where it is. Not for subproblems.
     has_kinks
         Whether the problem can have any.
     factors
         Whether Hessians are small enough to be factored at every step.
     sharpened
         Whether kinks stood in the way of remembered Hessians.
-    before
-        The last point and the problem near it.
     residual
         Of the KKT conditions at the last point looked at, an upper bound of that of its certificate.
     """
@@ -167,18 +161,16 @@ class Descent:
     square_weight: float = 0.0
     refusals: int = 0
     recent: list[tuple[float, float]] = field(default_factory=list)
-    memory: LimitedMemory | None = None
-    renewed_after: int | None = None
-    age: int = 0
+    remembered: RememberedHessian | None = None
     has_kinks: bool = True
     factors: bool = True
     sharpened: bool = False
-    before: tuple[Floats, Local] | None = None
     residual: float = field(default=float("inf"), init=False)
 
     def on(self, evaluate: Callable[[Floats], Point], tol: float) -> Descent:
         """Return what this one hands on to the first step on a problem like its own."""
-        return replace(self, evaluate=evaluate, tol=tol, refusals=0, recent=[], age=0, before=None)
+        remembered = None if self.remembered is None else self.remembered.elsewhere()
+        return replace(self, evaluate=evaluate, tol=tol, refusals=0, recent=[], remembered=remembered)
 
     @property
     def pays_most(self) -> bool:
@@ -188,13 +180,13 @@ class Descent:
     def advance(self, at: Point) -> Point | None:
         """Return the next point; None if no step helps, or if the residual says that none is needed."""
         self.recent = [*self.recent[1 - _MEMORY :], (at.objective, _sum_of_violations(at))]
-        if self.memory is not None and not self.sharpened:
+        if self.remembered is not None and not self.sharpened:
             following = self._remembered_step(self._near(at))
             if following is not None or self.residual <= self.tol or not self.has_kinks:
                 return following
             self.sharpened, self.smooth = True, self.sharp
             if self.factors:
-                self.memory = None
+                self.remembered = None
         near = self._near(at)
         while max(self.smooth, self.sharp) <= _LARGEST_PROXIMAL:
             for attempt in (self._smooth_step, self._sharp_step):
@@ -204,26 +196,12 @@ class Descent:
         return None
 
     def _near(self, at: Point) -> _Neighbourhood:
-        local = at.expand(self.multipliers) if self.memory is None else self._remembering(at, self.memory)
-        return _Neighbourhood(at, local, self.multipliers, _step_bounds(self.domain, at.x))
-
-    def _remembering(self, at: Point, memory: LimitedMemory) -> Local:
-        """Return the problem near the next point, with a Hessian that knows of the step that led there."""
-        assert isinstance(at, ProblemPoint)
-        if self.renewed_after is not None and self.age % self.renewed_after == 0:
-            local = at.expand_net(self.multipliers)
-            assert isinstance(local.convex, ArrowMatrix)
-            memory = LimitedMemory.start(AbsoluteHessian.of(local.convex), at.x.size)
+        if self.remembered is None:
+            local = at.expand(self.multipliers)
         else:
-            local = at.expand_first(memory)
-            if self.before is not None:
-                x, earlier = self.before
-                changes = self.multipliers @ (local.jacobian - earlier.jacobian)
-                memory = memory.updated(at.x - x, local.gradient - earlier.gradient + changes)
-        self.age += 1
-        self.before = at.x, local
-        self.memory = memory
-        return replace(local, convex=memory)
+            assert isinstance(at, ProblemPoint)
+            local = self.remembered.expand(at, self.multipliers)
+        return _Neighbourhood(at, local, self.multipliers, _step_bounds(self.domain, at.x))
 
     def _remembered_step(self, near: _Neighbourhood) -> Point | None:
         """Try ever shorter steps, but not many where there are kinks: no length helps against those.

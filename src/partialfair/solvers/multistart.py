@@ -13,6 +13,7 @@ from partialfair._typing import Floats
 from partialfair.models.limited import Diagonal, LimitedMemory
 from partialfair.problems import Evaluation, Gives, Problem, certify
 from partialfair.solvers._descent import SECOND_ORDER, Descent, Point
+from partialfair.solvers._remembered import RememberedHessian
 from partialfair.solvers.inner.newton import NewtonSteps
 from partialfair.solvers.newton import Newton
 from partialfair.solvers.result import Callback, Ended, Result, Run, Solver, unconstrained_start
@@ -222,8 +223,9 @@ class _Exploration:
             np.zeros(self.problem.m),
             tol,
             self.problem.domain,
-            memory=LimitedMemory.start(diagonal, self.problem.n),
-            renewed_after=_RENEWED_AFTER if few else None,
+            remembered=RememberedHessian(
+                LimitedMemory.start(diagonal, self.problem.n), _RENEWED_AFTER if few else None
+            ),
             has_kinks=self.problem.has_kinks,
             factors=not self.wide,
         )
