@@ -22,6 +22,28 @@ def test_they_meet_the_conditions_of_optimality(m, seed):
     assert np.abs(slopes[(z > 0) & (z < upper)]).max(initial=0.0) <= 1e-9
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_with_kinks_they_are_what_cvxpy_finds(seed):
+    """Kinks of kinks included; bounds are met to the last digits, and the value is as large as theirs."""
+    cvxpy = pytest.importorskip("cvxpy")
+    rng = np.random.default_rng(seed)
+    m, n_kinks = 3, 6
+    rows = rng.normal(size=(m + n_kinks, m + n_kinks + 4))
+    gram, linear = rows @ rows.T, 3 * rng.normal(size=m + n_kinks)
+    shares, upper = rng.random((n_kinks, m)), np.full(m, 0.3)
+    beyond = np.zeros((n_kinks, n_kinks))
+    beyond[:2, 2:] = rng.random((2, n_kinks - 2))
+    z = best_multipliers(gram, linear, shares, beyond, upper)
+    assert (z >= 0).all()
+    assert (z[:m] <= upper).all()
+    assert (z[m:] <= shares @ z[:m] + beyond @ z[m:] + 1e-12).all()
+    unknown = cvxpy.Variable(m + n_kinks)
+    value = linear @ unknown - 0.5 * cvxpy.sum_squares(rows.T @ unknown)
+    bounds = [unknown >= 0, unknown[:m] <= upper, unknown[m:] <= shares @ unknown[:m] + beyond @ unknown[m:]]
+    best = cvxpy.Problem(cvxpy.Maximize(value), bounds).solve(solver=cvxpy.CLARABEL)
+    assert linear @ z - 0.5 * z @ gram @ z >= best - 1e-8
+
+
 def test_opposite_constraints_leave_the_program_solvable():
     """Where the matrix is singular, the interior solution stands."""
     rows = np.array([[1.0, 2.0], [-1.0, -2.0]])
