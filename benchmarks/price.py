@@ -85,8 +85,8 @@ def path(table: Table) -> Says:
     clf = PartialFairClassifier(interval=table.interval, alpha=ALPHA, **table.settings)
     rows = table.rows
     models = fairness_path(clf, rows.X, rows.y, sensitive_features=rows.groups, max_gaps=PATH_GAPS.tolist())
-    statuses = models.to_frame()["status"]
-    return {"status": f"{(statuses == 'converged').sum()} of {len(statuses)} converged"}
+    statuses = [str(point.model.result_.status) for point in models.points]
+    return {"status": f"{statuses.count('converged')} of {len(statuses)} converged"}
 
 
 def methods(name: str) -> dict[str, Callable[[Table], Says]]:
