@@ -41,6 +41,8 @@ __all__ = ["Evaluation", "Problem", "ProblemPoint"]
 
 _TIE = 0.05
 """Pieces of a maximum that are at most so much lower, on the scale of gaps, count as kinks."""
+_SAMPLED_ROWS, _SAMPLED_ROWS_OF_A_PARAMETER = 20_000, 50
+"""Rows of a sample: so many, or so many times the parameters of a block."""
 _LARGEST_SHARE = 0.15
 """Samples of more rows save too little."""
 _MORE_BEFORE_MERGING = 20
@@ -228,13 +230,22 @@ class Problem:
         point = self.at(x)
         return Evaluation(point.objective, point.constraints)
 
-    def sample(self, size: int, seed: int = 0) -> Problem | None:
+    def sample(self, size: int | None = None, seed: int = 0) -> Problem | None:
         """Return the problem about some of the rows; None if they cannot be sampled, or are hardly more.
 
         Its points are points of this one, and its passes are a share of a pass.
+
+        Parameters
+        ----------
+        size
+            How many, about; by default as many as tell roughly where solutions are.
+        seed
+            Of the draw.
         """
         if Gives.SAMPLES not in self.rows.gives:
             return None
+        if size is None:
+            size = max(_SAMPLED_ROWS, _SAMPLED_ROWS_OF_A_PARAMETER * self.rows.parameters.block_size)
         rows, share = self.rows.sample(size, seed)
         if share > _LARGEST_SHARE:
             return None

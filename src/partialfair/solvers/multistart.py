@@ -29,8 +29,6 @@ _STEPS_AGAIN = 15
 """Steps from a start that is nearly a solution: its problem is corrected, and solved again, before long."""
 _NEAR, _PATIENCE = 10, 4
 """Residual, in units of ε, below which a path is followed on, up to so many times the steps of its turn."""
-_SAMPLED_ROWS, _SAMPLED_ROWS_OF_A_PARAMETER = 20_000, 50
-"""Rows of a sample on which paths are explored: so many, or so many times the parameters of a block."""
 _ROUGHLY = 10.0
 """Residual that is small enough for a sample, in units of ε: its solution is not that of all rows."""
 _FEW, _RENEWED_AFTER = 256, 6
@@ -142,8 +140,7 @@ class MultiStartSQP(Solver):
     def _scouted(self, exploration: _Exploration, starts: Iterator[Floats]) -> _Path | None:
         """Explore a sample of the rows, and return where the best path led, as one to go on with."""
         problem = exploration.problem
-        size = max(_SAMPLED_ROWS, _SAMPLED_ROWS_OF_A_PARAMETER * problem.rows.parameters.block_size)
-        sample = problem.sample(size, self.seed)
+        sample = problem.sample(seed=self.seed)
         if sample is None:
             return None
         scouting = replace(exploration, problem=sample, tol=_ROUGHLY * self.tol)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from partialfair._typing import Floats
 from partialfair.exceptions import InputError
 from partialfair.problems import Evaluation, Gives, Problem, ProblemPoint, WholeSpace
 from partialfair.solvers._descent import LEAST_CONCAVE_SHARE
-from partialfair.solvers.result import Callback, Result, Run, Solver
+from partialfair.solvers.result import Callback, Ended, Result, Run, Solver
 from partialfair.solvers.status import Status
 
 __all__ = ["Newton"]
@@ -22,6 +22,8 @@ _ROUNDING = 1e-14
 """By how much an objective may seem to rise, relative to 1 + its size."""
 _RIDGE = 1e-12
 """First multiple of the identity that is added to a Hessian; ten times as much where it is singular."""
+_FAR, _ROUGHLY = 0.05, 1e-3
+"""Gradient at a start that a sample of the rows improves, and at its end: that is not the minimum of all."""
 _PAIRS = 20
 """Steps that L-BFGS remembers."""
 _HALVINGS, _ENOUGH = 40, 1e-4
@@ -34,7 +36,7 @@ class Newton(Solver):
 
     The Hessian is formed and factored by group blocks, with a line search; if its blocks would be too large,
     it is never formed: L-BFGS leads near the minimum, and conjugate gradients in a trust region go on from
-    there.
+    there. Where rows are many, the first steps are on a sample of them.
 
     Parameters
     ----------
@@ -72,9 +74,23 @@ class Newton(Solver):
 
         def algorithm(x: Floats) -> Status:
             run.record(0, x)
+            x = self._nearer(problem, x)
             return self._factor(problem, x, run) if small else self._conjugate(problem, x, run)
 
         return run.follow(start, algorithm)
+
+    def _nearer(self, problem: Problem, start: Floats) -> Floats:
+        """Return the minimum of a sample of the rows, if they are many and the start is far from theirs."""
+        if np.linalg.norm(problem.at(start).objective_gradient()) <= _FAR:
+            return start
+        sample = problem.sample()
+        if sample is None:
+            return start
+        rough = replace(self, tol=max(self.tol, _ROUGHLY)).solve(sample, start)
+        problem.n_passes += int(np.ceil(sample.share * sample.n_passes))
+        if rough.ended in (Status.STOPPED, Status.TIME_LIMIT):
+            raise Ended(rough.ended)
+        return rough.x
 
     def _factor(self, problem: Problem, start: Floats, run: Run) -> Status:
         at, ridge = problem.at(start), _RIDGE
