@@ -230,22 +230,18 @@ class Problem:
         point = self.at(x)
         return Evaluation(point.objective, point.constraints)
 
-    def sample(self, size: int | None = None, seed: int = 0) -> Problem | None:
+    @property
+    def enough_rows(self) -> int:
+        """As many as tell roughly where solutions are."""
+        return max(_SAMPLED_ROWS, _SAMPLED_ROWS_OF_A_PARAMETER * self.rows.parameters.block_size)
+
+    def sample(self, size: int, seed: int = 0) -> Problem | None:
         """Return the problem about some of the rows; None if they cannot be sampled, or are hardly more.
 
         Its points are points of this one, and its passes are a share of a pass.
-
-        Parameters
-        ----------
-        size
-            How many, about; by default as many as tell roughly where solutions are.
-        seed
-            Of the draw.
         """
         if Gives.SAMPLES not in self.rows.gives:
             return None
-        if size is None:
-            size = max(_SAMPLED_ROWS, _SAMPLED_ROWS_OF_A_PARAMETER * self.rows.parameters.block_size)
         rows, share = self.rows.sample(size, seed)
         if share > _LARGEST_SHARE:
             return None

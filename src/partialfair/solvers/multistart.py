@@ -140,7 +140,7 @@ class MultiStartSQP(Solver):
     def _scouted(self, exploration: _Exploration, starts: Iterator[Floats]) -> _Path | None:
         """Explore a sample of the rows, and return where the best path led, as one to go on with."""
         problem = exploration.problem
-        sample = problem.sample(seed=self.seed)
+        sample = problem.sample(problem.enough_rows, self.seed)
         if sample is None:
             return None
         scouting = replace(exploration, problem=sample, tol=_ROUGHLY * self.tol)

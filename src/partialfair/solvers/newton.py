@@ -83,7 +83,7 @@ class Newton(Solver):
         """Return the minimum of a sample of the rows, if they are many and the start is far from theirs."""
         if np.linalg.norm(problem.at(start).objective_gradient()) <= _FAR:
             return start
-        sample = problem.sample()
+        sample = problem.sample(problem.enough_rows)
         if sample is None:
             return start
         rough = replace(self, tol=max(self.tol, _ROUGHLY)).solve(sample, start)
