@@ -71,7 +71,7 @@ def test_what_a_sample_found_is_where_the_solver_goes_on(monkeypatch):
     )
     start = problem.start_at(free.x)
     without = MultiStartSQP().solve(problem, start)
-    monkeypatch.setattr("partialfair.solvers.multistart._SAMPLED_ROWS", 2000)
+    monkeypatch.setattr("partialfair.problems.constrained._SAMPLED_ROWS", 2000)
     sampled = MultiStartSQP().solve(problem, start)
     assert sampled.status is without.status is Status.CONVERGED
     assert sampled.objective == pytest.approx(without.objective, abs=1e-5)
