@@ -42,6 +42,19 @@ def sorts(what):
     return float(entry("metrics_speed", "÷ numpy.sort", what=what))
 
 
+def tight(method):
+    """The same in logistic regressions that are solved as well as fits are."""
+    return prices(method, "times tight")
+
+
+def prices(method, column="times"):
+    """What fits cost on the tables that the README speaks of, from the least to the most."""
+    named = ("a9a, sparse", "a9a, dense", "one-hot")
+    rows = [row for row in rows_of("price") if row["method"] == method and row["table"].startswith(named)]
+    assert len(rows) == len(named)
+    return sorted(float(row[column]) for row in rows)
+
+
 @dataclass(frozen=True)
 class Quote:
     """Words with a number in them, and what it should be, to as many digits as are quoted."""
@@ -54,6 +67,14 @@ class Quote:
 
 NUMBER = r"(\d*\.?\d+)"
 QUOTES = [
+    Quote("README.md", f"costs as much as {NUMBER} to", lambda: prices("surrogate")[0]),
+    Quote("README.md", f"to {NUMBER} logistic regressions", lambda: prices("surrogate")[-1]),
+    Quote("README.md", f"regressions .{{,60}}`tol=1e-6` {NUMBER} to", lambda: tight("surrogate")[0]),
+    Quote("README.md", f"`tol=1e-6` [0-9.]+ to {NUMBER}\\), and far", lambda: tight("surrogate")[-1]),
+    Quote("README.md", f"gap itself, costs {NUMBER} to", lambda: prices("exact")[0]),
+    Quote("README.md", f"gap itself, costs [0-9.]+ to {NUMBER}", lambda: prices("exact")[-1]),
+    Quote("README.md", f"gap itself, .{{,30}}`tol=1e-6` {NUMBER} to", lambda: tight("exact")[0]),
+    Quote("README.md", f"`tol=1e-6` [0-9.]+ to {NUMBER}\\). What", lambda: tight("exact")[-1]),
     Quote("docs/choosing.md", f"chose a model {NUMBER} times on the absolute scale",
           lambda: number_in(law_school("absolute"), after=" times a model qualified")),
     Quote("docs/choosing.md", f"no test gap exceeded .1. .* lowest upper bound was {NUMBER} on average",
