@@ -23,6 +23,7 @@ from partialfair.categoricals import CategoricalCodes
 
 GLOBAL, BEST_KNOWN = "global", "best known"
 DIGITS_OF_PROOFS = 1e-6
+"""Objectives that are lower by no more do not refute a proof, which has so many digits."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,6 @@ class References:
         gap, ties = case.judged_gap(model.scores), case.ties(model.scores)
         if gap > case.max_gap + ROUNDING or not ties.within(known.free_ties):
             return False
-        # What was proved to be the optimum is known to so many digits only.
         lowered = np.inf if known.objective is None else known.objective - objective
         proven = known.proof if lowered <= DIGITS_OF_PROOFS else BEST_KNOWN
         free = {name: getattr(known, name) for name in ("data", *_OF_FREE)}

@@ -38,10 +38,6 @@ def megabytes(groups):
     return float(entry("page", "MB", groups=groups))
 
 
-def sorts(what):
-    return float(entry("metrics_speed", "÷ numpy.sort", what=what))
-
-
 def tight(method):
     """The same in logistic regressions that are solved as well as fits are."""
     return prices(method, "times tight")

@@ -23,7 +23,7 @@ class Local:
         Elements of all ``∂f⁺_i(x) − ∂f⁻_i(x)``.
     convex, concave
         Hessians of ``f⁺_0 + Σ λ_i f⁺_i`` and of ``f⁻_0 + Σ λ_i f⁻_i``, smoothed over kinks; None if the
-        latter is 0. Where they would be too large, the first is what is remembered of their difference.
+        latter is 0. A remembered Hessian, of their difference, stands in the place of the first.
     """
 
     gradient: Floats
