@@ -45,6 +45,8 @@ _LEAST_LENGTH = 1e-3
 """Below it steps are long again: shorter ones only bring people closer to a tie."""
 _PENALTY = 4.0
 """How many times more than the best model the unconstrained one costs with the penalty."""
+_PENALTY_STARTS, _SHARE_OF_A_START = 7, 12
+"""Starts of such steps, the unconstrained model and random ones, and what part of all steps each may take."""
 _LENGTHS = (0.1, 0.3, 1.0)
 """Steps are shorter than the length at times: what is blocked at one may be free at another."""
 _OBJECTIVE_ALONE = 0.25
@@ -82,9 +84,10 @@ def climb(pool: Pool, n_steps: int, seed: int) -> None:
     used += _along_segments(pool, n_steps // 2)
     if few and used < n_steps // 2:
         # Local solutions differ, and where parameters are few, those of a penalty are quickly found.
-        for start in (pool.candidates[0], _around(pool, rng)):
-            used += n_steps // 6
-            _random_steps(pool, n_steps // 6, rng, _Penalty.of(pool), start)
+        for number in range(_PENALTY_STARTS):
+            start = _around(pool, rng) if number else pool.candidates[0]
+            used += n_steps // _SHARE_OF_A_START
+            _random_steps(pool, n_steps // _SHARE_OF_A_START, rng, _Penalty.of(pool), start)
     _random_steps(pool, n_steps - used, rng, pool.worth, pool.best)
 
 

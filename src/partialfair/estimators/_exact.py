@@ -157,7 +157,9 @@ class Attempt:
         return self.result.ended is Status.CONVERGED or self.solved
 
 
-def corrections(first: Attempt, halvings: int, solve: Solve) -> Iterator[Attempt]:
+def corrections(
+    first: Attempt, halvings: int, solve: Solve, *, solves_are_long: bool = False
+) -> Iterator[Attempt]:
     """Correct and solve again; yield every attempt.
 
     Parameters
@@ -169,9 +171,15 @@ def corrections(first: Attempt, halvings: int, solve: Solve) -> Iterator[Attempt
         after that only if no promise was kept.
     solve
         Solves from the last solution.
+    solves_are_long
+        Whether ranks are corrected one by one at once, if what is allowed would have to be next to nothing.
     """
     narrowest, begun = _narrowest(first), first.steps
-    order = [min(halvings, narrowest), 0] if halvings else [0, narrowest]
+    far = bool((first.excess > (_MOST_TAKEN - _CLOSER) * first.training.max_gaps).any())
+    if halvings:
+        order = [min(halvings, narrowest), 0]
+    else:
+        order = [narrowest, 0] if solves_are_long and far else [0, narrowest]
     for most in order if narrowest > 0 else [0]:
         found = first.kept
         for attempt in _series(first, most, begun, solve):

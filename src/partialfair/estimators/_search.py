@@ -27,7 +27,7 @@ from partialfair.exceptions import SurrogateWarning
 from partialfair.groups import Groups
 from partialfair.objectives import Objective
 from partialfair.problems import Certificate, Counts, People, Problem, TrainingData, certify
-from partialfair.solvers import CUT_SHORT, GOOD, Result, Solver, Status, decided
+from partialfair.solvers import CUT_SHORT, GOOD, Newton, Result, Solver, Status, decided
 from partialfair.solvers.result import unconstrained_start
 from partialfair.surrogates import Surrogate
 
@@ -38,6 +38,10 @@ _GRACE = 0.25
 
 _LOOKS = 3
 """Solves that look for a certified point near the best model."""
+
+_TIMES_BESIDE_LONG_SOLVES = 5
+"""Looks at the exact metric, in units of what is usual, as long as no model keeps the promise, where a solve
+costs hundreds of looks."""
 
 _ADVICE = {
     Status.MAX_ITER: "raise max_iter or tol",
@@ -205,15 +209,33 @@ class Search:
         if self.pool is None:
             return None
         self._judged[first] = self.pool.add(first.w, "surrogate constraints")
-        for attempt in corrections(first, self.estimator.surrogate_halvings, self._solving.again):
+        halvings, long = self.estimator.surrogate_halvings, self._solves_are_long
+        for attempt in corrections(first, halvings, self._solving.again, solves_are_long=long):
             way = ", rank by rank" if attempt.rank_by_rank else ""
             self._judged[attempt] = self.pool.add(attempt.w, f"correction {attempt.number}{way}")
             self.best = min(self._judged, key=self._worth)
             if attempt.result.ended in CUT_SHORT:
                 return attempt.result.ended
-        climb(self.pool, self.estimator.search_steps, seed_of(self.estimator))
+            if long and not self.pool.keeps(self.pool.best):
+                self._climb()
+                if self.pool.keeps(self.pool.best):
+                    break
+        else:
+            self._climb()
         self.best = self._certified()
         return None
+
+    def _climb(self) -> None:
+        """Take steps on the exact metric."""
+        assert self.pool is not None
+        long = self._solves_are_long and not self.pool.keeps(self.pool.best)
+        times = _TIMES_BESIDE_LONG_SOLVES if long else 1
+        climb(self.pool, times * self.estimator.search_steps, seed_of(self.estimator))
+
+    @property
+    def _solves_are_long(self) -> bool:
+        """Whether parameters are so many that looks at the exact metric cost far less than solves."""
+        return self._free_problem.rows.parameters.block_size > Newton.largest_block
 
     def _free_will_do(self) -> bool:
         """Judge the models that are there already; the unconstrained one is the answer if it is fair."""
@@ -257,6 +279,8 @@ class Search:
         for attempt in ordered:
             if self._keeps(attempt) and attempt.solved:
                 return attempt
+        if self._solves_are_long:
+            return ordered[0]
         if self.pool.keeps(self.pool.best) and (found := self._certified_near_best(ordered[0])) is not None:
             return found
         return ordered[0]

@@ -9,7 +9,9 @@ would violate them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -106,11 +108,11 @@ class ElasticModel:
     penalty: float
     bounds: StepBounds
     gap: float = STEP_GAP
+    _last_joined: dict[tuple[bytes, bytes], _Joined] = field(default_factory=dict, init=False, repr=False)
 
     def step(self, values: Floats) -> Step:
         """Return the step for constraints with these values at p = 0."""
-        n = self.gradient.size
-        newton = self.factor.solve(self.gradient)
+        n, newton = self.gradient.size, self._newton
         p = -newton
         active = np.sort(np.argsort(-values)[:_AT_ONCE])
         faces = _worst(self.bounds.excess(p))
@@ -119,13 +121,12 @@ class ElasticModel:
         kink_multipliers = np.zeros(self.kinks.gaps.size)
         for _ in range(_ROUNDS):
             check_clock()
-            rows = np.vstack([self.rows[active], self.bounds.rows(faces), self.kinks.rows])
-            pushes = self.factor.solve(rows.T)
+            joined = self._joined(active, faces)
             heights = np.concatenate([values[active] - _ALMOST, at_zero[faces], -self.kinks.gaps])
             no_shares = np.zeros((self.kinks.gaps.size, faces.size))
             dual = best_multipliers(
-                rows @ pushes,
-                heights - rows @ newton,
+                joined.gram,
+                heights - joined.along_newton,
                 np.hstack([self.kinks.shares[:, active], no_shares]),
                 self.kinks.beyond,
                 np.concatenate([np.full(active.size, self.penalty), np.full(faces.size, np.inf)]),
@@ -135,7 +136,7 @@ class ElasticModel:
             multipliers[active], face_multipliers[faces], kink_multipliers = np.split(
                 dual, [active.size, active.size + faces.size]
             )
-            p = -newton - pushes @ dual
+            p = -newton - joined.pushes @ dual
             excess = values + self.rows @ p + self.kinks.gains(p)
             excess[active] = 0.0
             outside = self.bounds.excess(p)
@@ -146,6 +147,29 @@ class ElasticModel:
             faces = np.union1d(np.flatnonzero(face_multipliers > _BINDING), _worst(outside))
         push = face_multipliers[:n] - face_multipliers[n:]
         return Step(np.clip(p, self.bounds.low, self.bounds.high), multipliers, kink_multipliers, push)
+
+    @cached_property
+    def _newton(self) -> Floats:
+        """``A⁻¹ g``."""
+        return self.factor.solve(self.gradient)
+
+    def _joined(self, active: Ints, faces: Ints) -> _Joined:
+        """Return some rows with what they push at; a correction of a step mostly asks for the same again."""
+        key = active.tobytes(), faces.tobytes()
+        if key not in self._last_joined:
+            rows = np.vstack([self.rows[active], self.bounds.rows(faces), self.kinks.rows])
+            pushes = self.factor.solve(rows.T)
+            self._last_joined.clear()
+            self._last_joined[key] = _Joined(pushes, rows @ pushes, rows @ self._newton)
+        return self._last_joined[key]
+
+
+class _Joined(NamedTuple):
+    """What constraints, faces and kinks with rows C bring: ``A⁻¹Cᵀ``, ``C A⁻¹Cᵀ`` and ``C A⁻¹g``."""
+
+    pushes: Floats
+    gram: Floats
+    along_newton: Floats
 
 
 def _worst(excess: Floats) -> Ints:

@@ -34,8 +34,8 @@ _ROUGHLY = 10.0
 _FEW, _RENEWED_AFTER = 256, 6
 """Parameters of a block whose eigenvalues cost little, and steps after which they are computed anew; where
 there are more, last steps alone cost less."""
-_TIMES_WITHOUT = 8
-"""Steps without Hessians cost less and lead less far: there may be so many times as many."""
+_TIMES_WITHOUT = 4
+"""Steps without Hessians cost less and lead less far: there may be so many times as many, also in a turn."""
 _CURVATURE = 0.25
 """Second derivative of the loss that steps expect along features that are measured in their spreads."""
 _NO_FALL = 1e-6
@@ -58,7 +58,7 @@ class MultiStartSQP(Solver):
     Parameters
     ----------
     max_iter
-        Steps, of all phases together; eight times as many where they do without Hessians.
+        Steps, of all phases together; four times as many where they do without Hessians.
     tol
         ε of the certificate.
     n_starts
@@ -104,11 +104,8 @@ class MultiStartSQP(Solver):
         """Run until the certificate holds, or say why it does not; Ctrl-C keeps the best point so far."""
         problem.domain.bounds(problem.n)  # or a sentence about domains that are not bounds
         run = Run(self, problem, self.tol, time_limit, callback)
-        size = problem.rows.parameters.block_size
-        wide = size > self.largest_block
-        without_hessians = wide or (size > _FEW and not problem.has_kinks)
-        max_iter = (_TIMES_WITHOUT if without_hessians else 1) * self.max_iter
-        exploration = _Exploration(problem, run, max_iter, self.tol, wide)
+        wide = problem.rows.parameters.block_size > self.largest_block
+        exploration = _Exploration(problem, run, self.max_iter, self.tol, wide)
 
         def algorithm(x: Floats) -> Status:
             paths: list[_Path] = []
@@ -118,7 +115,7 @@ class MultiStartSQP(Solver):
                 scouted = None if self.warm else self._scouted(exploration, starts)
                 if scouted is not None:
                     paths.append(scouted)
-                    exploration.follow(scouted, _TURN_STEPS)
+                    exploration.follow(scouted, exploration.turn_steps)
                     starts = self._starts(problem, x)
                 if scouted is None or not scouted.stationary:
                     self._explore(exploration, starts, paths)
@@ -155,12 +152,12 @@ class MultiStartSQP(Solver):
 
     def _explore(self, exploration: _Exploration, starts: Iterator[Floats], paths: list[_Path]) -> None:
         """Set out from all starts, then follow the paths in turn until one is stationary or all are stuck."""
-        n_steps = _TURN_STEPS if self.warm else _SCOUT_STEPS
+        n_steps = exploration.turn_steps if self.warm else _SCOUT_STEPS
         setting_out = map(exploration.path, starts)
         for path in setting_out if self.warm else list(setting_out):
             paths.append(path)
             exploration.follow(path, n_steps if self.n_starts > 1 else self.max_iter)
-            if self.warm and path.stationary:
+            if path.stationary and (self.warm or exploration.without_hessians):
                 break
         exploration.take_turns(paths)
 
@@ -205,6 +202,25 @@ class _Exploration:
     wide: bool = False
     steps: int = 0
 
+    @property
+    def few(self) -> bool:
+        """Whether blocks of Hessians are so small that they are computed now and then."""
+        return self.problem.rows.parameters.block_size <= _FEW
+
+    @property
+    def without_hessians(self) -> bool:
+        """Whether steps do without them."""
+        return self.wide or not (self.few or self.problem.has_kinks)
+
+    @property
+    def _times(self) -> int:
+        return _TIMES_WITHOUT if self.without_hessians else 1
+
+    @property
+    def turn_steps(self) -> int:
+        """Steps of a path's first turn."""
+        return _TURN_STEPS * self._times
+
     def path(self, start: Floats, like: Descent | None = None) -> _Path:
         """Set out from a start, with nothing known or with what steps on a problem like this one know."""
         at = self.problem.at(self.problem.domain.project(start))
@@ -214,14 +230,13 @@ class _Exploration:
         if like is not None:
             return _Path(at, like.on(self.problem.at, tol))
         diagonal = Diagonal(self.problem.penalties, _CURVATURE)
-        few = self.problem.rows.parameters.block_size <= _FEW
         descent = Descent(
             self.problem.at,
             np.zeros(self.problem.m),
             tol,
             self.problem.domain,
             remembered=RememberedHessian(
-                LimitedMemory.start(diagonal, self.problem.n), _RENEWED_AFTER if few else None
+                LimitedMemory.start(diagonal, self.problem.n), _RENEWED_AFTER if self.few else None
             ),
             has_kinks=self.problem.has_kinks,
             factors=not self.wide,
@@ -250,7 +265,7 @@ class _Exploration:
 
     def take_turns(self, paths: list[_Path]) -> None:
         """Follow the most promising path, then the next, with ever more steps, until one is stationary."""
-        n_steps = _TURN_STEPS
+        n_steps = self.turn_steps
         while not all(path.stuck for path in paths):
             for path in sorted(paths, key=_Path.worth):
                 self.follow(path, n_steps)
@@ -277,13 +292,13 @@ class _Exploration:
     def _leave(self, x: Floats) -> Status:
         """Take SQP steps from a point that holds IDCA: kinks that stand in f⁺ and in f⁻ do, and not SQP."""
         path = self.path(x)
-        self.follow(path, _TURN_STEPS)
+        self.follow(path, self.turn_steps)
         return Status.CONVERGED if path.stationary else Status.STALLED
 
     def _count(self, at: Point) -> None:
         self.steps += 1
         self._record(at)
-        if self.steps >= self.max_iter:
+        if self.steps >= self.max_iter * self._times:
             raise Ended(Status.MAX_ITER)
 
     def _record(self, at: Point) -> None:

@@ -24,6 +24,8 @@ _RIDGE = 1e-12
 """First multiple of the identity that is added to a Hessian; ten times as much where it is singular."""
 _FAR, _ROUGHLY = 0.05, 1e-3
 """Gradient at a start that a sample of the rows improves, and at its end: that is not the minimum of all."""
+_CURVATURE = 0.25
+"""Second derivative of the loss that is expected along features that are measured in their spreads."""
 _PAIRS = 20
 """Steps that L-BFGS remembers."""
 _HALVINGS, _ENOUGH = 40, 1e-4
@@ -116,7 +118,9 @@ class Newton(Solver):
         return Status.MAX_ITER
 
     def _conjugate(self, problem: Problem, start: Floats, run: Run) -> Status:
-        trials = _LastPoint(problem)
+        # In units in which second derivatives are alike: rare features have large penalties.
+        units = 1 / np.sqrt(problem.penalties + _CURVATURE)
+        trials = _LastPoint(problem, units)
 
         def record(intermediate_result: OptimizeResult) -> None:
             at = trials.at(np.asarray(intermediate_result.x))
@@ -124,27 +128,30 @@ class Newton(Solver):
             if np.linalg.norm(at.objective_gradient()) <= self.tol:
                 raise StopIteration
 
+        def arrived(ended: OptimizeResult) -> bool:
+            return bool(np.linalg.norm(ended.jac / units) <= self.tol)
+
         # Far from the minimum steps by gradients alone cost least.
         near = minimize(
-            lambda x: trials.at(x).objective,
-            start,
-            jac=lambda x: trials.at(x).objective_gradient(),
+            trials.value,
+            start / units,
+            jac=trials.gradient,
             method="L-BFGS-B",
             callback=record,
             options={"gtol": 0.0, "maxcor": _PAIRS, "maxiter": self.max_iter},
         )
-        if np.linalg.norm(near.jac) <= self.tol:
+        if arrived(near):
             return Status.CONVERGED
         minimum = minimize(
-            lambda x: trials.at(x).objective,
+            trials.value,
             near.x,
-            jac=lambda x: trials.at(x).objective_gradient(),
-            hessp=lambda x, direction: trials.at(x).hessian_product(direction),
+            jac=trials.gradient,
+            hessp=trials.hessian_product,
             method="trust-ncg",
             callback=record,
-            options={"gtol": self.tol, "maxiter": self.max_iter, "max_trust_radius": 1e6},
+            options={"gtol": 0.0, "maxiter": self.max_iter, "max_trust_radius": 1e6},
         )
-        if np.linalg.norm(minimum.jac) <= self.tol:
+        if arrived(minimum):
             return Status.CONVERGED
         return Status.MAX_ITER if minimum.nit >= self.max_iter else Status.STALLED
 
@@ -161,14 +168,28 @@ def _downhill(at: ProblemPoint, step: Floats, gradient: Floats) -> ProblemPoint 
 
 
 class _LastPoint:
-    """Oracles at the last point asked for: value, gradient and curvature share its scores."""
+    """Oracles at the last point asked for, in other units: value, gradient and curvature share its scores."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, units: Floats) -> None:
         self.problem = problem
+        self.units = units
         self.last: ProblemPoint | None = None
 
-    def at(self, x: Floats) -> ProblemPoint:
-        """Return the oracles at x."""
+    def at(self, scaled: Floats) -> ProblemPoint:
+        """Return the oracles at a point."""
+        x = self.units * scaled
         if self.last is None or not np.array_equal(self.last.x, x):
-            self.last = self.problem.at(x.copy())
+            self.last = self.problem.at(x)
         return self.last
+
+    def value(self, scaled: Floats) -> float:
+        """Return f_0."""
+        return self.at(scaled).objective
+
+    def gradient(self, scaled: Floats) -> Floats:
+        """Return its gradient."""
+        return self.units * self.at(scaled).objective_gradient()
+
+    def hessian_product(self, scaled: Floats, direction: Floats) -> Floats:
+        """Return its Hessian times a direction."""
+        return self.units * self.at(scaled).hessian_product(self.units * direction)
