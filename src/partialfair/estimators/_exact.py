@@ -210,6 +210,7 @@ def _series(first: Attempt, narrowest: int, begun: int, solve: Solve) -> Iterato
     taken, failures, found = np.zeros(stated.size), 0, first.kept
     room = np.array([one.largest_gap for one in first.constraints]) - stated
     for number in range(_BEFORE.rounds):
+        before = taken
         if number or not rank_by_rank:
             closer = _CLOSER_RANK_BY_RANK if rank_by_rank else _CLOSER
             change = np.where(last.excess > 0, last.excess + closer * stated, _LOOSER * last.excess)
@@ -218,7 +219,8 @@ def _series(first: Attempt, narrowest: int, begun: int, solve: Solve) -> Iterato
         yield attempt
         found = found or attempt.kept
         ended = attempt.result.ended in (*CUT_SHORT, Status.NONFINITE)
-        leads_nowhere = abs(attempt.result.objective - last.result.objective) <= _SAME
+        as_wide = number > 0 and (taken == before).all() and (attempt.excess >= last.excess).all()
+        leads_nowhere = as_wide or abs(attempt.result.objective - last.result.objective) <= _SAME
         budget = _AFTER if found else _BEFORE
         if ended or leads_nowhere or budget.spent(number + 1, attempt.steps - begun, first):
             return

@@ -119,7 +119,12 @@ class MultiStartSQP(Solver):
                     starts = self._starts(problem, x)
                 if scouted is None or not scouted.stationary:
                     self._explore(exploration, starts, paths)
-                ending = Status.CONVERGED if any(path.stationary for path in paths) else exploration.descend()
+                if any(path.stationary for path in paths):
+                    ending = Status.CONVERGED
+                elif self.warm and exploration.without_hessians:
+                    ending = Status.STALLED  # the problem is corrected sooner than solved
+                else:
+                    ending = exploration.descend()
             except Ended as end:
                 if end.status is not Status.MAX_ITER:
                     raise
@@ -157,7 +162,8 @@ class MultiStartSQP(Solver):
         for path in setting_out if self.warm else list(setting_out):
             paths.append(path)
             exploration.follow(path, n_steps if self.n_starts > 1 else self.max_iter)
-            if path.stationary and (self.warm or exploration.without_hessians):
+            # Other starts may lead to better solutions, but not soon where steps do without Hessians.
+            if self.warm + path.stationary + exploration.without_hessians >= 2:
                 break
         exploration.take_turns(paths)
 
