@@ -7,7 +7,7 @@ from partialfair.constraints import DemographicParity, StatisticalParity, join
 from partialfair.groups import encode_groups
 from partialfair.models import linear_model
 from partialfair.objectives import Logistic, PartialAUC
-from partialfair.problems import Problem, certify
+from partialfair.problems import Problem, ProblemPoint, certify
 from partialfair.solvers import SQP, MultiStartSQP, Newton, Status
 from partialfair.surrogates import Ramp, RoundedRamp
 
@@ -51,6 +51,19 @@ def test_the_net_hessian_is_convex_minus_concave(loss):
     assert net.convex @ direction == pytest.approx(expected, abs=1e-9)
     assert net.gradient == pytest.approx(split.gradient)
     assert net.jacobian == pytest.approx(split.jacobian)
+
+
+def test_hessians_are_few(monkeypatch):
+    problem, asked = crowd(0, STATEMENTS[0], RoundedRamp(1.0)), []
+    expand_net = ProblemPoint.expand_net
+    monkeypatch.setattr(
+        ProblemPoint, "expand_net", lambda at, multipliers: asked.append(at) or expand_net(at, multipliers)
+    )
+    monkeypatch.setattr(ProblemPoint, "expand", None)  # one at every step
+    result = MultiStartSQP(n_starts=1).solve(problem, problem.constant_start)
+    steps = result.history[-1].step
+    assert result.status is Status.CONVERGED
+    assert 0 < len(asked) <= 1 + steps // 6
 
 
 def test_kinks_are_spelled_out_as_ever():

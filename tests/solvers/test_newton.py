@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 
+from partialfair.constraints import join
 from partialfair.exceptions import InputError
+from partialfair.models import linear_model
+from partialfair.objectives import Logistic
+from partialfair.problems import Problem
 from partialfair.solvers import Newton, Status
 from tests.solvers.problems import features, problem, solve_subproblem
 
@@ -43,6 +47,22 @@ def test_endings(largest_block):
             raise KeyboardInterrupt
 
     assert solver.solve(task, start, callback=interrupt).status is Status.STOPPED
+
+
+def test_rare_features_take_few_passes():
+    rng = np.random.default_rng(0)
+    X = (rng.random((4000, 80)) < np.geomspace(0.5, 0.002, 80)).astype(float)
+    y = np.where(X @ rng.normal(size=80) + rng.logistic(size=4000) > 0, 1.0, -1.0)
+    spreads = X.std(axis=0)
+    task = Problem.of(
+        linear_model(X, scales=spreads), Logistic().build(y, np.ones(4000)), join([]), 1e-3 / spreads**2
+    )
+    factored, conjugate = (
+        Newton(tol=1e-6, largest_block=size).solve(task, task.constant_start) for size in (3000, 0)
+    )
+    assert conjugate.status is Status.CONVERGED
+    assert conjugate.x == pytest.approx(factored.x, abs=1e-4)
+    assert conjugate.history[-1].passes - factored.history[-1].passes <= 80
 
 
 def test_it_refuses_constraints():

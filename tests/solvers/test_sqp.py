@@ -54,7 +54,9 @@ def test_the_elastic_step_is_cvxpys(seed, m):
     shares = rng.random((n_kinks, m))
     kinks = Kinks(rng.normal(size=(n_kinks, n)), rng.random(n_kinks), shares, beyond, np.arange(n_kinks))
     factor = BlockMatrix((np.arange(n),), (hessian,)).cholesky(0.0)
-    step = ElasticModel(factor, gradient, rows, kinks, penalty, StepBounds.none(n)).step(values).p
+    model_of_step = ElasticModel(factor, gradient, rows, kinks, penalty, StepBounds.none(n))
+    model_of_step.step(rng.normal(size=m))  # what is kept for the next is right for other values too
+    step = model_of_step.step(values).p
 
     def model(p, maximum):
         heights = kinks.rows @ p - kinks.gaps

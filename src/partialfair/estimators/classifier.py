@@ -130,7 +130,8 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         ε of the certificate: the fit ends as converged when all its residuals are at most this, whichever
         solver found the point. Violations are on the scale of ``max_gap``.
     max_iter
-        Outer steps; None for the solver's own default.
+        Outer steps; None for the solver's own default. Where models have more than some hundred parameters
+        ``solver="auto"`` does without Hessians, and takes up to four times as many.
     time_limit
         Seconds after which the whole fit ends with its best point so far, and status TIME_LIMIT: reading the
         data, the unconstrained model, all solves, corrections and certificates together. It holds within a
