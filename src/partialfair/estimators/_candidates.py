@@ -8,6 +8,7 @@ promise wins.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -16,6 +17,7 @@ import numpy as np
 from partialfair._typing import Floats
 from partialfair.estimators._training import Training
 from partialfair.estimators.result import ROUNDING_OF_GAPS, Tried
+from partialfair.metrics.partial import WorstGap
 from partialfair.problems import Problem
 from partialfair.problems.ranks import tied_shares
 from partialfair.surrogates import Surrogate
@@ -81,16 +83,24 @@ class Pool:
     _unjudged: dict[int, Problem] = field(default_factory=dict)
     _since: float = field(default_factory=time.perf_counter)
 
-    def judged(self, w: Floats, below: float = np.inf, *, ties: bool = False) -> Candidate | None:
+    def judged(
+        self,
+        w: Floats,
+        below: float = np.inf,
+        *,
+        ties: bool = False,
+        gaps: Sequence[WorstGap] | None = None,
+    ) -> Candidate | None:
         """Return a model with its objective and gaps; None, without a look at the gaps, if it costs more.
 
-        Ties are looked for where they could decide, or where that is asked for.
+        Ties are looked for where they could decide, or where that is asked for; gaps, unless they are known.
         """
         at = self.problem.at(w)
         if not at.objective < below:
             return None
         counts = at.scored.counts()
-        excess = np.array([gap.value for gap in self.training.gaps(counts)]) - self.training.max_gaps
+        gaps = self.training.gaps(counts) if gaps is None else gaps
+        excess = np.array([gap.value for gap in gaps]) - self.training.max_gaps
         for unknown in np.flatnonzero(np.isnan(excess)):
             excess[unknown] = self._violation(int(unknown), w)
         candidate = Candidate(w, at.objective, excess, np.full(2, np.nan))
@@ -98,9 +108,9 @@ class Pool:
             return replace(candidate, tied=tied_shares(counts))
         return candidate
 
-    def add(self, w: Floats, how: str) -> Candidate:
+    def add(self, w: Floats, how: str, gaps: Sequence[WorstGap] | None = None) -> Candidate:
         """Judge a model, remember it, and write down how it was found."""
-        candidate = self.judged(w, ties=True)
+        candidate = self.judged(w, ties=True, gaps=gaps)
         assert candidate is not None
         self.keep(candidate, how)
         return candidate

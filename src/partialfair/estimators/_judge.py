@@ -16,8 +16,12 @@ from partialfair.metrics._inputs import GroupScores, ScoredGroups, sorted_group
 from partialfair.metrics.partial import WorstGap
 from partialfair.named_constraints import NamedConstraint, record_of, setting_of
 from partialfair.problems import Counts
+from partialfair.problems.rows import in_threads
 
 __all__ = ["Referee"]
+
+_LARGE = 100_000
+"""Scores from which on groups are sorted in threads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +58,16 @@ class Referee:
             counts = replace(counts, positive=None)
         threshold = setting_of(self.constraint).threshold
         counted = _sorted if threshold is None or not record.bounded.of_selected else _selected(threshold)
-        groups = zip(self.labels, self._intervals, self.rows, strict=True)
-        scored = ScoredGroups(tuple(counted(label, part, _of(counts, rows)) for label, part, rows in groups))
-        return record.gap(scored, self.constraint)
+
+        def scored(part: tuple[GroupLabel, IntervalSet], rows: Ints) -> GroupScores:
+            return counted(*part, _of(counts, rows))
+
+        parts = list(zip(self.labels, self._intervals, strict=True))
+        if counts.scores.size < _LARGE:
+            groups = list(map(scored, parts, self.rows))
+        else:
+            groups = in_threads(scored, parts, self.rows)
+        return record.gap(ScoredGroups(tuple(groups)), self.constraint)
 
     @cached_property
     def _record(self) -> NamedConstraint | None:

@@ -208,11 +208,13 @@ class Search:
             return first.result.ended
         if self.pool is None:
             return None
-        self._judged[first] = self.pool.add(first.w, "surrogate constraints")
+        self._judged[first] = self.pool.add(first.w, "surrogate constraints", first.gaps)
         halvings, long = self.estimator.surrogate_halvings, self._solves_are_long
         for attempt in corrections(first, halvings, self._solving.again, solves_are_long=long):
             way = ", rank by rank" if attempt.rank_by_rank else ""
-            self._judged[attempt] = self.pool.add(attempt.w, f"correction {attempt.number}{way}")
+            self._judged[attempt] = self.pool.add(
+                attempt.w, f"correction {attempt.number}{way}", attempt.gaps
+            )
             self.best = min(self._judged, key=self._worth)
             if attempt.result.ended in CUT_SHORT:
                 return attempt.result.ended
@@ -291,7 +293,7 @@ class Search:
         near, allowed = self.pool.best, last.training.max_gaps
         for _ in range(_LOOKS):
             last = about(last, near.w, allowed, self._solving.again)
-            judged = self._judged[last] = self.pool.add(last.w, "correction of the best")
+            judged = self._judged[last] = self.pool.add(last.w, "correction of the best", last.gaps)
             if not self.pool.keeps(judged):
                 allowed = stricter(last, allowed)
             elif last.solved:

@@ -80,8 +80,13 @@ class SortedRanks:
         """Return a group's scores in descending order, and the shares passed with each."""
         if group not in self._sorted:
             rows = np.flatnonzero(self.members.codes == group)
-            order = rows[np.argsort(-self.scores[rows])]
-            self._sorted[group] = self.scores[order], np.cumsum(self.members.shares[order])
+            scores, shares = self.scores[rows], self.members.shares[rows]
+            if shares.size and np.ptp(shares) > 0:
+                order = np.argsort(-scores)
+                scores, shares = scores[order], shares[order]
+            else:  # sorting scores alone is faster
+                scores = np.sort(scores)[::-1]
+            self._sorted[group] = scores, np.cumsum(shares)
         return self._sorted[group]
 
 
@@ -91,9 +96,14 @@ def spread(counts: Counts) -> float:
     Where half of the weight shares one score that is 0, and the standard deviation is returned.
     """
     scores, weights = counts.scores, counts.weights
-    order = np.argsort(scores)
-    passed = np.cumsum(weights[order]) / weights.sum()
-    low, high = scores[order[np.searchsorted(passed, [0.25 - 1e-12, 0.75 - 1e-12])]]
+    quarters = np.array([0.25 - 1e-12, 0.75 - 1e-12])
+    if np.ptp(weights) == 0:  # nothing has to be sorted
+        at = np.maximum(np.ceil(quarters * scores.size).astype(np.int64) - 1, 0)
+        low, high = np.partition(scores, at)[at]
+    else:
+        order = np.argsort(scores)
+        passed = np.cumsum(weights[order]) / weights.sum()
+        low, high = scores[order[np.searchsorted(passed, quarters)]]
     if high > low:
         return float(high - low) / _NORMAL
     centred = scores - np.average(scores, weights=weights)

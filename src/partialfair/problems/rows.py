@@ -299,7 +299,7 @@ class InMemoryScores:
         def answers(shard: Shard, other: Shard | None) -> list[Any]:
             return [ask.part(shard, other) for ask in asks]
 
-        parts = _in_threads(answers, self.shards, others)
+        parts = in_threads(answers, self.shards, others)
         return [ask.total([answer[number] for answer in parts]) for number, ask in enumerate(asks)]
 
     def ranks(self, bank: int) -> Ranks:
@@ -312,12 +312,12 @@ class InMemoryScores:
         """Return every row's score, as the model's users will compute it, with who it belongs to."""
         assert self.rows.people is not None
         return self.rows.people.with_scores(
-            _joined(_in_threads(lambda shard, _: shard.told_scores, self.shards, self.shards))
+            _joined(in_threads(lambda shard, _: shard.told_scores, self.shards, self.shards))
         )
 
     @cached_property
     def _scores(self) -> Floats:
-        scores: Floats = _joined(_in_threads(lambda shard, _: shard.scores, self.shards, self.shards))
+        scores: Floats = _joined(in_threads(lambda shard, _: shard.scores, self.shards, self.shards))
         return scores
 
 
@@ -326,7 +326,7 @@ def _joined(arrays: Sequence[Any]) -> Any:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
-def _in_threads(
+def in_threads(
     work: Callable[[Any, Any], Answer], items: Sequence[Any], others: Sequence[Any]
 ) -> list[Answer]:
     """Do the work for all pairs of items, the first of them in this thread; deadlines hold in all."""

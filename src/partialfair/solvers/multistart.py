@@ -34,6 +34,9 @@ _ROUGHLY = 10.0
 _FEW, _RENEWED_AFTER = 256, 6
 """Parameters of a block whose eigenvalues cost little, and steps after which they are computed anew; where
 there are more, last steps alone cost less."""
+_NOT_MANY = 1500
+"""Parameters of a block up to which eigenvalues cost less than steps on very many rows: after steps on a
+sample of them they are computed once, where these led."""
 _TIMES_WITHOUT = 4
 """Steps without Hessians cost less and lead less far: there may be so many times as many, also in a turn."""
 _CURVATURE = 0.25
@@ -234,7 +237,10 @@ class _Exploration:
         # The certificate is computed anew at the end, with other multipliers: leave it some room.
         tol = 0.5 * self.tol
         if like is not None:
-            return _Path(at, like.on(self.problem.at, tol))
+            descent = like.on(self.problem.at, tol)
+            if descent.remembered is not None and self.problem.rows.parameters.block_size <= _NOT_MANY:
+                descent.remembered.renewed_after = descent.remembered.renewed_after or _TURN_STEPS
+            return _Path(at, descent)
         diagonal = Diagonal(self.problem.penalties, _CURVATURE)
         descent = Descent(
             self.problem.at,
