@@ -148,8 +148,9 @@ class Attempt:
 
     @property
     def solved(self) -> bool:
-        """Whether the certificate holds."""
-        return self.certificate.holds(self.training.tol)
+        """Whether the certificate holds; nobody need compute it where constraints are violated."""
+        tol = self.training.tol
+        return self.result.violation <= tol and self.certificate.holds(tol)
 
     @property
     def arrived(self) -> bool:

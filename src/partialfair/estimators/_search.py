@@ -237,7 +237,7 @@ class Search:
     @property
     def _solves_are_long(self) -> bool:
         """Whether parameters are so many that looks at the exact metric cost far less than solves."""
-        return self._free_problem.rows.parameters.block_size > Newton.largest_block
+        return self._free_problem.rows.parameters.n > Newton.largest_block
 
     def _free_will_do(self) -> bool:
         """Judge the models that are there already; the unconstrained one is the answer if it is fair."""
