@@ -220,8 +220,8 @@ def _series(first: Attempt, narrowest: int, begun: int, solve: Solve) -> Iterato
         yield attempt
         found = found or attempt.kept
         ended = attempt.result.ended in (*CUT_SHORT, Status.NONFINITE)
-        as_wide = number > 0 and (taken == before).all() and (attempt.excess >= last.excess).all()
-        leads_nowhere = as_wide or abs(attempt.result.objective - last.result.objective) <= _SAME
+        no_narrower = number > 0 and (taken == before).all() and (attempt.excess >= last.excess).all()
+        leads_nowhere = no_narrower or abs(attempt.result.objective - last.result.objective) <= _SAME
         budget = _AFTER if found else _BEFORE
         if ended or leads_nowhere or budget.spent(number + 1, attempt.steps - begun, first):
             return

@@ -15,7 +15,7 @@ from partialfair.problems import Evaluation, Gives, Problem, certify
 from partialfair.solvers._descent import SECOND_ORDER, Descent, Point
 from partialfair.solvers._remembered import RememberedHessian
 from partialfair.solvers.inner.newton import NewtonSteps
-from partialfair.solvers.newton import Newton
+from partialfair.solvers.newton import EXPECTED_CURVATURE, Newton
 from partialfair.solvers.result import Callback, Ended, Result, Run, Solver, unconstrained_start
 from partialfair.solvers.status import Status
 
@@ -39,8 +39,6 @@ _NOT_MANY = 1500
 sample of them they are computed once, where these led."""
 _TIMES_WITHOUT = 4
 """Steps without Hessians cost less and lead less far: there may be so many times as many, also in a turn."""
-_CURVATURE = 0.25
-"""Second derivative of the loss that steps expect along features that are measured in their spreads."""
 _NO_FALL = 1e-6
 """A fall of the violations by no more, relative to them, is none."""
 _NO_STEP = 1e-10
@@ -165,8 +163,10 @@ class MultiStartSQP(Solver):
         for path in setting_out if self.warm else list(setting_out):
             paths.append(path)
             exploration.follow(path, n_steps if self.n_starts > 1 else self.max_iter)
+            if self.warm and path.stationary:
+                break
             # Other starts may lead to better solutions, but not soon where steps do without Hessians.
-            if self.warm + path.stationary + exploration.without_hessians >= 2:
+            if exploration.without_hessians and (self.warm or path.stationary):
                 break
         exploration.take_turns(paths)
 
@@ -238,10 +238,11 @@ class _Exploration:
         tol = 0.5 * self.tol
         if like is not None:
             descent = like.on(self.problem.at, tol)
-            if descent.remembered is not None and self.problem.rows.parameters.block_size <= _NOT_MANY:
-                descent.remembered.renewed_after = descent.remembered.renewed_after or _TURN_STEPS
+            remembered, size = descent.remembered, self.problem.rows.parameters.block_size
+            if remembered is not None and _FEW < size <= _NOT_MANY:
+                descent.remembered = replace(remembered, renewed_after=_TURN_STEPS)
             return _Path(at, descent)
-        diagonal = Diagonal(self.problem.penalties, _CURVATURE)
+        diagonal = Diagonal(self.problem.penalties, EXPECTED_CURVATURE)
         descent = Descent(
             self.problem.at,
             np.zeros(self.problem.m),

@@ -16,16 +16,16 @@ from partialfair.solvers._descent import LEAST_CONCAVE_SHARE
 from partialfair.solvers.result import Callback, Ended, Result, Run, Solver
 from partialfair.solvers.status import Status
 
-__all__ = ["Newton"]
+__all__ = ["EXPECTED_CURVATURE", "Newton"]
 
+EXPECTED_CURVATURE = 0.25
+"""Second derivative of the loss that is expected along features that are measured in their spreads."""
 _ROUNDING = 1e-14
 """By how much an objective may seem to rise, relative to 1 + its size."""
 _RIDGE = 1e-12
 """First multiple of the identity that is added to a Hessian; ten times as much where it is singular."""
 _FAR, _ROUGHLY = 0.05, 1e-3
 """Gradient at a start that a sample of the rows improves, and at its end: that is not the minimum of all."""
-_CURVATURE = 0.25
-"""Second derivative of the loss that is expected along features that are measured in their spreads."""
 _PAIRS = 20
 """Steps that L-BFGS remembers."""
 _HALVINGS, _ENOUGH = 40, 1e-4
@@ -119,7 +119,7 @@ class Newton(Solver):
 
     def _conjugate(self, problem: Problem, start: Floats, run: Run) -> Status:
         # In units in which second derivatives are alike: rare features have large penalties.
-        units = 1 / np.sqrt(problem.penalties + _CURVATURE)
+        units = 1 / np.sqrt(problem.penalties + EXPECTED_CURVATURE)
         trials = _LastPoint(problem, units)
 
         def record(intermediate_result: OptimizeResult) -> None:
