@@ -25,15 +25,15 @@ _SCOUT_STEPS = 12
 """Steps from each start before the paths are compared."""
 _TURN_STEPS = 40
 """Steps of a path's first turn; each round of turns has twice as many."""
-_STEPS_AGAIN = 15
+_STEPS_AGAIN = 20
 """Steps from a start that is nearly a solution: its problem is corrected, and solved again, before long."""
 _NEAR, _PATIENCE = 10, 4
 """Residual, in units of ε, below which a path is followed on, up to so many times the steps of its turn."""
 _ROUGHLY = 10.0
 """Residual that is small enough for a sample, in units of ε: its solution is not that of all rows."""
-_FEW, _RENEWED_AFTER = 256, 6
-"""Parameters of a block whose eigenvalues cost little, and steps after which they are computed anew; where
-there are more, last steps alone cost less."""
+_FEW, _RENEWED_AFTER, _RENEWED_NEARBY = 256, 6, 3
+"""Parameters of a block whose eigenvalues cost little, and steps after which they are computed anew: far from
+solutions, and near them; with more parameters last steps alone cost less."""
 _NOT_MANY = 1500
 """Parameters of a block up to which eigenvalues cost less than steps on very many rows: after steps on a
 sample of them they are computed once, where these led."""
@@ -106,7 +106,8 @@ class MultiStartSQP(Solver):
         problem.domain.bounds(problem.n)  # or a sentence about domains that are not bounds
         run = Run(self, problem, self.tol, time_limit, callback)
         wide = problem.rows.parameters.block_size > self.largest_block
-        exploration = _Exploration(problem, run, self.max_iter, self.tol, wide)
+        renewed_after = _RENEWED_NEARBY if self.warm else _RENEWED_AFTER
+        exploration = _Exploration(problem, run, self.max_iter, self.tol, renewed_after, wide)
 
         def algorithm(x: Floats) -> Status:
             paths: list[_Path] = []
@@ -208,7 +209,8 @@ class _Exploration:
     run: Run
     max_iter: int
     tol: float
-    wide: bool = False
+    renewed_after: int
+    wide: bool
     steps: int = 0
 
     @property
@@ -249,7 +251,7 @@ class _Exploration:
             tol,
             self.problem.domain,
             remembered=RememberedHessian(
-                LimitedMemory.start(diagonal, self.problem.n), _RENEWED_AFTER if self.few else None
+                LimitedMemory.start(diagonal, self.problem.n), self.renewed_after if self.few else None
             ),
             has_kinks=self.problem.has_kinks,
             factors=not self.wide,
