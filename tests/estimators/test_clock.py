@@ -183,7 +183,7 @@ def interrupted_at(monkeypatch, name, call):
 def test_an_interrupt_at_any_moment_keeps_the_best_point(monkeypatch, name, call):
     X, y, groups = crowd(500, 5, 2)
     interrupted_at(monkeypatch, name, call)
-    clf = PartialFairClassifier(interval=(0.1, 0.6), max_gap=0.1)
+    clf = PartialFairClassifier(interval=(0.1, 0.6), max_gap=0.05)
     clf.fit(X, y > 0.5, sensitive_features=groups)
     assert clf.result_.status is Status.STOPPED
     assert np.isfinite(clf.decision_function(X)).all()
