@@ -224,13 +224,14 @@ class _Exploration:
         return self.wide or not (self.few or self.problem.has_kinks)
 
     @property
-    def _times(self) -> int:
+    def _times_as_many(self) -> int:
+        """Steps that there may be, in units of those with Hessians."""
         return _TIMES_WITHOUT if self.without_hessians else 1
 
     @property
     def turn_steps(self) -> int:
         """Steps of a path's first turn."""
-        return _TURN_STEPS * self._times
+        return _TURN_STEPS * self._times_as_many
 
     def path(self, start: Floats, like: Descent | None = None) -> _Path:
         """Set out from a start, with nothing known or with what steps on a problem like this one know."""
@@ -313,7 +314,7 @@ class _Exploration:
     def _count(self, at: Point) -> None:
         self.steps += 1
         self._record(at)
-        if self.steps >= self.max_iter * self._times:
+        if self.steps >= self.max_iter * self._times_as_many:
             raise Ended(Status.MAX_ITER)
 
     def _record(self, at: Point) -> None:
