@@ -208,11 +208,12 @@ def _point(
     scores = _scores(model, held_out)
     predictions = scores if is_regressor(model) else model.classes_[(scores > 0).astype(np.intp)]
     y = np.asarray(held_out.y)
-    weights = np.ones(len(y)) if held_out.weights is None else np.asarray(held_out.weights, dtype=float)
+    n = len(y)
+    weights = np.ones(n) if held_out.weights is None else np.asarray(held_out.weights, dtype=float)
     measure = SCORINGS[scoring]
     rng = np.random.default_rng(0)
     drawn = [
-        measure(y, predictions, scores, weights * rng.multinomial(len(y), np.full(len(y), 1 / len(y))))
+        measure(y, predictions, scores, weights * np.bincount(rng.integers(n, size=n), minlength=n))
         for _ in range(_N_RESAMPLES)
     ]
     value = measure(y, predictions, scores, weights)

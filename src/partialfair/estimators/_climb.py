@@ -39,6 +39,8 @@ _MOST_TIMES, _MOST_ROWS = 60.0, 2e7
 """A step costs as much as there are rows, and what the search takes should stay in proportion to a solve:
 with fewer rows than usual there are more steps, by a power of how many times fewer, up to so many times as
 many, and no steps beyond so many rows scored in all."""
+_FEWEST = 24
+"""Fewer steps hardly ever lead to a better model than one that keeps the promise."""
 _FIRST_LENGTH, _LONGER, _SHORTER = 0.1, 1.5, 0.96
 """By how much the first steps move scores, and what success and failure make of that."""
 _LEAST_LENGTH = 1e-3
@@ -74,6 +76,8 @@ def climb(pool: Pool, n_steps: int, seed: int) -> None:
     if few:  # surrogates lead astray most, and solves cost least
         times *= _FEW_COORDINATES / n_parameters
     n_steps = int(min(n_steps * min(times, _MOST_TIMES), _MOST_ROWS / n_rows))
+    if n_steps < _FEWEST and pool.keeps(pool.best):
+        return
     rng, used = np.random.default_rng(seed), 0
     if not pool.keeps(pool.best):
         used += n_steps // 3

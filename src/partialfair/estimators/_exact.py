@@ -36,7 +36,7 @@ from partialfair.problems import Certificate, Problem, certify
 from partialfair.solvers import CUT_SHORT, Result, Status
 from partialfair.surrogates import Ramp, Surrogate
 
-__all__ = ["Attempt", "about", "corrections", "obstacle", "stricter"]
+__all__ = ["Attempt", "about", "continued", "corrections", "finished", "obstacle", "stricter"]
 
 _FAILURES, _LOST = 2, 0.25
 """Solves that may go wrong: end with constraints violated by that share of the stated gap, or with an exact
@@ -50,6 +50,8 @@ _CLOSER, _CLOSER_RANK_BY_RANK, _LOOSER = 0.1, 0.02, 0.7
 """Shares of the stated gap that are taken off beside an excess, and share of a slack that is given back."""
 _MOST_TAKEN, _MOST_GIVEN = 0.9, 0.5
 """Shares of the stated gap by which what is allowed may differ from it."""
+_ROUNDS_CONTINUED, _CLOSE_ENOUGH = 4, 0.1
+"""Solves that go on from a model, and share of the stated gap that they may leave unused."""
 _SAME = 1e-9
 """Objectives that differ by no more are those of the same model."""
 _INDICATOR = 1e-6
@@ -247,6 +249,35 @@ def about(attempt: Attempt, w: Floats, allowed: Floats, solve: Solve) -> Attempt
     """
     at = replace(attempt, result=replace(attempt.result, x=attempt.problem.start_at(w)))
     return _corrected(at, allowed, solve, 0, rank_by_rank=True)
+
+
+def continued(last: Attempt, w: Floats, solve: Solve) -> Iterator[Attempt]:
+    """Solve problems whose constraints are true of a model, and then of their solutions; yield each.
+
+    For a model that is nearly the answer, as the last one of a path is to the next question: there is no
+    need to begin with a surrogate that is true of nobody, and to correct it.
+    """
+    allowed = stated = last.training.max_gaps
+    widest = np.inf
+    for _ in range(_ROUNDS_CONTINUED):
+        last = about(last, w, allowed, solve)
+        yield last
+        leads_away = not last.kept and last.excess.max() >= widest
+        close_enough = last.kept and last.excess.max() >= -_CLOSE_ENOUGH * stated.min()
+        if leads_away or close_enough or last.result.ended in (*CUT_SHORT, Status.NONFINITE):
+            return
+        if last.kept:
+            allowed = np.minimum(allowed - _LOOSER * last.excess, (1 + _MOST_GIVEN) * stated)
+        else:
+            widest = last.excess.max()
+            allowed = stricter(last, allowed)
+        w = last.w
+
+
+def finished(attempt: Attempt, solve: Solve) -> Attempt:
+    """Take more steps on the problem of an attempt that ran out of them."""
+    result = solve(attempt.problem, attempt.result.x)
+    return replace(attempt, result=result, number=attempt.number + 1)
 
 
 def stricter(attempt: Attempt, allowed: Floats) -> Floats:

@@ -15,7 +15,7 @@ from partialfair.constraints import Constraint, OnAGrid, join
 from partialfair.constraints.base import Positive
 from partialfair.estimators._candidates import Candidate, Pool
 from partialfair.estimators._climb import climb
-from partialfair.estimators._exact import Attempt, about, corrections, obstacle, stricter
+from partialfair.estimators._exact import Attempt, about, continued, corrections, finished, obstacle, stricter
 from partialfair.estimators._inputs import Features
 from partialfair.estimators._placing import placed
 from partialfair.estimators._promise import Promise, check_promises
@@ -203,29 +203,52 @@ class Search:
                 return self.free.ended
         if self.exact and self._free_will_do():
             return None
-        self.best = first = self._solved(*self._stated)
+        cut = self._go_on()
+        if cut is None and not any(map(self._keeps, self._judged)):
+            cut = self._solve_and_correct()
+        if cut is None and self.pool is not None:
+            self._climb()
+            self.best = self._certified()
+        return cut
+
+    def _go_on(self) -> Status | None:
+        """Solve from the model of an earlier fit alone, which may be near the answer."""
+        if self.pool is None or self.last is None or self._solves_are_long:
+            return None
+        begin = self._unsolved(Status.STOPPED)
+        near = self.pool.best.w if self.pool.keeps(self.pool.best) else self.last[0]
+        for attempt in continued(begin, near, self._solving.again):
+            self._judge(attempt, "going on from the last fit")
+            if attempt.result.ended in CUT_SHORT:
+                return attempt.result.ended
+        return None
+
+    def _solve_and_correct(self) -> Status | None:
+        """Meet the surrogate constraints, and correct them until exact gaps are small enough."""
+        self.best = first = self._solved()
         if first.result.ended in CUT_SHORT:
             return first.result.ended
         if self.pool is None:
             return None
-        self._judged[first] = self.pool.add(first.w, "surrogate constraints", first.gaps)
+        self._judge(first, "surrogate constraints")
         halvings, long = self.estimator.surrogate_halvings, self._solves_are_long
         for attempt in corrections(first, halvings, self._solving.again, solves_are_long=long):
             way = ", rank by rank" if attempt.rank_by_rank else ""
-            self._judged[attempt] = self.pool.add(
-                attempt.w, f"correction {attempt.number}{way}", attempt.gaps
-            )
-            self.best = min(self._judged, key=self._worth)
+            self._judge(attempt, f"correction {attempt.number}{way}")
             if attempt.result.ended in CUT_SHORT:
                 return attempt.result.ended
             if long and not self.pool.keeps(self.pool.best):
                 self._climb()
                 if self.pool.keeps(self.pool.best):
                     break
-        else:
-            self._climb()
-        self.best = self._certified()
         return None
+
+    def _judge(self, attempt: Attempt, how: str) -> Candidate:
+        """Make the solution of an attempt a candidate."""
+        assert self.pool is not None
+        judged = self._judged[attempt] = self.pool.add(attempt.w, how, attempt.gaps)
+        self.best = min(self._judged, key=self._worth)
+        return judged
 
     def _climb(self) -> None:
         """Take steps on the exact metric."""
@@ -283,9 +306,22 @@ class Search:
                 return attempt
         if self._solves_are_long:
             return ordered[0]
-        if self.pool.keeps(self.pool.best) and (found := self._certified_near_best(ordered[0])) is not None:
-            return found
+        if self.pool.keeps(self.pool.best):
+            return self._certified_later(ordered[0]) or self._certified_near_best(ordered[0]) or ordered[0]
         return ordered[0]
+
+    def _certified_later(self, last: Attempt) -> Attempt | None:
+        """Return an attempt that ran out of steps once it is certified and keeps the promise."""
+        assert self.pool is not None
+        for _ in range(_LOOKS):
+            if last.result.ended is not Status.MAX_ITER:
+                return None
+            last = finished(last, self._solving.again)
+            if not self.pool.keeps(self._judge(last, "more steps")):
+                return None
+            if last.solved:
+                return last
+        return None
 
     def _certified_near_best(self, last: Attempt) -> Attempt | None:
         """Return a certified attempt that keeps the promise, from solves that begin at the best model."""
@@ -293,7 +329,7 @@ class Search:
         near, allowed = self.pool.best, last.training.max_gaps
         for _ in range(_LOOKS):
             last = about(last, near.w, allowed, self._solving.again)
-            judged = self._judged[last] = self.pool.add(last.w, "correction of the best", last.gaps)
+            judged = self._judge(last, "correction of the best")
             if not self.pool.keeps(judged):
                 allowed = stricter(last, allowed)
             elif last.solved:
@@ -335,20 +371,30 @@ class Search:
     def _free_w(self) -> Floats:
         return self._free_problem.constant_start if self.free is None else self.free.x
 
-    def _solved(
-        self, training: Training, trained: tuple[Constraint, ...], sigma: Surrogate | None
-    ) -> Attempt:
+    @cached_property
+    def _problem(self) -> Problem:
+        """The problem as it is stated."""
+        training, trained, sigma = self._stated
+        return training.problem(training.blocks(trained, sigma))
+
+    def _solved(self) -> Attempt:
         """Solve the problem as it is stated."""
-        problem = training.problem(training.blocks(trained, sigma))
-        solver = self.estimator._suited(self.solver, problem)
-        self._solving = Solving(solver, self.estimator.tol, self.estimator.callback, self.estimator.verbose)
-        start = solver.start(problem, self._free_w, self._last_of(problem))
-        return Attempt(training, trained, sigma, problem, self._solving(problem, start))
+        training, trained, sigma = self._stated
+        problem, solving = self._problem, self._solving
+        start = solving.solver.start(problem, self._free_w, self._last_of(problem))
+        return Attempt(training, trained, sigma, problem, solving(problem, start))
+
+    @cached_property
+    def _solving(self) -> Solving:
+        """Who solves the problem as it is stated, and others like it."""
+        estimator = self.estimator
+        solver = estimator._suited(self.solver, self._problem)
+        return Solving(solver, estimator.tol, estimator.callback, estimator.verbose)
 
     def _unsolved(self, because: Status) -> Attempt:
         """Show where the solver would have begun."""
         training, trained, sigma = self._stated
-        problem = training.problem(training.blocks(trained, sigma))
+        problem = self._problem
         start = unconstrained_start(problem, self._free_w, self._last_of(problem))
         return Attempt(training, trained, sigma, problem, unsolved(problem, start, because))
 

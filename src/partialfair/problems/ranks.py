@@ -113,8 +113,13 @@ def spread(counts: Counts) -> float:
 def tied_shares(counts: Counts) -> Floats:
     """Return the largest share of the weight that one score holds, and the share whose score others have."""
     if np.ptp(counts.weights) == 0:  # sorting scores alone is faster
-        members = np.diff(tie_ends(np.sort(counts.scores)))
-        return np.asarray(np.array([members.max(), members[members > 1].sum()]) / counts.scores.size)
+        scores = np.sort(counts.scores)
+        like_the_next = np.flatnonzero(scores[1:] == scores[:-1])
+        if not like_the_next.size:
+            return np.array([1 / scores.size, 0.0])
+        last_of_runs = np.append(np.flatnonzero(np.diff(like_the_next) > 1), like_the_next.size - 1)
+        members = np.diff(last_of_runs, prepend=-1) + 1  # a run of k has k − 1 that are like the next
+        return np.asarray(np.array([members.max(), members.sum()]) / scores.size)
     order = np.argsort(counts.scores)
     ends = tie_ends(counts.scores[order])
     passed = np.concatenate([[0.0], np.cumsum(counts.weights[order])])
