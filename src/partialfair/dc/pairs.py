@@ -272,7 +272,7 @@ class PairSums:
         groups = []
         for k in range(self.n_groups):
             rows = np.flatnonzero(members.codes == k)
-            rows = rows[np.argsort(scores[rows], kind="stable")]
+            rows = rows[np.argsort(scores[rows])]
             groups.append(_Ranked(rows, scores[rows], members.shares[rows]))
         return groups
 
@@ -311,6 +311,7 @@ def _shares_above(scores: Floats, shares: Floats, ranks: Floats) -> Floats:
         for r in range(ranks.size):
             if block > 0:
                 held = min(max(ranks[r] - passed, 0.0), block) / block
-                out[r, first:last] = shares[first:last] * held
+                for i in range(first, last):
+                    out[r, i] = shares[i] * held
         passed, last = passed + block, first
     return out

@@ -41,6 +41,9 @@ _TIMES_WITHOUT = 4
 """Steps without Hessians cost less and lead less far: there may be so many times as many, also in a turn."""
 _NO_FALL = 1e-6
 """A fall of the violations by no more, relative to them, is none."""
+_LOOKS_EVERY = 4
+"""Steps on kinks after which the certificate is looked at, which knows more kinks than a step: it may hold
+long before the residual of a step says so, and costs less than one."""
 _NO_STEP = 1e-10
 """A step that moves x by no more, relative to 1 + ‖x‖, is none."""
 _MU = 1e-2
@@ -276,8 +279,14 @@ class _Exploration:
             else:
                 path.at = following
                 self._count(path.at)
+                if path.descent.sharpened and step % _LOOKS_EVERY == _LOOKS_EVERY - 1:
+                    path.stuck = path.stationary = self._is_certified(path.at)
         if path.descent.pays_most and path.violations() > max(self.tol, (1 - _NO_FALL) * before):
             path.stuck = True
+
+    def _is_certified(self, at: Point) -> bool:
+        """Whether the certificate holds at a point already, with multipliers of its own."""
+        return certify(self.problem, at.x, tol=self.tol).holds(self.tol)
 
     def take_turns(self, paths: list[_Path]) -> None:
         """Follow the most promising path, then the next, with ever more steps, until one is stationary."""
