@@ -19,13 +19,17 @@ __all__ = [
     "rank_differences",
     "rank_positions",
     "share_differences",
+    "undominated",
     "widest_deviations",
 ]
 
 
 @njit(cache=True)
-def widest_deviations(block: Floats, starts: Ints, least: Floats) -> tuple[Floats, Floats]:
-    """For each pair ``max_j |d_j|``, and ``max |d*_j − d_j|`` of each draw over j with ``|d_j| ≥ least``."""
+def widest_deviations(block: Floats, starts: Ints, least: Floats, sure: Floats) -> tuple[Floats, Floats]:
+    """For each pair ``max_j |d_j|``, and the widest deviation of each draw over j with ``|d_j| ≥ least``.
+
+    Deviations are ``|d*_j − d_j|``, and where ``|d_j| > sure`` those away from 0 alone, in d_j's own sign.
+    """
     n_pairs, n_draws = starts.size - 1, block.shape[1] - 1
     gaps, deviations = np.zeros(n_pairs), np.zeros((n_pairs, n_draws))
     for pair in range(n_pairs):
@@ -34,10 +38,46 @@ def widest_deviations(block: Floats, starts: Ints, least: Floats) -> tuple[Float
             data = block[row, 0]
             draws = block[row, 1:]
             gaps[pair] = max(gaps[pair], abs(data))
-            if abs(data) >= least[pair]:
+            if abs(data) < least[pair]:
+                continue
+            if abs(data) > sure[pair]:
+                sign = 1.0 if data > 0 else -1.0
+                for b in range(n_draws):
+                    widest[b] = max(widest[b], sign * (draws[b] - data))
+            else:
                 for b in range(n_draws):
                     widest[b] = max(widest[b], abs(draws[b] - data))
     return gaps, deviations
+
+
+@njit(cache=True)
+def undominated(block: Floats, starts: Ints) -> tuple[Floats, Floats, Ints]:
+    """Return ``|d_j|``, the root mean square of ``d*_j − d_j``, and the pair, of rows that may matter.
+
+    A row does not matter if the pair's widest one has draws that deviate as much.
+    """
+    sizes, deviations = np.empty(block.shape[0]), np.empty(block.shape[0])
+    pairs, kept = np.empty(block.shape[0], dtype=np.int64), 0
+    for pair in range(starts.size - 1):
+        first = kept
+        for row in range(starts[pair], starts[pair + 1]):
+            data, squares = block[row, 0], 0.0
+            for b in range(1, block.shape[1]):
+                squares += (block[row, b] - data) ** 2
+            sizes[kept], pairs[kept] = abs(data), pair
+            deviations[kept] = np.sqrt(squares / (block.shape[1] - 1))
+            kept += 1
+        if kept == first:
+            continue
+        widest = first + np.argmax(sizes[first:kept])
+        sizes[first], sizes[widest] = sizes[widest], sizes[first]
+        deviations[first], deviations[widest] = deviations[widest], deviations[first]
+        last, kept = kept, first + 1
+        for at in range(first + 1, last):
+            if deviations[at] > deviations[first]:
+                sizes[kept], deviations[kept], pairs[kept] = sizes[at], deviations[at], pair
+                kept += 1
+    return sizes[:kept], deviations[:kept], pairs[:kept]
 
 
 @njit(cache=True)

@@ -22,7 +22,7 @@ from partialfair._checks import (
     shown,
 )
 from partialfair._text import listed
-from partialfair._typing import ArrayLike, Floats, GapScale, GroupLabel, IntervalLike, MissingGroups
+from partialfair._typing import ArrayLike, Floats, GapScale, GroupLabel, IntervalLike, Ints, MissingGroups
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, encode_groups, group_name
 from partialfair.intervals import IntervalSet, band_weights, intervals_by_group, running_weight
@@ -56,6 +56,9 @@ class GroupScores:
         In the same order; None when all are equal.
     positive : (n,) booleans or None
         In the same order; None when no labels were given.
+    clusters : (n,) integers or None
+        In the same order: who belongs together, as several rows of one person do, numbered over all groups;
+        None when every row is an observation of its own. Values do not depend on them, confidence does.
     """
 
     label: GroupLabel
@@ -63,6 +66,7 @@ class GroupScores:
     scores: Floats
     weights: Floats | None = None
     positive: npt.NDArray[np.bool_] | None = None
+    clusters: Ints | None = None
 
     @cached_property
     def above(self) -> Floats:
@@ -88,10 +92,16 @@ class GroupScores:
 
     @property
     def n_effective(self) -> float:
-        """Return ``(Σw)² / Σw²``, the number of equally weighted members that tells as much."""
-        if self.weights is None:
+        """Return ``(Σw)² / Σw²``, the number of equally weighted members that tells as much.
+
+        The w are weights of clusters, where there are any: their members may all say the same.
+        """
+        weights = self.weights
+        if self.clusters is not None:
+            weights = np.bincount(self.clusters, weights=weights).astype(np.float64, copy=False)
+        if weights is None:
             return float(self.n)
-        return float(self.weights.sum() ** 2 / (self.weights**2).sum())
+        return float(weights.sum() ** 2 / (weights**2).sum())
 
     @property
     def ranked(self) -> tuple[Floats, Floats]:
@@ -119,6 +129,7 @@ class GroupScores:
             oriented(self.scores[::-1], higher_is_better=False),
             None if self.weights is None else self.weights[::-1],
             None if self.positive is None else self.positive[::-1],
+            None if self.clusters is None else self.clusters[::-1],
         )
 
     def with_label(self, positive: bool) -> GroupScores:
@@ -130,6 +141,7 @@ class GroupScores:
             scores=self.scores[keep],
             weights=_at(self.weights, keep),
             positive=self.positive[keep],
+            clusters=_at(self.clusters, keep),
         )
 
 
@@ -184,6 +196,7 @@ def scored_groups(
     sample_weight: ArrayLike | None = None,
     positive: npt.NDArray[np.bool_] | None = None,
     *,
+    clusters: ArrayLike | None = None,
     higher_is_better: bool = True,
     missing_groups: MissingGroups = "error",
 ) -> ScoredGroups:
@@ -200,6 +213,7 @@ def scored_groups(
     if positive is not None and positive.size != scores.size:
         raise InputError(f"y_true has {positive.size} rows, but there are {scores.size} scores")
     encoded = encoded_groups(sensitive_features, scores.size, missing_groups)
+    together = None if clusters is None else _cluster_codes(clusters, scores.size)
     n_missing = int(((encoded.codes < 0) & (True if weights is None else weights > 0)).sum())
     members = [np.flatnonzero(encoded.codes == code) for code in range(len(encoded.labels))]
     if weights is not None:
@@ -213,7 +227,9 @@ def scored_groups(
     intervals = intervals_by_group(interval, [label for label, _ in present])
     return ScoredGroups(
         tuple(
-            sorted_group(label, part, scores[rows], _at(weights, rows), _at(positive, rows))
+            sorted_group(
+                label, part, scores[rows], _at(weights, rows), _at(positive, rows), _at(together, rows)
+            )
             for (label, rows), part in zip(present, intervals, strict=True)
         ),
         bool(higher_is_better),
@@ -285,13 +301,30 @@ def sorted_group(
     scores: Floats,
     weights: Floats | None,
     positive: npt.NDArray[np.bool_] | None,
+    clusters: Ints | None = None,
 ) -> GroupScores:
     """Sort one group; the scores themselves, if they come alone."""
-    if weights is None and positive is None:
+    if weights is None and positive is None and clusters is None:
         scores.sort()  # a copy already: fancy indexing made it
         return GroupScores(label, interval, scores)
     order = np.argsort(scores)
-    return GroupScores(label, interval, scores[order], _at(weights, order), _at(positive, order))
+    return GroupScores(
+        label, interval, scores[order], _at(weights, order), _at(positive, order), _at(clusters, order)
+    )
+
+
+def _cluster_codes(clusters: ArrayLike, n_rows: int) -> Ints:
+    """Give clusters numbers, and refuse rows without one."""
+    import pandas as pd
+
+    refuse_masked(clusters, "clusters")
+    names = np.asarray(clusters)
+    if names.ndim != 1 or names.size != n_rows:
+        raise InputError(f"clusters must name the cluster of each of the {n_rows} rows, not {names.shape}")
+    codes, _ = pd.factorize(names)
+    if (missing := np.flatnonzero(codes < 0)).size:
+        raise InputError(f"clusters has {missing.size} missing values, the first in row {missing[0]}")
+    return np.asarray(codes)
 
 
 def _at(values: Any, rows: npt.NDArray[Any]) -> Any:

@@ -17,7 +17,8 @@ from partialfair.metrics import _differences, partial, ranking
 from partialfair.metrics._differences import Setting
 from partialfair.metrics._inputs import GroupScores, ScoredGroups, scored_groups
 from partialfair.metrics._text import fixed
-from partialfair.metrics.resampling import Differences, Resamples
+from partialfair.metrics.bounds import Differences
+from partialfair.metrics.resampling import Resamples
 from partialfair.metrics.small_groups import (
     SmallGroup,
     judged_groups,
@@ -38,7 +39,7 @@ class Metric:
     can be. ``of_selected`` says that only who is above the threshold matters to the gap, where ranks are
     counted among people of the same label: estimators then judge models without sorting. ``in_scores`` says
     that gaps are counted in units of the scores, and not as shares of people: they grow as scores do,
-    and have no widest.
+    and have no widest. ``around_half`` says that they are distances of a chance from ½.
     """
 
     title: str
@@ -51,6 +52,7 @@ class Metric:
     labels: tuple[bool, ...] = (True, False)
     largest: float = 1.0
     in_scores: bool = False
+    around_half: bool = False
     reach: Callable[[ScoredGroups, Setting, float], tuple[float, float]] = lambda scored, s, gap: (gap, gap)
 
     def __post_init__(self) -> None:
@@ -94,6 +96,7 @@ METRICS: dict[str, Metric] = {
         _differences.group_auc,
         counts="interval",
         largest=0.5,
+        around_half=True,
     ),
     "equal_opportunity": Metric(
         "equal opportunity (pEOP)",

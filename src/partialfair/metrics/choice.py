@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +13,10 @@ from partialfair.exceptions import InputError
 from partialfair.intervals import as_interval_set
 from partialfair.metrics import _differences
 from partialfair.metrics._inputs import ScoredGroups, ranked_threshold, scored_groups
+from partialfair.metrics.bounds import fluctuation, joined_differences
 from partialfair.metrics.partial import statistical_parity_gap
-from partialfair.metrics.resampling import Fluctuation, fluctuation, resample
+from partialfair.metrics.resampling import resample
+from partialfair.metrics.small_groups import members_inside
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["IntervalChoice", "choose_interval"]
 
 _TIE = 1e-9
+_CONFIDENCE, _N_RESAMPLES = 0.95, 400
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +36,8 @@ class IntervalChoice:
     interval
         ``(low, high)`` from the best; pass it wherever an interval is asked for.
     gap, low, high
-        Statistical-parity gap there with its 95 % confidence interval. The interval was chosen for its large
-        gap, so this describes the choice and is not a fresh test of it.
+        Statistical-parity gap there with its 95 % confidence interval. It holds for the gaps at all positions
+        at once, and so for that of the one that was chosen for its large gap.
     positive_rate
         The decision rate p that every candidate contains.
     candidates
@@ -98,17 +102,16 @@ def choose_interval(
         scored.on(as_interval_set(ends_of)) for ends_of in zip(starts.tolist(), ends.tolist(), strict=True)
     ]
     gaps = np.array([statistical_parity_gap(candidate, "interval").value for candidate in moved])
-    rng = np.random.default_rng(random_state)
+    radius = _radius_of_all(moved, np.random.default_rng(random_state))
     tied = np.flatnonzero(gaps >= gaps.max() - _TIE).tolist()
-    spreads = {position: _spread(moved[position], rng) for position in tied}
     # The surer lower bound first, then the middle that is nearer to the rate.
-    chosen = min(tied, key=lambda p: (spreads[p].below, abs((starts[p] + ends[p]) / 2 - rate)))
+    chosen = min(tied, key=lambda p: (radius[p], abs((starts[p] + ends[p]) / 2 - rate)))
     gap = float(gaps[chosen])
     return IntervalChoice(
         interval=(float(starts[chosen]), float(ends[chosen])),
         gap=gap,
-        low=max(0.0, gap - spreads[chosen].below),
-        high=min(1.0, gap + spreads[chosen].above),
+        low=max(0.0, gap - float(radius[chosen])),
+        high=min(1.0, gap + float(radius[chosen])),
         positive_rate=rate,
         candidates=pd.DataFrame({"low": starts, "high": ends, "gap": gaps}),
     )
@@ -135,8 +138,18 @@ def _positions(rate: float, width: float) -> Floats:
     return np.abs(percents) / 100 if percents.size else np.array([first])  # never −0
 
 
-def _spread(scored: ScoredGroups, rng: np.random.Generator) -> Fluctuation:
-    resamples = resample(scored, threshold=None, n_resamples=400, rng=rng)
-    n_members = [group.n_effective * group.interval.measure for group in scored]
+def _radius_of_all(moved: Sequence[ScoredGroups], rng: np.random.Generator) -> Floats:
+    """How far the gaps at all positions may be off at once: then the one that is chosen is not, either."""
+    first, last = moved[0].groups[0].interval.parts[0], moved[-1].groups[0].interval.parts[0]
+    everywhere = moved[0].on(as_interval_set((first[0], last[1])))
+    drawn = resample(everywhere, threshold=None, n_resamples=_N_RESAMPLES, rng=rng)
     setting = _differences.Setting()
-    return fluctuation(_differences.statistical_parity(resamples, setting), 0.95, n_members)
+    families = [_differences.statistical_parity(replace(drawn, scored=scored), setting) for scored in moved]
+    n_members = [members_inside(group) for group in moved[0]]  # of any position: all are as wide
+    spread = fluctuation(joined_differences(families), _CONFIDENCE, n_members)
+    of_pairs = spread.radius_everywhere(spread.error).reshape(len(moved), -1)
+    gaps = spread.pairs.gap.reshape(len(moved), -1)
+    # The true maximum over pairs is within the largest of their ends, on either side.
+    below = gaps.max(axis=1) - (gaps - of_pairs).max(axis=1)
+    above = (gaps + of_pairs).max(axis=1) - gaps.max(axis=1)
+    return np.asarray(np.maximum(below, above))

@@ -69,12 +69,15 @@ class WorstGap:
         is better it is negated like the scores it came from; `in_units` turns it back.
     ranks
         F̄(θ) in the two groups, counted from the best; nan where there is no θ.
+    label
+        Among whom they differ, where a metric compares both labels: True for positives; else None.
     """
 
     value: float
     groups: tuple[GroupLabel, GroupLabel]
     threshold: float = float("nan")
     ranks: tuple[float, float] = (float("nan"), float("nan"))
+    label: bool | None = None
 
     def in_units(self, higher_is_better: bool) -> WorstGap:
         """Return the gap with its threshold in the users' units."""
@@ -371,7 +374,9 @@ def equalized_odds_gap(
     """Worst pair and label of `partial_equalized_odds_difference`."""
     return widest(
         [
-            equal_opportunity_gap(scored, threshold, gap_scale, rank_within, positive)
+            replace(
+                equal_opportunity_gap(scored, threshold, gap_scale, rank_within, positive), label=positive
+            )
             for positive in (True, False)
         ]
     )

@@ -14,14 +14,13 @@ from partialfair._text import listed
 from partialfair._typing import (
     ArrayLike,
     GapScale,
-    GroupLabel,
     IntervalLike,
     MissingGroups,
     RankWithin,
     SmallGroups,
 )
 from partialfair.exceptions import InputError, SmallGroupWarning
-from partialfair.groups import Groups, group_name
+from partialfair.groups import LABEL_KINDS, Groups, group_name
 from partialfair.metrics._differences import Setting
 from partialfair.metrics._inputs import (
     ScoredGroups,
@@ -31,9 +30,10 @@ from partialfair.metrics._inputs import (
     ranked_threshold,
     scored_groups,
 )
-from partialfair.metrics.catalogue import METRICS, Metric, lacking, n_members, too_few_of, too_few_reason
+from partialfair.metrics._report_rows import DrawsOfGroups, ReportRow, metric_row
+from partialfair.metrics.catalogue import METRICS, lacking, too_few_of, too_few_reason
 from partialfair.metrics.idle import warn_if_idle
-from partialfair.metrics.resampling import Fluctuation, Resamples, fluctuation, resample
+from partialfair.metrics.pairs import PairGap, pair_gaps
 from partialfair.metrics.small_groups import (
     MERGED,
     TOO_FEW,
@@ -51,48 +51,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["METRICS", "FairnessReport", "ReportRow", "fairness_report"]
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ReportRow:
-    """One metric: its gap, confidence interval, and where the worst pair differs.
-
-    Attributes
-    ----------
-    metric, value, low, high
-        Name, gap of the worst pair, and the ends of its confidence interval; nan if undefined.
-    groups
-        Labels of the worst pair.
-    threshold, ranks
-        Score at which they differ most, in the units of the scores, and its rank from the best in the two
-        groups; nan for pairwise metrics.
-    sizes
-        Members of the two groups.
-    fluctuation, least
-        How far the gap may be from the truth, and what ``low`` is measured from: the gap itself, or less
-        where ties make it uncertain which scores belong to the interval.
-    """
-
-    metric: str
-    value: float
-    low: float
-    high: float
-    groups: tuple[GroupLabel, GroupLabel]
-    threshold: float
-    ranks: tuple[float, float]
-    sizes: tuple[int, int]
-    fluctuation: Fluctuation | None
-    least: float
-
-    def __repr__(self) -> str:
-        pair = " / ".join(map(group_name, self.groups))
-        return f"<{self.metric}: {self.value:.4g} ({self.low:.4g} to {self.high:.4g}), {pair}>"
-
-    def p_value(self, tolerance: float) -> float:
-        """P-value of the null hypothesis that the true gap is at most ``tolerance``."""
-        if self.fluctuation is None:
-            return float("nan")
-        return self.fluctuation.p_value(self.least - tolerance)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -209,6 +167,33 @@ class FairnessReport:
         table["exceeds"] = table["p_value"] <= 1 - self.confidence
         return table.set_index("metric")
 
+    def pairs(self, metric: str) -> list[PairGap]:
+        """Return the gaps of all pairs of groups by one metric, the widest first.
+
+        Their intervals are of one pair each, at the report's confidence; that of the metric's own line is of
+        the maximum.
+        """
+        row = self[metric]
+        if row.fluctuation is None:
+            return []
+        absent = [group.group for group in self.too_few_labelled.get(metric, ())]
+        compared = replace(self.scored, groups=tuple(g for g in self.scored if g.label not in absent))
+        ranked = None if self.threshold is None else ranked_threshold(self.scored, self.threshold)
+        setting = Setting(self.gap_scale, ranked, self.rank_within)
+        return pair_gaps(METRICS[metric], compared, setting, row.fluctuation)
+
+    def pairs_frame(self) -> pd.DataFrame:
+        """One line per metric and pair of groups, the widest gap of each metric first; see `pairs`."""
+        import pandas as pd
+
+        columns = ["metric", "group_a", "group_b", "value", "low", "high", "among"]
+        lines = [
+            (row.metric, *map(group_name, gap.groups), gap.value, gap.low, gap.high, _among(gap.label))
+            for row in self.rows
+            for gap in self.pairs(row.metric)
+        ]
+        return pd.DataFrame(lines, columns=columns)
+
     def to_frame(self) -> pd.DataFrame:
         """One line per metric; ranks count from the best."""
         import pandas as pd
@@ -220,6 +205,8 @@ class FairnessReport:
                     "value": row.value,
                     "low": row.low,
                     "high": row.high,
+                    "at_least": row.at_least,
+                    "at_most": row.at_most,
                     "group_a": group_name(row.groups[0]),
                     "group_b": group_name(row.groups[1]),
                     "score": row.threshold,
@@ -270,6 +257,7 @@ def fairness_report(
     rank_within: RankWithin = "group",
     pos_label: Any = 1,
     sample_weight: ArrayLike | None = None,
+    clusters: ArrayLike | None = None,
     n_resamples: int = 1000,
     random_state: int | np.random.Generator | None = None,
     higher_is_better: bool = True,
@@ -292,8 +280,11 @@ def fairness_report(
         Nominal coverage of each interval; see `partialfair.metrics.resampling` for how it is reached.
     rank_within, pos_label
         As in `partial_equal_opportunity_difference`.
+    clusters
+        Which rows belong together, as those of one person do: values are the same, confidence is that of so
+        many clusters. None if every row is an observation of its own.
     n_resamples
-        Bootstrap draws; the cost does not depend on the number of rows.
+        Bootstrap draws; the cost does not depend on the number of rows, unless there are clusters.
     random_state
         Seed or generator of the draws.
     min_group_size
@@ -351,6 +342,7 @@ def fairness_report(
         interval,
         sample_weight,
         positive,
+        clusters=clusters,
         higher_is_better=higher_is_better,
         missing_groups=missing_groups,
     )
@@ -365,9 +357,9 @@ def fairness_report(
         without = [group.group for group in few.get("equal_opportunity", ())]
         warn_if_idle(scored, ranked, rank_within, without)
     _warn_about_small_groups(judged, few, omitted, setting, min_group_size)
-    draw = _Draws(scored, ranked, n_resamples, np.random.default_rng(random_state))
+    draw = DrawsOfGroups(scored, ranked, n_resamples, np.random.default_rng(random_state))
     rows = tuple(
-        _row(name, metric, draw.without(few.get(name, ())), setting, confidence)
+        metric_row(name, metric, draw.without(few.get(name, ())), setting, confidence)
         for name, metric in METRICS.items()
         if name not in omitted
     )
@@ -448,42 +440,6 @@ def _warn_about_small_groups(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Draws:
-    """Draws of the groups, made anew for metrics that compare fewer of them."""
-
-    scored: ScoredGroups
-    threshold: float | None
-    n_resamples: int
-    rng: np.random.Generator
-    _by_absent: dict[tuple[GroupLabel, ...], Resamples] = field(default_factory=dict)
-
-    def without(self, small: tuple[SmallGroup, ...]) -> Resamples:
-        """Return the draws of all groups but those."""
-        absent = tuple(group.group for group in small)
-        if absent not in self._by_absent:
-            compared = tuple(group for group in self.scored if group.label not in absent)
-            self._by_absent[absent] = resample(
-                replace(self.scored, groups=compared),
-                threshold=self.threshold,
-                n_resamples=self.n_resamples,
-                rng=self.rng,
-            )
-        return self._by_absent[absent]
-
-
-def _row(name: str, metric: Metric, resamples: Resamples, setting: Setting, confidence: float) -> ReportRow:
-    scored = resamples.scored
-    gap = metric.gap(scored, setting).in_units(scored.higher_is_better)
-    sizes = {group.label: group.n for group in scored}
-    where = (gap.groups, gap.threshold, gap.ranks, (sizes[gap.groups[0]], sizes[gap.groups[1]]))
-    if np.isnan(gap.value):
-        return ReportRow(
-            name, gap.value, float("nan"), float("nan"), *where, fluctuation=None, least=gap.value
-        )
-    members = n_members(metric, scored, setting)
-    differences = metric.differences(resamples, setting)
-    spread = fluctuation(differences, confidence, members, metric.widest_difference(scored))
-    least, most = metric.reach(scored, setting, gap.value)
-    low, high = max(0.0, least - spread.below), min(metric.largest, most + spread.above)
-    return ReportRow(name, gap.value, low, high, *where, fluctuation=spread, least=least)
+def _among(label: bool | None) -> str:
+    """Say among whom groups differ, where that is known."""
+    return "" if label is None else LABEL_KINDS[label]

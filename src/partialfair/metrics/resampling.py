@@ -1,28 +1,10 @@
-"""Confidence intervals for gaps, which are maxima of absolute differences.
-
-A percentile bootstrap of a maximum is wrong: resampling adds noise, noise widens a maximum, and at a true gap
-of 0 the interval never reaches 0. Instead write the gap as ``max_j |d_j|`` over pairs of groups and
-thresholds, and bootstrap the *fluctuation* ``d*_j − d_j`` of all differences together:
-
-1. measure the fluctuation of each pair p of groups in units of its own size s_p, so that a small group blurs
-   only the pairs it is in; with probability 1 − δ' no ``d_j`` is off by more than ``c' s_p``, so the true
-   maximum is at least ``L = max_p (max_{j∈p} |d_j| − c' s_p)`` and sits among the candidates
-   ``J = {j : |d_j| + c' s_p ≥ L}``;
-2. let c be the quantile of ``max_{j∈J} |d*_j − d_j| / s_p``; the interval runs from the largest
-   ``|d_j| − c s_p`` to the largest ``|d_j| + c s_p`` over the candidates.
-
-At a true gap of 0 all j are candidates and this is the (bootstrapped) Kolmogorov–Smirnov test; at a large one
-only the neighbourhood of the worst place is left and the interval is almost as short as for one difference.
-
-No bootstrap sees what did not happen: if all of a group's 20 members in the interval are selected, so are
-they in every draw. The radius is therefore at least ``1 − (δ − δ')^(1/n)``, the largest share that n members
-may all have missed with that probability (about 3/n), for the smallest n compared. Of gaps in units of scores
-it is that share of the span of the scores inside.
+"""Bayesian-bootstrap draws of groups of scores, on cells of scores.
 
 The draws are a Bayesian bootstrap (exponential weights) on cells of scores: a cell with weight W = Σw and V =
 Σw² gets a Gamma weight of mean W and variance V. Weights thus count as sampling weights: a row of weight 2 is
 one observation, not two. The number of cells, and so the cost of a draw, does not depend on the number of
-rows.
+rows. Where rows belong together, in clusters, each cluster has one exponential weight, which all its rows
+share in whatever cells, groups and labels they are.
 
 Nor does it grow without end with the number of groups. Knots between which nobody in a group scores cost that
 group nothing, and beyond `MAX_CELLS` occupied cells every second, third, ... knot is kept. What that blurs: a
@@ -34,27 +16,16 @@ interval is smaller by some hundredths. Groups of a few dozen lose nothing: each
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 
 from partialfair._typing import Floats, Ints
-from partialfair.metrics._draw_kernels import widest_deviations
 from partialfair.metrics._inputs import GroupScores, ScoredGroups
 
-__all__ = [
-    "Differences",
-    "Fluctuation",
-    "GroupDraws",
-    "PairFluctuations",
-    "Resamples",
-    "fluctuation",
-    "resample",
-]
-
-CANDIDATE_SHARE = 0.1
-"""Share δ'/δ of the error probability that step 1 spends on finding the candidates."""
+__all__ = ["GroupDraws", "Resamples", "resample"]
 
 N_KNOTS = 512
 """Thresholds at which distributions are followed, over all groups (at least 8 for each)."""
@@ -69,8 +40,7 @@ MIN_KNOTS = 32
 """So many knots are kept whatever the number of groups."""
 
 _GOLDEN = (np.sqrt(5) - 1) / 2
-_BLOCK_BYTES = 4 << 20  # differences that are held at once: as much as stays near the processor
-_TINY = 1e-12
+_BLOCK_BYTES = 4 << 20  # weights of clusters that are held at once: as much as stays near the processor
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,136 +107,26 @@ class Resamples:
         """Share of the group's interval above the threshold below each of its cells."""
         return self.scored.groups[k].interval.passed(self.ranks(k, positive))
 
-    def passed_linearised(self, k: int, positive: bool | None = None) -> Floats:
+    def passed_linearised(
+        self, k: int, positive: bool | None = None, *, beyond: float = 2.0, fading: float = 2.0
+    ) -> Floats:
         """As `passed`, but with draws that follow the slope 1/m in and near the interval instead of clipping.
 
         ``passed`` has kinks where the interval begins and ends, and which side of a kink the truth is on is
         itself uncertain by a standard error of F̄. Clipping at the estimate's kinks loses that and covers a
-        true gap of 0 too rarely (92–93 % at 250 members for a nominal 95 %); so the slope fades out over
-        2/√n, at least four standard errors, beyond each end.
+        true gap of 0 too rarely (92–93 % at 250 members for a nominal 95 %). So the slope goes on beyond each
+        end and then fades out: by default over 2/√n, at least four standard errors, and as much again.
         """
         group = self.scored.groups[k]
         ranks = self.ranks(k, positive)
         data = ranks[:, :1]
         total = self.weights(k, positive)[:, 0].sum()
-        margin = 2 / np.sqrt(group.n_effective * total / self.weights(k)[:, 0].sum())
+        root_n = np.sqrt(group.n_effective * total / self.weights(k)[:, 0].sum())
         distance = np.full(data.shape, np.inf)
         for low, high in group.interval.parts:
             distance = np.minimum(distance, np.maximum(np.maximum(low - data, data - high), 0.0))
-        near = np.clip(1 - distance / margin, 0.0, 1.0)
+        near = np.clip((beyond + fading - distance * root_n) / fading, 0.0, 1.0)
         return np.asarray(group.interval.passed(data) + near * (ranks - data) / group.interval.measure)
-
-
-@dataclass(frozen=True, eq=False)
-class Differences:
-    """Differences d_j between pairs of groups, made a block of pairs at a time.
-
-    Attributes
-    ----------
-    pairs : (p, 2)
-        Positions of the groups.
-    n_most : (p,)
-        Differences that each pair has, at most.
-    fill
-        ``fill(chosen, block)`` writes those of the chosen pairs into the rows of the block, column 0 from the
-        data and the others from the draws, and returns where each pair's rows start, and their end.
-    n_columns
-        B + 1.
-    """
-
-    pairs: Ints
-    n_most: Ints
-    fill: Callable[[Ints, Floats], Ints]
-    n_columns: int
-
-    def blocks(self, chosen: Ints) -> Iterator[tuple[Ints, Ints, Floats]]:
-        """Yield positions of pairs, where their rows start, and the rows."""
-        n_rows = max(_BLOCK_BYTES // (8 * self.n_columns), int(self.n_most[chosen].max(initial=1)))
-        block_of_pair = np.cumsum(self.n_most[chosen]) // n_rows
-        for some in np.split(chosen, np.flatnonzero(np.diff(block_of_pair)) + 1):
-            block = np.empty((int(self.n_most[some].sum()), self.n_columns))
-            starts = self.fill(some, block)
-            yield some, starts, block[: starts[-1]]
-
-
-@dataclass(frozen=True, eq=False)
-class PairFluctuations:
-    """Gaps of pairs of groups on the cells, the sizes of their fluctuations, and their smaller samples.
-
-    ``widest`` is how far two people can be apart: 1 for gaps that are shares.
-    """
-
-    gap: Floats
-    scale: Floats
-    n_smallest: Floats
-    widest: float = 1.0
-
-    @property
-    def unit(self) -> Floats:
-        """The scale, corrected for few members: a Bayesian bootstrap divides by n + 1, not by n − 1."""
-        return self.scale * np.sqrt((self.n_smallest + 1) / np.maximum(self.n_smallest - 1, 0.5))
-
-    def radius(self, c: float, error: float) -> Floats:
-        """How far each gap may be off, at least by what nobody in the sample would have shown."""
-        return np.maximum(c * self.unit, self.widest * (1 - error ** (1 / self.n_smallest)))
-
-    def only(self, chosen: Ints) -> PairFluctuations:
-        """Return some of the pairs."""
-        return replace(
-            self, gap=self.gap[chosen], scale=self.scale[chosen], n_smallest=self.n_smallest[chosen]
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Fluctuation:
-    """How far an estimated gap may be from the truth.
-
-    Attributes
-    ----------
-    pairs
-        The pairs with candidates for the widest difference.
-    draws : (B,)
-        ``max_{j∈J} |d*_j − d_j| / s_p``, sorted.
-    error
-        δ, one minus the nominal coverage.
-    """
-
-    pairs: PairFluctuations
-    draws: Floats
-    error: float
-
-    @property
-    def gap(self) -> float:
-        """Widest gap on the cells; the exact one differs by what a cell blurs."""
-        return float(self.pairs.gap.max())
-
-    @property
-    def below(self) -> float:
-        """How far the truth may lie below the gap."""
-        return self.gap - float((self.pairs.gap - self._radius).max())
-
-    @property
-    def above(self) -> float:
-        """How far the truth may lie above the gap."""
-        return float((self.pairs.gap + self._radius).max()) - self.gap
-
-    def p_value(self, excess: float) -> float:
-        """Chance of a gap that exceeds the truth by ``excess``: small values speak for a true excess.
-
-        It includes δ', what finding the candidates may cost, and the chance that nobody who would have shown
-        otherwise was seen; so it is at most δ just where the confidence interval excludes the truth.
-        """
-        excesses = self.pairs.gap - (self.gap - excess)
-        n_as_far = self.draws.size - np.searchsorted(self.draws, excesses / self.pairs.unit, side="left")
-        unseen = np.clip(1 - excesses / self.pairs.widest, 0.0, 1.0) ** self.pairs.n_smallest
-        chances = np.maximum((1 + n_as_far) / (1 + self.draws.size), unseen)
-        least = float(np.where(excesses > 0, chances, 1.0).min())
-        return min(1.0, least + CANDIDATE_SHARE * self.error)
-
-    @property
-    def _radius(self) -> Floats:
-        left = (1 - CANDIDATE_SHARE) * self.error
-        return self.pairs.radius(float(np.quantile(self.draws, 1 - left, method="higher")), left)
 
 
 def resample(
@@ -275,6 +135,8 @@ def resample(
     """Draw Bayesian-bootstrap weights for every cell of every group."""
     by_label = [_by_label(group) for group in scored]
     thresholds = _thinned(_knots(scored, threshold), threshold, by_label)
+    if scored.groups[0].clusters is not None:
+        return Resamples(scored, thresholds, _draw_clusters(by_label, thresholds, n_resamples, rng))
     draws = tuple(_draw_cells(members, thresholds, n_resamples, rng) for members in by_label)
     return Resamples(scored, thresholds, draws)
 
@@ -283,45 +145,6 @@ def _by_label(group: GroupScores) -> dict[bool | None, GroupScores]:
     if group.positive is None:
         return {None: group}
     return {label: group.with_label(label) for label in (True, False)}
-
-
-def fluctuation(
-    differences: Differences, confidence: float, n_members: Sequence[float], widest_difference: float = 1.0
-) -> Fluctuation:
-    """Bootstrap the distance between ``max_j |d_j|`` and its truth (steps 1 and 2 of the module's text).
-
-    Parameters
-    ----------
-    differences
-        The d_j of all pairs.
-    confidence
-        Nominal coverage.
-    n_members
-        Effective members of each group that the metric compares.
-    widest_difference
-        How far two people can be apart: 1 where d_j are shares, the span of the scores where they are means.
-    """
-    error = 1 - confidence
-    n_pairs = len(differences.pairs)
-    gap, scale = np.empty(n_pairs), np.empty(n_pairs)
-    widest = np.zeros(differences.n_columns - 1)
-    for some, starts, block in differences.blocks(np.arange(n_pairs)):
-        gap[some], deviations = widest_deviations(block, starts, np.zeros(some.size))
-        scale[some] = np.maximum(np.median(deviations, axis=1), _TINY * widest_difference)
-        widest = np.maximum(widest, (deviations / scale[some, None]).max(axis=0))
-    n_smallest = np.maximum(np.asarray(n_members, dtype=np.float64)[differences.pairs].min(axis=1), 1.0)
-    pairs = PairFluctuations(gap, scale, n_smallest, widest_difference)
-    c = float(np.quantile(widest, 1 - CANDIDATE_SHARE * error))
-    radius = pairs.radius(c, CANDIDATE_SHARE * error)
-    least = (gap - radius).max() - radius  # a candidate's |d_j| is at least this
-    if (least <= 0).all():
-        return Fluctuation(pairs, np.sort(widest), error)
-    candidates = np.flatnonzero(gap >= least)
-    draws = np.zeros_like(widest)
-    for some, starts, block in differences.blocks(candidates):
-        _, deviations = widest_deviations(block, starts, least[some])
-        draws = np.maximum(draws, (deviations / scale[some, None]).max(axis=0))
-    return Fluctuation(pairs.only(candidates), np.sort(draws), error)
 
 
 def _knots(scored: ScoredGroups, threshold: float | None) -> Floats:
@@ -398,6 +221,48 @@ def _draw_cells(
         drawn[occupied, 1:] = rng.gamma(shape, scale, size=(n_resamples, occupied.size)).T
         weights[label] = drawn
     return GroupDraws(cells, weights)
+
+
+def _draw_clusters(
+    by_label: Sequence[dict[bool | None, GroupScores]],
+    thresholds: Floats,
+    n_resamples: int,
+    rng: np.random.Generator,
+) -> tuple[GroupDraws, ...]:
+    """Draw one exponential weight for every cluster, and add up what the cells of all groups have of them."""
+    members = [group for labels in by_label for group in labels.values()]
+    sums = [_cluster_sums(group, thresholds) for group in members]
+    n_clusters = max(each.shape[1] for each in sums)
+    cells_with_draws = sparse.vstack([_of_width(each, n_clusters) for each in sums], format="csr")
+    drawn = np.empty((cells_with_draws.shape[0], n_resamples + 1))
+    drawn[:, 0] = np.asarray(cells_with_draws.sum(axis=1)).ravel()
+    step = max(_BLOCK_BYTES // (8 * n_clusters), 1)
+    for first in range(1, n_resamples + 1, step):
+        n_draws = min(step, n_resamples + 1 - first)
+        # In rows of draws, so that a seed gives a cluster the same weights however many are drawn at once.
+        weights = rng.standard_exponential(size=(n_draws, n_clusters))
+        drawn[:, first : first + n_draws] = cells_with_draws @ weights.T
+    per_member = iter(np.split(drawn, len(members)))
+    draws = []
+    for labels in by_label:
+        rows = {label: next(per_member) for label in labels}
+        cells = np.flatnonzero(np.sum([each[:, 0] for each in rows.values()], axis=0))
+        draws.append(GroupDraws(cells, {label: each[cells] for label, each in rows.items()}))
+    return tuple(draws)
+
+
+def _cluster_sums(group: GroupScores, thresholds: Floats) -> sparse.csr_array:
+    """Weight that each cluster has in each cell of a group: (n_cells, n_clusters)."""
+    counts = _n_in_cells(group, thresholds)
+    assert group.clusters is not None
+    cell = np.repeat(np.arange(counts.size), counts)
+    weights = np.ones(group.n) if group.weights is None else group.weights[::-1]
+    n_clusters = int(group.clusters.max(initial=0)) + 1
+    return sparse.coo_array((weights, (cell, group.clusters[::-1])), shape=(counts.size, n_clusters)).tocsr()
+
+
+def _of_width(sums: sparse.csr_array, n_columns: int) -> sparse.csr_array:
+    return sparse.csr_array((sums.data, sums.indices, sums.indptr), shape=(sums.shape[0], n_columns))
 
 
 def _sums_in_cells(group: GroupScores, counts: Ints) -> tuple[Floats, Floats]:

@@ -150,7 +150,9 @@ def labelled_in_interval(group: GroupScores, label: bool, rank_within: RankWithi
         labelled = group.with_label(label)
         return labelled.n_effective * group.interval.measure if labelled.n else 0.0
     assert group.positive is not None
-    inside = group.in_band[group.positive == label]
+    inside = np.where(group.positive == label, group.in_band, 0.0)
+    if group.clusters is not None:
+        inside = np.bincount(group.clusters, weights=inside)
     return float(inside.sum() ** 2 / (inside**2).sum()) if inside.any() else 0.0
 
 
@@ -222,6 +224,7 @@ def _together(few: Sequence[GroupScores], others: Sequence[GroupLabel]) -> Group
         scores[order],
         joined(lambda group: group.weights),
         joined(lambda group: group.positive),
+        joined(lambda group: group.clusters),
     )
 
 

@@ -9,8 +9,9 @@ from tests.sizes import quick_first
 from partialfair.metrics import fairness_report, unfairness_map
 from partialfair.metrics._differences import Setting, statistical_parity
 from partialfair.metrics._inputs import scored_groups
+from partialfair.metrics.bounds import fluctuation
 from partialfair.metrics.partial import statistical_parity_gap
-from partialfair.metrics.resampling import fluctuation, resample
+from partialfair.metrics.resampling import resample
 
 INTERVAL = (0.2, 0.5)
 WIDTH = INTERVAL[1] - INTERVAL[0]
@@ -34,7 +35,7 @@ def coverage(sizes, gap, gap_scale, *, n_draws=500, n_resamples=200, weighted=Fa
         draws = resample(scored, threshold=None, n_resamples=n_resamples, rng=rng)
         setting = Setting(gap_scale)
         spread = fluctuation(statistical_parity(draws, setting), 0.95, [1e9] * len(sizes))
-        covered += estimate - spread.below <= truth <= estimate + spread.above
+        covered += estimate - spread.below(0.025) <= truth <= estimate + spread.above(0.025)
     return covered / n_draws
 
 

@@ -1,5 +1,3 @@
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -86,10 +84,10 @@ def test_choice_at_the_ends(rate):
 def test_ties_between_positions_are_settled_by_the_lower_bound(monkeypatch):
     """Separated groups have gap 1 at every position; then the one with the shortest interval is chosen."""
 
-    def spread(scored, rng):
-        return SimpleNamespace(below=abs(scored.groups[0].interval.parts[0][0] - 0.31), above=0.0)
+    def radius(moved, rng):
+        return np.array([abs(scored.groups[0].interval.parts[0][0] - 0.31) for scored in moved])
 
-    monkeypatch.setattr(choice, "_spread", spread)
+    monkeypatch.setattr(choice, "_radius_of_all", radius)
     scores = np.concatenate([np.arange(400.0) + 1000, np.arange(400.0)])
     found = choose_interval(scores, sensitive_features=np.repeat([0, 1], 400), positive_rate=0.4, width=0.2)
     assert found.gap == 1

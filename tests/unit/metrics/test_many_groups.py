@@ -14,7 +14,8 @@ from partialfair.metrics import _descent, fairness_report, resampling, unfairnes
 from partialfair.metrics._descent import pair_aucs, parity_gaps, visits_of_pairs
 from partialfair.metrics._differences import Setting, statistical_parity
 from partialfair.metrics._inputs import scored_groups
-from partialfair.metrics.resampling import fluctuation, resample
+from partialfair.metrics.bounds import fluctuation
+from partialfair.metrics.resampling import resample
 
 INTERVAL = (0.2, 0.4)
 UNION = [(0.0, 0.1), (0.5, 0.8)]
@@ -135,8 +136,8 @@ def coverage(n_groups, size, gap, n_draws):
         n_members = [group.n * group.interval.measure for group in scored]
         spread = fluctuation(statistical_parity(draws, Setting()), 0.95, n_members)
         estimate = parity_gaps(scored.groups, "interval").max()
-        n_below += estimate - spread.below <= gap
-        n_above += gap <= estimate + spread.above
+        n_below += estimate - spread.below(0.025) <= gap
+        n_above += gap <= estimate + spread.above(0.025)
     return n_below / n_draws, n_above / n_draws
 
 

@@ -131,7 +131,8 @@ def test_nobody_seen_is_not_certainty():
         )
     row = report["demographic_parity"]
     assert row.value == 0
-    assert row.high == pytest.approx(1 - 0.045 ** (1 / 60))
+    assert row.high == pytest.approx(1 - 0.025 ** (1 / 60))
+    assert row.at_most == pytest.approx(1 - 0.05 ** (1 / 60))
 
 
 def test_judged_groups_on_few_members_get_one_warning():
@@ -239,15 +240,15 @@ def test_differences_on_cells_are_the_exact_metric_when_cells_are_scores(gap_sca
         assert on_cells == pytest.approx(metric.gap(scored, setting).value, abs=1e-12), name
 
 
-def test_a_tolerance_is_exceeded_just_where_the_interval_excludes_it():
+def test_a_tolerance_is_exceeded_just_where_the_lower_bound_excludes_it():
     y, s, g = people(n=1200)
     report = fairness_report(
         y, s, sensitive_features=g, interval=(0.1, 0.6), threshold=THRESHOLD, random_state=0
     )
     for row in report.rows:
         for tolerance in np.linspace(0, 1, 41):
-            if abs(tolerance - row.low) > 0.005:  # the p-value moves in steps of 1/1001
-                assert (row.p_value(tolerance) <= 0.05) == (tolerance < row.low), (row, tolerance)
+            if abs(tolerance - row.at_least) > 0.005:  # the p-value moves in steps of 1/1001
+                assert (row.p_value(tolerance) <= 0.05) == (tolerance < row.at_least), (row, tolerance)
 
 
 def test_a_small_bystander_group_does_not_blur_the_others():
@@ -320,3 +321,69 @@ def test_mean_scores_of_cells_are_those_of_the_members(weighted, labelled):
             inside = (group.scores > bottom) & (group.scores <= top)
             shares = None if group.weights is None else group.weights[inside]
             assert mean == pytest.approx(np.average(group.scores[inside], weights=shares))
+
+
+def test_bounds_stand_in_order_and_one_sided_ones_are_nearer():
+    y, s, g = people(n=1600)
+    for row in fairness_report(
+        y, s, sensitive_features=g, interval=INTERVAL, threshold=THRESHOLD, random_state=0
+    ).rows:
+        assert row.low <= row.at_least <= row.value <= row.at_most <= row.high, row
+
+
+def test_every_pair_has_its_own_gap_and_interval():
+    y, s, g = people(n=1600)
+    settings = {"interval": INTERVAL, "threshold": THRESHOLD, "random_state": 0}
+    report = fairness_report(y, s, sensitive_features=g, **settings)
+    for row in report.rows:
+        pairs = report.pairs(row.metric)
+        n_groups = len(report.groups)
+        assert len(pairs) == n_groups * (n_groups - 1) / 2
+        assert pairs[0].value == pytest.approx(row.value)
+        assert pairs[0].groups == row.groups
+        for pair in pairs:
+            assert pair.low <= pair.value <= pair.high
+            alone = np.isin(g, pair.groups)
+            other = fairness_report(y[alone], s[alone], sensitive_features=g[alone], **settings)[row.metric]
+            assert pair.value == pytest.approx(other.value)
+            assert pair.low == pytest.approx(other.low, abs=0.06)
+            assert pair.high == pytest.approx(other.high, abs=0.03)
+    frame = report.pairs_frame()
+    assert len(frame) == sum(len(report.pairs(row.metric)) for row in report.rows)
+    odds = frame[frame["metric"] == "equalized_odds"]
+    assert set(odds["among"]) <= {"positives", "negatives"}
+    assert (frame[frame["metric"] == "group_auc"]["among"] == "").all()
+
+
+def test_the_label_that_drives_equalized_odds_is_named():
+    y, s, g = people(n=1600)
+    report = fairness_report(
+        y, s, sensitive_features=g, interval=INTERVAL, threshold=THRESHOLD, random_state=0
+    )
+    odds, opportunity = report["equalized_odds"], report["equal_opportunity"]
+    assert odds.label == (odds.value == opportunity.value)
+
+
+def test_clusters_widen_bounds_and_leave_values():
+    """Everybody four times tells no more than once."""
+    y, s, g = people(n=1500)
+    settings = {"interval": INTERVAL, "threshold": THRESHOLD, "random_state": 0}
+    once = fairness_report(y, s, sensitive_features=g, **settings)
+    four = {"y_true": np.tile(y, 4), "y_score": np.tile(s, 4), "sensitive_features": np.tile(g, 4)}
+    copied = fairness_report(**four, clusters=np.tile(np.arange(1500), 4), **settings)
+    naive = fairness_report(**four, **settings)
+    for row in once.rows:
+        like, short = copied[row.metric], naive[row.metric]
+        assert like.value == pytest.approx(row.value)
+        assert like.at_most - like.value == pytest.approx(row.at_most - row.value, rel=0.2)
+        assert short.at_most - short.value < 0.75 * (like.at_most - like.value)
+
+
+@pytest.mark.parametrize(
+    ("clusters", "message"),
+    [([1, 2], "clusters must name the cluster"), ([1.0, np.nan, *range(398)], "the first in row 1")],
+)
+def test_bad_clusters_are_refused(clusters, message):
+    y, s, g = people(n=400)
+    with pytest.raises(InputError, match=message):
+        fairness_report(y, s, sensitive_features=g, clusters=clusters)

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 from tests.sizes import examples
 
 from partialfair.metrics._inputs import scored_groups
-from partialfair.metrics.resampling import Differences, PairFluctuations, fluctuation, resample
+from partialfair.metrics.bounds import Differences, PairFluctuations, fluctuation, joined_differences
+from partialfair.metrics.resampling import resample
 
 SETTINGS = {"threshold": 0.25, "n_resamples": 20}
 
@@ -85,7 +87,7 @@ def test_the_unit_makes_up_for_what_few_members_hide():
 
 
 def test_draws_follow_the_slope_of_the_interval_and_fade_out_beyond_it():
-    """Slope 1/m inside the interval, and on to 2/√n before and beyond its ends, ever less."""
+    """Slope 1/m inside the interval and for 2/√n before and beyond its ends, then ever less, as far again."""
     scores, groups, weights, positive, interval = people()
     scored = scored_groups(scores, groups, interval, weights, positive)
     draws = resample(scored, **SETTINGS, rng=np.random.default_rng(0))
@@ -95,36 +97,43 @@ def test_draws_follow_the_slope_of_the_interval_and_fade_out_beyond_it():
         for row, rank in enumerate(ranks[:, 0]):
             passed = sum(min(max(rank - low, 0), high - low) for low, high in group.interval.parts)
             distance = min(max(low - rank, rank - high, 0) for low, high in group.interval.parts)
-            slope = max(1 - distance / margin, 0) / group.interval.measure
+            slope = min(max(2 - distance / margin, 0), 1) / group.interval.measure
             expected = passed / group.interval.measure + slope * (ranks[row] - rank)
             assert draws.passed_linearised(k)[row] == pytest.approx(expected, abs=1e-12)
 
 
-def by_the_steps(pairs, values, confidence, n_members):
-    """Steps 1 and 2 of the module's text, pair by pair and difference by difference."""
-    error = 1 - confidence
+def by_the_steps(pairs, values, confidence, n_members, chance):
+    """Both bounds by the module's text, pair by pair and difference by difference."""
+    spent = 0.1 * (1 - confidence) / 2
     off = {p: np.abs(rows[:, 1:] - rows[:, :1]) for p, rows in enumerate(values)}
     size = {p: np.median(off[p].max(axis=0)) for p in off}
     fewest = {p: min(n_members[k], n_members[j]) for p, (k, j) in enumerate(pairs)}
-    unit = {p: size[p] * np.sqrt((fewest[p] + 1) / (fewest[p] - 1)) for p in off}
+    correction = {p: np.sqrt((fewest[p] + 1) / (fewest[p] - 1)) for p in off}
 
     def radius(p, c, chance):
-        return max(c * unit[p], 1 - chance ** (1 / fewest[p]))
+        return max(c * size[p] * correction[p], 1 - chance ** (1 / fewest[p]))
 
     widest = {p: np.abs(rows[:, 0]) for p, rows in enumerate(values)}
-    c = np.quantile(np.max([off[p].max(axis=0) / size[p] for p in off], axis=0), 1 - 0.1 * error)
-    least = max(widest[p].max() - radius(p, c, 0.1 * error) for p in off)
-    candidates = [
-        (p, j)
-        for p in off
-        for j in range(widest[p].size)
-        if widest[p][j] + radius(p, c, 0.1 * error) >= least
-    ]
-    draws = np.max([off[p][j] / size[p] for p, j in candidates], axis=0)
-    c = np.quantile(draws, 1 - 0.9 * error, method="higher")
-    low = max(widest[p][j] - radius(p, c, 0.9 * error) for p, j in candidates)
-    high = max(widest[p][j] + radius(p, c, 0.9 * error) for p, j in candidates)
-    return low, high, len({p for p, _ in candidates})
+    c = np.quantile(np.max([off[p].max(axis=0) / size[p] for p in off], axis=0), 1 - spent)
+    least = max(widest[p].max() - radius(p, c, spent) for p in off)
+    one_sided, candidates = [], []
+    for p, rows in enumerate(values):
+        for j, (data, *draws) in enumerate(rows):
+            if abs(data) + radius(p, c, spent) < least:
+                continue
+            candidates.append((p, j))
+            away = np.sign(data) * (np.array(draws) - data)
+            known = abs(data) > radius(p, c, spent)
+            one_sided.append((np.maximum(away, 0) if known else np.abs(away)) / size[p])
+    c = np.quantile(np.max(one_sided, axis=0), 1 - (chance - spent), method="higher")
+    at_least = max(widest[p][j] - radius(p, c, chance - spent) for p, j in candidates)
+    at_most = 0.0
+    for p, rows in enumerate(values):
+        t = stats.t.ppf(1 - chance, fewest[p] - 1)
+        for data, *draws in rows:
+            deviation = np.sqrt(np.mean((np.array(draws) - data) ** 2)) * correction[p]
+            at_most = max(at_most, abs(data) + max(t * deviation, 1 - chance ** (1 / fewest[p])))
+    return at_least, at_most, len({p for p, _ in candidates})
 
 
 def given_differences(pairs, values):
@@ -148,17 +157,66 @@ def given_differences(pairs, values):
     widest=st.sampled_from([0.01, 0.6]),
     n_rows=st.sampled_from([8, 600]),
 )
-def test_the_interval_is_that_of_the_steps(seed, confidence, widest, n_rows):
+def test_bounds_are_those_of_the_text(seed, confidence, widest, n_rows):
     """Also where blocks hold one pair each, and where all differences may be the widest."""
+    n_members, pairs, values = drawn_differences(seed, widest, n_rows)
+    found = fluctuation(given_differences(pairs, values), confidence, n_members)
+    assert found.gap == pytest.approx(max(np.abs(rows[:, 0]).max() for rows in values))
+    for chance in (1 - confidence, (1 - confidence) / 2):
+        at_least, at_most, n_candidates = by_the_steps(pairs, values, confidence, n_members, chance)
+        assert found.gap - found.below(chance) == pytest.approx(at_least)
+        assert found.gap + found.above(chance) == pytest.approx(at_most)
+        assert n_candidates == found.candidates.size
+
+
+def drawn_differences(seed, widest, n_rows):
     rng = np.random.default_rng(seed)
     n_members = rng.integers(5, 400, 3).tolist()
     pairs, values = [(0, 1), (0, 2), (1, 2)], []
     for _ in pairs:
         data = rng.uniform(-widest, widest, (int(rng.integers(1, n_rows)), 1))
         values.append(np.hstack([data, data + rng.uniform(0.01, 0.1) * rng.normal(size=(data.size, 200))]))
-    found = fluctuation(given_differences(pairs, values), confidence, n_members)
-    low, high, n_candidates = by_the_steps(pairs, values, confidence, n_members)
-    assert found.gap == pytest.approx(max(np.abs(rows[:, 0]).max() for rows in values))
-    assert found.gap - found.below == pytest.approx(low)
-    assert found.gap + found.above == pytest.approx(high)
-    assert n_candidates == found.pairs.gap.size
+    return n_members, pairs, values
+
+
+def test_joined_families_are_all_pairs_of_both():
+    n_members, pairs, values = drawn_differences(3, 0.6, 30)
+    together = fluctuation(given_differences(pairs, values), 0.95, n_members)
+    parts = [given_differences(pairs[:1], values[:1]), given_differences(pairs[1:], values[1:])]
+    joined = fluctuation(joined_differences(parts), 0.95, n_members)
+    np.testing.assert_array_equal(joined.draws, together.draws)
+    np.testing.assert_array_equal(joined.everywhere, together.everywhere)
+    assert joined.above(0.05) == together.above(0.05)
+
+
+def test_rows_that_are_clusters_of_their_own_change_nothing_but_the_noise():
+    """Each row one exponential weight: means and variances of cells are those of the Gamma weights."""
+    scores, groups, weights, positive, interval = people(n=300)
+    plain = scored_groups(scores, groups, interval, weights, positive)
+    alone = scored_groups(scores, groups, interval, weights, positive, clusters=np.arange(300))
+    one, other = (
+        resample(scored, threshold=None, n_resamples=20_000, rng=np.random.default_rng(0))
+        for scored in (plain, alone)
+    )
+    for k in range(len(plain)):
+        assert alone.groups[k].n_effective == pytest.approx(plain.groups[k].n_effective)
+        np.testing.assert_array_equal(one.draws[k].cells, other.draws[k].cells)
+        for label in (True, False):
+            np.testing.assert_allclose(one.weights(k, label)[:, 0], other.weights(k, label)[:, 0])
+            drawn = [draws.weights(k, label)[:, 1:] for draws in (one, other)]
+            np.testing.assert_allclose(*(each.mean(axis=1) for each in drawn), rtol=0.05)
+            np.testing.assert_allclose(*(each.var(axis=1) for each in drawn), rtol=0.15)
+
+
+def test_rows_of_a_cluster_share_their_weight():
+    """Four copies of everybody in clusters tell as much as one of each: ranks of draws vary as much."""
+    rng = np.random.default_rng(1)
+    scores, groups = rng.normal(size=80), np.repeat(["a", "b"], 40)
+    once = scored_groups(scores, groups)
+    copied = scored_groups(np.tile(scores, 4), np.tile(groups, 4), clusters=np.tile(np.arange(80), 4))
+    assert copied.groups[0].n_effective == pytest.approx(40)
+    spreads = [
+        resample(scored, threshold=0.0, n_resamples=20_000, rng=rng).ranks(0)[20, 1:].std()
+        for scored in (once, copied)
+    ]
+    assert spreads[0] == pytest.approx(spreads[1], rel=0.05)

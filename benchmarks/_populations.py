@@ -1,0 +1,176 @@
+"""Populations with known gaps, samples of them, and the settings in which confidence bounds are tried."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy import special, stats
+
+from partialfair.metrics import fairness_report
+from partialfair.metrics._differences import Setting as MetricSetting
+from partialfair.metrics._inputs import scored_groups
+from partialfair.metrics.catalogue import METRICS
+
+FACTORS: dict[str, tuple[Any, ...]] = {
+    "metric": (
+        "statistical_parity",
+        "demographic_parity",
+        "group_auc",
+        "equal_opportunity",
+        "equalized_odds",
+    ),
+    "n": (60, 200, 600, 3000),
+    "truth": ("null", "one apart", "spread"),
+    "interval": ((0.2, 0.4), (0.0, 0.25), (0.1, 0.6)),
+    "n_groups": (2, 10),
+    "gap_scale": ("interval", "absolute"),
+    "ties": (False, True),
+    "rows": ("plain", "weighted", "clustered"),
+}
+"""Levels of what may matter. Sizes are of the smallest group: people, or clusters of four rows."""
+N_SETTINGS = 48
+_N_POPULATION = 100_000
+_TIE_STEP = 0.25
+_APART, _SPREAD = 0.35, 0.6
+_ROWS_PER_CLUSTER, _SHARED = 4, 0.7
+"""Rows of a cluster, and the share of their scores' variance that they have in common."""
+
+Arrays = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One setting: a level of every factor."""
+
+    metric: str
+    n: int
+    truth: str
+    interval: tuple[float, float]
+    n_groups: int
+    gap_scale: str
+    ties: bool
+    rows: str
+
+    @property
+    def members_inside(self) -> float:
+        """Members of the smallest group inside the interval."""
+        return self.n * (self.interval[1] - self.interval[0])
+
+    @property
+    def shifts(self) -> np.ndarray:
+        """By how much the scores of each group are shifted."""
+        if self.truth == "spread":
+            return np.linspace(0.0, _SPREAD, self.n_groups)
+        apart = _APART if self.truth == "one apart" else 0.0
+        return np.append(apart, np.zeros(self.n_groups - 1))
+
+    @property
+    def threshold(self) -> float | None:
+        """The middle of the interval, in a group whose scores are not shifted."""
+        if not METRICS[self.metric].needs_threshold:
+            return None
+        return float(stats.norm.isf(sum(self.interval) / 2)) + 1e-3  # not on a tie
+
+    @property
+    def settings(self) -> Arrays:
+        """What the report is told."""
+        return {
+            "interval": self.interval,
+            "threshold": self.threshold,
+            "gap_scale": self.gap_scale,
+            "small_groups": "keep",
+        }
+
+    def described(self) -> Arrays:
+        """Return the levels by name."""
+        return asdict(self)
+
+    def true_gap(self) -> float:
+        """Return the gap of the population: all quantiles, each with either label by its chance."""
+        if self.truth == "null":
+            return 0.0
+        ranks = (np.arange(_N_POPULATION) + 0.5) / _N_POPULATION
+        scores = np.concatenate([self._scores(stats.norm.ppf(ranks), shift) for shift in self.shifts])
+        groups = np.repeat(np.arange(self.n_groups), _N_POPULATION)
+        chance = _chance(scores)
+        scored = scored_groups(
+            np.concatenate([scores, scores]),
+            np.concatenate([groups, groups]),
+            self.interval,
+            np.concatenate([chance, 1 - chance]),
+            np.repeat([True, False], scores.size),
+        )
+        setting = MetricSetting(self.gap_scale, self.threshold, "group")  # type: ignore[arg-type]
+        return float(METRICS[self.metric].gap(scored, setting).value)
+
+    def sample(self, rng: np.random.Generator) -> tuple[Any, np.ndarray, np.ndarray, Arrays]:
+        """Return labels, scores, groups, and the weights or clusters of a sample."""
+        sizes = np.full(self.n_groups, 2 * self.n if self.n_groups == 2 else self.n)
+        sizes[0] = self.n
+        groups, more = np.repeat(np.arange(self.n_groups), sizes), {}
+        normal = rng.normal(size=groups.size)
+        if self.rows == "clustered":
+            clusters = np.repeat(np.arange(groups.size), _ROWS_PER_CLUSTER)
+            groups, own = groups[clusters], rng.normal(size=clusters.size)
+            normal = np.sqrt(_SHARED) * normal[clusters] + np.sqrt(1 - _SHARED) * own
+            more = {"clusters": clusters}
+        elif self.rows == "weighted":
+            more = {"sample_weight": rng.exponential(size=groups.size)}
+        scores = self._scores(normal, self.shifts[groups])
+        labels = rng.random(scores.size) < _chance(scores)
+        return (labels if METRICS[self.metric].needs_labels else None), scores, groups, more
+
+    def _scores(self, normal: np.ndarray, shift: Any) -> np.ndarray:
+        scores = normal + shift
+        return np.round(scores / _TIE_STEP) * _TIE_STEP if self.ties else scores
+
+
+def _chance(scores: np.ndarray) -> np.ndarray:
+    """Return the chance of a positive label."""
+    return np.asarray(special.expit(1.2 * scores - 0.3))
+
+
+def report_of(case: Case, rng: np.random.Generator, confidence: float, n_resamples: int) -> Any:
+    """Return the line of a fresh sample's report."""
+    labels, scores, groups, more = case.sample(rng)
+    report = fairness_report(
+        labels,
+        scores,
+        sensitive_features=groups,
+        confidence=confidence,
+        n_resamples=n_resamples,
+        random_state=rng,
+        **case.settings,
+        **more,
+    )
+    return report[case.metric]
+
+
+def design() -> list[Case]:
+    """Return settings in which every pair of levels of two factors occurs, chosen greedily.
+
+    The scale is no matter to group AUCs, which count as of either.
+    """
+    rng = np.random.default_rng(0)
+    names = list(FACTORS)
+    missing = {
+        (a, x, b, y) for a, b in itertools.combinations(names, 2) for x in FACTORS[a] for y in FACTORS[b]
+    }
+    chosen: list[Case] = []
+    while len(chosen) < N_SETTINGS:
+        tried = [
+            {name: levels[rng.integers(len(levels))] for name, levels in FACTORS.items()} for _ in range(300)
+        ]
+        best = max(tried, key=lambda levels: len(_pairs(levels) & missing))
+        missing -= _pairs(best)
+        chosen.append(Case(**best))
+    if missing:
+        raise AssertionError(f"{len(missing)} pairs of levels do not occur")
+    return sorted(chosen, key=lambda case: (case.metric, case.n))
+
+
+def _pairs(levels: Arrays) -> set[tuple[Any, ...]]:
+    return {(a, levels[a], b, levels[b]) for a, b in itertools.combinations(FACTORS, 2)}

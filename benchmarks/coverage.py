@@ -1,0 +1,190 @@
+"""How often confidence bounds hold, and how wide they are, in samples of populations with known gaps.
+
+Run ``python benchmarks/coverage.py [--draws 1000] [--before-commit COMMIT]``; it goes on where it was stopped
+(``--fresh`` begins anew), with two processes. Settings are a fractional design: every pair of levels of two
+factors occurs (``_populations.py``). For each one:
+
+- covered: how often low ≤ true gap ≤ high, nominal .95; at least, at most: how often each one-sided bound
+  holds, nominal .95
+- excess: how far the upper bound is above the true gap on average; with an earlier commit also in units of
+  the excess of its two-sided upper end at confidence .90, which has the same one-sided level, on the same
+  samples
+
+The bars: no setting significantly below .94 (.93 with fewer than 20 members inside; binomial tests, Holm at
+5 %), .945 on average, and .75 of the earlier excess where the gap is not 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+import partialfair
+from _earlier import ROOT, answer_of, earlier_checkout
+from _populations import Case, design, report_of
+from _record import RESULTS, write
+
+NOMINAL, BAR, BAR_OF_FEW, FEW = 0.95, 0.94, 0.93, 20
+MEAN_BAR, EXCESS_BAR = 0.945, 0.75
+N_RESAMPLES = 400
+KINDS = ("covered", "at least", "at most")
+
+Row = dict[str, Any]
+
+
+def measured(case: Case, number: int, n_draws: int, *, earlier: bool) -> Row:
+    """Return how often bounds held on so many samples, and how wide they were."""
+    warnings.simplefilter("ignore")
+    truth, held, excess = case.true_gap(), np.zeros(3), 0.0
+    for draw in range(n_draws):
+        rng = np.random.default_rng([number, draw])
+        row = report_of(case, rng, 0.90 if earlier else NOMINAL, N_RESAMPLES)
+        if earlier:
+            excess += row.high - truth
+            continue
+        slack = 1e-9
+        held += [
+            row.low - slack <= truth <= row.high + slack,
+            row.at_least <= truth + slack,
+            row.at_most >= truth - slack,
+        ]
+        excess += row.at_most - truth
+    shares = dict(zip(KINDS, (held / n_draws).tolist(), strict=True))
+    return {"true gap": truth, **shares, "excess": excess / n_draws, "draws": n_draws}
+
+
+def significantly_below(share: float, n_draws: int, bar: float) -> float:
+    """Return the p-value of a true coverage of at least the bar."""
+    return float(stats.binom.cdf(round(share * n_draws), n_draws, bar))
+
+
+def judged(cases: list[Case], rows: list[Row]) -> list[Row]:
+    """Return what the table says of all settings together."""
+    bars = [BAR_OF_FEW if case.members_inside < FEW else BAR for case in cases]
+    lines = []
+    for kind in KINDS:
+        shares = [row[kind] for row in rows]
+        p_values = sorted(
+            significantly_below(row[kind], row["draws"], bar) for row, bar in zip(rows, bars, strict=True)
+        )
+        # Holm: the k-th smallest of m is compared with .05 / (m − k + 1), until one is larger.
+        below = 0
+        while below < len(p_values) and p_values[below] <= 0.05 / (len(p_values) - below):
+            below += 1
+        lines.append(
+            {
+                "what": kind,
+                "mean": f"{np.mean(shares):.3f}",
+                "at least": MEAN_BAR,
+                "lowest": f"{min(shares):.3f}",
+                "significantly below the bar": below,
+            }
+        )
+    ratios = [row["excess ratio"] for row in rows if row.get("excess ratio") is not None]
+    if ratios:
+        lines.append(
+            {
+                "what": "excess of the upper bound, in units of the earlier one's",
+                "mean": f"{np.mean(ratios):.2f}",
+                "at least": f"(at most {EXCESS_BAR})",
+                "lowest": f"{min(ratios):.2f} to {max(ratios):.2f}",
+                "significantly below the bar": "",
+            }
+        )
+    return lines
+
+
+def main() -> None:
+    """Measure all settings, two at a time."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--draws", type=int, default=1000)
+    parser.add_argument("--only", default="", help="metrics whose names contain this")
+    parser.add_argument("--fresh", action="store_true", help="forget what an earlier run measured")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    earlier = parser.add_mutually_exclusive_group()
+    earlier.add_argument("--before", type=Path, help="an earlier checkout")
+    earlier.add_argument("--before-commit", help="an earlier commit, checked out for the time being")
+    earlier.add_argument("--one", type=int, help="one setting, as JSON")
+    parser.add_argument("--earlier", action="store_true", help="with --one: the two-sided end at .90 alone")
+    arguments = parser.parse_args()
+    cases = design()
+    if arguments.one is not None:
+        row = measured(cases[arguments.one], arguments.one, arguments.draws, earlier=arguments.earlier)
+        print(json.dumps({"package": partialfair.__file__, **row}))
+        return
+    numbers = [k for k, case in enumerate(cases) if arguments.only in case.metric]
+    begun = arguments.out / "coverage.jsonl"
+    if arguments.fresh:
+        begun.unlink(missing_ok=True)
+    known = _known(begun, arguments.draws)
+    if arguments.before is None and arguments.before_commit is None:
+        _measure_all(cases, numbers, known, None, arguments.draws, begun)
+    else:
+        with earlier_checkout(arguments) as checkout:
+            _measure_all(cases, numbers, known, checkout, arguments.draws, begun)
+    rows = [known[k] for k in numbers]
+    summary = judged([cases[k] for k in numbers], rows)
+    write("coverage_summary", "Do confidence bounds hold, and how near are they", summary, arguments.out)
+    write(
+        "coverage",
+        "Coverage of confidence bounds, setting by setting",
+        [{**cases[k].described(), **_rounded(known[k])} for k in numbers],
+        arguments.out,
+    )
+
+
+def _known(begun: Path, n_draws: int) -> dict[int, Row]:
+    """Return what was measured before, with as many draws."""
+    if not begun.exists():
+        return {}
+    lines = [json.loads(line) for line in begun.read_text().splitlines()]
+    return {line["number"]: line["row"] for line in lines if line["row"]["draws"] == n_draws}
+
+
+def _measure_all(
+    cases: list[Case],
+    numbers: list[int],
+    known: dict[int, Row],
+    checkout: Path | None,
+    n_draws: int,
+    begun: Path,
+) -> None:
+    """Measure what is not known yet, each setting in processes of its own, and write it down at once."""
+
+    def of_setting(number: int) -> tuple[int, Row]:
+        case, options = cases[number], ["--one", str(number), "--draws", str(n_draws)]
+        row = answer_of(__file__, options, ROOT, f"setting {number}")
+        row["excess ratio"] = None
+        if checkout is not None and case.truth != "null" and case.rows != "clustered":
+            before = answer_of(__file__, [*options, "--earlier"], checkout, f"setting {number}, before")
+            row["excess ratio"] = row["excess"] / before["excess"]
+        return number, row
+
+    with ThreadPoolExecutor(2) as pool:
+        for number, row in pool.map(of_setting, [k for k in numbers if k not in known]):
+            known[number] = row
+            with begun.open("a") as lines:
+                lines.write(json.dumps({"number": number, "row": row}) + "\n")
+            print(number, cases[number], _rounded(row), flush=True)
+
+
+def _rounded(row: Row) -> Row:
+    ratio = row["excess ratio"]
+    return {
+        "true gap": f"{row['true gap']:.3f}",
+        **{kind: f"{row[kind]:.3f}" for kind in KINDS},
+        "excess": f"{row['excess']:.3f}",
+        "excess ratio": "" if ratio is None else f"{ratio:.2f}",
+        "draws": row["draws"],
+    }
+
+
+if __name__ == "__main__":
+    main()

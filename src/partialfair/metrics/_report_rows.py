@@ -1,0 +1,118 @@
+"""The lines of a report: one metric each, with its confidence interval and bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from partialfair._typing import GroupLabel
+from partialfair.groups import group_name
+from partialfair.metrics._differences import Setting
+from partialfair.metrics._inputs import ScoredGroups
+from partialfair.metrics.bounds import Fluctuation, fluctuation
+from partialfair.metrics.catalogue import Metric, n_members
+from partialfair.metrics.resampling import Resamples, resample
+from partialfair.metrics.small_groups import SmallGroup
+
+__all__ = ["DrawsOfGroups", "ReportRow", "metric_row"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ReportRow:
+    """One metric: its gap, confidence interval, and where the worst pair differs.
+
+    Attributes
+    ----------
+    metric, value, low, high
+        Name, gap of the worst pair, and the ends of the confidence interval of the gap: it holds the true
+        maximum over all pairs, whichever pair is worst in truth. nan if undefined.
+    groups
+        Labels of the worst pair.
+    threshold, ranks
+        Score at which they differ most, in the units of the scores, and its rank from the best in the two
+        groups; nan for pairwise metrics.
+    sizes
+        Members of the two groups.
+    label
+        Among whom they differ, where the metric compares both labels: True for positives; else None.
+    at_least, at_most
+        One-sided bounds, each by itself with the report's confidence: the gap is shown to exceed anything
+        below ``at_least``, and shown to be at most ``at_most``.
+    fluctuation, least
+        How far the gap may be from the truth, and what ``low`` is measured from: the gap itself, or less
+        where ties make it uncertain which scores belong to the interval.
+    """
+
+    metric: str
+    value: float
+    low: float
+    high: float
+    groups: tuple[GroupLabel, GroupLabel]
+    threshold: float
+    ranks: tuple[float, float]
+    sizes: tuple[int, int]
+    label: bool | None
+    at_least: float
+    at_most: float
+    fluctuation: Fluctuation | None
+    least: float
+
+    def __repr__(self) -> str:
+        pair = " / ".join(map(group_name, self.groups))
+        return f"<{self.metric}: {self.value:.4g} ({self.low:.4g} to {self.high:.4g}), {pair}>"
+
+    def p_value(self, tolerance: float) -> float:
+        """P-value of the null hypothesis that the true gap is at most ``tolerance``."""
+        if self.fluctuation is None:
+            return float("nan")
+        return self.fluctuation.p_value(self.least - tolerance)
+
+
+@dataclass(frozen=True, eq=False)
+class DrawsOfGroups:
+    """Draws of the groups, made anew for metrics that compare fewer of them."""
+
+    scored: ScoredGroups
+    threshold: float | None
+    n_resamples: int
+    rng: np.random.Generator
+    _by_absent: dict[tuple[GroupLabel, ...], Resamples] = field(default_factory=dict)
+
+    def without(self, small: tuple[SmallGroup, ...]) -> Resamples:
+        """Return the draws of all groups but those."""
+        absent = tuple(group.group for group in small)
+        if absent not in self._by_absent:
+            compared = tuple(group for group in self.scored if group.label not in absent)
+            self._by_absent[absent] = resample(
+                replace(self.scored, groups=compared),
+                threshold=self.threshold,
+                n_resamples=self.n_resamples,
+                rng=self.rng,
+            )
+        return self._by_absent[absent]
+
+
+def metric_row(
+    name: str, metric: Metric, resamples: Resamples, setting: Setting, confidence: float
+) -> ReportRow:
+    """Return the line of one metric; see `fairness_report`."""
+    scored = resamples.scored
+    gap = metric.gap(scored, setting).in_units(scored.higher_is_better)
+    sizes = {group.label: group.n for group in scored}
+    where = (gap.groups, gap.threshold, gap.ranks, (sizes[gap.groups[0]], sizes[gap.groups[1]]), gap.label)
+    if np.isnan(gap.value):
+        unknown = float("nan")
+        return ReportRow(
+            name, gap.value, unknown, unknown, *where, unknown, unknown, fluctuation=None, least=unknown
+        )
+    members = n_members(metric, scored, setting)
+    differences = metric.differences(resamples, setting)
+    widest = metric.widest_difference(scored)
+    spread = fluctuation(differences, confidence, members, widest, around_half=metric.around_half)
+    least, most = metric.reach(scored, setting, gap.value)
+    error = 1 - confidence
+    # Each end of the interval may miss with half of the probability, a bound with all of it.
+    low, at_least = (max(0.0, least - spread.below(share)) for share in (error / 2, error))
+    high, at_most = (min(metric.largest, most + spread.above(share)) for share in (error / 2, error))
+    return ReportRow(name, gap.value, low, high, *where, at_least, at_most, fluctuation=spread, least=least)

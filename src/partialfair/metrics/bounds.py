@@ -1,0 +1,323 @@
+"""Confidence bounds for gaps, which are maxima of absolute differences.
+
+A percentile bootstrap of a maximum is wrong: resampling adds noise, noise widens a maximum, and at a true gap
+of 0 the interval never reaches 0. Instead write the gap as ``max_j |d_j|`` over pairs of groups and
+thresholds, and bootstrap the *fluctuation* ``d*_j − d_j`` of all differences together. The two sides of a
+maximum are different questions.
+
+**At least.** "Some difference is larger than L" is a choice among all j, which must be allowed for:
+
+1. measure the fluctuation of each pair p of groups in units of its own size s_p, so that a small group blurs
+   only the pairs it is in; with probability 1 − δ' no ``d_j`` is off by more than ``c' s_p``, so the true
+   maximum is at least ``L = max_p (max_{j∈p} |d_j| − c' s_p)`` and sits among the candidates
+   ``J = {j : |d_j| + c' s_p ≥ L}``; where ``|d_j| > c' s_p`` the sign of d_j is known;
+2. let c be the quantile of ``max_{j∈J} ±(d*_j − d_j) / s_p``, with that sign, or with both where it is not
+   known; the bound is the largest ``|d_j| − c s_p`` over the candidates.
+
+At a true gap of 0 all j are candidates and this is the (bootstrapped) Kolmogorov–Smirnov test; at a large one
+only the neighbourhood of the worst place is left and the bound is almost as near as for one difference.
+
+**At most.** "No difference is larger than U" is a claim about every j, so it needs no allowance for their
+number (an intersection–union test): ``U = max_j (|d_j| + t σ_j)``, σ_j being the standard deviation of
+``d*_j`` and t the quantile for one difference. If the truth is above U, then so is the one d_j that is widest
+in truth, and that has probability δ at most. U misses less often than δ where many places compete; that is
+in its nature.
+
+No bootstrap sees what did not happen: if all of a group's 20 members in the interval are selected, so are
+they in every draw. The radius is therefore at least ``1 − (δ − δ')^(1/n)``, the largest share that n members
+may all have missed with that probability (about 3/n), for the smallest n compared. Of gaps in units of scores
+it is that share of the span of the scores inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import special
+
+from partialfair._typing import Floats, Ints
+from partialfair.metrics._draw_kernels import undominated, widest_deviations
+
+__all__ = [
+    "Differences",
+    "Fluctuation",
+    "PairFluctuations",
+    "Places",
+    "fluctuation",
+    "joined_differences",
+]
+
+CANDIDATE_SHARE = 0.1
+"""Share of the error probability of one side that step 1 spends on finding the candidates."""
+
+_BLOCK_BYTES = 4 << 20  # differences that are held at once: as much as stays near the processor
+_TINY = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Differences:
+    """Differences d_j between pairs of groups, made a block of pairs at a time.
+
+    Attributes
+    ----------
+    pairs : (p, 2)
+        Positions of the groups.
+    n_most : (p,)
+        Differences that each pair has, at most.
+    fill
+        ``fill(chosen, block)`` writes those of the chosen pairs into the rows of the block, column 0 from the
+        data and the others from the draws, and returns where each pair's rows start, and their end.
+    n_columns
+        B + 1.
+    """
+
+    pairs: Ints
+    n_most: Ints
+    fill: Callable[[Ints, Floats], Ints]
+    n_columns: int
+
+    def blocks(self, chosen: Ints) -> Iterator[tuple[Ints, Ints, Floats]]:
+        """Yield positions of pairs, where their rows start, and the rows."""
+        n_rows = max(_BLOCK_BYTES // (8 * self.n_columns), int(self.n_most[chosen].max(initial=1)))
+        block_of_pair = np.cumsum(self.n_most[chosen]) // n_rows
+        for some in np.split(chosen, np.flatnonzero(np.diff(block_of_pair)) + 1):
+            block = np.empty((int(self.n_most[some].sum()), self.n_columns))
+            starts = self.fill(some, block)
+            yield some, starts, block[: starts[-1]]
+
+
+def joined_differences(families: Sequence[Differences]) -> Differences:
+    """Return the differences of several families as those of one: its pairs are all of theirs in a row."""
+    ends = np.cumsum([0, *(len(family.pairs) for family in families)])
+
+    def fill(chosen: Ints, block: Floats) -> Ints:
+        starts: list[Ints] = [np.zeros(1, dtype=np.int64)]
+        last = 0
+        for family, first, end in zip(families, ends[:-1], ends[1:], strict=True):
+            some = chosen[(chosen >= first) & (chosen < end)] - first
+            if some.size:
+                starts.append(last + family.fill(some, block[last:])[1:])
+                last = int(starts[-1][-1])
+        return np.concatenate(starts)
+
+    return Differences(
+        np.concatenate([family.pairs for family in families]),
+        np.concatenate([family.n_most for family in families]),
+        fill,
+        families[0].n_columns,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class PairFluctuations:
+    """Gaps of pairs of groups on the cells, the sizes of their fluctuations, and their smaller samples.
+
+    ``widest`` is how far two people can be apart: 1 for gaps that are shares. ``around_half`` says that gaps
+    are distances of a chance from ½.
+    """
+
+    gap: Floats
+    scale: Floats
+    n_smallest: Floats
+    widest: float = 1.0
+    around_half: bool = False
+
+    @property
+    def small_sample(self) -> Floats:
+        """What deviations are multiplied by: a Bayesian bootstrap divides by n + 1, not by n − 1."""
+        return np.sqrt((self.n_smallest + 1) / np.maximum(self.n_smallest - 1, 0.5))
+
+    @property
+    def unit(self) -> Floats:
+        """The scale, corrected for few members."""
+        return self.scale * self.small_sample
+
+    def unseen(self, error: float) -> Floats:
+        """How far each gap may be off because nobody in the sample would have shown it."""
+        return np.asarray(self.widest * (1 - error ** (1 / self.n_smallest)))
+
+    def radius(self, c: float, error: float) -> Floats:
+        """How far each gap may be off."""
+        return np.maximum(c * self.unit, self.unseen(error))
+
+    def moved(self, gaps: Floats, radius: Floats, of_pair: Ints | None = None) -> Floats:
+        """Return gaps that are off by a radius, upwards or (where it is negative) downwards.
+
+        A chance near 0 or 1 fluctuates little, and towards ½ only: chances move on the scale of their logit.
+        """
+        if not self.around_half:
+            return np.asarray(gaps + radius)
+        chance, slope = self._logit_scale(gaps, of_pair)
+        return np.asarray(special.expit(special.logit(chance) + radius * slope) - 0.5)
+
+    def distance(self, gaps: Floats, lower: float) -> Floats:
+        """Return the radius by which gaps are above a lower value; the inverse of `moved`."""
+        if not self.around_half:
+            return np.asarray(gaps - lower)
+        chance, slope = self._logit_scale(gaps, None)
+        value = np.clip(0.5 + lower, _TINY, 1 - _TINY)
+        return np.asarray((special.logit(chance) - special.logit(value)) / slope)
+
+    def _logit_scale(self, gaps: Floats, of_pair: Ints | None) -> tuple[Floats, Floats]:
+        """Return chances, half a member away from 1, and the slope of their logit."""
+        n_smallest = self.n_smallest if of_pair is None else self.n_smallest[of_pair]
+        chance = np.minimum(0.5 + gaps, 1 - 0.5 / np.maximum(n_smallest, 2.0))
+        return chance, 1 / (chance * (1 - chance))
+
+    def only(self, chosen: Ints) -> PairFluctuations:
+        """Return some of the pairs."""
+        return replace(
+            self, gap=self.gap[chosen], scale=self.scale[chosen], n_smallest=self.n_smallest[chosen]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Differences one by one: ``|d_j|``, the standard deviation σ_j of its draws, and its pair.
+
+    Those that cannot be the largest ``|d_j| + t σ_j``, whatever t ≥ 0, may be left out.
+    """
+
+    size: Floats
+    deviation: Floats
+    pair: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Fluctuation:
+    """How far an estimated gap may be from the truth.
+
+    Attributes
+    ----------
+    pairs, positions
+        All pairs, and which groups they are of: (p, 2).
+    own : (p,)
+        How far each pair's gap may be off with probability δ, were it the only one; where a pair of groups
+        has several rows, how far all of them may be.
+    places
+        All differences that matter to the upper bound.
+    candidates
+        Positions of the pairs with candidates for the widest difference.
+    draws, everywhere : (B,)
+        ``max_{j∈J} ±(d*_j − d_j) / s_p``, and ``max_j |d*_j − d_j| / s_p`` over all j, sorted.
+    error
+        δ, one minus the nominal coverage; finding the candidates spends a share of δ/2.
+    """
+
+    pairs: PairFluctuations
+    positions: Ints
+    own: Floats
+    places: Places
+    candidates: Ints
+    draws: Floats
+    everywhere: Floats
+    error: float
+
+    @property
+    def gap(self) -> float:
+        """Widest gap on the cells; the exact one differs by what a cell blurs."""
+        return float(self.pairs.gap.max())
+
+    def below(self, error: float) -> float:
+        """How far the truth may lie below the gap, but with that probability."""
+        left = error - self._spent
+        c = float(np.quantile(self.draws, 1 - left, method="higher"))
+        pairs = self.pairs.only(self.candidates)
+        return self.gap - float(pairs.moved(pairs.gap, -pairs.radius(c, left)).max())
+
+    def above(self, error: float) -> float:
+        """How far the truth may lie above the gap, but with that probability."""
+        return float(self.upper_ends(error).max()) - self.gap
+
+    def upper_ends(self, error: float) -> Floats:
+        """Return ``max_j (|d_j| + t σ_j)`` of each pair, with at least what nobody would have shown."""
+        t = special.stdtrit(np.maximum(self.pairs.n_smallest - 1, 1), 1 - error)  # Student's quantile
+        pair, pairs = self.places.pair, self.pairs
+        radius = np.maximum((t * pairs.small_sample)[pair] * self.places.deviation, pairs.unseen(error)[pair])
+        ends = np.zeros(pairs.gap.size)
+        np.maximum.at(ends, pair, pairs.moved(self.places.size, radius, pair))
+        return ends
+
+    def radius_everywhere(self, error: float) -> Floats:
+        """How far the gaps of all pairs may be off at once, but with that probability."""
+        return self.pairs.radius(float(np.quantile(self.everywhere, 1 - error, method="higher")), error)
+
+    def p_value(self, excess: float) -> float:
+        """Chance of a gap that exceeds the truth by ``excess``: small values speak for a true excess.
+
+        It includes what finding the candidates may cost, and the chance that nobody who would have shown
+        otherwise was seen; so it is at most δ just where the lower bound at that δ excludes the truth.
+        """
+        pairs = self.pairs.only(self.candidates)
+        excesses = pairs.distance(pairs.gap, self.gap - excess)
+        n_as_far = self.draws.size - np.searchsorted(self.draws, excesses / pairs.unit, side="left")
+        unseen = np.clip(1 - excesses / pairs.widest, 0.0, 1.0) ** pairs.n_smallest
+        chances = np.maximum((1 + n_as_far) / (1 + self.draws.size), unseen)
+        least = float(np.where(excesses > 0, chances, 1.0).min())
+        return min(1.0, least + self._spent)
+
+    @property
+    def _spent(self) -> float:
+        """What finding the candidates may cost."""
+        return CANDIDATE_SHARE * self.error / 2
+
+
+def fluctuation(
+    differences: Differences,
+    confidence: float,
+    n_members: Sequence[float],
+    widest_difference: float = 1.0,
+    *,
+    around_half: bool = False,
+) -> Fluctuation:
+    """Bootstrap the distance between ``max_j |d_j|`` and its truth (steps 1 and 2 of the module's text).
+
+    Parameters
+    ----------
+    differences
+        The d_j of all pairs.
+    confidence
+        Nominal coverage.
+    n_members
+        Effective members of each group that the metric compares.
+    widest_difference
+        How far two people can be apart: 1 where d_j are shares, the span of the scores where they are means.
+    around_half
+        Whether d_j are distances of a chance from ½.
+    """
+    error = 1 - confidence
+    n_pairs = len(differences.pairs)
+    # Both labels, or both orders, of two groups may be rows: these share the pair's error.
+    n_rows_of_pair = n_pairs / len(np.unique(np.sort(differences.pairs, axis=1), axis=0))
+    gap, scale, own = np.empty(n_pairs), np.empty(n_pairs), np.empty(n_pairs)
+    widest = np.zeros(differences.n_columns - 1)
+    places: list[Places] = []
+    no_sign = np.full(n_pairs, np.inf)
+    for some, starts, block in differences.blocks(np.arange(n_pairs)):
+        gap[some], deviations = widest_deviations(block, starts, np.zeros(some.size), no_sign[some])
+        scale[some] = np.maximum(np.median(deviations, axis=1), _TINY * widest_difference)
+        own[some] = np.quantile(deviations, 1 - error / n_rows_of_pair, axis=1, method="higher")
+        widest = np.maximum(widest, (deviations / scale[some, None]).max(axis=0))
+        size, deviation, pair = undominated(block, starts)
+        places.append(Places(size, deviation, some[pair]))
+    n_smallest = np.maximum(np.asarray(n_members, dtype=np.float64)[differences.pairs].min(axis=1), 1.0)
+    pairs = PairFluctuations(gap, scale, n_smallest, widest_difference, around_half)
+    spent = CANDIDATE_SHARE * error / 2
+    radius = pairs.radius(float(np.quantile(widest, 1 - spent)), spent)
+    least = (gap - radius).max() - radius  # a candidate's |d_j| is at least this
+    joined = Places(*(np.concatenate(parts) for parts in zip(*map(_fields, places), strict=True)))
+    candidates = np.flatnonzero(gap >= least)
+    draws = np.zeros_like(widest)
+    for some, starts, block in differences.blocks(candidates):
+        _, deviations = widest_deviations(block, starts, least[some], radius[some])
+        draws = np.maximum(draws, (deviations / scale[some, None]).max(axis=0))
+    own = np.maximum(own * pairs.small_sample, pairs.unseen(error / n_rows_of_pair))
+    return Fluctuation(
+        pairs, differences.pairs, own, joined, candidates, np.sort(draws), np.sort(widest), error
+    )
+
+
+def _fields(places: Places) -> tuple[Floats, Floats, Ints]:
+    return places.size, places.deviation, places.pair
