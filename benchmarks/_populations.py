@@ -9,10 +9,15 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
-from partialfair.metrics import fairness_report
 from partialfair.metrics._differences import Setting as MetricSetting
 from partialfair.metrics._inputs import scored_groups
 from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.resampling import resample
+
+try:
+    from partialfair.metrics._report_rows import metric_row
+except ImportError:  # an earlier commit
+    from partialfair.metrics.report import _row as metric_row
 
 FACTORS: dict[str, tuple[Any, ...]] = {
     "metric": (
@@ -74,16 +79,6 @@ class Case:
             return None
         return float(stats.norm.isf(sum(self.interval) / 2)) + 1e-3  # not on a tie
 
-    @property
-    def settings(self) -> Arrays:
-        """What the report is told."""
-        return {
-            "interval": self.interval,
-            "threshold": self.threshold,
-            "gap_scale": self.gap_scale,
-            "small_groups": "keep",
-        }
-
     def described(self) -> Arrays:
         """Return the levels by name."""
         return asdict(self)
@@ -133,20 +128,14 @@ def _chance(scores: np.ndarray) -> np.ndarray:
     return np.asarray(special.expit(1.2 * scores - 0.3))
 
 
-def report_of(case: Case, rng: np.random.Generator, confidence: float, n_resamples: int) -> Any:
-    """Return the line of a fresh sample's report."""
+def line_of(case: Case, rng: np.random.Generator, confidence: float, n_resamples: int) -> Any:
+    """Return the metric's line of a fresh sample's report, as `fairness_report` makes it."""
     labels, scores, groups, more = case.sample(rng)
-    report = fairness_report(
-        labels,
-        scores,
-        sensitive_features=groups,
-        confidence=confidence,
-        n_resamples=n_resamples,
-        random_state=rng,
-        **case.settings,
-        **more,
-    )
-    return report[case.metric]
+    weights = more.pop("sample_weight", None)
+    scored = scored_groups(scores, groups, case.interval, weights, labels, **more)
+    drawn = resample(scored, threshold=case.threshold, n_resamples=n_resamples, rng=rng)
+    setting = MetricSetting(case.gap_scale, case.threshold, "group")  # type: ignore[arg-type]
+    return metric_row(case.metric, METRICS[case.metric], drawn, setting, confidence)
 
 
 def design() -> list[Case]:
@@ -164,7 +153,7 @@ def design() -> list[Case]:
         tried = [
             {name: levels[rng.integers(len(levels))] for name, levels in FACTORS.items()} for _ in range(300)
         ]
-        best = max(tried, key=lambda levels: len(_pairs(levels) & missing))
+        best = max(tried, key=lambda levels: (Case(**levels) not in chosen, len(_pairs(levels) & missing)))
         missing -= _pairs(best)
         chosen.append(Case(**best))
     if missing:

@@ -28,12 +28,12 @@ from scipy import stats
 
 import partialfair
 from _earlier import ROOT, answer_of, earlier_checkout
-from _populations import Case, design, report_of
+from _populations import Case, design, line_of
 from _record import RESULTS, write
 
 NOMINAL, BAR, BAR_OF_FEW, FEW = 0.95, 0.94, 0.93, 20
 MEAN_BAR, EXCESS_BAR = 0.945, 0.75
-N_RESAMPLES = 400
+N_RESAMPLES = 300
 KINDS = ("covered", "at least", "at most")
 
 Row = dict[str, Any]
@@ -45,7 +45,7 @@ def measured(case: Case, number: int, n_draws: int, *, earlier: bool) -> Row:
     truth, held, excess = case.true_gap(), np.zeros(3), 0.0
     for draw in range(n_draws):
         rng = np.random.default_rng([number, draw])
-        row = report_of(case, rng, 0.90 if earlier else NOMINAL, N_RESAMPLES)
+        row = line_of(case, rng, 0.90 if earlier else NOMINAL, N_RESAMPLES)
         if earlier:
             excess += row.high - truth
             continue

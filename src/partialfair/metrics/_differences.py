@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, permutations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,6 +39,18 @@ N_RANKS = 201
 
 FEWEST_RANKS = 21
 """The same for many groups, of which there are more pairs."""
+
+
+class _Slopes(NamedTuple):
+    """How far slopes go on beyond the ends of an interval; see `Resamples.passed_linearised`."""
+
+    beyond: float
+    fading: float
+
+
+_OF_A_MEAN = _Slopes(beyond=0.0, fading=0.5)
+"""To a mean over an interval its ends matter less than to a difference at one threshold: with slopes that go
+on beyond them its standard deviation would be up to twice what it is."""
 
 
 @dataclass(frozen=True)
@@ -105,12 +118,8 @@ def demographic_parity(resamples: Resamples, setting: Setting) -> Differences:
 
 
 def group_auc(resamples: Resamples, setting: Setting) -> Differences:
-    """``Pr(s > s') + ½ Pr(s = s') − ½`` inside the intervals of each pair.
-
-    It is a mean over the intervals, to which their ends matter less than to a difference at one threshold:
-    with slopes that go on beyond the ends its standard deviation would be twice what it is.
-    """
-    passed = partial(resamples.passed_linearised, beyond=0.0, fading=0.5)
+    """``Pr(s > s') + ½ Pr(s = s') − ½`` inside the intervals of each pair."""
+    passed = partial(resamples.passed_linearised, **_OF_A_MEAN._asdict())
     beats = _Beats.of(resamples, passed, passed)
 
     def fill(pairs: Ints, block: Floats) -> None:
@@ -215,7 +224,8 @@ def _selected_of_label(resamples: Resamples, k: int, setting: Setting, positive:
     """Ranks within the group; a cell's share of the interval is split over labels by their weight in it."""
     everyone, labelled = resamples.weights(k), resamples.weights(k, positive)
     fraction = np.divide(labelled, everyone, out=np.zeros_like(everyone), where=everyone > 0)
-    in_band = np.diff(resamples.passed_linearised(k), axis=0, prepend=0.0) * fraction
+    passed = resamples.passed_linearised(k, **_OF_A_MEAN._asdict())
+    in_band = np.diff(passed, axis=0, prepend=0.0) * fraction
     selected = in_band[: n_cells_above(resamples, k, setting)].sum(axis=0)
     if setting.gap_scale == "absolute":
         rate = labelled.sum(axis=0) / everyone.sum(axis=0)
