@@ -114,6 +114,16 @@ def test_page_benchmark_runs(tmp_path):
     assert all(float(size) < 3 for size in sizes)
 
 
+def test_coverage_benchmark_runs_and_goes_on(tmp_path):
+    small = ("--only", "demographic", "--draws", 3, "--out", tmp_path)
+    fewer = "designed = script.design; script.design = lambda: designed()[:2]"
+    printed = run_smaller("benchmarks/coverage.py", fewer, *small)
+    assert "at most" in printed
+    assert len((tmp_path / "coverage.jsonl").read_text().splitlines()) == 2
+    run_smaller("benchmarks/coverage.py", fewer, *small)
+    assert len((tmp_path / "coverage.jsonl").read_text().splitlines()) == 2
+
+
 def test_many_groups_benchmark_runs(tmp_path):
     one_audit = "row = script.row('few', [20] * 12); script.row = lambda *_: row"
     printed = run_smaller("benchmarks/many_groups.py", one_audit, "--groups", 12, "--out", tmp_path)

@@ -7,7 +7,7 @@ import pytest
 
 from partialfair import PartialFairClassifier, fairness_path
 from partialfair.metrics import partial_statistical_parity_difference
-from partialfair.solvers import GOOD, Status
+from partialfair.solvers import GOOD, Status, multistart
 
 
 def crowd(seed, n=150, d=2):
@@ -141,3 +141,30 @@ def test_models_of_a_path_cost_no_less_if_more_is_asked_for():
     assert len(kept) >= 3
     assert objectives == sorted(objectives)
     assert all("_neighbours" not in vars(point.model) for point in path.points)
+
+
+def hows(clf):
+    return [line.how for line in clf.result_.search]
+
+
+def test_a_warm_fit_goes_on_from_the_last_model_and_takes_fewer_passes():
+    X, y, groups = crowd(3, n=3000, d=20)
+    warm = fitted(X, y, groups, max_gap=0.2, warm_start=True)
+    assert "surrogate constraints" in hows(warm)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warm.set_params(max_gap=0.15).fit(X, y, sensitive_features=groups)
+    cold = fitted(X, y, groups, max_gap=0.15)
+    assert "going on from the last fit" in hows(warm)
+    assert "surrogate constraints" not in hows(warm)
+    assert warm.result_.promise_kept
+    assert warm.result_.kkt.holds(warm.tol)
+    assert warm.result_.history[-1].passes < cold.result_.history[-1].passes
+
+
+def test_solves_that_run_out_of_steps_get_more_of_them(monkeypatch):
+    X, y, groups = crowd(3, n=3000, d=20)
+    monkeypatch.setattr(multistart, "_STEPS_AGAIN", 4)
+    clf = fitted(X, y, groups, max_gap=0.05)
+    assert "more steps" in hows(clf)
+    assert clf.result_.promise_kept
