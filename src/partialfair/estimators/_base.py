@@ -181,11 +181,16 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
                 model.pack(coef, intercepts if self.fit_intercept else np.empty(0))
                 for coef, intercepts in self._neighbours
             )
-            search = Search(self, data, alpha, rows, tuple(constraints), solver, last, others)
+            shares = getattr(self, "_allowed_shares", None)
+            if shares is not None and shares.size != len(constraints):
+                shares = None
+            search = Search(self, data, alpha, rows, tuple(constraints), solver, last, others, shares)
             found = search.run(rows.deadline)
             certificate = search.certificate(found.attempt, rows.deadline)
             status, obstacle = ending(found, certificate, search.exact)
         attempt, training = found.attempt, found.attempt.training
+        if self.warm_start and attempt.constraints and not attempt.rank_by_rank:
+            self._allowed_shares = np.array([one.max_gap for one in attempt.constraints]) / training.max_gaps
         result = attempt.result
         same = np.array_equal(found.w, attempt.w)
         with unhurried():

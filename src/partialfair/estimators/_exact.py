@@ -46,7 +46,7 @@ _NARROWEST = 3
 _COVERED, _ENOUGH = 0.08, 16
 """Share of a group that a surrogate of the first width covers, roughly (a quarter of the spread of scores
 that are nearly normal), and members that it has to cover: fewer make its slope a matter of chance."""
-_CLOSER, _CLOSER_RANK_BY_RANK, _LOOSER = 0.1, 0.02, 0.7
+_CLOSER, _CLOSER_CONTINUED, _CLOSER_RANK_BY_RANK, _LOOSER = 0.1, 0.05, 0.02, 0.7
 """Shares of the stated gap that are taken off beside an excess, and share of a slack that is given back."""
 _MOST_TAKEN, _MOST_GIVEN = 0.9, 0.5
 """Shares of the stated gap by which what is allowed may differ from it."""
@@ -251,27 +251,38 @@ def about(attempt: Attempt, w: Floats, allowed: Floats, solve: Solve) -> Attempt
     return _corrected(at, allowed, solve, 0, rank_by_rank=True)
 
 
-def continued(last: Attempt, w: Floats, solve: Solve) -> Iterator[Attempt]:
-    """Solve problems whose constraints are true of a model, and then of their solutions; yield each.
+def continued(begin: Attempt, w: Floats, shares: Floats, solve: Solve) -> Iterator[Attempt]:
+    """Solve, from a model that is nearly the answer, problems that are corrected already; yield each.
 
-    For a model that is nearly the answer, as the last one of a path is to the next question: there is no
-    need to begin with a surrogate that is true of nobody, and to correct it.
+    The last model of a path is nearly the answer to the next question, and its surrogate was off by about as
+    much: constraints need not be stated first, and then corrected.
+
+    Parameters
+    ----------
+    begin
+        The problem as it is stated, unsolved.
+    w
+        The model.
+    shares
+        What was allowed in the end, in units of what was stated, when that model was found.
+    solve
+        Solves from the last solution.
     """
-    allowed = stated = last.training.max_gaps
-    widest = np.inf
+    stated = begin.training.max_gaps
+    allowed, narrowest = shares * stated, np.inf
+    last = replace(begin, result=replace(begin.result, x=begin.problem.start_at(w)))
     for _ in range(_ROUNDS_CONTINUED):
-        last = about(last, w, allowed, solve)
+        last = _corrected(last, allowed, solve, 0, rank_by_rank=False)
         yield last
-        leads_away = not last.kept and last.excess.max() >= widest
+        leads_away = not last.kept and last.excess.max() >= narrowest
         close_enough = last.kept and last.excess.max() >= -_CLOSE_ENOUGH * stated.min()
         if leads_away or close_enough or last.result.ended in (*CUT_SHORT, Status.NONFINITE):
             return
         if last.kept:
             allowed = np.minimum(allowed - _LOOSER * last.excess, (1 + _MOST_GIVEN) * stated)
         else:
-            widest = last.excess.max()
-            allowed = stricter(last, allowed)
-        w = last.w
+            narrowest = last.excess.max()
+            allowed = stricter(last, allowed, _CLOSER_CONTINUED)
 
 
 def finished(attempt: Attempt, solve: Solve) -> Attempt:
@@ -280,10 +291,10 @@ def finished(attempt: Attempt, solve: Solve) -> Attempt:
     return replace(attempt, result=result, number=attempt.number + 1)
 
 
-def stricter(attempt: Attempt, allowed: Floats) -> Floats:
-    """Return what to allow after an attempt that broke the promise: less by as much."""
+def stricter(attempt: Attempt, allowed: Floats, closer: float = _CLOSER_RANK_BY_RANK) -> Floats:
+    """Return what to allow after an attempt that broke the promise: less by as much, and a little more."""
     stated = attempt.training.max_gaps
-    less = allowed - np.maximum(attempt.excess, 0.0) - _CLOSER_RANK_BY_RANK * stated
+    less = allowed - np.maximum(attempt.excess, 0.0) - closer * stated
     return np.asarray(np.maximum(less, (1 - _MOST_TAKEN) * stated))
 
 

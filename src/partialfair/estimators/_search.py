@@ -141,6 +141,8 @@ class Search:
         Parameters and thresholds of an earlier fit to start from, if there is one.
     others
         Parameters of other models that may keep the promise.
+    shares
+        What the constraints of the earlier fit allowed in the end, in units of its ``max_gap``.
     """
 
     estimator: Any
@@ -151,6 +153,7 @@ class Search:
     solver: Solver
     last: tuple[Floats, Floats] | None = None
     others: tuple[Floats, ...] = ()
+    shares: Floats | None = None
     free: Result | None = None
     best: Attempt | None = None
     pool: Pool | None = None
@@ -217,7 +220,8 @@ class Search:
             return None
         begin = self._unsolved(Status.STOPPED)
         near = self.pool.best.w if self.pool.keeps(self.pool.best) else self.last[0]
-        for attempt in continued(begin, near, self._solving.again):
+        shares = np.ones(len(self.constraints)) if self.shares is None else self.shares
+        for attempt in continued(begin, near, shares, self._solving.again):
             self._judge(attempt, "going on from the last fit")
             if attempt.result.ended in CUT_SHORT:
                 return attempt.result.ended
