@@ -86,11 +86,8 @@ _WHOLE_GROUPS = "Shares beside a score are of whole groups."
 
 def _claims(report: FairnessReport) -> str:
     """Say what the columns of the metrics claim, each by itself and all at once."""
-    sure, n = f"{100 * report.confidence:g} %", sum(row.fluctuation is not None for row in report.rows)
-    each = f"Each interval holds by itself with {sure} confidence"
-    if n > 1 and (joint := report.joint_confidence) > 0:
-        each += f"; all {n} at once with at least {100 * joint:.3g} %"
-    return f"{each}. At most: with {sure} confidence no pair of groups is further apart. {_WHOLE_GROUPS}"
+    at_most = f"At most: with {100 * report.confidence:g} % confidence no pair of groups is further apart."
+    return f"{report.assurance} {at_most} {_WHOLE_GROUPS}"
 
 
 def _interval_title(confidence: float) -> str:

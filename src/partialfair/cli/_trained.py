@@ -35,7 +35,7 @@ from partialfair.report.pages import (
     notes_section,
     settings_section,
 )
-from partialfair.report.rendering import Section
+from partialfair.report.sections import Section
 from partialfair.solvers import GOOD
 from partialfair.tables import TableModel
 
@@ -274,6 +274,7 @@ class Trained:
             shown=len(found) - 1,
             seen_in_training=part == "training",
             warning=self._shortfall,
+            pairs_by=self.settings.metric,
         )
 
     @property

@@ -135,6 +135,15 @@ class FairnessReport:
         return max(shares, key=lambda row: -1.0 if np.isnan(row.value) else row.value)
 
     @property
+    def assurance(self) -> str:
+        """How sure the intervals are, each by itself and all at once, in a sentence."""
+        each = f"Each interval holds by itself with {100 * self.confidence:g} % confidence"
+        n_intervals = sum(row.fluctuation is not None for row in self.rows)
+        if n_intervals < 2 or self.joint_confidence == 0:
+            return f"{each}."
+        return f"{each}; all {n_intervals} at once with at least {100 * self.joint_confidence:.3g} %."
+
+    @property
     def joint_confidence(self) -> float:
         """Confidence that all m intervals hold at once, at least: ``1 − m (1 − confidence)``."""
         n_intervals = sum(row.fluctuation is not None for row in self.rows)
