@@ -82,13 +82,14 @@ class Gate:
         """Say whether the gate was passed, and what decided."""
         passed, row, metric = self.passes(report), report[self.metric], METRICS[self.metric]
         gap = "undefined" if np.isnan(row.value) else metric.text(row.value)
+        kind = f" (--fail-on {self.fail_on})" if self.is_about_new_people else ""
         bound = ""
         if self.is_about_new_people and not np.isnan(row.value):
             side, sure = _DECIDES[self.fail_on].replace("_", " "), f"{100 * report.confidence:g} %"
             bound = f", {side} {metric.text(self._decisive(report))} with {sure} confidence"
         p_value = row.p_value(self.limit)
         return Text.assemble(
-            f"\ngate (--fail-on {self.fail_on}): {metric.title} gap {gap}{bound}, limit {self.limit:g}: ",
+            f"\ngate{kind}: {metric.title} gap {gap}{bound}, limit {self.limit:g}: ",
             ("pass", "green") if passed else ("FAIL", "red"),
             "" if np.isnan(row.value) else self._reason(passed),
             "" if np.isnan(p_value) else f" (p = {p_value:.2g} for a true gap of at most {self.limit:g})",

@@ -166,8 +166,7 @@ Clusters = Annotated[
     typer.Option(
         "--clusters",
         metavar="COL",
-        help="Says which rows belong together, as those of one person do: confidence is that of so many "
-        "people.",
+        help="Which rows belong together, as those of one person do; confidence is that of so many people.",
         rich_help_panel=COLUMNS,
     ),
 ]
@@ -297,8 +296,8 @@ FailOn = Annotated[
     FailureKinds | None,
     typer.Option(
         "--fail-on",
-        help="--fail-above fails if the estimate is wider (default), only if the true gap is shown to exceed "
-        "it, or unless the true gap is shown to be at most that: with --confidence.",
+        help="Fail if the estimate is wider (default), only if the true gap is shown to exceed --fail-above, "
+        "or unless it is shown to be at most that.",
         rich_help_panel=JUDGED,
     ),
 ]

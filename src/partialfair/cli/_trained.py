@@ -213,7 +213,7 @@ class Trained:
             },
             "models": {
                 model: {
-                    part: found.record(pairs=(name, part) == self.last)
+                    part: found.record(pairs=part == self.last[1])
                     for (name, part), found in self.judged.items()
                     if name == model
                 }
