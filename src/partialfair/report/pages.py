@@ -83,8 +83,9 @@ def audit_page(
             one,
             "As audited" if len(named) == 1 else f"As audited: {name}",
             seen_in_training=seen_in_training,
+            explained=position == 0,
         )
-        for name, one in named.items()
+        for position, (name, one) in enumerate(named.items())
     ]
     name, one = list(named.items())[shown]
     of_pairs = "Pairs of groups" if len(named) == 1 else f"Pairs of groups: {name}"

@@ -78,9 +78,16 @@ def _cell(value: str) -> str:
 
 
 def audited_section(
-    report: FairnessReport, title: str = "As audited", *, seen_in_training: bool = False
+    report: FairnessReport,
+    title: str = "As audited",
+    *,
+    seen_in_training: bool = False,
+    explained: bool = True,
 ) -> Section:
-    """Return what the report says of the audited interval, with its bootstrap's confidence intervals."""
+    """Return what the report says of the audited interval, with its bootstrap's confidence intervals.
+
+    What intervals and bounds claim is said where ``explained``: once on a page of several models.
+    """
     interval = interval_text(report.scored.groups[0].interval, report.higher_is_better)
     omitted = "".join(
         [
@@ -98,9 +105,10 @@ def audited_section(
     side = "above" if report.higher_is_better else "below"
     threshold = "" if report.threshold is None else f"; selected: score {side} {report.threshold:.6g}"
     what = f"At {interval}, gaps on the {report.gap_scale} scale{threshold}.{omitted}"
+    claims = _TRAINED_ON if seen_in_training else _claims(report)
     return Section(
         title,
-        text=f"{what}\n\n{_TRAINED_ON if seen_in_training else _claims(report)}",
+        text=f"{what}\n\n{claims}" if explained else what,
         columns=("metric", "gap", _interval_title(report), "at least", "at most", "between", "members"),
         rows=[audited_line(row) for row in report.rows],
     )

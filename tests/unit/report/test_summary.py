@@ -256,6 +256,7 @@ def test_several_reports_by_name():
     page = audit_page({"old": first, "new": first})
     assert "As audited: old" in page
     assert "As audited: new" in page
+    assert page.count("holds by itself") == 1  # what numbers claim is said once
 
 
 @pytest.mark.parametrize(
