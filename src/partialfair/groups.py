@@ -25,6 +25,7 @@ __all__ = [
     "encode_groups",
     "enough",
     "group_name",
+    "label_kind",
     "members_of",
     "members_text",
 ]
@@ -112,6 +113,11 @@ def members_of(codes: Ints, weights: Floats, n_groups: int) -> Members:
 def group_name(label: GroupLabel) -> str:
     """How a group is written for people."""
     return " × ".join(map(str, label)) if isinstance(label, tuple) else str(label)
+
+
+def label_kind(label: bool | None) -> str:
+    """Return whom a label is of, "positives" or "negatives"; empty where there is none."""
+    return "" if label is None else LABEL_KINDS[label]
 
 
 def members_text(count: float, *, too_few: bool = False) -> str:

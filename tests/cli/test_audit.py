@@ -11,7 +11,14 @@ import pytest
 from partialfair import metrics
 from tests.cli.conftest import COLUMNS
 
-FILES = {"audit.json", "metrics.csv", "rank_curve.png", "score_densities.png", "unfairness_map.png"}
+FILES = {
+    "audit.json",
+    "metrics.csv",
+    "pairs.csv",
+    "rank_curve.png",
+    "score_densities.png",
+    "unfairness_map.png",
+}
 BAND = ("--interval", 0.05, 0.45)
 CHOICES = (*COLUMNS, "--label", "hired", "--threshold", 0.5, *BAND)
 

@@ -17,7 +17,7 @@ __all__ = ["BYSTANDER", "Case", "Earlier", "make_case", "write_case"]
 BYSTANDER = "old/notes.txt"
 """A file in the output directory that no command wrote, and so none may touch."""
 
-_OUTPUT_NAMES = ("metrics.csv", "movers.csv", "path.csv", "held_out.csv")
+_OUTPUT_NAMES = ("metrics.csv", "pairs.csv", "movers.csv", "path.csv", "held_out.csv")
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,12 @@ def _number(*good: str) -> Values:
     return _of(*good, bad=_NUMBERS)
 
 
+def _fail_on(draw: Draw) -> Sequence[str]:
+    """Return what fails, mostly with the limit that it needs."""
+    word = draw.choice(["estimate", "exceeds", "unproven"], ["luck", ""])
+    return [word] if draw.rng.random() < draw.bad else [word, "--fail-above", "0.1"]
+
+
 JUDGING: dict[str, Values] = {
     "--weight": _column("weight"),
     "--pos-label": _label,
@@ -135,6 +141,7 @@ SCORING: dict[str, Values] = {
     "--label": _column("label"),
     "--threshold": _number("0", "0.5", "-0.3"),
     "--rank-within": _of("group", "group_and_label", bad=["other"]),
+    "--clusters": _column("id"),
 }
 TRAINING: dict[str, Values] = {
     "--drop": _feature,
@@ -146,6 +153,7 @@ TRAINING: dict[str, Values] = {
 GATE: dict[str, Values] = {
     "--fail-above": _number("0.05", "0.2"),
     "--fail-metric": _of("statistical_parity", "demographic_parity", "group_auc", bad=["nothing"]),
+    "--fail-on": _fail_on,
 }
 OPTIONS: dict[str, dict[str, Values]] = {
     "audit": {**JUDGING, **SCORING, **GATE},

@@ -12,19 +12,12 @@ from rich.text import Text
 
 from partialfair._typing import GroupLabel, IntervalLike, RankWithin
 from partialfair.cli._csv import csv_text
+from partialfair.cli._gate import Gate
 from partialfair.cli._intervals import AUTO, by_label, interval_record
 from partialfair.cli._judging import Judging, on_judged
 from partialfair.cli._labels import positive_label
-from partialfair.cli._output import (
-    groups_table,
-    metrics_table,
-    note_line,
-    parity_sentence,
-    report_record,
-    step,
-    verdict,
-    within,
-)
+from partialfair.cli._output import note_line, step
+from partialfair.cli._reports import groups_table, parity_sentence, print_metrics, report_record
 from partialfair.cli._tables import ScoreTable
 from partialfair.cli._wording import as_options
 from partialfair.cli._writing import Content
@@ -47,9 +40,16 @@ from partialfair.report.pages import audit_page, notes_section, settings_section
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FILES", "Audit", "AuditSettings", "Gate", "measure", "print_audit"]
+__all__ = ["FILES", "Audit", "AuditSettings", "measure", "print_audit"]
 
-FILES = ("metrics.csv", "rank_curve.png", "score_densities.png", "unfairness_map.png", "audit.json")
+FILES = (
+    "metrics.csv",
+    "pairs.csv",
+    "rank_curve.png",
+    "score_densities.png",
+    "unfairness_map.png",
+    "audit.json",
+)
 """What ``--out`` writes, the record last."""
 
 MAP_WIDTH = 0.25
@@ -69,43 +69,6 @@ class AuditSettings(Judging):
         super().check()
         if self.threshold is not None and not np.isfinite(self.threshold):
             raise InputError(f"--threshold must be a finite number, not {self.threshold:g}")
-
-
-@dataclass(frozen=True)
-class Gate:
-    """``--fail-above``: the metric and the largest gap that passes."""
-
-    metric: str
-    limit: float
-
-    def check(self) -> None:
-        """Refuse what cannot be right, before any file is read."""
-        if self.metric not in METRICS:
-            raise InputError(f"--fail-metric must be one of {', '.join(METRICS)}, not {self.metric}")
-        largest = max(1.0, METRICS[self.metric].largest)
-        if not 0 <= self.limit <= largest:
-            limits = "lie between 0 and 1" if largest == 1 else "be at least 0"
-            raise InputError(f"--fail-above must {limits}, not {self.limit:g}")
-
-    def check_measured(self, report: FairnessReport) -> None:
-        """Refuse a report that cannot decide: a gap that was not measured neither passes nor fails."""
-        if self.metric in report.omitted:
-            reason = report.omitted[self.metric]
-            see = ": see --label and --threshold" if reason.startswith("needs") else ""
-            raise InputError(f"--fail-metric {self.metric} {reason}{see}")
-
-    def passes(self, report: FairnessReport) -> bool:
-        """Whether the gap is at most the limit; an undefined gap does not pass."""
-        return within(report[self.metric], self.limit)
-
-    def record(self, report: FairnessReport) -> dict[str, Any]:
-        """Return the verdict as plain data for JSON."""
-        return {
-            "metric": self.metric,
-            "limit": self.limit,
-            "passed": self.passes(report),
-            "p_value": report[self.metric].p_value(self.limit),
-        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +104,8 @@ class Audit:
         positive = "" if self.positive is None else f"; positive label: {self.positive}"
         chosen = ", chosen by the scores" if self.settings.interval == AUTO else ""
         scale = f"gaps on the {self.settings.gap_scale} scale"
-        return f"{self.settings.words(self.interval)}{chosen}; {scale}{positive}"
+        together = "" if self.table.clusters is None else f"; {self.table.clusters_text}"
+        return f"{self.settings.words(self.interval)}{chosen}; {scale}{positive}{together}"
 
     @property
     def headline(self) -> str:
@@ -153,15 +117,19 @@ class Audit:
         """The group that the others are drawn against: its ranks are the surest."""
         return max(self.report.groups, key=lambda group: group.n_effective).group
 
-    def record(self, gate: Gate | None) -> dict[str, Any]:
-        """Return plain data for JSON; the schema's number changes when a reader would have to."""
+    def record(self, gate: Gate | None, *, pairs: bool = True) -> dict[str, Any]:
+        """Return plain data for JSON; the schema's number changes when a reader would have to.
+
+        With the gaps of all pairs of groups, which take a while where there are many, or without.
+        """
         worst = self.unfairness.widest(MAP_WIDTH)
         record = {
             "schema": "partialfair.audit/1",
             "file": str(self.table.path),
             "interval": interval_record(self.interval),
             "pos_label": self.positive,
-            **report_record(self.report),
+            "clusters": self.table.clusters_record,
+            **report_record(self.report, pairs=pairs),
             "widest_interval": {
                 "width": MAP_WIDTH,
                 "interval": list(worst.interval),
@@ -179,7 +147,9 @@ class Audit:
     def files(self) -> dict[str, Content]:
         """Return what ``--out`` writes beside the record; the figures are drawn when they are called."""
         metrics = csv_text(self.report.to_frame(), index=True)
-        return dict(zip(FILES, (metrics, self._rank_curve, self._densities, self._map), strict=False))
+        pairs = csv_text(self.report.pairs_frame())
+        contents = (metrics, pairs, self._rank_curve, self._densities, self._map)
+        return dict(zip(FILES[:-1], contents, strict=True))
 
     def page(self) -> str:
         """Return the interactive page."""
@@ -201,6 +171,7 @@ class Audit:
             "groups by": ", ".join(map(str, table.groups.columns)),
             "label": label,
             "weights": "none" if table.weights is None else "yes",
+            "clusters": "none" if table.clusters is None else table.clusters_text,
             "interval": settings.words(self.interval),
             "better scores": "higher" if settings.higher_is_better else "lower",
             "threshold": "none" if settings.threshold is None else f"{settings.threshold:g}",
@@ -253,6 +224,7 @@ def measure(table: ScoreTable, settings: AuditSettings, gate: Gate | None = None
             threshold=settings.threshold,
             positive=None if label is None else label.value,
             weights=table.weights,
+            clusters=table.clusters,
             rank_within=settings.rank_within,
         )
         unfairness = groups_map(
@@ -299,9 +271,9 @@ def print_audit(audit: Audit, gate: Gate | None, out: Console) -> None:
     out.print(parity_sentence(report))
     out.print(_widest_sentence(audit))
     if gate is not None:
-        out.print(verdict(report, gate.metric, gate.limit))
+        out.print(gate.verdict(report))
     out.print()
-    out.print(metrics_table(report))
+    print_metrics(report, "statistical_parity" if gate is None else gate.metric, out)
     out.print()
     out.print(groups_table(report))
     for name, reason in report.omitted.items():

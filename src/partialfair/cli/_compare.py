@@ -14,13 +14,8 @@ from partialfair._text import visible
 from partialfair.cli._audit import Audit, AuditSettings, measure
 from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import AUTO, interval_record
-from partialfair.cli._output import (
-    PlainTable,
-    note_line,
-    rank_curves,
-    report_record,
-    value_and_interval,
-)
+from partialfair.cli._output import PlainTable, note_line, rank_curves
+from partialfair.cli._reports import report_record, value_and_interval
 from partialfair.cli._tables import ScoreTable
 from partialfair.cli._writing import Content
 from partialfair.exceptions import InputError
@@ -77,17 +72,18 @@ class Comparison:
         shares = frame.iloc[:, -len(self.audits) :]
         return frame[shares.nunique(axis=1) > 1]
 
-    def record(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
+    def record(self, *, pairs: bool = True) -> dict[str, Any]:
+        """Return plain data for JSON, with the gaps of all pairs of groups or without."""
         return {
             "schema": "partialfair.compare/1",
             "interval": interval_record(self.audits[0].interval),
             "pos_label": self.audits[0].positive,
+            "clusters": self.audits[0].table.clusters_record,
             "models": [
                 {
                     "name": name,
                     "file": str(audit.table.path),
-                    **report_record(audit.report),
+                    **report_record(audit.report, pairs=pairs),
                     "changes_from_first": self.changes(k).to_dict(orient="index") if k else None,
                     "notes": list(audit.notes),
                 }
@@ -154,8 +150,16 @@ def align(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
                 f"or into none, the first in data row {row}; compare needs the same people"
                 + (" in the same order, or an --id column" if first.ids is None else " in the same groups")
             )
-        # Labels and weights describe the people, not the model: the first file's are used for all.
-        aligned.append(replace(table, groups=first.groups, labels=first.labels, weights=first.weights))
+        # What describes the people, and not the model, is the first file's for all.
+        aligned.append(
+            replace(
+                table,
+                groups=first.groups,
+                labels=first.labels,
+                weights=first.weights,
+                clusters=first.clusters,
+            )
+        )
     return aligned
 
 

@@ -17,10 +17,11 @@ from rich.console import Console
 
 from partialfair._files import scratch
 from partialfair.cli._csv import csv_text
-from partialfair.cli._output import command_name, parity_sentence, rank_curves
+from partialfair.cli._output import command_name, rank_curves
 from partialfair.cli._path import FILES as PATH_FILES
 from partialfair.cli._path import Frontier, PathSettings, trace
 from partialfair.cli._prepare import Roles
+from partialfair.cli._reports import parity_sentence
 from partialfair.cli._writing import Content
 from partialfair.datasets import make_admissions
 from partialfair.metrics import rank_curve, unfairness_map

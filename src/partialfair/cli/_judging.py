@@ -88,6 +88,7 @@ class Judging:
         threshold: float | None,
         positive: Any,
         weights: Floats | None,
+        clusters: ArrayLike | None = None,
         rank_within: RankWithin = "group",
     ) -> FairnessReport:
         """Return all metrics of one set of scores."""
@@ -102,6 +103,7 @@ class Judging:
             rank_within=rank_within,
             pos_label=positive,
             sample_weight=weights,
+            clusters=clusters,
             random_state=self.seed,
             higher_is_better=self.higher_is_better,
             min_group_size=self.min_group_size,

@@ -18,12 +18,15 @@ __all__ = [
     "OUTPUT",
     "AsJson",
     "Categories",
+    "Clusters",
     "Confidence",
     "ConstraintName",
     "Dropped",
     "Enforce",
     "Enforcement",
     "FailAbove",
+    "FailOn",
+    "FailureKinds",
     "Group",
     "GroupTerms",
     "Ids",
@@ -109,6 +112,14 @@ class Enforcement(StrEnum):
     surrogate = "surrogate"
 
 
+class FailureKinds(StrEnum):
+    """Values of ``--fail-on``."""
+
+    estimate = "estimate"
+    exceeds = "exceeds"
+    unproven = "unproven"
+
+
 COLUMNS, ASKED, JUDGED = "Columns", "What is asked", "Who is judged, and how surely"
 FIT, OUTPUT = "The fit", "Output"
 """Headings of the options in a command's help."""
@@ -149,6 +160,15 @@ PosLabel = Annotated[
 ]
 Weight = Annotated[
     str | None, typer.Option("--weight", metavar="COL", help="Sample weights.", rich_help_panel=COLUMNS)
+]
+Clusters = Annotated[
+    str | None,
+    typer.Option(
+        "--clusters",
+        metavar="COL",
+        help="Which rows belong together, as those of one person do; confidence is that of so many people.",
+        rich_help_panel=COLUMNS,
+    ),
 ]
 Ids = Annotated[
     list[str] | None,
@@ -269,6 +289,15 @@ FailAbove = Annotated[
         "--fail-above",
         metavar="GAP",
         help="Exit with 1 if the gap of --fail-metric is wider than this.",
+        rich_help_panel=JUDGED,
+    ),
+]
+FailOn = Annotated[
+    FailureKinds | None,
+    typer.Option(
+        "--fail-on",
+        help="Fail if the estimate is wider (default), only if the true gap is shown to exceed --fail-above, "
+        "or unless it is shown to be at most that.",
         rich_help_panel=JUDGED,
     ),
 ]

@@ -1,4 +1,4 @@
-"""What commands say: tables, sentences, JSON, pictures."""
+"""How commands speak: consoles, progress, tables, JSON, pictures."""
 
 from __future__ import annotations
 
@@ -22,13 +22,7 @@ from rich.text import Text
 
 from partialfair._text import json_visible, message_text, visible
 from partialfair._typing import GroupLabel, IntervalLike
-from partialfair.groups import group_name, members_text
-from partialfair.intervals import IntervalSet, interval_text
-from partialfair.metrics import FairnessReport, ReportRow
-from partialfair.metrics._text import fixed, percent
-from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.curve import RankCurve
-from partialfair.metrics.small_groups import TOO_FEW, SmallGroup
 from partialfair.plotting import plot_rank_curve
 
 if TYPE_CHECKING:
@@ -40,20 +34,12 @@ __all__ = [
     "console",
     "echo",
     "echo_data",
-    "gap_sentence",
-    "groups_table",
     "json_text",
-    "metrics_table",
     "note",
     "note_line",
-    "parity_sentence",
     "printing",
     "rank_curves",
-    "report_record",
     "step",
-    "value_and_interval",
-    "verdict",
-    "within",
 ]
 
 _logger = logging.getLogger("partialfair")
@@ -155,148 +141,9 @@ def note(message: str) -> None:
     _logger.warning("note: %s", message)
 
 
-def metrics_table(report: FairnessReport) -> PlainTable:
-    """Return one line per metric, with the confidence interval and where the worst pair differs."""
-    table = PlainTable()
-    for title in (
-        "metric",
-        "gap",
-        f"{100 * report.confidence:g} % interval",
-        "worst pair",
-        "where (shares of whole groups)",
-    ):
-        table.add_column(title, justify="right" if title == "gap" else "left")
-    for row in report.rows:
-        table.add_row(METRICS[row.metric].title, *value_and_interval(row), _pair(row), _where(row, report))
-    return table
-
-
-def groups_table(report: FairnessReport) -> PlainTable:
-    """Return one line per group."""
-    table = PlainTable()
-    table.add_column("group")
-    for title in ("members", "in the interval", "tied scores"):
-        table.add_column(title, justify="right")
-    for group in report.groups:
-        table.add_row(
-            group_name(group.group),
-            f"{group.n:,}",
-            members_text(group.n_in_interval),
-            percent(group.tied_share),
-        )
-    for group in report.small_groups:
-        table.add_row(
-            group_name(group.group),
-            f"{group.n:,}",
-            members_text(group.n_in_interval, too_few=True),
-            TOO_FEW,
-            style="dim",
-        )
-    return table
-
-
 def note_line(note: str) -> Text:
     """Return a note as it is printed."""
     return Text.assemble(("note:", "yellow"), f" {message_text(note)}")
-
-
-def parity_sentence(report: FairnessReport, *, sure: bool = True) -> str:
-    """Say in words where the worst pair of the statistical-parity gap differs, and by how much.
-
-    How sure that is holds of people whom the model has not seen, and is left out if ``sure`` is False.
-    """
-    row = report["statistical_parity"]
-    first, second = row.groups
-    intervals = {group.group: IntervalSet(group.interval) for group in report.groups}
-    shares = [percent(rank) for rank in row.ranks]
-    if report.gap_scale == "interval":
-        shares = [
-            percent(float(intervals[label].passed(np.array(rank))))
-            for label, rank in zip(row.groups, row.ranks, strict=True)
-        ]
-    ranks = {label: interval_text(intervals[label], report.higher_is_better) for label in row.groups}
-    if report.gap_scale == "absolute":
-        among = f"With a threshold at {ranks[first]} of either group"
-    elif ranks[first] == ranks[second]:
-        among = f"Among {ranks[first]} of each group"
-    else:
-        among = "Among " + " and ".join(f"{ranks[label]} of {group_name(label)}" for label in row.groups)
-    found = (
-        f"{shares[0]} of {group_name(first)} but {shares[1]} of {group_name(second)} score "
-        f"{_side(report)} {row.threshold:.4g}"
-    )
-    if row.value == 0:
-        found = "no threshold tells the groups apart"
-    return f"{among}, {found}: a gap of {fixed(row.value)}{_reach(row, report) if sure else ''}."
-
-
-def gap_sentence(report: FairnessReport, metric: str, *, sure: bool) -> str:
-    """Say one metric's gap; the statistical-parity gap in the words of `parity_sentence`."""
-    if metric == "statistical_parity":
-        return parity_sentence(report, sure=sure)
-    row, described = report[metric], METRICS[metric]
-    if np.isnan(row.value):
-        return f"The {described.title} gap is undefined."
-    reach = _reach(row, report) if sure else ""
-    return f"The {described.title} gap is {described.text(row.value)}{reach}, between {_pair(row)}."
-
-
-def _reach(row: ReportRow, report: FairnessReport) -> str:
-    text = METRICS[row.metric].text
-    return f" ({100 * report.confidence:g} % interval {text(row.low)} to {text(row.high)})"
-
-
-def report_record(report: FairnessReport) -> dict[str, Any]:
-    """Return the report as plain data for JSON."""
-    return {
-        "gap_scale": report.gap_scale,
-        "higher_is_better": report.higher_is_better,
-        "min_group_size": report.min_group_size,
-        "rows_without_group": report.n_missing,
-        "rank_within": report.rank_within,
-        "threshold": report.threshold,
-        "confidence": report.confidence,
-        "metrics": {
-            row.metric: {
-                "value": row.value,
-                "low": row.low,
-                "high": row.high,
-                "worst_pair": [group_name(label) for label in row.groups],
-                "score": row.threshold,
-                "ranks_from_top": list(row.ranks),
-                "n": list(row.sizes),
-            }
-            for row in report.rows
-        },
-        "omitted": report.omitted,
-        "groups": [
-            {
-                "group": group_name(group.group),
-                "n": group.n,
-                "n_effective": group.n_effective,
-                "n_in_interval": group.n_in_interval,
-                "tied_share": group.tied_share,
-                "interval": [list(part) for part in group.interval],
-            }
-            for group in report.groups
-        ],
-        "small_groups": [_small_record(group) for group in report.small_groups],
-        "merged_groups": [_small_record(group) for group in report.merged_groups],
-        "too_few_labelled": {
-            metric: [_small_record(group) for group in small]
-            for metric, small in report.too_few_labelled.items()
-        },
-    }
-
-
-def _small_record(group: SmallGroup) -> dict[str, Any]:
-    return {
-        "group": group_name(group.group),
-        "n": group.n,
-        "counted": group.counted,
-        "n_counted": group.n_counted,
-        "reason": group.reason,
-    }
 
 
 def json_text(record: Mapping[str, Any]) -> str:
@@ -318,47 +165,6 @@ def rank_curves(
         title = visible(name).replace("$", r"\$")
         plot_rank_curve(curve, reference=reference, interval=interval, title=title, ax=ax)
     return figure
-
-
-def value_and_interval(row: ReportRow) -> tuple[str, str]:
-    """Write a gap and its confidence interval."""
-    if np.isnan(row.value):
-        return "undefined", ""
-    text = METRICS[row.metric].text
-    return text(row.value), f"{text(row.low)} – {text(row.high)}"
-
-
-def within(row: ReportRow, limit: float) -> bool:
-    """Whether a gap is at most the limit of a gate; an undefined gap is not."""
-    return bool(row.value <= limit)
-
-
-def verdict(report: FairnessReport, metric: str, limit: float) -> Text:
-    """Say whether a gate was passed."""
-    row = report[metric]
-    gap, _ = value_and_interval(row)
-    p_value = row.p_value(limit)
-    return Text.assemble(
-        f"\ngate: {METRICS[metric].title} gap {gap}, limit {limit:g}: ",
-        ("pass", "green") if within(row, limit) else ("FAIL", "red"),
-        "" if np.isnan(p_value) else f" (p = {p_value:.2g} for a true gap of at most {limit:g})",
-    )
-
-
-def _pair(row: ReportRow) -> str:
-    return " / ".join(group_name(label) for label in row.groups)
-
-
-def _side(report: FairnessReport) -> str:
-    """On which side of a threshold rows are selected."""
-    return "above" if report.higher_is_better else "below"
-
-
-def _where(row: ReportRow, report: FairnessReport) -> str:
-    if not np.isfinite(row.threshold):  # pairwise metrics have none; of no difference it is −∞
-        return ""
-    ranks = " / ".join(percent(rank) for rank in row.ranks)
-    return f"score {row.threshold:.4g}, {ranks} {_side(report)} it"
 
 
 def _finite(value: Any) -> Any:

@@ -18,8 +18,9 @@ from partialfair._text import listed
 from partialfair._typing import IntervalLike
 from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import AUTO, interval_record
-from partialfair.cli._output import PlainTable, note_line, step, value_and_interval
+from partialfair.cli._output import PlainTable, note_line, step
 from partialfair.cli._prepare import ModelSettings, Prepared, Roles, prepare
+from partialfair.cli._reports import value_and_interval
 from partialfair.cli._split import HoldOut
 from partialfair.cli._trained import HELD_OUT, MODEL
 from partialfair.cli._wording import as_options

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from partialfair.cli import _audit, _compare
-from partialfair.cli._audit import AuditSettings, Gate, measure, print_audit
+from partialfair.cli._audit import AuditSettings, measure, print_audit
 from partialfair.cli._compare import print_comparison
 from partialfair.cli._csv import csv_text
+from partialfair.cli._gate import read_gate
 from partialfair.cli._intervals import check_page
 from partialfair.cli._judging import judging_options
 from partialfair.cli._options import (
@@ -18,8 +19,10 @@ from partialfair.cli._options import (
     JUDGED,
     OUTPUT,
     AsJson,
+    Clusters,
     Confidence,
     FailAbove,
+    FailOn,
     Group,
     Intervals,
     Label,
@@ -58,6 +61,7 @@ def audit(
     label: Label = None,
     pos_label: PosLabel = None,
     weight: Weight = None,
+    clusters: Clusters = None,
     interval: Intervals = None,
     lower_is_better: LowerIsBetter = False,
     threshold: Threshold = None,
@@ -77,6 +81,7 @@ def audit(
             rich_help_panel=JUDGED,
         ),
     ] = "statistical_parity",
+    fail_on: FailOn = None,
     out: Out = None,
     report: Report = None,
     as_json: AsJson = False,
@@ -91,16 +96,16 @@ def audit(
         threshold=threshold,
         rank_within=rank_within.value,
     )
-    gate = None if fail_above is None else Gate(fail_metric, fail_above)
+    gate = read_gate(fail_metric, fail_above, fail_on)
     settings.check()
     if gate is not None:
         gate.check()
     check_page(settings.interval, report)
     outputs = Outputs(out, _audit.FILES, report)
     outputs.check(file)
-    columns = ColumnNames(score, tuple(group), label, weight)
+    columns = ColumnNames(score, tuple(group), label, weight, clusters=clusters)
     result = measure(_read(file, columns, settings), settings, gate)
-    record = outputs.write(result.files, result.record(gate), result.page)
+    record = outputs.write(result.files, result.record(gate, pairs=as_json or out is not None), result.page)
     with printing():
         if as_json:
             echo(json_text(record))
@@ -130,6 +135,7 @@ def compare(
     label: Label = None,
     pos_label: PosLabel = None,
     weight: Weight = None,
+    clusters: Clusters = None,
     interval: Intervals = None,
     lower_is_better: LowerIsBetter = False,
     threshold: Threshold = None,
@@ -156,9 +162,11 @@ def compare(
     check_page(settings.interval, report)
     outputs = Outputs(out, _compare.FILES, report)
     outputs.check(*files)
-    columns = ColumnNames(score, tuple(group), label, weight, id_column)
+    columns = ColumnNames(score, tuple(group), label, weight, id_column, clusters)
     comparison = _compare.compare([_read(file, columns, settings) for file in files], settings)
-    record = outputs.write(comparison.files, comparison.record(), comparison.page)
+    record = outputs.write(
+        comparison.files, comparison.record(pairs=as_json or out is not None), comparison.page
+    )
     with printing():
         if as_json:
             echo(json_text(record))

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from partialfair.cli._audit import Gate
+from partialfair.cli._gate import read_gate
 from partialfair.cli._intervals import check_page
 from partialfair.cli._judging import judging_options
 from partialfair.cli._options import (
@@ -25,6 +25,7 @@ from partialfair.cli._options import (
     Enforce,
     Enforcement,
     FailAbove,
+    FailOn,
     Group,
     GroupTerms,
     Ids,
@@ -106,6 +107,7 @@ def train(
             rich_help_panel=JUDGED,
         ),
     ] = None,
+    fail_on: FailOn = None,
     out: Annotated[
         Path,
         typer.Option(
@@ -138,7 +140,7 @@ def train(
         alpha=alpha,
         test_size=test_size,
     )
-    gate = None if fail_above is None else Gate(fail_metric or settings.metric, fail_above)
+    gate = read_gate(fail_metric or settings.metric, fail_above, fail_on)
     _train.check_settings(settings, gate)
     check_page(settings.interval, report)
     directory, name = (out.parent, out.name) if out.suffix == ".skops" else (out, MODEL)

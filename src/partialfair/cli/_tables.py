@@ -1,4 +1,4 @@
-"""Columns of a table by their role: scores, groups, labels, weights and ids, checked."""
+"""Columns of a table by their role: scores, groups, labels, weights, clusters and ids, checked."""
 
 from __future__ import annotations
 
@@ -52,11 +52,12 @@ class ColumnNames:
     label: str | None = None
     weight: str | None = None
     id: str | None = None
+    clusters: str | None = None
 
     @property
     def needed(self) -> list[str]:
         """All names, each once."""
-        optional = [name for name in (self.label, self.weight, self.id) if name is not None]
+        optional = [name for name in (self.label, self.weight, self.id, self.clusters) if name is not None]
         return list(dict.fromkeys([self.score, *self.group, *optional]))
 
 
@@ -70,6 +71,20 @@ class ScoreTable:
     labels: pd.Series | None
     weights: Floats | None
     ids: pd.Series | None
+    clusters: pd.Series | None = None
+
+    @property
+    def clusters_text(self) -> str:
+        """Which rows belong together, and how many such clusters there are."""
+        record = self.clusters_record
+        return "" if record is None else f"{record['n']:,} clusters of rows by {record['column']}"
+
+    @property
+    def clusters_record(self) -> dict[str, Any] | None:
+        """The column of the clusters and their number, as plain data for JSON."""
+        if self.clusters is None:
+            return None
+        return {"column": str(self.clusters.name), "n": int(self.clusters.nunique())}
 
 
 def read_scores(
@@ -79,7 +94,8 @@ def read_scores(
 
     With ``missing_groups="ignore"`` rows with an empty cell where a group is needed keep a missing group.
     """
-    as_written = [*columns.group, *([] if columns.id is None else [columns.id])]
+    names = [name for name in (columns.id, columns.clusters) if name is not None]
+    as_written = [*columns.group, *names]
     frame = read_frame(path, columns.needed, as_written)[columns.needed]
     groups = frame[list(dict.fromkeys(columns.group))]
     check_groups(groups, path, missing_groups)
@@ -91,6 +107,7 @@ def read_scores(
         labels=None if columns.label is None else labels_of(frame[columns.label], path),
         weights=None if columns.weight is None else weights_of(frame[columns.weight], groups, path),
         ids=None if columns.id is None else complete(frame[columns.id], path).astype(str),
+        clusters=None if columns.clusters is None else _clusters_of(frame[columns.clusters], path),
     )
 
 
@@ -202,6 +219,12 @@ def weights_of(column: pd.Series, groups: pd.DataFrame, path: Path) -> Floats:
     if len(groups[weights > 0].dropna().drop_duplicates()) < 2:
         raise InputError(f"column {_name(column)} of {path} gives weight to fewer than two groups")
     return weights
+
+
+def _clusters_of(column: pd.Series, path: Path) -> pd.Series:
+    """Return who each row belongs to, refusing empty cells and what is no single value."""
+    _refuse_nested(column, path)
+    return complete(column, path).astype(str)
 
 
 def _refuse_dates(column: pd.Series, path: Path) -> None:

@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score, roc_auc_score
 
 from partialfair._checks import check_number
 from partialfair._typing import IntervalLike
-from partialfair.cli._audit import Gate
+from partialfair.cli._gate import Gate
 from partialfair.cli._intervals import AUTO
 from partialfair.cli._judging import on_judged
 from partialfair.cli._output import step
@@ -40,6 +40,11 @@ def check_settings(settings: TrainSettings, gate: Gate | None) -> None:
         raise InputError(f"--test-size must be at least 0 and below 1, not {settings.test_size:g}")
     if gate is not None:
         gate.check()
+        if gate.is_about_new_people and settings.test_size == 0:
+            raise InputError(
+                f"--fail-on {gate.fail_on} is about people whom the model has not seen: it needs rows held "
+                "out, so --test-size above 0"
+            )
 
 
 def train(path: Path, roles: Roles, settings: TrainSettings, gate: Gate | None = None) -> Trained:

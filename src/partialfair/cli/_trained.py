@@ -12,20 +12,12 @@ from rich.text import Text
 
 from partialfair._text import listed
 from partialfair._typing import Floats, GroupLabel, IntervalLike
-from partialfair.cli._audit import Gate
 from partialfair.cli._csv import csv_text
+from partialfair.cli._gate import Gate
 from partialfair.cli._intervals import AUTO, interval_record
-from partialfair.cli._output import (
-    PlainTable,
-    gap_sentence,
-    metrics_table,
-    note_line,
-    rank_curves,
-    report_record,
-    value_and_interval,
-    verdict,
-)
+from partialfair.cli._output import PlainTable, note_line, rank_curves
 from partialfair.cli._prepare import ModelSettings, Prepared
+from partialfair.cli._reports import gap_sentence, print_metrics, report_record, value_and_interval
 from partialfair.cli._writing import Content
 from partialfair.estimators import FitResult
 from partialfair.groups import group_name
@@ -43,7 +35,7 @@ from partialfair.report.pages import (
     notes_section,
     settings_section,
 )
-from partialfair.report.rendering import Section
+from partialfair.report.sections import Section
 from partialfair.solvers import GOOD
 from partialfair.tables import TableModel
 
@@ -88,9 +80,9 @@ class Judged:
     auc: float
     report: FairnessReport
 
-    def record(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
-        return {"accuracy": self.accuracy, "auc": self.auc, **report_record(self.report)}
+    def record(self, *, pairs: bool) -> dict[str, Any]:
+        """Return plain data for JSON, with the gaps of all pairs of groups or without."""
+        return {"accuracy": self.accuracy, "auc": self.auc, **report_record(self.report, pairs=pairs)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +212,11 @@ class Trained:
                 for block, row in zip(blocks, coefficients, strict=True)
             },
             "models": {
-                model: {part: found.record() for (name, part), found in self.judged.items() if name == model}
+                model: {
+                    part: found.record(pairs=part == self.last[1])
+                    for (name, part), found in self.judged.items()
+                    if name == model
+                }
                 for model in dict.fromkeys(name for name, _ in self.judged)
             },
             "notes": [*self.notes, *self.fit_notes],
@@ -278,6 +274,7 @@ class Trained:
             shown=len(found) - 1,
             seen_in_training=part == "training",
             warning=self._shortfall,
+            pairs_by=self.settings.metric,
         )
 
     @property
@@ -329,11 +326,11 @@ def print_training(training: Trained, gate: Gate | None, out: Console, *, verbos
     if report.coverage:
         out.print(f"{part}: {report.coverage}")
     if gate is not None:
-        out.print(verdict(report, gate.metric, gate.limit))
+        out.print(gate.verdict(report))
     out.print()
     out.print(_models_table(training))
     out.print(f"\nThe model {model}, {part if unseen else 'training rows'}:")
-    out.print(metrics_table(report))
+    print_metrics(report, settings.metric if gate is None else gate.metric, out, sure=unseen)
     for name, reason in report.omitted.items():
         out.print(f"left out: {METRICS[name].title} {reason}", style="dim")
     if verbose:

@@ -20,7 +20,7 @@ from partialfair._typing import (
     SmallGroups,
 )
 from partialfair.exceptions import InputError, SmallGroupWarning
-from partialfair.groups import LABEL_KINDS, Groups, group_name
+from partialfair.groups import Groups, group_name, label_kind
 from partialfair.metrics._differences import Setting
 from partialfair.metrics._inputs import (
     ScoredGroups,
@@ -94,6 +94,7 @@ class FairnessReport:
     small_groups: tuple[SmallGroup, ...] = ()
     merged_groups: tuple[SmallGroup, ...] = ()
     too_few_labelled: dict[str, tuple[SmallGroup, ...]] = field(default_factory=dict)
+    _pairs: dict[str, list[PairGap]] = field(default_factory=dict)
 
     @property
     def higher_is_better(self) -> bool:
@@ -132,6 +133,21 @@ class FairnessReport:
         """The row with the widest gap, of those that are shares; gaps in units of scores are left out."""
         shares = [row for row in self.rows if METRICS[row.metric].largest <= 1]
         return max(shares, key=lambda row: -1.0 if np.isnan(row.value) else row.value)
+
+    @property
+    def assurance(self) -> str:
+        """How sure the intervals are, each by itself and all at once, in a sentence."""
+        each = f"Each interval holds by itself with {100 * self.confidence:g} % confidence"
+        n_intervals = sum(row.fluctuation is not None for row in self.rows)
+        if n_intervals < 2 or self.joint_confidence == 0:
+            return f"{each}."
+        return f"{each}; all {n_intervals} at once with at least {100 * self.joint_confidence:.3g} %."
+
+    @property
+    def joint_confidence(self) -> float:
+        """Confidence that all m intervals hold at once, at least: ``1 − m (1 − confidence)``."""
+        n_intervals = sum(row.fluctuation is not None for row in self.rows)
+        return max(0.0, 1 - n_intervals * (1 - self.confidence))
 
     def __repr__(self) -> str:
         table = self.to_frame().to_string()
@@ -173,14 +189,18 @@ class FairnessReport:
         Their intervals are of one pair each, at the report's confidence; that of the metric's own line is of
         the maximum.
         """
-        row = self[metric]
+        if metric not in self._pairs:
+            self._pairs[metric] = self._pair_gaps(self[metric])
+        return list(self._pairs[metric])
+
+    def _pair_gaps(self, row: ReportRow) -> list[PairGap]:
         if row.fluctuation is None:
             return []
-        absent = [group.group for group in self.too_few_labelled.get(metric, ())]
+        absent = [group.group for group in self.too_few_labelled.get(row.metric, ())]
         compared = replace(self.scored, groups=tuple(g for g in self.scored if g.label not in absent))
         ranked = None if self.threshold is None else ranked_threshold(self.scored, self.threshold)
         setting = Setting(self.gap_scale, ranked, self.rank_within)
-        return pair_gaps(METRICS[metric], compared, setting, row.fluctuation)
+        return pair_gaps(METRICS[row.metric], compared, setting, row.fluctuation)
 
     def pairs_frame(self) -> pd.DataFrame:
         """One line per metric and pair of groups, the widest gap of each metric first; see `pairs`."""
@@ -188,7 +208,7 @@ class FairnessReport:
 
         columns = ["metric", "group_a", "group_b", "value", "low", "high", "among"]
         lines = [
-            (row.metric, *map(group_name, gap.groups), gap.value, gap.low, gap.high, _among(gap.label))
+            (row.metric, *map(group_name, gap.groups), gap.value, gap.low, gap.high, label_kind(gap.label))
             for row in self.rows
             for gap in self.pairs(row.metric)
         ]
@@ -438,8 +458,3 @@ def _warn_about_small_groups(
         else None,
         [group.group for group in few_inside],
     )
-
-
-def _among(label: bool | None) -> str:
-    """Say among whom groups differ, where that is known."""
-    return "" if label is None else LABEL_KINDS[label]

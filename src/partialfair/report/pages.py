@@ -21,11 +21,10 @@ from partialfair.report.rendering import (
     NOT_ONE_INTERVAL,
     FrontierChart,
     FrontierPoint,
-    Section,
-    audited_section,
     check_reports,
     render,
 )
+from partialfair.report.sections import Section, audited_section, pairs_section
 from partialfair.solvers import GOOD
 
 if TYPE_CHECKING:
@@ -53,6 +52,7 @@ def audit_page(
     shown: int = 0,
     seen_in_training: bool = False,
     warning: str | None = None,
+    pairs_by: str = "statistical_parity",
 ) -> str:
     """Return the page of one report, or of several of the same people by name.
 
@@ -71,20 +71,30 @@ def audit_page(
         Whether the scores are of rows that the model was trained on: then the page shows no bands.
     warning
         What is said in red on top.
+    pairs_by
+        Metric by which the pairs of groups are listed, of the report that is shown first.
     """
     named = {"scores": report} if isinstance(report, FairnessReport) else report
     check_reports(named, shown)
     first = next(iter(named.values()))
     rows = sum(group.n for group in first.groups)
     audited = [
-        audited_section(one, "As audited" if len(named) == 1 else f"As audited: {name}")
-        for name, one in named.items()
+        audited_section(
+            one,
+            "As audited" if len(named) == 1 else f"As audited: {name}",
+            seen_in_training=seen_in_training,
+            explained=position == 0,
+        )
+        for position, (name, one) in enumerate(named.items())
     ]
+    name, one = list(named.items())[shown]
+    of_pairs = "Pairs of groups" if len(named) == 1 else f"Pairs of groups: {name}"
+    pairs = [] if seen_in_training else pairs_section(one, pairs_by, of_pairs)
     return render(
         named,
         title=title,
         headline=headline or f"{rows:,} scores of {len(first.groups)} groups",
-        sections=[*audited, *sections],
+        sections=[*audited, *pairs, *sections],
         shown=shown,
         seen_in_training=seen_in_training,
         warning=warning,
@@ -132,6 +142,7 @@ def path_page(
         frontier=_frontier(path, names, confidence, chosen),
         sections=[
             audited_section(reports[names[shown]], f"As audited: {names[shown]}"),
+            *pairs_section(reports[names[shown]], path.record.metric, f"Pairs of groups: {names[shown]}"),
             *changes_section(
                 scores,
                 sensitive_features=first.as_judged(encode_groups(rows.groups, missing="ignore")),

@@ -17,23 +17,20 @@ from typing import Any
 
 import numpy as np
 
-from partialfair._text import listed
 from partialfair.exceptions import InputError
 from partialfair.groups import group_name, members_text
-from partialfair.intervals import interval_text
 from partialfair.metrics._inputs import ranked_threshold
 from partialfair.metrics.catalogue import METRICS
-from partialfair.metrics.report import FairnessReport, ReportRow
+from partialfair.metrics.report import FairnessReport
 from partialfair.metrics.small_groups import TOO_FEW, SmallGroup
+from partialfair.report.sections import Section, audited_line
 from partialfair.report.summary import N_GRID, Worst, leading_pairs, summarise
 
 __all__ = [
     "NOT_ONE_INTERVAL",
     "FrontierChart",
     "FrontierPoint",
-    "Section",
     "audited_interval",
-    "audited_section",
     "check_reports",
     "render",
 ]
@@ -46,54 +43,6 @@ _LEAST_WIDTH = 2
 _DISCLOSED = 2 * N_GRID
 """Members of a group whose quantiles at whole percents are nearly the scores themselves."""
 _SCRIPTS = ("numbers.js", "charts.js", "page.js")
-
-
-@dataclass(frozen=True)
-class Section:
-    """Something to read below the pictures: a table, or terms and what they mean.
-
-    Attributes
-    ----------
-    title, text
-        Heading, and what is said first.
-    columns, rows
-        Of the table; without columns, rows are pairs of a term and its value.
-    items
-        Of a list.
-    """
-
-    title: str
-    rows: Sequence[Sequence[str]] = ()
-    columns: Sequence[str] = ()
-    text: str = ""
-    items: Sequence[str] = ()
-
-    def html(self, heading: str = "h2") -> str:
-        """Return the section, everything escaped."""
-        parts = [f"<section>\n<{heading}>{escape(self.title)}</{heading}>"]
-        if self.text:
-            parts.append(f"<p>{escape(self.text)}</p>")
-        if self.columns:
-            parts.append(self._table())
-        elif self.rows:
-            lines = (f"<dt>{escape(term)}</dt><dd>{escape(value)}</dd>" for term, value in self.rows)
-            parts.append("<dl>\n" + "\n".join(lines) + "\n</dl>")
-        if self.items:
-            parts.append("<ul>\n" + "\n".join(f"<li>{escape(item)}</li>" for item in self.items) + "\n</ul>")
-        return "\n".join([*parts, "</section>"])
-
-    def _table(self) -> str:
-        head = "".join(f'<th scope="col">{escape(name)}</th>' for name in self.columns)
-        body = "\n".join(
-            f'<tr><th scope="row">{escape(first)}</th>'
-            + "".join(f"<td>{escape(value)}</td>" for value in rest)
-            + "</tr>"
-            for first, *rest in self.rows
-        )
-        return (
-            f'<div class="scroll" role="region" aria-label="{escape(self.title)}" tabindex="0">\n'
-            f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table>\n</div>"
-        )
 
 
 @dataclass(frozen=True)
@@ -224,9 +173,8 @@ class _Confidence:
                 "are no bands, and the confidence intervals under “As audited” say nothing of new people."
             )
             return cls(confidence, False, text)
-        weighted = any(group.weights is not None for group in first.scored)
-        about = "about " if weighted else ""
-        rough = " Weights enter by their effective number, which makes it approximate." if weighted else ""
+        rough = _approximate(first)
+        about = "about " if rough else ""
         each = ", for each model by itself" if len(reports) > 1 else ""
         text = (
             f"Bands hold with {about}{confidence} confidence for all intervals, pairs and thresholds at "
@@ -235,6 +183,20 @@ class _Confidence:
             f"not seen. {bootstrap}"
         )
         return cls(about + confidence, True, text)
+
+
+def _approximate(report: FairnessReport) -> str:
+    """Say why bands hold about, and not exactly, with their confidence; empty if they do."""
+    reasons = []
+    if any(group.weights is not None for group in report.scored):
+        reasons.append("Weights")
+    if any(group.clusters is not None for group in report.scored):
+        reasons.append("clusters of rows" if reasons else "Clusters of rows")
+    return (
+        f" {' and '.join(reasons)} enter by their effective number, which makes it approximate."
+        if reasons
+        else ""
+    )
 
 
 def _cautions(report: FairnessReport) -> list[str]:
@@ -346,7 +308,7 @@ def _data(
             {
                 "name": name,
                 "tooFew": _too_few(report),
-                "audited": {row.metric: _line(row) for row in report.rows},
+                "audited": {row.metric: audited_line(row) for row in report.rows},
                 **summarise(
                     report.scored,
                     threshold=None
@@ -382,41 +344,3 @@ def audited_interval(report: FairnessReport) -> tuple[float, float]:
     if report.scored.intervals_differ or len(groups[0].interval.parts) > 1:
         raise InputError(NOT_ONE_INTERVAL)
     return groups[0].interval.parts[0]
-
-
-def audited_section(report: FairnessReport, title: str = "As audited") -> Section:
-    """Return what the report says of the audited interval, with its bootstrap's confidence intervals."""
-    interval = interval_text(report.scored.groups[0].interval, report.higher_is_better)
-    omitted = "".join(
-        [
-            *(
-                f" Left out: {METRICS[name].title}, which {reason}."
-                for name, reason in report.omitted.items()
-            ),
-            *(
-                f" {METRICS[name].title}, {TOO_FEW}: {listed([group.text for group in small])}."
-                for name, small in report.too_few_labelled.items()
-                if name not in report.omitted
-            ),
-        ]
-    )
-    side = _words(report.higher_is_better)["side"]
-    threshold = "" if report.threshold is None else f"; selected: score {side} {report.threshold:.6g}"
-    return Section(
-        title,
-        text=f"At {interval}, gaps on the {report.gap_scale} scale{threshold}. Confidence intervals are a "
-        f"bootstrap's, for this interval alone.{omitted}",
-        columns=("metric", "gap", f"{100 * report.confidence:g} % interval", "between", "members"),
-        rows=[_line(row) for row in report.rows],
-    )
-
-
-def _line(row: ReportRow) -> list[str]:
-    known, metric = not np.isnan(row.value), METRICS[row.metric]
-    return [
-        metric.title,
-        metric.text(row.value) if known else "undefined",
-        f"{metric.text(row.low)} – {metric.text(row.high)}" if known else "–",
-        " and ".join(map(group_name, row.groups)),
-        " and ".join(f"{size:,}" for size in row.sizes),
-    ]

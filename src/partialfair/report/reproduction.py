@@ -14,7 +14,7 @@ from partialfair.experiments.paper import Claim
 from partialfair.experiments.parts import LOADERS
 from partialfair.experiments.store import Store
 from partialfair.experiments.target import Scope, Target
-from partialfair.report.rendering import Section
+from partialfair.report.sections import Section
 
 __all__ = ["reproduction_page", "reproduction_text"]
 

@@ -355,6 +355,24 @@ def test_every_pair_has_its_own_gap_and_interval():
     assert (frame[frame["metric"] == "group_auc"]["among"] == "").all()
 
 
+def test_how_sure_all_lines_are_at_once():
+    """``1 − m (1 − confidence)``: lines that have no gap claim nothing, and no less than nothing is known."""
+    y, s, g = people(n=900)
+    settings = {"sensitive_features": g, "threshold": THRESHOLD, "random_state": 0, "n_resamples": 200}
+    alone = fairness_report(None, s, **settings)
+    every = fairness_report(y, s, **settings)
+    unsure = fairness_report(y, s, confidence=0.6, **settings)
+    y[g == g[0]] = 0
+    with pytest.warns(UndefinedGapWarning):
+        undefined = fairness_report(y, s, small_groups="keep", **settings)
+    for report, n_lines in ((alone, 3), (every, 7), (undefined, 3)):
+        assert sum(not np.isnan(row.value) for row in report.rows) == n_lines
+        assert report.joint_confidence == pytest.approx(1 - 0.05 * n_lines)
+        assert f"all {n_lines} at once with at least {100 - 5 * n_lines} %." in report.assurance
+    assert unsure.joint_confidence == 0
+    assert unsure.assurance == "Each interval holds by itself with 60 % confidence."
+
+
 def test_the_label_that_drives_equalized_odds_is_named():
     y, s, g = people(n=1600)
     report = fairness_report(

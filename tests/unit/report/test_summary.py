@@ -13,8 +13,9 @@ from partialfair.exceptions import IdleThresholdWarning, InputError
 from partialfair.intervals import as_interval_set
 from partialfair.metrics import _kernels, fairness_report, unfairness_map
 from partialfair.metrics._inputs import scored_groups
+from partialfair.metrics.catalogue import METRICS
 from partialfair.report import audit_page
-from partialfair.report.rendering import Section
+from partialfair.report.sections import Section
 from partialfair.report.summary import N_GRID, Worst, leading_pairs, packed, summarise
 
 
@@ -183,6 +184,64 @@ def test_what_was_audited_is_there_without_scripts(tmp_path):
     assert "which needs labels" in page
 
 
+def test_what_each_number_claims_is_said():
+    found, _ = report(threshold=0.7)
+    page = found.to_html()
+    for row in found.rows:
+        text = METRICS[row.metric].text
+        low, high, at_least, at_most = map(text, (row.low, row.high, row.at_least, row.at_most))
+        assert (
+            f"<td class=numbers>{low} – {high}</td><td>{at_least}</td><td>{at_most}</td><td>a and b</td>"
+            in page
+        )
+    assert f"Each interval holds by itself with 95 % confidence; all {len(found.rows)} at once" in page
+    assert "Pairs of groups" not in page  # there is one
+    trained = audit_page(found, seen_in_training=True)
+    assert "intervals and bounds say nothing of new people" in trained
+    assert "holds by itself" not in trained
+
+
+def test_the_widest_pairs_are_listed_with_intervals_of_their_own():
+    rng = np.random.default_rng(1)
+    groups = rng.choice([f"g{k:02}" for k in range(12)], 6000)
+    scores = rng.normal(size=6000) + 0.05 * np.char.strip(groups, "g").astype(float)
+    labels = rng.random(6000) < 0.5
+    found = fairness_report(
+        labels,
+        scores,
+        sensitive_features=groups,
+        threshold=0.2,
+        pos_label=True,
+        random_state=0,
+        n_resamples=100,
+    )
+    for metric in ("statistical_parity", "equalized_odds"):
+        page = audit_page({"old": found, "new": found}, pairs_by=metric)
+        assert page.count("<h2>Pairs of groups") == 1
+        section = page.split("<h2>Pairs of groups: old</h2>")[1].split("</section>")[0]
+        assert f"The 50 widest of 66 pairs by {METRICS[metric].title}" in section
+        lines = re.findall(
+            r'<th scope="row">(.*?)</th><td>(.*?)</td><td class=numbers>(.*?)</td>(.*?)</tr>', section
+        )
+        wanted = [
+            (
+                " and ".join(gap.groups),
+                f"{gap.value:.3f}",
+                f"{gap.low:.3f} – {gap.high:.3f}",
+                "" if gap.label is None else f"<td>{'positives' if gap.label else 'negatives'}</td>",
+            )
+            for gap in found.pairs(metric)
+        ]
+        assert lines == wanted[:50]
+    assert "Pairs of groups" not in audit_page(found, seen_in_training=True)
+
+
+def test_bands_are_said_to_be_approximate_with_clusters():
+    clustered, _ = report(clusters=np.arange(400) // 2)
+    assert "Bands hold with about 95 % confidence" in clustered.to_html()
+    assert "Clusters of rows enter by their effective number" in clustered.to_html()
+
+
 def test_sections_escape_everything():
     text = (
         Section("<t>", [["<a>", "<b>"]], ("<c>", "<d>"), "<e>").html() + Section("x", [["<f>", "<g>"]]).html()
@@ -197,6 +256,7 @@ def test_several_reports_by_name():
     page = audit_page({"old": first, "new": first})
     assert "As audited: old" in page
     assert "As audited: new" in page
+    assert page.count("holds by itself") == 1  # what numbers claim is said once
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ const cell = (row, text, classes = "") => row.appendChild(element("td", text, cl
 
 const NOT_FOLLOWED = "the interval, groups and threshold chosen above do not change it";
 /** What Python has measured by a metric that this page has no formula of. */
-const auditedRow = ([metric, [title, gap, interval, pair]]) => {
+const auditedRow = ([metric, [title, gap, interval, , , pair]]) => {
   const row = document.createElement("tr");
   row.appendChild(element("th", title)).scope = "row";
   const value = cell(row, `${gap} (${interval}), as audited: ${NOT_FOLLOWED}`);

@@ -1,0 +1,255 @@
+"""A fairness report as commands tell it: tables, sentences, JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from partialfair.cli._output import PlainTable
+from partialfair.groups import group_name, label_kind, members_text
+from partialfair.intervals import IntervalSet, interval_text
+from partialfair.metrics import FairnessReport, ReportRow
+from partialfair.metrics._text import fixed, percent
+from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.pairs import PairGap
+from partialfair.metrics.small_groups import TOO_FEW, SmallGroup
+
+__all__ = [
+    "gap_sentence",
+    "groups_table",
+    "parity_sentence",
+    "print_metrics",
+    "report_record",
+    "value_and_interval",
+]
+
+_SHOWN_PAIRS = 5
+"""Pairs of groups that are printed, the widest; the record and pairs.csv have all."""
+
+
+def print_metrics(report: FairnessReport, metric: str, out: Console, *, sure: bool = True) -> None:
+    """Print one line per metric, what the lines claim, and the widest pairs by one metric.
+
+    Claims are about people whom the model has not seen, and are left out if ``sure`` is False.
+    """
+    out.print(_metrics_table(report))
+    out.print(_claims(report) if sure else _WHOLE_GROUPS, style="dim")
+    if metric in report.omitted or len(pairs := report.pairs(metric)) < 2:
+        return
+    widest = "Pairs" if len(pairs) <= _SHOWN_PAIRS else f"The {_SHOWN_PAIRS} widest of {len(pairs):,} pairs"
+    out.print(f"\n{widest} by {METRICS[metric].title}:")
+    out.print(_pairs_table(pairs[:_SHOWN_PAIRS], metric, report.confidence))
+    if sure:
+        out.print(
+            "These are intervals of one pair each; those above are of the widest gap of all pairs.",
+            style="dim",
+        )
+
+
+def _metrics_table(report: FairnessReport) -> PlainTable:
+    """Return one line per metric, with the confidence interval and where the worst pair differs."""
+    table = PlainTable()
+    table.add_column("metric")
+    table.add_column("gap", justify="right", no_wrap=True)
+    for title in (_interval_title(report.confidence), "at most"):
+        table.add_column(title, no_wrap=True)
+    table.add_column("worst pair")
+    table.add_column(f"score: shares {_side(report)}")
+    for row in report.rows:
+        at_most = "" if np.isnan(row.at_most) else METRICS[row.metric].text(row.at_most)
+        among = f", among {label_kind(row.label)}" if row.label is not None else ""
+        table.add_row(
+            METRICS[row.metric].title, *value_and_interval(row), at_most, _pair(row) + among, _where(row)
+        )
+    return table
+
+
+def _pairs_table(pairs: list[PairGap], metric: str, confidence: float) -> PlainTable:
+    """Return one line per pair of groups."""
+    table = PlainTable()
+    table.add_column("pair")
+    table.add_column("gap", justify="right", no_wrap=True)
+    table.add_column(_interval_title(confidence), no_wrap=True)
+    labelled = any(gap.label is not None for gap in pairs)
+    if labelled:
+        table.add_column("among")
+    for gap in pairs:
+        among = [label_kind(gap.label)] if labelled else []
+        table.add_row(_pair(gap), *value_and_interval(gap, metric), *among)
+    return table
+
+
+_WHOLE_GROUPS = "Shares beside a score are of whole groups."
+
+
+def _claims(report: FairnessReport) -> str:
+    """Say what the columns of the metrics claim, each by itself and all at once."""
+    at_most = f"At most: with {100 * report.confidence:g} % confidence no pair of groups is further apart."
+    return f"{report.assurance} {at_most} {_WHOLE_GROUPS}"
+
+
+def _interval_title(confidence: float) -> str:
+    return f"{100 * confidence:g} % interval"
+
+
+def groups_table(report: FairnessReport) -> PlainTable:
+    """Return one line per group."""
+    table = PlainTable()
+    table.add_column("group")
+    for title in ("members", "in the interval", "tied scores"):
+        table.add_column(title, justify="right")
+    for group in report.groups:
+        table.add_row(
+            group_name(group.group),
+            f"{group.n:,}",
+            members_text(group.n_in_interval),
+            percent(group.tied_share),
+        )
+    for group in report.small_groups:
+        table.add_row(
+            group_name(group.group),
+            f"{group.n:,}",
+            members_text(group.n_in_interval, too_few=True),
+            TOO_FEW,
+            style="dim",
+        )
+    return table
+
+
+def parity_sentence(report: FairnessReport, *, sure: bool = True) -> str:
+    """Say in words where the worst pair of the statistical-parity gap differs, and by how much.
+
+    How sure that is holds of people whom the model has not seen, and is left out if ``sure`` is False.
+    """
+    row = report["statistical_parity"]
+    first, second = row.groups
+    intervals = {group.group: IntervalSet(group.interval) for group in report.groups}
+    shares = [percent(rank) for rank in row.ranks]
+    if report.gap_scale == "interval":
+        shares = [
+            percent(float(intervals[label].passed(np.array(rank))))
+            for label, rank in zip(row.groups, row.ranks, strict=True)
+        ]
+    ranks = {label: interval_text(intervals[label], report.higher_is_better) for label in row.groups}
+    if report.gap_scale == "absolute":
+        among = f"With a threshold at {ranks[first]} of either group"
+    elif ranks[first] == ranks[second]:
+        among = f"Among {ranks[first]} of each group"
+    else:
+        among = "Among " + " and ".join(f"{ranks[label]} of {group_name(label)}" for label in row.groups)
+    found = (
+        f"{shares[0]} of {group_name(first)} but {shares[1]} of {group_name(second)} score "
+        f"{_side(report)} {row.threshold:.4g}"
+    )
+    if row.value == 0:
+        found = "no threshold tells the groups apart"
+    return f"{among}, {found}: a gap of {fixed(row.value)}{_reach(row, report) if sure else ''}."
+
+
+def gap_sentence(report: FairnessReport, metric: str, *, sure: bool) -> str:
+    """Say one metric's gap; the statistical-parity gap in the words of `parity_sentence`."""
+    if metric == "statistical_parity":
+        return parity_sentence(report, sure=sure)
+    row, described = report[metric], METRICS[metric]
+    if np.isnan(row.value):
+        return f"The {described.title} gap is undefined."
+    reach = _reach(row, report) if sure else ""
+    return f"The {described.title} gap is {described.text(row.value)}{reach}, between {_pair(row)}."
+
+
+def _reach(row: ReportRow, report: FairnessReport) -> str:
+    text = METRICS[row.metric].text
+    return f" ({100 * report.confidence:g} % interval {text(row.low)} to {text(row.high)})"
+
+
+def report_record(report: FairnessReport, *, pairs: bool = True) -> dict[str, Any]:
+    """Return the report as plain data for JSON, with the gaps of all pairs or without."""
+    return {
+        "gap_scale": report.gap_scale,
+        "higher_is_better": report.higher_is_better,
+        "min_group_size": report.min_group_size,
+        "rows_without_group": report.n_missing,
+        "rank_within": report.rank_within,
+        "threshold": report.threshold,
+        "confidence": report.confidence,
+        "metrics": {
+            row.metric: {
+                "value": row.value,
+                "low": row.low,
+                "high": row.high,
+                "at_least": row.at_least,
+                "at_most": row.at_most,
+                "among": label_kind(row.label) or None,
+                "worst_pair": [group_name(label) for label in row.groups],
+                "score": row.threshold,
+                "ranks_from_top": list(row.ranks),
+                "n": list(row.sizes),
+                **({"pairs": [_pair_record(gap) for gap in report.pairs(row.metric)]} if pairs else {}),
+            }
+            for row in report.rows
+        },
+        "omitted": report.omitted,
+        "groups": [
+            {
+                "group": group_name(group.group),
+                "n": group.n,
+                "n_effective": group.n_effective,
+                "n_in_interval": group.n_in_interval,
+                "tied_share": group.tied_share,
+                "interval": [list(part) for part in group.interval],
+            }
+            for group in report.groups
+        ],
+        "small_groups": [_small_record(group) for group in report.small_groups],
+        "merged_groups": [_small_record(group) for group in report.merged_groups],
+        "too_few_labelled": {
+            metric: [_small_record(group) for group in small]
+            for metric, small in report.too_few_labelled.items()
+        },
+    }
+
+
+def _pair_record(gap: PairGap) -> dict[str, Any]:
+    return {
+        "groups": [group_name(label) for label in gap.groups],
+        "value": gap.value,
+        "low": gap.low,
+        "high": gap.high,
+        "among": label_kind(gap.label) or None,
+    }
+
+
+def _small_record(group: SmallGroup) -> dict[str, Any]:
+    return {
+        "group": group_name(group.group),
+        "n": group.n,
+        "counted": group.counted,
+        "n_counted": group.n_counted,
+        "reason": group.reason,
+    }
+
+
+def value_and_interval(gap: ReportRow | PairGap, metric: str | None = None) -> tuple[str, str]:
+    """Write a gap and its confidence interval; pairs do not know their metric."""
+    if np.isnan(gap.value):
+        return "undefined", ""
+    text = METRICS[gap.metric if isinstance(gap, ReportRow) else str(metric)].text
+    return text(gap.value), f"{text(gap.low)} – {text(gap.high)}"
+
+
+def _pair(gap: ReportRow | PairGap) -> str:
+    return " / ".join(group_name(label) for label in gap.groups)
+
+
+def _side(report: FairnessReport) -> str:
+    """On which side of a threshold rows are selected."""
+    return "above" if report.higher_is_better else "below"
+
+
+def _where(row: ReportRow) -> str:
+    if not np.isfinite(row.threshold):  # pairwise metrics have none; of no difference it is −∞
+        return ""
+    first, second = (percent(rank) for rank in row.ranks)
+    return f"{row.threshold:.4g}: {first.removesuffix(' %')} / {second}"
