@@ -39,8 +39,8 @@ _MOST_TIMES, _MOST_ROWS = 60.0, 2e7
 """A step costs as much as there are rows, and what the search takes should stay in proportion to a solve:
 with fewer rows than usual there are more steps, by a power of how many times fewer, up to so many times as
 many, and no steps beyond so many rows scored in all."""
-_FEWEST = 24
-"""Fewer steps hardly ever lead to a better model than one that keeps the promise."""
+_FEWEST, _NO_SLACK = 24, 0.02
+"""Fewer steps hardly ever lead to a better model than one that leaves no more of the stated gap unused."""
 _FIRST_LENGTH, _LONGER, _SHORTER = 0.1, 1.5, 0.96
 """By how much the first steps move scores, and what success and failure make of that."""
 _LEAST_LENGTH = 1e-3
@@ -76,7 +76,7 @@ def climb(pool: Pool, n_steps: int, seed: int) -> None:
     if few:  # surrogates lead astray most, and solves cost least
         times *= _FEW_COORDINATES / n_parameters
     n_steps = int(min(n_steps * min(times, _MOST_TIMES), _MOST_ROWS / n_rows))
-    if n_steps < _FEWEST and pool.keeps(pool.best):
+    if n_steps < _FEWEST and pool.keeps(pool.best) and _uses_its_gap(pool):
         return
     rng, used = np.random.default_rng(seed), 0
     if not pool.keeps(pool.best):
@@ -93,6 +93,11 @@ def climb(pool: Pool, n_steps: int, seed: int) -> None:
             used += n_steps // _SHARE_OF_A_START
             _random_steps(pool, n_steps // _SHARE_OF_A_START, rng, _Penalty.of(pool), start)
     _random_steps(pool, n_steps - used, rng, pool.worth, pool.best)
+
+
+def _uses_its_gap(pool: Pool) -> bool:
+    """Whether some gap of the best candidate is nearly as wide as it may be."""
+    return bool((pool.best.excess >= -_NO_SLACK * pool.training.max_gaps).any())
 
 
 def _around(pool: Pool, rng: np.random.Generator) -> Candidate:
