@@ -226,13 +226,14 @@ class _Confidence:
             return cls(confidence, False, text)
         weighted = any(group.weights is not None for group in first.scored)
         about = "about " if weighted else ""
-        rough = " Weights enter by their effective number, which makes it approximate." if weighted else ""
+        rough = " Weights enter by the variance of ranks, which makes it approximate." if weighted else ""
         each = ", for each model by itself" if len(reports) > 1 else ""
         text = (
             f"Bands hold with {about}{confidence} confidence for all intervals, pairs and thresholds at "
-            f"once{each} (from the Dvoretzky–Kiefer–Wolfowitz inequality), so they allow for having looked "
-            f"everywhere, and are wide.{rough} They take the rows for a random sample that the model had "
-            f"not seen. {bootstrap}"
+            f"once, those of each metric and scale by themselves{each}. They follow from how far ranks in "
+            "two samples are off everywhere, as in the Kolmogorov–Smirnov test (of group AUC, from the "
+            "Dvoretzky–Kiefer–Wolfowitz inequality), so they allow for having looked everywhere, and are "
+            f"wide.{rough} They take the rows for a random sample that the model had not seen. {bootstrap}"
         )
         return cls(about + confidence, True, text)
 
