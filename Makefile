@@ -76,6 +76,7 @@ bench: $(VENV)/.dev ## the benchmarks; tables in benchmarks/results/
 	$(BIN)/python benchmarks/price.py
 	$(BIN)/python benchmarks/page.py
 	$(BIN)/python benchmarks/many_groups.py
+	$(BIN)/python benchmarks/map_band.py
 	$(BIN)/python benchmarks/bank_encodings.py
 	$(BIN)/python benchmarks/network.py
 	$(BIN)/python benchmarks/optimality.py

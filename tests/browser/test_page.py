@@ -16,8 +16,9 @@ import pytest
 from partialfair import PartialFairClassifier, fairness_path, metrics
 from partialfair.exceptions import IdleThresholdWarning, SmallGroupWarning, UndefinedGapWarning
 from partialfair.metrics import fairness_report
+from partialfair.metrics._inputs import scored_groups
+from partialfair.metrics._map_radii import MapRadii
 from partialfair.report import audit_page, write_page
-from partialfair.theory import dkw_bound
 from tests.browser.conftest import violations
 from tests.new_constraint import NAME, TITLE, registered
 
@@ -128,24 +129,15 @@ def assert_numbers(page, wanted):
         assert value(page, metric, scale) == pytest.approx(number, abs=EXACT, nan_ok=True), (metric, scale)
 
 
-def effective(members, weights):
-    """Number of equally weighted members that tells as much."""
-    own = np.ones(members.sum()) if weights is None else weights[members]
-    return own.sum() ** 2 / (own**2).sum()
-
-
-def assert_other_bands(page, n_groups, groups, interval, weights):
-    """Of two groups: the gap give or take (ε + ε′) / (β − α), or ε + ε′ on the absolute scale."""
-    if n_groups > 2:
+def assert_other_bands(page, interval, radii):
+    """Of two groups: the gap give or take R / (β − α), or R on the absolute scale; ε + ε′ of chances."""
+    if len(radii.noise) > 2:
         return
-    slack = sum(
-        dkw_bound(effective(groups == name, weights), 0.95, n_comparisons=2) for name in np.unique(groups)
-    )
-    width = interval[1] - interval[0]
+    slack, width = radii.interval(np.array([[0, 1]]))[0], interval[1] - interval[0]
     for metric, scale, reach, most in (
         ("demographic_parity", "interval", slack / width, 1.0),
         ("demographic_parity", "absolute", slack, 1.0),
-        ("group_auc", "interval", slack / width, 0.5),
+        ("group_auc", "interval", radii.epsilon.sum() / width, 0.5),
     ):
         band, gap = (
             page.locator(f"td[data-metric='{metric}'][data-band='{scale}']"),
@@ -172,6 +164,7 @@ def test_dragging_gives_the_numbers_of_the_library(page_of, n_groups, ties, weig
         )
         for scale in ("interval", "absolute")
     }
+    radii = MapRadii.of(scored_groups(scores, groups, sample_weight=weights), 0.95)
     for _ in range(5):
         begin = int(rng.integers(0, 90))
         end = int(rng.integers(begin + 2, 101))
@@ -183,7 +176,7 @@ def test_dragging_gives_the_numbers_of_the_library(page_of, n_groups, ties, weig
             found = unfairness.at(*interval)
             assert float(band.get_attribute("data-low")) == pytest.approx(found.low, abs=EXACT)
             assert float(band.get_attribute("data-high")) == pytest.approx(found.high, abs=EXACT)
-        assert_other_bands(page, n_groups, groups, interval, weights)
+        assert_other_bands(page, interval, radii)
         inside = metrics.band_membership(
             scores, sensitive_features=groups, interval=interval, sample_weight=weights
         )
@@ -427,9 +420,9 @@ def test_fifty_groups(page_of, tmp_path):
     page = page_of(quiet_report(y, scores, groups, threshold=0.5, n_resamples=100))
     assert (tmp_path / "page.html").stat().st_size < 3e6
     assert page.locator("#pair option").first.text_content() == "worst of all 1,225 pairs"
-    sizes = np.unique(groups, return_counts=True)[1]
-    epsilon = sorted(dkw_bound(size, 0.95, n_comparisons=50) for size in sizes)
-    slack, steps = epsilon[-1] + epsilon[-2], int(np.ceil(100 * epsilon[-1]))
+    scored = scored_groups(scores, groups)
+    radii, pairs = MapRadii.of(scored, 0.95), np.array(list(scored.pairs()))
+    slack, steps = radii.absolute(pairs).max(), int(np.ceil(100 * radii.membership.max()))
 
     def gap(begin, end):
         interval = (max(begin, 0) / 100, min(end, 100) / 100)
@@ -440,7 +433,8 @@ def test_fifty_groups(page_of, tmp_path):
         move_to(page, begin, end)
         assert_numbers(page, expected(y, scores, groups, (begin / 100, end / 100), 0.5))
         inside = gap(begin + steps, end - steps) if begin + steps < end - steps else 0
-        own, reach = value(page, "statistical_parity"), 100 * slack / (end - begin)
+        own = value(page, "statistical_parity")
+        reach = 100 * radii.interval(pairs).max() / (end - begin)
         for scale, low, high in (
             ("interval", own - reach, own + reach),
             ("absolute", inside - slack, gap(begin - steps, end + steps) + slack),

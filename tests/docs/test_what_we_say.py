@@ -124,6 +124,15 @@ def test_coverage_benchmark_runs_and_goes_on(tmp_path):
     assert len((tmp_path / "coverage.jsonl").read_text().splitlines()) == 2
 
 
+def test_map_band_benchmark_runs(tmp_path):
+    one_of_each = "script.CASES = [script.CASES[k] for k in (0, 5, 9, 12)]; script.POPULATION = 500"
+    printed = run_smaller("benchmarks/map_band.py", one_of_each, "--draws", 3, "--out", tmp_path)
+    ratios = [float(ratio) for ratio in re.findall(r"([\d.]+) \| [\d.]+ \|$", printed, re.MULTILINE)]
+    assert len(ratios) == 8
+    assert max(ratios) < 0.8
+    assert (tmp_path / "map_band.md").exists()
+
+
 def test_many_groups_benchmark_runs(tmp_path):
     one_audit = "row = script.row('few', [20] * 12); script.row = lambda *_: row"
     printed = run_smaller("benchmarks/many_groups.py", one_audit, "--groups", 12, "--out", tmp_path)

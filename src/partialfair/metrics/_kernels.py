@@ -24,11 +24,13 @@ __all__ = [
     "clipped_gap",
     "clipped_grid_gaps",
     "extend_visits",
+    "gaps_in_strips",
     "grid_aucs",
     "grid_visits",
     "keep_widest",
     "widen_absolute_band",
     "widen_interval_band",
+    "widest_in_strips",
 ]
 
 SetArguments: TypeAlias = tuple[Floats, Floats, float]
@@ -243,21 +245,39 @@ def clipped_grid_gaps(cells: Ints, visits: Floats, n_grid: int) -> Floats:
 
 
 @njit(cache=True)
-def absolute_grid_gaps(cells: Ints, visits: Floats, n_grid: int) -> Floats:
-    """As `clipped_grid_gaps` on the absolute scale: the widest of the strips ``[l, l + 1)``, i ≤ l < j."""
-    strips = np.zeros(n_grid + 1)  # the last one is rank 1, which no interval holds
+def widest_in_strips(cells: Ints, visits: Floats, n_grid: int) -> Floats:
+    """Return the widest ``|x − y|`` where x, and where y, lies in the strips l to m − 1 of the grid.
+
+    It is at ``[axis, l, m − 1]``; strip ``n_grid`` is rank 1, which no interval holds.
+    """
+    widest = np.zeros((2, n_grid + 1, n_grid + 1))
     for visit in range(cells.shape[0]):
         at = visits[visit]
-        widest = max(at[4] - at[5], at[7] - at[6])
+        lead = max(at[4] - at[5], at[7] - at[6])
         for axis in range(2):
             strip = cells[visit, axis]
-            strips[strip] = max(strips[strip], widest)
+            widest[axis, strip, strip] = max(widest[axis, strip, strip], lead)
+    for axis in range(2):
+        for first in range(n_grid + 1):
+            for last in range(first + 1, n_grid + 1):
+                widest[axis, first, last] = max(widest[axis, first, last - 1], widest[axis, last, last])
+    return widest
+
+
+@njit(cache=True)
+def absolute_grid_gaps(cells: Ints, visits: Floats, n_grid: int) -> Floats:
+    """As `clipped_grid_gaps` on the absolute scale: the widest lead where either rank lies inside."""
+    return gaps_in_strips(widest_in_strips(cells, visits, n_grid))
+
+
+@njit(cache=True)
+def gaps_in_strips(widest: Floats) -> Floats:
+    """Absolute gaps of all intervals, from what `widest_in_strips` returns."""
+    n_grid = widest.shape[1] - 1
     gaps = np.full((n_grid, n_grid), np.nan)
     for i in range(n_grid):
-        widest = 0.0
         for j in range(i, n_grid):
-            widest = max(widest, strips[j])
-            gaps[i, j] = widest
+            gaps[i, j] = max(widest[0, i, j], widest[1, i, j])
     return gaps
 
 
@@ -330,34 +350,35 @@ def keep_widest(values: Floats, fair: float, position: int, widest: Floats, pair
 
 
 @njit(cache=True)
-def widen_interval_band(gaps: Floats, slack: float, low: Floats, high: Floats) -> None:
-    """Raise a band to that of one more pair, in which every gap is off by at most (ε_k + ε_k') / width."""
+def widen_interval_band(gaps: Floats, radius: float, low: Floats, high: Floats) -> None:
+    """Raise a band to that of one more pair, in which every gap is off by at most radius / width."""
     n_grid = gaps.shape[0]
     for i in range(n_grid):
         for j in range(i, n_grid):
-            off = slack * n_grid / (j + 1 - i)
+            off = radius * n_grid / (j + 1 - i)
             low[i, j] = max(low[i, j], max(gaps[i, j] - off, 0.0))
             high[i, j] = max(high[i, j], min(gaps[i, j] + off, 1.0))
 
 
 @njit(cache=True)
 def widen_absolute_band(
-    gaps: Floats, bottom: float, epsilon_a: float, epsilon_b: float, low: Floats, high: Floats
+    widest: Floats, radius: float, reach: tuple[float, float], low: Floats, high: Floats
 ) -> None:
-    """As `widen_interval_band` on the absolute scale: which θ belong to the interval is uncertain by ε too.
+    """As `widen_interval_band` on the absolute scale: which θ belong to the interval is uncertain too.
 
-    ε is rounded up to whole cells. ``bottom`` is the gap at rank 1, which intervals that end there include
-    then: a θ whose true rank is just below 1 may lie below everybody in the sample.
+    Ranks are off by at most ``reach`` of their axis, rounded up to whole cells. Where that takes an interval
+    to rank 1 it includes it: a θ whose true rank is just below 1 may lie below everybody in the sample.
+    ``widest`` is that of `widest_in_strips`.
     """
-    n_grid = gaps.shape[0]
-    slack = epsilon_a + epsilon_b
-    steps = int(np.ceil(max(epsilon_a, epsilon_b) * n_grid))
+    n_grid = widest.shape[1] - 1
     for i in range(n_grid):
         for j in range(i, n_grid):
-            inside = gaps[i + steps, j - steps] if i + steps <= j - steps else 0.0
-            low[i, j] = max(low[i, j], max(inside - slack, 0.0))
-            last = min(j + steps, n_grid - 1)
-            outside = gaps[max(i - steps, 0), last]
-            if last == n_grid - 1:
-                outside = max(outside, bottom)
-            high[i, j] = max(high[i, j], min(outside + slack, 1.0))
+            inside, outside = 0.0, 0.0
+            for axis in range(2):
+                steps = int(np.ceil(reach[axis] * n_grid))
+                if i + steps <= j - steps:
+                    inside = max(inside, widest[axis, i + steps, j - steps])
+                last = j + steps if j + steps < n_grid - 1 else n_grid
+                outside = max(outside, widest[axis, max(i - steps, 0), last])
+            low[i, j] = max(low[i, j], max(inside - radius, 0.0))
+            high[i, j] = max(high[i, j], min(outside + radius, 1.0))

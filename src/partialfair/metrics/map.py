@@ -12,7 +12,7 @@ from partialfair.exceptions import InputError
 from partialfair.metrics import _kernels
 from partialfair.metrics._descent import visits_of_pairs
 from partialfair.metrics._inputs import ScoredGroups, check_gap_scale, scored_groups
-from partialfair.theory import dkw_bound
+from partialfair.metrics._map_radii import MapRadii
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -143,9 +143,11 @@ def unfairness_map(
     n_grid
         Intervals end on multiples of ``1 / n_grid``.
     confidence
-        Of the whole band at once. It comes from the DKW inequality over all groups: with that probability
-        every F̄_k is within ε_k of the truth everywhere, so every gap is within ``(ε_k + ε_k') / (β − α)``.
-        On the absolute scale it is within ε_k + ε_k' of the gap of the interval shrunk or widened by ε.
+        Of the whole band at once. With that probability the gaps of every pair are within ``R / (β − α)`` of
+        the truth on all intervals. R is about ``1.36 √(1/n_k + 1/n_k')`` for 95 % and two groups, as in the
+        Kolmogorov–Smirnov test of two samples, and grows with the number of pairs; it is never more than the
+        DKW inequality gives, ``ε_k + ε_k'``. On the absolute scale gaps are within R of those of the interval
+        shrunk or widened by how far ranks of a group may be off. See `partialfair.metrics._map_radii`.
 
     Returns
     -------
@@ -166,17 +168,29 @@ def unfairness_map(
 
 def groups_map(scored: ScoredGroups, *, n_grid: int, gap_scale: GapScale, confidence: float) -> UnfairnessMap:
     """Compute the map of groups that are sorted already, such as ``report.scored``."""
-    epsilon = [dkw_bound(group.n_effective, confidence, n_comparisons=len(scored)) for group in scored]
+    return map_within(
+        scored, MapRadii.of(scored, confidence), n_grid=n_grid, gap_scale=gap_scale, confidence=confidence
+    )
+
+
+def map_within(
+    scored: ScoredGroups, radii: MapRadii, *, n_grid: int, gap_scale: GapScale, confidence: float
+) -> UnfairnessMap:
+    """Compute the map with a band of given radii."""
+    positions = np.array(list(scored.pairs()))
+    of_pairs = radii.interval(positions) if gap_scale == "interval" else radii.absolute(positions)
     values, low, high = (_lowest_map(n_grid) for _ in range(3))
     pair = np.zeros((n_grid, n_grid), dtype=np.int64)
     for position, curve in enumerate(visits_of_pairs(scored.groups, n_grid)):
-        visits, slack = (curve.cells, curve.visits), (epsilon[curve.k], epsilon[curve.j])
+        visits = curve.cells, curve.visits
         if gap_scale == "interval":
             gaps = _kernels.clipped_grid_gaps(*visits, n_grid)
-            _kernels.widen_interval_band(gaps, sum(slack), low, high)
+            _kernels.widen_interval_band(gaps, float(of_pairs[position]), low, high)
         else:
-            gaps = _kernels.absolute_grid_gaps(*visits, n_grid)
-            _kernels.widen_absolute_band(gaps, _kernels.bottom_lead(*visits, n_grid), *slack, low, high)
+            widest = _kernels.widest_in_strips(*visits, n_grid)
+            gaps = _kernels.gaps_in_strips(widest)
+            reach = (float(radii.membership[curve.k]), float(radii.membership[curve.j]))
+            _kernels.widen_absolute_band(widest, float(of_pairs[position]), reach, low, high)
         _kernels.keep_widest(gaps, 0.0, position, values, pair)
     labels = [group.label for group in scored]
     return UnfairnessMap(

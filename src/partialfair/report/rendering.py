@@ -178,9 +178,10 @@ class _Confidence:
         each = ", for each model by itself" if len(reports) > 1 else ""
         text = (
             f"Bands hold with {about}{confidence} confidence for all intervals, pairs and thresholds at "
-            f"once{each} (from the Dvoretzky–Kiefer–Wolfowitz inequality), so they allow for having looked "
-            f"everywhere, and are wide.{rough} They take the rows for a random sample that the model had "
-            f"not seen. {bootstrap}"
+            f"once, those of each metric and scale by themselves{each}. They follow from how far ranks in "
+            "two samples are off everywhere, as in the Kolmogorov–Smirnov test (of group AUC, from the "
+            "Dvoretzky–Kiefer–Wolfowitz inequality), so they allow for having looked everywhere, and are "
+            f"wide.{rough} They take the rows for a random sample that the model had not seen. {bootstrap}"
         )
         return cls(about + confidence, True, text)
 
@@ -189,14 +190,10 @@ def _approximate(report: FairnessReport) -> str:
     """Say why bands hold about, and not exactly, with their confidence; empty if they do."""
     reasons = []
     if any(group.weights is not None for group in report.scored):
-        reasons.append("Weights")
+        reasons.append(" Weights enter by the variance of ranks, which makes it approximate.")
     if any(group.clusters is not None for group in report.scored):
-        reasons.append("clusters of rows" if reasons else "Clusters of rows")
-    return (
-        f" {' and '.join(reasons)} enter by their effective number, which makes it approximate."
-        if reasons
-        else ""
-    )
+        reasons.append(" Clusters of rows enter by their effective number, which makes it approximate.")
+    return "".join(reasons)
 
 
 def _cautions(report: FairnessReport) -> list[str]:

@@ -23,7 +23,7 @@ from partialfair.metrics import _kernels, ranking
 from partialfair.metrics._descent import visits_of_pairs
 from partialfair.metrics._discrete import DiscreteScores, score_span
 from partialfair.metrics._inputs import GroupScores, ScoredGroups, oriented
-from partialfair.theory import dkw_bound
+from partialfair.metrics._map_radii import MapRadii
 
 __all__ = ["N_GRID", "Worst", "leading_pairs", "packed", "summarise"]
 
@@ -58,7 +58,7 @@ def summarise(
     threshold
         One more threshold than those that select whole percents of all, on those scores.
     confidence
-        Of the bands, which hold for all intervals, pairs and thresholds at once.
+        Of the bands, each of which holds for all intervals, pairs and thresholds at once.
     pairs, worst
         If there are too many pairs of groups: those to keep, and the worst of all on every interval.
     """
@@ -68,16 +68,23 @@ def summarise(
     discrete = DiscreteScores.of(seen)
     edges = _bin_edges(seen)
     everyone = list(scored.pairs())
-    epsilons = [dkw_bound(group.n_effective, confidence, n_comparisons=len(scored)) for group in scored]
+    radii = MapRadii.of(scored, confidence)
     sizes = [group.n if group.weights is None else group.weights.sum() for group in scored]
     return {
         "groups": [
             {
-                **_group(group, thresholds, epsilon, scored.higher_is_better),
+                **_group(group, thresholds, scored.higher_is_better),
+                "epsilon": radii.epsilon[k],
+                "noise": radii.noise[k],
+                "membership": radii.membership[k],
                 "density": packed(_binned(shown, edges) if discrete is None else discrete.shares(shown)),
             }
-            for group, shown, epsilon in zip(scored, seen, epsilons, strict=True)
+            for k, (group, shown) in enumerate(zip(scored, seen, strict=True))
         ],
+        "levels": {
+            "interval": _finite(radii.interval_level),
+            "absolute": _finite(radii.absolute_level),
+        },
         "thresholds": drawn.tolist(),
         "selected": packed(np.average([group.rank(thresholds) for group in scored], axis=0, weights=sizes)),
         "bins": edges.tolist(),
@@ -87,6 +94,11 @@ def summarise(
         "worst": None if worst is None else worst.record(),
         "pairwise": _pairwise(scored),
     }
+
+
+def _finite(level: float) -> float | None:
+    """JSON has no infinity: None stands for it."""
+    return level if np.isfinite(level) else None
 
 
 def leading_pairs(scored: ScoredGroups, worsts: Sequence[Worst], n_pairs: int) -> list[Pair]:
@@ -138,7 +150,7 @@ def _bars(discrete: DiscreteScores, thresholds: Floats, higher_is_better: bool) 
     }
 
 
-def _group(group: GroupScores, thresholds: Floats, epsilon: float, higher_is_better: bool) -> dict[str, Any]:
+def _group(group: GroupScores, thresholds: Floats, higher_is_better: bool) -> dict[str, Any]:
     """One group: its size, and what lies above whole percents and thresholds."""
     weights = np.ones(group.n) if group.weights is None else group.weights
     from_top = _Ladder.of(group.scores[::-1], weights[::-1])
@@ -146,7 +158,6 @@ def _group(group: GroupScores, thresholds: Floats, epsilon: float, higher_is_bet
         "name": group.name,
         "n": group.n,
         "nEffective": group.n_effective,
-        "epsilon": epsilon,
         "tied": float(1 - from_top.is_alone.mean()),
         "scores": packed(oriented(from_top.scores_at(_KNOTS), higher_is_better)),
         "rows": packed(from_top.at(np.ones(group.n), _KNOTS)),

@@ -82,23 +82,52 @@ def test_intervals_of_every_metric_cover(shift, options):
     assert (covered / 300).min() >= 0.92, covered / 300  # 0.95 less 2.4 standard errors of 300 draws
 
 
-@pytest.mark.parametrize("gap_scale", ["interval", "absolute"])
-def test_the_maps_band_holds_all_true_gaps_at_once(gap_scale):
-    rng = np.random.default_rng(5)
-    shift, n_grid, n_draws = 0.06, 20, 200
-    held = 0
+def share_of_maps_that_hold(sizes, shift, gap_scale, n_draws, *, weighted=False, n_values=None):
+    """Uniform scores, those of every second group shifted: the clipped lead is min(shift, width) everywhere.
+
+    With ``n_values`` scores are rounded down to so many values, which a shift of 0 leaves alike.
+    """
+    rng, n_grid, held = np.random.default_rng(5), 20, 0
+    codes = np.repeat(np.arange(len(sizes)), sizes)
+    edges = np.arange(n_grid + 1) / n_grid
+    width = edges[None, 1:] - edges[:-1, None]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        truth = np.minimum(shift / width, 1.0) if gap_scale == "interval" else np.full_like(width, shift)
     for _ in range(n_draws):
-        scores = np.concatenate([rng.random(900) + shift, rng.random(700)])
+        scores = rng.random(codes.size) + shift * (codes % 2)
+        scores = scores if n_values is None else np.floor(scores * n_values)
+        weights = rng.exponential(size=codes.size) if weighted else None
         found = unfairness_map(
-            scores, sensitive_features=np.repeat([0, 1], [900, 700]), n_grid=n_grid, gap_scale=gap_scale
+            scores, sensitive_features=codes, n_grid=n_grid, gap_scale=gap_scale, sample_weight=weights
         )
-        width = found.edges[None, 1:] - found.edges[:-1, None]
-        # F̄_1 = F̄_0 + shift, so the clipped lead is min(shift, width) on every interval.
-        with np.errstate(invalid="ignore", divide="ignore"):
-            truth = np.minimum(shift / width, 1.0) if gap_scale == "interval" else np.full_like(width, shift)
         inside = (found.low <= truth + 1e-12) & (truth <= found.high + 1e-12)
         held += inside[np.isfinite(found.values)].all()
-    assert held / n_draws >= 0.95
+    return held / n_draws
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("gap_scale", ["interval", "absolute"])
+@pytest.mark.parametrize(("sizes", "shift"), [((60, 90), 0.0), ((900, 700), 0.0), ((900, 700), 0.06)])
+def test_the_maps_band_holds_all_true_gaps_at_once(sizes, shift, gap_scale):
+    """Nominally .95: less by 2.6 standard errors of 200 draws at most."""
+    assert share_of_maps_that_hold(sizes, shift, gap_scale, 200) >= 0.91
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gap_scale", ["interval", "absolute"])
+@pytest.mark.parametrize("shift", [0.0, 0.06, 0.4])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("sizes", [(60, 60), (60, 3000), (3000, 3000), (60, *range(200, 2000, 200))])
+def test_the_maps_band_holds_whatever_the_sizes_and_weights(sizes, weighted, shift, gap_scale):
+    """Nominally .95: less by 2.4 standard errors of 1,000 draws at most."""
+    assert share_of_maps_that_hold(sizes, shift, gap_scale, 1000, weighted=weighted) >= 0.933
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_values", [2, 6, 25])
+@pytest.mark.parametrize("gap_scale", ["interval", "absolute"])
+def test_the_maps_band_holds_with_ties(gap_scale, n_values):
+    assert share_of_maps_that_hold((60, 200), 0.0, gap_scale, 1000, n_values=n_values) >= 0.95
 
 
 def covered_share(draw, truth, n_draws, metric, **settings):

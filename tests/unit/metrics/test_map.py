@@ -12,6 +12,7 @@ from partialfair.datasets import make_admissions
 from partialfair.exceptions import InputError
 from partialfair.metrics import _kernels, partial_statistical_parity_difference, unfairness_map
 from partialfair.metrics._inputs import scored_groups
+from partialfair.metrics._map_radii import MapRadii
 
 
 @st.composite
@@ -49,56 +50,64 @@ def test_every_interval_has_the_metrics_value(people, n_grid, gap_scale):
 
 
 @pytest.mark.parametrize("confidence", [0.8, 0.95])
-def test_the_band_is_the_sum_of_two_deviations_over_the_width(confidence):
-    """(ε_k + ε_k') / (β − α) on both sides, ε = sqrt(log(2 G / δ) / (2 n)), cut off at 0 and 1."""
+@pytest.mark.parametrize("n_groups", [2, 4])
+def test_the_band_is_that_of_the_pairs_radii_over_the_width(confidence, n_groups):
+    """R_p / (β − α) on both sides of each pair's gap, cut off at 0 and 1; of pairs the largest ends."""
     rng = np.random.default_rng(2)
-    groups, weights = np.repeat(["a", "b"], [900, 400]), rng.random(1300)
-    scores = rng.normal(size=1300) + 0.5 * (groups == "b")
-    found = unfairness_map(
-        scores, sensitive_features=groups, n_grid=5, confidence=confidence, sample_weight=weights
-    )
-    epsilon = []
-    for label in "ab":
-        own = weights[groups == label]
-        n_effective = own.sum() ** 2 / (own**2).sum()
-        epsilon.append(np.sqrt(np.log(2 * 2 / (1 - confidence)) / (2 * n_effective)))
+    groups, weights = rng.integers(n_groups, size=1300), rng.random(1300)
+    scores = rng.normal(size=1300) + 0.5 * (groups == 1)
+    options = {"n_grid": 5, "sample_weight": weights}
+    found = unfairness_map(scores, sensitive_features=groups, confidence=confidence, **options)
+    scored = scored_groups(scores, groups, sample_weight=weights)
+    pairs = np.array(list(scored.pairs()))
+    radii = MapRadii.of(scored, confidence).interval(pairs)
+    gaps = []
+    for pair in pairs:
+        rows = np.isin(groups, pair)
+        options["sample_weight"] = weights[rows]
+        gaps.append(unfairness_map(scores[rows], sensitive_features=groups[rows], **options).values)
     for i in range(5):
         for j in range(i + 1, 6):
             cell = found.at(i / 5, j / 5)
-            slack = sum(epsilon) / ((j - i) / 5)
-            assert cell.low == pytest.approx(max(cell.value - slack, 0))
-            assert cell.high == pytest.approx(min(cell.value + slack, 1))
+            own = np.array([of_pair[i, j - 1] for of_pair in gaps])
+            off = radii / ((j - i) / 5)
+            assert cell.low == pytest.approx(max((own - off).max(), 0))
+            assert cell.high == pytest.approx(min((own + off).max(), 1))
     assert found.n_intervals == 5 * 6 // 2
 
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_the_absolute_band_is_that_of_shrunk_and_widened_intervals(tied):
-    """Within ε_k + ε_k' of the gaps of the interval shrunk and widened by ε, rounded up to whole cells.
+    """Within R of the gaps of the interval shrunk and widened by each group's r, in whole cells.
 
     Where a widened interval ends at 1 it includes rank 1.
     """
     rng, n_grid = np.random.default_rng(4), 10
-    groups = np.repeat(["a", "b"], [900, 700])
-    scores = rng.normal(size=1600) + 0.4 * (groups == "b")
+    groups = np.repeat(["a", "b"], [1200, 150])
+    scores = rng.normal(size=1350) + 0.4 * (groups == "b")
     scores = np.round(scores, 1) if tied else scores
     found = unfairness_map(scores, sensitive_features=groups, n_grid=n_grid, gap_scale="absolute")
-    epsilon = [np.sqrt(np.log(2 * 2 / 0.05) / (2 * n)) for n in (900, 700)]
-    steps = int(np.ceil(max(epsilon) * n_grid))
-
-    def gap(i, j):
-        options = {"interval": (i / n_grid, j / n_grid), "gap_scale": "absolute"}
-        return partial_statistical_parity_difference(None, scores, sensitive_features=groups, **options)
-
+    radii = MapRadii.of(scored_groups(scores, groups), 0.95)
+    radius = radii.absolute(np.array([[0, 1]]))[0]
+    steps = np.ceil(radii.membership * n_grid)
+    assert steps[0] < steps[1]
     ranks = np.stack([[(scores[groups == k] > t).mean() for t in np.unique(scores)] for k in "ab"])
-    at_bottom = np.abs(ranks[0] - ranks[1])[ranks.max(axis=0) == 1].max(initial=0.0)
+    lead = np.abs(ranks[0] - ranks[1])
+
+    def widest(begins, ends):
+        """Over θ at which some group's rank lies between its own ends."""
+        held = [
+            (of_k >= b - 1e-12) & (of_k < e - 1e-12) for of_k, b, e in zip(ranks, begins, ends, strict=True)
+        ]
+        return lead[held[0] | held[1]].max(initial=0.0)
+
     for i in range(n_grid):
         for j in range(i + 1, n_grid + 1):
-            low, high = max(i - steps, 0), min(j + steps, n_grid)
-            inside = gap(i + steps, j - steps) if i + steps < j - steps else 0.0
-            around = max(gap(low, high), at_bottom) if high == n_grid else gap(low, high)
+            inside = widest((i + steps) / n_grid, (j - steps) / n_grid)
+            around = widest((i - steps) / n_grid, np.where(j + steps < n_grid, (j + steps) / n_grid, np.inf))
             cell = found.at(i / n_grid, j / n_grid)
-            assert cell.low == pytest.approx(max(inside - sum(epsilon), 0.0))
-            assert cell.high == pytest.approx(min(around + sum(epsilon), 1.0))
+            assert cell.low == pytest.approx(max(inside - radius, 0.0))
+            assert cell.high == pytest.approx(min(around + radius, 1.0))
 
 
 @given(scored_people(), st.integers(2, 9))

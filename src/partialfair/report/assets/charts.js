@@ -131,7 +131,7 @@ const drawCurve = (place, { pair, bands, names, start, i, j, where, other }) => 
   const { drawing, toX, toY } = at;
   const low = i / GRID,
     high = j / GRID;
-  const slack = Math.min(pair.slack, 1);
+  const slack = Math.min(pair.slack.interval, 1);
   const path = (points) => points.map(([x, y]) => `${toX(x).toFixed(1)},${toY(y).toFixed(1)}`).join(" ");
   const curve = (of) => {
     const points = [[0, 0]];

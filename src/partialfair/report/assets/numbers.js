@@ -49,6 +49,44 @@ const within = (value, slack, most) => ({
   high: Math.min(value + slack, most),
 });
 
+/** Radii of pairs: how far differences may be off, as partialfair.metrics._map_radii has them. */
+class Radii {
+  constructor(groups, levels) {
+    this.groups = groups;
+    this.levels = levels; // null stands for infinity
+    const [first, second] = groups.map(({ noise }) => noise).sort((a, b) => b - a);
+    this.largestUnit = first + second;
+  }
+
+  ofPair([k, l], level, radius) {
+    const [a, b] = [this.groups[k], this.groups[l]];
+    const unit = a.noise + b.noise,
+      most = a[radius] + b[radius];
+    if (level === null) return most;
+    return Math.min(Math.sqrt(unit * (level + 0.5 * Math.log(this.largestUnit / unit))), most);
+  }
+
+  /** Of clipped differences, times the width of the interval. */
+  interval(pair) {
+    return this.ofPair(pair, this.levels.interval, "epsilon");
+  }
+
+  /** Of differences of ranks, while ranks are off by at most their group's `membership`. */
+  absolute(pair) {
+    return this.ofPair(pair, this.levels.absolute, "membership");
+  }
+
+  /** Of chances: errors of the two groups may add up. */
+  chance([k, l]) {
+    return this.groups[k].epsilon + this.groups[l].epsilon;
+  }
+
+  /** So many whole percents the ranks of a group may be off. */
+  steps(k) {
+    return Math.ceil(this.groups[k].membership * GRID);
+  }
+}
+
 /** The largest min(u, high) − max(l, low) over one visit: the clipped lead of rank u over rank l. */
 const sideLead = (upper, lower, i, j, both, most, least) => {
   if (upper < i || lower >= j) return 0;
@@ -58,13 +96,16 @@ const sideLead = (upper, lower, i, j, both, most, least) => {
 
 /** Two groups, and how the rank of one moves with that of the other as the score falls. */
 class Pair {
-  constructor(data, groups) {
+  constructor(data, radii) {
     this.groups = data.groups;
     this.visits = unpack(data.visits);
     this.n = this.visits.length / PER_VISIT;
-    const [a, b] = data.groups.map((k) => groups[k].epsilon);
-    this.slack = a + b;
-    this.steps = Math.ceil(Math.max(a, b) * GRID);
+    this.slack = {
+      interval: radii.interval(data.groups),
+      absolute: radii.absolute(data.groups),
+      chance: radii.chance(data.groups),
+    };
+    this.steps = data.groups.map((k) => radii.steps(k));
     const column = (of) => Array.from({ length: this.n }, (_, k) => of(PER_VISIT * k));
     this.columns = Int16Array.from(column((at) => cellOf(this.visits[at])));
     this.rows = Int16Array.from(column((at) => cellOf(this.visits[at + 1])));
@@ -99,7 +140,7 @@ class Pair {
     }
     const width = (j - i) / GRID,
       value = best / width;
-    return { value, ...within(value, this.slack / width, 1), pair: this.groups, at, side };
+    return { value, ...within(value, this.slack.interval / width, 1), pair: this.groups, at, side };
   }
 
   /** The ranks at which the widest gap on the interval scale is, for a result of `parity`. */
@@ -110,9 +151,8 @@ class Pair {
     return this.point(at, lower >= i ? 0 : 2); // the lead is clipped: least of the one, or most of the other
   }
 
-  /** The widest |x − y| where either rank lies in the interval; rank 1 counts only with `bottom`. */
-  leadInside(i, j, bottom = false) {
-    const end = bottom && j === GRID ? GRID + 1 : j;
+  /** The widest |x − y| where the rank of either group lies in its range of whole percents, [from, to). */
+  leadInside([fromX, toX], [fromY, toY]) {
     const {
       columns,
       rows,
@@ -124,7 +164,7 @@ class Pair {
     for (let k = 0; k < this.n; k += 1) {
       const x = columns[k],
         y = rows[k];
-      if (!((i <= x && x < end) || (i <= y && y < end))) continue;
+      if (!((fromX <= x && x < toX) || (fromY <= y && y < toY))) continue;
       if (ahead[k] > best) [best, at, side] = [ahead[k], k, 0];
       if (behind[k] > best) [best, at, side] = [behind[k], k, 1];
     }
@@ -133,14 +173,14 @@ class Pair {
 
   /** Statistical parity on the absolute scale; which scores belong to the interval is uncertain too. */
   parityAbsolute(i, j) {
-    const { value, at, side } = this.leadInside(i, j);
-    const [from, to] = [i + this.steps, j - this.steps];
-    const inside = from < to ? this.leadInside(from, to).value : 0;
-    const around = this.leadInside(Math.max(i - this.steps, 0), Math.min(j + this.steps, GRID), true).value;
+    const { value, at, side } = this.leadInside([i, j], [i, j]);
+    const shrunk = this.steps.map((steps) => [i + steps, j - steps]);
+    // Who may reach the end may lie below everybody in the sample: at rank 1, which is cell GRID.
+    const widened = this.steps.map((steps) => [i - steps, j + steps < GRID ? j + steps : GRID + 1]);
     return {
       value,
-      low: Math.max(inside - this.slack, 0),
-      high: Math.min(around + this.slack, 1),
+      low: Math.max(this.leadInside(...shrunk).value - this.slack.absolute, 0),
+      high: Math.min(this.leadInside(...widened).value + this.slack.absolute, 1),
       pair: this.groups,
       at,
       side,
@@ -171,7 +211,7 @@ class Pair {
     }
     const width = high - low,
       value = Math.abs(auc / (width * width) - 0.5);
-    return { value, ...within(value, this.slack / width, 0.5), pair: this.groups };
+    return { value, ...within(value, this.slack.chance / width, 0.5), pair: this.groups };
   }
 }
 
@@ -241,16 +281,20 @@ class Group {
 
 /** The widest gap of all pairs on every interval, where there are too many pairs for the page. */
 class WorstOfAll {
-  constructor(data, pairs, groups) {
+  constructor(data, pairs, groups, radii) {
     this.kinds = {};
     for (const [kind, { values, pair }] of Object.entries(data.kinds)) {
       this.kinds[kind] = { values: unpack(values), pair: unpack(pair, Uint32Array) };
     }
     this.bottom = data.bottom;
     this.pairs = pairs;
-    const [first, second] = groups.map((group) => group.epsilon).sort((a, b) => b - a);
-    this.slack = first + second;
-    this.steps = Math.ceil(first * GRID);
+    const most = (of, values) => values.reduce((best, value) => Math.max(best, of(value)), 0);
+    this.slack = {
+      interval: most((pair) => radii.interval(pair), pairs),
+      absolute: most((pair) => radii.absolute(pair), pairs),
+      chance: most((pair) => radii.chance(pair), pairs),
+    };
+    this.steps = most((k) => radii.steps(k), [...groups.keys()]);
   }
 
   at(kind, i, j) {
@@ -261,7 +305,7 @@ class WorstOfAll {
 
   parity(i, j) {
     const found = this.at("interval", i, j);
-    return { ...found, ...within(found.value, (this.slack * GRID) / (j - i), 1) };
+    return { ...found, ...within(found.value, (this.slack.interval * GRID) / (j - i), 1) };
   }
 
   parityAbsolute(i, j) {
@@ -272,14 +316,14 @@ class WorstOfAll {
       this.at("absolute", Math.max(i - this.steps, 0), end).value,
       end === GRID ? this.bottom : 0,
     );
-    const low = Math.max(inside - this.slack, 0),
-      high = Math.min(around + this.slack, 1);
+    const low = Math.max(inside - this.slack.absolute, 0),
+      high = Math.min(around + this.slack.absolute, 1);
     return { ...this.at("absolute", i, j), low, high };
   }
 
   groupAuc(i, j) {
     const found = this.at("auc", i, j);
-    return { ...found, ...within(found.value, (this.slack * GRID) / (j - i), 0.5) };
+    return { ...found, ...within(found.value, (this.slack.chance * GRID) / (j - i), 0.5) };
   }
 }
 
@@ -296,9 +340,10 @@ class Model {
     this.bars = data.bars && { ...data.bars, cuts: unpack(data.bars.cuts) };
     this.nPairs = data.nPairs;
     this.groups = data.groups.map((group) => new Group(group));
-    this.pairs = data.pairs.map((pair) => new Pair(pair, this.groups));
+    this.radii = new Radii(this.groups, data.levels);
+    this.pairs = data.pairs.map((pair) => new Pair(pair, this.radii));
     this.allPairs = this.groups.flatMap((_, k) => this.groups.slice(k + 1).map((__, d) => [k, k + 1 + d]));
-    this.worst = data.worst && new WorstOfAll(data.worst, this.allPairs, this.groups);
+    this.worst = data.worst && new WorstOfAll(data.worst, this.allPairs, this.groups, this.radii);
     this.hasLabels = this.groups.every((group) => group.hasLabels);
     this.pairwise = data.pairwise && {
       inter: unpack(data.pairwise.inter),
@@ -330,7 +375,7 @@ class Model {
   ofShares(shares, pairs, scale, slackOf) {
     const gaps = pairs.map(([k, l]) => {
       const value = Math.abs(shares[k][scale] - shares[l][scale]);
-      const slack = slackOf && slackOf(this.groups[k].epsilon + this.groups[l].epsilon);
+      const slack = slackOf && slackOf(this.radii.interval([k, l]));
       return { value, pair: [k, l], ...(slackOf ? within(value, slack, 1) : {}) };
     });
     return slackOf ? widestWithBand(gaps) : widest(gaps);
