@@ -25,8 +25,8 @@ __all__ = [
     "value_and_interval",
 ]
 
-_SHOWN_PAIRS = 5
-"""Pairs of groups that are printed, the widest; the record and pairs.csv have all."""
+_SHOWN_PAIRS, _RECORDED_PAIRS = 5, 200
+"""Pairs of groups that are printed, and that a record lists by each metric, the widest; pairs.csv has all."""
 
 
 def print_metrics(report: FairnessReport, metric: str, out: Console, *, sure: bool = True) -> None:
@@ -165,7 +165,7 @@ def _reach(row: ReportRow, report: FairnessReport) -> str:
 
 
 def report_record(report: FairnessReport, *, pairs: bool = True) -> dict[str, Any]:
-    """Return the report as plain data for JSON, with the gaps of all pairs or without."""
+    """Return the report as plain data for JSON, with the gaps of the widest pairs or without."""
     return {
         "gap_scale": report.gap_scale,
         "higher_is_better": report.higher_is_better,
@@ -186,7 +186,7 @@ def report_record(report: FairnessReport, *, pairs: bool = True) -> dict[str, An
                 "score": row.threshold,
                 "ranks_from_top": list(row.ranks),
                 "n": list(row.sizes),
-                **({"pairs": [_pair_record(gap) for gap in report.pairs(row.metric)]} if pairs else {}),
+                **({"pairs": _pairs_record(report.pairs(row.metric))} if pairs else {}),
             }
             for row in report.rows
         },
@@ -209,6 +209,11 @@ def report_record(report: FairnessReport, *, pairs: bool = True) -> dict[str, An
             for metric, small in report.too_few_labelled.items()
         },
     }
+
+
+def _pairs_record(gaps: list[PairGap]) -> list[dict[str, Any]]:
+    """Return the widest pairs: all of up to 20 groups."""
+    return [_pair_record(gap) for gap in gaps[:_RECORDED_PAIRS]]
 
 
 def _pair_record(gap: PairGap) -> dict[str, Any]:
