@@ -19,6 +19,7 @@ from partialfair.metrics import fairness_report
 from partialfair.metrics._inputs import scored_groups
 from partialfair.metrics._map_radii import MapRadii
 from partialfair.report import audit_page, write_page
+from partialfair.theory import dkw_bound
 from tests.browser.conftest import violations
 from tests.new_constraint import NAME, TITLE, registered
 
@@ -412,6 +413,24 @@ def test_equal_scores_have_no_gap(page_of):
     assert "do not differ" in page.locator("#sentence").text_content()
     move_to(page, 40, 73)
     assert value(page, "statistical_parity") == 0
+
+
+def test_rows_in_clusters_have_the_band_of_dkw(page_of):
+    """Clusters may lie in both groups, whose errors then may add up."""
+    scores, groups, y = people(2, n=3000)
+    page = page_of(quiet_report(y, scores, groups, threshold=0.5, clusters=np.arange(3000) // 2))
+    assert (
+        "ranks in two samples are off everywhere, from the Dvoretzky" in page.locator("body").text_content()
+    )
+    move_to(page, 20, 80)
+    gap, band = (
+        value(page, "statistical_parity"),
+        page.locator("td[data-metric='statistical_parity'][data-band='interval']"),
+    )
+    clusters = [pd.Series(np.arange(3000) // 2)[groups == name].value_counts() for name in np.unique(groups)]
+    sizes = [(counts.sum() ** 2) / (counts**2).sum() for counts in clusters]
+    slack = sum(dkw_bound(size, 0.95, n_comparisons=2) for size in sizes)
+    assert float(band.get_attribute("data-high")) == pytest.approx(gap + slack / 0.6, abs=EXACT)
 
 
 def test_fifty_groups(page_of, tmp_path):

@@ -19,14 +19,14 @@ with the one c for which all pairs p hold at once with the nominal probability. 
   together, which makes them cheaper still: with all of the logarithm, radii of ten groups of 60 to 3,000 are
   as narrow on average, and the widest ratio to DKW is .90 instead of .91, of 60 beside nine times 3,000 .82
   instead of .87.
-* **The minimum** is part of the family before c is found, so it costs no confidence: no radius is wider than
-  that of DKW. There is such a c, since with DKW's own radii all pairs hold.
+* **The minimum** is part of the family before c is found, so it costs no confidence: on the
+  interval scale no radius is wider than that of DKW. There is such a c: with DKW's own radii all pairs hold.
 * **Where ranks agree.** In large samples e_k is a Brownian bridge in the rank over √n_k, and the quantile is
-  taken for two groups that are alike, whose bridges meet at equal ranks. That is the hardest case: a
-  difference is largest in the neighbourhood of the point (½, ½) of the rank curve, where its variance
-  ``F̄(1 − F̄)/n + F̄'(1 − F̄')/n'`` is; of all curves through it those along the diagonal leave it most slowly,
-  in units of what the difference moves by (Cauchy–Schwarz), and other curves do not reach it. Ties only take
-  thresholds away. In small samples the quantiles of the limit are on the safe side, as Massart's constant is.
+  taken for two groups that are alike, whose bridges meet at equal ranks. To the leading order of the tail
+  that is the hardest case: a difference is largest near the point (½, ½) of the rank curve, where its
+  variance ``F̄(1 − F̄)/n + F̄'(1 − F̄')/n'`` is. Of all curves through it those along the diagonal leave it
+  most slowly, in units of what the difference moves by (Cauchy–Schwarz), and other curves do not reach it.
+  Ties only take thresholds away. In small samples the limit's quantiles are on the safe side.
 
 On the absolute scale a gap is ``max |F̄_k − F̄_k'|`` over the θ at which either rank lies in the interval, and
 which θ do is uncertain by |e_k|. There the event is ``|e_k| ≤ r_k`` for all groups, on which a share of the
@@ -37,8 +37,8 @@ With weights the bridge of group k runs on the clock ``A(u) = Σ w² / (Σw)²``
 on ranks, and more where heavy rows crowd near an end. Rows in clusters may tie groups to each other: then the
 radii are DKW's, which holds whatever depends on what.
 
-The quantiles are simulated, from the sizes alone and with a seed of their own: the same sizes give the same
-radii. The data do not enter, so there is nothing to pay for having looked at them.
+The quantiles are simulated, from the sizes (and clocks) alone and with a seed of their own: the same sizes
+give the same radii. Scores do not enter, so there is nothing to pay for having looked at them.
 """
 
 from __future__ import annotations
@@ -223,4 +223,6 @@ def _added_up(pairs: _Pairs, error: float) -> tuple[Floats, float, float]:
     membership = pairs.membership(0.5 * np.log(group_tails / (MEMBERSHIP_SHARE * error)))
     # Pairs are so many more than groups that a pair's radius exceeds its groups': one c serves both scales.
     level = 0.5 * float(np.log(pair_tails / ((1 - MEMBERSHIP_SHARE) * error)))
-    return membership, level, level
+    # Where DKW is narrower for some pairs, it would have to be paid for besides: then it serves all of them.
+    free = bool((pairs.units * (level + pairs.extra) <= pairs.cap**2).all())
+    return membership, level if free else np.inf, level

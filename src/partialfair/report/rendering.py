@@ -176,11 +176,13 @@ class _Confidence:
         rough = _approximate(first)
         about = "about " if rough else ""
         each = ", for each model by itself" if len(reports) > 1 else ""
+        dkw = "from the Dvoretzky–Kiefer–Wolfowitz inequality"
+        clustered = first.scored.groups[0].clusters is not None
+        source = dkw if clustered else f"as in the Kolmogorov–Smirnov test (of group AUC, {dkw})"
         text = (
             f"Bands hold with {about}{confidence} confidence for all intervals, pairs and thresholds at "
             f"once, those of each metric and scale by themselves{each}. They follow from how far ranks in "
-            "two samples are off everywhere, as in the Kolmogorov–Smirnov test (of group AUC, from the "
-            "Dvoretzky–Kiefer–Wolfowitz inequality), so they allow for having looked everywhere, and are "
+            f"two samples are off everywhere, {source}, so they allow for having looked everywhere, and are "
             f"wide.{rough} They take the rows for a random sample that the model had not seen. {bootstrap}"
         )
         return cls(about + confidence, True, text)

@@ -56,8 +56,8 @@ def test_no_radius_is_wider_than_that_of_dkw(sizes, confidence):
     np.testing.assert_allclose(radii.epsilon, epsilon)
     of_dkw = epsilon[pairs_of(radii)].sum(axis=1)
     assert (radii.interval(pairs_of(radii)) <= of_dkw + 1e-12).all()
-    if 0.9 <= confidence <= 0.99:  # beyond, membership takes most of DKW's advantage
-        assert (radii.absolute(pairs_of(radii)) <= 1.1 * of_dkw).all()
+    if confidence >= 0.9:  # what is spent on membership makes it wider beside very large groups
+        assert (radii.absolute(pairs_of(radii)) <= 1.2 * of_dkw).all()
 
 
 @pytest.mark.parametrize(
@@ -151,6 +151,17 @@ def test_for_very_many_groups_error_probabilities_are_added_up(sizes, monkeypatc
     assert (added.membership >= 0.99 * drawn.membership).all()
     wider = np.maximum(added.membership[pairs_of(added)].max(axis=1), added.interval(pairs_of(added)))
     np.testing.assert_array_equal(wider, added.interval(pairs_of(added)))  # so that they bound |e_k| too
+
+
+def test_added_up_radii_do_not_mix_with_those_of_dkw(monkeypatch):
+    """Both hold with the nominal confidence, but the narrower one of each pair would with less."""
+    monkeypatch.setattr(_map_radii, "MAX_DRAWS", 0)
+    _map_radii._radii.cache_clear()
+    radii = MapRadii.of(people((50,) * 20 + (100_000,)), 0.95)
+    _map_radii._radii.cache_clear()
+    pairs = pairs_of(radii)
+    np.testing.assert_allclose(radii.interval(pairs), radii.epsilon[pairs].sum(axis=1))
+    assert (radii.absolute(pairs) < 1.2 * radii.interval(pairs)).all()
 
 
 def test_rare_levels_follow_from_frequent_ones():
