@@ -182,7 +182,7 @@ def _parted(
     groups_v = in_columns_of(names_of(groups), groups_v)
     try:
         return rows, _read(estimator, Xv, yv, groups_v, more[0] if more else None, reset=False)
-    except InputError as error:
+    except ValueError as error:  # scikit-learn's complaints among them
         raise InputError(f"validation: {error}") from error
 
 
