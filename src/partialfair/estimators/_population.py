@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,7 +35,7 @@ from partialfair.estimators._path_rows import (
 from partialfair.estimators._statement import read_constraints, seed_of
 from partialfair.estimators.result import FitResult, Population
 from partialfair.exceptions import InputError
-from partialfair.metrics.report import FairnessReport
+from partialfair.metrics.report import FairnessReport, ReportRow
 from partialfair.named_constraints import NamedConstraint, record_of
 from partialfair.objectives import AUC, PartialAUC, read_loss
 from partialfair.solvers import Status, decided_on_new_rows
@@ -81,43 +80,43 @@ def fit_for_new_people(
     stated, record = _asked(estimator)
     train, held_out = _parted(estimator, X, y, groups, weights)
     inner = clone(estimator).set_params(enforce="exact", sensitive_columns=None, validation=0.2)
-    scoring = _scoring(estimator)
+    scoring, size = _scoring(estimator), estimator.min_group_size
     check_held_out(inner, train, held_out, scoring)
     check_members(inner, train, held_out)
-    size = estimator.min_group_size
     check_judged(inner, stated, record.metric, train, held_out, size, "list")
-    gaps = sorted({float(stated.max_gap * share) for share in _TIGHTER}, reverse=True)
     fits = _Fits()
-    cut = fits.run(
-        lambda: chain(
-            inner,
-            train,
-            held_out,
-            gaps,
-            float(estimator.alpha),
-            scoring,
-            fits.finished,
-            (record, record.bounded),
-            moment=moment,
-            points=fits.points,
-        ),
-        moment,
-    )
+    fits.run(inner, train, held_out, stated, record, scoring, moment)
     judging = _Judging(held_out, record.metric, size, seed_of(estimator))
-    error = 1 - estimator.confidence
-    certification = Certification(fits.points, lambda point: judging.report(point)[record.metric], held_out.n)
-    certified = certification.certified(stated.max_gap, error)
-    chosen, at_most = certification.lowest(error)
+    chosen, population, shortfall = _choice(estimator, fits, judging, stated, scoring, train)
+    for name in _FITTED:
+        if hasattr(chosen.model, name):
+            setattr(estimator, name, getattr(chosen.model, name))
+    estimator._group_columns = names_of(groups)
+    estimator.result_ = result = _result(inner, chosen, train, population, fits.cut, shortfall)
+    for remark in _remarks(result, [*fits.remarks.get(chosen, ()), *judging.remarks[chosen]]):
+        warnings.warn(remark, stacklevel=4)
+
+
+def _choice(
+    estimator: Any, fits: _Fits, judging: _Judging, stated: Constraint, scoring: str, train: GivenRows
+) -> tuple[PathPoint, Population, str | None]:
+    """Return the best certified model, or the one with the lowest bound and how far from certified it is."""
+    error, max_gap = 1 - estimator.confidence, float(stated.max_gap)
+    certification = Certification(fits.points, judging.gap, judging.rows.n)
+    certified = certification.certified(max_gap, error)
     if certified:
-        chosen = best_of(list(certified))
+        chosen, shortfall = best_of(list(certified)), None
         at_most = certification.gap(chosen).bound_above(certified[chosen])
+    else:
+        chosen, at_most = certification.lowest(error)
+        shortfall = certification.shortfall(max_gap, error)
     population = Population(
-        max_gap=float(stated.max_gap),
+        max_gap=max_gap,
         confidence=float(estimator.confidence),
         certified=bool(certified),
         at_most=at_most,
         gap=certification.gap(chosen).value,
-        n_rows=held_out.n,
+        n_rows=judging.rows.n,
         n_models=len(fits.points),
         n_certified=len(certified),
         trained_max_gap=chosen.max_gap,
@@ -126,15 +125,7 @@ def fit_for_new_people(
         score_without=fits.points[0].score,
         not_judged=judging.left_out(chosen, train),
     )
-    shortfall = None if certified else certification.shortfall(stated.max_gap, error)
-    result = _result(inner, chosen, train, population, cut, shortfall)
-    for name in _FITTED:
-        if hasattr(chosen.model, name):
-            setattr(estimator, name, getattr(chosen.model, name))
-    estimator._group_columns = names_of(groups)
-    estimator.result_ = result
-    for remark in _remarks(result, [*fits.remarks.get(chosen, ()), *judging.remarks.get(chosen, ())]):
-        warnings.warn(remark, stacklevel=4)
+    return chosen, population, shortfall
 
 
 def _asked(estimator: Any) -> tuple[Constraint, NamedConstraint]:
@@ -211,24 +202,39 @@ def _read(
 
 @dataclass(eq=False)
 class _Fits:
-    """The models of a path as they are finished, and what each fit had to remark."""
+    """The models of a path as they are finished, what each fit had to remark, and what cut them short."""
 
     points: list[PathPoint] = field(default_factory=list)
     remarks: dict[PathPoint, list[Warning]] = field(default_factory=dict)
+    cut: Status | None = None
     _caught: list[warnings.WarningMessage] = field(default_factory=list)
 
-    def run(self, fit: Callable[[], Any], moment: float) -> Status | None:
-        """Fit; return what cut the path short, if anything did."""
+    def run(
+        self,
+        estimator: Any,
+        train: GivenRows,
+        held_out: GivenRows,
+        stated: Constraint,
+        record: NamedConstraint,
+        scoring: str,
+        moment: float,
+    ) -> None:
+        """Fit the models, until a moment or an interrupt."""
+        gaps = sorted({float(stated.max_gap * share) for share in _TIGHTER}, reverse=True)
+        known = (record, record.bounded)
+        limits: dict[str, Any] = {"moment": moment, "points": self.points}
         with warnings.catch_warnings(record=True) as self._caught:
             warnings.simplefilter("always")
             try:
-                fit()
+                alpha = float(estimator.alpha)
+                chain(estimator, train, held_out, gaps, alpha, scoring, self.finished, known, **limits)
             except KeyboardInterrupt:
                 if not self.points:
                     raise
                 acknowledge_interrupt()
-                return Status.STOPPED
-        return Status.TIME_LIMIT if out_of_time(moment) else None
+                self.cut = Status.STOPPED
+                return
+        self.cut = Status.TIME_LIMIT if out_of_time(moment) else None
 
     def finished(self, point: PathPoint) -> None:
         """Keep what was remarked of a model; a callback that stops one fit stops them all."""
@@ -269,6 +275,10 @@ class _Judging:
                 )
             self._reports[point], self.remarks[point] = report, _warnings(caught)
         return self._reports[point]
+
+    def gap(self, point: PathPoint) -> ReportRow:
+        """Return the gap that the promise is about."""
+        return self.report(point)[self.metric]
 
     def left_out(self, point: PathPoint, train: GivenRows) -> tuple[Any, ...]:
         """Return the groups that the promise says nothing of: too few of them, or nobody, were held out."""
