@@ -14,8 +14,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 
 from partialfair._checks import check_choice, check_number, shown
-from partialfair._path_fits import SCORINGS, PathPoint, chain, with_gap
-from partialfair._path_rows import (
+from partialfair._typing import ArrayLike, SmallGroups
+from partialfair.constraints import Constraint
+from partialfair.estimators._base import PartialFairEstimator
+from partialfair.estimators._certifying import Certification, best_of, report_on
+from partialfair.estimators._path_fits import SCORINGS, PathPoint, chain, with_gap
+from partialfair.estimators._path_rows import (
     GivenRows,
     check_held_out,
     check_judged,
@@ -23,14 +27,10 @@ from partialfair._path_rows import (
     read_rows,
     split_rows,
 )
-from partialfair._typing import ArrayLike, SmallGroups
-from partialfair.constraints import Constraint
-from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._statement import read_constraints
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups
-from partialfair.metrics.report import FairnessReport, ReportRow, fairness_report
-from partialfair.named_constraints import NamedConstraint, record_of, setting_of
+from partialfair.metrics.report import FairnessReport, ReportRow
+from partialfair.named_constraints import NamedConstraint, record_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,43 +87,41 @@ class FairnessPath:
     def best(self, max_gap: float, confidence: float = 0.95) -> Any:
         """Return the best model whose gap is, with that confidence, at most ``max_gap`` on new people.
 
-        The upper end of the confidence interval of the gap on the validation rows decides, so small
-        validation sets ask for fairer models. The interval is that of one model: choosing among several makes
-        it a little too optimistic.
+        The best of those that are `certified`, by score; of equals, the fairest in training. The confidence
+        is that of the answer: choosing among several models is allowed for.
         """
-        check_number(max_gap, "max_gap", low=0.0, high=self.record.kind.largest_gap)
-        bounds = np.array([self.gap(point, confidence).high for point in self.points])
-        fair = [point for point, bound in zip(self.points, bounds, strict=True) if bound <= max_gap]
-        if not fair:
+        certified = self.certified(max_gap, confidence)
+        if not certified:
             raise InputError(
                 f"no model of the path has a gap of at most {max_gap:g} with confidence {confidence:g} on "
-                f"the {len(self.validation.y):,} validation rows; the lowest upper bound is "
-                f"{bounds.min():.3g}: add smaller max_gaps or more validation rows"
+                f"the {self.validation.n:,} validation rows; "
+                f"{self._certification(confidence).shortfall(max_gap, 1 - confidence)}; or add smaller "
+                "max_gaps"
             )
-        return max(fair, key=lambda point: point.score).model
+        return best_of(certified).model
+
+    def certified(self, max_gap: float, confidence: float = 0.95) -> tuple[PathPoint, ...]:
+        """Return the models whose gaps are, all of them with that confidence, at most ``max_gap``.
+
+        Models are tested on the validation rows one after the other, in an order that these have no say in:
+        by training gap, the fairest first (`partialfair._certified_choice` has the argument). A model
+        passes whose upper bound is at most ``max_gap``; few validation rows ask for fairer models. Any of
+        those returned, fairest in training first, may be taken, for whatever reason.
+        """
+        check_number(max_gap, "max_gap", low=0.0, high=self.record.kind.largest_gap)
+        return tuple(self._certification(confidence).certified(max_gap, 1 - confidence))
+
+    def _certification(self, confidence: float) -> Certification:
+        return Certification(self.points, lambda point: self.gap(point, confidence), self.validation.n)
 
     def _measured(self, point: PathPoint, confidence: float) -> FairnessReport:
-        """Judge a model by the interval, the scale and the threshold of its constraint."""
-        rows, labelled = self.validation, not is_regressor(point.model)
-        # Intervals by group may name groups that no validation row has.
-        constraint = point.constraint.among(encode_groups(rows.groups, missing="ignore").labels)
-        setting = setting_of(constraint)
-        return fairness_report(
-            rows.y if labelled else None,
-            point.scores,
-            sensitive_features=rows.groups,
-            interval=constraint.interval,
-            threshold=setting.threshold,
+        return report_on(
+            self.validation,
+            point,
             confidence=confidence,
-            gap_scale=setting.gap_scale,
-            rank_within=setting.rank_within,
-            pos_label=point.model.classes_[1] if labelled else 1,
-            sample_weight=rows.weights,
-            random_state=self._seed,
-            higher_is_better=point.model.higher_is_better,
             min_group_size=self.min_group_size,
             small_groups=self.small_groups,
-            missing_groups="ignore",  # such rows, where a model may have any, count in the score only
+            seed=self._seed,
         )
 
     def to_frame(self, confidence: float = 0.95) -> pd.DataFrame:
@@ -285,6 +283,11 @@ def _check_estimator(estimator: Any, scoring: str) -> None:
         raise InputError(f"fairness_path varies estimators of partialfair, not {type(estimator).__name__}")
     if not isinstance(estimator.constraint, str | Constraint):
         raise InputError("fairness_path needs an estimator with one constraint, whose max_gap it varies")
+    if estimator.enforce == "population":
+        raise InputError(
+            "fairness_path holds rows out itself, and its best is a promise about new people: give it an "
+            "estimator with enforce='exact'"
+        )
     check_choice(scoring, "scoring", SCORINGS)
     if is_regressor(estimator) != (scoring == "r2"):
         raise InputError(f"scoring={scoring!r} does not suit {type(estimator).__name__}")

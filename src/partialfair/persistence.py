@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from partialfair._archive import rewritten
 from partialfair._files import write_file
 from partialfair.estimators._base import PartialFairEstimator
+from partialfair.estimators._population import is_rows
 from partialfair.estimators._stored import check_stored
 from partialfair.exceptions import InputError
 from partialfair.named_constraints import NAMED_CONSTRAINTS
@@ -158,7 +159,7 @@ def model_bytes(model: Any) -> bytes:
 
     if not isinstance(model, BaseEstimator | TableModel):
         raise InputError(f"save_model takes a fitted model, not {_what(model)}")
-    _refuse_functions(model)
+    _refuse_unsavable(model)
     try:
         content = skops.dumps(model, compression=zipfile.ZIP_DEFLATED)
         rewritten(content)  # what would not be loaded is not saved
@@ -230,14 +231,19 @@ def _what(found: Any) -> str:
     return f"an object of type {type(found).__name__}"
 
 
-def _refuse_functions(model: Any) -> None:
-    """Refuse callbacks, and requests for metadata, which skops cannot restore; each with a way out."""
+def _refuse_unsavable(model: Any) -> None:
+    """Refuse callbacks, rows held out and requests for metadata, each with a way out."""
     estimator = model.classifier if isinstance(model, TableModel) else model
     parameters = estimator.get_params()
     for name, value in parameters.items():
         if name.rpartition("__")[2] == "callback" and value is not None:
             raise InputError(
                 f"{name} is a function, which a file cannot hold; call set_params({name}=None) before saving"
+            )
+        if name.rpartition("__")[2] == "validation" and is_rows(value):
+            raise InputError(
+                f"{name} holds people's rows, which are not for a model's file; call set_params({name}=0.2) "
+                "before saving"
             )
     for one in (estimator, *parameters.values()):
         if "_metadata_request" in getattr(one, "__dict__", {}):

@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from partialfair import PartialFairClassifier, cli, path
+from partialfair import PartialFairClassifier, cli
 from partialfair.cli import _audit, _judging, _writing
+from partialfair.estimators import _certifying
 from partialfair.metrics import fairness_report
 
 COLUMNS = ("--score", "score", "--group", "sex")
@@ -59,7 +60,7 @@ def run(
 
     With fewer resamples and a coarser map than usual, and pictures that are not painted, for speed.
     """
-    for module in (_judging, path):
+    for module in (_judging, _certifying):
         monkeypatch.setattr(module, "fairness_report", partial(fairness_report, n_resamples=100))
     monkeypatch.setattr(_audit, "MAP_GRID", 20)
     monkeypatch.setattr(_writing, "png", _unpainted)

@@ -289,3 +289,14 @@ def test_the_network_of_the_benchmark_pulls_back_its_derivatives(monkeypatch):
     moves = step * np.eye(w.size)
     differences = [v @ (network.score(w + move) - network.score(w - move)) / (2 * step) for move in moves]
     np.testing.assert_allclose(network.pull_back(w, v), differences, atol=1e-8)
+
+
+@pytest.mark.real_data
+def test_population_benchmark_runs(tmp_path, data_dir):
+    """Parts that are measured one by one end up in one table."""
+    small = "script.SIZES, script.N_RESAMPLES, script.N_GAPS = (200, 200), 100, 1"
+    for only in ("sequences", "law"):
+        options = ["--draws", 2, "--splits", 1, "--only", only, "--data", data_dir, "--out", tmp_path]
+        printed = run_smaller("benchmarks/population.py", small, *options)
+    assert printed.count("| sequences |") == 8
+    assert printed.count("| law |") == 1

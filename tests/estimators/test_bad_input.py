@@ -41,7 +41,7 @@ def with_value(X, row, column, value):
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"enforce": "loosely"}, r"enforce must be one of 'exact', 'surrogate', not 'loosely'"),
+        ({"enforce": "loosely"}, r"enforce must be one of 'exact', 'surrogate', 'population', not 'loosely'"),
         ({"constraint": "parity"}, r"constraint must be 'statistical_parity'.* not 'parity'"),
         ({"constraint": ["statistical_parity", "parity"]}, r"constraint must be .* not 'parity'"),
         ({"constraint": 3}, r"constraint must be .* not 3"),

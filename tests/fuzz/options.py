@@ -163,6 +163,7 @@ OPTIONS: dict[str, dict[str, Values]] = {
         **TRAINING,
         **GATE,
         "--max-gap": _number("0.05", "0.1", "0.3"),
+        "--population": _flag,
         "--alpha": _number("1e-4", "1e-3", "1"),
         "--test-size": _number("0.2", "0.3", "0"),
     },

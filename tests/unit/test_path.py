@@ -1,5 +1,8 @@
 """A path of models, and the choice among them."""
 
+import itertools
+from dataclasses import replace
+
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
@@ -8,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path
 from partialfair.constraints import DemographicParity, QuadraticGroupAUC, StatisticalParity
+from partialfair.estimators._certifying import training_order
 from partialfair.exceptions import InputError
 from partialfair.metrics import partial_statistical_parity_difference
 
@@ -75,15 +79,53 @@ def test_rows_held_out_are_a_share_of_every_group_and_class(people):
             assert share == pytest.approx(0.25 * ((groups == group) & (y == label)).sum(), abs=1)
 
 
-def test_best_is_the_best_of_those_that_are_fair_enough(path):
-    frame = path.to_frame(0.9)
-    bound = float(np.sort(frame["gap_high"])[1])
-    fair = frame["gap_high"] <= bound
-    chosen = path.best(max_gap=bound, confidence=0.9)
-    assert chosen is path.points[frame["score"][fair].idxmax()].model
-    assert path.best(max_gap=1.0) is path.points[frame["score"].idxmax()].model
-    with pytest.raises(InputError, match=r"no model of the path has a gap of at most 0 with confidence 0.95"):
+def test_best_is_the_best_of_those_that_are_certified(path):
+    for max_gap in (0.3, 0.4, 0.6, 0.8):
+        for confidence in (0.5, 0.9):
+            certified = path.certified(max_gap, confidence)
+            if certified:
+                best = path.best(max_gap, confidence)
+                assert best is max(certified, key=lambda point: (point.score, -point.training_gap)).model
+            # Each passes by itself, at the error of all together: its own test had no more.
+            assert all(path.gap(point, confidence).at_most <= max_gap for point in certified)
+    assert set(path.certified(1.0)) == set(path.points)
+    with pytest.raises(InputError) as refusal:
         path.best(max_gap=0.0)
+    said = str(refusal.value)
+    assert said.startswith("no model of the path has a gap of at most 0 with confidence 0.95 on the 299 val")
+    lowest = min(path.gap(point).bound_above(0.05 / 4) for point in path.points)
+    assert f"the lowest upper bound is {lowest:.3g} (at that confidence for all 4 models at once)" in said
+
+
+def test_certified_sets_are_nested(path):
+    sets = [set(path.certified(max_gap)) for max_gap in (0.2, 0.3, 0.5, 0.9, 1.0)]
+    assert all(small <= large for small, large in itertools.pairwise(sets))
+    assert set(path.certified(0.5, 0.99)) <= set(path.certified(0.5, 0.9)) <= set(path.certified(0.5, 0.6))
+
+
+def test_the_order_of_tests_is_fixed_in_training(path):
+    """Rows held out may say anything: the order is by training gap, the model without constraint included."""
+    order = training_order(path.points)
+    gaps = [path.points[at].training_gap for at in order]
+    assert gaps == sorted(gaps)
+    other = [replace(point, scores=-point.scores, score=-point.score) for point in path.points]
+    assert training_order(other) == order
+    alike = [replace(path.points[0], max_gap=gap, alpha=alpha) for gap, alpha in [(2, 1), (1, 2), (1, 1)]]
+    assert training_order(alike) == [2, 1, 0]
+
+
+def test_tests_are_made_with_the_shares_of_the_error(path):
+    """Brute force: a path certifies what the fallback procedure does with these bounds."""
+    order = [path.points[at] for at in training_order(path.points)]
+    for max_gap in np.linspace(0.1, 0.9, 30):
+        level, expected = 0.0, []
+        for at, point in enumerate(order):
+            level += 0.05 / 3 if at in (0, 1, 2) else 0.0  # starts of four models
+            if level and path.gap(point).bound_above(level) <= max_gap:
+                expected.append(point)
+            else:
+                level = 0.0
+        assert list(path.certified(max_gap)) == expected
 
 
 def test_alphas_weights_jobs_and_a_constraint_object(people):

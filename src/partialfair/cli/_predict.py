@@ -133,9 +133,11 @@ def _refuse_unkept(model: TableModel, path: Path) -> None:
     kept = result.promise_kept if model.promise_kept is None else model.promise_kept
     if kept is False:
         allowed = ", ".join(f"{constraint.max_gap:g}" for constraint in result.constraints)
+        found = f"its gap in training is {result.gap:.3g}, and at most {allowed} was asked for"
+        if result.population is not None:
+            found = result.population.sentence
         raise InputError(
-            f"{path} does not keep its promise: its gap in training is {result.gap:.3g}, and at most "
-            f"{allowed} was asked for; --use-unkept scores with it all the same"
+            f"{path} does not keep its promise: {found}; --use-unkept scores with it all the same"
         )
 
 

@@ -58,7 +58,7 @@ class ModelSettings(Judging):
     """What is asked of every model, and how it is judged."""
 
     constraint: str
-    enforce: Literal["exact", "surrogate"]
+    enforce: Literal["exact", "surrogate", "population"]
     group_terms: GroupTerms
     time_limit: float | None
 

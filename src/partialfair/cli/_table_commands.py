@@ -50,6 +50,7 @@ from partialfair.cli._options import (
 )
 from partialfair.cli._output import command_name, console, echo, json_text, printing
 from partialfair.cli._writing import Outputs, announce
+from partialfair.exceptions import InputError
 
 __all__ = ["demo", "frontier", "train"]
 
@@ -71,10 +72,19 @@ def train(
         typer.Option(
             "--max-gap",
             metavar="GAP",
-            help="The largest gap allowed among the training rows, from 0 to 1.",
+            help="The largest gap allowed among the training rows, or with --population among new people.",
             rich_help_panel=ASKED,
         ),
     ] = 0.05,
+    population: Annotated[
+        bool,
+        typer.Option(
+            "--population",
+            help="Promise the gap of new people: train several models, and keep the best of those whose gap "
+            "the rows held out show, with --confidence, to be at most --max-gap.",
+            rich_help_panel=ASKED,
+        ),
+    ] = False,
     gap_scale: Scale = Scales.interval,
     enforce: Enforce = Enforcement.exact,
     lower_is_better: LowerIsBetter = False,
@@ -130,10 +140,12 @@ def train(
     from partialfair.cli._prepare import Roles
     from partialfair.cli._trained import MODEL, TrainSettings, file_names, print_training
 
+    if population and enforce is Enforcement.surrogate:
+        raise InputError("--population trains for exact gaps; leave --enforce surrogate out")
     settings = TrainSettings(
         **judging_options(ctx.params),
         constraint=constraint,
-        enforce=enforce.value,
+        enforce="population" if population else enforce.value,
         group_terms=group_terms.terms,
         time_limit=time_limit,
         max_gap=max_gap,

@@ -29,6 +29,11 @@ __all__ = ["check_settings", "train"]
 
 _WITHOUT, _WITH = "without the constraint", "with the constraint"
 
+_CHOSEN_BY_ROWS_HELD_OUT = (
+    "the rows held out chose the model: their intervals below are those of one model looked at alone; the "
+    "promise about new people allows for the choice"
+)
+
 
 def check_settings(settings: TrainSettings, gate: Gate | None) -> None:
     """Refuse settings that cannot be right, before any file is read."""
@@ -38,6 +43,10 @@ def check_settings(settings: TrainSettings, gate: Gate | None) -> None:
     check_number(settings.alpha, "--alpha", low=0.0)
     if not 0 <= settings.test_size < 1:
         raise InputError(f"--test-size must be at least 0 and below 1, not {settings.test_size:g}")
+    if settings.for_new_people and settings.constraint == NO_CONSTRAINT:
+        raise InputError("--population bounds a gap of new people, and --constraint none has none")
+    if settings.for_new_people and settings.test_size == 0:
+        raise InputError("--population certifies models on rows held out, so --test-size must be above 0")
     if gate is not None:
         gate.check()
         if gate.is_about_new_people and settings.test_size == 0:
@@ -51,6 +60,8 @@ def train(path: Path, roles: Roles, settings: TrainSettings, gate: Gate | None =
     """Read, split, encode, fit with and without the constraint, and judge both."""
     prepared = prepare(path, roles, settings, HoldOut("--test-size", settings.test_size, settings.seed))
     notes, fit_notes = [*prepared.notes], list[str]()
+    if settings.for_new_people:
+        notes.append(_CHOSEN_BY_ROWS_HELD_OUT)
     with _collecting(notes, fit_notes):
         models = _fit_models(prepared, settings)
         saved = list(models.values())[-1]
@@ -79,6 +90,10 @@ def _fit_models(prepared: Prepared, settings: TrainSettings) -> dict[str, Partia
     constrained = settings.classifier(
         settings.constraint, prepared.interval, alpha=settings.alpha, max_gap=settings.max_gap
     )
+    if settings.for_new_people:
+        held_out = prepared.parts["held out"]
+        certifying = (held_out.X, held_out.positive, held_out.sensitive, held_out.weights)
+        constrained.set_params(validation=certifying, confidence=settings.confidence)
     return {_WITHOUT: _fit(_WITHOUT, ordinary, rows), _WITH: _fit(_WITH, constrained, rows)}
 
 
@@ -91,7 +106,7 @@ def _fit(name: str, model: PartialFairClassifier, rows: TableRows) -> PartialFai
 
         model.set_params(callback=show)
         model.fit(rows.X, rows.positive, sensitive_features=rows.sensitive, sample_weight=rows.weights)
-    model.set_params(callback=None)
+    model.set_params(callback=None, validation=PartialFairClassifier().validation)  # no file holds rows
     if model.result_.status is Status.STOPPED:
         raise KeyboardInterrupt  # what was reached so far is not what was asked for, and is not saved
     return model

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,10 @@ from partialfair.cli._intervals import AUTO, interval_record
 from partialfair.cli._output import PlainTable, note_line, rank_curves
 from partialfair.cli._prepare import ModelSettings, Prepared
 from partialfair.cli._reports import gap_sentence, print_metrics, report_record, value_and_interval
+from partialfair.cli._wording import as_options
 from partialfair.cli._writing import Content
 from partialfair.estimators import FitResult
+from partialfair.estimators.result import Population
 from partialfair.groups import group_name
 from partialfair.metrics import FairnessReport
 from partialfair.metrics._text import fixed
@@ -69,6 +71,11 @@ class TrainSettings(ModelSettings):
     max_gap: float
     alpha: float
     test_size: float
+
+    @property
+    def for_new_people(self) -> bool:
+        """Whether the promise is about new people, and not about the training rows."""
+        return self.enforce == "population"
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,15 +158,24 @@ class Trained:
 
     @property
     def promise(self) -> str | None:
-        """Say whether the gap that was asked for was reached in training; None where nothing was promised."""
+        """Say whether the gap that was asked for was reached; None where nothing was promised."""
         settings, result = self.settings, self.result
         if result.promise_kept is None:
             return None
+        if result.population is not None:
+            return self._promise_for_new_people(result.population)
         gap = f"the {METRICS[settings.metric].title} gap of the training rows is {result.gap:.4g}"
         if result.promise_kept:
             return f"promise kept: {gap}, at most {settings.max_gap:g} was asked for"
         obstacle = "" if result.obstacle is None else f" (in the way: {result.obstacle})"
         return f"promise NOT kept: {gap}, and at most {settings.max_gap:g} was asked for{obstacle}"
+
+    def _promise_for_new_people(self, population: Population) -> str:
+        """Say what rows held out show of the gap of new people."""
+        answer = f"{population.sentence[0].upper()}{population.sentence[1:]} ({population.basis})"
+        if population.certified:
+            return answer
+        return f"promise NOT kept: {answer}; {as_options(self.result.obstacle or '')}"
 
     def file_name(self, name: str) -> str:
         """Return what the model is saved as: one that breaks its promise never takes a good one's place."""
@@ -191,6 +207,7 @@ class Trained:
                 "max_violation": result.max_violation,
                 "exact_training_gap": result.gap,
                 "obstacle": result.obstacle,
+                "population": None if result.population is None else _population_record(result.population),
                 "steps": result.history[-1].step,
                 "passes": result.history[-1].passes,
                 "seconds": result.history[-1].seconds,
@@ -306,6 +323,14 @@ class Trained:
         return max(self.report.groups, key=lambda group: group.n_effective).group
 
 
+def _population_record(population: Population) -> dict[str, Any]:
+    """Return plain data for JSON; a model trained without a constraint has no gap that it was trained for."""
+    record = asdict(population)
+    record["trained_max_gap"] = None if np.isinf(population.trained_max_gap) else population.trained_max_gap
+    record["not_judged"] = [group_name(label) for label in population.not_judged]
+    return record
+
+
 def print_training(training: Trained, gate: Gate | None, out: Console, *, verbose: bool) -> None:
     """Print the readable report, the answer first; how the fit went is for those who ask."""
     settings, (model, part) = training.settings, training.last
@@ -314,9 +339,10 @@ def print_training(training: Trained, gate: Gate | None, out: Console, *, verbos
     if training.promise is not None:
         out.print(Text(training.promise, style="" if training.result.promise_kept else "red"))
     if training.result.promise_kept is False:
+        more = "more rows, or a larger --test-size, bring bounds closer; " if settings.for_new_people else ""
         out.print(
-            "what to do: partialfair path shows which gaps can be reached, and at what cost; more features "
-            "or --group-terms can close a gap that these cannot\n"
+            f"what to do: {more}partialfair path shows which gaps can be reached, and at what cost; more "
+            "features or --group-terms can close a gap that these cannot\n"
         )
     unseen = part == "held out"  # intervals are about people whom the model has not seen
     if settings.metric in report.omitted:

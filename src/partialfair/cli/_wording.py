@@ -14,6 +14,7 @@ _OPTIONS = (
     (r"\bgroup_terms='(\w+)'", r"--group-terms \1"),
     (r"\bgap_scale='(\w+)'", r"--gap-scale \1"),
     (r"\braise time_limit\b", "raise --time-limit"),
+    (r"\badd smaller max_gaps\b", "add smaller --max-gaps"),
 )
 """Parameters as the library's messages write them, and the options that set them."""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from inspect import Parameter, signature
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ from partialfair.estimators._inputs import (
     read_features,
     read_groups,
 )
+from partialfair.estimators._population import check_population_settings, fit_for_new_people
 from partialfair.estimators._promise import (
     Promise,
     check_promises,
@@ -99,6 +100,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         check_flag(self.allow_ties, "allow_ties")
         check_count(self.search_steps, "search_steps", low=0)
         check_count(self.surrogate_halvings, "surrogate_halvings", low=0)
+        check_population_settings(self)
         if self.callback is not None and not callable(self.callback):
             raise InputError(f"callback must be a function of one record, not {self.callback!r}")
         if isinstance(self.surrogate, Surrogate) and self.surrogate_width != "auto":
@@ -108,6 +110,18 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
     def _deadline(self) -> float:
         """Return when the fit that begins now has to end; settings are checked later."""
         return deadline_in(float(self.time_limit) if isinstance(self.time_limit, Real) else None)
+
+    def _fit_for_new_people(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sensitive_features: ArrayLike | None,
+        sample_weight: ArrayLike | None,
+        moment: float,
+    ) -> Self:
+        """Fit for a promise about new people; settings were checked."""
+        fit_for_new_people(self, X, y, sensitive_features, sample_weight, moment)
+        return self
 
     def _read_groups(
         self,

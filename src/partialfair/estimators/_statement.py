@@ -43,7 +43,7 @@ def read_constraints(estimator: Any) -> tuple[Constraint, ...]:
     stated = estimator.constraint
     if stated is None:
         return ()
-    check_choice(estimator.enforce, "enforce", ("exact", "surrogate"))
+    check_choice(estimator.enforce, "enforce", ("exact", "surrogate", "population"))
     listed = list(stated) if isinstance(stated, list | tuple) else [stated]
     for one in listed or [stated]:
         if one not in NAMED_CONSTRAINTS if isinstance(one, str) else not isinstance(one, Constraint):

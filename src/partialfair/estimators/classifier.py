@@ -65,7 +65,16 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         ``"exact"``: the exact gap of the training scores, ``result_.gap``, is at most ``max_gap``, or the
         status says that no such model was found and ``result_.obstacle`` which pair of groups is in the way,
         at which percentile. ``"surrogate"`` bounds the surrogate of the gap, as the paper does; the exact gap
-        may be larger.
+        may be larger. ``"population"`` is about people whom the model has not seen: several models are
+        trained, for ``max_gap`` and for less; rows held out show of which the gap on new people is, with
+        ``confidence``, at most ``max_gap``; and of these the best is taken. If there is none, the status is
+        NOT_CERTIFIED and a warning says how far it is; ``result_.population`` has the figures.
+    confidence
+        Of a promise about new people, choosing among models included; between 0 and 1.
+    validation
+        For such a promise, the share of the rows to hold out, drawn within groups and classes by
+        ``random_state``, or the rows themselves: ``(X, y, sensitive_features)``, or with ``sample_weight`` as
+        a fourth. They must be people like those whom the promise is about, and never trained on.
     n_points
         Ranks at which statistical parity is imposed.
     constraint_threshold
@@ -139,9 +148,9 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         second or a fifth.
     warm_start
         Start from the last solution, if it has the right shape and, for the paper's solvers, is as feasible
-        as a cold start.
+        as a cold start. With ``enforce="population"`` models start from each other, and from no earlier fit.
     random_state
-        For random starts and steps; None always draws the same ones.
+        For random starts and steps, and rows held out; None always draws the same ones.
     callback
         Called with a record of each step; returning True stops the fit, as Ctrl-C does: it ends with its best
         point so far, if only the unconstrained one, and status STOPPED.
@@ -194,7 +203,9 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         interval: IntervalLike | Literal["auto"] = (0.0, 1.0),
         max_gap: float = 0.05,
         gap_scale: GapScale = "interval",
-        enforce: Literal["exact", "surrogate"] = "exact",
+        enforce: Literal["exact", "surrogate", "population"] = "exact",
+        confidence: float = 0.95,
+        validation: float | tuple[Any, ...] = 0.2,
         n_points: int = 10,
         constraint_threshold: float = 0.0,
         loss: str | LossSettings = "logistic",
@@ -226,6 +237,8 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         self.max_gap = max_gap
         self.gap_scale = gap_scale
         self.enforce = enforce
+        self.confidence = confidence
+        self.validation = validation
         self.n_points = n_points
         self.constraint_threshold = constraint_threshold
         self.loss = loss
@@ -275,6 +288,8 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         """
         moment = self._deadline()
         self._check_settings()
+        if self.enforce == "population":
+            return self._fit_for_new_people(X, y, sensitive_features, sample_weight, moment)
         constraints = read_constraints(self)
         solver = read_solver(self, constraints)
         settings = read_loss(self.loss)

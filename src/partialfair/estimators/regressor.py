@@ -51,8 +51,8 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         ``"squared"``.
     tol
         ε of the certificate, in units in which y has a standard deviation of about 1.
-    max_gap, gap_scale, enforce, n_points, alpha, fit_intercept
-        As in `PartialFairClassifier`.
+    max_gap, gap_scale, enforce, confidence, validation, n_points, alpha, fit_intercept
+        As in `PartialFairClassifier`; rows are held out within groups, and models compared by R².
     higher_is_better
         False where low predictions are good: the constraints then count ranks from the lowest, and select
         those below ``constraint_threshold``. The loss and ``predict`` are the same.
@@ -97,7 +97,9 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         interval: IntervalLike | Literal["auto"] = (0.0, 1.0),
         max_gap: float = 0.05,
         gap_scale: GapScale = "interval",
-        enforce: Literal["exact", "surrogate"] = "exact",
+        enforce: Literal["exact", "surrogate", "population"] = "exact",
+        confidence: float = 0.95,
+        validation: float | tuple[Any, ...] = 0.2,
         n_points: int = 10,
         constraint_threshold: float | None = None,
         loss: str | Squared = "squared",
@@ -128,6 +130,8 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         self.max_gap = max_gap
         self.gap_scale = gap_scale
         self.enforce = enforce
+        self.confidence = confidence
+        self.validation = validation
         self.n_points = n_points
         self.constraint_threshold = constraint_threshold
         self.loss = loss
@@ -176,6 +180,8 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         """
         moment = self._deadline()
         self._check_settings()
+        if self.enforce == "population":
+            return self._fit_for_new_people(X, y, sensitive_features, sample_weight, moment)
         settings = self._read_loss()
         constraints = self._read_constraints()
         solver = read_solver(self, constraints)

@@ -16,7 +16,7 @@ from partialfair.problems import Certificate
 from partialfair.solvers import Record, Status
 from partialfair.surrogates import Surrogate
 
-__all__ = ["ROUNDING_OF_GAPS", "FitResult", "Tried"]
+__all__ = ["ROUNDING_OF_GAPS", "FitResult", "Population", "Tried"]
 
 ROUNDING_OF_GAPS = 1e-12
 """By how much an exact gap may exceed what is allowed: sums of fractional weights are not exact."""
@@ -50,6 +50,69 @@ class Tried:
     kept: bool
 
 
+@dataclass(frozen=True)
+class Population:
+    """What rows held out say of a model's gap on new people, with ``enforce="population"``.
+
+    Attributes
+    ----------
+    max_gap, confidence
+        What was asked for.
+    certified
+        Whether the rows held out show it: with probability ``confidence`` no model is certified whose gap on
+        new people is larger than ``max_gap``, choosing among several allowed for.
+    at_most
+        An upper bound of the model's gap. Of a certified model the one that decided, at the error of its own
+        test: what holds after the choice is ``max_gap``. Otherwise the lowest of all models' bounds, which
+        hold with that confidence all at once.
+    gap
+        The estimate on the rows held out.
+    n_rows
+        Rows that models were certified on; none of them was trained on.
+    n_models, n_certified
+        Models that were tried, and how many of them are certified.
+    trained_max_gap
+        The gap that the model was trained for; infinite for the model without constraint.
+    scoring, score, score_without
+        By what certified models were compared, and what it is on the rows held out for the model and for the
+        one without constraint.
+    not_judged
+        Groups that nothing is said of, because too few of them, or nobody, were held out.
+    """
+
+    max_gap: float
+    confidence: float
+    certified: bool
+    at_most: float
+    gap: float
+    n_rows: int
+    n_models: int
+    n_certified: int
+    trained_max_gap: float
+    scoring: str
+    score: float
+    score_without: float
+    not_judged: tuple[GroupLabel, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The answer in words."""
+        sure = f"{100 * self.confidence:g} % confidence"
+        if self.certified:
+            return f"with {sure} the gap of new people is at most {self.max_gap:g}"
+        return f"no model was shown, with {sure}, to have a gap of at most {self.max_gap:g} on new people"
+
+    @property
+    def basis(self) -> str:
+        """What the answer rests on, in words."""
+        trained = "no constraint" if np.isinf(self.trained_max_gap) else f"max_gap {self.trained_max_gap:.3g}"
+        return (
+            f"{self.n_certified} of {self.n_models} models certified on {self.n_rows:,} rows held out, where "
+            f"the gap of this one, trained with {trained}, is {self.gap:.3g} and its upper bound "
+            f"{self.at_most:.3g}"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class FitResult:
     """How a fit ended.
@@ -69,7 +132,8 @@ class FitResult:
     thresholds
         The θ of the constraints.
     obstacle
-        What the most violated constraint says, if no point was found that satisfies all.
+        What the most violated constraint says, if no point was found that satisfies all; or how far from
+        certified the models are.
     surrogate
         The surrogate that was used; None without constraints.
     tied_share
@@ -84,13 +148,16 @@ class FitResult:
     tol
         What the residuals were to reach.
     enforce
-        Whether the bound was asked for of the exact gaps (``"exact"``) or of their surrogates.
+        Whether the bound was asked for of the exact gaps (``"exact"``), of their surrogates, or of the gap of
+        new people (``"population"``); then all but ``status`` and ``obstacle`` is about the training rows.
     small_groups
         Groups with too few members in the interval of some constraint: they are outside of its promise.
     higher_is_better
         Whether the constraints count ranks from the highest scores.
     search
         What was tried, with ``enforce="exact"``: models with their exact gaps, objectives and seconds.
+    population
+        What rows held out say, with ``enforce="population"``; else None.
     """
 
     status: Status
@@ -110,6 +177,7 @@ class FitResult:
     small_groups: tuple[GroupLabel, ...] = ()
     higher_is_better: bool = True
     search: tuple[Tried, ...] = ()
+    population: Population | None = None
 
     @property
     def improvement(self) -> float:
@@ -120,9 +188,12 @@ class FitResult:
     def promise_kept(self) -> bool | None:
         """Whether every exact gap of the training scores is at most its ``max_gap``.
 
+        With ``enforce="population"`` whether the gap of new people is, as far as rows held out can show.
         None where nothing was promised: without constraints, or with ``enforce="surrogate"``. Constraints
         that bound no exact metric promise nothing.
         """
+        if self.population is not None:
+            return self.population.certified
         excess = self.excess
         if self.enforce != "exact" or np.isnan(excess).all():
             return None
@@ -149,14 +220,20 @@ class FitResult:
         """Return what is stored: the status as text and the history as a table, which any file can hold."""
         history = np.array([astuple(line) for line in self.history], dtype=np.float64)
         search = [astuple(line) for line in self.search]
-        return {**self.__dict__, "status": self.status.value, "history": history, "search": search}
+        population = None if self.population is None else self.population.__dict__
+        stored = {"status": self.status.value, "history": history, "search": search, "population": population}
+        return {**self.__dict__, **stored}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         history = tuple(
             Record(int(step), int(passes), *measured) for step, passes, *measured in state["history"].tolist()
         )
         search = tuple(Tried(*line) for line in state.get("search", ()))
-        self.__dict__.update(state, status=Status(state["status"]), history=history, search=search)
+        told = state.get("population")
+        population = None if told is None else Population(**told)
+        self.__dict__.update(
+            state, status=Status(state["status"]), history=history, search=search, population=population
+        )
 
     @property
     def _found(self) -> str:
@@ -173,6 +250,8 @@ class FitResult:
             self._found,
             f"certificate, to be at most {self.tol:g}: {self.kkt}",
         ]
+        if self.population is not None:
+            lines.insert(0, f"{self.population.sentence}: {self.population.basis}")
         if self.obstacle is not None:
             lines.append(f"in the way: {self.obstacle}")
         top = "the top" if self.higher_is_better else "the best, the lowest scores"
@@ -185,6 +264,9 @@ class FitResult:
                     f"{type(constraint).__name__}: exact training gap {gap.value:.4g} (max_gap "
                     f"{constraint.max_gap:g}), between {pair}{where}"
                 )
+        if self.population is not None and self.population.not_judged:
+            left_out = [group_name(label) for label in self.population.not_judged]
+            lines.append(f"too few held out, so nothing is said of: {listed(left_out)}")
         if self.small_groups:
             lines.append(f"too few to judge: {listed([group_name(label) for label in self.small_groups])}")
         return "\n".join(lines)

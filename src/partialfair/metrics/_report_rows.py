@@ -39,9 +39,11 @@ class ReportRow:
     at_least, at_most
         One-sided bounds, each by itself with the report's confidence: the gap is shown to exceed anything
         below ``at_least``, and shown to be at most ``at_most``.
-    fluctuation, least
-        How far the gap may be from the truth, and what ``low`` is measured from: the gap itself, or less
-        where ties make it uncertain which scores belong to the interval.
+    fluctuation, least, most
+        How far the gap may be from the truth, and what ``low`` and ``high`` are measured from: the gap
+        itself, or less and more where ties make it uncertain which scores belong to the interval.
+    largest
+        The largest gap that there can be: 1 for shares.
     """
 
     metric: str
@@ -57,10 +59,20 @@ class ReportRow:
     at_most: float
     fluctuation: Fluctuation | None
     least: float
+    most: float
+    largest: float
 
     def __repr__(self) -> str:
         pair = " / ".join(map(group_name, self.groups))
         return f"<{self.metric}: {self.value:.4g} ({self.low:.4g} to {self.high:.4g}), {pair}>"
+
+    def bound_above(self, error: float) -> float:
+        """Return what ``at_most`` is at another error: the true gap exceeds it with that probability."""
+        return min(self.largest, self.value + self.radius(error)) if self.fluctuation else float("nan")
+
+    def radius(self, error: float) -> float:
+        """Return how far above the gap that bound is, were there no largest gap."""
+        return self.most - self.value + self.fluctuation.above(error) if self.fluctuation else float("nan")
 
     def p_value(self, tolerance: float) -> float:
         """P-value of the null hypothesis that the true gap is at most ``tolerance``."""
@@ -104,7 +116,17 @@ def metric_row(
     if np.isnan(gap.value):
         unknown = float("nan")
         return ReportRow(
-            name, gap.value, unknown, unknown, *where, unknown, unknown, fluctuation=None, least=unknown
+            name,
+            gap.value,
+            unknown,
+            unknown,
+            *where,
+            unknown,
+            unknown,
+            fluctuation=None,
+            least=unknown,
+            most=unknown,
+            largest=metric.largest,
         )
     members = n_members(metric, scored, setting)
     differences = metric.differences(resamples, setting)
@@ -115,4 +137,16 @@ def metric_row(
     # Each end of the interval may miss with half of the probability, a bound with all of it.
     low, at_least = (max(0.0, least - spread.below(share)) for share in (error / 2, error))
     high, at_most = (min(metric.largest, most + spread.above(share)) for share in (error / 2, error))
-    return ReportRow(name, gap.value, low, high, *where, at_least, at_most, fluctuation=spread, least=least)
+    return ReportRow(
+        name,
+        gap.value,
+        low,
+        high,
+        *where,
+        at_least,
+        at_most,
+        fluctuation=spread,
+        least=least,
+        most=most,
+        largest=metric.largest,
+    )

@@ -14,7 +14,7 @@ from partialfair.solvers.penalty import Penalty
 from partialfair.solvers.projected import ProjectedGradient
 from partialfair.solvers.result import Record, Result, Run, Solver, as_solver
 from partialfair.solvers.sqp import SQP
-from partialfair.solvers.status import CUT_SHORT, GOOD, Status, decided
+from partialfair.solvers.status import CUT_SHORT, GOOD, Status, decided, decided_on_new_rows
 
 __all__ = [
     "CUT_SHORT",
@@ -37,6 +37,7 @@ __all__ = [
     "Switching",
     "as_solver",
     "decided",
+    "decided_on_new_rows",
 ]
 
 SOLVERS: dict[str, Callable[..., Solver]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["CUT_SHORT", "GOOD", "Status", "decided"]
+__all__ = ["CUT_SHORT", "GOOD", "Status", "decided", "decided_on_new_rows"]
 
 
 class Status(StrEnum):
@@ -12,7 +12,8 @@ class Status(StrEnum):
 
     STATIONARY is what first-order solvers call a point at which the gradient of the Lagrangian vanishes; only
     a certificate makes it CONVERGED. PROMISE_KEPT is a model whose exact gaps are small enough, where no
-    certified point that keeps the promise was found beside it.
+    certified point that keeps the promise was found beside it. NOT_CERTIFIED is a fit for new people whose
+    rows held out do not show of any model that its gap is small enough.
     """
 
     CONVERGED = "converged"
@@ -24,6 +25,7 @@ class Status(StrEnum):
     NONFINITE = "nonfinite"
     STOPPED = "stopped"
     NO_FEASIBLE_POINT = "no_feasible_point"
+    NOT_CERTIFIED = "not_certified"
 
 
 GOOD = (Status.CONVERGED, Status.PROMISE_KEPT)
@@ -62,3 +64,22 @@ def decided(
     if ended is Status.CONVERGED and certified is False:
         return Status.STALLED  # it converged by the solver's own lights only
     return ended
+
+
+def decided_on_new_rows(ended: Status, *, certified: bool, cut: Status | None = None) -> Status:
+    """Return the status of a model that was chosen on rows held out.
+
+    Parameters
+    ----------
+    ended
+        The status of its own fit, which kept a promise about the training rows or did not.
+    certified
+        Whether rows held out show that it keeps the promise about new people.
+    cut
+        What cut the search for models short, if anything did.
+    """
+    if cut is not None:
+        return cut
+    if not certified:
+        return Status.NOT_CERTIFIED
+    return Status.CONVERGED if ended is Status.CONVERGED else Status.PROMISE_KEPT

@@ -13,20 +13,22 @@ import numpy.typing as npt
 from sklearn.base import clone, is_regressor
 from sklearn.metrics import balanced_accuracy_score, r2_score, roc_auc_score
 
-from partialfair._path_rows import GivenRows
+from partialfair._clock import out_of_time
 from partialfair._typing import Floats
 from partialfair.constraints import Constraint
 from partialfair.estimators._inputs import read_weights
+from partialfair.estimators._path_rows import GivenRows
 from partialfair.estimators._placing import placed
 from partialfair.estimators._promise import promised
 from partialfair.estimators._statement import read_constraints
 from partialfair.groups import encode_groups
 from partialfair.metrics.catalogue import Metric
+from partialfair.metrics.partial import WorstGap
 from partialfair.named_constraints import NamedConstraint, make_known
 from partialfair.problems import Counts
 from partialfair.solvers import Record, Status
 
-__all__ = ["SCORINGS", "PathPoint", "chain", "with_gap"]
+__all__ = ["SCORINGS", "PathPoint", "chain", "judged_in_training", "with_gap"]
 
 Scoring: TypeAlias = Callable[[Any, Any, Floats, Floats | None], float]
 
@@ -42,6 +44,8 @@ SCORINGS: dict[str, Scoring] = {
 """How good a model is, higher being better: functions of labels, predictions, scores and weights."""
 
 _N_RESAMPLES = 200
+_TINY_TIME = 1e-3
+"""Seconds that a fit is given at least: it needs a limit above 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,27 +106,46 @@ def chain(
     scoring: str,
     say: Callable[[PathPoint], None],
     known: tuple[NamedConstraint, Metric],
+    *,
+    moment: float = float("inf"),
+    points: list[PathPoint] | None = None,
 ) -> list[PathPoint]:
-    """Fit the models of one alpha, without constraint and then from loose to strict, each from the last."""
+    """Fit the models of one alpha, without constraint and then from loose to strict, each from the last.
+
+    They may have to end at a moment, all of them. Who brings the list of ``points`` has those that were
+    finished when the chain ends with KeyboardInterrupt, and the one that was interrupted.
+    """
     make_known(*known)
-    points: list[PathPoint] = []
+    points = [] if points is None else points
     settings = estimator.get_params(deep=False)
     # Solvers given as objects, which may need constraints, and their steps are not for the first.
     freed = {"constraint": None, "solver": "auto", "max_iter": None}
     model = clone(estimator).set_params(alpha=alpha, warm_start=True, **freed)
     for gap in [float("inf"), *gaps]:
+        if points and out_of_time(moment):
+            return points
         if points:
             model = deepcopy(model).set_params(**{name: settings[name] for name in freed})
             model.set_params(**with_gap(model, gap))
-        points.append(_fitted(estimator, model, gap, points, train, held_out, scoring))
-        say(points[-1])
+        if moment < float("inf"):
+            model.set_params(time_limit=max(moment - time.monotonic(), _TINY_TIME))
+        point, interrupted = _fitted(estimator, model, gap, points, train, held_out, scoring)
+        points.append(point)
+        if interrupted:
+            raise KeyboardInterrupt  # a fit keeps its best point, a path ends
+        say(point)
     # A stricter model that costs less is a better answer to the looser question: that one is asked again.
     for k in range(len(points) - 1, 1, -1):
         looser, stricter = points[k - 1], points[k]
+        if out_of_time(moment):
+            return points
         if stricter.model.result_.promise_kept and stricter.objective < looser.objective:
             model = deepcopy(looser.model)
-            points[k - 1] = _fitted(estimator, model, looser.max_gap, points, train, held_out, scoring)
-            say(points[k - 1])
+            again, interrupted = _fitted(estimator, model, looser.max_gap, points, train, held_out, scoring)
+            if interrupted:
+                raise KeyboardInterrupt
+            points[k - 1] = again
+            say(again)
     return points
 
 
@@ -134,8 +157,8 @@ def _fitted(
     train: GivenRows,
     held_out: GivenRows,
     scoring: str,
-) -> PathPoint:
-    """Fit one model of a path, which knows the others, and judge it."""
+) -> tuple[PathPoint, bool]:
+    """Fit one model of a path, which knows the others, and judge it; say whether Ctrl-C ended the fit."""
     start = time.perf_counter()
     listener = _Listener(estimator.callback)
     constrained = [point.model for point in others if not point.unconstrained]
@@ -144,14 +167,15 @@ def _fitted(
     model.fit(train.X, train.y, sensitive_features=train.groups, sample_weight=train.weights)
     model.set_params(callback=estimator.callback)
     del model._neighbours
-    if model.result_.status is Status.STOPPED and not listener.stopped:
-        raise KeyboardInterrupt  # a fit keeps its best point, a path ends
+    interrupted = model.result_.status is Status.STOPPED and not listener.stopped
     if gap < float("inf"):
         (constraint,), training_gap = model.result_.constraints, model.result_.gap
     else:
-        constraint, training_gap = _judged_in_training(estimator, model, train)
+        constraint, worst = judged_in_training(estimator, model, train)
+        training_gap = worst.value
     seconds = time.perf_counter() - start
-    return _point(model, gap, float(model.alpha), constraint, training_gap, held_out, scoring, seconds)
+    point = _point(model, gap, float(model.alpha), constraint, training_gap, held_out, scoring, seconds)
+    return point, interrupted
 
 
 @dataclass(eq=False)
@@ -166,7 +190,7 @@ class _Listener:
         return self.stopped
 
 
-def _judged_in_training(estimator: Any, model: Any, train: GivenRows) -> tuple[Constraint, float]:
+def judged_in_training(estimator: Any, model: Any, train: GivenRows) -> tuple[Constraint, WorstGap]:
     """Return the constraint that the estimator states, and its exact gap under a model without any."""
     weights = read_weights(train.weights, train.n)
     present = np.flatnonzero(weights > 0)
@@ -179,7 +203,8 @@ def _judged_in_training(estimator: Any, model: Any, train: GivenRows) -> tuple[C
     counts = Counts(scores, weights[present], groups.codes, positive)
     (stated,) = placed([stated], counts, groups.labels)
     promise = promised(stated, groups, counts.weights, positive, estimator.min_group_size)
-    return stated.in_units(sign), promise.gap(counts).value
+    worst = promise.gap(counts)
+    return stated.in_units(sign), replace(worst, threshold=sign * worst.threshold)
 
 
 def with_gap(model: Any, gap: float) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from partialfair.categoricals import CategoricalCodes
 from partialfair.constraints import Constraint
 from partialfair.estimators._statement import Automatic
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups, group_name
+from partialfair.groups import Groups, encode_groups, group_name
 from partialfair.metrics.catalogue import check_judgeable
 
 __all__ = [
@@ -48,7 +48,9 @@ class GivenRows:
         """Return some of them."""
         X = self.X.take(which) if isinstance(self.X, CategoricalCodes) else _safe_indexing(self.X, which)
         weights = None if self.weights is None else np.asarray(self.weights)[which]
-        return GivenRows(X, _safe_indexing(self.y, which), _safe_indexing(self.groups, which), weights)
+        known = isinstance(self.groups, Groups)
+        groups = self.groups.take(which) if known else _safe_indexing(self.groups, which)
+        return GivenRows(X, _safe_indexing(self.y, which), groups, weights)
 
 
 def read_rows(estimator: Any, X: Any, y: Any, groups: Any, weights: Any = None, *, of: str = "") -> GivenRows:

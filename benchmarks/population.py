@@ -1,0 +1,220 @@
+"""Whether promises about new people hold, and how often one can be made.
+
+Run ``python benchmarks/population.py [--draws 2000] [--acs-draws 400] [--splits 40] [--only PART]``; data
+files as in docs/data.md. The parts:
+
+- sequences: samples of two groups under nine models whose true gaps are known, tested in an adverse order;
+  how often a model is returned whose gap is larger than allowed (by 1e-6; the bar: .06 for a nominal .05),
+  and how often any is returned where all gaps are .7 of what is allowed
+- acs: all rows of ACS income are the population, samples of 5,000 rows are all that is known, and
+  ``best(max_gap=.2)`` returns a model; how often its gap among all rows is larger (the bar: .075)
+- law: law school in thirds, interval scale, ``best(max_gap=.2)``; in how many splits a model qualifies (the
+  bar: half), and how often its gap on the last third is larger
+
+Parts that are left out keep what an earlier run measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import optimize, stats
+
+from _data import LOADERS, Part, as_part
+from _record import RESULTS, write
+from partialfair import PartialFairClassifier, fairness_path
+from partialfair._certified_choice import certified_places
+from partialfair.exceptions import InputError
+from partialfair.metrics import partial_statistical_parity_difference
+from partialfair.metrics._differences import Setting
+from partialfair.metrics._inputs import scored_groups
+from partialfair.metrics._report_rows import metric_row
+from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.resampling import resample
+
+ERROR, N_RESAMPLES = 0.05, 400
+ALLOWED, HAIR = 0.2, 1e-6
+SIZES, INTERVAL = (4000, 6000), (0.1, 0.6)
+N_GAPS = 8
+COMMON = 0.9
+"""Correlation of two models' scores of a person."""
+
+METRIC_BARS = {"statistical_parity": 0.06, "demographic_parity": 0.06}
+ADVERSE = {
+    "all too wide": "000000000",
+    "too wide and narrow enough by turns": "010101010",
+    "the first five at .7, then too wide": "777770000",
+}
+"""True gaps in the order of the tests: a hair above what is allowed (0), below it (1), or .7 of it (7)."""
+
+Row = dict[str, Any]
+
+
+def true_gap(metric: str, shift: float) -> float:
+    """Return the gap of two normal populations, one of them shifted."""
+    low, high = INTERVAL
+    inside = [np.clip(stats.norm.sf(_THETA - by), low, high) for by in (0.0, shift)]
+    differences = np.abs(inside[0] - inside[1]) / (high - low)
+    at = np.searchsorted(_THETA, _THRESHOLD)
+    return float(differences.max() if metric == "statistical_parity" else differences[at])
+
+
+_THETA = np.linspace(-4, 6, 200_001)
+_THRESHOLD = float(_THETA[np.searchsorted(_THETA, stats.norm.isf(sum(INTERVAL) / 2))])
+
+
+def shift_with(metric: str, gap: float) -> float:
+    """Return the shift at which the true gap is that."""
+    return float(optimize.brentq(lambda shift: true_gap(metric, shift) - gap, 0.0, 1.0, xtol=1e-13))
+
+
+def returned(
+    metric: str, gaps: list[float], rng: np.random.Generator, shifts: dict[float, float]
+) -> list[int]:
+    """Draw people, test the models on them, and return the places that are certified."""
+    groups = np.repeat([0, 1], SIZES)
+    person = rng.normal(size=groups.size)
+    setting = Setting("interval", _THRESHOLD, "group")
+    draw = int(rng.integers(2**31))
+
+    def passes(place: int, level: float) -> bool:
+        own = np.random.default_rng([draw, place])
+        noise = np.sqrt(COMMON) * person + np.sqrt(1 - COMMON) * own.normal(size=groups.size)
+        scored = scored_groups(noise + shifts[gaps[place]] * groups, groups, INTERVAL, None, None)
+        resamples = resample(scored, threshold=_THRESHOLD, n_resamples=N_RESAMPLES, rng=own)
+        return metric_row(metric, METRICS[metric], resamples, setting, 0.95).bound_above(level) <= ALLOWED
+
+    return list(certified_places(len(gaps), ERROR, passes))
+
+
+def sequences(n_draws: int) -> list[Row]:
+    """Return how often wrong models are certified in adverse orders, and right ones in a kind one."""
+    of_digit = {"0": ALLOWED + HAIR, "1": ALLOWED - HAIR, "7": 0.7 * ALLOWED}
+    rows = []
+    for metric, bar in METRIC_BARS.items():
+        shifts = {gap: shift_with(metric, gap) for gap in of_digit.values()}
+        for name, digits in [*ADVERSE.items(), ("all at .7", "777777777")]:
+            gaps = [of_digit[digit] for digit in digits]
+            found = [returned(metric, gaps, np.random.default_rng([k]), shifts) for k in range(n_draws)]
+            wrong = np.mean([any(gaps[place] > ALLOWED for place in places) for places in found])
+            some = np.mean([bool(places) for places in found])
+            bad = "0" in digits
+            rows.append(
+                {
+                    "part": "sequences",
+                    "what": f"{metric}, true gaps: {name}",
+                    "draws": n_draws,
+                    "too wide a gap returned": f"{wrong:.4f}" if bad else "",
+                    "a model returned": f"{some:.3f}",
+                    "bar": f"too wide ≤ {bar}" if bad else "",
+                }
+            )
+            print(rows[-1], flush=True)
+    return rows
+
+
+def gap_of(model: Any, rows: Part, interval: Any) -> float:
+    """Return the gap of a model's scores."""
+    scores = model.decision_function(rows.X)
+    return float(
+        partial_statistical_parity_difference(None, scores, sensitive_features=rows.groups, interval=interval)
+    )
+
+
+def acs(folder: Path | None, n_draws: int) -> list[Row]:
+    """Return how often the model of a sample is less fair among all rows than promised."""
+    data = LOADERS["acs_income"](path=folder)
+    everybody = as_part(data)
+    n_rows, truths, start = len(everybody.y), [], time.perf_counter()
+    for draw in range(n_draws):
+        rng = np.random.default_rng(draw)
+        sample = everybody.take(rng.choice(n_rows, 5000, replace=False))
+        order = rng.permutation(5000)
+        train, held_out = sample.take(order[:2500]), sample.take(order[2500:])
+        model = _best(train, held_out, data.interval, draw, alpha=1e-2)
+        if model is not None:
+            truths.append(gap_of(model, everybody, data.interval))
+        print("acs", draw, "nothing" if model is None else f"{truths[-1]:.3f}", flush=True)
+    per_draw = (time.perf_counter() - start) / max(n_draws, 1)
+    return [_promise("acs", "ACS income, 5,000 of all rows, half held out", n_draws, truths, 0.075, per_draw)]
+
+
+def law(folder: Path | None, n_splits: int) -> list[Row]:
+    """Return in how many splits of law school a model qualifies."""
+    data = LOADERS["law_school"](path=folder)
+    everybody = as_part(data)
+    truths, start = [], time.perf_counter()
+    for split in range(n_splits):
+        order = np.random.default_rng(split).permutation(len(data.y))
+        train, held_out, test = (everybody.take(rows) for rows in np.array_split(order, 3))
+        model = _best(train, held_out, data.interval, split, alpha=1e-4)
+        if model is not None:
+            truths.append(gap_of(model, test, data.interval))
+        print("law", split, "nothing" if model is None else f"{truths[-1]:.3f}", flush=True)
+    per_draw = (time.perf_counter() - start) / max(n_splits, 1)
+    what = "law school in thirds; gaps are those of the last third, which has noise of its own"
+    row = _promise("law", what, n_splits, truths, 1.0, per_draw)
+    return [{**row, "bar": "a model returned ≥ .5"}]
+
+
+def _best(train: Part, held_out: Part, interval: Any, seed: int, alpha: float) -> Any:
+    path = fairness_path(
+        PartialFairClassifier(interval=interval, alpha=alpha),
+        train.X,
+        train.y,
+        sensitive_features=train.groups,
+        max_gaps=ALLOWED * np.geomspace(1, 0.1, N_GAPS),
+        validation=(held_out.X, held_out.y, held_out.groups),
+        random_state=seed,
+    )
+    try:
+        return path.best(ALLOWED, 1 - ERROR)
+    except InputError:
+        return None
+
+
+def _promise(part: str, what: str, n_draws: int, truths: list[float], bar: float, seconds: float) -> Row:
+    wide = sum(truth > ALLOWED for truth in truths)
+    return {
+        "part": part,
+        "what": f"best(max_gap={ALLOWED:g}), {what}; {seconds:.0f} s each",
+        "draws": n_draws,
+        "too wide a gap returned": f"{wide / max(n_draws, 1):.4f} ({wide} times)",
+        "a model returned": f"{len(truths) / max(n_draws, 1):.3f} ({len(truths)} times)",
+        "bar": f"too wide ≤ {bar}",
+    }
+
+
+def main() -> None:
+    """Measure, and write with what was measured before."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--draws", type=int, default=2000, help="of sequences")
+    parser.add_argument("--acs-draws", type=int, default=400)
+    parser.add_argument("--splits", type=int, default=40, help="of law school")
+    parser.add_argument("--only", default="", choices=["", "sequences", "acs", "law"])
+    parser.add_argument("--data", type=Path, default=None, help="directory of the data files")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    parts = {
+        "sequences": lambda: sequences(arguments.draws),
+        "acs": lambda: acs(arguments.data, arguments.acs_draws),
+        "law": lambda: law(arguments.data, arguments.splits),
+    }
+    measured = {name: part() for name, part in parts.items() if arguments.only in ("", name)}
+    file = arguments.out / "population.json"
+    earlier = json.loads(file.read_text())["rows"] if file.exists() else []
+    rows = [
+        row for name in parts for row in measured.get(name, [row for row in earlier if row["part"] == name])
+    ]
+    write("population", "Promises about new people: how often they are made, and broken", rows, arguments.out)
+
+
+if __name__ == "__main__":
+    main()

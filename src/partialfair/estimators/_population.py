@@ -1,0 +1,342 @@
+"""Fits for new people: models of a path, and the best of those that rows held out certify."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone, is_regressor
+from sklearn.exceptions import ConvergenceWarning
+
+from partialfair._checks import check_number
+from partialfair._clock import acknowledge_interrupt, out_of_time
+from partialfair._typing import ArrayLike, Floats
+from partialfair.constraints import Constraint
+from partialfair.estimators._certifying import Certification, best_of, report_on
+from partialfair.estimators._inputs import (
+    in_columns_of,
+    n_rows_of,
+    names_of,
+    read_features,
+    read_groups,
+    read_target,
+    read_weights,
+)
+from partialfair.estimators._path_fits import PathPoint, chain, judged_in_training
+from partialfair.estimators._path_rows import (
+    GivenRows,
+    check_held_out,
+    check_judged,
+    check_members,
+    split_rows,
+)
+from partialfair.estimators._statement import read_constraints, seed_of
+from partialfair.estimators.result import FitResult, Population
+from partialfair.exceptions import InputError
+from partialfair.metrics.report import FairnessReport, ReportRow
+from partialfair.named_constraints import NamedConstraint, record_of
+from partialfair.objectives import AUC, PartialAUC, read_loss
+from partialfair.solvers import Status, decided_on_new_rows
+
+__all__ = ["check_population_settings", "fit_for_new_people", "is_rows"]
+
+_TIGHTER = np.geomspace(1.0, 0.1, 8)
+"""Gaps that models are trained for, in units of ``max_gap``. On new people gaps are wider than in training,
+so the widest that can be certified is below 1; below .1 models are fitted to noise of the training rows."""
+
+_REPORT_CONFIDENCE = 0.95
+"""Of reports whose bounds are then taken at other errors; it makes no difference to these."""
+
+_FITTED = ("coef_", "intercept_", "groups_", "classes_", "n_iter_")
+
+
+def is_rows(validation: Any) -> bool:
+    """Whether ``validation`` holds rows, and is no share of them."""
+    return isinstance(validation, tuple | list)
+
+
+def check_population_settings(estimator: Any) -> None:
+    """Refuse settings of a promise about new people that cannot be right."""
+    confidence, validation = estimator.confidence, estimator.validation
+    check_number(confidence, "confidence", above=0.0, high=1.0)
+    if confidence == 1:
+        raise InputError("confidence must lie between 0 and 1, not 1: no sample shows anything for certain")
+    if is_rows(validation):
+        if len(validation) not in (3, 4):
+            raise InputError(
+                "validation must be a share of the rows, or (X, y, sensitive_features), with sample_weight "
+                f"as a fourth if need be, not {len(validation)} things"
+            )
+    else:
+        check_number(validation, "validation", above=0.0, high=0.9)
+
+
+def fit_for_new_people(
+    estimator: Any, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, weights: Any, moment: float
+) -> None:
+    """Fit models from loose to strict, certify them on rows held out, and make the best the estimator's."""
+    stated, record = _asked(estimator)
+    train, held_out = _parted(estimator, X, y, groups, weights)
+    inner = clone(estimator).set_params(enforce="exact", sensitive_columns=None, validation=0.2)
+    scoring, size = _scoring(estimator), estimator.min_group_size
+    check_held_out(inner, train, held_out, scoring)
+    check_members(inner, train, held_out)
+    check_judged(inner, stated, record.metric, train, held_out, size, "list")
+    fits = _Fits()
+    fits.run(inner, train, held_out, stated, record, scoring, moment)
+    judging = _Judging(held_out, record.metric, size, seed_of(estimator))
+    chosen, population, shortfall = _choice(estimator, fits, judging, stated, scoring, train)
+    for name in _FITTED:
+        if hasattr(chosen.model, name):
+            setattr(estimator, name, getattr(chosen.model, name))
+    estimator._group_columns = names_of(groups)
+    estimator.result_ = result = _result(inner, chosen, train, population, fits.cut, shortfall)
+    for remark in _remarks(result, [*fits.remarks.get(chosen, ()), *judging.remarks[chosen]]):
+        warnings.warn(remark, stacklevel=4)
+
+
+def _choice(
+    estimator: Any, fits: _Fits, judging: _Judging, stated: Constraint, scoring: str, train: GivenRows
+) -> tuple[PathPoint, Population, str | None]:
+    """Return the best certified model, or the one with the lowest bound and how far from certified it is."""
+    error, max_gap = 1 - estimator.confidence, float(stated.max_gap)
+    certification = Certification(fits.points, judging.gap, judging.rows.n)
+    certified = certification.certified(max_gap, error)
+    if certified:
+        chosen, shortfall = best_of(list(certified)), None
+        at_most = certification.gap(chosen).bound_above(certified[chosen])
+    else:
+        chosen, at_most = certification.lowest(error)
+        shortfall = certification.shortfall(max_gap, error)
+    population = Population(
+        max_gap=max_gap,
+        confidence=float(estimator.confidence),
+        certified=bool(certified),
+        at_most=at_most,
+        gap=certification.gap(chosen).value,
+        n_rows=judging.rows.n,
+        n_models=len(fits.points),
+        n_certified=len(certified),
+        trained_max_gap=chosen.max_gap,
+        scoring=scoring,
+        score=chosen.score,
+        score_without=fits.points[0].score,
+        not_judged=judging.left_out(chosen, train),
+    )
+    return chosen, population, shortfall
+
+
+def _asked(estimator: Any) -> tuple[Constraint, NamedConstraint]:
+    """Return the constraint and its record, refusing what no promise about new people can be about."""
+    if estimator.constraint is None:
+        raise InputError("enforce='population' bounds the gap of new people, so it needs a constraint")
+    read = getattr(estimator, "_read_constraints", lambda: read_constraints(estimator))
+    constraints = read()
+    if len(constraints) != 1:
+        raise InputError(f"enforce='population' takes one constraint, not {len(constraints)}")
+    (stated,) = constraints
+    record = record_of(stated)
+    if record is None:
+        raise InputError(
+            f"enforce='population' bounds the gap of new people, and {type(stated).__name__} bounds no exact "
+            "metric"
+        )
+    return stated, record
+
+
+def _scoring(estimator: Any) -> str:
+    """Return how certified models are compared, by what they were trained for."""
+    if is_regressor(estimator):
+        return "r2"
+    if isinstance(read_loss(estimator.loss), AUC | PartialAUC):
+        return "roc_auc"
+    balanced = isinstance(estimator.class_weight, str) and estimator.class_weight == "balanced"
+    return "balanced_accuracy" if balanced else "accuracy"
+
+
+def _parted(
+    estimator: Any, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, weights: Any
+) -> tuple[GivenRows, GivenRows]:
+    """Return the rows to train on, and those to certify models on."""
+    rows = _read(estimator, X, y, groups, weights, reset=True)
+    if not is_rows(estimator.validation):
+        train, held_out = split_rows(rows, estimator.validation, seed_of(estimator))
+        if not (train.n and held_out.n):
+            raise InputError(
+                f"validation={estimator.validation:g} of {rows.n} rows leaves none to "
+                f"{'train on' if held_out.n else 'certify models on'}"
+            )
+        return train, held_out
+    Xv, yv, groups_v, *more = estimator.validation
+    groups_v = in_columns_of(names_of(groups), groups_v)
+    try:
+        return rows, _read(estimator, Xv, yv, groups_v, more[0] if more else None, reset=False)
+    except ValueError as error:  # scikit-learn's complaints among them
+        raise InputError(f"validation: {error}") from error
+
+
+def _read(
+    estimator: Any, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, weights: Any, *, reset: bool
+) -> GivenRows:
+    """Return rows as numbers, labels and groups; those without weight are absent."""
+    features, columns = read_features(estimator, X, estimator.sensitive_columns, reset=reset)
+    n_rows = n_rows_of(features)
+    target = read_target(y, n_rows)
+    found = read_groups(
+        groups,
+        columns,
+        n_rows,
+        estimator.missing_groups,
+        advice="; missing_groups='ignore' lets such rows count in the loss only",
+    )
+    if found is None:
+        raise InputError(
+            "a constraint needs the group of every row: pass sensitive_features to fit, or name the columns "
+            "of X in sensitive_columns"
+        )
+    read: Floats = read_weights(weights, n_rows)
+    return GivenRows(features, target, found, read).take(np.flatnonzero(read > 0))
+
+
+@dataclass(eq=False)
+class _Fits:
+    """The models of a path as they are finished, what each fit had to remark, and what cut them short."""
+
+    points: list[PathPoint] = field(default_factory=list)
+    remarks: dict[PathPoint, list[Warning]] = field(default_factory=dict)
+    cut: Status | None = None
+    _caught: list[warnings.WarningMessage] = field(default_factory=list)
+
+    def run(
+        self,
+        estimator: Any,
+        train: GivenRows,
+        held_out: GivenRows,
+        stated: Constraint,
+        record: NamedConstraint,
+        scoring: str,
+        moment: float,
+    ) -> None:
+        """Fit the models, until a moment or an interrupt."""
+        gaps = sorted({float(stated.max_gap * share) for share in _TIGHTER}, reverse=True)
+        known = (record, record.bounded)
+        limits: dict[str, Any] = {"moment": moment, "points": self.points}
+        with warnings.catch_warnings(record=True) as self._caught:
+            warnings.simplefilter("always")
+            try:
+                alpha = float(estimator.alpha)
+                chain(estimator, train, held_out, gaps, alpha, scoring, self.finished, known, **limits)
+            except KeyboardInterrupt:
+                if not self.points:
+                    raise
+                acknowledge_interrupt()
+                self.cut = Status.STOPPED
+                return
+        self.cut = Status.TIME_LIMIT if out_of_time(moment) else None
+
+    def finished(self, point: PathPoint) -> None:
+        """Keep what was remarked of a model; a callback that stops one fit stops them all."""
+        self.remarks[point] = _warnings(self._caught)
+        self._caught.clear()
+        if point.model.result_.status is Status.STOPPED:
+            raise KeyboardInterrupt
+
+
+@dataclass(frozen=True, eq=False)
+class _Judging:
+    """Reports of models on the rows held out, made once each, and what they had to remark."""
+
+    rows: GivenRows
+    metric: str
+    min_group_size: int
+    seed: int
+    remarks: dict[PathPoint, list[Warning]] = field(default_factory=dict)
+    _reports: dict[PathPoint, FairnessReport] = field(default_factory=dict)
+
+    def report(self, point: PathPoint) -> FairnessReport:
+        """Return the report of a model, which has its gap."""
+        if point not in self._reports:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                report = report_on(
+                    self.rows,
+                    point,
+                    confidence=_REPORT_CONFIDENCE,
+                    min_group_size=self.min_group_size,
+                    small_groups="list",
+                    seed=self.seed,
+                )
+            if self.metric in report.omitted:
+                raise InputError(
+                    f"{self.metric} {report.omitted[self.metric]}, on the {self.rows.n:,} validation rows; "
+                    "hold out more rows"
+                )
+            self._reports[point], self.remarks[point] = report, _warnings(caught)
+        return self._reports[point]
+
+    def gap(self, point: PathPoint) -> ReportRow:
+        """Return the gap that the promise is about."""
+        return self.report(point)[self.metric]
+
+    def left_out(self, point: PathPoint, train: GivenRows) -> tuple[Any, ...]:
+        """Return the groups that the promise says nothing of: too few of them, or nobody, were held out."""
+        report = self.report(point)
+        few = {group.group for group in report.too_few_labelled.get(self.metric, ())}
+        judged = {group.group for group in report.groups} - few
+        known = dict.fromkeys([*train.groups.labels, *self.rows.groups.labels])
+        return tuple(label for label in known if label not in judged)
+
+
+def _warnings(caught: list[warnings.WarningMessage]) -> list[Warning]:
+    return [line.message for line in caught if isinstance(line.message, Warning)]
+
+
+def _result(
+    estimator: Any,
+    chosen: PathPoint,
+    train: GivenRows,
+    population: Population,
+    cut: Status | None,
+    shortfall: str | None,
+) -> FitResult:
+    """Return the result of the chosen model's fit as an answer to what was asked for."""
+    own: FitResult = chosen.model.result_
+    gaps = own.gaps
+    if chosen.unconstrained:
+        gaps = (judged_in_training(estimator, chosen.model, train)[1],)
+    return replace(
+        own,
+        status=decided_on_new_rows(own.status, certified=population.certified, cut=cut),
+        constraints=(replace(chosen.constraint, max_gap=population.max_gap),),
+        gaps=gaps,
+        obstacle=shortfall,
+        enforce="population",
+        population=population,
+    )
+
+
+def _remarks(result: FitResult, others: list[Warning]) -> list[Warning]:
+    """Say what is left open: a promise not kept, a search cut short; and what the chosen fit remarked.
+
+    How the fit of the chosen model ended is no matter: it answers another question.
+    """
+    remarks: list[Warning] = []
+    population = result.population
+    assert population is not None
+    if not population.certified:
+        remarks.append(ConvergenceWarning(f"{population.sentence}: {result.obstacle}"))
+    if result.status in (Status.TIME_LIMIT, Status.STOPPED):
+        advice = "raise time_limit" if result.status is Status.TIME_LIMIT else "it was stopped"
+        remarks.append(
+            ConvergenceWarning(
+                f"the fit ended with status {result.status} after {population.n_models} models; {advice}"
+            )
+        )
+    told = {str(remark) for remark in remarks}
+    for remark in others:
+        if not isinstance(remark, ConvergenceWarning) and str(remark) not in told:
+            told.add(str(remark))
+            remarks.append(remark)
+    return remarks

@@ -1,0 +1,103 @@
+"""``train --population``: the promise about new people comes first, or an honest no."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from partialfair import load_model
+from partialfair.estimators import _population
+
+BASIC = (
+    "train",
+    "table.csv",
+    "--target",
+    "hired",
+    "--group",
+    "sex",
+    "--interval",
+    0.1,
+    0.9,
+    "--population",
+    "--test-size",
+    0.4,
+)
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    """Applicants; the test scores women lower, and the interview does not."""
+    rng = np.random.default_rng(5)
+    n = 800
+    sex, merit = rng.choice(["f", "m"], n), rng.normal(size=n)
+    return pd.DataFrame(
+        {
+            "sex": sex,
+            "test": merit - 0.8 * (sex == "f") + 0.3 * rng.normal(size=n),
+            "interview": merit + 0.8 * rng.normal(size=n),
+            "hired": np.where(merit + 0.3 * rng.normal(size=n) > 0.3, "yes", "no"),
+        }
+    )
+
+
+@pytest.fixture(autouse=True)
+def file(table, tmp_path, monkeypatch):
+    monkeypatch.setattr(_population, "_TIGHTER", np.array([1.0, 0.3]))
+    table.to_csv(tmp_path / "table.csv", index=False)
+    return tmp_path / "table.csv"
+
+
+def test_the_promise_comes_first(run, tmp_path):
+    outcome = run(*BASIC, "--max-gap", 0.5, "--confidence", 0.9, "--out", "out")
+    assert outcome.code == 0
+    said = " ".join(outcome.out.split())
+    promise = said.index("With 90 % confidence the gap of new people is at most 0.5 (")
+    assert promise < said.index("held out, with the constraint:")
+    assert "the rows held out chose the model" in said
+    model = load_model(tmp_path / "out" / "model.skops")
+    told = model.classifier.result_.population
+    assert told.certified
+    assert told.n_rows == pytest.approx(320, abs=2)
+    assert not isinstance(model.classifier.validation, tuple)  # nobody's rows are in the file
+
+
+def test_the_record_has_the_figures(run):
+    record = run(*BASIC, "--max-gap", 0.5, "--json", "--out", "out").json
+    told = record["fit"]["population"]
+    assert record["fit"]["promise_kept"] is told["certified"] is True
+    assert record["settings"]["enforce"] == "population"
+    assert told["at_most"] <= told["max_gap"] == 0.5
+    assert told["n_models"] == 3
+
+
+def test_an_honest_no(run, tmp_path):
+    outcome = run(*BASIC, "--max-gap", 0.1, "--out", "out")
+    assert outcome.code == 1
+    said = " ".join(outcome.out.split())
+    for words in (
+        "promise NOT kept: No model was shown, with 95 % confidence, to have a gap of at most 0.1",
+        "the lowest upper bound is",
+        "what to do: more rows",
+    ):
+        assert words in said
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert "model.unkept.skops" in names
+    assert "model.skops" not in names
+    refused = run("predict", "out", "table.csv", "--out", "scores.csv")
+    assert refused.code == 2
+    assert "no model was shown" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--enforce", "surrogate"), "--population trains for exact gaps"),
+        (("--constraint", "none"), "--constraint none has none"),
+        (("--test-size", 0), "--test-size must be above 0"),
+    ],
+)
+def test_what_does_not_go_with_it(run, options, message):
+    outcome = run(*BASIC, *options)
+    assert outcome.code == 2
+    assert message in outcome.err
