@@ -29,6 +29,7 @@ from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._statement import read_constraints
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups
+from partialfair.metrics.paired import GapComparison, compare_gaps
 from partialfair.metrics.report import FairnessReport, ReportRow, fairness_report
 from partialfair.named_constraints import NamedConstraint, record_of, setting_of
 
@@ -102,29 +103,39 @@ class FairnessPath:
             )
         return max(fair, key=lambda point: point.score).model
 
+    def compare(self, point_a: PathPoint, point_b: PathPoint, confidence: float = 0.95) -> GapComparison:
+        """Return by how much the second model's gaps differ from the first's on the validation rows.
+
+        Both are judged on the first one's interval; see `partialfair.metrics.compare_gaps`.
+        """
+        labels, asked = self._asked(point_a, confidence)
+        return compare_gaps(labels, point_a.scores, point_b.scores, **asked)
+
     def _measured(self, point: PathPoint, confidence: float) -> FairnessReport:
-        """Judge a model by the interval, the scale and the threshold of its constraint."""
+        labels, asked = self._asked(point, confidence)
+        return fairness_report(labels, point.scores, **asked)
+
+    def _asked(self, point: PathPoint, confidence: float) -> tuple[Any, dict[str, Any]]:
+        """Return labels, and the settings by which a model is judged: those of its constraint."""
         rows, labelled = self.validation, not is_regressor(point.model)
         # Intervals by group may name groups that no validation row has.
         constraint = point.constraint.among(encode_groups(rows.groups, missing="ignore").labels)
         setting = setting_of(constraint)
-        return fairness_report(
-            rows.y if labelled else None,
-            point.scores,
-            sensitive_features=rows.groups,
-            interval=constraint.interval,
-            threshold=setting.threshold,
-            confidence=confidence,
-            gap_scale=setting.gap_scale,
-            rank_within=setting.rank_within,
-            pos_label=point.model.classes_[1] if labelled else 1,
-            sample_weight=rows.weights,
-            random_state=self._seed,
-            higher_is_better=point.model.higher_is_better,
-            min_group_size=self.min_group_size,
-            small_groups=self.small_groups,
-            missing_groups="ignore",  # such rows, where a model may have any, count in the score only
-        )
+        return rows.y if labelled else None, {
+            "sensitive_features": rows.groups,
+            "interval": constraint.interval,
+            "threshold": setting.threshold,
+            "confidence": confidence,
+            "gap_scale": setting.gap_scale,
+            "rank_within": setting.rank_within,
+            "pos_label": point.model.classes_[1] if labelled else 1,
+            "sample_weight": rows.weights,
+            "random_state": self._seed,
+            "higher_is_better": point.model.higher_is_better,
+            "min_group_size": self.min_group_size,
+            "small_groups": self.small_groups,
+            "missing_groups": "ignore",  # such rows, where a model may have any, count in the score only
+        }
 
     def to_frame(self, confidence: float = 0.95) -> pd.DataFrame:
         """Return one line per model: what was asked, how the fit ended, score and gap on validation rows."""

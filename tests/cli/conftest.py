@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 
 from partialfair import PartialFairClassifier, cli, path
-from partialfair.cli import _audit, _judging, _writing
-from partialfair.metrics import fairness_report
+from partialfair.cli import _audit, _compare, _judging, _writing
+from partialfair.metrics import compare_gaps, fairness_report
 
 COLUMNS = ("--score", "score", "--group", "sex")
 
@@ -61,6 +61,7 @@ def run(
     """
     for module in (_judging, path):
         monkeypatch.setattr(module, "fairness_report", partial(fairness_report, n_resamples=100))
+    monkeypatch.setattr(_compare, "compare_gaps", partial(compare_gaps, n_resamples=100))
     monkeypatch.setattr(_audit, "MAP_GRID", 20)
     monkeypatch.setattr(_writing, "png", _unpainted)
     monkeypatch.chdir(tmp_path)
