@@ -60,7 +60,8 @@ def furthest_ends(
     ends : (l,)
         Ends so far.
     limit, n_as_far
-        The latter is raised, pair by pair, to the number of draws that reach the limit.
+        The latter is raised, pair by pair, to the number of draws that reach the limit; where that is far
+        from significant, to twice as many, which is never too few.
 
     Notes
     -----
@@ -92,7 +93,10 @@ def furthest_ends(
                         counts[1, level] += reached[1, b] > ends[level]
                 as_far = min(as_far_same, as_far_gap)
                 # Few rows are sorted: most have too few draws beyond what other rows have reached.
-                wanted = 2 * as_far > n_as_far[pair]
+                insignificant = as_far > 2 * n_beyond[-1]
+                if insignificant:
+                    n_as_far[pair] = max(n_as_far[pair], 2.0 * as_far)
+                wanted = not insignificant and 2 * as_far > n_as_far[pair]
                 for level in range(n_levels):
                     least = max(
                         min(same + floors[0, level, pair], beside_gap + floors[1, level, pair]), ends[level]
@@ -114,4 +118,5 @@ def furthest_ends(
                     end_gap = max(ordered_gap[at], beside_gap + floors[1, level, pair])
                     ends[level] = max(ends[level], min(end_same, end_gap))
                 # The last level is that of the one-sided bound, to which the p-value belongs.
-                n_as_far[pair] = max(n_as_far[pair], as_far / share if share > 0 else 2.0 * as_far)
+                if not insignificant:
+                    n_as_far[pair] = max(n_as_far[pair], as_far / share if share > 0 else 2.0 * as_far)

@@ -139,7 +139,7 @@ def compare_gaps(
     *,
     sensitive_features: ArrayLike,
     interval: IntervalLike = (0.0, 1.0),
-    threshold: float | None = None,
+    threshold: float | tuple[float, float] | None = None,
     confidence: float = 0.95,
     gap_scale: GapScale = "interval",
     rank_within: RankWithin = "group",
@@ -162,8 +162,10 @@ def compare_gaps(
     ----------
     score_a, score_b
         Scores of the same rows by two models.
-    y_true, sensitive_features, interval, threshold, confidence, gap_scale, rank_within, pos_label
-        As in `fairness_report`; interval and threshold are those of both models.
+    threshold
+        As in `fairness_report`, for both models, or a pair: one for A and one for B.
+    y_true, sensitive_features, interval, confidence, gap_scale, rank_within, pos_label
+        As in `fairness_report`; the interval is that of both models.
     sample_weight, clusters, n_resamples, random_state, higher_is_better, min_group_size, small_groups
         As in `fairness_report`. Draws cost as much as there are rows, or clusters.
     missing_groups
@@ -188,8 +190,8 @@ def compare_gaps(
     ...     interval=data.interval,
     ...     random_state=0,
     ... )
-    >>> found["statistical_parity"].verdict
-    'fairer'
+    >>> round(found["statistical_parity"].difference, 2), found["statistical_parity"].verdict
+    (-0.12, 'not shown')
     """
     n_rows = np.shape(score_a)[0] if np.ndim(score_a) else 0
     if np.shape(score_b) != np.shape(score_a):
@@ -197,13 +199,16 @@ def compare_gaps(
             f"score_a and score_b must be of the same rows, but have shapes {np.shape(score_a)} and "
             f"{np.shape(score_b)}"
         )
+    thresholds = threshold if isinstance(threshold, tuple) else (threshold, threshold)
+    if len(thresholds) != 2:
+        raise InputError(f"threshold must be one for both models or a pair, not {len(thresholds)}")
     read = [
         judged_scores(
             y_true,
             scores,
             sensitive_features=sensitive_features,
             interval=interval,
-            threshold=threshold,
+            threshold=limit,
             confidence=confidence,
             gap_scale=gap_scale,
             rank_within=rank_within,
@@ -217,7 +222,7 @@ def compare_gaps(
             small_groups=small_groups,
             missing_groups=missing_groups,
         )
-        for scores in (score_a, score_b)
+        for scores, limit in zip((score_a, score_b), thresholds, strict=True)
     ]
     few = {name: _either(name, read) for name in METRICS}
     omitted = _omitted(read, few, min_group_size)
@@ -230,8 +235,8 @@ def compare_gaps(
     for name, metric in METRICS.items():
         if name not in omitted:
             # Both generators are asked for the same groups in the same order, so they give the same weights.
-            of_a, of_b = (draw.without(few[name]) for draw in draws)
-            rows.append(_difference(name, metric, of_a, of_b, read[0].setting, confidence))
+            models = [(draw.without(few[name]), one.setting) for draw, one in zip(draws, read, strict=True)]
+            rows.append(_difference(name, metric, models, confidence))
     return GapComparison(tuple(rows), omitted, confidence, n_resamples)
 
 
@@ -302,7 +307,7 @@ class _ClippedResamples(Resamples):
 
 
 def _difference(
-    name: str, metric: Metric, of_a: Resamples, of_b: Resamples, setting: Setting, confidence: float
+    name: str, metric: Metric, models: Sequence[tuple[Resamples, Setting]], confidence: float
 ) -> GapDifference:
     """Return the line of one metric; see the module's text.
 
@@ -310,9 +315,11 @@ def _difference(
     gap's own bounds need. In a difference, one model's fluctuation takes away the other's, and too much of it
     takes away too much. So both kinds of draws are looked at, and the wider interval holds.
     """
-    clipped = (_ClippedResamples(draws.scored, draws.thresholds, draws.draws) for draws in (of_a, of_b))
+    clipped = [
+        (_ClippedResamples(draws.scored, draws.thresholds, draws.draws), setting) for draws, setting in models
+    ]
     kinds = [
-        [_Gap.of(metric, draws, setting, confidence) for draws in both] for both in ((of_a, of_b), clipped)
+        [_Gap.of(metric, draws, setting, confidence) for draws, setting in kind] for kind in (models, clipped)
     ]
     gap_a, gap_b = (gap if isinstance(gap, float) else gap.value for gap in kinds[0])
     error = 1 - confidence

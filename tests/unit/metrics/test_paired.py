@@ -77,6 +77,17 @@ def test_similar_models_are_told_apart_better_than_by_their_own_intervals(shift_
         assert found[metric].high - found[metric].low < 0.75 * separate
 
 
+def test_models_in_other_units_have_thresholds_of_their_own():
+    y, a, b, groups = two_models(np.random.default_rng(10), 300, 0.8, 0.2)
+    same = compare_gaps(y, a, b, sensitive_features=groups, **SETTINGS)
+    scaled = compare_gaps(y, a, 8 * b, sensitive_features=groups, **SETTINGS | {"threshold": (0.3, 2.4)})
+    assert scaled.to_frame().drop(columns="verdict").to_numpy() == pytest.approx(
+        same.to_frame().drop(columns="verdict").to_numpy()
+    )
+    with pytest.raises(InputError, match="a pair, not 3"):
+        compare_gaps(y, a, b, sensitive_features=groups, threshold=(0.3, 0.3, 0.3))
+
+
 def test_a_verdict_is_of_both_sides_and_a_bound_of_one():
     y, a, b, groups = two_models(np.random.default_rng(4), 1500, 1.0, 0.2)
     found = compare_gaps(y, a, b, sensitive_features=groups, **SETTINGS)
