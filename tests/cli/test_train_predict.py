@@ -102,6 +102,7 @@ class TestTrain:
         assert all(name in outcome.out for name in names)
         for word in ("promise kept", "without the constraint", "with the constraint", "training", "held out"):
             assert word in outcome.out
+        assert outcome.out.index("held out, with the constraint: ") < outcome.out.index("promise kept")
         assert outcome.out.index("promise kept") < outcome.out.index("accuracy")  # the answer comes first
         assert "certificate" not in outcome.out
         assert "certificate, to be at most" in run(*BASIC, "--verbose", "--out", "out").out
