@@ -8,6 +8,7 @@ __all__ = [
     "IdleThresholdWarning",
     "InputError",
     "MissingExtraError",
+    "OverfittedGapWarning",
     "SmallGroupWarning",
     "SurrogateWarning",
     "UndefinedGapWarning",
@@ -32,6 +33,10 @@ class FarFromZeroWarning(UserWarning):
 
 class IdleThresholdWarning(UserWarning):
     """The threshold lies outside the interval of some group, where no score inside can change the gap."""
+
+
+class OverfittedGapWarning(UserWarning):
+    """The gap asked for in training is far narrower than so few people can show: others will see a wider."""
 
 
 class SmallGroupWarning(UserWarning):

@@ -17,7 +17,7 @@ from partialfair._checks import check_choice, check_number, shown
 from partialfair._typing import ArrayLike, SmallGroups
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
-from partialfair.estimators._certifying import Certification, best_of, report_on
+from partialfair.estimators._certifying import Certification, best_of, judging_of, report_on
 from partialfair.estimators._path_fits import SCORINGS, PathPoint, chain, with_gap
 from partialfair.estimators._path_rows import (
     GivenRows,
@@ -29,6 +29,7 @@ from partialfair.estimators._path_rows import (
 )
 from partialfair.estimators._statement import read_constraints
 from partialfair.exceptions import InputError
+from partialfair.metrics.paired import GapComparison, compare_gaps
 from partialfair.metrics.report import FairnessReport, ReportRow
 from partialfair.named_constraints import NamedConstraint, record_of
 
@@ -114,8 +115,20 @@ class FairnessPath:
     def _certification(self, confidence: float) -> Certification:
         return Certification(self.points, lambda point: self.gap(point, confidence), self.validation.n)
 
+    def compare(self, point_a: PathPoint, point_b: PathPoint, confidence: float = 0.95) -> GapComparison:
+        """Return by how much the second model's gaps differ from the first's on the validation rows.
+
+        Both are judged on the first one's interval; see `partialfair.metrics.compare_gaps`.
+        """
+        labels, asked = self._asked(point_a, confidence)
+        return compare_gaps(labels, point_a.scores, point_b.scores, **asked)
+
     def _measured(self, point: PathPoint, confidence: float) -> FairnessReport:
-        return report_on(
+        labels, asked = self._asked(point, confidence)
+        return report_on(labels, point, asked)
+
+    def _asked(self, point: PathPoint, confidence: float) -> tuple[Any, dict[str, Any]]:
+        return judging_of(
             self.validation,
             point,
             confidence=confidence,

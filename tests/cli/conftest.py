@@ -15,9 +15,9 @@ import pandas as pd
 import pytest
 
 from partialfair import PartialFairClassifier, cli
-from partialfair.cli import _audit, _judging, _writing
+from partialfair.cli import _audit, _compare, _judging, _writing
 from partialfair.estimators import _certifying
-from partialfair.metrics import fairness_report
+from partialfair.metrics import compare_gaps, fairness_report
 
 COLUMNS = ("--score", "score", "--group", "sex")
 
@@ -62,6 +62,7 @@ def run(
     """
     for module in (_judging, _certifying):
         monkeypatch.setattr(module, "fairness_report", partial(fairness_report, n_resamples=100))
+    monkeypatch.setattr(_compare, "compare_gaps", partial(compare_gaps, n_resamples=100))
     monkeypatch.setattr(_audit, "MAP_GRID", 20)
     monkeypatch.setattr(_writing, "png", _unpainted)
     monkeypatch.chdir(tmp_path)

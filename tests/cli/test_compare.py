@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from partialfair.metrics import compare_gaps
 from tests.cli.conftest import COLUMNS
 
 BAND = ("--interval", 0.1, 0.35)
@@ -107,6 +108,63 @@ def test_three_models_are_compared_with_the_first(run, scores, new):
     assert len({model["name"] for model in found["models"]}) == 3
     for change in found["models"][2]["changes_from_first"].values():
         assert change["enters"] == change["leaves"] == 0
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # the library's own, about the threshold and few people
+def test_differences_are_those_of_the_library(run, people, scores, new):
+    options = (*COLUMNS, *BAND, "--label", "hired", "--threshold", 0.5, "--weight", "weight")
+    first, second = run("compare", scores, "new.csv", *options, "--json").json["models"]
+    assert first["difference_from_first"] is None
+    found = compare_gaps(
+        people["hired"] == "yes",
+        people["score"],
+        new["score"],
+        sensitive_features=people["sex"],
+        interval=BAND[1:],
+        threshold=0.5,
+        sample_weight=people["weight"],
+        n_resamples=100,
+        random_state=0,
+    )
+    told = second["difference_from_first"]
+    assert list(told) == [row.metric for row in found.rows]
+    for row in found.rows:
+        expected = {"low": row.low, "high": row.high, "at_most": row.at_most, "p_value": row.p_value}
+        assert {key: told[row.metric][key] for key in expected} == pytest.approx(expected)
+        assert told[row.metric]["verdict"] == row.verdict
+        gaps = [model["metrics"][row.metric]["value"] for model in (first, second)]
+        assert told[row.metric]["difference"] == pytest.approx(gaps[1] - gaps[0])
+
+
+def test_a_better_model_is_shown_to_be_fairer_and_the_same_is_not(run, people, tmp_path):
+    even = people.assign(score=np.random.default_rng(0).normal(size=len(people)))
+    even.to_csv(tmp_path / "even.csv", index=False)
+    apart = even.assign(score=even["score"] + 3 * (people["sex"] == "m"))
+    apart.to_csv(tmp_path / "apart.csv", index=False)
+    outcome = run("compare", "apart.csv", "even.csv", "apart.csv", *COLUMNS, *BAND, "--report", "page.html")
+    better, same = outcome.out.split("Is ")[1:3]
+    assert "shown to be fairer" in better
+    assert "less fair" not in better
+    assert "not shown" in same
+    assert "shown to be" not in same
+    worse = run("compare", "even.csv", "apart.csv", *COLUMNS, *BAND).out
+    assert "shown to be less fair" in worse
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Differences of gaps" in page
+    assert "shown to be fairer" in page
+
+
+@pytest.mark.parametrize("small", ["list", "merge", "keep"])
+def test_groups_that_are_small_are_compared_as_they_are_audited(run, people, tmp_path, small):
+    groups = np.where(np.arange(len(people)) < 25, "few", people["sex"])
+    groups[:12] = "fewer"
+    people.assign(sex=groups).to_csv(tmp_path / "old.csv", index=False)
+    people.assign(sex=groups, score=people["score"] ** 3).to_csv(tmp_path / "new.csv", index=False)
+    found = run("compare", "old.csv", "new.csv", *COLUMNS, *BAND, "--small-groups", small, "--json").json
+    first, second = found["models"]
+    for metric, told in second["difference_from_first"].items():
+        gaps = [model["metrics"][metric]["value"] for model in (first, second)]
+        assert told["difference"] == pytest.approx(gaps[1] - gaps[0])
 
 
 def test_files_of_one_name_are_told_apart_by_their_paths(run, people, tmp_path):

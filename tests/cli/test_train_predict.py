@@ -102,6 +102,7 @@ class TestTrain:
         assert all(name in outcome.out for name in names)
         for word in ("promise kept", "without the constraint", "with the constraint", "training", "held out"):
             assert word in outcome.out
+        assert outcome.out.index("held out, with the constraint: ") < outcome.out.index("promise kept")
         assert outcome.out.index("promise kept") < outcome.out.index("accuracy")  # the answer comes first
         assert "certificate" not in outcome.out
         assert "certificate, to be at most" in run(*BASIC, "--verbose", "--out", "out").out
@@ -554,3 +555,23 @@ def test_the_model_in_python(trained, table):
     assert model.classifier.result_.gap < 1
     with pytest.raises(ValueError, match=r"no column 'test' \('Test' is similar\)"):
         model.predict(table.rename(columns={"test": "Test"}))
+
+
+def test_a_gap_that_few_people_cannot_show_is_noted_beside_the_promise(run, tmp_path):
+    rng = np.random.default_rng(0)
+    team = np.repeat(["many", "few"], [400, 100])
+    table = pd.DataFrame(rng.normal(size=(500, 2)), columns=["first", "second"]).round(2).assign(team=team)
+    table["first"] += team == "few"
+    table["hired"] = np.where(table["first"] + rng.normal(size=500) > 0, "yes", "no")
+    table.to_csv(tmp_path / "few.csv", index=False)
+    options = ("--target", "hired", "--group", "team", "--interval", 0.05, 0.3, "--test-size", 0.5)
+    outcome = run("train", "few.csv", *options, "--max-gap", 0.05, "--enforce", "surrogate", "--out", "out")
+    said = " ".join(outcome.out.split())
+    note = (
+        "note: a gap of 0.05 is far below 1, the smallest gap that the 12.5 effective members of group 'few'"
+    )
+    assert said.index("held out, with the constraint: ") < said.index(note) < said.index("accuracy")
+    assert said.count("is far below") == 1
+    record = json.loads((tmp_path / "out" / "train.json").read_text(encoding="utf-8"))
+    assert "is far below" in record["notes"][0]
+    assert "far below" not in run("train", "few.csv", *options, "--max-gap", 0.4, "--out", "out").out

@@ -296,6 +296,7 @@ def test_warm_start_goes_on_where_it_stopped(people):
 
 
 @pytest.mark.no_cover
+@pytest.mark.filterwarnings("ignore::partialfair.exceptions.OverfittedGapWarning")
 def test_warm_start_on_a_tightening_path_is_as_good_as_a_cold_one(people):
     """The last solution violates the new constraint, so it is no place to start from."""
     settings = {"solver": IDCA(max_iter=10, inner=Switching(100, longest=0)), "max_iter": None}
@@ -433,6 +434,7 @@ def test_a_model_that_ranks_nobody_is_called_that(people):
     assert clf.result_.tied_share == 1
 
 
+@pytest.mark.filterwarnings("ignore::partialfair.exceptions.OverfittedGapWarning")
 def test_scores_that_shrink_into_one_ramp_are_reported(people):
     """With the one feature that carries the group, only shrinking can meet the surrogate."""
     clf = quick(max_gap=0.02, max_iter=200)

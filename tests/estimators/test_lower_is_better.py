@@ -150,6 +150,7 @@ def test_thresholds_outside_of_the_interval_are_told(people):
 
 
 @pytest.mark.filterwarnings("ignore::partialfair.exceptions.SurrogateWarning")
+@pytest.mark.filterwarnings("ignore::partialfair.exceptions.OverfittedGapWarning")
 def test_whether_the_promise_is_kept(people):
     assert PartialFairClassifier(None).fit(people.X, people.y).result_.promise_kept is None
     surrogate = fitted(people, people.y, enforce="surrogate", max_gap=0.3, tol=1e-2)

@@ -1,14 +1,17 @@
 """Groups that are too small to judge are outside the promise, and said to be."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 from partialfair import PartialFairClassifier
 from partialfair.constraints import EqualizedOdds, EqualOpportunity, StatisticalParity
 from partialfair.constraints.base import effective_sizes
-from partialfair.exceptions import InputError, SmallGroupWarning
+from partialfair.exceptions import InputError, OverfittedGapWarning, SmallGroupWarning
 from partialfair.groups import encode_groups
 from partialfair.metrics import partial_statistical_parity_difference
+from partialfair.theory import required_size
 
 LOOSE = {"enforce": "surrogate", "max_gap": 0.3, "n_points": 3, "tol": 1e-2}
 
@@ -109,3 +112,34 @@ def test_weights_make_groups_small(people):
         PartialFairClassifier(**LOOSE).fit(
             people.X, people.y, sensitive_features=people.groups, sample_weight=weights
         )
+
+
+def few_and_many(n_few, n_features=4, seed=0):
+    """A thousand of one group and few of another, who score higher on one feature."""
+    rng = np.random.default_rng(seed)
+    groups = np.repeat(["many", "few"], [1000, n_few])
+    X = rng.normal(size=(groups.size, n_features)) + np.outer(groups == "few", np.eye(n_features)[0])
+    return X, X.sum(axis=1) + rng.normal(size=groups.size) > 0, groups
+
+
+@pytest.mark.parametrize(
+    ("n_few", "max_gap", "warns"), [(80, 0.05, True), (80, 0.3, False), (600, 0.05, False)]
+)
+def test_gaps_far_below_what_few_people_can_show_are_warned_of_before_the_fit(n_few, max_gap, warns):
+    X, y, groups = few_and_many(n_few)
+    assert warns == (n_few < required_size(max_gap, interval=(0.05, 0.3)) / 200)
+    seen = []
+    clf = PartialFairClassifier(
+        interval=(0.05, 0.3), max_gap=max_gap, enforce="surrogate", callback=lambda line: seen.append(line)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", OverfittedGapWarning)
+        if warns:
+            with pytest.raises(
+                OverfittedGapWarning, match=r"max_gap=0\.05 .* 20 effective members of group 'few'"
+            ):
+                clf.fit(X, y, sensitive_features=groups)
+            assert not seen
+        else:
+            clf.fit(X, y, sensitive_features=groups)

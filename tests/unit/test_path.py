@@ -344,3 +344,12 @@ def test_an_interrupt_ends_the_path_and_a_callback_only_a_fit(people):
     assert [point.model.result_.status for point in path.points] == ["stopped"] * 2
     assert path.points == tuple(seen)
     assert path.points[0].model.callback is clf.callback
+
+
+def test_two_models_are_compared_on_the_validation_rows(path):
+    loose, strict = path.points[0], path.points[-1]
+    found = path.compare(loose, strict, confidence=0.9)
+    row = found[path.record.metric]
+    assert (row.gap_a, row.gap_b) == (path.gap(loose, 0.9).value, path.gap(strict, 0.9).value)
+    assert row.low <= row.difference <= row.high
+    assert found.confidence == 0.9

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -14,33 +15,48 @@ from partialfair._text import visible
 from partialfair.cli._audit import Audit, AuditSettings, measure
 from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import AUTO, interval_record
-from partialfair.cli._output import PlainTable, note_line, rank_curves
+from partialfair.cli._labels import positive_label
+from partialfair.cli._output import PlainTable, note_line, rank_curves, step
 from partialfair.cli._reports import report_record, value_and_interval
 from partialfair.cli._tables import ScoreTable
 from partialfair.cli._writing import Content
 from partialfair.exceptions import InputError
 from partialfair.groups import members_text
-from partialfair.metrics import FairnessReport, band_changes, band_membership
+from partialfair.metrics import (
+    FairnessReport,
+    GapComparison,
+    GapDifference,
+    band_changes,
+    band_membership,
+    compare_gaps,
+)
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.curve import groups_curve
 from partialfair.report.pages import audit_page, changes_section, notes_section
+from partialfair.report.sections import Section
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FILES", "Comparison", "align", "compare", "print_comparison"]
+__all__ = ["FILES", "Comparison", "align", "compare", "difference_cells", "print_comparison"]
 
 FILES = ("movers.csv", "rank_curves.png", "compare.json")
 """What ``--out`` writes, the record last."""
 
 _CURVE_POINTS = 2000
 
+_VERDICTS = {"fairer": "shown to be fairer", "less fair": "shown to be less fair", "not shown": "not shown"}
+
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Audits of the same people under several models; the first is what the others are compared with."""
+    """Audits of the same people under several models; the first is what the others are compared with.
+
+    ``differences`` has one element for each further model: its gaps minus those of the first.
+    """
 
     audits: tuple[Audit, ...]
+    differences: tuple[GapComparison, ...]
 
     @property
     def names(self) -> list[str]:
@@ -85,6 +101,7 @@ class Comparison:
                     "file": str(audit.table.path),
                     **report_record(audit.report, pairs=pairs),
                     "changes_from_first": self.changes(k).to_dict(orient="index") if k else None,
+                    "difference_from_first": _differences_record(self.differences[k - 1]) if k else None,
                     "notes": list(audit.notes),
                 }
                 for k, (name, audit) in enumerate(zip(self.names, self.audits, strict=True))
@@ -108,8 +125,24 @@ class Comparison:
             {name: audit.report for name, audit in zip(names, self.audits, strict=True)},
             title="Comparison of " + " and ".join(names),
             headline=f"{n_rows:,} rows in {n_groups} groups; {first.subject}",
-            sections=[*changes, *notes_section(notes)],
+            sections=[self._differences_section(), *changes, *notes_section(notes)],
             shown=len(names) - 1,
+        )
+
+    def _differences_section(self) -> Section:
+        """Return how much wider or narrower the gaps are than the first model's, and how surely."""
+        rows = [
+            [name, *difference_cells(row)]
+            for name, found in zip(self.names[1:], self.differences, strict=True)
+            for row in found.rows
+        ]
+        percents = f"{100 * self.differences[0].confidence:g} % interval"
+        return Section(
+            "Differences of gaps",
+            rows,
+            ("model", "metric", "difference", percents, "verdict"),
+            f"Gap minus that of {self.names[0]}, on the audited interval: below 0 the model is fairer. "
+            "The intervals are those of the difference, which the same people show under both models.",
         )
 
     def _rank_curves(self) -> Figure:
@@ -127,7 +160,57 @@ def compare(tables: Sequence[ScoreTable], settings: AuditSettings) -> Comparison
     audit = measure(first, settings)
     if settings.interval == AUTO:
         settings = replace(settings, interval=audit.interval)
-    return Comparison((audit, *(measure(table, settings) for table in others)))
+    audits = (audit, *(measure(table, settings) for table in others))
+    return Comparison(audits, tuple(_gap_differences(audit, other) for other in audits[1:]))
+
+
+def _gap_differences(first: Audit, other: Audit) -> GapComparison:
+    """Compare the gaps of two models by the people that both are judged on."""
+    table, settings = first.table, first.settings
+    label = None if table.labels is None else positive_label(table.labels, table.path, settings.pos_label)
+    with step(f"comparing {other.table.path} with {table.path}"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the audits have said what may surprise
+        return compare_gaps(
+            None if table.labels is None else table.labels.to_numpy(),
+            table.scores,
+            other.table.scores,
+            **first.people,
+            interval=first.interval,
+            threshold=settings.threshold,
+            confidence=settings.confidence,
+            gap_scale=settings.gap_scale,
+            rank_within=settings.rank_within,
+            pos_label=None if label is None else label.value,
+            random_state=settings.seed,
+            min_group_size=settings.min_group_size,
+            # Small groups are merged in the audits' groups already.
+            small_groups="keep" if settings.small_groups == "keep" else "list",
+        )
+
+
+def _differences_record(found: GapComparison) -> dict[str, Any]:
+    """Return plain data for JSON, by metric."""
+    return {
+        row.metric: {
+            "difference": row.difference,
+            "low": row.low,
+            "high": row.high,
+            "at_least": row.at_least,
+            "at_most": row.at_most,
+            "p_value": row.p_value,
+            "verdict": row.verdict,
+        }
+        for row in found.rows
+    }
+
+
+def difference_cells(row: GapDifference) -> list[str]:
+    """Write the difference of two gaps by one metric, its confidence interval, and what it shows."""
+    metric = METRICS[row.metric]
+    if np.isnan(row.difference):
+        return [metric.title, "undefined", "", ""]
+    ends = f"{metric.text(row.low)} to {metric.text(row.high)}"
+    return [metric.title, metric.text(row.difference), ends, _VERDICTS[row.verdict]]
 
 
 def align(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
@@ -195,7 +278,7 @@ def _cell(report: FairnessReport, metric: str) -> str:
 
 
 def print_comparison(comparison: Comparison, out: Console) -> None:
-    """Print gaps side by side, then who enters and leaves."""
+    """Print gaps side by side, how surely they differ, then who enters and leaves."""
     audits, names = comparison.audits, comparison.names
     settings = audits[0].settings
     out.print(f"{audits[0].headline}\n")
@@ -208,6 +291,15 @@ def print_comparison(comparison: Comparison, out: Console) -> None:
         if any(cells):
             table.add_row(described.title, *(cell or "left out" for cell in cells))
     out.print(table)
+    for k, found in enumerate(comparison.differences, start=1):
+        out.print(f"\nIs {names[k]} fairer than {names[0]}? Judged by the same people:")
+        differences = PlainTable()
+        percents = f"{100 * settings.confidence:g} % interval"
+        for title in ("metric", f"difference from {visible(names[0])}", percents, visible(names[k])):
+            differences.add_column(title, justify="right" if title.startswith("difference") else "left")
+        for row in found.rows:
+            differences.add_row(*difference_cells(row))
+        out.print(differences)
     for k in range(1, len(audits)):
         out.print(f"\nWho is in the interval, from {names[0]} to {names[k]}:")
         moves = PlainTable()

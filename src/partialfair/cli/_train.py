@@ -21,7 +21,7 @@ from partialfair.cli._split import HoldOut
 from partialfair.cli._trained import Judged, Trained, TrainSettings
 from partialfair.cli._wording import as_options
 from partialfair.estimators import PartialFairClassifier
-from partialfair.exceptions import IdleThresholdWarning, InputError
+from partialfair.exceptions import IdleThresholdWarning, InputError, OverfittedGapWarning
 from partialfair.named_constraints import NO_CONSTRAINT
 from partialfair.solvers import Record, Status
 
@@ -59,10 +59,10 @@ def check_settings(settings: TrainSettings, gate: Gate | None) -> None:
 def train(path: Path, roles: Roles, settings: TrainSettings, gate: Gate | None = None) -> Trained:
     """Read, split, encode, fit with and without the constraint, and judge both."""
     prepared = prepare(path, roles, settings, HoldOut("--test-size", settings.test_size, settings.seed))
-    notes, fit_notes = [*prepared.notes], list[str]()
+    notes, fit_notes, overfitted = [*prepared.notes], list[str](), list[str]()
     if settings.for_new_people:
         notes.append(_CHOSEN_BY_ROWS_HELD_OUT)
-    with _collecting(notes, fit_notes):
+    with _collecting(notes, fit_notes, overfitted):
         models = _fit_models(prepared, settings)
         saved = list(models.values())[-1]
         interval = _interval(saved, prepared)
@@ -76,7 +76,7 @@ def train(path: Path, roles: Roles, settings: TrainSettings, gate: Gate | None =
     if gate is not None:
         gate.check_measured(judged[every[-1]].report)
     model = prepared.model(saved, saved.result_.promise_kept)
-    once = tuple(dict.fromkeys(notes)), tuple(dict.fromkeys(fit_notes))
+    once = (tuple(dict.fromkeys(said)) for said in (notes, fit_notes, overfitted))
     return Trained(settings, prepared, interval, model, judged, *once)
 
 
@@ -155,11 +155,13 @@ def _muted(everything: bool, *, threshold: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _collecting(notes: list[str], fit_notes: list[str]) -> Iterator[None]:
-    """Turn warnings into notes, those about how a fit ended apart from the others."""
+def _collecting(notes: list[str], fit_notes: list[str], overfitted: list[str]) -> Iterator[None]:
+    """Turn warnings into notes, those about how a fit ended, and about too little data for it, apart."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
     for warning in caught:
-        about_a_fit = issubclass(warning.category, ConvergenceWarning)
-        (fit_notes if about_a_fit else notes).append(as_options(str(warning.message)))
+        said = fit_notes if issubclass(warning.category, ConvergenceWarning) else notes
+        if issubclass(warning.category, OverfittedGapWarning):
+            said = overfitted
+        said.append(as_options(str(warning.message)))

@@ -107,8 +107,8 @@ class Trained:
     judged
         From the model ("without the constraint", "with the constraint") and the part ("training", "held out")
         to how it does there.
-    notes, fit_notes
-        What may surprise, and how fits ended that did not converge.
+    notes, fit_notes, overfitted
+        What may surprise, how fits ended that did not converge, and why the training gap says little.
     """
 
     settings: TrainSettings
@@ -118,6 +118,7 @@ class Trained:
     judged: dict[tuple[str, str], Judged]
     notes: tuple[str, ...]
     fit_notes: tuple[str, ...]
+    overfitted: tuple[str, ...]
 
     @property
     def result(self) -> FitResult:
@@ -236,7 +237,7 @@ class Trained:
                 }
                 for model in dict.fromkeys(name for name, _ in self.judged)
             },
-            "notes": [*self.notes, *self.fit_notes],
+            "notes": [*self.overfitted, *self.notes, *self.fit_notes],
         }
         if gate is not None:
             record["gate"] = {"part": self.last[1], **gate.record(self.report)}
@@ -286,7 +287,7 @@ class Trained:
                 *changes,
                 fits_section({self.last[0]: self.result}, self.settings.metric),
                 settings_section(self.settings.record()),
-                *notes_section([*self.notes, *self.fit_notes]),
+                *notes_section([*self.overfitted, *self.notes, *self.fit_notes]),
             ],
             shown=len(found) - 1,
             seen_in_training=part == "training",
@@ -336,19 +337,19 @@ def print_training(training: Trained, gate: Gate | None, out: Console, *, verbos
     settings, (model, part) = training.settings, training.last
     report = training.judged[training.last].report
     out.print(Text.assemble((str(training.prepared.path), "bold"), f": {training.headline}\n"))
-    if training.promise is not None:
-        out.print(Text(training.promise, style="" if training.result.promise_kept else "red"))
-    if training.result.promise_kept is False:
-        more = "more rows, or a larger --test-size, bring bounds closer; " if settings.for_new_people else ""
-        out.print(
-            f"what to do: {more}partialfair path shows which gaps can be reached, and at what cost; more "
-            "features or --group-terms can close a gap that these cannot\n"
-        )
     unseen = part == "held out"  # intervals are about people whom the model has not seen
+    # New people count for more than those the model has seen: a promise about the latter comes later.
+    promise_first = settings.for_new_people or training.result.promise_kept is False
+    if promise_first:
+        _print_promise(training, out)
     if settings.metric in report.omitted:
         out.print(f"{part}: {METRICS[settings.metric].title} {report.omitted[settings.metric]}")
     else:
         out.print(f"{part}, {model}: {gap_sentence(report, settings.metric, sure=unseen)}")
+    if not promise_first:
+        _print_promise(training, out)
+    for said in training.overfitted:
+        out.print(note_line(said))
     if report.coverage:
         out.print(f"{part}: {report.coverage}")
     if gate is not None:
@@ -367,6 +368,19 @@ def print_training(training: Trained, gate: Gate | None, out: Console, *, verbos
         )
     for note in [*training.notes, *(training.fit_notes if verbose else ())]:
         out.print(note_line(note))
+
+
+def _print_promise(training: Trained, out: Console) -> None:
+    """Say whether the gap is what was asked for, and what to do if not."""
+    if training.promise is not None:
+        out.print(Text(training.promise, style="" if training.result.promise_kept else "red"))
+    if training.result.promise_kept is False:
+        larger = "more rows, or a larger --test-size, bring bounds closer; "
+        more = larger if training.settings.for_new_people else ""
+        out.print(
+            f"what to do: {more}partialfair path shows which gaps can be reached, and at what cost; more "
+            "features or --group-terms can close a gap that these cannot\n"
+        )
 
 
 def _models_table(training: Trained) -> PlainTable:

@@ -13,6 +13,8 @@ _OPTIONS = (
     (r"\bmissing_groups='(\w+)'", r"--missing-groups \1"),
     (r"\bgroup_terms='(\w+)'", r"--group-terms \1"),
     (r"\bgap_scale='(\w+)'", r"--gap-scale \1"),
+    (r"\bmax_gap=([\d.e-]+)", r"a gap of \1"),
+    (r"\braise max_gap, widen\b", "allow a wider gap, widen"),
     (r"\braise time_limit\b", "raise --time-limit"),
     (r"\badd smaller max_gaps\b", "add smaller --max-gaps"),
 )

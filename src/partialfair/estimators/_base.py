@@ -31,6 +31,7 @@ from partialfair.estimators._inputs import (
     read_features,
     read_groups,
 )
+from partialfair.estimators._overfitted import overfitted_gap_warning
 from partialfair.estimators._population import check_population_settings, fit_for_new_people
 from partialfair.estimators._promise import (
     Promise,
@@ -155,7 +156,11 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         if constraints and len(groups.labels) < 2:
             who = f"only group {group_name(groups.labels[0])!r}" if groups.labels else "no group"
             raise InputError(f"sensitive_features has {who}; a constraint needs at least two groups")
-        check_promises(self._promises(constraints, groups, weights, positive))
+        promises = self._promises(constraints, groups, weights, positive)
+        check_promises(promises)
+        remark = overfitted_gap_warning(promises, weights, positive)
+        if remark is not None:
+            warnings.warn(remark, stacklevel=3)
         self._group_columns = names_of(sensitive_features)
         return groups
 

@@ -17,10 +17,10 @@ from partialfair.groups import encode_groups
 from partialfair.metrics.report import FairnessReport, ReportRow, fairness_report
 from partialfair.named_constraints import setting_of
 
-__all__ = ["Certification", "best_of", "report_on", "training_order"]
+__all__ = ["Certification", "best_of", "judging_of", "report_on", "training_order"]
 
 
-def report_on(
+def judging_of(
     rows: GivenRows,
     point: PathPoint,
     *,
@@ -28,29 +28,32 @@ def report_on(
     min_group_size: int,
     small_groups: SmallGroups,
     seed: int,
-) -> FairnessReport:
-    """Judge a model by the interval, the scale and the threshold of its constraint."""
+) -> tuple[Any, dict[str, Any]]:
+    """Return labels, and the settings by which a model is judged: those of its constraint."""
     labelled = not is_regressor(point.model)
     # Intervals by group may name groups that no validation row has.
     constraint = point.constraint.among(encode_groups(rows.groups, missing="ignore").labels)
     setting = setting_of(constraint)
-    return fairness_report(
-        rows.y if labelled else None,
-        point.scores,
-        sensitive_features=rows.groups,
-        interval=constraint.interval,
-        threshold=setting.threshold,
-        confidence=confidence,
-        gap_scale=setting.gap_scale,
-        rank_within=setting.rank_within,
-        pos_label=point.model.classes_[1] if labelled else 1,
-        sample_weight=rows.weights,
-        random_state=seed,
-        higher_is_better=point.model.higher_is_better,
-        min_group_size=min_group_size,
-        small_groups=small_groups,
-        missing_groups="ignore",  # such rows, where a model may have any, count in the score only
-    )
+    return rows.y if labelled else None, {
+        "sensitive_features": rows.groups,
+        "interval": constraint.interval,
+        "threshold": setting.threshold,
+        "confidence": confidence,
+        "gap_scale": setting.gap_scale,
+        "rank_within": setting.rank_within,
+        "pos_label": point.model.classes_[1] if labelled else 1,
+        "sample_weight": rows.weights,
+        "random_state": seed,
+        "higher_is_better": point.model.higher_is_better,
+        "min_group_size": min_group_size,
+        "small_groups": small_groups,
+        "missing_groups": "ignore",  # such rows, where a model may have any, count in the score only
+    }
+
+
+def report_on(labels: Any, point: PathPoint, settings: dict[str, Any]) -> FairnessReport:
+    """Judge a model; labels and settings are those of `judging_of`."""
+    return fairness_report(labels, point.scores, **settings)
 
 
 def training_order(points: Sequence[PathPoint]) -> list[int]:

@@ -14,7 +14,7 @@ from partialfair._checks import check_number
 from partialfair._clock import acknowledge_interrupt, out_of_time
 from partialfair._typing import ArrayLike, Floats
 from partialfair.constraints import Constraint
-from partialfair.estimators._certifying import Certification, best_of, report_on
+from partialfair.estimators._certifying import Certification, best_of, judging_of, report_on
 from partialfair.estimators._inputs import (
     in_columns_of,
     n_rows_of,
@@ -260,7 +260,7 @@ class _Judging:
         if point not in self._reports:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                report = report_on(
+                labels, asked = judging_of(
                     self.rows,
                     point,
                     confidence=_REPORT_CONFIDENCE,
@@ -268,6 +268,7 @@ class _Judging:
                     small_groups="list",
                     seed=self.seed,
                 )
+                report = report_on(labels, point, asked)
             if self.metric in report.omitted:
                 raise InputError(
                     f"{self.metric} {report.omitted[self.metric]}, on the {self.rows.n:,} validation rows; "

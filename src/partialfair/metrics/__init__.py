@@ -9,6 +9,7 @@ from partialfair.metrics.band import band_changes, band_membership
 from partialfair.metrics.choice import IntervalChoice, choose_interval
 from partialfair.metrics.curve import RankCurve, rank_curve
 from partialfair.metrics.map import IntervalGap, UnfairnessMap, unfairness_map
+from partialfair.metrics.paired import GapComparison, GapDifference, compare_gaps
 from partialfair.metrics.partial import (
     partial_demographic_parity_difference,
     partial_equal_opportunity_difference,
@@ -22,6 +23,8 @@ from partialfair.metrics.small_groups import GroupSummary, SmallGroup
 
 __all__ = [
     "FairnessReport",
+    "GapComparison",
+    "GapDifference",
     "GroupSummary",
     "IntervalChoice",
     "IntervalGap",
@@ -32,6 +35,7 @@ __all__ = [
     "band_changes",
     "band_membership",
     "choose_interval",
+    "compare_gaps",
     "fairness_report",
     "inter_group_pairwise_difference",
     "intra_group_pairwise_difference",

@@ -200,6 +200,8 @@ class Fluctuation:
         All differences that matter to the upper bound.
     candidates
         Positions of the pairs with candidates for the widest difference.
+    least, sure : (p,)
+        Of each pair: the ``|d_j|`` from which on j is a candidate, and that above which d_j's sign is known.
     draws, everywhere : (B,)
         ``max_{j∈J} ±(d*_j − d_j) / s_p``, and ``max_j |d*_j − d_j| / s_p`` over all j, sorted.
     error
@@ -211,6 +213,8 @@ class Fluctuation:
     own: Floats
     places: Places
     candidates: Ints
+    least: Floats
+    sure: Floats
     draws: Floats
     everywhere: Floats
     error: float
@@ -222,7 +226,7 @@ class Fluctuation:
 
     def below(self, error: float) -> float:
         """How far the truth may lie below the gap, but with that probability."""
-        left = error - self._spent
+        left = error - self.spent
         c = float(np.quantile(self.draws, 1 - left, method="higher"))
         pairs = self.pairs.only(self.candidates)
         return self.gap - float(pairs.moved(pairs.gap, -pairs.radius(c, left)).max())
@@ -256,10 +260,10 @@ class Fluctuation:
         unseen = np.clip(1 - excesses / pairs.widest, 0.0, 1.0) ** pairs.n_smallest
         chances = np.maximum((1 + n_as_far) / (1 + self.draws.size), unseen)
         least = float(np.where(excesses > 0, chances, 1.0).min())
-        return min(1.0, least + self._spent)
+        return min(1.0, least + self.spent)
 
     @property
-    def _spent(self) -> float:
+    def spent(self) -> float:
         """What finding the candidates may cost."""
         return CANDIDATE_SHARE * self.error / 2
 
@@ -315,7 +319,16 @@ def fluctuation(
         draws = np.maximum(draws, (deviations / scale[some, None]).max(axis=0))
     own = np.maximum(own * pairs.small_sample, pairs.unseen(error / n_rows_of_pair))
     return Fluctuation(
-        pairs, differences.pairs, own, joined, candidates, np.sort(draws), np.sort(widest), error
+        pairs,
+        differences.pairs,
+        own,
+        joined,
+        candidates,
+        least,
+        radius,
+        np.sort(draws),
+        np.sort(widest),
+        error,
     )
 
 

@@ -71,7 +71,7 @@ def _warn_if_idle(scored: ScoredGroups, threshold: float, among: str) -> None:
         f"{_consequence(scored, ranks, [sides[k] for k in idle])}; choose an interval that contains the "
         f"selection {_rates(ranks)}, or another threshold"
     )
-    warnings.warn(message, IdleThresholdWarning, stacklevel=4)
+    warnings.warn(message, IdleThresholdWarning, stacklevel=5)  # to whoever called the report
 
 
 def _consequence(scored: ScoredGroups, ranks: list[float], sides: list[str]) -> str:

@@ -344,6 +344,87 @@ def fairness_report(
     >>> report.worst.metric, report.worst.groups
     ('statistical_parity', ('North', 'Islands'))
     """
+    read = judged_scores(
+        y_true,
+        y_score,
+        sensitive_features=sensitive_features,
+        interval=interval,
+        threshold=threshold,
+        confidence=confidence,
+        gap_scale=gap_scale,
+        rank_within=rank_within,
+        pos_label=pos_label,
+        sample_weight=sample_weight,
+        clusters=clusters,
+        n_resamples=n_resamples,
+        higher_is_better=higher_is_better,
+        min_group_size=min_group_size,
+        small_groups=small_groups,
+        missing_groups=missing_groups,
+    )
+    judged, setting, few, omitted = read.judged, read.setting, read.few, read.omitted
+    scored = judged.scored
+    draw = DrawsOfGroups(scored, setting.threshold, n_resamples, np.random.default_rng(random_state))
+    rows = tuple(
+        metric_row(name, metric, draw.without(few.get(name, ())), setting, confidence)
+        for name, metric in METRICS.items()
+        if name not in omitted
+    )
+    return FairnessReport(
+        rows,
+        omitted,
+        tuple(group_summary(group) for group in scored),
+        gap_scale,
+        rank_within,
+        threshold,
+        confidence,
+        n_resamples,
+        scored,
+        min_group_size,
+        judged.small,
+        judged.merged,
+        few,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedScores:
+    """Scores as metrics take them: checked, parted and sorted, before any draw.
+
+    Attributes
+    ----------
+    judged, setting
+        The groups, and what metrics need to know besides.
+    few, omitted
+        By metric: groups with too few of a label, and why it cannot be computed.
+    """
+
+    judged: JudgedGroups
+    setting: Setting
+    few: dict[str, tuple[SmallGroup, ...]]
+    omitted: dict[str, str]
+
+
+def judged_scores(
+    y_true: ArrayLike | None,
+    y_score: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    interval: IntervalLike,
+    threshold: float | None,
+    confidence: float,
+    gap_scale: GapScale,
+    rank_within: RankWithin,
+    pos_label: Any,
+    sample_weight: ArrayLike | None,
+    clusters: ArrayLike | None,
+    n_resamples: int,
+    higher_is_better: bool,
+    min_group_size: int,
+    small_groups: SmallGroups,
+    missing_groups: MissingGroups,
+) -> JudgedScores:
+    """Check what `fairness_report` is given, find who is judged by what, and warn of small groups."""
     if not 0 < confidence < 1:
         raise InputError(f"confidence must lie between 0 and 1, not {confidence}")
     if n_resamples * (1 - confidence) < 5 - 1e-9:
@@ -377,27 +458,7 @@ def fairness_report(
         without = [group.group for group in few.get("equal_opportunity", ())]
         warn_if_idle(scored, ranked, rank_within, without)
     _warn_about_small_groups(judged, few, omitted, setting, min_group_size)
-    draw = DrawsOfGroups(scored, ranked, n_resamples, np.random.default_rng(random_state))
-    rows = tuple(
-        metric_row(name, metric, draw.without(few.get(name, ())), setting, confidence)
-        for name, metric in METRICS.items()
-        if name not in omitted
-    )
-    return FairnessReport(
-        rows,
-        omitted,
-        tuple(group_summary(group) for group in scored),
-        gap_scale,
-        rank_within,
-        threshold,
-        confidence,
-        n_resamples,
-        scored,
-        min_group_size,
-        judged.small,
-        judged.merged,
-        few,
-    )
+    return JudgedScores(judged, setting, few, omitted)
 
 
 def _too_few_labelled(
@@ -440,7 +501,7 @@ def _warn_about_small_groups(
             f"{len(judged.small)} of {n_groups} groups {TOO_FEW}, with fewer than {min_group_size} effective "
             f"members in the interval: {listed([group.text for group in judged.small])}"
         )
-        warnings.warn(message, SmallGroupWarning, stacklevel=3)
+        warnings.warn(message, SmallGroupWarning, stacklevel=4)
     named = {name: small for name, small in few.items() if name not in omitted}
     if named:
         titles: dict[str, list[str]] = {}
@@ -448,7 +509,7 @@ def _warn_about_small_groups(
             titles.setdefault(listed([group.text for group in small]), []).append(METRICS[name].title)
         left_out = "; ".join(f"{listed(metrics, 4)} without {names}" for names, metrics in titles.items())
         message = f"{TOO_FEW}, with fewer than {min_group_size}: {left_out}"
-        warnings.warn(message, SmallGroupWarning, stacklevel=3)
+        warnings.warn(message, SmallGroupWarning, stacklevel=4)
     labels_count = setting.threshold is not None and scored.groups[0].positive is not None
     few_inside = few.get("equalized_odds", ())
     warn_about_few(

@@ -192,7 +192,7 @@ def warn_about_few(scored: ScoredGroups, label_count: LabelCount | None, skipped
         message = (
             f"few in the interval: {listed(few)}; gaps measured on fewer than {MIN_MEMBERS} are mostly noise"
         )
-        warnings.warn(message, SmallGroupWarning, stacklevel=3)
+        warnings.warn(message, SmallGroupWarning, stacklevel=5)
 
 
 def group_summary(group: GroupScores) -> GroupSummary:

@@ -1,4 +1,4 @@
-"""Bounds of the paper as plain functions: each docstring opens with the formula it evaluates."""
+"""Bounds and sample sizes as plain functions: each docstring opens with the formula it evaluates."""
 
 from partialfair.theory.deviations import (
     describe_bound,
@@ -18,6 +18,7 @@ from partialfair.theory.generalization import (
     objective_bound,
 )
 from partialfair.theory.idca import IdcaBudget, idca_budget
+from partialfair.theory.sizes import required_size, smallest_gap
 
 __all__ = [
     "GapBound",
@@ -34,5 +35,7 @@ __all__ = [
     "members_needed",
     "near_thresholds",
     "objective_bound",
+    "required_size",
+    "smallest_gap",
     "uniform_deviation_bound",
 ]

@@ -1,0 +1,174 @@
+"""Differences of two models' gaps: exact values, symmetry, the gain from pairing, coverage."""
+
+import warnings
+
+import numpy as np
+import pytest
+from tests.sizes import quick_first
+
+from partialfair.exceptions import InputError, SmallGroupWarning
+from partialfair.metrics import compare_gaps, fairness_report
+from partialfair.metrics.catalogue import METRICS
+
+INTERVAL = (0.1, 0.8)
+SETTINGS = {"interval": INTERVAL, "threshold": 0.3, "random_state": 0}
+
+
+def two_models(rng, n, shift_a, shift_b, *, n_groups=2, correlation=0.95):
+    """Normal scores, of which the last group has more, under A and under B."""
+    groups = np.arange(n) % n_groups
+    noise = rng.normal(size=(2, n))
+    last = groups == n_groups - 1
+    score_a = noise[0] + shift_a * last
+    score_b = correlation * noise[0] + np.sqrt(1 - correlation**2) * noise[1] + shift_b * last
+    labels = rng.random(n) < 1 / (1 + np.exp(-noise[0]))
+    return labels, score_a, score_b, groups
+
+
+@pytest.mark.parametrize("gap_scale", ["interval", "absolute"])
+def test_gaps_are_those_of_reports_and_exchanging_models_changes_the_sign(gap_scale):
+    y, a, b, groups = two_models(np.random.default_rng(0), 400, 0.8, 0.2, n_groups=3)
+    options = {"sensitive_features": groups, "gap_scale": gap_scale, **SETTINGS}
+    found, exchanged = compare_gaps(y, a, b, **options), compare_gaps(y, b, a, **options)
+    reports = [fairness_report(y, scores, **options) for scores in (a, b)]
+    assert [row.metric for row in found.rows] == list(METRICS)
+    for row in found.rows:
+        assert (row.gap_a, row.gap_b) == tuple(report[row.metric].value for report in reports)
+        assert row.difference == row.gap_b - row.gap_a
+        other = exchanged[row.metric]
+        assert (row.low, row.high, row.at_least, row.at_most) == pytest.approx(
+            (-other.high, -other.low, -other.at_most, -other.at_least), abs=1e-12
+        )
+        assert row.low <= row.at_least <= row.at_most <= row.high
+        assert row.low <= row.difference <= row.high
+
+
+def test_a_model_is_not_fairer_than_itself():
+    y, a, _, groups = two_models(np.random.default_rng(1), 500, 0.8, 0.8)
+    for row in compare_gaps(
+        y, a, 10 + 3 * a, sensitive_features=groups, **SETTINGS | {"threshold": None}
+    ).rows:
+        assert row.difference == pytest.approx(0, abs=1e-12)
+        assert row.verdict == "not shown"
+        # All that is left open is whom nobody has seen: of 125 or more in the interval, or with a label.
+        assert -0.05 <= row.low <= 0 <= row.high <= 0.05
+        assert row.p_value == 1
+
+
+def test_the_interval_of_one_contrast_is_that_of_a_paired_mean():
+    """Where signs are known and one threshold decides, Δ is one of means of ``[b > θ] − [a > θ]``."""
+    _, a, b, groups = two_models(np.random.default_rng(2), 4000, 1.0, 0.6)
+    row = compare_gaps(
+        None, a, b, sensitive_features=groups, threshold=0.3, random_state=0, n_resamples=2000
+    )["demographic_parity"]
+    moved = (b > 0.3).astype(float) - (a > 0.3)
+    error = np.sqrt(sum(moved[groups == k].var() / (groups == k).sum() for k in range(2)))
+    assert 1.0 <= (row.high - row.low) / (2 * 1.96 * error) <= 1.15  # two ways to fail share the error
+    assert row.verdict == "fairer"
+
+
+@pytest.mark.parametrize(("shift_a", "shift_b"), [(0.0, 0.0), (0.8, 0.8), (0.8, 0.5)])
+def test_similar_models_are_told_apart_better_than_by_their_own_intervals(shift_a, shift_b):
+    y, a, b, groups = two_models(np.random.default_rng(3), 1000, shift_a, shift_b, correlation=0.98)
+    found = compare_gaps(y, a, b, sensitive_features=groups, **SETTINGS)
+    reports = [fairness_report(y, scores, sensitive_features=groups, **SETTINGS) for scores in (a, b)]
+    for metric in ("statistical_parity", "demographic_parity", "group_auc"):
+        separate = sum(report[metric].high - report[metric].low for report in reports)
+        assert found[metric].high - found[metric].low < 0.75 * separate
+
+
+def test_models_in_other_units_have_thresholds_of_their_own():
+    y, a, b, groups = two_models(np.random.default_rng(10), 300, 0.8, 0.2)
+    same = compare_gaps(y, a, b, sensitive_features=groups, **SETTINGS)
+    scaled = compare_gaps(y, a, 8 * b, sensitive_features=groups, **SETTINGS | {"threshold": (0.3, 2.4)})
+    assert scaled.to_frame().drop(columns="verdict").to_numpy() == pytest.approx(
+        same.to_frame().drop(columns="verdict").to_numpy()
+    )
+    with pytest.raises(InputError, match="a pair, not 3"):
+        compare_gaps(y, a, b, sensitive_features=groups, threshold=(0.3, 0.3, 0.3))
+
+
+def test_a_verdict_is_of_both_sides_and_a_bound_of_one():
+    y, a, b, groups = two_models(np.random.default_rng(4), 1500, 1.0, 0.2)
+    found = compare_gaps(y, a, b, sensitive_features=groups, **SETTINGS)
+    assert found["statistical_parity"].verdict == "fairer"
+    assert compare_gaps(y, b, a, sensitive_features=groups, **SETTINGS)["group_auc"].verdict == "less fair"
+    frame = found.to_frame()
+    assert list(frame.index) == [row.metric for row in found.rows]
+    shown = frame["verdict"] == "fairer"
+    assert (shown == (frame["high"] < 0)).all()
+    assert (frame.loc[shown, "p_value"] <= 0.05).all()
+    assert (frame.loc[frame["at_most"] > 0.02, "p_value"] > 0.05).all()
+
+
+def test_rows_that_belong_together_count_once():
+    _, a, b, groups = two_models(np.random.default_rng(5), 600, 0.8, 0.4)
+    person = np.arange(600)
+    twice = [np.repeat(values, 2) for values in (a, b, groups, person)]
+    single = compare_gaps(None, a, b, sensitive_features=groups, **SETTINGS)["demographic_parity"]
+    together, apart = (
+        compare_gaps(None, twice[0], twice[1], sensitive_features=twice[2], clusters=clusters, **SETTINGS)[
+            "demographic_parity"
+        ]
+        for clusters in (twice[3], None)
+    )
+    assert together.difference == pytest.approx(single.difference)
+    assert together.high - together.low == pytest.approx(single.high - single.low, rel=0.01)
+    assert apart.high - apart.low < 0.85 * (single.high - single.low)
+
+
+def test_groups_that_one_model_cannot_judge_are_left_out_of_both():
+    rng = np.random.default_rng(6)
+    y, a, b, groups = two_models(rng, 900, 0.5, 0.5, n_groups=3)
+    y[groups == 2] = False
+    few = np.flatnonzero(groups == 2)[:20]
+    y[few] = True
+    a[few], b[few] = np.linspace(0, 0.3, 20), -9.0  # positives inside the interval under A, below it under B
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SmallGroupWarning)
+        found = compare_gaps(y, a, b, sensitive_features=groups, **SETTINGS)
+        two = compare_gaps(
+            y[groups < 2], a[groups < 2], b[groups < 2], sensitive_features=groups[groups < 2], **SETTINGS
+        )
+    for metric in ("equal_opportunity", "equalized_odds"):
+        assert found[metric].gap_a == two[metric].gap_a
+        assert found[metric].gap_b == two[metric].gap_b
+
+
+def test_what_is_missing_is_said():
+    _, a, b, groups = two_models(np.random.default_rng(7), 200, 0.5, 0.5)
+    found = compare_gaps(None, a, b, sensitive_features=groups)
+    assert found.omitted["equal_opportunity"] == "needs labels and a threshold"
+    with pytest.raises(KeyError, match="needs labels"):
+        found["intra_group_pairwise"]
+    with pytest.raises(InputError, match=r"same rows.*\(200,\) and \(199,\)"):
+        compare_gaps(None, a, b[1:], sensitive_features=groups)
+    with pytest.raises(InputError, match="confidence"):
+        compare_gaps(None, a, b, sensitive_features=groups, confidence=1.5)
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("n_groups", quick_first([2, 5], quick=1))
+@pytest.mark.parametrize("shifts", quick_first([(0.8, 0.4), (0.4, 0.4), (0.0, 0.0)], quick=1))
+@pytest.mark.parametrize("correlation", quick_first([0.95, 0.3], quick=1))
+def test_intervals_cover_the_true_difference(n_groups, shifts, correlation):
+    shift_a, shift_b = shifts
+    metrics = ("statistical_parity", "demographic_parity", "group_auc")
+    options = {"interval": INTERVAL, "threshold": 0.3, "n_resamples": 200}
+    many = two_models(np.random.default_rng(8), 200_000 * n_groups, shift_a, shift_b, n_groups=n_groups)
+    truth = [
+        fairness_report(None, scores, sensitive_features=many[3], **options | {"n_resamples": 100})
+        for scores in many[1:3]
+    ]
+    same = shift_a == shift_b
+    covered = dict.fromkeys(metrics, 0)
+    rng = np.random.default_rng(9)
+    for seed in range(100):
+        _, a, b, groups = two_models(
+            rng, 150 * n_groups, shift_a, shift_b, n_groups=n_groups, correlation=correlation
+        )
+        found = compare_gaps(None, a, b, sensitive_features=groups, random_state=seed, **options)
+        for metric in metrics:
+            difference = 0.0 if same else truth[1][metric].value - truth[0][metric].value
+            covered[metric] += found[metric].low <= difference <= found[metric].high
+    assert min(covered.values()) >= 93
