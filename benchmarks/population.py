@@ -7,7 +7,8 @@ files as in docs/data.md. The parts:
   how often a model is returned whose gap is larger than allowed (by 1e-6; the bar: .06 for a nominal .05),
   and how often any is returned where all gaps are .7 of what is allowed
 - acs: all rows of ACS income are the population, samples of 5,000 rows are all that is known, and
-  ``best(max_gap=.2)`` returns a model; how often its gap among all rows is larger (the bar: .075)
+  ``best(max_gap=.3)`` returns a model (.2 can hardly be shown with 2,500 rows held out); how often its gap
+  among all rows is larger (the bar: .075)
 - law: law school in thirds, interval scale, ``best(max_gap=.2)``; in how many splits a model qualifies (the
   bar: half), and how often its gap on the last third is larger
 
@@ -39,9 +40,12 @@ from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.resampling import resample
 
 ERROR, N_RESAMPLES = 0.05, 400
-ALLOWED, HAIR = 0.2, 1e-6
+ALLOWED, ALLOWED_ON_ACS, HAIR = 0.2, 0.3, 1e-6
 SIZES, INTERVAL = (4000, 6000), (0.1, 0.6)
 N_GAPS = 8
+FIRST_SPLIT = 1000
+"""Splits of law school from 0 on were looked at when the number of starts was chosen."""
+
 COMMON = 0.9
 """Correlation of two models' scores of a person."""
 
@@ -137,12 +141,14 @@ def acs(folder: Path | None, n_draws: int) -> list[Row]:
         sample = everybody.take(rng.choice(n_rows, 5000, replace=False))
         order = rng.permutation(5000)
         train, held_out = sample.take(order[:2500]), sample.take(order[2500:])
-        model = _best(train, held_out, data.interval, draw, alpha=1e-2)
+        model = _best(train, held_out, data.interval, draw, ALLOWED_ON_ACS, alpha=1e-2)
         if model is not None:
             truths.append(gap_of(model, everybody, data.interval))
         print("acs", draw, "nothing" if model is None else f"{truths[-1]:.3f}", flush=True)
     per_draw = (time.perf_counter() - start) / max(n_draws, 1)
-    return [_promise("acs", "ACS income, 5,000 of all rows, half held out", n_draws, truths, 0.075, per_draw)]
+    wide = sum(truth > ALLOWED_ON_ACS for truth in truths)
+    what = f"best(max_gap={ALLOWED_ON_ACS:g}), ACS income, 5,000 of all rows, half held out"
+    return [_promise("acs", what, n_draws, len(truths), wide, "too wide ≤ 0.075", per_draw)]
 
 
 def law(folder: Path | None, n_splits: int) -> list[Row]:
@@ -151,43 +157,42 @@ def law(folder: Path | None, n_splits: int) -> list[Row]:
     everybody = as_part(data)
     truths, start = [], time.perf_counter()
     for split in range(n_splits):
-        order = np.random.default_rng(split).permutation(len(data.y))
+        order = np.random.default_rng(FIRST_SPLIT + split).permutation(len(data.y))
         train, held_out, test = (everybody.take(rows) for rows in np.array_split(order, 3))
-        model = _best(train, held_out, data.interval, split, alpha=1e-4)
+        model = _best(train, held_out, data.interval, split, ALLOWED)
         if model is not None:
             truths.append(gap_of(model, test, data.interval))
         print("law", split, "nothing" if model is None else f"{truths[-1]:.3f}", flush=True)
     per_draw = (time.perf_counter() - start) / max(n_splits, 1)
-    what = "law school in thirds; gaps are those of the last third, which has noise of its own"
-    row = _promise("law", what, n_splits, truths, 1.0, per_draw)
-    return [{**row, "bar": "a model returned ≥ .5"}]
+    wide = sum(truth > ALLOWED for truth in truths)
+    what = f"best(max_gap={ALLOWED:g}), law school in thirds; gaps are those of the last third, a sample"
+    return [_promise("law", what, n_splits, len(truths), wide, "a model returned ≥ .5", per_draw)]
 
 
-def _best(train: Part, held_out: Part, interval: Any, seed: int, alpha: float) -> Any:
+def _best(train: Part, held_out: Part, interval: Any, seed: int, max_gap: float, alpha: float = 1e-4) -> Any:
     path = fairness_path(
         PartialFairClassifier(interval=interval, alpha=alpha),
         train.X,
         train.y,
         sensitive_features=train.groups,
-        max_gaps=ALLOWED * np.geomspace(1, 0.1, N_GAPS),
+        max_gaps=max_gap * np.geomspace(1, 0.1, N_GAPS),
         validation=(held_out.X, held_out.y, held_out.groups),
         random_state=seed,
     )
     try:
-        return path.best(ALLOWED, 1 - ERROR)
+        return path.best(max_gap, 1 - ERROR)
     except InputError:
         return None
 
 
-def _promise(part: str, what: str, n_draws: int, truths: list[float], bar: float, seconds: float) -> Row:
-    wide = sum(truth > ALLOWED for truth in truths)
+def _promise(part: str, what: str, n_draws: int, n_models: int, wide: int, bar: str, seconds: float) -> Row:
     return {
         "part": part,
-        "what": f"best(max_gap={ALLOWED:g}), {what}; {seconds:.0f} s each",
+        "what": f"{what}; {seconds:.0f} s each",
         "draws": n_draws,
         "too wide a gap returned": f"{wide / max(n_draws, 1):.4f} ({wide} times)",
-        "a model returned": f"{len(truths) / max(n_draws, 1):.3f} ({len(truths)} times)",
-        "bar": f"too wide ≤ {bar}",
+        "a model returned": f"{n_models / max(n_draws, 1):.3f} ({n_models} times)",
+        "bar": bar,
     }
 
 

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from partialfair.solvers import CUT_SHORT, Result, Status, decided
+from partialfair.solvers import CUT_SHORT, GOOD, Result, Status, decided, decided_on_new_rows
 
 CASES = list(product(Status, [True, False], [True, False, None], [True, False, None]))
 
@@ -85,3 +85,13 @@ def test_more_evidence_is_never_worse():
 def test_results_say_what_may_be_said_before_a_certificate_is_computed(ended, feasible):
     result = Result(np.zeros(1), ended, 1.0, 0.0 if feasible else 1.0, feasible, ())
     assert result.status is decided(ended, feasible=feasible)
+
+
+def test_a_model_for_new_people_is_good_only_if_rows_held_out_show_it():
+    for ended, certified, cut in product(Status, [True, False], [None, *CUT_SHORT]):
+        status = decided_on_new_rows(ended, certified=certified, cut=cut)
+        assert (status in GOOD) == (certified and cut is None)
+        assert (status is Status.CONVERGED) == (certified and cut is None and ended is Status.CONVERGED)
+        assert (status is Status.NOT_CERTIFIED) == (not certified and cut is None)
+        if cut is not None:
+            assert status is cut
