@@ -175,6 +175,7 @@ def _gap_differences(first: Audit, other: Audit) -> GapComparison:
             table.scores,
             other.table.scores,
             **first.people,
+            clusters=table.clusters,
             interval=first.interval,
             threshold=settings.threshold,
             confidence=settings.confidence,

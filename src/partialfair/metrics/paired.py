@@ -43,11 +43,11 @@ from partialfair._typing import (
 )
 from partialfair.exceptions import InputError
 from partialfair.metrics._differences import Setting
+from partialfair.metrics._judged_scores import JudgedScores, judged_scores
 from partialfair.metrics._paired_kernels import furthest_ends, raise_by_candidates
 from partialfair.metrics._report_rows import DrawsOfGroups
 from partialfair.metrics.bounds import Differences, Fluctuation, fluctuation
 from partialfair.metrics.catalogue import METRICS, Metric, n_members, too_few_reason
-from partialfair.metrics.report import JudgedScores, judged_scores
 from partialfair.metrics.resampling import Resamples
 from partialfair.metrics.small_groups import SmallGroup
 
