@@ -26,14 +26,15 @@ __all__ = [
 
 @njit(cache=True)
 def widest_deviations(block: Floats, starts: Ints, least: Floats, sure: Floats) -> tuple[Floats, Floats]:
-    """For each pair ``max_j |d_j|``, and the widest deviation of each draw over j with ``|d_j| ≥ least``.
+    """For each pair ``max_j |d_j|``, and the widest deviations of each draw over j with ``|d_j| ≥ least``.
 
-    Deviations are ``|d*_j − d_j|``, and where ``|d_j| > sure`` those away from 0 alone, in d_j's own sign.
+    Deviations are ``|d*_j − d_j|``, and where ``|d_j| > sure`` those away from 0, and those towards it, by
+    themselves: (2, n_pairs, n_draws).
     """
     n_pairs, n_draws = starts.size - 1, block.shape[1] - 1
-    gaps, deviations = np.zeros(n_pairs), np.zeros((n_pairs, n_draws))
+    gaps, deviations = np.zeros(n_pairs), np.zeros((2, n_pairs, n_draws))
     for pair in range(n_pairs):
-        widest = deviations[pair]
+        away, towards = deviations[0, pair], deviations[1, pair]
         for row in range(starts[pair], starts[pair + 1]):
             data = block[row, 0]
             draws = block[row, 1:]
@@ -43,10 +44,12 @@ def widest_deviations(block: Floats, starts: Ints, least: Floats, sure: Floats) 
             if abs(data) > sure[pair]:
                 sign = 1.0 if data > 0 else -1.0
                 for b in range(n_draws):
-                    widest[b] = max(widest[b], sign * (draws[b] - data))
+                    away[b] = max(away[b], sign * (draws[b] - data))
+                    towards[b] = max(towards[b], sign * (data - draws[b]))
             else:
                 for b in range(n_draws):
-                    widest[b] = max(widest[b], abs(draws[b] - data))
+                    away[b] = max(away[b], abs(draws[b] - data))
+                    towards[b] = max(towards[b], abs(draws[b] - data))
     return gaps, deviations
 
 

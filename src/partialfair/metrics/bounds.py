@@ -12,7 +12,9 @@ maximum are different questions.
    maximum is at least ``L = max_p (max_{j∈p} |d_j| − c' s_p)`` and sits among the candidates
    ``J = {j : |d_j| + c' s_p ≥ L}``; where ``|d_j| > c' s_p`` the sign of d_j is known;
 2. let c be the quantile of ``max_{j∈J} ±(d*_j − d_j) / s_p``, with that sign, or with both where it is not
-   known; the bound is the largest ``|d_j| − c s_p`` over the candidates.
+   known; the bound is the largest ``|d_j| − c s_p`` over the candidates. Draws may be skewed, as those of a
+   share near 1 are, whose errors are then skewed the other way: c is the larger of the quantiles of either
+   sign, each at the whole error probability.
 
 At a true gap of 0 all j are candidates and this is the (bootstrapped) Kolmogorov–Smirnov test; at a large one
 only the neighbourhood of the worst place is left and the bound is almost as near as for one difference.
@@ -54,6 +56,8 @@ CANDIDATE_SHARE = 0.1
 
 _BLOCK_BYTES = 4 << 20  # differences that are held at once: as much as stays near the processor
 _TINY = 1e-12
+_USUAL_ERROR = 0.05
+"""Error probability at which Student's quantile is compared with the normal one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,9 +134,18 @@ class PairFluctuations:
         return np.sqrt((self.n_smallest + 1) / np.maximum(self.n_smallest - 1, 0.5))
 
     @property
+    def student(self) -> Floats:
+        """What quantiles of draws are multiplied by: those of few members are Student's, not normal."""
+        return np.asarray(self.quantile(_USUAL_ERROR) / special.ndtri(1 - _USUAL_ERROR))
+
+    @property
     def unit(self) -> Floats:
         """The scale, corrected for few members."""
-        return self.scale * self.small_sample
+        return np.asarray(self.scale * self.small_sample * self.student)
+
+    def quantile(self, error: float) -> Floats:
+        """Student's quantile of one difference."""
+        return np.asarray(special.stdtrit(np.maximum(self.n_smallest - 1, 1), 1 - error))
 
     def unseen(self, error: float) -> Floats:
         """How far each gap may be off because nobody in the sample would have shown it."""
@@ -202,8 +215,10 @@ class Fluctuation:
         Positions of the pairs with candidates for the widest difference.
     least, sure : (p,)
         Of each pair: the ``|d_j|`` from which on j is a candidate, and that above which d_j's sign is known.
-    draws, everywhere : (B,)
-        ``max_{j∈J} ±(d*_j − d_j) / s_p``, and ``max_j |d*_j − d_j| / s_p`` over all j, sorted.
+    draws : (2, B)
+        ``max_{j∈J} ±(d*_j − d_j) / s_p``, away from 0 and towards it, sorted.
+    everywhere : (B,)
+        ``max_j |d*_j − d_j| / s_p`` over all j, sorted.
     error
         δ, one minus the nominal coverage; finding the candidates spends a share of δ/2.
     """
@@ -227,7 +242,7 @@ class Fluctuation:
     def below(self, error: float) -> float:
         """How far the truth may lie below the gap, but with that probability."""
         left = error - self.spent
-        c = float(np.quantile(self.draws, 1 - left, method="higher"))
+        c = float(np.quantile(self.draws, 1 - left, axis=1, method="higher").max())
         pairs = self.pairs.only(self.candidates)
         return self.gap - float(pairs.moved(pairs.gap, -pairs.radius(c, left)).max())
 
@@ -237,9 +252,9 @@ class Fluctuation:
 
     def upper_ends(self, error: float) -> Floats:
         """Return ``max_j (|d_j| + t σ_j)`` of each pair, with at least what nobody would have shown."""
-        t = special.stdtrit(np.maximum(self.pairs.n_smallest - 1, 1), 1 - error)  # Student's quantile
         pair, pairs = self.places.pair, self.pairs
-        radius = np.maximum((t * pairs.small_sample)[pair] * self.places.deviation, pairs.unseen(error)[pair])
+        times = pairs.quantile(error) * pairs.small_sample
+        radius = np.maximum(times[pair] * self.places.deviation, pairs.unseen(error)[pair])
         ends = np.zeros(pairs.gap.size)
         np.maximum.at(ends, pair, pairs.moved(self.places.size, radius, pair))
         return ends
@@ -256,9 +271,11 @@ class Fluctuation:
         """
         pairs = self.pairs.only(self.candidates)
         excesses = pairs.distance(pairs.gap, self.gap - excess)
-        n_as_far = self.draws.size - np.searchsorted(self.draws, excesses / pairs.unit, side="left")
+        n_draws = self.draws.shape[1]
+        n_below = [np.searchsorted(draws, excesses / pairs.unit, side="left") for draws in self.draws]
+        n_as_far = n_draws - np.min(n_below, axis=0)
         unseen = np.clip(1 - excesses / pairs.widest, 0.0, 1.0) ** pairs.n_smallest
-        chances = np.maximum((1 + n_as_far) / (1 + self.draws.size), unseen)
+        chances = np.maximum((1 + n_as_far) / (1 + n_draws), unseen)
         least = float(np.where(excesses > 0, chances, 1.0).min())
         return min(1.0, least + self.spent)
 
@@ -300,7 +317,7 @@ def fluctuation(
     places: list[Places] = []
     no_sign = np.full(n_pairs, np.inf)
     for some, starts, block in differences.blocks(np.arange(n_pairs)):
-        gap[some], deviations = widest_deviations(block, starts, np.zeros(some.size), no_sign[some])
+        gap[some], (deviations, _) = widest_deviations(block, starts, np.zeros(some.size), no_sign[some])
         scale[some] = np.maximum(np.median(deviations, axis=1), _TINY * widest_difference)
         own[some] = np.quantile(deviations, 1 - error / n_rows_of_pair, axis=1, method="higher")
         widest = np.maximum(widest, (deviations / scale[some, None]).max(axis=0))
@@ -313,11 +330,11 @@ def fluctuation(
     least = (gap - radius).max() - radius  # a candidate's |d_j| is at least this
     joined = Places(*(np.concatenate(parts) for parts in zip(*map(_fields, places), strict=True)))
     candidates = np.flatnonzero(gap >= least)
-    draws = np.zeros_like(widest)
+    draws = np.zeros((2, widest.size))
     for some, starts, block in differences.blocks(candidates):
         _, deviations = widest_deviations(block, starts, least[some], radius[some])
-        draws = np.maximum(draws, (deviations / scale[some, None]).max(axis=0))
-    own = np.maximum(own * pairs.small_sample, pairs.unseen(error / n_rows_of_pair))
+        draws = np.maximum(draws, (deviations / scale[some, None]).max(axis=1))
+    own = np.maximum(own * pairs.small_sample * pairs.student, pairs.unseen(error / n_rows_of_pair))
     return Fluctuation(
         pairs,
         differences.pairs,
@@ -326,7 +343,7 @@ def fluctuation(
         candidates,
         least,
         radius,
-        np.sort(draws),
+        np.sort(draws, axis=1),
         np.sort(widest),
         error,
     )

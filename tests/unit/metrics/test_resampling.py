@@ -83,7 +83,10 @@ def test_the_unit_makes_up_for_what_few_members_hide():
     shares = draws.ranks(0)[np.searchsorted(draws.draws[0].cells, at, side="right") - 1, 1:]
     assert shares.var() == pytest.approx(0.25 / (n + 1), rel=0.05)
     pair = PairFluctuations(np.zeros(1), np.array([shares.std()]), np.array([n]))
-    assert pair.unit[0] ** 2 == pytest.approx(0.25 / (n - 1), rel=0.05)
+    assert (pair.small_sample[0] * shares.std()) ** 2 == pytest.approx(0.25 / (n - 1), rel=0.05)
+    assert pair.unit[0] / pair.small_sample[0] / shares.std() == pytest.approx(
+        stats.t.ppf(0.95, n - 1) / stats.norm.ppf(0.95)
+    )
 
 
 def test_draws_follow_the_slope_of_the_interval_and_fade_out_beyond_it():
@@ -111,12 +114,13 @@ def by_the_steps(pairs, values, confidence, n_members, chance):
     correction = {p: np.sqrt((fewest[p] + 1) / (fewest[p] - 1)) for p in off}
 
     def radius(p, c, chance):
-        return max(c * size[p] * correction[p], 1 - chance ** (1 / fewest[p]))
+        student = stats.t.ppf(0.95, fewest[p] - 1) / stats.norm.ppf(0.95)
+        return max(c * size[p] * correction[p] * student, 1 - chance ** (1 / fewest[p]))
 
     widest = {p: np.abs(rows[:, 0]) for p, rows in enumerate(values)}
     c = np.quantile(np.max([off[p].max(axis=0) / size[p] for p in off], axis=0), 1 - spent)
     least = max(widest[p].max() - radius(p, c, spent) for p in off)
-    one_sided, candidates = [], []
+    away_from_0, towards_0, candidates = [], [], []
     for p, rows in enumerate(values):
         for j, (data, *draws) in enumerate(rows):
             if abs(data) + radius(p, c, spent) < least:
@@ -124,8 +128,12 @@ def by_the_steps(pairs, values, confidence, n_members, chance):
             candidates.append((p, j))
             away = np.sign(data) * (np.array(draws) - data)
             known = abs(data) > radius(p, c, spent)
-            one_sided.append((np.maximum(away, 0) if known else np.abs(away)) / size[p])
-    c = np.quantile(np.max(one_sided, axis=0), 1 - (chance - spent), method="higher")
+            away_from_0.append((np.maximum(away, 0) if known else np.abs(away)) / size[p])
+            towards_0.append((np.maximum(-away, 0) if known else np.abs(away)) / size[p])
+    c = max(
+        np.quantile(np.max(one_sided, axis=0), 1 - (chance - spent), method="higher")
+        for one_sided in (away_from_0, towards_0)
+    )
     at_least = max(widest[p][j] - radius(p, c, chance - spent) for p, j in candidates)
     at_most = 0.0
     for p, rows in enumerate(values):
