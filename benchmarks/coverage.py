@@ -105,7 +105,7 @@ def main() -> None:
     """Measure all settings, two at a time."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--draws", type=int, default=1000)
-    parser.add_argument("--only", default="", help="metrics whose names contain this")
+    parser.add_argument("--settings", type=int, nargs="*", help="numbers of settings; by default all")
     parser.add_argument("--fresh", action="store_true", help="forget what an earlier run measured")
     parser.add_argument("--out", type=Path, default=RESULTS)
     earlier = parser.add_mutually_exclusive_group()
@@ -119,7 +119,7 @@ def main() -> None:
         row = measured(cases[arguments.one], arguments.one, arguments.draws, earlier=arguments.earlier)
         print(json.dumps({"package": partialfair.__file__, **row}))
         return
-    numbers = [k for k, case in enumerate(cases) if arguments.only in case.metric]
+    numbers = list(range(len(cases))) if arguments.settings is None else arguments.settings
     begun = arguments.out / "coverage.jsonl"
     if arguments.fresh:
         begun.unlink(missing_ok=True)

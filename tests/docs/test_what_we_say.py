@@ -115,13 +115,12 @@ def test_page_benchmark_runs(tmp_path):
 
 
 def test_coverage_benchmark_runs_and_goes_on(tmp_path):
-    small = ("--only", "demographic", "--draws", 3, "--out", tmp_path)
-    fewer = "designed = script.design; script.design = lambda: designed()[:2]"
-    printed = run_smaller("benchmarks/coverage.py", fewer, *small)
-    assert "at most" in printed
-    assert len((tmp_path / "coverage.jsonl").read_text().splitlines()) == 2
-    run_smaller("benchmarks/coverage.py", fewer, *small)
-    assert len((tmp_path / "coverage.jsonl").read_text().splitlines()) == 2
+    small = ("--settings", 0, 1, "--draws", 3, "--out", tmp_path)
+    assert "at most" in run_script("benchmarks/coverage.py", *small)
+    measured = (tmp_path / "coverage.jsonl").read_text()
+    assert len(measured.splitlines()) == 2
+    run_script("benchmarks/coverage.py", *small)
+    assert (tmp_path / "coverage.jsonl").read_text() == measured
 
 
 def test_map_band_benchmark_runs(tmp_path):

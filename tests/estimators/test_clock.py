@@ -16,7 +16,8 @@ from partialfair.solvers import IDCA, MultiStartSQP, Status
 
 CUT = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 FLAT = pytest.mark.filterwarnings("ignore::partialfair.exceptions.SurrogateWarning")
-pytestmark = [CUT, FLAT]
+STRICT = pytest.mark.filterwarnings("ignore::partialfair.exceptions.OverfittedGapWarning")
+pytestmark = [CUT, FLAT, STRICT]
 
 
 @pytest.fixture(autouse=True)
