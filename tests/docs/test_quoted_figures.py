@@ -32,6 +32,11 @@ def too_wide():
     return max(100 * float(row["too wide a gap returned"] or 0) for row in rows)
 
 
+def held(kind, column):
+    """How often a bound held, in percent: on average, or in the worst setting."""
+    return 100 * float(entry("coverage_summary", column, what=kind))
+
+
 def law_school(column):
     return number_in(entry("population", column, part="law"), before=r"\(")
 
@@ -82,6 +87,12 @@ QUOTES = [
     Quote("docs/choosing.md", f"chose a model {NUMBER} times on the interval scale",
           lambda: law_school("a model returned")),
     Quote("docs/choosing.md", f"such a model was returned in at most {NUMBER} %", too_wide, at_most=True),
+    Quote("docs/metrics.md", f"nominal 95 % held {NUMBER} %", lambda: held("covered", "mean")),
+    Quote("docs/metrics.md", f"and {NUMBER} % in the worst setting", lambda: held("covered", "lowest")),
+    Quote("docs/metrics.md", f"`at_least` {NUMBER} %", lambda: held("at least", "mean")),
+    Quote("docs/metrics.md", f"`at_least` [0-9.]+ % and {NUMBER} %", lambda: held("at least", "lowest")),
+    Quote("docs/metrics.md", f"`at_most` {NUMBER} % and", lambda: held("at most", "mean")),
+    Quote("docs/metrics.md", f"`at_most` [0-9.]+ % and {NUMBER} %", lambda: held("at most", "lowest")),
     Quote("docs/page.md", f"scores of two groups make {NUMBER} MB", lambda: megabytes(2)),
     Quote("docs/page.md", f"of fifty groups under {NUMBER} MB", lambda: megabytes(50), at_most=True),
     Quote("docs/torch.md", f"{NUMBER} times as much with the hook at batches of 64", lambda: hook_ratio(64)),
