@@ -147,7 +147,8 @@ def _radius_of_all(moved: Sequence[ScoredGroups], rng: np.random.Generator) -> F
     families = [_differences.statistical_parity(replace(drawn, scored=scored), setting) for scored in moved]
     n_members = [members_inside(group) for group in moved[0]]  # of any position: all are as wide
     spread = fluctuation(joined_differences(families), _CONFIDENCE, n_members)
-    of_pairs = spread.radius_everywhere(spread.error).reshape(len(moved), -1)
+    # Each side may miss with half of the probability: at a true gap of 0 only the lower end can.
+    of_pairs = spread.radius_everywhere(spread.error / 2).reshape(len(moved), -1)
     gaps = spread.pairs.gap.reshape(len(moved), -1)
     # The true maximum over pairs is within the largest of their ends, on either side.
     below = gaps.max(axis=1) - (gaps - of_pairs).max(axis=1)
