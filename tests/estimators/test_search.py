@@ -162,6 +162,17 @@ def test_a_warm_fit_goes_on_from_the_last_model_and_takes_fewer_passes():
     assert warm.result_.history[-1].passes < cold.result_.history[-1].passes
 
 
+def test_a_warm_fit_that_allows_nothing_hands_on_numbers():
+    X, y, groups = crowd(3, n=200, d=3)
+    warm = fitted(X, y, groups, max_gap=0.0, warm_start=True, search_steps=5)
+    assert np.isfinite(getattr(warm, "_allowed_shares", np.ones(1))).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warm.set_params(max_gap=0.2).fit(X, y, sensitive_features=groups)
+    assert np.isfinite(warm.coef_).all()
+    assert warm.result_.promise_kept
+
+
 def test_solves_that_run_out_of_steps_get_more_of_them(monkeypatch):
     X, y, groups = crowd(3, n=3000, d=20)
     monkeypatch.setattr(multistart, "_STEPS_AGAIN", 4)

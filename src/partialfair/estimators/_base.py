@@ -209,7 +209,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             status, obstacle = ending(found, certificate, search.exact)
         attempt, training = found.attempt, found.attempt.training
         if self.warm_start and attempt.constraints and not attempt.rank_by_rank:
-            self._allowed_shares = np.array([one.max_gap for one in attempt.constraints]) / training.max_gaps
+            self._allowed_shares = attempt.allowed_shares
         result = attempt.result
         same = np.array_equal(found.w, attempt.w)
         with unhurried():

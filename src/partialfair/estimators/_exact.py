@@ -134,6 +134,12 @@ class Attempt:
         return np.asarray(np.nan_to_num(gaps - self.training.max_gaps))
 
     @property
+    def allowed_shares(self) -> Floats:
+        """What the trained constraints allow, in units of what was stated; 1 where that is nothing."""
+        allowed, stated = np.array([one.max_gap for one in self.constraints]), self.training.max_gaps
+        return np.asarray(np.divide(allowed, stated, out=np.ones(stated.size), where=stated > 0))
+
+    @property
     def gap(self) -> float:
         """The exact gap that is widest relative to what is allowed; nan without constraints."""
         return float(self.gaps[int(np.argmax(self.excess))].value) if self.gaps else float("nan")
