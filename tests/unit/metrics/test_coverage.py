@@ -73,13 +73,14 @@ def test_intervals_of_every_metric_cover(shift, options):
     if shift == 0:
         truth *= 0  # known exactly: the groups have one distribution
     covered = 0
-    for seed in range(300):
+    n_draws = 1000
+    for seed in range(n_draws):
         y, s, g = labelled(rng, 2500, shift)
         found = fairness_report(
             y, s, sensitive_features=g, **settings, random_state=seed, n_resamples=300
         ).to_frame()
         covered = covered + ((found["low"] <= truth) & (truth <= found["high"]))
-    assert (covered / 300).min() >= 0.92, covered / 300  # 0.95 less 2.4 standard errors of 300 draws
+    assert (covered / n_draws).min() >= 0.933, covered / n_draws  # 0.95 less 2.4 standard errors
 
 
 def share_of_maps_that_hold(sizes, shift, gap_scale, n_draws, *, weighted=False, n_values=None):
