@@ -40,6 +40,8 @@ NOT_ONE_INTERVAL = (
     "a page shows one interval that is the same for all groups, not a union or one for each group"
 )
 _MAX_PAIRS = 100
+_MAX_PAIRS_BESIDE_CHANGES = 75
+"""Fewer where who enters and leaves needs room too."""
 _LEAST_WIDTH = 2
 _MOST_CHARACTERS = 2_800_000
 """Of a page with who enters and leaves: tables of that end there, so that a page stays under 3 MB."""
@@ -128,7 +130,8 @@ def render(
         "changes": "" if changes is None else _CHANGES,
         "sections": "\n".join(section.html() for section in sections),
     }
-    data = _data(reports, settings, frontier, shown)
+    max_pairs = _MAX_PAIRS if changes is None else _MAX_PAIRS_BESIDE_CHANGES
+    data = _data(reports, settings, frontier, shown, max(max_pairs // len(reports), 1))
     if changes is not None:
         used = len(_json(data)) + sum(map(len, marks.values()))
         data["changes"] = changes.record(shown, room=_MOST_CHARACTERS - used)
@@ -301,10 +304,13 @@ def _json(data: Any) -> str:
 
 
 def _data(
-    reports: Mapping[str, FairnessReport], settings: _Confidence, frontier: FrontierChart | None, shown: int
+    reports: Mapping[str, FairnessReport],
+    settings: _Confidence,
+    frontier: FrontierChart | None,
+    shown: int,
+    max_pairs: int,
 ) -> dict[str, Any]:
     first = next(iter(reports.values()))
-    max_pairs = max(_MAX_PAIRS // len(reports), 1)
     pairs: list[tuple[int, int]] | None = None
     worsts: dict[str, Worst | None] = dict.fromkeys(reports)
     if len(list(first.scored.pairs())) > max_pairs:
