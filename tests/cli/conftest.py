@@ -20,6 +20,21 @@ from partialfair.estimators import _certifying
 from partialfair.metrics import compare_gaps, fairness_report
 
 COLUMNS = ("--score", "score", "--group", "sex")
+BAND = ("--interval", 0.1, 0.5)
+TRAIN = (
+    "train",
+    "table.csv",
+    "--target",
+    "hired",
+    "--group",
+    "sex",
+    "--id",
+    "person",
+    *BAND,
+    "--max-gap",
+    0.2,
+)
+"""Trains on the applicants of the fixture ``file``."""
 
 
 @dataclass(frozen=True)
@@ -132,4 +147,37 @@ def people() -> pd.DataFrame:
 def scores(people: pd.DataFrame, tmp_path: Path) -> Path:
     path = tmp_path / "scores.csv"
     people.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="session")
+def table() -> pd.DataFrame:
+    """Applicants with gaps, text, codes, a date and an id; test scores of women are lower in the middle."""
+    rng = np.random.default_rng(3)
+    n = 800
+    sex, merit = rng.choice(["f", "m"], n), rng.normal(size=n)
+    frame = pd.DataFrame(
+        {
+            "person": [f"p{k:04d}" for k in rng.permutation(n)],
+            "sex": sex,
+            "age": rng.choice(["old", "young"], n),
+            "test": (merit - 0.7 * (sex == "f") * (np.abs(merit - 0.5) < 1) + 0.3 * rng.normal(size=n)).round(
+                3
+            ),
+            "years": rng.integers(0, 30, n).astype(float),
+            "school": rng.choice(["art", "law", "trade"], n, p=[0.5, 0.3, 0.2]),
+            "licence": rng.choice(["True", "False"], n),
+            "weight": rng.integers(1, 4, n),
+            "hired": np.where(merit + 0.5 * rng.normal(size=n) > 0.3, "yes", "no"),
+        }
+    )
+    frame.loc[rng.random(n) < 0.1, "years"] = np.nan
+    frame.loc[rng.random(n) < 0.1, "school"] = None
+    return frame
+
+
+@pytest.fixture
+def file(table: pd.DataFrame, tmp_path: Path) -> Path:
+    path = tmp_path / "table.csv"
+    table.to_csv(path, index=False)
     return path
