@@ -16,7 +16,9 @@ import pytest
 
 from partialfair import PartialFairClassifier, cli
 from partialfair.cli import _audit, _compare, _judging, _writing
-from partialfair.estimators import _certifying
+from partialfair.estimators import _certifying, _search
+from partialfair.estimators._candidates import Pool
+from partialfair.estimators._climb import climb
 from partialfair.metrics import compare_gaps, fairness_report
 
 COLUMNS = ("--score", "score", "--group", "sex")
@@ -73,11 +75,13 @@ def run(
 ) -> Callable[..., Outcome]:
     """Run ``partialfair`` with some arguments, in an empty directory.
 
-    With fewer resamples and a coarser map than usual, and pictures that are not painted, for speed.
+    With fewer resamples, steps of the search and a coarser map than usual, and pictures that are not
+    painted, for speed.
     """
     for module in (_judging, _certifying):
         monkeypatch.setattr(module, "fairness_report", partial(fairness_report, n_resamples=100))
     monkeypatch.setattr(_compare, "compare_gaps", partial(compare_gaps, n_resamples=100))
+    monkeypatch.setattr(_search, "climb", _short_climb)
     monkeypatch.setattr(_audit, "MAP_GRID", 20)
     monkeypatch.setattr(_writing, "png", _unpainted)
     monkeypatch.chdir(tmp_path)
@@ -92,6 +96,11 @@ def run(
         return Outcome(stop.value.code, *capsys.readouterr())
 
     return call
+
+
+def _short_climb(pool: Pool, n_steps: int, seed: int) -> None:
+    """Take a tenth of the steps: how good the models are is not the command line's affair."""
+    climb(pool, n_steps // 10, seed)
 
 
 def _unpainted(figure: Any) -> bytes:
