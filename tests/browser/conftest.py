@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from partialfair.report import audit_page, write_page
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
+
+    from partialfair.metrics import FairnessReport
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 GRACE = 100  # milliseconds in which a page may still complain before it is closed
@@ -43,6 +47,23 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
     """
     with watched(browser) as open_page:
         yield open_page
+
+
+@pytest.fixture
+def page_of(tmp_path: Path, open_page: Callable[..., Page]) -> Callable[..., Page]:
+    """From a report, or several by name, to its opened page; ``audit`` holds options of `audit_page`."""
+
+    def opened(
+        report: FairnessReport | Mapping[str, FairnessReport],
+        *,
+        audit: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Page:
+        file = tmp_path / "page.html"
+        write_page(audit_page(report, **(audit or {})), file)
+        return open_page(file, **options)
+
+    return opened
 
 
 @contextmanager

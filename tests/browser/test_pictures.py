@@ -8,23 +8,13 @@ import numpy as np
 import pytest
 
 from partialfair import metrics
-from partialfair.report import audit_page, write_page
 from tests.browser.conftest import violations
-from tests.browser.test_page import move_to, people, quiet_report
+from tests.browser.pages import move_to, people, quiet_report
 
 
 def grades(n_groups, n=1500):
     scores, groups, _ = people(n_groups, n=n)
     return np.clip(scores.round() + 3, 1, 5), groups
-
-
-@pytest.fixture
-def page_of(tmp_path, open_page):
-    def opened(report, **options):
-        write_page(audit_page(report), tmp_path / "page.html")
-        return open_page(tmp_path / "page.html", **options)
-
-    return opened
 
 
 def bar_heights(page, classes):

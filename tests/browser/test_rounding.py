@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from partialfair.metrics._text import fixed, percent
-from tests.browser.test_page import move_to
+from tests.browser.pages import move_to
 
 
 @pytest.fixture

@@ -16,10 +16,27 @@ import pytest
 
 from partialfair import PartialFairClassifier, cli
 from partialfair.cli import _audit, _compare, _judging, _writing
-from partialfair.estimators import _certifying
+from partialfair.estimators import _certifying, _search
+from partialfair.estimators._candidates import Pool
+from partialfair.estimators._climb import climb
 from partialfair.metrics import compare_gaps, fairness_report
 
 COLUMNS = ("--score", "score", "--group", "sex")
+BAND = ("--interval", 0.1, 0.5)
+TRAIN = (
+    "train",
+    "table.csv",
+    "--target",
+    "hired",
+    "--group",
+    "sex",
+    "--id",
+    "person",
+    *BAND,
+    "--max-gap",
+    0.2,
+)
+"""Trains on the applicants of the fixture ``file``."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +75,13 @@ def run(
 ) -> Callable[..., Outcome]:
     """Run ``partialfair`` with some arguments, in an empty directory.
 
-    With fewer resamples and a coarser map than usual, and pictures that are not painted, for speed.
+    With fewer resamples, steps of the search and a coarser map than usual, and pictures that are not
+    painted, for speed.
     """
     for module in (_judging, _certifying):
         monkeypatch.setattr(module, "fairness_report", partial(fairness_report, n_resamples=100))
     monkeypatch.setattr(_compare, "compare_gaps", partial(compare_gaps, n_resamples=100))
+    monkeypatch.setattr(_search, "climb", _short_climb)
     monkeypatch.setattr(_audit, "MAP_GRID", 20)
     monkeypatch.setattr(_writing, "png", _unpainted)
     monkeypatch.chdir(tmp_path)
@@ -77,6 +96,11 @@ def run(
         return Outcome(stop.value.code, *capsys.readouterr())
 
     return call
+
+
+def _short_climb(pool: Pool, n_steps: int, seed: int) -> None:
+    """Take a tenth of the steps: how good the models are is not the command line's affair."""
+    climb(pool, n_steps // 10, seed)
 
 
 def _unpainted(figure: Any) -> bytes:
@@ -132,4 +156,37 @@ def people() -> pd.DataFrame:
 def scores(people: pd.DataFrame, tmp_path: Path) -> Path:
     path = tmp_path / "scores.csv"
     people.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="session")
+def table() -> pd.DataFrame:
+    """Applicants with gaps, text, codes, a date and an id; test scores of women are lower in the middle."""
+    rng = np.random.default_rng(3)
+    n = 800
+    sex, merit = rng.choice(["f", "m"], n), rng.normal(size=n)
+    frame = pd.DataFrame(
+        {
+            "person": [f"p{k:04d}" for k in rng.permutation(n)],
+            "sex": sex,
+            "age": rng.choice(["old", "young"], n),
+            "test": (merit - 0.7 * (sex == "f") * (np.abs(merit - 0.5) < 1) + 0.3 * rng.normal(size=n)).round(
+                3
+            ),
+            "years": rng.integers(0, 30, n).astype(float),
+            "school": rng.choice(["art", "law", "trade"], n, p=[0.5, 0.3, 0.2]),
+            "licence": rng.choice(["True", "False"], n),
+            "weight": rng.integers(1, 4, n),
+            "hired": np.where(merit + 0.5 * rng.normal(size=n) > 0.3, "yes", "no"),
+        }
+    )
+    frame.loc[rng.random(n) < 0.1, "years"] = np.nan
+    frame.loc[rng.random(n) < 0.1, "school"] = None
+    return frame
+
+
+@pytest.fixture
+def file(table: pd.DataFrame, tmp_path: Path) -> Path:
+    path = tmp_path / "table.csv"
+    table.to_csv(path, index=False)
     return path

@@ -3,49 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from partialfair import load_model
 from partialfair.estimators import _population
+from tests.cli.conftest import TRAIN
 
-BASIC = (
-    "train",
-    "table.csv",
-    "--target",
-    "hired",
-    "--group",
-    "sex",
-    "--interval",
-    0.1,
-    0.9,
-    "--population",
-    "--test-size",
-    0.4,
-)
-
-
-@pytest.fixture(scope="module")
-def table() -> pd.DataFrame:
-    """Applicants; the test scores women lower, and the interview does not."""
-    rng = np.random.default_rng(5)
-    n = 800
-    sex, merit = rng.choice(["f", "m"], n), rng.normal(size=n)
-    return pd.DataFrame(
-        {
-            "sex": sex,
-            "test": merit - 0.8 * (sex == "f") + 0.3 * rng.normal(size=n),
-            "interview": merit + 0.8 * rng.normal(size=n),
-            "hired": np.where(merit + 0.3 * rng.normal(size=n) > 0.3, "yes", "no"),
-        }
-    )
+BASIC = (*TRAIN, "--interval", 0.1, 0.9, "--population", "--test-size", 0.4)
 
 
 @pytest.fixture(autouse=True)
-def file(table, tmp_path, monkeypatch):
+def two_levels(file, monkeypatch):
+    """Train for two gaps only, on the applicants."""
     monkeypatch.setattr(_population, "_TIGHTER", np.array([1.0, 0.3]))
-    table.to_csv(tmp_path / "table.csv", index=False)
-    return tmp_path / "table.csv"
 
 
 def test_the_promise_comes_first(run, tmp_path):

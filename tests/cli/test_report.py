@@ -45,6 +45,7 @@ def test_compare(run, scores, people, tmp_path):
     assert [model["name"] for model in data["models"]] == [Path(scores).stem, "other"]
     assert data["settings"]["model"] == 1
     assert "Who enters and leaves the interval" in page
+    assert "Who enters and leaves: as audited" in page
 
 
 def test_train_and_path(run, people, tmp_path):

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import sklearn
 
+from partialfair.estimators import _population
 from partialfair.experiments.methods import METHODS
 from partialfair.metrics.catalogue import METRICS
 from partialfair.named_constraints import NAMED_CONSTRAINTS
@@ -32,6 +33,7 @@ def test_code_runs(page, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib").use("Agg")
     pyplot = pytest.importorskip("matplotlib.pyplot")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(_population, "_TIGHTER", _population._TIGHTER[::3])  # a third of the models
     if "import torch" in code_of(page):
         pytest.importorskip("torch").set_num_threads(1)  # tests run beside each other
     # A page may change the configuration and register things.

@@ -32,7 +32,8 @@ from partialfair.metrics import (
 )
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.curve import groups_curve
-from partialfair.report.pages import audit_page, changes_section, notes_section
+from partialfair.report.changes import interval_changes
+from partialfair.report.pages import audit_page, notes_section
 from partialfair.report.sections import Section
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class Comparison:
         names, first = self.names, self.audits[0]
         n_rows, n_groups = len(first.table.scores), len(first.report.groups)
         scores = {name: audit.table.scores for name, audit in zip(names, self.audits, strict=True)}
-        changes = changes_section(scores, interval=first.interval, **first.people)
+        changes = interval_changes(scores, interval=first.interval, **first.people)
         notes = [
             f"{name}: {note}" for name, audit in zip(names, self.audits, strict=True) for note in audit.notes
         ]
@@ -125,8 +126,9 @@ class Comparison:
             {name: audit.report for name, audit in zip(names, self.audits, strict=True)},
             title="Comparison of " + " and ".join(names),
             headline=f"{n_rows:,} rows in {n_groups} groups; {first.subject}",
-            sections=[self._differences_section(), *changes, *notes_section(notes)],
+            sections=[self._differences_section(), *notes_section(notes)],
             shown=len(names) - 1,
+            changes=changes,
         )
 
     def _differences_section(self) -> Section:

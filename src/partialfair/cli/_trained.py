@@ -30,13 +30,8 @@ from partialfair.metrics.curve import groups_curve
 from partialfair.named_constraints import NO_CONSTRAINT
 from partialfair.persistence import model_bytes
 from partialfair.plotting.densities import plot_group_densities
-from partialfair.report.pages import (
-    audit_page,
-    changes_section,
-    fits_section,
-    notes_section,
-    settings_section,
-)
+from partialfair.report.changes import interval_changes
+from partialfair.report.pages import audit_page, fits_section, notes_section, settings_section
 from partialfair.report.sections import Section
 from partialfair.solvers import GOOD
 from partialfair.tables import TableModel
@@ -270,7 +265,7 @@ class Trained:
         ]
         rows = self.prepared.parts[part]
         scores = {model: judged.scores for model, judged in found.items()}
-        changes = changes_section(
+        changes = interval_changes(
             scores,
             sensitive_features=self.report.as_judged(rows.groups),
             interval=self.interval,
@@ -284,7 +279,6 @@ class Trained:
             headline=f"{self.headline}; judged on rows {part}",
             sections=[
                 Section("How good the models are", good, ("model", "rows", "accuracy", "AUC")),
-                *changes,
                 fits_section({self.last[0]: self.result}, self.settings.metric),
                 settings_section(self.settings.record()),
                 *notes_section([*self.overfitted, *self.notes, *self.fit_notes]),
@@ -293,6 +287,7 @@ class Trained:
             seen_in_training=part == "training",
             warning=self._shortfall,
             pairs_by=self.settings.metric,
+            changes=changes,
         )
 
     @property

@@ -3,6 +3,12 @@
 A metric's gap is ``max_j |d_j|``; these functions return the d_j for the columns of a `Resamples`. They
 mirror `partialfair.metrics.partial` on cells of scores instead of single scores, and serve only the
 confidence intervals: reported values always come from the exact metrics.
+
+There are two codings because each needs what the other cannot afford: intervals need every d_j in a thousand
+draws, a metric needs its maximum alone, from one pass through the sorted scores. On cells that hold one score
+each the two are equal, and ``tests/property/test_metrics_on_cells.py`` holds them together; but with every
+score a cell these functions take 25 times as long as the metric (a million scores, two groups), and absolute
+statistical parity is bootstrapped by rank, over other differences than its metric's.
 """
 
 from __future__ import annotations

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from partialfair._files import write_file
-from partialfair._typing import Floats, IntervalLike, MissingGroups
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups, members_text
-from partialfair.intervals import as_interval_set, interval_text
-from partialfair.metrics import band_changes
+from partialfair.groups import encode_groups
+from partialfair.intervals import as_interval_set
 from partialfair.metrics._text import fixed
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.report import FairnessReport
+from partialfair.report.changes import IntervalChanges, interval_changes
 from partialfair.report.rendering import (
     NOT_ONE_INTERVAL,
     FrontierChart,
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "audit_page",
-    "changes_section",
     "fits_section",
     "notes_section",
     "path_names",
@@ -53,6 +51,7 @@ def audit_page(
     seen_in_training: bool = False,
     warning: str | None = None,
     pairs_by: str = "statistical_parity",
+    changes: IntervalChanges | None = None,
 ) -> str:
     """Return the page of one report, or of several of the same people by name.
 
@@ -73,9 +72,14 @@ def audit_page(
         What is said in red on top.
     pairs_by
         Metric by which the pairs of groups are listed, of the report that is shown first.
+    changes
+        From `interval_changes` with the scores behind the reports, in their order: then the page shows who
+        enters and leaves whatever interval is chosen.
     """
     named = {"scores": report} if isinstance(report, FairnessReport) else report
     check_reports(named, shown)
+    if changes is not None and changes.names != tuple(named):
+        raise InputError(f"the changes are of the models {list(changes.names)}, the reports of {list(named)}")
     first = next(iter(named.values()))
     rows = sum(group.n for group in first.groups)
     audited = [
@@ -94,10 +98,11 @@ def audit_page(
         named,
         title=title,
         headline=headline or f"{rows:,} scores of {len(first.groups)} groups",
-        sections=[*audited, *pairs, *sections],
+        sections=[*audited, *pairs, *([] if changes is None else [changes.section]), *sections],
         shown=shown,
         seen_in_training=seen_in_training,
         warning=warning,
+        changes=changes,
     )
 
 
@@ -135,6 +140,14 @@ def path_page(
     shown = points.index(chosen) if chosen is not None else done[-1] if done else len(points) - 1
     scores = {name: point.scores for name, point in zip(names, points, strict=True)}
     first = reports[names[0]]
+    changes = interval_changes(
+        scores,
+        sensitive_features=first.as_judged(encode_groups(rows.groups, missing="ignore")),
+        interval=interval,
+        sample_weight=rows.weights,
+        higher_is_better=first.higher_is_better,
+        missing_groups="ignore",
+    )
     return render(
         reports,
         title=title,
@@ -143,14 +156,7 @@ def path_page(
         sections=[
             audited_section(reports[names[shown]], f"As audited: {names[shown]}"),
             *pairs_section(reports[names[shown]], path.record.metric, f"Pairs of groups: {names[shown]}"),
-            *changes_section(
-                scores,
-                sensitive_features=first.as_judged(encode_groups(rows.groups, missing="ignore")),
-                interval=interval,
-                sample_weight=rows.weights,
-                higher_is_better=first.higher_is_better,
-                missing_groups="ignore",
-            ),
+            *([] if changes is None else [changes.section]),
             fits_section(
                 {name: point.model.result_ for name, point in zip(names, points, strict=True)},
                 path.record.metric,
@@ -160,6 +166,7 @@ def path_page(
         ],
         shown=shown,
         warning=warning,
+        changes=changes,
     )
 
 
@@ -211,40 +218,6 @@ def _frontier(
     if not dots:
         return None
     return FrontierChart(tuple(dots), f"{metric.title} gap, held out", f"{score}, held out")
-
-
-def changes_section(
-    scores: Mapping[str, Floats],
-    *,
-    sensitive_features: Any,
-    interval: IntervalLike,
-    sample_weight: Any = None,
-    higher_is_better: bool = True,
-    missing_groups: MissingGroups = "error",
-) -> list[Section]:
-    """Return who enters and leaves the interval from the first model to each other, if there are others."""
-    first, *others = scores
-    kinds = ("in_interval", "stays", "enters", "leaves")
-    rows = [
-        [name, str(group), *(members_text(line[kind]) for kind in kinds)]
-        for name in others
-        for group, line in band_changes(
-            scores[first],
-            scores[name],
-            sensitive_features=sensitive_features,
-            interval=interval,
-            sample_weight=sample_weight,
-            higher_is_better=higher_is_better,
-            missing_groups=missing_groups,
-        ).iterrows()
-    ]
-    ranks = interval_text(as_interval_set(interval), higher_is_better)
-    text = (
-        f"At {ranks}, compared with {first}; weights are counted where there are any. "
-        "The interval holds as many of a group under every model."
-    )
-    columns = ("model", "group", "in the interval", "stay", "enter", "leave")
-    return [Section("Who enters and leaves the interval", rows, columns, text)] if others else []
 
 
 def fits_section(

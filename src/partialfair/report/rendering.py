@@ -23,8 +23,9 @@ from partialfair.metrics._inputs import ranked_threshold
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.report import FairnessReport
 from partialfair.metrics.small_groups import TOO_FEW, SmallGroup
+from partialfair.report.changes import IntervalChanges
 from partialfair.report.sections import Section, audited_line
-from partialfair.report.summary import N_GRID, Worst, leading_pairs, summarise
+from partialfair.report.summary import DISCLOSED, N_GRID, Worst, leading_pairs, summarise
 
 __all__ = [
     "NOT_ONE_INTERVAL",
@@ -39,10 +40,12 @@ NOT_ONE_INTERVAL = (
     "a page shows one interval that is the same for all groups, not a union or one for each group"
 )
 _MAX_PAIRS = 100
+_MAX_PAIRS_BESIDE_CHANGES = 75
+"""Fewer where who enters and leaves needs room too."""
 _LEAST_WIDTH = 2
-_DISCLOSED = 2 * N_GRID
-"""Members of a group whose quantiles at whole percents are nearly the scores themselves."""
-_SCRIPTS = ("numbers.js", "charts.js", "page.js")
+_MOST_CHARACTERS = 2_800_000
+"""Of a page with who enters and leaves: tables of that end there, so that a page stays under 3 MB."""
+_SCRIPTS = ("numbers.js", "charts.js", "changes.js", "page.js")
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,7 @@ def render(
     shown: int = 0,
     seen_in_training: bool = False,
     warning: str | None = None,
+    changes: IntervalChanges | None = None,
 ) -> str:
     """Return the page as text.
 
@@ -102,6 +106,8 @@ def render(
         Whether the scores are of rows that the models were trained on: then there are no bands.
     warning
         What is said in red on top, such as that a model is not what was asked for.
+    changes
+        Who enters and leaves the interval from model to model, of the models of the reports.
     """
     first = next(iter(reports.values()))
     settings = _Confidence.of(reports, seen_in_training)
@@ -121,9 +127,15 @@ def render(
         "style": _asset("page.css"),
         "script": "\n".join(map(_asset, _SCRIPTS)),
         "frontier": "" if frontier is None else _FRONTIER,
+        "changes": "" if changes is None else _CHANGES,
         "sections": "\n".join(section.html() for section in sections),
-        "data": _json(_data(reports, settings, frontier, shown)),
     }
+    max_pairs = _MAX_PAIRS if changes is None else _MAX_PAIRS_BESIDE_CHANGES
+    data = _data(reports, settings, frontier, shown, max(max_pairs // len(reports), 1))
+    if changes is not None:
+        used = len(_json(data)) + sum(map(len, marks.values()))
+        data["changes"] = changes.record(shown, room=_MOST_CHARACTERS - used)
+    marks["data"] = _json(data)
     # In one pass: what is put in is never read again, whatever it says.
     return re.sub(r"@(\w+)@", lambda found: marks[found[1]], _asset("page.html"))
 
@@ -208,11 +220,11 @@ def _cautions(report: FairnessReport) -> list[str]:
             f"The page begins with ranks {begin}–{end} %, whole percents next to the audited "
             f"{100 * low:g}–{100 * high:g} %, whose own numbers are under “As audited”."
         )
-    small = [group.name for group in report.scored if group.n <= _DISCLOSED]
+    small = [group.name for group in report.scored if group.n <= DISCLOSED]
     if small:
         whose = f"group {small[0]}" if len(small) == 1 else f"{len(small)} groups, among them {small[0]}"
         cautions.append(
-            f"The scores of {whose}, of at most {_DISCLOSED} members, could be read off this file one by "
+            f"The scores of {whose}, of at most {DISCLOSED} members, could be read off this file one by "
             "one: think before you publish it."
         )
     return cautions
@@ -268,6 +280,17 @@ interval, and how good it is there, give or take one standard error; beside it t
 Dashed: the fit did not end well. Choose one to see it below.</p>
 </section>"""
 
+_CHANGES = """<section class="live">
+<h2>Who enters and leaves the interval</h2>
+<p class="soft" id="changes-text"></p>
+<div class="scroll" role="region" aria-label="who enters and leaves the interval" tabindex="0">
+<table id="changes" aria-describedby="changes-text"><thead><tr><th scope="col">group</th>
+<th scope="col" class="number">in the interval</th><th scope="col" class="number">stay</th>
+<th scope="col" class="number">enter</th><th scope="col" class="number">leave</th></tr></thead>
+<tbody></tbody></table>
+</div>
+</section>"""
+
 
 @cache
 def _asset(name: str) -> str:
@@ -281,10 +304,13 @@ def _json(data: Any) -> str:
 
 
 def _data(
-    reports: Mapping[str, FairnessReport], settings: _Confidence, frontier: FrontierChart | None, shown: int
+    reports: Mapping[str, FairnessReport],
+    settings: _Confidence,
+    frontier: FrontierChart | None,
+    shown: int,
+    max_pairs: int,
 ) -> dict[str, Any]:
     first = next(iter(reports.values()))
-    max_pairs = max(_MAX_PAIRS // len(reports), 1)
     pairs: list[tuple[int, int]] | None = None
     worsts: dict[str, Worst | None] = dict.fromkeys(reports)
     if len(list(first.scored.pairs())) > max_pairs:
@@ -320,6 +346,7 @@ def _data(
             }
             for name, report in reports.items()
         ],
+        "changes": None,
         "frontier": None
         if frontier is None
         else {

@@ -25,12 +25,15 @@ from partialfair.metrics._discrete import DiscreteScores, score_span
 from partialfair.metrics._inputs import GroupScores, ScoredGroups, oriented
 from partialfair.metrics._map_radii import MapRadii
 
-__all__ = ["N_GRID", "Worst", "leading_pairs", "packed", "summarise"]
+__all__ = ["DISCLOSED", "N_GRID", "Worst", "leading_pairs", "packed", "summarise"]
 
 Pair: TypeAlias = tuple[int, int]
 
 N_GRID = 100
 """Intervals end on multiples of 1 / N_GRID."""
+
+DISCLOSED = 2 * N_GRID
+"""Members of a group whose quantiles at whole percents are nearly the scores themselves."""
 
 _N_BINS = 80
 _KNOTS = np.arange(N_GRID + 1) / N_GRID

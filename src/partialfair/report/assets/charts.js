@@ -19,6 +19,19 @@ const colourOf = (group) => COLOURS[group % COLOURS.length];
 const dashOf = (group) =>
   group < COLOURS.length ? "none" : `${2 + 2 * Math.floor(group / COLOURS.length)} 2`;
 
+const byId = (id) => document.getElementById(id);
+const element = (name, text, classes = "") => {
+  const made = document.createElement(name);
+  made.textContent = text;
+  if (classes) made.className = classes;
+  return made;
+};
+/** Names as they fit a sentence; the table of groups has them whole. */
+const shortName = (name) => {
+  const line = name.trim().replace(/\s+/g, " ") || "(blank)";
+  return line.length <= 40 ? line : `${line.slice(0, 26)}…${line.slice(-12)}`;
+};
+
 const svg = (name, attributes = {}, ...children) => {
   const made = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);

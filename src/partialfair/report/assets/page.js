@@ -4,10 +4,10 @@ const LEAST_WIDTH = 2;
 const FEW = 30;
 const N_INTERVALS = (GRID * (GRID + 1)) / 2; // of whole percents, also those too narrow to be shown
 
-const byId = (id) => document.getElementById(id);
 const data = JSON.parse(byId("data").textContent);
 const models = data.models.map((model) => new Model(model, data.settings.rankWithin));
 const own = data.settings.ownThreshold ? models[0].thresholds.length - 1 : null;
+const changes = data.changes && new Changes(data.changes);
 const audited = {
   model: data.settings.model,
   other: models.length > 1 && data.settings.model !== 0 ? 0 : null,
@@ -22,19 +22,8 @@ const { reach, bands, higherIsBetter } = data.settings;
 const SIDE = higherIsBetter ? "above" : "below";
 const FROM_BEST = higherIsBetter ? "from the top" : "from the best (lowest scores)";
 
-const element = (name, text, classes = "") => {
-  const made = document.createElement(name);
-  made.textContent = text;
-  if (classes) made.className = classes;
-  return made;
-};
 const shownModel = () => models[state.model];
 const shownPair = () => (state.pair === null ? null : shownModel().pairs[state.pair]);
-/** Names as they fit a sentence; the table of groups has them whole. */
-const shortName = (name) => {
-  const line = name.trim().replace(/\s+/g, " ") || "(blank)";
-  return line.length <= 40 ? line : `${line.slice(0, 26)}…${line.slice(-12)}`;
-};
 const nameOf = (k) => shortName(shownModel().groups[k].name);
 const between = ([a, b]) => `${nameOf(a)} and ${nameOf(b)}`;
 const number = (value) => (Number.isNaN(value) ? "undefined" : fixed(value, 3));
@@ -203,6 +192,18 @@ const drawGroups = () => {
   );
 };
 
+/** From the model beside the one shown, or from the first, or for that one from the second. */
+const drawModelChanges = () => {
+  if (!changes) return;
+  const { i, j, model, other } = state;
+  const before = other !== null && other !== model ? other : model === 0 ? 1 : 0;
+  const picked = shownPair()?.groups.map((k) => shownModel().groups[k].name);
+  drawChanges(byId("changes"), changes.lines([before, model], i, j, picked));
+  const [from, to] = [before, model].map((k) => shortName(models[k].name));
+  const start = `From ${from} to ${to}, at ${ranksText(i, j)} ${FROM_BEST} of each group.`;
+  byId("changes-text").textContent = `${start} ${changes.text([before, model])}`;
+};
+
 /* ---- pictures ---- */
 
 const maps = new Map();
@@ -343,6 +344,7 @@ const draw = () => {
   drawCurves();
   drawMetrics();
   drawGroups();
+  drawModelChanges();
   // A screen reader hears the sentence once the interval rests.
   clearTimeout(announcing);
   const place = byId("sentence"),

@@ -1,0 +1,90 @@
+/* Who enters and leaves the interval [i, j) from one model to another: see partialfair.report.changes. */
+
+/** Numbers of either sign, small ones in a byte; after a zero stands how many more zeros there are. */
+const unpackNumbers = (text) => {
+  const bytes = unpack(text, Uint8Array),
+    numbers = [];
+  let place = 0;
+  const next = () => {
+    let value = 0,
+      unit = 1;
+    for (; bytes[place] > 127; place += 1, unit *= 128) value += (bytes[place] - 128) * unit;
+    place += 1;
+    return value + bytes[place - 1] * unit;
+  };
+  while (place < bytes.length) {
+    const value = next();
+    numbers.push(value % 2 === 1 ? -(value + 1) / 2 : value / 2);
+    if (value === 0) for (let more = next(); more > 0; more -= 1) numbers.push(0);
+  }
+  return numbers;
+};
+
+/** The weight that stays on every interval of whole percents, at i (GRID + 1) + j. */
+const staysOf = (text, step) => {
+  const cells = unpackNumbers(text),
+    stays = new Float64Array((GRID + 1) ** 2),
+    side = GRID + 1;
+  for (let width = 1; width <= GRID; width += 1) {
+    for (let i = 0; i + width <= GRID; i += 1) {
+      const at = i * side + i + width;
+      const cell = cells[i * GRID - (i * (i - 1)) / 2 + width - 1]; // of (i, j − 1) in the upper triangle
+      stays[at] = cell + stays[at + side] + stays[at - 1] - stays[at + side - 1];
+    }
+  }
+  return stays.map((steps) => steps * step);
+};
+
+/** Of some pairs of models, what large groups do. */
+class Changes {
+  constructor({ groups, tables, leftOut, most }) {
+    Object.assign(this, { groups, tables, leftOut, most });
+    this.unpacked = new Map();
+  }
+
+  /** Weight of a group that stays on [i, j) between two models; null if the page has no room for them. */
+  stays(models, k, i, j) {
+    const [first, second] = models[0] < models[1] ? models : [models[1], models[0]]; // the same both ways
+    const table = this.tables.find(({ models: [a, b] }) => a === first && b === second);
+    if (!table || !(k in table.stays)) return null;
+    const key = `${first}/${second}/${k}`;
+    if (!this.unpacked.has(key)) this.unpacked.set(key, staysOf(table.stays[k], this.groups[k].step));
+    return this.unpacked.get(key)[i * (GRID + 1) + j];
+  }
+
+  /** What is known of groups by name, or of all: their weight inside, and what of it stays and changes. */
+  lines(models, i, j, names) {
+    return this.groups.flatMap(({ name, total }, k) => {
+      const stays = this.stays(models, k, i, j);
+      if (stays === null || (names && !names.includes(name))) return [];
+      const inside = (total * (j - i)) / GRID;
+      return [{ name, inside, stays, changes: Math.max(inside - stays, 0) }];
+    });
+  }
+
+  /** What the lines mean, and who has none. */
+  text(models) {
+    const few = `at most ${this.most} members: what each of them does could be told one by one`;
+    const noRoom = this.groups.filter((_, k) => this.stays(models, k, 0, GRID) === null).length;
+    return [
+      "The interval holds as many of a group under both, so that as many leave it as enter; weights are",
+      "counted where there are any. For this the file tells how many of a group rank at which two whole",
+      "percents under the two models.",
+      ...(this.leftOut > 0 ? [`Left out: ${this.leftOut} of the groups, having ${few}.`] : []),
+      ...(noRoom > 0 ? [`This file has no room for ${noRoom} of the groups, the smallest.`] : []),
+    ].join(" ");
+  }
+}
+
+const drawChanges = (table, lines) => {
+  table.hidden = lines.length === 0;
+  table.tBodies[0].replaceChildren(
+    ...lines.map(({ name, inside, stays, changes }) => {
+      const row = document.createElement("tr");
+      row.appendChild(element("th", name)).scope = "row";
+      for (const [kind, count] of Object.entries({ inside, stays, enters: changes, leaves: changes }))
+        row.appendChild(element("td", membersText(count), "number")).dataset[kind] = String(count);
+      return row;
+    }),
+  );
+};
