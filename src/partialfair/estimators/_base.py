@@ -118,11 +118,20 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         y: ArrayLike,
         sensitive_features: ArrayLike | None,
         sample_weight: ArrayLike | None,
+        clusters: ArrayLike | None,
         moment: float,
     ) -> Self:
         """Fit for a promise about new people; settings were checked."""
-        fit_for_new_people(self, X, y, sensitive_features, sample_weight, moment)
+        fit_for_new_people(self, X, y, sensitive_features, sample_weight, clusters, moment)
         return self
+
+    def _refuse_clusters(self, clusters: ArrayLike | None) -> None:
+        """Refuse clusters where no rows are held out: they change no fit."""
+        if clusters is not None:
+            raise InputError(
+                "clusters say which rows are held out together and how sure the promise about new people is, "
+                f"and enforce={self.enforce!r} makes none; leave them out"
+            )
 
     def _read_groups(
         self,

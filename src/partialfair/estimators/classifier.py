@@ -74,7 +74,8 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
     validation
         For such a promise, the share of the rows to hold out, drawn within groups and classes by
         ``random_state``, or the rows themselves: ``(X, y, sensitive_features)``, or with ``sample_weight`` as
-        a fourth. They must be people like those whom the promise is about, and never trained on.
+        a fourth and ``clusters`` as a fifth. They must be people like those whom the promise is about, and
+        never trained on.
     n_points
         Ranks at which statistical parity is imposed.
     constraint_threshold
@@ -189,7 +190,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
     """
 
     # Requested by default, so that pipelines and searches hand the groups on without set_fit_request.
-    __metadata_request__fit = _ROUTED
+    __metadata_request__fit = _ROUTED | {"clusters": True}
     __metadata_request__decision_function = _ROUTED
     __metadata_request__predict = _ROUTED
     __metadata_request__predict_proba = _ROUTED
@@ -272,6 +273,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         *,
         sensitive_features: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        clusters: ArrayLike | None = None,
     ) -> Self:
         """Fit the model.
 
@@ -285,11 +287,15 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
             Group of each row; several columns are crossed. Not needed with ``sensitive_columns``.
         sample_weight : (n,)
             Weight 2 is the row twice, weight 0 the row absent: in the loss and in the groups' distributions.
+        clusters : (n,)
+            With ``enforce="population"``, which rows belong together, as several of one person do: they are
+            held out together, and confidence is that of so many clusters.
         """
         moment = self._deadline()
         self._check_settings()
         if self.enforce == "population":
-            return self._fit_for_new_people(X, y, sensitive_features, sample_weight, moment)
+            return self._fit_for_new_people(X, y, sensitive_features, sample_weight, clusters, moment)
+        self._refuse_clusters(clusters)
         constraints = read_constraints(self)
         solver = read_solver(self, constraints)
         settings = read_loss(self.loss)
