@@ -185,7 +185,7 @@ class FairnessPath:
     def to_frame(self, confidence: float = 0.95) -> pd.DataFrame:
         """Return one line per model: what was asked, how the fit ended, score and gap on validation rows.
 
-        With ``cv`` also ``folds_kept``: in how many folds the model kept, in training, what was asked of it.
+        With ``cv`` also ``folds_kept``: in how many folds the model kept, in training, what it was to keep.
         """
         import pandas as pd
 
@@ -205,10 +205,8 @@ class FairnessPath:
             }
         )
         if self.folds is not None:
-            kept = [
-                [bool(model.result_.promise_kept) for model in point.fold_models] for point in self.points
-            ]
-            frame.insert(4, "folds_kept", [sum(folds) for folds in kept])  # beside the training gap
+            kept = [_folds_kept(point) for point in self.points]
+            frame.insert(4, "folds_kept", pd.Series(kept, dtype="Int64"))  # beside the training gap
         return frame
 
     def plot(self, *, ax: Axes | None = None, **options: Any) -> Axes:
@@ -348,6 +346,12 @@ def _parts(estimator: Any, rows: GivenRows, validation: Any, cv: Any, seed: int)
     held_out = read_rows(estimator, *validation, of=" of validation")
     check_apart(rows, held_out)
     return HeldOut(rows, held_out)
+
+
+def _folds_kept(point: PathPoint) -> int | None:
+    """Return in how many folds the promise was kept in training; None where nothing was promised."""
+    kept = [model.result_.promise_kept for model in point.fold_models]
+    return None if None in kept else sum(kept)
 
 
 def _numbers(given: Sequence[float], name: str) -> list[float]:

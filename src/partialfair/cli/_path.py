@@ -26,7 +26,6 @@ from partialfair.cli._split import HoldOut
 from partialfair.cli._trained import HELD_OUT, MODEL, SCORED_OUT_OF_FOLD
 from partialfair.cli._wording import as_options
 from partialfair.cli._writing import Content
-from partialfair.estimators._folds import meaning_of_folds
 from partialfair.exceptions import InputError
 from partialfair.groups import group_name
 from partialfair.metrics import ReportRow
@@ -271,8 +270,6 @@ def trace(path: Path, roles: Roles, settings: PathSettings) -> Frontier:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         notes, fit_notes = [*prepared.notes], list[str]()
-        if prepared.folds is not None:
-            notes.insert(0, meaning_of_folds(prepared.folds))
         models = _fit(prepared, settings, caught, notes, fit_notes)
         with step("measuring gaps"):
             lines = models.to_frame(settings.confidence)

@@ -20,12 +20,14 @@ from partialfair.cli._intervals import AUTO, AskedInterval, by_label, interval_r
 from partialfair.cli._judging import Judging, merged_groups
 from partialfair.cli._labels import positive_label
 from partialfair.cli._output import step
-from partialfair.cli._split import OUT_OF_FOLD, Everybody, HoldOut, split_rows
+from partialfair.cli._split import CHOSEN_ON_ALL_ROWS, OUT_OF_FOLD, Everybody, HoldOut, split_rows
 from partialfair.cli._tables import are_codes, check_groups, clusters_of, labels_of, read_table, weights_of
 from partialfair.constraints import Constraint
 from partialfair.estimators import PartialFairClassifier
+from partialfair.estimators._folds import meaning_of_folds
 from partialfair.estimators._inputs import Features
 from partialfair.estimators._statement import read_constraints
+from partialfair.estimators.result import CHOSEN_IN_TRAINING
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, encode_groups
 from partialfair.models.linear import GroupTerms
@@ -358,7 +360,7 @@ def prepare(path: Path, roles: Roles, settings: ModelSettings, hold_out: HoldOut
         _who(table, roles, np.arange(0) if everybody.judged is None else judged),
         hold_out,
         folds,
-        (*_everybody_note(settings), *_missing_note(groups), *notes),
+        (*_choices(settings, folds), *_missing_note(groups), *notes),
     )
 
 
@@ -369,13 +371,20 @@ def _parts(rows: TableRows, split: dict[str, Ints]) -> dict[str, TableRows]:
     return {part: training if part in same else rows.take(numbers) for part, numbers in split.items()}
 
 
-def _everybody_note(settings: ModelSettings) -> list[str]:
-    """Say so where no interval was given, which asks for more than most people want."""
+def _choices(settings: ModelSettings, folds: Ints | None) -> list[str]:
+    """Say what out-of-fold figures mean, on which rows an interval is chosen, and where none was given.
+
+    Without an interval everybody is meant, which asks for more than most people want.
+    """
+    said = [] if folds is None else [meaning_of_folds(folds)]
+    if settings.interval == AUTO:
+        return [*said, CHOSEN_IN_TRAINING if folds is None else CHOSEN_ON_ALL_ROWS]
     if settings.interval_given or settings.constraint == NO_CONSTRAINT:
-        return []
+        return said
     return [
+        *said,
         "no --interval was given, so the gap is bounded among everybody, ranks 0–100 %; --interval 0.05 0.30 "
-        "asks it of the contested only, and --interval auto looks for them"
+        "asks it of the contested only, and --interval auto looks for them",
     ]
 
 

@@ -27,6 +27,13 @@ OUT_OF_FOLD: Literal["out of fold"] = "out of fold"
 """The part of the rows that is judged with ``--cv``: all of them."""
 
 
+CHOSEN_ON_ALL_ROWS = (
+    "the interval was chosen for its wide gap on all rows, those that models are judged on among them: the "
+    "gap without a constraint looks a little too wide there"
+)
+"""What ``--interval auto`` means for gaps out of fold."""
+
+
 @dataclass(frozen=True)
 class HoldOut:
     """Share of the rows to hold out and the option that asks for it, or the number of folds."""

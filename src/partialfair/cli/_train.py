@@ -23,7 +23,6 @@ from partialfair.cli._split import OUT_OF_FOLD
 from partialfair.cli._trained import Judged, Trained, TrainSettings
 from partialfair.cli._wording import as_options
 from partialfair.estimators import PartialFairClassifier
-from partialfair.estimators._folds import meaning_of_folds
 from partialfair.estimators._path_parts import OutOfFold
 from partialfair.estimators._path_rows import GivenRows
 from partialfair.exceptions import IdleThresholdWarning, InputError, OverfittedGapWarning
@@ -83,8 +82,6 @@ def train(path: Path, roles: Roles, settings: TrainSettings, gate: Gate | None =
     notes, fit_notes, overfitted = [*prepared.notes], list[str](), list[str]()
     if settings.for_new_people:
         notes.append(_CHOSEN_BY_ROWS_HELD_OUT)
-    if prepared.folds is not None:
-        notes.insert(0, meaning_of_folds(prepared.folds))
     with _collecting(notes, fit_notes, overfitted):
         models = _fit_models(prepared, settings)
         saved = list(models.values())[-1]

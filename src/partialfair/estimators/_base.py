@@ -42,6 +42,7 @@ from partialfair.estimators._promise import (
 )
 from partialfair.estimators._scales import ColumnUnits, column_units
 from partialfair.estimators._search import FitRows, Search, ending, remarks_on
+from partialfair.estimators._statement import Automatic
 from partialfair.estimators._threads import one_blas_thread
 from partialfair.estimators._units import estimator_in_units, take_over
 from partialfair.estimators.result import FitResult
@@ -248,6 +249,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             small_groups=small_groups(training.promises),
             higher_is_better=self.higher_is_better,
             search=found.tried,
+            interval_chosen=any(isinstance(one.interval, Automatic) for one in constraints),
         )
         remarks: list[Warning | None] = [units.remark(self), small_group_warning(training.promises)]
         free = None if search.free is None else model.scores(search.free.x)

@@ -341,6 +341,7 @@ def _result(
         obstacle=shortfall,
         enforce="population",
         population=population,
+        interval_chosen=isinstance(estimator.interval, str),
     )
 
 
