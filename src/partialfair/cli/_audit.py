@@ -13,10 +13,10 @@ from rich.text import Text
 from partialfair._typing import GroupLabel, IntervalLike, RankWithin
 from partialfair.cli._csv import csv_text
 from partialfair.cli._gate import Gate
-from partialfair.cli._options import FailureKinds
 from partialfair.cli._intervals import AUTO, by_label, interval_record
 from partialfair.cli._judging import Judging, on_judged
 from partialfair.cli._labels import positive_label
+from partialfair.cli._options import FailureKinds
 from partialfair.cli._output import note_line, step
 from partialfair.cli._reports import groups_table, parity_sentence, print_metrics, report_record
 from partialfair.cli._tables import ScoreTable

@@ -357,7 +357,7 @@ def prepare(path: Path, roles: Roles, settings: ModelSettings, hold_out: HoldOut
         _texts(labels, is_positive),
         columns,
         _parts(rows, split),
-        _who(table, roles, np.arange(0) if everybody.judged is None else judged),
+        _who(table, roles, np.arange(0) if everybody.judged is None else judged, folds),
         hold_out,
         folds,
         (*_choices(settings, folds), *_missing_note(groups), *notes),
@@ -407,12 +407,14 @@ def _judged(groups: Groups, weights: Floats | None, training: Ints, settings: Mo
     return merged_groups(groups, weights, training, settings)
 
 
-def _who(table: pd.DataFrame, roles: Roles, rows: Ints) -> pd.DataFrame:
-    """Return each row's number in the file, from 1, and its id, group, target and weight as written."""
+def _who(table: pd.DataFrame, roles: Roles, rows: Ints, folds: Ints | None) -> pd.DataFrame:
+    """Return each row's number in the file, from 1, its fold if any, and who it is, as written."""
     optional = [name for name in (roles.weight, roles.clusters) if name is not None]
     names = [*roles.ids, *dict.fromkeys(roles.group), roles.target, *optional]
     who = table[list(dict.fromkeys(names))].iloc[rows].reset_index(drop=True)
     who.insert(0, _free("row", set(map(str, who.columns))), rows + 1)
+    if folds is not None:
+        who.insert(1, _free("fold", set(map(str, who.columns))), folds[rows] + 1)
     return who
 
 

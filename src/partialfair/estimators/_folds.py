@@ -46,10 +46,11 @@ __all__ = ["meaning_of_folds", "on_one_scale"]
 def meaning_of_folds(folds: Ints) -> str:
     """Say what out-of-fold figures are about."""
     n_folds = len(np.unique(folds))
+    share = f"{100 - 100 / n_folds:.0f} %"
     return (
         f"out of fold: every row was scored by one of {n_folds} models, each trained without a fold of the "
-        f"rows; gaps and scores say how models trained like this, on {1 - 1 / n_folds:.0%} of the rows, do "
-        "on the average, and not what the model that is fitted on all rows does"
+        f"rows; gaps and scores say how models trained like this, on {share} of the rows, do on the average, "
+        "and not what the model that is fitted on all rows does"
     )
 
 

@@ -6,6 +6,7 @@ others, and what it does on these is no news. So clusters are drawn where there 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,7 +42,7 @@ def drawn_folds(strata: Ints, n_folds: int, seed: int, clusters: Ints | None = N
     n_units = _n_units(strata, clusters)
     if n_folds > n_units:
         what = "rows" if clusters is None else "clusters"
-        raise InputError(f"cv={n_folds} folds need as many {what}, and there are {n_units}")
+        raise InputError(f"{n_folds} folds need at least as many {what}, and there are {n_units}")
     folds = np.empty(n_units, dtype=np.int64)
     n_dealt = 0
     for members in _shuffled(strata, seed, clusters):
@@ -55,7 +56,11 @@ def given_folds(splitter: Any, labels: ArrayLike, clusters: Ints | None) -> Ints
     n_rows = len(np.asarray(labels))
     folds = np.full(n_rows, -1, dtype=np.int64)
     n_held_out = 0
-    for fold, (train, test) in enumerate(splitter.split(np.zeros((n_rows, 1)), labels, clusters)):
+    with warnings.catch_warnings():
+        # What it does with clusters is checked below.
+        warnings.filterwarnings("ignore", message="The groups parameter is ignored")
+        parts = list(splitter.split(np.zeros((n_rows, 1)), labels, clusters))
+    for fold, (train, test) in enumerate(parts):
         n_held_out += len(test)
         folds[test] = fold
         if len(train) + len(test) != n_rows:
