@@ -381,6 +381,7 @@ def test_clusters_are_refused_where_nobody_is_held_out(people):
         PartialFairClassifier(**QUICK).fit(X, y, sensitive_features=groups, clusters=np.arange(3))
 
 
+@pytest.mark.filterwarnings("ignore::partialfair.exceptions.SmallGroupWarning")
 def test_an_interval_chosen_in_training_is_said_to_be(people, few_models):
     X, y, groups = people
     settings = {**QUICK, "interval": "auto", "max_gap": 1.0}
