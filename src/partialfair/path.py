@@ -1,4 +1,4 @@
-"""The frontier between accuracy and fairness: one model for every gap allowed, judged on rows held out."""
+"""The frontier between accuracy and fairness: one model for every gap allowed, judged on rows not seen."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone, is_regressor
 from sklearn.utils import check_random_state
-from sklearn.utils.parallel import Parallel, delayed
 
 from partialfair._checks import check_choice, check_number, shown
-from partialfair._typing import ArrayLike, SmallGroups
+from partialfair._typing import ArrayLike, Ints, SmallGroups
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._certifying import Certification, best_of, judging_of, report_on
-from partialfair.estimators._path_fits import SCORINGS, PathPoint, chain, with_gap
+from partialfair.estimators._folds import meaning_of_folds
+from partialfair.estimators._path_fits import SCORINGS, PathPoint, with_gap
+from partialfair.estimators._path_parts import HeldOut, OutOfFold, read_folds
 from partialfair.estimators._path_rows import (
     GivenRows,
-    check_held_out,
+    check_apart,
     check_judged,
-    check_members,
+    check_validation,
     read_rows,
     split_rows,
 )
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FairnessPath", "PathPoint", "fairness_path"]
 
+_SHARE_HELD_OUT = 0.2
+
 
 @dataclass(frozen=True, eq=False)
 class FairnessPath:
@@ -52,11 +55,21 @@ class FairnessPath:
     scoring
         What ``score`` means.
     validation
-        The rows held out.
+        The rows that models are judged on: those held out, or with ``cv`` all of them.
     min_group_size, small_groups
         Which groups are judged on them, as in `fairness_report`.
     record
         The name of the constraint, and the metric that it bounds.
+    folds
+        With ``cv`` the fold of every row; else None.
+
+    Notes
+    -----
+    With ``cv`` scores are *out of fold*: every row is scored by a model that was trained without it, one of
+    as many as there are folds. Gaps and scores then say how models trained like this, on that share of the
+    rows, do on the average. ``model`` of each point was fitted on all rows, and its own gap is not measured:
+    there are no rows left that it has not seen. So `best` and `certified`, which promise something of one
+    model, refuse such a path; `by_estimate` chooses without a promise.
     """
 
     points: tuple[PathPoint, ...]
@@ -66,7 +79,18 @@ class FairnessPath:
     small_groups: SmallGroups
     record: NamedConstraint
     _seed: int
+    folds: Ints | None = None
     _reports: dict[tuple[int, float], FairnessReport] = field(default_factory=dict, init=False)
+
+    @property
+    def judged_on(self) -> str:
+        """Which rows models are judged on, in words: "held out" or "out of fold"."""
+        return "held out" if self.folds is None else "out of fold"
+
+    @property
+    def meaning(self) -> str | None:
+        """What out-of-fold figures say, in a sentence; None of rows held out, which need none."""
+        return None if self.folds is None else meaning_of_folds(self.folds)
 
     def report(self, point: PathPoint, confidence: float = 0.95) -> FairnessReport:
         """Return all metrics of the model on the validation rows, with confidence intervals."""
@@ -110,7 +134,28 @@ class FairnessPath:
         those returned, fairest in training first, may be taken, for whatever reason.
         """
         check_number(max_gap, "max_gap", low=0.0, high=self.record.kind.largest_gap)
+        if self.folds is not None:
+            raise InputError(
+                "a promise about new people is about one model, and out-of-fold gaps are of "
+                f"{len(np.unique(self.folds))} models, one for each fold; leave cv out and hold rows out, or "
+                "choose by_estimate"
+            )
         return tuple(self._certification(confidence).certified(max_gap, 1 - confidence))
+
+    def by_estimate(self, max_gap: float) -> Any:
+        """Return the model with the best score of those whose estimated gap is at most ``max_gap``.
+
+        No promise: the estimate may be too small by chance, and choosing makes that likelier.
+        """
+        check_number(max_gap, "max_gap", low=0.0, high=self.record.kind.largest_gap)
+        enough = [point for point in self.points if self.gap(point).value <= max_gap]
+        if not enough:
+            least = min(self.gap(point).value for point in self.points)
+            raise InputError(
+                f"no model of the path has an estimated gap of at most {max_gap:g} {self.judged_on}; the "
+                f"smallest is {least:.3g}; add smaller max_gaps"
+            )
+        return best_of(enough).model
 
     def _certification(self, confidence: float) -> Certification:
         return Certification(self.points, lambda point: self.gap(point, confidence), self.validation.n)
@@ -138,11 +183,14 @@ class FairnessPath:
         )
 
     def to_frame(self, confidence: float = 0.95) -> pd.DataFrame:
-        """Return one line per model: what was asked, how the fit ended, score and gap on validation rows."""
+        """Return one line per model: what was asked, how the fit ended, score and gap on validation rows.
+
+        With ``cv`` also ``folds_kept``: in how many folds the model kept, in training, what it was to keep.
+        """
         import pandas as pd
 
         rows = [(point, self.gap(point, confidence)) for point in self.points]
-        return pd.DataFrame(
+        frame = pd.DataFrame(
             {
                 "max_gap": [point.max_gap for point in self.points],
                 "alpha": [point.alpha for point in self.points],
@@ -156,6 +204,10 @@ class FairnessPath:
                 "seconds": [point.seconds for point in self.points],
             }
         )
+        if self.folds is not None:
+            kept = [_folds_kept(point) for point in self.points]
+            frame.insert(4, "folds_kept", pd.Series(kept, dtype="Int64"))  # beside the training gap
+        return frame
 
     def plot(self, *, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw the frontier; see `partialfair.plotting.plot_path`, which names the options."""
@@ -174,7 +226,9 @@ class FairnessPath:
         return None
 
     def __repr__(self) -> str:
-        return f"<FairnessPath of {len(self.points)} models>\n{self.to_frame().to_string()}"
+        judged = f"{len(self.points)} models, judged on {self.validation.n:,} rows {self.judged_on}"
+        meaning = "" if self.meaning is None else f"\n{self.meaning}"
+        return f"<FairnessPath of {judged}>\n{self.to_frame().to_string()}{meaning}"
 
 
 def fairness_path(
@@ -185,8 +239,10 @@ def fairness_path(
     sensitive_features: ArrayLike,
     max_gaps: Sequence[float],
     alphas: Sequence[float] | None = None,
-    validation: float | tuple[Any, ...] = 0.2,
+    validation: float | tuple[Any, ...] = _SHARE_HELD_OUT,
+    cv: Any = None,
     sample_weight: ArrayLike | None = None,
+    clusters: ArrayLike | None = None,
     scoring: str = "accuracy",
     min_group_size: int = 10,
     small_groups: SmallGroups = "list",
@@ -215,18 +271,26 @@ def fairness_path(
         Penalties to try with each of them; that of the estimator by default.
     validation
         Share of the rows to hold out, drawn within groups and classes, or the rows themselves:
-        ``(X, y, sensitive_features)``, or with ``sample_weight`` as a fourth.
+        ``(X, y, sensitive_features)``, or with ``sample_weight`` as a fourth and ``clusters`` as a fifth.
+    cv
+        Instead of ``validation``: the number of folds, or a splitter of scikit-learn that holds out every row
+        once. Models are then judged on out-of-fold scores of all rows, and those that are returned are fitted
+        on all rows. What that estimates, and why `best` refuses it: see `FairnessPath`. Folds are drawn
+        within groups and classes; it takes about as many times longer as there are folds.
+    clusters
+        Which rows belong together, as several of one person do: a cluster is never on both sides of a split,
+        and confidence is that of so many clusters. Splitters get them as ``groups``.
     scoring
         ``"accuracy"``, ``"balanced_accuracy"``, ``"roc_auc"``, or for regressors ``"r2"``.
     min_group_size, small_groups
         Which groups are judged on the validation rows, as in `fairness_report`; whom the constraint is tied
         to is the estimator's ``min_group_size``.
     n_jobs
-        Processes; every ``alpha`` is one job.
+        Processes; every ``alpha`` is one job, with ``cv`` every fold of it.
     random_state
         For the rows held out and the confidence intervals.
     callback
-        Called with every model once it is judged, in the process that fits it.
+        Called with every model once it is judged, in the process that fits it; with ``cv`` at the end.
     verbose
         1 writes a line to standard error for every model.
 
@@ -257,27 +321,37 @@ def fairness_path(
     record = _record(stated[0])
     penalties = [float(estimator.alpha)] if alphas is None else _numbers(alphas, "alphas")
     seed = int(check_random_state(random_state).randint(2**31 - 1))
-    rows = read_rows(estimator, X, y, sensitive_features, sample_weight)
-    if isinstance(validation, tuple | list):
-        if len(validation) not in (3, 4):
-            raise InputError(
-                "validation must be a share of the rows, or (X, y, sensitive_features), with sample_weight "
-                "as a fourth if need be"
-            )
-        train, held_out = rows, read_rows(estimator, *validation, of=" of validation")
-    else:
-        check_number(validation, "validation", above=0.0, high=0.9)
-        train, held_out = split_rows(rows, validation, seed)
-    check_held_out(estimator, train, held_out, scoring)
-    check_members(estimator, train, held_out)
-    check_judged(estimator, stated[0], record.metric, train, held_out, min_group_size, small_groups)
-    say = _reporter(scoring, callback, verbose)
-    known = (record, record.bounded)
-    jobs = (
-        delayed(chain)(estimator, train, held_out, gaps, alpha, scoring, say, known) for alpha in penalties
+    rows = read_rows(estimator, X, y, sensitive_features, sample_weight, clusters)
+    parts = _parts(estimator, rows, validation, cv, seed)
+    parts.check(estimator, scoring)
+    check_judged(estimator, stated[0], record.metric, rows, parts.judged, min_group_size, small_groups)
+    known, say = (record, record.bounded), _reporter(scoring, callback, verbose)
+    points = tuple(parts.points(estimator, gaps, penalties, scoring, known, n_jobs, say))
+    return FairnessPath(
+        points, scoring, parts.judged, min_group_size, small_groups, record, seed, parts.folds
     )
-    points = tuple(point for chain in Parallel(n_jobs=n_jobs)(jobs) for point in chain)
-    return FairnessPath(points, scoring, held_out, min_group_size, small_groups, record, seed)
+
+
+def _parts(estimator: Any, rows: GivenRows, validation: Any, cv: Any, seed: int) -> HeldOut | OutOfFold:
+    """Return which rows train and which judge the models, refusing what cannot be read."""
+    given = isinstance(validation, tuple | list)
+    if cv is not None:
+        if given or validation != _SHARE_HELD_OUT:
+            raise InputError("cv judges models on all rows out of fold, so validation must not be given")
+        return OutOfFold(rows, read_folds(cv, rows, seed))
+    if not given:
+        check_number(validation, "validation", above=0.0, high=0.9)
+        return HeldOut(*split_rows(rows, validation, seed))
+    check_validation(validation)
+    held_out = read_rows(estimator, *validation, of=" of validation")
+    check_apart(rows, held_out)
+    return HeldOut(rows, held_out)
+
+
+def _folds_kept(point: PathPoint) -> int | None:
+    """Return in how many folds the promise was kept in training; None where nothing was promised."""
+    kept = [model.result_.promise_kept for model in point.fold_models]
+    return None if None in kept else sum(kept)
 
 
 def _numbers(given: Sequence[float], name: str) -> list[float]:

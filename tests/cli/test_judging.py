@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from partialfair import load_model
+from partialfair import choose_interval, load_model
 from partialfair.cli._intervals import _joined, read_interval
 from partialfair.cli._labels import positive_label
 from partialfair.exceptions import InputError
@@ -104,10 +104,32 @@ class TestIntervals:
         assert low <= (people["hired"] == "yes").mean() <= high
         run("audit", scores, *COLUMNS, "--interval", "auto").assert_refused("--threshold or --label")
 
+    def test_an_interval_chosen_on_the_same_rows_is_said_to_be(self, run, scores, people):
+        auto = ("audit", scores, *COLUMNS, "--interval", "auto", "--threshold", 0.5)
+        found = run(*auto, "--json").json
+        choice = choose_interval(people["score"], sensitive_features=people["sex"], threshold=0.5)
+        told = found["interval_choice"]
+        assert (told["gap"], told["low"], told["high"]) == (choice.gap, choice.low, choice.high)
+        assert told["positions"] == len(choice.candidates)
+        # What allows for the choice is wider than what does not.
+        row = found["metrics"]["statistical_parity"]
+        assert told["gap"] == pytest.approx(row["value"])
+        assert told["low"] < row["low"]
+        assert found["notes"][0].startswith("the interval was chosen for its wide gap")
+        assert "allow for it" in found["notes"][0]
+        assert "chosen for its wide gap" in " ".join(run(*auto).out.split())
+        gate = ("--fail-above", 0.1, "--fail-on")
+        run(*auto, *gate, "exceeds").assert_refused("--fail-on exceeds", "--interval auto", "same rows")
+        assert run(*auto, *gate, "unproven").code == 1
+        given = run("audit", scores, *COLUMNS, "--interval", 0.1, 0.35, "--json").json
+        assert given["interval_choice"] is None
+        assert not any("chosen" in note for note in given["notes"])
+
     def test_training_on_all_forms(self, run, tmp_path):
         model_table().to_csv(tmp_path / "table.csv", index=False)
         auto = run(*TRAIN, "--interval", "auto", "--json").json
         assert auto["interval"][1] - auto["interval"][0] == pytest.approx(0.25)
+        assert any("rows that were not trained on had no say" in note for note in auto["notes"])
         by_group = ("--interval", "north=0.1", 0.4, "--interval", "south=0.2", 0.5)
         found = run(*TRAIN, *by_group, "--json").json
         assert found["fit"]["exact_training_gap"] <= 0.3

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,10 @@ def too_wide():
 def held(kind, column):
     """How often a bound held, in percent: on average, or in the worst setting."""
     return 100 * float(entry("coverage_summary", column, what=kind))
+
+
+def out_of_fold(models, members, column):
+    return float(entry("out_of_fold", column, models=models, members=members))
 
 
 def law_school(column):
@@ -87,6 +92,18 @@ QUOTES = [
     Quote("docs/choosing.md", f"chose a model {NUMBER} times on the interval scale",
           lambda: law_school("a model returned")),
     Quote("docs/choosing.md", f"such a model was returned in at most {NUMBER} %", too_wide, at_most=True),
+    *(
+        Quote("docs/choosing.md", rf"{line} \| {members} \| {before}{NUMBER} \|",
+              partial(out_of_fold, line.partition(", ")[0], members, column))
+        for line, members in (("ordinary, pSP", "100 and 200"), ("ordinary, pSP", "500 and 1000"),
+                              ("means removed, pSP", "500 and 1000"),
+                              ("decisions evened, pDP", "500 and 1000"))
+        for before, column in (("", "true gap"), (r"[0-9.]+ \| ", "out of fold"),
+                               (r"[0-9.]+ \| [0-9.]+ \| ", "mean of folds"),
+                               (r"[0-9.]+ \| [0-9.]+ \| [0-9.]+ \| ", "interval holds"))
+    ),
+    Quote("docs/choosing.md", f"one-sided `at_most` held in {NUMBER} of those draws",
+          lambda: out_of_fold("decisions evened", "500 and 1000", "at most holds")),
     Quote("docs/metrics.md", f"nominal 95 % held {NUMBER} %", lambda: held("covered", "mean")),
     Quote("docs/metrics.md", f"and {NUMBER} % in the worst setting", lambda: held("covered", "lowest")),
     Quote("docs/metrics.md", f"`at_least` {NUMBER} %", lambda: held("at least", "mean")),

@@ -134,6 +134,13 @@ def test_map_band_benchmark_runs(tmp_path):
     assert (tmp_path / "map_band.md").exists()
 
 
+def test_out_of_fold_benchmark_runs(tmp_path):
+    fewer = "script.N_NEW = 3000; script.SIZES = ((100, 200),)"
+    printed = run_smaller("benchmarks/out_of_fold.py", fewer, "--draws", 2, "--out", tmp_path)
+    assert "| decisions evened | 100 and 200 |" in printed
+    assert (tmp_path / "out_of_fold.md").exists()
+
+
 def test_many_groups_benchmark_runs(tmp_path):
     one_audit = "row = script.row('few', [20] * 12); script.row = lambda *_: row"
     printed = run_smaller("benchmarks/many_groups.py", one_audit, "--groups", 12, "--out", tmp_path)

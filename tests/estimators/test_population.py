@@ -342,3 +342,58 @@ def test_files_hold_the_answer_and_nobody_held_out(fitted, people, tmp_path, few
     pipe = make_pipeline(StandardScaler(), given)
     with pytest.raises(InputError, match=r"partialfairclassifier__validation holds people's rows"):
         save_model(pipe, tmp_path / "other.skops")
+
+
+def test_clusters_are_certified_on_as_a_whole(people, few_models):
+    """Every row twice: confidence is that of so many people, and nobody is on both sides."""
+    twice = [np.repeat(part, 2, axis=0) for part in people]
+    X, y, groups = twice
+    person = np.repeat(np.arange(len(people[1])), 2)
+    clf = PartialFairClassifier(**QUICK).fit(X, y, sensitive_features=groups, clusters=person)
+    told = clf.result_.population
+    rows = GivenRows(X, y, encode_groups(groups), np.ones(len(y)), person)
+    train, held_out = split_rows(rows, 0.2, 0)
+    assert told.n_rows == held_out.n
+    assert not set(train.clusters) & set(held_out.clusters)
+    given = (held_out.X, held_out.y, held_out.groups, held_out.weights)
+    bounds = {}
+    for name, rows in (("rows", given), ("people", (*given, held_out.clusters))):
+        again = PartialFairClassifier(**QUICK | {"max_gap": 1.0}, validation=rows)
+        again.fit(train.X, train.y, sensitive_features=train.groups, clusters=train.clusters)
+        bounds[name] = again.result_.population
+    assert bounds["rows"].gap == bounds["people"].gap
+    assert bounds["rows"].at_most < bounds["people"].at_most
+    assert told.gap < told.at_most
+
+
+def test_clusters_are_refused_where_nobody_is_held_out(people):
+    X, y, groups = people
+    for kind in (PartialFairClassifier, PartialFairRegressor):
+        with pytest.raises(
+            InputError, match=r"clusters say which rows are held out together .* leave them out"
+        ):
+            kind(interval=INTERVAL).fit(X, y, sensitive_features=groups, clusters=np.arange(len(y)))
+    held_out = (X[:200], y[:200], groups[:200], None, np.arange(200))
+    clf = PartialFairClassifier(**QUICK, validation=held_out)
+    with pytest.raises(InputError, match="cluster 0 is among the rows to train on and among the validation"):
+        clf.fit(X, y, sensitive_features=groups, clusters=np.arange(len(y)))
+    with pytest.raises(InputError, match="clusters must name the cluster of each of the 1200 rows"):
+        PartialFairClassifier(**QUICK).fit(X, y, sensitive_features=groups, clusters=np.arange(3))
+
+
+@pytest.mark.filterwarnings("ignore::partialfair.exceptions.SmallGroupWarning")
+def test_an_interval_chosen_in_training_is_said_to_be(people, few_models):
+    X, y, groups = people
+    settings = {**QUICK, "interval": "auto", "max_gap": 1.0}
+    clf = PartialFairClassifier(**settings).fit(X, y, sensitive_features=groups)
+    assert clf.result_.interval_chosen
+    assert "rows that were not trained on had no say" in str(clf.result_)
+    # They had none: with other labels and scores they give the same interval.
+    train, held_out = held_out_of(people)
+    scrambled = (held_out.X[::-1], held_out.y, held_out.groups)
+    again = PartialFairClassifier(**settings, validation=scrambled)
+    again.fit(train.X, train.y, sensitive_features=train.groups)
+    assert again.result_.constraints[0].interval == clf.result_.constraints[0].interval
+    given = PartialFairClassifier(**QUICK | {"max_gap": 1.0}).fit(X, y, sensitive_features=groups)
+    assert not given.result_.interval_chosen
+    assert "no say" not in str(given.result_)

@@ -116,3 +116,17 @@ def test_groups_survive_a_column_transformer(people, routing):
     pipeline.fit(frame, people.y, sensitive_features=people.groups)
     assert pipeline[-1].coef_.shape == (1, 4)
     assert pipeline.predict(frame).shape == people.y.shape
+
+
+def test_clusters_are_handed_on_without_any_request(people, routing, monkeypatch):
+    person = np.arange(len(people.y)) // 2
+    given = []
+
+    def spied(self, X, y, sensitive_features, sample_weight, clusters, moment):
+        given.append(clusters)
+        return self
+
+    monkeypatch.setattr(PartialFairClassifier, "_fit_for_new_people", spied)
+    pipeline = make_pipeline(StandardScaler(), quick(enforce="population"))
+    pipeline.fit(people.X, people.y, sensitive_features=people.groups, clusters=person)
+    assert given[0] is person

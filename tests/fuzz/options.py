@@ -149,6 +149,8 @@ TRAINING: dict[str, Values] = {
     "--constraint": _of(*_CONSTRAINTS, bad=["fairness", "inter_group_pairwise"]),
     "--enforce": _of("exact", "surrogate", "surrogate", bad=["hope"]),
     "--group-terms": _of("none", "intercept", "interactions", bad=["all"]),
+    "--clusters": _column("id"),
+    "--cv": _of("2", "3", bad=["0", "1", "-1", "2.5", "x", "", "99999999999999999999"]),
 }
 GATE: dict[str, Values] = {
     "--fail-above": _number("0.05", "0.2"),

@@ -16,6 +16,7 @@ from partialfair.cli._gate import Gate
 from partialfair.cli._intervals import AUTO, by_label, interval_record
 from partialfair.cli._judging import Judging, on_judged
 from partialfair.cli._labels import positive_label
+from partialfair.cli._options import FailureKinds
 from partialfair.cli._output import note_line, step
 from partialfair.cli._reports import groups_table, parity_sentence, print_metrics, report_record
 from partialfair.cli._tables import ScoreTable
@@ -26,6 +27,7 @@ from partialfair.groups import Groups, encode_groups, group_name
 from partialfair.intervals import as_interval_set
 from partialfair.metrics import (
     FairnessReport,
+    IntervalChoice,
     UnfairnessMap,
     choose_interval,
 )
@@ -70,6 +72,15 @@ class AuditSettings(Judging):
         if self.threshold is not None and not np.isfinite(self.threshold):
             raise InputError(f"--threshold must be a finite number, not {self.threshold:g}")
 
+    def check_gate(self, gate: Gate) -> None:
+        """Refuse a gate that cannot be right, or that takes a choice for a finding."""
+        gate.check()
+        if self.interval == AUTO and gate.fail_on is FailureKinds.exceeds:
+            raise InputError(
+                "--fail-on exceeds is a test of an interval that was fixed before, and --interval auto takes "
+                "one for its wide gap on the same rows; give the interval"
+            )
+
 
 @dataclass(frozen=True, eq=False)
 class Audit:
@@ -83,6 +94,8 @@ class Audit:
         The groups that are judged, −1 for rows of others, and the interval they are judged on.
     positive
         The positive label as it is printed; None without labels.
+    choice
+        How the interval was chosen on these rows; None if it was given.
     report, unfairness
         The metrics, and the gap of every other interval.
     notes
@@ -93,6 +106,7 @@ class Audit:
     settings: AuditSettings
     groups: Groups
     interval: IntervalLike
+    choice: IntervalChoice | None
     positive: str | None
     report: FairnessReport
     unfairness: UnfairnessMap
@@ -127,6 +141,7 @@ class Audit:
             "schema": "partialfair.audit/1",
             "file": str(self.table.path),
             "interval": interval_record(self.interval),
+            "interval_choice": None if self.choice is None else _choice_record(self.choice),
             "pos_label": self.positive,
             "clusters": self.table.clusters_record,
             **report_record(self.report, pairs=pairs),
@@ -215,7 +230,9 @@ def measure(table: ScoreTable, settings: AuditSettings, gate: Gate | None = None
     groups = encode_groups(table.groups, missing=settings.missing_groups)
     with step(f"measuring {len(table.scores):,} scores"), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        interval = _interval(table, settings, groups, None if label is None else label.value)
+        choice = _choice(table, settings, groups, None if label is None else label.value)
+        asked: Any = settings.interval
+        interval = by_label(asked, groups) if choice is None else choice.interval
         report = settings.report(
             None if table.labels is None else table.labels.to_numpy(),
             table.scores,
@@ -236,15 +253,32 @@ def measure(table: ScoreTable, settings: AuditSettings, gate: Gate | None = None
     if gate is not None:
         gate.check_measured(report)
     notes = tuple(dict.fromkeys(as_options(str(warning.message)) for warning in caught))
+    if choice is not None:
+        notes = (f"{choice.statement}; the intervals of this report do not allow for it", *notes)
     name = None if label is None else str(label.value)
     judged = report.as_judged(groups)
-    return Audit(table, settings, judged, on_judged(interval, judged), name, report, unfairness, notes)
+    on = on_judged(interval, judged)
+    return Audit(table, settings, judged, on, choice, name, report, unfairness, notes)
 
 
-def _interval(table: ScoreTable, settings: AuditSettings, groups: Groups, positive: Any) -> IntervalLike:
-    """Return the interval to judge on; "auto" is around the rate of selection, or of positive labels."""
+def _choice_record(choice: IntervalChoice) -> dict[str, Any]:
+    """Return plain data for JSON: what holds of the gap after the choice."""
+    return {
+        "positions": len(choice.candidates),
+        "positive_rate": choice.positive_rate,
+        "gap": choice.gap,
+        "low": choice.low,
+        "high": choice.high,
+        "confidence": 0.95,
+    }
+
+
+def _choice(
+    table: ScoreTable, settings: AuditSettings, groups: Groups, positive: Any
+) -> IntervalChoice | None:
+    """Choose the interval if that is asked for: around the rate of selection, or of positive labels."""
     if settings.interval != AUTO:
-        return by_label(settings.interval, groups)
+        return None
     rate = None
     if settings.threshold is None:
         if table.labels is None:
@@ -252,16 +286,16 @@ def _interval(table: ScoreTable, settings: AuditSettings, groups: Groups, positi
                 "--interval auto is chosen around the rate of selection: give --threshold or --label"
             )
         rate = float(np.average(table.labels == positive, weights=table.weights))
-    choice = choose_interval(
+    return choose_interval(
         table.scores,
         sensitive_features=groups,
         positive_rate=rate,
         threshold=settings.threshold,
         sample_weight=table.weights,
+        clusters=table.clusters,
         missing_groups=settings.missing_groups,
         higher_is_better=settings.higher_is_better,
     )
-    return choice.interval
 
 
 def print_audit(audit: Audit, gate: Gate | None, out: Console) -> None:

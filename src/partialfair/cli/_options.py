@@ -21,6 +21,7 @@ __all__ = [
     "Clusters",
     "Confidence",
     "ConstraintName",
+    "CrossValidation",
     "Dropped",
     "Enforce",
     "Enforcement",
@@ -166,8 +167,18 @@ Clusters = Annotated[
     typer.Option(
         "--clusters",
         metavar="COL",
-        help="Which rows belong together, as those of one person do; confidence is that of so many people.",
+        help="Which rows belong together, as those of one person do; confidence is that of so many people, "
+        "and splits keep them together.",
         rich_help_panel=COLUMNS,
+    ),
+]
+CrossValidation = Annotated[
+    int | None,
+    typer.Option(
+        "--cv",
+        metavar="FOLDS",
+        help="Hold out no rows: train on all, and judge models trained like this on all rows out of fold.",
+        rich_help_panel=JUDGED,
     ),
 ]
 Ids = Annotated[

@@ -12,17 +12,18 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import PredefinedSplit
 
-from partialfair._checks import check_choice, check_number
+from partialfair._checks import check_choice, check_count, check_number
 from partialfair._text import listed
 from partialfair._typing import IntervalLike
 from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import AUTO, interval_record
 from partialfair.cli._output import PlainTable, note_line, step
-from partialfair.cli._prepare import ModelSettings, Prepared, Roles, prepare
+from partialfair.cli._prepare import ModelSettings, Prepared, Roles, TableRows, prepare
 from partialfair.cli._reports import value_and_interval
 from partialfair.cli._split import HoldOut
-from partialfair.cli._trained import HELD_OUT, MODEL
+from partialfair.cli._trained import HELD_OUT, MODEL, SCORED_OUT_OF_FOLD
 from partialfair.cli._wording import as_options
 from partialfair.cli._writing import Content
 from partialfair.exceptions import InputError
@@ -50,7 +51,7 @@ __all__ = [
     "trace",
 ]
 
-FILES = (MODEL, "path.csv", HELD_OUT, "frontier.png", "path.json")
+FILES = (MODEL, "path.csv", HELD_OUT, SCORED_OUT_OF_FOLD, "frontier.png", "path.json")
 """What ``--out`` writes, the record last."""
 
 SCORINGS = {"accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "roc_auc": "AUC"}
@@ -66,6 +67,12 @@ class PathSettings(ModelSettings):
     validation: float
     scoring: str
     best: float | None
+    cv: int | None = None
+
+    @property
+    def hold_out(self) -> HoldOut:
+        """Which rows are held out."""
+        return HoldOut.asked("--validation", self.validation, self.seed, self.cv)
 
     def check(self) -> None:
         """Refuse what cannot be right, before any file is read."""
@@ -76,7 +83,14 @@ class PathSettings(ModelSettings):
             check_number(gap, "--max-gaps", low=0.0, high=self.largest_gap)
         for alpha in self.alphas:
             check_number(alpha, "--alphas", low=0.0)
-        check_number(self.validation, "--validation", above=0.0, high=0.9)
+        if self.cv is None:
+            check_number(self.validation, "--validation", above=0.0, high=0.9)
+        else:
+            check_count(self.cv, "--cv", low=2)
+            if self.best is not None:
+                raise InputError(
+                    "--best promises the gap of one model, and --cv measures those of several; leave one out"
+                )
         check_choice(self.scoring, "--scoring", SCORINGS)
         if self.best is not None:
             self.check_savable()
@@ -123,7 +137,7 @@ class Frontier:
         chosen = ", chosen by the scores" if settings.interval == AUTO else ""
         outside = f"; outside the promise: {listed(self.outside)}" if self.outside else ""
         coverage = self.models.report(self.models.points[-1], settings.confidence).coverage
-        unjudged = f"; held out: {coverage}" if coverage else ""
+        unjudged = f"; {self.models.judged_on}: {coverage}" if coverage else ""
         return (
             f"{self.prepared.headline}; {METRICS[settings.metric].title} at {settings.words(self.interval)}"
             f"{chosen}, on the {settings.gap_scale} scale{outside}{unjudged}"
@@ -176,12 +190,12 @@ class Frontier:
             **model,
             # No constraint is an empty cell: spreadsheets take inf for text.
             "path.csv": csv_text(self.lines.replace({"max_gap": {float("inf"): float("nan")}})),
-            HELD_OUT: self._held_out(),
+            HELD_OUT if self.models.folds is None else SCORED_OUT_OF_FOLD: self._scored(),
             "frontier.png": self._picture,
         }
 
-    def _held_out(self) -> str:
-        """Return who was held out, and how every model scores them; ``audit`` reads it."""
+    def _scored(self) -> str:
+        """Return who was held out or in folds, and how every model scores them; ``audit`` reads it."""
         names = path_names(self.models.points)
         scores = {
             f"score, {name}": point.scores for name, point in zip(names, self.models.points, strict=True)
@@ -209,7 +223,12 @@ class Frontier:
         several = self.lines["alpha"].nunique() > 1
         table = PlainTable()
         table.add_column("")
-        for title in ("max gap", *(["alpha"] if several else []), "training gap", "gap held out"):
+        for title in (
+            "max gap",
+            *(["alpha"] if several else []),
+            "training gap",
+            f"gap {self.models.judged_on}",
+        ):
             table.add_column(title, justify="right")
         table.add_column(f"{100 * settings.confidence:g} % interval")
         table.add_column(SCORINGS[settings.scoring], justify="right")
@@ -247,7 +266,7 @@ def _promise(point: PathPoint) -> str:
 
 def trace(path: Path, roles: Roles, settings: PathSettings) -> Frontier:
     """Read, split and encode; fit a model for every gap and penalty; choose."""
-    prepared = prepare(path, roles, settings, HoldOut("--validation", settings.validation, settings.seed))
+    prepared = prepare(path, roles, settings, settings.hold_out)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         notes, fit_notes = [*prepared.notes], list[str]()
@@ -268,9 +287,10 @@ def _fit(
     fit_notes: list[str],
 ) -> FairnessPath:
     """Fit the models, showing progress; every warning becomes a note that names its model."""
-    rows, held_out = prepared.parts["training"], prepared.parts["held out"]
+    rows, held_out = prepared.parts["training"], prepared.parts.get("held out")
     total, done = (len({*settings.max_gaps}) + 1) * len({*settings.alphas}), 0
-    with step(f"training {total} models on {len(rows.positive):,} rows") as say:
+    times = "" if settings.cv is None else f", and again without each of {settings.cv} folds"
+    with step(f"training {total} models on {len(rows.positive):,} rows{times}") as say:
 
         def show(line: Record) -> None:
             say(
@@ -283,10 +303,13 @@ def _fit(
             if point.model.result_.status is Status.STOPPED:
                 raise KeyboardInterrupt  # it ends the path, not only one fit
             done += 1
-            which = f"{point.allowed}, alpha {point.alpha:g}"
+            # Models in folds are all fitted before any is judged: a warning may be of any of them.
+            tell(f"{point.allowed}, alpha {point.alpha:g}: " if settings.cv is None else "")
+
+        def tell(which: str) -> None:
             for warning in caught:
                 about_the_fit = issubclass(warning.category, ConvergenceWarning)
-                remark = f"{which}: {as_options(str(warning.message))}"
+                remark = f"{which}{as_options(str(warning.message))}"
                 (fit_notes if about_the_fit else notes).append(remark)
             caught.clear()
 
@@ -298,7 +321,8 @@ def _fit(
             sample_weight=rows.weights,
             max_gaps=settings.max_gaps,
             alphas=settings.alphas,
-            validation=(held_out.X, held_out.positive, held_out.sensitive, held_out.weights),
+            clusters=rows.clusters,
+            **_judging_rows(prepared, held_out),
             scoring=settings.scoring,
             random_state=settings.seed,
             min_group_size=settings.min_group_size,
@@ -308,6 +332,14 @@ def _fit(
     for point in models.points:
         point.model.set_params(callback=None, warm_start=False)
     return models
+
+
+def _judging_rows(prepared: Prepared, held_out: TableRows | None) -> dict[str, Any]:
+    """Return what models are judged on, as `fairness_path` takes it."""
+    if held_out is None:
+        return {"cv": PredefinedSplit(prepared.folds)}
+    columns = (held_out.X, held_out.positive, held_out.sensitive, held_out.weights, held_out.clusters)
+    return {"validation": columns}
 
 
 def _choose(models: FairnessPath, settings: PathSettings) -> tuple[PathPoint | None, str | None]:

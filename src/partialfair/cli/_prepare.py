@@ -20,12 +20,14 @@ from partialfair.cli._intervals import AUTO, AskedInterval, by_label, interval_r
 from partialfair.cli._judging import Judging, merged_groups
 from partialfair.cli._labels import positive_label
 from partialfair.cli._output import step
-from partialfair.cli._split import Everybody, HoldOut, split_rows
-from partialfair.cli._tables import are_codes, check_groups, labels_of, read_table, weights_of
+from partialfair.cli._split import CHOSEN_ON_ALL_ROWS, OUT_OF_FOLD, Everybody, HoldOut, split_rows
+from partialfair.cli._tables import are_codes, check_groups, clusters_of, labels_of, read_table, weights_of
 from partialfair.constraints import Constraint
 from partialfair.estimators import PartialFairClassifier
+from partialfair.estimators._folds import meaning_of_folds
 from partialfair.estimators._inputs import Features
 from partialfair.estimators._statement import read_constraints
+from partialfair.estimators.result import CHOSEN_IN_TRAINING
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, encode_groups
 from partialfair.models.linear import GroupTerms
@@ -161,6 +163,7 @@ class Roles:
     ids: tuple[str, ...]
     drop: tuple[str, ...]
     categories: tuple[str, ...]
+    clusters: str | None = None
 
     @property
     def needed(self) -> list[str]:
@@ -177,13 +180,14 @@ class Roles:
             ("--id", self.ids),
             ("--drop", self.drop),
             ("--category", self.categories),
+            ("--clusters", () if self.clusters is None else (self.clusters,)),
         ]
 
     def check(self) -> None:
-        """Refuse a column that is given to two options."""
+        """Refuse a column that is given to two options; an id may say which rows belong together."""
         for name in self.needed:
             uses = [use for use, names in self.uses if name in names]
-            if len(uses) > 1:
+            if len(uses) > 1 and uses != ["--id", "--clusters"]:
                 raise InputError(f"column {name!r} is given to both {uses[0]} and {uses[1]}")
 
     def features(self, table: pd.DataFrame) -> list[str]:
@@ -194,17 +198,19 @@ class Roles:
 
 @dataclass(frozen=True, eq=False)
 class TableRows:
-    """Checked rows of the table: features, labels, groups and weights."""
+    """Checked rows of the table: features, labels, groups, weights, and which belong together."""
 
     X: Features
     positive: npt.NDArray[np.bool_]
     groups: Groups
     weights: Floats | None
+    clusters: Ints | None
 
     def take(self, rows: Ints) -> TableRows:
         """Return some of the rows."""
         weights = None if self.weights is None else self.weights[rows]
-        return TableRows(self.X[rows], self.positive[rows], self.groups.take(rows), weights)
+        clusters = None if self.clusters is None else self.clusters[rows]
+        return TableRows(self.X[rows], self.positive[rows], self.groups.take(rows), weights, clusters)
 
     @property
     def sensitive(self) -> pd.Series:
@@ -231,11 +237,14 @@ class Prepared:
     columns
         The columns that features are made of, as the training rows show them.
     parts
-        Rows "training" and, if any, "held out".
+        Rows "training" and, if any, "held out"; or with folds "out of fold", which are the same.
     held_out
-        Of the rows held out: their number in the file, from 1, and the columns that say who they are.
+        Of the rows held out or in folds: their number in the file, from 1, and the columns that say who they
+        are.
     hold_out
         How they were drawn.
+    folds : (n,)
+        The fold of every row; None without.
     notes
         What may surprise.
     """
@@ -250,6 +259,7 @@ class Prepared:
     parts: dict[str, TableRows]
     held_out: pd.DataFrame
     hold_out: HoldOut
+    folds: Ints | None
     notes: tuple[str, ...]
 
     def model(self, classifier: PartialFairClassifier, promise_kept: bool | None) -> TableModel:
@@ -273,9 +283,19 @@ class Prepared:
                 "held_out_share": self.hold_out.share,
                 "within": "each group's positives and negatives",
                 "seed": self.hold_out.seed,
+                "folds": self.hold_out.n_folds,
+                "clusters": self._clusters_record,
             },
             "columns": [_column_record(column) for column in self.columns],
         }
+
+    @property
+    def _clusters_record(self) -> dict[str, Any] | None:
+        """The column of the clusters and their number."""
+        found = [part.clusters for part in self.parts.values() if part.clusters is not None]
+        if not found:
+            return None
+        return {"column": self.roles.clusters, "n": len(np.unique(np.concatenate(found)))}
 
     def scored(self, scores: dict[str, Floats]) -> pd.DataFrame:
         """Return who was held out, with scores: what ``audit`` needs to check the numbers."""
@@ -287,6 +307,10 @@ class Prepared:
         """What is predicted, from what."""
         n_features = sum(len(column.feature_names) for column in self.columns)
         counts = ", ".join(f"{len(part.positive):,} rows {name}" for name, part in self.parts.items())
+        if self.hold_out.n_folds is not None:
+            counts = f"{len(self.parts['training'].positive):,} rows in {self.hold_out.n_folds} folds"
+        if (together := self._clusters_record) is not None:
+            counts += f", {together['n']:,} clusters of rows by {together['column']}"
         return (
             f"{self.roles.target} = {self.labels[1]} from {len(self.columns)} columns ({n_features} "
             f"features); {counts}"
@@ -303,11 +327,16 @@ def prepare(path: Path, roles: Roles, settings: ModelSettings, hold_out: HoldOut
         positive = positive_label(labels, path, settings.pos_label)
         people = pd.DataFrame({column.name: column.labels(table[column.name]) for column in group_columns})
         weights = None if roles.weight is None else weights_of(table[roles.weight], people, path)
+        clusters = None
+        if roles.clusters is not None:
+            clusters = np.asarray(pd.factorize(clusters_of(table[roles.clusters], path))[0])
     _logger.info("%s", positive.sentence(roles.target))
     is_positive = (labels == positive.value).to_numpy(dtype=bool)
-    split = split_rows(encode_groups(people, missing=settings.missing_groups), is_positive, hold_out)
-    groups = _judged(people, weights, split["training"], settings)
-    everybody = Everybody(groups, is_positive, weights, roles.weight, split, hold_out)
+    named = encode_groups(people, missing=settings.missing_groups)
+    split = split_rows(named, is_positive, hold_out, clusters)
+    folds = hold_out.fold_of_rows(named, is_positive, clusters)
+    groups = _judged(named, weights, split["training"], settings)
+    everybody = Everybody(groups, is_positive, weights, roles.weight, split, hold_out, clusters, folds)
     interval = AUTO if settings.interval == AUTO else by_label(settings.interval, groups)
     everybody.check(interval, settings.metric, settings, group_terms=settings.group_terms is not None)
     if settings.constraint != NO_CONSTRAINT:
@@ -316,8 +345,9 @@ def prepare(path: Path, roles: Roles, settings: ModelSettings, hold_out: HoldOut
         columns, notes = read_columns(
             table, roles.features(table), split["training"], categories=roles.categories
         )
-        notes += strangers(columns, table.iloc[split.get("held out", split["training"])])
-        rows = TableRows(encode(columns, table), is_positive, groups, weights)
+        judged = split["training"] if everybody.judged is None else split[everybody.judged]
+        notes += strangers(columns, table.iloc[judged])
+        rows = TableRows(encode(columns, table), is_positive, groups, weights, clusters)
     return Prepared(
         path,
         _digest(path),
@@ -326,20 +356,35 @@ def prepare(path: Path, roles: Roles, settings: ModelSettings, hold_out: HoldOut
         interval,
         _texts(labels, is_positive),
         columns,
-        {name: rows.take(numbers) for name, numbers in split.items()},
-        _who(table, roles, split.get("held out", np.arange(0))),
+        _parts(rows, split),
+        _who(table, roles, np.arange(0) if everybody.judged is None else judged, folds),
         hold_out,
-        (*_everybody_note(settings), *_missing_note(groups), *notes),
+        folds,
+        (*_choices(settings, folds), *_missing_note(groups), *notes),
     )
 
 
-def _everybody_note(settings: ModelSettings) -> list[str]:
-    """Say so where no interval was given, which asks for more than most people want."""
+def _parts(rows: TableRows, split: dict[str, Ints]) -> dict[str, TableRows]:
+    """Return the rows of every part; those in folds are the training rows, and not another copy."""
+    training = rows.take(split["training"])
+    same = ("training", OUT_OF_FOLD)
+    return {part: training if part in same else rows.take(numbers) for part, numbers in split.items()}
+
+
+def _choices(settings: ModelSettings, folds: Ints | None) -> list[str]:
+    """Say what out-of-fold figures mean, on which rows an interval is chosen, and where none was given.
+
+    Without an interval everybody is meant, which asks for more than most people want.
+    """
+    said = [] if folds is None else [meaning_of_folds(folds)]
+    if settings.interval == AUTO:
+        return [*said, CHOSEN_IN_TRAINING if folds is None else CHOSEN_ON_ALL_ROWS]
     if settings.interval_given or settings.constraint == NO_CONSTRAINT:
-        return []
+        return said
     return [
+        *said,
         "no --interval was given, so the gap is bounded among everybody, ranks 0–100 %; --interval 0.05 0.30 "
-        "asks it of the contested only, and --interval auto looks for them"
+        "asks it of the contested only, and --interval auto looks for them",
     ]
 
 
@@ -355,19 +400,21 @@ def _texts(labels: pd.Series, is_positive: npt.NDArray[np.bool_]) -> tuple[str, 
     return str(text[~is_positive].iloc[0]), str(text[is_positive].iloc[0])
 
 
-def _judged(people: pd.DataFrame, weights: Floats | None, training: Ints, settings: ModelSettings) -> Groups:
+def _judged(groups: Groups, weights: Floats | None, training: Ints, settings: ModelSettings) -> Groups:
     """Return the group of every row; those small in the training rows are merged if that was asked for."""
-    groups = encode_groups(people, missing=settings.missing_groups)
     if settings.small_groups != "merge":
         return groups
     return merged_groups(groups, weights, training, settings)
 
 
-def _who(table: pd.DataFrame, roles: Roles, rows: Ints) -> pd.DataFrame:
-    """Return each row's number in the file, from 1, and its id, group, target and weight as written."""
-    names = [*roles.ids, *dict.fromkeys(roles.group), roles.target, *([roles.weight] if roles.weight else [])]
+def _who(table: pd.DataFrame, roles: Roles, rows: Ints, folds: Ints | None) -> pd.DataFrame:
+    """Return each row's number in the file, from 1, its fold if any, and who it is, as written."""
+    optional = [name for name in (roles.weight, roles.clusters) if name is not None]
+    names = [*roles.ids, *dict.fromkeys(roles.group), roles.target, *optional]
     who = table[list(dict.fromkeys(names))].iloc[rows].reset_index(drop=True)
     who.insert(0, _free("row", set(map(str, who.columns))), rows + 1)
+    if folds is not None:
+        who.insert(1, _free("fold", set(map(str, who.columns))), folds[rows] + 1)
     return who
 
 

@@ -99,7 +99,7 @@ def audit(
     gate = read_gate(fail_metric, fail_above, fail_on)
     settings.check()
     if gate is not None:
-        gate.check()
+        settings.check_gate(gate)
     check_page(settings.interval, report)
     outputs = Outputs(out, _audit.FILES, report)
     outputs.check(file)

@@ -19,8 +19,10 @@ from partialfair.cli._options import (
     OUTPUT,
     AsJson,
     Categories,
+    Clusters,
     Confidence,
     ConstraintName,
+    CrossValidation,
     Dropped,
     Enforce,
     Enforcement,
@@ -54,6 +56,9 @@ from partialfair.exceptions import InputError
 
 __all__ = ["demo", "frontier", "train"]
 
+_SHARE = 0.2
+"""Of the rows that is held out to judge models."""
+
 
 def train(
     ctx: typer.Context,
@@ -62,6 +67,7 @@ def train(
     group: Group,
     pos_label: PosLabel = None,
     weight: Weight = None,
+    clusters: Clusters = None,
     id_columns: Ids = None,
     drop: Dropped = None,
     category: Categories = None,
@@ -98,14 +104,15 @@ def train(
     ] = 1e-4,
     time_limit: TimeLimit = None,
     test_size: Annotated[
-        float,
+        float | None,
         typer.Option(
             "--test-size",
             metavar="SHARE",
-            help="Share of the rows held out to judge the model; 0 for none.",
+            help=f"Share of the rows held out to judge the model, {_SHARE:g} if not given; 0 for none.",
             rich_help_panel=JUDGED,
         ),
-    ] = 0.2,
+    ] = None,
+    cv: CrossValidation = None,
     confidence: Confidence = 0.95,
     fail_above: FailAbove = None,
     fail_metric: Annotated[
@@ -150,7 +157,8 @@ def train(
         time_limit=time_limit,
         max_gap=max_gap,
         alpha=alpha,
-        test_size=test_size,
+        test_size=_share("--test-size", test_size, cv),
+        cv=cv,
     )
     gate = read_gate(fail_metric or settings.metric, fail_above, fail_on)
     _train.check_settings(settings, gate)
@@ -158,9 +166,8 @@ def train(
     directory, name = (out.parent, out.name) if out.suffix == ".skops" else (out, MODEL)
     outputs = Outputs(directory, file_names(name), report)
     outputs.check(file)
-    roles = Roles(
-        target, tuple(group), weight, tuple(id_columns or ()), tuple(drop or ()), tuple(category or ())
-    )
+    ids, dropped, categories = (tuple(columns or ()) for columns in (id_columns, drop, category))
+    roles = Roles(target, tuple(group), weight, ids, dropped, categories, clusters)
     training = _train.train(file, roles, settings, gate)
     record = outputs.write(partial(training.files, name), training.record(gate, name), training.page)
     kept = training.result.promise_kept is not False
@@ -191,6 +198,7 @@ def frontier(
     ],
     pos_label: PosLabel = None,
     weight: Weight = None,
+    clusters: Clusters = None,
     id_columns: Ids = None,
     drop: Dropped = None,
     category: Categories = None,
@@ -214,14 +222,15 @@ def frontier(
     ] = "1e-4",
     time_limit: TimeLimit = None,
     validation: Annotated[
-        float,
+        float | None,
         typer.Option(
             "--validation",
             metavar="SHARE",
-            help="Share of the rows held out to judge the models.",
+            help=f"Share of the rows held out to judge the models, {_SHARE:g} if not given.",
             rich_help_panel=JUDGED,
         ),
-    ] = 0.2,
+    ] = None,
+    cv: CrossValidation = None,
     scoring: Annotated[
         str,
         typer.Option(
@@ -271,7 +280,8 @@ def frontier(
         time_limit=time_limit,
         max_gaps=_path.read_numbers(max_gaps, "--max-gaps"),
         alphas=_path.read_numbers(alphas, "--alphas"),
-        validation=validation,
+        validation=_share("--validation", validation, cv),
+        cv=cv,
         scoring=scoring,
         best=best,
     )
@@ -279,9 +289,8 @@ def frontier(
     check_page(settings.interval, report)
     outputs = Outputs(out, _path.FILES, report)
     outputs.check(file)
-    roles = Roles(
-        target, tuple(group), weight, tuple(id_columns or ()), tuple(drop or ()), tuple(category or ())
-    )
+    ids, dropped, categories = (tuple(columns or ()) for columns in (id_columns, drop, category))
+    roles = Roles(target, tuple(group), weight, ids, dropped, categories, clusters)
     traced = _path.trace(file, roles, settings)
     record = outputs.write(traced.files, traced.record(), traced.page)
     with printing():
@@ -320,6 +329,15 @@ def demo(
         _demo.print_demo(shown, console())
         announce(outputs, record)
         echo(_demo.by_hand(out, seed))
+
+
+def _share(option: str, given: float | None, cv: int | None) -> float:
+    """Return the share of the rows to hold out; none where they are in folds."""
+    if cv is None:
+        return _SHARE if given is None else given
+    if given is not None:
+        raise InputError(f"--cv judges models on all rows, so {option} must be left out")
+    return 0.0
 
 
 def _announce_model(path: Path, *, kept: bool) -> None:

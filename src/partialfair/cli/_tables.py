@@ -23,6 +23,7 @@ __all__ = [
     "ScoreTable",
     "are_codes",
     "check_groups",
+    "clusters_of",
     "complete",
     "labels_of",
     "read_scores",
@@ -107,7 +108,7 @@ def read_scores(
         labels=None if columns.label is None else labels_of(frame[columns.label], path),
         weights=None if columns.weight is None else weights_of(frame[columns.weight], groups, path),
         ids=None if columns.id is None else complete(frame[columns.id], path).astype(str),
-        clusters=None if columns.clusters is None else _clusters_of(frame[columns.clusters], path),
+        clusters=None if columns.clusters is None else clusters_of(frame[columns.clusters], path),
     )
 
 
@@ -221,7 +222,7 @@ def weights_of(column: pd.Series, groups: pd.DataFrame, path: Path) -> Floats:
     return weights
 
 
-def _clusters_of(column: pd.Series, path: Path) -> pd.Series:
+def clusters_of(column: pd.Series, path: Path) -> pd.Series:
     """Return who each row belongs to, refusing empty cells and what is no single value."""
     _refuse_nested(column, path)
     return complete(column, path).astype(str)

@@ -7,20 +7,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, roc_auc_score
 
-from partialfair._checks import check_number
-from partialfair._typing import IntervalLike
+from partialfair._checks import check_count, check_number
+from partialfair._typing import Floats, IntervalLike
 from partialfair.cli._gate import Gate
 from partialfair.cli._intervals import AUTO
 from partialfair.cli._judging import on_judged
 from partialfair.cli._output import step
 from partialfair.cli._prepare import Prepared, Roles, TableRows, prepare
-from partialfair.cli._split import HoldOut
+from partialfair.cli._split import OUT_OF_FOLD
 from partialfair.cli._trained import Judged, Trained, TrainSettings
 from partialfair.cli._wording import as_options
 from partialfair.estimators import PartialFairClassifier
+from partialfair.estimators._path_parts import OutOfFold
+from partialfair.estimators._path_rows import GivenRows
 from partialfair.exceptions import IdleThresholdWarning, InputError, OverfittedGapWarning
 from partialfair.named_constraints import NO_CONSTRAINT
 from partialfair.solvers import Record, Status
@@ -45,20 +49,36 @@ def check_settings(settings: TrainSettings, gate: Gate | None) -> None:
         raise InputError(f"--test-size must be at least 0 and below 1, not {settings.test_size:g}")
     if settings.for_new_people and settings.constraint == NO_CONSTRAINT:
         raise InputError("--population bounds a gap of new people, and --constraint none has none")
+    _check_folds(settings, gate)
     if settings.for_new_people and settings.test_size == 0:
         raise InputError("--population certifies models on rows held out, so --test-size must be above 0")
     if gate is not None:
         gate.check()
-        if gate.is_about_new_people and settings.test_size == 0:
+        if gate.is_about_new_people and settings.test_size == 0 and settings.cv is None:
             raise InputError(
                 f"--fail-on {gate.fail_on} is about people whom the model has not seen: it needs rows held "
                 "out, so --test-size above 0"
             )
 
 
+def _check_folds(settings: TrainSettings, gate: Gate | None) -> None:
+    """Refuse, with ``--cv``, what is about one model."""
+    if settings.cv is None:
+        return
+    check_count(settings.cv, "--cv", low=2)
+    if settings.for_new_people:
+        raise InputError(
+            "--population promises the gap of one model, and --cv measures those of several; leave one out"
+        )
+    if gate is not None and gate.is_about_new_people:
+        raise InputError(
+            f"--fail-on {gate.fail_on} is about one model, and --cv measures several; leave one of them out"
+        )
+
+
 def train(path: Path, roles: Roles, settings: TrainSettings, gate: Gate | None = None) -> Trained:
     """Read, split, encode, fit with and without the constraint, and judge both."""
-    prepared = prepare(path, roles, settings, HoldOut("--test-size", settings.test_size, settings.seed))
+    prepared = prepare(path, roles, settings, settings.hold_out)
     notes, fit_notes, overfitted = [*prepared.notes], list[str](), list[str]()
     if settings.for_new_people:
         notes.append(_CHOSEN_BY_ROWS_HELD_OUT)
@@ -67,12 +87,13 @@ def train(path: Path, roles: Roles, settings: TrainSettings, gate: Gate | None =
         saved = list(models.values())[-1]
         interval = _interval(saved, prepared)
         every = [(name, part) for name in models for part in prepared.parts]
+        scores = {which: _scores(which, models[which[0]], prepared, interval, notes) for which in every}
         judged = {}
         for name, part in every:
             # Notes are about the model and the rows that count, and about the threshold if the constraint is.
             with _muted((name, part) != every[-1], threshold=not settings.is_at_threshold):
-                which = f"{part}, {name}"
-                judged[name, part] = _judge(which, models[name], prepared.parts[part], settings, interval)
+                rows = prepared.parts[part]
+                judged[name, part] = _judge(f"{part}, {name}", scores[name, part], rows, settings, interval)
     if gate is not None:
         gate.check_measured(judged[every[-1]].report)
     model = prepared.model(saved, saved.result_.promise_kept)
@@ -92,7 +113,13 @@ def _fit_models(prepared: Prepared, settings: TrainSettings) -> dict[str, Partia
     )
     if settings.for_new_people:
         held_out = prepared.parts["held out"]
-        certifying = (held_out.X, held_out.positive, held_out.sensitive, held_out.weights)
+        certifying = (
+            held_out.X,
+            held_out.positive,
+            held_out.sensitive,
+            held_out.weights,
+            held_out.clusters,
+        )
         constrained.set_params(validation=certifying, confidence=settings.confidence)
     return {_WITHOUT: _fit(_WITHOUT, ordinary, rows), _WITH: _fit(_WITH, constrained, rows)}
 
@@ -120,11 +147,45 @@ def _interval(model: PartialFairClassifier, prepared: Prepared) -> IntervalLike:
     return interval
 
 
+def _scores(
+    which: tuple[str, str],
+    model: PartialFairClassifier,
+    prepared: Prepared,
+    interval: IntervalLike,
+    notes: list[str],
+) -> Floats:
+    """Return a model's scores of a part of the rows; out of fold those of models like it."""
+    name, part = which
+    rows = prepared.parts[part]
+    if part != OUT_OF_FOLD:
+        return model.decision_function(rows.X, rows.sensitive)
+    assert prepared.folds is not None
+    folded = OutOfFold(
+        GivenRows(rows.X, rows.positive, rows.groups, rows.weights, rows.clusters), prepared.folds
+    )
+    by_fold, n_broken = [], 0
+    for k, fold in enumerate(folded.numbers):
+        others, own = (
+            rows.take(np.flatnonzero((prepared.folds == fold) == of_fold)) for of_fold in (False, True)
+        )
+        without = clone(model)
+        if prepared.interval == AUTO and model.constraint is not None:
+            without.set_params(interval=interval)  # chosen once, on all rows: others would not be comparable
+        with _muted(True, threshold=True):  # the model on all rows has said it
+            _fit(f"{name}, fold {k + 1} of {len(folded.numbers)}", without, others)
+        n_broken += without.result_.promise_kept is False
+        by_fold.append(without.decision_function(own.X, own.sensitive))
+    if n_broken:
+        notes.append(
+            f"in {n_broken} of {len(by_fold)} folds no model was found that keeps the promise in training"
+        )
+    return folded.on_one_scale(folded.joined(by_fold), thresholds=[0.0])
+
+
 def _judge(
-    which: str, model: PartialFairClassifier, rows: TableRows, settings: TrainSettings, interval: IntervalLike
+    which: str, scores: Floats, rows: TableRows, settings: TrainSettings, interval: IntervalLike
 ) -> Judged:
     with step(f"measuring {len(rows.positive):,} scores: {which}"):
-        scores = model.decision_function(rows.X, rows.sensitive)
         report = settings.once_merged.report(
             rows.positive,
             scores,
@@ -133,6 +194,7 @@ def _judge(
             threshold=0.0,  # where decisions are made
             positive=True,
             weights=rows.weights,
+            clusters=rows.clusters,
             rank_within=settings.rank_within,
         )
     return Judged(

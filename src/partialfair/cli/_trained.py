@@ -18,6 +18,7 @@ from partialfair.cli._intervals import AUTO, interval_record
 from partialfair.cli._output import PlainTable, note_line, rank_curves
 from partialfair.cli._prepare import ModelSettings, Prepared
 from partialfair.cli._reports import gap_sentence, print_metrics, report_record, value_and_interval
+from partialfair.cli._split import OUT_OF_FOLD, HoldOut
 from partialfair.cli._wording import as_options
 from partialfair.cli._writing import Content
 from partialfair.estimators import FitResult
@@ -39,11 +40,21 @@ from partialfair.tables import TableModel
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["HELD_OUT", "MODEL", "Judged", "TrainSettings", "Trained", "file_names", "print_training"]
+__all__ = [
+    "HELD_OUT",
+    "MODEL",
+    "SCORED_OUT_OF_FOLD",
+    "Judged",
+    "TrainSettings",
+    "Trained",
+    "file_names",
+    "print_training",
+]
 
 RECORD = "train.json"
 MODEL = "model.skops"
 HELD_OUT = "held_out.csv"
+SCORED_OUT_OF_FOLD = "out_of_fold.csv"
 PICTURES = ("rank_curves.png", "score_densities.png")
 
 _CURVE_POINTS = 2000
@@ -56,7 +67,7 @@ def unkept_name(name: str) -> str:
 
 def file_names(model: str) -> tuple[str, ...]:
     """Return what ``--out`` may write, known before anything is trained; the record last."""
-    return (model, unkept_name(model), HELD_OUT, *PICTURES, RECORD)
+    return (model, unkept_name(model), HELD_OUT, SCORED_OUT_OF_FOLD, *PICTURES, RECORD)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +77,12 @@ class TrainSettings(ModelSettings):
     max_gap: float
     alpha: float
     test_size: float
+    cv: int | None = None
+
+    @property
+    def hold_out(self) -> HoldOut:
+        """Which rows are held out."""
+        return HoldOut.asked("--test-size", self.test_size, self.seed, self.cv)
 
     @property
     def for_new_people(self) -> bool:
@@ -100,8 +117,8 @@ class Trained:
     model
         What is saved.
     judged
-        From the model ("without the constraint", "with the constraint") and the part ("training", "held out")
-        to how it does there.
+        From the model ("without the constraint", "with the constraint") and the part ("training", "held out"
+        or "out of fold") to how it does there.
     notes, fit_notes, overfitted
         What may surprise, how fits ended that did not converge, and why the training gap says little.
     """
@@ -123,7 +140,7 @@ class Trained:
 
     @property
     def last(self) -> tuple[str, str]:
-        """The model and the part that count: the one that is saved, on rows held out if there are any."""
+        """The model and the part that count: the one that is saved, on rows not seen if there are any."""
         return list(self.judged)[-1]
 
     @property
@@ -240,20 +257,23 @@ class Trained:
 
     def files(self, model_name: str) -> dict[str, Content]:
         """Return what ``--out`` writes beside the record."""
-        held_out = {HELD_OUT: self._held_out()} if "held out" in self.prepared.parts else {}
         return {
             self.file_name(model_name): self.content,
-            **held_out,
+            **self._scored(),
             PICTURES[0]: self._rank_curves,
             PICTURES[1]: self._densities,
         }
 
-    def _held_out(self) -> str:
-        """Return who was held out, and how the models score them; ``audit`` reads it."""
-        scores = {model: judged.scores for (model, part), judged in self.judged.items() if part == "held out"}
+    def _scored(self) -> dict[str, Content]:
+        """Return who was held out or in folds, and how the models score them; ``audit`` reads it."""
+        judged = self.last[1]
+        if judged == "training":
+            return {}
+        scores = {model: found.scores for (model, part), found in self.judged.items() if part == judged}
         *others, saved = scores
         named = {"score": scores[saved], **{f"score {name}": scores[name] for name in others}}
-        return csv_text(self.prepared.scored(named))
+        text = csv_text(self.prepared.scored(named))
+        return {SCORED_OUT_OF_FOLD if judged == OUT_OF_FOLD else HELD_OUT: text}
 
     def page(self) -> str:
         """Return the interactive page: the model beside the one without the constraint."""
@@ -332,7 +352,7 @@ def print_training(training: Trained, gate: Gate | None, out: Console, *, verbos
     settings, (model, part) = training.settings, training.last
     report = training.judged[training.last].report
     out.print(Text.assemble((str(training.prepared.path), "bold"), f": {training.headline}\n"))
-    unseen = part == "held out"  # intervals are about people whom the model has not seen
+    unseen = part != "training"  # intervals are about people whom the model has not seen
     # New people count for more than those the model has seen: a promise about the latter comes later.
     promise_first = settings.for_new_people or training.result.promise_kept is False
     if promise_first:

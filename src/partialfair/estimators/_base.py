@@ -42,6 +42,7 @@ from partialfair.estimators._promise import (
 )
 from partialfair.estimators._scales import ColumnUnits, column_units
 from partialfair.estimators._search import FitRows, Search, ending, remarks_on
+from partialfair.estimators._statement import Automatic
 from partialfair.estimators._threads import one_blas_thread
 from partialfair.estimators._units import estimator_in_units, take_over
 from partialfair.estimators.result import FitResult
@@ -118,11 +119,20 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         y: ArrayLike,
         sensitive_features: ArrayLike | None,
         sample_weight: ArrayLike | None,
+        clusters: ArrayLike | None,
         moment: float,
     ) -> Self:
         """Fit for a promise about new people; settings were checked."""
-        fit_for_new_people(self, X, y, sensitive_features, sample_weight, moment)
+        fit_for_new_people(self, X, y, sensitive_features, sample_weight, clusters, moment)
         return self
+
+    def _refuse_clusters(self, clusters: ArrayLike | None) -> None:
+        """Refuse clusters where no rows are held out: they change no fit."""
+        if clusters is not None:
+            raise InputError(
+                "clusters say which rows are held out together and how sure the promise about new people is, "
+                f"and enforce={self.enforce!r} makes none; leave them out"
+            )
 
     def _read_groups(
         self,
@@ -239,6 +249,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             small_groups=small_groups(training.promises),
             higher_is_better=self.higher_is_better,
             search=found.tried,
+            interval_chosen=any(isinstance(one.interval, Automatic) for one in constraints),
         )
         remarks: list[Warning | None] = [units.remark(self), small_group_warning(training.promises)]
         free = None if search.free is None else model.scores(search.free.x)

@@ -43,6 +43,7 @@ def judging_of(
         "rank_within": setting.rank_within,
         "pos_label": point.model.classes_[1] if labelled else 1,
         "sample_weight": rows.weights,
+        "clusters": rows.clusters,
         "random_state": seed,
         "higher_is_better": point.model.higher_is_better,
         "min_group_size": min_group_size,

@@ -1,4 +1,4 @@
-"""Fits of a path: one model after the other, each knowing the others, judged on rows held out."""
+"""Fits of a path: one model after the other, each knowing the others, and how good they are on new rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,19 @@ from partialfair.named_constraints import NamedConstraint, make_known
 from partialfair.problems import Counts
 from partialfair.solvers import Record, Status
 
-__all__ = ["SCORINGS", "PathPoint", "chain", "judged_in_training", "with_gap"]
+__all__ = [
+    "SCORINGS",
+    "FittedModel",
+    "Known",
+    "PathPoint",
+    "chain",
+    "judged_in_training",
+    "judged_on",
+    "point_of",
+    "predictions_of",
+    "scores_of",
+    "with_gap",
+]
 
 Scoring: TypeAlias = Callable[[Any, Any, Floats, Floats | None], float]
 
@@ -49,36 +61,14 @@ _TINY_TIME = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class PathPoint:
-    """One model of the path.
-
-    Attributes
-    ----------
-    max_gap, alpha
-        What it was asked for; ``max_gap`` is infinite for the model without constraint.
-    model
-        The fitted estimator; ``model.result_`` has its status and certificate.
-    constraint
-        What it is judged by, with an interval that was chosen automatically filled in.
-    training_gap
-        Its exact gap on the rows it was trained on.
-    scores, predictions
-        On the validation rows.
-    score, error
-        How good it is there, and the standard error of that.
-    seconds
-        What the fit took.
-    """
+class FittedModel:
+    """One model of a path as it was trained; attributes are those of `PathPoint`."""
 
     max_gap: float
     alpha: float
     model: Any
     constraint: Constraint
     training_gap: float
-    scores: Floats
-    predictions: npt.NDArray[Any]
-    score: float
-    error: float
     seconds: float
 
     @property
@@ -97,19 +87,54 @@ class PathPoint:
         return "no constraint" if self.unconstrained else f"max gap {self.max_gap:g}"
 
 
+@dataclass(frozen=True, eq=False)
+class PathPoint(FittedModel):
+    """One model of the path, and how good it is on rows that it was not trained on.
+
+    Attributes
+    ----------
+    max_gap, alpha
+        What it was asked for; ``max_gap`` is infinite for the model without constraint.
+    model
+        The fitted estimator; ``model.result_`` has its status and certificate.
+    constraint
+        What it is judged by, with an interval that was chosen automatically filled in.
+    training_gap
+        Its exact gap on the rows it was trained on.
+    seconds
+        What the fit took; with ``cv`` all fits together.
+    scores, predictions
+        On the validation rows. With ``cv`` out of fold: of every row by the model that has not seen it, the
+        scores on a scale that the folds share (`partialfair.estimators._folds`).
+    score, error
+        How good these are, and the standard error of that.
+    fold_models
+        With ``cv`` the models whose scores they are, by fold; else none.
+    """
+
+    scores: Floats
+    predictions: npt.NDArray[Any]
+    score: float
+    error: float
+    fold_models: tuple[Any, ...] = ()
+
+
+Model = TypeVar("Model", bound=FittedModel)
+Known: TypeAlias = tuple[NamedConstraint, Metric]
+
+
 def chain(
     estimator: Any,
     train: GivenRows,
-    held_out: GivenRows,
-    gaps: list[float],
+    gaps: Sequence[float],
     alpha: float,
-    scoring: str,
-    say: Callable[[PathPoint], None],
-    known: tuple[NamedConstraint, Metric],
+    judged: Callable[[FittedModel], Model],
+    say: Callable[[Model], None],
+    known: Known,
     *,
     moment: float = float("inf"),
-    points: list[PathPoint] | None = None,
-) -> list[PathPoint]:
+    points: list[Model] | None = None,
+) -> list[Model]:
     """Fit the models of one alpha, without constraint and then from loose to strict, each from the last.
 
     They may have to end at a moment, all of them. Who brings the list of ``points`` has those that were
@@ -129,11 +154,11 @@ def chain(
             model.set_params(**with_gap(model, gap))
         if moment < float("inf"):
             model.set_params(time_limit=max(moment - time.monotonic(), _TINY_TIME))
-        point, interrupted = _fitted(estimator, model, gap, points, train, held_out, scoring)
-        points.append(point)
+        fitted, interrupted = _fitted(estimator, model, gap, points, train)
+        points.append(judged(fitted))
         if interrupted:
             raise KeyboardInterrupt  # a fit keeps its best point, a path ends
-        say(point)
+        say(points[-1])
     # A stricter model that costs less is a better answer to the looser question: that one is asked again.
     for k in range(len(points) - 1, 1, -1):
         looser, stricter = points[k - 1], points[k]
@@ -141,24 +166,18 @@ def chain(
             return points
         if stricter.model.result_.promise_kept and stricter.objective < looser.objective:
             model = deepcopy(looser.model)
-            again, interrupted = _fitted(estimator, model, looser.max_gap, points, train, held_out, scoring)
+            again, interrupted = _fitted(estimator, model, looser.max_gap, points, train)
             if interrupted:
                 raise KeyboardInterrupt
-            points[k - 1] = again
-            say(again)
+            points[k - 1] = judged(again)
+            say(points[k - 1])
     return points
 
 
 def _fitted(
-    estimator: Any,
-    model: Any,
-    gap: float,
-    others: Sequence[PathPoint],
-    train: GivenRows,
-    held_out: GivenRows,
-    scoring: str,
-) -> tuple[PathPoint, bool]:
-    """Fit one model of a path, which knows the others, and judge it; say whether Ctrl-C ended the fit."""
+    estimator: Any, model: Any, gap: float, others: Sequence[FittedModel], train: GivenRows
+) -> tuple[FittedModel, bool]:
+    """Fit one model of a path, which knows the others; say whether Ctrl-C ended the fit."""
     start = time.perf_counter()
     listener = _Listener(estimator.callback)
     constrained = [point.model for point in others if not point.unconstrained]
@@ -174,8 +193,7 @@ def _fitted(
         constraint, worst = judged_in_training(estimator, model, train)
         training_gap = worst.value
     seconds = time.perf_counter() - start
-    point = _point(model, gap, float(model.alpha), constraint, training_gap, held_out, scoring, seconds)
-    return point, interrupted
+    return FittedModel(gap, float(model.alpha), model, constraint, training_gap, seconds), interrupted
 
 
 @dataclass(eq=False)
@@ -199,7 +217,7 @@ def judged_in_training(estimator: Any, model: Any, train: GivenRows) -> tuple[Co
     groups = encode_groups(rows.groups, missing="ignore")
     positive = None if is_regressor(model) else np.asarray(rows.y) == model.classes_[1]
     (stated,) = (one.in_units(sign) for one in read_constraints(estimator))
-    scores = sign * _scores(model, rows)
+    scores = sign * scores_of(model, rows)
     counts = Counts(scores, weights[present], groups.codes, positive)
     (stated,) = placed([stated], counts, groups.labels)
     promise = promised(stated, groups, counts.weights, positive, estimator.min_group_size)
@@ -214,33 +232,42 @@ def with_gap(model: Any, gap: float) -> dict[str, Any]:
     return {"constraint": replace(model.constraint, max_gap=gap)}
 
 
-def _scores(model: Any, rows: GivenRows) -> Floats:
+def scores_of(model: Any, rows: GivenRows) -> Floats:
+    """Return what a model says of rows: the scores of a classifier, the predictions of a regressor."""
     score = model.predict if is_regressor(model) else model.decision_function
     return np.asarray(score(rows.X, rows.groups))
 
 
-def _point(
-    model: Any,
-    gap: float,
-    alpha: float,
-    constraint: Constraint,
-    training_gap: float,
-    held_out: GivenRows,
-    scoring: str,
-    seconds: float,
+def judged_on(held_out: GivenRows, scoring: str) -> Callable[[FittedModel], PathPoint]:
+    """Return a function that says how good a model is on rows held out."""
+
+    def judged(fitted: FittedModel) -> PathPoint:
+        scores = scores_of(fitted.model, held_out)
+        return point_of(fitted, held_out, scores, predictions_of(fitted.model, scores), scoring)
+
+    return judged
+
+
+def predictions_of(model: Any, scores: Floats) -> npt.NDArray[Any]:
+    """Return what a model predicts by its scores."""
+    return scores if is_regressor(model) else np.asarray(model.classes_[(scores > 0).astype(np.intp)])
+
+
+def point_of(
+    fitted: FittedModel, rows: GivenRows, scores: Floats, predictions: npt.NDArray[Any], scoring: str
 ) -> PathPoint:
-    """Judge a model on the rows held out; the standard error is a bootstrap's."""
-    scores = _scores(model, held_out)
-    predictions = scores if is_regressor(model) else model.classes_[(scores > 0).astype(np.intp)]
-    y = np.asarray(held_out.y)
-    n = len(y)
-    weights = np.ones(n) if held_out.weights is None else np.asarray(held_out.weights, dtype=float)
+    """Say how good scores of rows are; the standard error is a bootstrap's, of clusters if there are any."""
+    y = np.asarray(rows.y)
+    weights = np.ones(rows.n) if rows.weights is None else np.asarray(rows.weights, dtype=float)
+    codes = rows.cluster_codes
+    together = np.arange(rows.n) if codes is None else codes
+    n_drawn = int(together.max(initial=-1)) + 1
     measure = SCORINGS[scoring]
     rng = np.random.default_rng(0)
-    drawn = [
-        measure(y, predictions, scores, weights * np.bincount(rng.integers(n, size=n), minlength=n))
-        for _ in range(_N_RESAMPLES)
-    ]
+    drawn = []
+    for _ in range(_N_RESAMPLES):
+        times = np.bincount(rng.integers(n_drawn, size=n_drawn), minlength=n_drawn)
+        drawn.append(measure(y, predictions, scores, weights * times[together]))
     value = measure(y, predictions, scores, weights)
-    error = float(np.std(drawn))
-    return PathPoint(gap, alpha, model, constraint, training_gap, scores, predictions, value, error, seconds)
+    told = {name: getattr(fitted, name) for name in FittedModel.__dataclass_fields__}
+    return PathPoint(**told, scores=scores, predictions=predictions, score=value, error=float(np.std(drawn)))

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import is_regressor
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from partialfair._checks import check_choice, check_count, check_weights, finite_vector
+from partialfair._checks import check_choice, check_count, check_weights, finite_vector, shown
 from partialfair._typing import Ints, SmallGroups
 from partialfair.categoricals import CategoricalCodes
 from partialfair.constraints import Constraint
+from partialfair.estimators._splits import drawn_rows, strata_of
 from partialfair.estimators._statement import Automatic
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, encode_groups, group_name
+from partialfair.metrics._inputs import cluster_codes
 from partialfair.metrics.catalogue import check_judgeable
 
 __all__ = [
     "GivenRows",
+    "check_apart",
     "check_held_out",
     "check_judged",
     "check_members",
+    "check_validation",
     "read_rows",
     "split_rows",
 ]
@@ -38,11 +43,23 @@ class GivenRows:
     y: Any
     groups: Any
     weights: Any = None
+    clusters: npt.NDArray[Any] | None = None
 
     @property
     def n(self) -> int:
         """Their number, that of the features."""
         return self.X.n_rows if isinstance(self.X, CategoricalCodes) else int(_num_samples(self.X))
+
+    @property
+    def cluster_codes(self) -> Ints | None:
+        """Number of the cluster of every row; None where each is an observation of its own."""
+        return None if self.clusters is None else cluster_codes(self.clusters, self.n)
+
+    @property
+    def strata(self) -> Ints:
+        """What splits keep in proportion: group and, where labels are two, label."""
+        labels = np.unique(np.asarray(self.y), return_inverse=True)[1]
+        return strata_of(encode_groups(self.groups, missing="ignore").codes, labels)
 
     def take(self, which: Ints) -> GivenRows:
         """Return some of them."""
@@ -50,14 +67,18 @@ class GivenRows:
         weights = None if self.weights is None else np.asarray(self.weights)[which]
         known = isinstance(self.groups, Groups)
         groups = self.groups.take(which) if known else _safe_indexing(self.groups, which)
-        return GivenRows(X, _safe_indexing(self.y, which), groups, weights)
+        clusters = None if self.clusters is None else self.clusters[which]
+        return GivenRows(X, _safe_indexing(self.y, which), groups, weights, clusters)
 
 
-def read_rows(estimator: Any, X: Any, y: Any, groups: Any, weights: Any = None, *, of: str = "") -> GivenRows:
+def read_rows(
+    estimator: Any, X: Any, y: Any, groups: Any, weights: Any = None, clusters: Any = None, *, of: str = ""
+) -> GivenRows:
     """Return rows, refusing columns of different lengths, rows without a group and negative weights."""
     import pandas as pd
 
-    rows = GivenRows(X, y, pd.DataFrame(groups) if isinstance(groups, Mapping) else groups, weights)
+    together = None if clusters is None else np.asarray(clusters)
+    rows = GivenRows(X, y, pd.DataFrame(groups) if isinstance(groups, Mapping) else groups, weights, together)
     if y is None:
         raise InputError(f"y{of} is missing")
     if (found := _num_samples(y)) != rows.n:
@@ -69,11 +90,34 @@ def read_rows(estimator: Any, X: Any, y: Any, groups: Any, weights: Any = None, 
         )
         if weights is not None:
             check_weights(weights, rows.n, "rows of X")
+        if clusters is not None:
+            cluster_codes(clusters, rows.n)
     except InputError as error:
         if of:
             raise InputError(f"validation: {error}") from error
         raise
     return rows
+
+
+def check_validation(validation: Sequence[Any]) -> None:
+    """Refuse validation rows that are not three to five things."""
+    if not 3 <= len(validation) <= 5:
+        raise InputError(
+            "validation must be a share of the rows, or (X, y, sensitive_features), with sample_weight as a "
+            f"fourth and clusters as a fifth if need be, not {len(validation)} things"
+        )
+
+
+def check_apart(train: GivenRows, held_out: GivenRows) -> None:
+    """Refuse rows held out that belong to clusters which are trained on."""
+    if train.clusters is None or held_out.clusters is None:
+        return
+    both = set(train.clusters.tolist()) & set(held_out.clusters.tolist())
+    if both:
+        raise InputError(
+            f"cluster {shown(next(iter(both)))} is among the rows to train on and among the validation rows; "
+            "rows that belong together must be on one side"
+        )
 
 
 def check_held_out(estimator: Any, train: GivenRows, held_out: GivenRows, scoring: str) -> None:
@@ -133,6 +177,7 @@ def check_judged(
             metric=metric,
             positive=labels,
             sample_weight=held_out.weights,
+            clusters=held_out.clusters,
             min_group_size=min_group_size,
             missing_groups="ignore",
         )
@@ -141,14 +186,6 @@ def check_judged(
 
 
 def split_rows(rows: GivenRows, share: float, seed: int) -> tuple[GivenRows, GivenRows]:
-    """Hold out a share of the rows of every group and, if there are few of them, label."""
-    codes = encode_groups(rows.groups, missing="ignore").codes
-    labels = np.unique(np.asarray(rows.y), return_inverse=True)[1]
-    if labels.max(initial=0) <= 1:
-        codes = 2 * codes + labels
-    rng = np.random.default_rng(seed)
-    out = np.zeros(codes.size, dtype=bool)
-    for code in np.unique(codes):
-        members = rng.permutation(np.flatnonzero(codes == code))
-        out[members[: round(share * members.size)]] = True
+    """Hold out a share of the rows, or clusters, of every group and, if there are few of them, label."""
+    out = drawn_rows(rows.strata, share, seed, rows.cluster_codes)
     return rows.take(np.flatnonzero(~out)), rows.take(np.flatnonzero(out))

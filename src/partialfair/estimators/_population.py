@@ -24,17 +24,20 @@ from partialfair.estimators._inputs import (
     read_target,
     read_weights,
 )
-from partialfair.estimators._path_fits import PathPoint, chain, judged_in_training
+from partialfair.estimators._path_fits import PathPoint, chain, judged_in_training, judged_on
 from partialfair.estimators._path_rows import (
     GivenRows,
+    check_apart,
     check_held_out,
     check_judged,
     check_members,
+    check_validation,
     split_rows,
 )
 from partialfair.estimators._statement import read_constraints, seed_of
 from partialfair.estimators.result import FitResult, Population
 from partialfair.exceptions import InputError
+from partialfair.metrics._inputs import cluster_codes
 from partialfair.metrics.report import FairnessReport, ReportRow
 from partialfair.named_constraints import NamedConstraint, record_of
 from partialfair.objectives import AUC, PartialAUC, read_loss
@@ -64,21 +67,23 @@ def check_population_settings(estimator: Any) -> None:
     if confidence == 1:
         raise InputError("confidence must lie between 0 and 1, not 1: no sample shows anything for certain")
     if is_rows(validation):
-        if len(validation) not in (3, 4):
-            raise InputError(
-                "validation must be a share of the rows, or (X, y, sensitive_features), with sample_weight "
-                f"as a fourth if need be, not {len(validation)} things"
-            )
+        check_validation(validation)
     else:
         check_number(validation, "validation", above=0.0, high=0.9)
 
 
 def fit_for_new_people(
-    estimator: Any, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, weights: Any, moment: float
+    estimator: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    groups: ArrayLike | None,
+    weights: Any,
+    clusters: ArrayLike | None,
+    moment: float,
 ) -> None:
     """Fit models from loose to strict, certify them on rows held out, and make the best the estimator's."""
     stated, record = _asked(estimator)
-    train, held_out = _parted(estimator, X, y, groups, weights)
+    train, held_out = _parted(estimator, X, y, groups, weights, clusters)
     inner = clone(estimator).set_params(enforce="exact", sensitive_columns=None, validation=0.2)
     scoring, size = _scoring(estimator), estimator.min_group_size
     check_held_out(inner, train, held_out, scoring)
@@ -157,10 +162,10 @@ def _scoring(estimator: Any) -> str:
 
 
 def _parted(
-    estimator: Any, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, weights: Any
+    estimator: Any, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, weights: Any, clusters: Any
 ) -> tuple[GivenRows, GivenRows]:
     """Return the rows to train on, and those to certify models on."""
-    rows = _read(estimator, X, y, groups, weights, reset=True)
+    rows = _read(estimator, X, y, groups, weights, clusters, reset=True)
     if not is_rows(estimator.validation):
         train, held_out = split_rows(rows, estimator.validation, seed_of(estimator))
         if not (train.n and held_out.n):
@@ -172,13 +177,22 @@ def _parted(
     Xv, yv, groups_v, *more = estimator.validation
     groups_v = in_columns_of(names_of(groups), groups_v)
     try:
-        return rows, _read(estimator, Xv, yv, groups_v, more[0] if more else None, reset=False)
+        held_out = _read(estimator, Xv, yv, groups_v, *([*more, None, None][:2]), reset=False)
     except ValueError as error:  # scikit-learn's complaints among them
         raise InputError(f"validation: {error}") from error
+    check_apart(rows, held_out)
+    return rows, held_out
 
 
 def _read(
-    estimator: Any, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, weights: Any, *, reset: bool
+    estimator: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    groups: ArrayLike | None,
+    weights: Any,
+    clusters: Any,
+    *,
+    reset: bool,
 ) -> GivenRows:
     """Return rows as numbers, labels and groups; those without weight are absent."""
     features, columns = read_features(estimator, X, estimator.sensitive_columns, reset=reset)
@@ -197,7 +211,10 @@ def _read(
             "of X in sensitive_columns"
         )
     read: Floats = read_weights(weights, n_rows)
-    return GivenRows(features, target, found, read).take(np.flatnonzero(read > 0))
+    if clusters is not None:
+        cluster_codes(clusters, n_rows)
+        clusters = np.asarray(clusters)
+    return GivenRows(features, target, found, read, clusters).take(np.flatnonzero(read > 0))
 
 
 @dataclass(eq=False)
@@ -222,12 +239,21 @@ class _Fits:
         """Fit the models, until a moment or an interrupt."""
         gaps = sorted({float(stated.max_gap * share) for share in _TIGHTER}, reverse=True)
         known = (record, record.bounded)
-        limits: dict[str, Any] = {"moment": moment, "points": self.points}
         with warnings.catch_warnings(record=True) as self._caught:
             warnings.simplefilter("always")
             try:
                 alpha = float(estimator.alpha)
-                chain(estimator, train, held_out, gaps, alpha, scoring, self.finished, known, **limits)
+                chain(
+                    estimator,
+                    train,
+                    gaps,
+                    alpha,
+                    judged_on(held_out, scoring),
+                    self.finished,
+                    known,
+                    moment=moment,
+                    points=self.points,
+                )
             except KeyboardInterrupt:
                 if not self.points:
                     raise
@@ -315,6 +341,7 @@ def _result(
         obstacle=shortfall,
         enforce="population",
         population=population,
+        interval_chosen=isinstance(estimator.interval, str),
     )
 
 

@@ -56,7 +56,8 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
     interval
         Ranks from the top: ``(0.05, 0.30)`` holds ranks 5–30 %, score percentiles 70–95. Also a list of such
         pairs (their union), a mapping from group to either, or ``"auto"``: `choose_interval` on the scores of
-        the unconstrained model, around the share of them above 0; ``result_.constraints`` says which.
+        the unconstrained model, around the share of them above 0; ``result_.constraints`` says which. It is
+        chosen on the training rows: what others show is not touched by the choice.
     max_gap
         κ, the largest gap allowed, in [0, 1]; less than .001 counts as .001.
     gap_scale
@@ -74,7 +75,8 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
     validation
         For such a promise, the share of the rows to hold out, drawn within groups and classes by
         ``random_state``, or the rows themselves: ``(X, y, sensitive_features)``, or with ``sample_weight`` as
-        a fourth. They must be people like those whom the promise is about, and never trained on.
+        a fourth and ``clusters`` as a fifth. They must be people like those whom the promise is about, and
+        never trained on.
     n_points
         Ranks at which statistical parity is imposed.
     constraint_threshold
@@ -189,7 +191,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
     """
 
     # Requested by default, so that pipelines and searches hand the groups on without set_fit_request.
-    __metadata_request__fit = _ROUTED
+    __metadata_request__fit = _ROUTED | {"clusters": True}
     __metadata_request__decision_function = _ROUTED
     __metadata_request__predict = _ROUTED
     __metadata_request__predict_proba = _ROUTED
@@ -272,6 +274,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         *,
         sensitive_features: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        clusters: ArrayLike | None = None,
     ) -> Self:
         """Fit the model.
 
@@ -285,11 +288,15 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
             Group of each row; several columns are crossed. Not needed with ``sensitive_columns``.
         sample_weight : (n,)
             Weight 2 is the row twice, weight 0 the row absent: in the loss and in the groups' distributions.
+        clusters : (n,)
+            With ``enforce="population"``, which rows belong together, as several of one person do: they are
+            held out together, and confidence is that of so many clusters.
         """
         moment = self._deadline()
         self._check_settings()
         if self.enforce == "population":
-            return self._fit_for_new_people(X, y, sensitive_features, sample_weight, moment)
+            return self._fit_for_new_people(X, y, sensitive_features, sample_weight, clusters, moment)
+        self._refuse_clusters(clusters)
         constraints = read_constraints(self)
         solver = read_solver(self, constraints)
         settings = read_loss(self.loss)

@@ -86,7 +86,7 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
     """
 
     # Requested by default, so that pipelines and searches hand the groups on without set_fit_request.
-    __metadata_request__fit = _ROUTED
+    __metadata_request__fit = _ROUTED | {"clusters": True}
     __metadata_request__predict = _ROUTED
     __metadata_request__score = _ROUTED
 
@@ -164,6 +164,7 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         *,
         sensitive_features: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
+        clusters: ArrayLike | None = None,
     ) -> Self:
         """Fit the model.
 
@@ -177,11 +178,15 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
             Group of each row; several columns are crossed. Not needed with ``sensitive_columns``.
         sample_weight : (n,)
             Weight 2 is the row twice, weight 0 the row absent: in the loss and in the groups' distributions.
+        clusters : (n,)
+            With ``enforce="population"``, which rows belong together, as several of one person do: they are
+            held out together, and confidence is that of so many clusters.
         """
         moment = self._deadline()
         self._check_settings()
         if self.enforce == "population":
-            return self._fit_for_new_people(X, y, sensitive_features, sample_weight, moment)
+            return self._fit_for_new_people(X, y, sensitive_features, sample_weight, clusters, moment)
+        self._refuse_clusters(clusters)
         settings = self._read_loss()
         constraints = self._read_constraints()
         solver = read_solver(self, constraints)

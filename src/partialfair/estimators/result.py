@@ -16,7 +16,13 @@ from partialfair.problems import Certificate
 from partialfair.solvers import Record, Status
 from partialfair.surrogates import Surrogate
 
-__all__ = ["ROUNDING_OF_GAPS", "FitResult", "Population", "Tried"]
+__all__ = ["CHOSEN_IN_TRAINING", "ROUNDING_OF_GAPS", "FitResult", "Population", "Tried"]
+
+CHOSEN_IN_TRAINING = (
+    "the interval was chosen for its wide gap on the training rows, under the model without constraint; rows "
+    "that were not trained on had no say, so what they show is not touched by the choice"
+)
+"""What ``interval="auto"`` means for the figures."""
 
 ROUNDING_OF_GAPS = 1e-12
 """By how much an exact gap may exceed what is allowed: sums of fractional weights are not exact."""
@@ -158,6 +164,8 @@ class FitResult:
         What was tried, with ``enforce="exact"``: models with their exact gaps, objectives and seconds.
     population
         What rows held out say, with ``enforce="population"``; else None.
+    interval_chosen
+        Whether an interval was chosen on the training rows (``interval="auto"``); ``constraints`` has it.
     """
 
     status: Status
@@ -178,6 +186,7 @@ class FitResult:
     higher_is_better: bool = True
     search: tuple[Tried, ...] = ()
     population: Population | None = None
+    interval_chosen: bool = False
 
     @property
     def improvement(self) -> float:
@@ -264,6 +273,8 @@ class FitResult:
                     f"{type(constraint).__name__}: exact training gap {gap.value:.4g} (max_gap "
                     f"{constraint.max_gap:g}), between {pair}{where}"
                 )
+        if self.interval_chosen:
+            lines.append(CHOSEN_IN_TRAINING)
         if self.population is not None and self.population.not_judged:
             left_out = [group_name(label) for label in self.population.not_judged]
             lines.append(f"too few held out, so nothing is said of: {listed(left_out)}")

@@ -32,6 +32,7 @@ __all__ = [
     "ScoredGroups",
     "check_gap_scale",
     "check_threshold",
+    "cluster_codes",
     "encoded_groups",
     "oriented",
     "positives",
@@ -213,7 +214,7 @@ def scored_groups(
     if positive is not None and positive.size != scores.size:
         raise InputError(f"y_true has {positive.size} rows, but there are {scores.size} scores")
     encoded = encoded_groups(sensitive_features, scores.size, missing_groups)
-    together = None if clusters is None else _cluster_codes(clusters, scores.size)
+    together = None if clusters is None else cluster_codes(clusters, scores.size)
     n_missing = int(((encoded.codes < 0) & (True if weights is None else weights > 0)).sum())
     members = [np.flatnonzero(encoded.codes == code) for code in range(len(encoded.labels))]
     if weights is not None:
@@ -313,7 +314,7 @@ def sorted_group(
     )
 
 
-def _cluster_codes(clusters: ArrayLike, n_rows: int) -> Ints:
+def cluster_codes(clusters: ArrayLike, n_rows: int) -> Ints:
     """Give clusters numbers, and refuse rows without one."""
     import pandas as pd
 

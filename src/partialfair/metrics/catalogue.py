@@ -176,6 +176,7 @@ def check_judgeable(
     metric: str,
     positive: npt.NDArray[np.bool_] | None = None,
     sample_weight: ArrayLike | None = None,
+    clusters: ArrayLike | None = None,
     min_group_size: float = 10,
     missing_groups: MissingGroups = "error",
 ) -> None:
@@ -186,7 +187,13 @@ def check_judgeable(
     """
     groups = encode_groups(sensitive_features, missing=missing_groups)
     scored = scored_groups(
-        np.zeros(groups.codes.size), groups, interval, sample_weight, positive, missing_groups=missing_groups
+        np.zeros(groups.codes.size),
+        groups,
+        interval,
+        sample_weight,
+        positive,
+        clusters=clusters,
+        missing_groups=missing_groups,
     )
     judged = judged_groups(scored, min_group_size, "list")
     chosen = METRICS[metric]

@@ -37,7 +37,8 @@ class IntervalChoice:
         ``(low, high)`` from the best; pass it wherever an interval is asked for.
     gap, low, high
         Statistical-parity gap there with its 95 % confidence interval. It holds for the gaps at all positions
-        at once, and so for that of the one that was chosen for its large gap.
+        at once, and so for that of the one that was chosen for its large gap. A `fairness_report` of the same
+        scores on the chosen interval knows nothing of the choice: its interval is too narrow, and too high.
     positive_rate
         The decision rate p that every candidate contains.
     candidates
@@ -51,6 +52,15 @@ class IntervalChoice:
     positive_rate: float
     candidates: pd.DataFrame
 
+    @property
+    def statement(self) -> str:
+        """What the choice says of the gap, in a sentence that allows for it."""
+        return (
+            f"the interval was chosen for its wide gap among {len(self.candidates)} positions on the same "
+            f"rows; allowing for that, its statistical-parity gap, {self.gap:.3f} on the interval scale, is "
+            f"between {self.low:.3f} and {self.high:.3f} with 95 % confidence"
+        )
+
 
 def choose_interval(
     y_score: ArrayLike,
@@ -60,6 +70,7 @@ def choose_interval(
     threshold: float | None = None,
     width: float = 0.25,
     sample_weight: ArrayLike | None = None,
+    clusters: ArrayLike | None = None,
     random_state: int | np.random.Generator | None = 0,
     higher_is_better: bool = True,
     missing_groups: MissingGroups = "error",
@@ -81,6 +92,8 @@ def choose_interval(
         Used when p is not given: ``p = Pr(score > threshold)``, or below it where lower is better.
     width
         Width of the interval.
+    clusters
+        As in `fairness_report`: which rows belong together.
     random_state
         Seed of the confidence intervals.
     """
@@ -92,6 +105,7 @@ def choose_interval(
         y_score,
         sensitive_features,
         sample_weight=sample_weight,
+        clusters=clusters,
         higher_is_better=higher_is_better,
         missing_groups=missing_groups,
     )

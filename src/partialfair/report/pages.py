@@ -151,7 +151,7 @@ def path_page(
     return render(
         reports,
         title=title,
-        headline=headline or f"{len(points)} models judged on {len(rows.y):,} rows held out",
+        headline=headline or f"{len(points)} models judged on {len(rows.y):,} rows {path.judged_on}",
         frontier=_frontier(path, names, confidence, chosen),
         sections=[
             audited_section(reports[names[shown]], f"As audited: {names[shown]}"),
@@ -162,12 +162,18 @@ def path_page(
                 path.record.metric,
                 [point.training_gap for point in points],
             ),
-            *(sections or [settings_section(points[shown].model.get_params(deep=False))]),
+            *(sections or _own_sections(path, points[shown])),
         ],
         shown=shown,
         warning=warning,
         changes=changes,
     )
+
+
+def _own_sections(path: FairnessPath, shown: PathPoint) -> list[Section]:
+    """Return what a page says of its path if it is told nothing else."""
+    notes = [] if path.meaning is None else [path.meaning]
+    return [settings_section(shown.model.get_params(deep=False)), *notes_section(notes)]
 
 
 def _one_interval(point: PathPoint) -> tuple[float, float]:
@@ -217,7 +223,7 @@ def _frontier(
         )
     if not dots:
         return None
-    return FrontierChart(tuple(dots), f"{metric.title} gap, held out", f"{score}, held out")
+    return FrontierChart(tuple(dots), f"{metric.title} gap, {path.judged_on}", f"{score}, {path.judged_on}")
 
 
 def fits_section(

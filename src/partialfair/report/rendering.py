@@ -275,8 +275,9 @@ def _too_few(report: FairnessReport) -> dict[str, list[int]]:
 _FRONTIER = """<section>
 <h2>Frontier</h2>
 <div id="frontier"></div>
-<p class="soft" id="frontier-text" role="status">Every model by its gap on rows held out, with its confidence
-interval, and how good it is there, give or take one standard error; beside it the gap it was allowed.
+<p class="soft" id="frontier-text" role="status">Every model by its gap on rows not trained on, with its
+confidence interval, and how good it is there, give or take one standard error; beside it the gap it was
+allowed.
 Dashed: the fit did not end well. Choose one to see it below.</p>
 </section>"""
 
