@@ -31,6 +31,7 @@ from partialfair.estimators._inputs import (
     read_features,
     read_groups,
 )
+from partialfair.estimators._origin import Origin
 from partialfair.estimators._overfitted import overfitted_gap_warning
 from partialfair.estimators._population import check_population_settings, fit_for_new_people
 from partialfair.estimators._promise import (
@@ -77,6 +78,9 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
 
     _neighbours: tuple[tuple[Floats, Floats], ...] = ()
     """Coefficients and intercepts of other models of the same rows, which may be better: `fairness_path`."""
+
+    _origin: Origin | None = None
+    """Another model that coefficients are counted from: `partialfair.trees`."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a fitted model; those of earlier versions lack parameters that are newer than they are."""
@@ -287,7 +291,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         return model.scores(model.pack(self.coef_, self.intercept_))
 
     def _model(self, X: Features, groups: Groups | None, units: ColumnUnits) -> LinearModel:
-        return linear_model(
+        model = linear_model(
             X,
             codes=None if groups is None else groups.codes,
             n_groups=1 if groups is None else len(groups.labels),
@@ -296,11 +300,14 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             scales=units.scales,
             centres=units.centres,
         )
+        return model if self._origin is None else self._origin.moved(model)
 
     def _free_fit(self, problem: Problem) -> Result:
         """Return the unconstrained model."""
         last = getattr(self, "_free", None) if self.warm_start else None
-        start = problem.constant_start if last is None or last.size != problem.n else last
+        if last is None or last.size != problem.n:
+            last = problem.constant_start if self._origin is None else np.zeros(problem.n)
+        start = last
         free = Newton(tol=max(1e-6, _FREE_TOL * self.tol)).solve(problem, start)
         if self.warm_start:
             self._free = free.x
