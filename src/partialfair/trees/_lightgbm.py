@@ -159,8 +159,8 @@ def _with_leaves(tree: str, held: Floats) -> str:
         none = np.full(len(held), -1)
         cover = np.concatenate([_numbers(tree, "internal_count"), _numbers(tree, "leaf_count")])
         values = np.concatenate([np.zeros(n_inner), held])
-        children = [np.concatenate([child, none]) for child in numbered]
-        lines["internal_value"] = fill_inner_nodes(values, *children, cover)[:n_inner]
+        left, right = (np.concatenate([child, none]) for child in numbered)
+        lines["internal_value"] = fill_inner_nodes(values, left, right, cover)[:n_inner]
     for key, numbers in lines.items():
         text = " ".join(f"{number:.17g}" for number in numbers)
         tree = re.sub(rf"(?m)^{key}=.*$", f"{key}={text}", tree)

@@ -197,8 +197,8 @@ def ensemble_of(model: Any) -> TreeEnsemble:
     module = _reader_of(model)
     if module is None:
         raise InputError(
-            f"{name_of(model)} is not a tree ensemble that can be read; use a model of LightGBM or XGBoost, or"
-            " a HistGradientBoosting, GradientBoosting, RandomForest or ExtraTrees model of scikit-learn"
+            f"{name_of(model)} is no tree ensemble that can be read; use a model of LightGBM or XGBoost, or a"
+            " HistGradientBoosting, GradientBoosting, RandomForest or ExtraTrees model of scikit-learn"
         )
     if not is_fitted(model):
         raise InputError(f"{name_of(model)} is not fitted yet: it has no trees to read")
