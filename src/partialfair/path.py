@@ -27,7 +27,6 @@ from partialfair.estimators._path_rows import (
     read_rows,
     split_rows,
 )
-from partialfair.estimators._statement import read_constraints
 from partialfair.exceptions import InputError
 from partialfair.metrics.paired import GapComparison, compare_gaps
 from partialfair.metrics.report import FairnessReport, ReportRow
@@ -272,6 +271,7 @@ def fairness_path(
     check_members(estimator, train, held_out)
     check_judged(estimator, stated[0], record.metric, train, held_out, min_group_size, small_groups)
     say = _reporter(scoring, callback, verbose)
+    estimator = estimator._for_several_fits(train)
     known = (record, record.bounded)
     jobs = (
         delayed(chain)(estimator, train, held_out, gaps, alpha, scoring, say, known) for alpha in penalties
@@ -308,7 +308,7 @@ def _check_estimator(estimator: Any, scoring: str) -> None:
 
 def _stated(estimator: Any, gap: float) -> Constraint:
     """Return the constraint with that gap, refusing what no model could be fitted with."""
-    (constraint,) = read_constraints(clone(estimator).set_params(**with_gap(estimator, gap)))
+    (constraint,) = clone(estimator).set_params(**with_gap(estimator, gap))._read_constraints()
     return constraint
 
 

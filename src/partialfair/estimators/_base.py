@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from inspect import Parameter, signature
 from numbers import Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from partialfair._checks import check_count, check_flag, check_number
@@ -33,6 +33,7 @@ from partialfair.estimators._inputs import (
 )
 from partialfair.estimators._origin import Origin
 from partialfair.estimators._overfitted import overfitted_gap_warning
+from partialfair.estimators._path_rows import GivenRows
 from partialfair.estimators._population import check_population_settings, fit_for_new_people
 from partialfair.estimators._promise import (
     Promise,
@@ -43,6 +44,7 @@ from partialfair.estimators._promise import (
 )
 from partialfair.estimators._scales import ColumnUnits, column_units
 from partialfair.estimators._search import FitRows, Search, ending, remarks_on
+from partialfair.estimators._statement import read_constraints
 from partialfair.estimators._threads import one_blas_thread
 from partialfair.estimators._units import estimator_in_units, take_over
 from partialfair.estimators.result import FitResult
@@ -81,6 +83,9 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
 
     _origin: Origin | None = None
     """Another model that coefficients are counted from: `partialfair.trees`."""
+
+    _told_by_fits: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "groups_", "classes_", "n_iter_")
+    """What one fit leaves to another estimator that it was made for, beside ``result_``."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a fitted model; those of earlier versions lack parameters that are newer than they are."""
@@ -127,6 +132,25 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         """Fit for a promise about new people; settings were checked."""
         fit_for_new_people(self, X, y, sensitive_features, sample_weight, moment)
         return self
+
+    def _read_features(
+        self, X: ArrayLike, *, reset: bool
+    ) -> tuple[Features, dict[str, ArrayLike] | None]:
+        """Return features, and the columns taken out of them that hold the group."""
+        return read_features(self, X, self.sensitive_columns, reset=reset)
+
+    def _read_constraints(self) -> tuple[Constraint, ...]:
+        """Return the constraints that the parameters state."""
+        return read_constraints(self)
+
+    def _for_several_fits(self, rows: GivenRows) -> Self:
+        """Return an estimator that is not fitted, to be copied for several fits on the same rows."""
+        return clone(self)
+
+    @property
+    def _parameters(self) -> tuple[Floats, Floats]:
+        """What a fit on the same rows may begin with: `_neighbours`."""
+        return self.coef_, self.intercept_
 
     def _read_groups(
         self,
@@ -265,7 +289,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
     def _scores(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:
         """Score rows as fitted; the group is read only if the model has group terms."""
         check_is_fitted(self)
-        features, columns = read_features(self, X, self.sensitive_columns, reset=False)
+        features, columns = self._read_features(X, reset=False)
         n_codes, n_intercepts = len(self.coef_), len(self.intercept_)
         groups = None
         if max(n_codes, n_intercepts) > 1:
