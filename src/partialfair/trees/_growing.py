@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -72,9 +72,11 @@ def _by_lightgbm(model: Any, train: GivenRows, held_out: GivenRows) -> Any:
         stop = [lightgbm.early_stopping(_PATIENCE, verbose=False)]
     else:
         stop = None
-    new = "eval_X" in signature(model.fit).parameters  # since 4.7, where eval_set is deprecated
-    watched = {"eval_X": held_out.X, "eval_y": held_out.y} if new else {"eval_set": [(held_out.X, held_out.y)]}
-    return _fitted(model, train, callbacks=stop, eval_sample_weight=[_weights(held_out)], **watched)
+    watched = {"eval_set": [(held_out.X, held_out.y)], "eval_sample_weight": [_weights(held_out)]}
+    with warnings.catch_warnings():
+        # Of eval_set; but its successor, eval_y of LightGBM 4.7, takes labels for numbers.
+        warnings.filterwarnings("ignore", "The argument 'eval_set' is deprecated")
+        return _fitted(model, train, callbacks=stop, **watched)
 
 
 def _by_xgboost(model: Any, train: GivenRows, held_out: GivenRows) -> Any:
