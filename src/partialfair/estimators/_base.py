@@ -45,6 +45,7 @@ from partialfair.estimators._promise import (
 from partialfair.estimators._scales import ColumnUnits, column_units
 from partialfair.estimators._search import FitRows, Search, ending, remarks_on
 from partialfair.estimators._statement import read_constraints
+from partialfair.estimators._stored import check_stored
 from partialfair.estimators._threads import one_blas_thread
 from partialfair.estimators._units import estimator_in_units, take_over
 from partialfair.estimators.result import FitResult
@@ -146,6 +147,10 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
     def _for_several_fits(self, rows: GivenRows) -> Self:
         """Return an estimator that is not fitted, to be copied for several fits on the same rows."""
         return clone(self)
+
+    def _check_stored(self) -> None:
+        """Refuse what a file holds if it could not score rows."""
+        check_stored(self)
 
     @property
     def _parameters(self) -> tuple[Floats, Floats]:

@@ -38,11 +38,14 @@ from partialfair.solvers import Record, Solver, Status
 from partialfair.surrogates import Surrogate
 from partialfair.trees._growing import check_readable, grown, is_readable
 from partialfair.trees._refitting import LOSSES, LeafValues, check_classes
+from partialfair.trees._stored import check_stored_trees, restored, stored
 from partialfair.trees.ensembles import TreeEnsemble, ensemble_of, is_fitted, name_of
 
 __all__ = ["PartialFairTrees"]
 
 _ROUTED = {"sensitive_features": True}
+_MODELS = ("model", "model_", "grown_")
+"""Attributes that are models of libraries."""
 _TINY_TIME = 1e-3
 """Seconds that a refit is given at least: it needs a limit above 0."""
 
@@ -292,7 +295,16 @@ class PartialFairTrees(PartialFairEstimator):
     _read: LeafValues | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_read"}
+        """Return what is stored: models as their libraries write them."""
+        state = {name: value for name, value in super().__getstate__().items() if name != "_read"}
+        return state | {name: stored(state[name]) for name in _MODELS if name in state}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state | {name: restored(state[name]) for name in _MODELS if name in state})
+
+    def _check_stored(self) -> None:
+        """Refuse what a file holds if it could not score rows."""
+        check_stored_trees(vars(self), "regressor" if is_regressor(self) else "classifier")
 
     def _check_settings(self) -> None:
         """Refuse settings that cannot be right, and models without trees."""
@@ -381,10 +393,14 @@ class PartialFairTrees(PartialFairEstimator):
         linear._neighbours = self._neighbours
         linear._origin = leaf_values.origin(rows.X)
         leaves = leaf_values.ensemble.leaves(rows.X)
-        try:
-            linear.fit(leaves, rows.y, sensitive_features=rows.groups, sample_weight=rows.weights)
-        finally:
-            del linear._neighbours, linear._origin
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                linear.fit(leaves, rows.y, sensitive_features=rows.groups, sample_weight=rows.weights)
+            finally:
+                del linear._neighbours, linear._origin
+        for remark in caught:
+            warnings.warn(remark.message, stacklevel=3)  # as said where fit was called
         return linear
 
     def _judged(self, scores: Floats, rows: GivenRows) -> FitResult:
