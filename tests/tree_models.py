@@ -1,4 +1,4 @@
-"""Fitted tree ensembles of every kind that partialfair.trees reads, on small tables with all that is awkward."""
+"""Fitted tree ensembles of every kind that partialfair.trees reads, on tables with all that is awkward."""
 
 from __future__ import annotations
 
