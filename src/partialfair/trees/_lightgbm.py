@@ -11,8 +11,16 @@ import numpy as np
 
 from partialfair._typing import ArrayLike, Floats, Ints
 from partialfair.exceptions import InputError
-from partialfair.trees._nodes import fill_inner_nodes
-from partialfair.trees.ensembles import ScoreKind, TreeEnsemble, name_of
+from partialfair.trees._nodes import Nodes
+from partialfair.trees._refusals import (
+    name_of,
+    refuse_classes,
+    refuse_dart,
+    refuse_linear_leaves,
+    refuse_monotone,
+    refuse_objective,
+)
+from partialfair.trees.ensembles import ScoreKind, TreeEnsemble
 
 __all__ = ["LightGBMTrees", "read"]
 
@@ -50,6 +58,11 @@ class _Text:
         header = re.sub(r"(?m)^tree_sizes=.*$", f"tree_sizes={sizes}", self.header)
         return "".join([header, *self.trees, self.rest])
 
+    def entry(self, name: str) -> str:
+        """Return an entry of the header; empty where it has none of that name."""
+        found = re.search(rf"(?m)^{name}=(.*)$", self.header)
+        return found[1] if found else ""
+
     def parameter(self, name: str) -> str:
         """Return a training parameter as the text holds it; empty where it does not."""
         found = re.search(rf"(?m)^\[{name}: (.*)\]$", self.rest)
@@ -74,11 +87,13 @@ class LightGBMTrees(TreeEnsemble):
         found: Ints = self.model.predict(X, pred_leaf=True).reshape(-1, self.n_trees)
         return found
 
-    def _written(self, held: Floats) -> Any:
+    def _written(self, stored: Floats) -> Any:
         from lightgbm import Booster
 
         ends = np.cumsum(self.n_leaves)[:-1]
-        trees = tuple(_with_leaves(*pair) for pair in zip(self.text.trees, np.split(held, ends), strict=True))
+        trees = tuple(
+            _with_leaves(*pair) for pair in zip(self.text.trees, np.split(stored, ends), strict=True)
+        )
         original = _booster(self.model)
         written = Booster(model_str=_Text(self.text.header, trees, self.text.rest).joined())
         written.best_iteration, written.best_score = original.best_iteration, original.best_score
@@ -114,29 +129,21 @@ def _score_kind(model: Any, text: _Text) -> ScoreKind:
     """Return what the sums are, or refuse a model that is not such a sum."""
     name = name_of(model)
     if text.parameter("boosting") == "dart":
-        raise InputError(
-            f"{name} was grown by DART, which weights its trees anew all the time; use boosting_type='gbdt'"
-        )
+        refuse_dart(model, "boosting_type='gbdt'")
     if "\naverage_output\n" in text.header:
         raise InputError(
             f"{name} was grown with boosting='rf', whose raw scores are sums over trees while its predictions"
             " come from means; use boosting_type='gbdt', or a RandomForest of scikit-learn"
         )
     if any(_numbers(tree, "is_linear").any() for tree in text.trees):
-        raise InputError(f"{name} has linear models in its leaves; use linear_tree=False")
+        refuse_linear_leaves(model)
     if re.search(r"[1-9]", text.parameter("monotone_constraints")):
-        raise InputError(
-            f"{name} has monotone constraints, which other leaf values would break; grow it without them"
-        )
-    if int(re.search(r"(?m)^num_class=(\d+)$", text.header)[1]) > 1:  # type: ignore[index]
-        raise InputError(f"{name} has more than two classes; only binary classifiers can be read")
-    found = re.search(r"(?m)^objective=(\S+)(.*)$", text.header)
-    objective, settings = (found[1], found[2].split()) if found else ("of your own", [])
+        refuse_monotone(model)
+    if (n_classes := int(text.entry("num_class"))) > 1:
+        refuse_classes(model, n_classes)
+    objective, *settings = text.entry("objective").split() or ["of your own"]
     if objective not in _SCORE_KINDS or "sqrt" in settings:
-        raise InputError(
-            f"{name} has the objective {' '.join([objective, *settings])}, whose predictions are not sums of"
-            f" leaf values or their logistic transform; use one of {', '.join(_SCORE_KINDS)}"
-        )
+        refuse_objective(model, " ".join([objective, *settings]), _SCORE_KINDS)
     if objective == "binary" and "sigmoid:1" not in settings:
         raise InputError(f"{name} has {settings[0]}, so its scores are not log-odds; use sigmoid=1")
     return _SCORE_KINDS[objective]
@@ -148,19 +155,17 @@ def _numbers(tree: str, key: str) -> Floats:
     return np.array(found[1].split() if found else [], dtype=np.float64)
 
 
-def _with_leaves(tree: str, held: Floats) -> str:
+def _with_leaves(tree: str, stored: Floats) -> str:
     """Return a tree's text with other values in its leaves, and their means inside."""
-    left, right = (_numbers(tree, key).astype(np.int64) for key in ("left_child", "right_child"))
-    n_inner = len(left)
-    lines = {"leaf_value": held}
+    children = [_numbers(tree, key).astype(np.int64) for key in ("left_child", "right_child")]
+    n_inner, no_children = len(children[0]), np.full(len(stored), -1)
+    lines = {"leaf_value": stored}
     if n_inner:
         # Inner nodes are counted from 0, and leaf l is child ~l: it becomes node n_inner + l.
-        numbered = [np.where(child < 0, n_inner + ~child, child) for child in (left, right)]
-        none = np.full(len(held), -1)
+        numbered = (np.where(child < 0, n_inner + ~child, child) for child in children)
+        left, right = (np.concatenate([child, no_children]) for child in numbered)
         cover = np.concatenate([_numbers(tree, "internal_count"), _numbers(tree, "leaf_count")])
-        values = np.concatenate([np.zeros(n_inner), held])
-        left, right = (np.concatenate([child, none]) for child in numbered)
-        lines["internal_value"] = fill_inner_nodes(values, left, right, cover)[:n_inner]
+        lines["internal_value"] = Nodes(left, right, cover).means(stored)[:n_inner]
     for key, numbers in lines.items():
         text = " ".join(f"{number:.17g}" for number in numbers)
         tree = re.sub(rf"(?m)^{key}=.*$", f"{key}={text}", tree)

@@ -26,6 +26,7 @@ from partialfair._checks import finite_vector
 from partialfair._typing import ArrayLike, Floats, Ints
 from partialfair.categoricals import CategoricalCodes
 from partialfair.exceptions import InputError
+from partialfair.trees._refusals import name_of, refuse_classes, refuse_targets
 from partialfair.trees.rounding import DOUBLE_BITS, Sizes, on_grid
 
 __all__ = ["READERS", "Kind", "ScoreKind", "TreeEnsemble", "ensemble_of", "is_fitted"]
@@ -35,6 +36,10 @@ ScoreKind = Literal["log-odds", "probability", "prediction"]
 
 READERS = {
     "lightgbm": "partialfair.trees._lightgbm",
+    "xgboost": "partialfair.trees._xgboost",
+    "sklearn.ensemble._hist_gradient_boosting": "partialfair.trees._histograms",
+    "sklearn.ensemble._gb": "partialfair.trees._gradient_boosting",
+    "sklearn.ensemble._forest": "partialfair.trees._forests",
 }
 """From where a class of models is defined to the module that reads them; imported when first met."""
 
@@ -107,6 +112,11 @@ class TreeEnsemble(ABC):
         return len(self.n_leaves)
 
     @property
+    def factor(self) -> float:
+        """What the library multiplies leaf values by as it adds them up: a learning rate, or 1."""
+        return 1.0
+
+    @property
     def divisor(self) -> int:
         """What the library divides its sum over trees by: the number of trees where it takes means."""
         return 1
@@ -135,48 +145,51 @@ class TreeEnsemble(ABC):
         """Return the raw scores that the library's own model computes."""
 
     def rounded(self, values: ArrayLike) -> Floats:
-        """Return the nearest values that the library adds up without rounding, in any order.
+        """Return the nearest values that the library can hold and adds up without rounding, in any order.
 
         Those are multiples of one power of two (:func:`~partialfair.trees.rounding.on_grid`), and within
-        :attr:`bounds`. Without it sums of floats depend on the order of trees, and rows whose scores are
-        equal, or nearly, come out in another order in the library than here.
+        :attr:`bounds`. Other floats have sums that depend on the order of trees, so that rows whose scores
+        are equal, or nearly, would come out in another order in the library than here.
         """
-        return self._held(values) / self.divisor
+        return self.factor * self._stored(values) / self.divisor
 
     def scores_with(self, values: ArrayLike, leaves: CategoricalCodes) -> Floats:
-        """Return ``with_values(values).scores(X)`` to the last bit, for the rows with these leaves."""
-        held = self._held(values)
-        starts = np.cumsum([0, *self.n_leaves[:-1]])
+        """Return ``with_values(values).scores(X)`` to the last bit, for the rows with these leaves.
+
+        A learning rate (scikit-learn's GradientBoosting) brings roundings that processors may do in another
+        way; such scores agree to 1e-15 of their size.
+        """
+        added = self.factor * self._stored(values)
+        trees = np.split(added, np.cumsum(self.n_leaves)[:-1])
         sums = np.zeros(leaves.n_rows)
         for rows in _chunks(leaves.n_rows, self.n_trees):
-            sums[rows] = held[starts + leaves.codes[rows]].sum(axis=1)
+            for tree, codes in zip(trees, leaves.codes[rows].T, strict=True):
+                sums[rows] += tree[codes]
         return sums / self.divisor
 
     def with_values(self, values: ArrayLike) -> TreeEnsemble:
-        """Write :meth:`rounded` values into a copy of the library's model.
+        """Write :meth:`rounded` values into a copy of the library's model, and read that.
 
-        Inner nodes get the cover-weighted means of their children, which explainers start from. Trees
-        beyond the best iteration, which predictions leave out, are dropped.
+        Inner nodes get the cover-weighted means of their children, from which explainers start. Trees beyond
+        the best iteration, which predictions leave out, are dropped; a base score or prior becomes part of
+        the first tree.
         """
-        return ensemble_of(self._written(self._held(values)))
+        return ensemble_of(self._written(self._stored(values)))
 
-    def _held(self, values: ArrayLike) -> Floats:
-        """Return what the leaves would hold: rounded, before the library divides by :attr:`divisor`."""
+    def _stored(self, values: ArrayLike) -> Floats:
+        """Return what the leaves have to hold for the library to add up :meth:`rounded` values."""
         vector = finite_vector(values, "values")
         if len(vector) != len(self.values):
-            raise InputError(
-                f"values has {len(vector)} entries, but the trees have {len(self.values)} leaves"
-            )
-        held = on_grid(vector * self.divisor, self.n_leaves, self.significand_bits)
-        low, high = self.bounds
-        return np.clip(held, low * self.divisor, high * self.divisor)
+            raise InputError(f"values has {len(vector)} entries, but there are {len(self.values)} leaves")
+        added = np.clip(vector, *self.bounds) * self.divisor
+        return on_grid(added, self.n_leaves, self.significand_bits) / self.factor
 
     @abstractmethod
     def _leaf_positions(self, X: Any) -> Ints:
         """Return the leaf of each row, counted from 0 within each tree, of shape ``(n_rows, n_trees)``."""
 
     @abstractmethod
-    def _written(self, held: Floats) -> Any:
+    def _written(self, stored: Floats) -> Any:
         """Return a copy of the model whose leaves hold these values."""
 
 
@@ -202,6 +215,10 @@ def ensemble_of(model: Any) -> TreeEnsemble:
         )
     if not is_fitted(model):
         raise InputError(f"{name_of(model)} is not fitted yet: it has no trees to read")
+    if getattr(model, "n_outputs_", 1) > 1:
+        refuse_targets(model)
+    if len(getattr(model, "classes_", range(2))) != 2:
+        refuse_classes(model, len(model.classes_))
     ensemble: TreeEnsemble = importlib.import_module(module).read(model)
     return ensemble
 
@@ -219,11 +236,6 @@ def is_fitted(model: Any) -> bool:
     except NotFittedError:
         return False
     return True
-
-
-def name_of(model: Any) -> str:
-    """Return what messages call a model: the name of its class."""
-    return model.__name__ if isinstance(model, type) else type(model).__name__
 
 
 def _reader_of(model: Any) -> str | None:
