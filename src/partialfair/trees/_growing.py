@@ -12,7 +12,8 @@ from sklearn.base import clone, is_classifier
 from partialfair._typing import Floats
 from partialfair.estimators._path_rows import GivenRows, split_rows
 from partialfair.exceptions import InputError
-from partialfair.trees.ensembles import _reader_of, ensemble_of, name_of
+from partialfair.trees._refusals import name_of
+from partialfair.trees.ensembles import _reader_of, ensemble_of
 
 __all__ = ["check_readable", "grown", "is_readable"]
 

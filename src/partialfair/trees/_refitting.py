@@ -18,7 +18,8 @@ from scipy.special import expit
 from partialfair._typing import ArrayLike, Floats
 from partialfair.estimators._origin import Origin, Told
 from partialfair.exceptions import InputError
-from partialfair.trees.ensembles import ScoreKind, TreeEnsemble, name_of
+from partialfair.trees._refusals import name_of
+from partialfair.trees.ensembles import ScoreKind, TreeEnsemble
 
 __all__ = ["LOSSES", "LeafValues", "check_classes"]
 
@@ -106,5 +107,5 @@ class LeafValues:
         """Return what the library adds up, which it does without rounding, and the scores of the sums."""
         factor, shift = self._scale
         divisor = self.ensemble.divisor
-        held: Any = self.ensemble._held(self._values(coef[0], float(intercept[0])))
-        return held[None], lambda sums: factor * (sums / divisor) - shift
+        added: Any = self.ensemble.factor * self.ensemble._stored(self._values(coef[0], float(intercept[0])))
+        return added[None], lambda sums: factor * (sums / divisor) - shift

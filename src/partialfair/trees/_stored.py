@@ -15,7 +15,8 @@ from sklearn.frozen import FrozenEstimator
 from partialfair._extras import require
 from partialfair.estimators.result import FitResult
 from partialfair.exceptions import InputError
-from partialfair.trees.ensembles import Kind, ensemble_of, is_fitted, name_of
+from partialfair.trees._refusals import name_of
+from partialfair.trees.ensembles import Kind, ensemble_of, is_fitted
 
 __all__ = ["StoredXGBoost", "check_stored_trees", "restored", "stored"]
 

@@ -38,8 +38,9 @@ from partialfair.solvers import Record, Solver, Status
 from partialfair.surrogates import Surrogate
 from partialfair.trees._growing import check_readable, grown, is_readable
 from partialfair.trees._refitting import LOSSES, LeafValues, check_classes
+from partialfair.trees._refusals import name_of
 from partialfair.trees._stored import check_stored_trees, restored, stored
-from partialfair.trees.ensembles import TreeEnsemble, ensemble_of, is_fitted, name_of
+from partialfair.trees.ensembles import TreeEnsemble, ensemble_of, is_fitted
 
 __all__ = ["PartialFairTrees"]
 
