@@ -85,6 +85,9 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
     _origin: Origin | None = None
     """Another model that coefficients are counted from: `partialfair.trees`."""
 
+    takes_tables: ClassVar[bool] = False
+    """Whether features may be categories, and missing."""
+
     _told_by_fits: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "groups_", "classes_", "n_iter_")
     """What one fit leaves to another estimator that it was made for, beside ``result_``."""
 

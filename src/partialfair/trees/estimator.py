@@ -137,6 +137,8 @@ class PartialFairTrees(PartialFairEstimator):
         "_refit",
     )
 
+    takes_tables: ClassVar[bool] = True
+
     group_terms = None
     """Prediction needs no group."""
 
@@ -376,7 +378,7 @@ class PartialFairTrees(PartialFairEstimator):
         kind = PartialFairRegressor if is_regressor(self) else PartialFairClassifier
         known = set(signature(kind).parameters)
         settings = {name: value for name, value in self.get_params(deep=False).items() if name in known}
-        settings |= {"loss": self.loss, "sensitive_columns": None}
+        settings |= {"loss": self.loss, "sensitive_columns": None, "validation": 0.2}
         if kind is PartialFairClassifier and self.constraint_threshold is None:
             settings["constraint_threshold"] = 0.0
         last = getattr(self, "_refit", None)
@@ -402,7 +404,7 @@ class PartialFairTrees(PartialFairEstimator):
                 del linear._neighbours, linear._origin
         for remark in caught:
             warnings.warn(remark.message, stacklevel=3)  # as said where fit was called
-        return linear
+        return linear.set_params(callback=None)  # it is kept, in files as well
 
     def _judged(self, scores: Floats, rows: GivenRows) -> FitResult:
         """Return the result of the refit with the gaps of scores that the library's own model gives."""
