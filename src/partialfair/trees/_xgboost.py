@@ -55,20 +55,29 @@ class XGBoostTrees(TreeEnsemble):
 
     def scores(self, X: ArrayLike) -> Floats:
         """Return what ``predict(X, output_margin=True)`` does, with the trees up to the best iteration."""
+        if _is_estimator(self.model):
+            return np.asarray(self.model.predict(X, output_margin=True), dtype=np.float64)
         return np.asarray(self._predicted(X, output_margin=True), dtype=np.float64)
 
     def _leaf_positions(self, X: Any) -> Ints:
+        # Not by the estimators' apply, which does not take categories before XGBoost 3.
         reached = self._predicted(X, pred_leaf=True).reshape(-1, self.n_trees)
         return self.structure.leaf_positions(reached.astype(np.int32))
 
     def _predicted(self, X: Any, **what: bool) -> Any:
-        if hasattr(self.model, "get_booster"):  # an estimator, which knows its best iteration
-            return self.model.apply(X) if what.get("pred_leaf") else self.model.predict(X, **what)
         from xgboost import DMatrix
 
-        best = _best_iteration(self.model)
-        table = DMatrix(X, enable_categorical=True)
-        return self.model.predict(table, iteration_range=(0, 0 if best is None else best + 1), **what)
+        kept = self.model.get_params() if _is_estimator(self.model) else {}
+        table = DMatrix(
+            X,
+            missing=kept.get("missing", np.nan),
+            feature_types=kept.get("feature_types"),
+            nthread=kept.get("n_jobs"),
+            enable_categorical=True,
+        )
+        booster = _booster(self.model)
+        best = _best_iteration(booster)
+        return booster.predict(table, iteration_range=(0, 0 if best is None else best + 1), **what)
 
     def _written(self, stored: Floats) -> Any:
         saved = copy.deepcopy(self.saved)
@@ -114,8 +123,12 @@ def read(model: Any) -> XGBoostTrees:
     )
 
 
+def _is_estimator(model: Any) -> bool:
+    return hasattr(model, "get_booster")
+
+
 def _booster(model: Any) -> Any:
-    return model.get_booster() if hasattr(model, "get_booster") else model
+    return model.get_booster() if _is_estimator(model) else model
 
 
 def _best_iteration(booster: Any) -> int | None:

@@ -53,6 +53,17 @@ def test_values_of_the_leaves_add_up_to_the_scores_of_the_library(case):
     assert np.ptp(scores) > 0
 
 
+def test_leaves_are_those_that_the_library_finds_when_categories_come_in_another_order(case):
+    if not hasattr(case.fresh, "columns"):
+        pytest.skip("no categories")
+    ensemble = ensemble_of(case.model)
+    shuffled = case.fresh.assign(
+        e=case.fresh["e"].cat.set_categories(["red", "white", "black", "green", "blue"])
+    )
+    scores = added_up(ensemble, ensemble.values, ensemble.leaves(shuffled).codes)
+    np.testing.assert_allclose(scores, ensemble.scores(shuffled), rtol=0, atol=tolerance(ensemble))
+
+
 def test_rows_reach_every_leaf_but_few(case):
     # Leaves that were numbered wrongly would still add up if, say, all codes were 0 and so were all values.
     leaves = ensemble_of(case.model).leaves(case.fresh)
