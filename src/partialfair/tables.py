@@ -118,10 +118,11 @@ class CategoryColumn:
         known = codes < len(self.feature_names)
         return np.where(known, codes, 0)[:, None], known.astype(np.float64)[:, None]
 
-    def as_it_is(self, values: pd.Series) -> pd.Categorical:
-        """Return the levels; those that training did not see are missing."""
+    def as_it_is(self, values: pd.Series) -> Any:
+        """Return a pandas categorical; levels that training did not see are missing."""
         codes = self._codes(values)
-        return pd.Categorical.from_codes(np.where(codes < len(self.levels), codes, -1), list(self.levels))
+        known: Any = np.where(codes < len(self.levels), codes, -1)
+        return pd.Categorical.from_codes(known, pd.Index(list(self.levels)))
 
     def stranger(self, values: pd.Series) -> str | None:
         """Say what of the values training did not see."""
@@ -237,7 +238,8 @@ class TableModel:
 
     def decision_function(self, table: pd.DataFrame) -> Floats:
         """Return the scores of the rows; those above 0 are classified as positive."""
-        return self.classifier.decision_function(*self._inputs(table))
+        scores: Floats = self.classifier.decision_function(*self._inputs(table))
+        return scores
 
     def predict(self, table: pd.DataFrame) -> npt.NDArray[Any]:
         """Return the label of every row."""

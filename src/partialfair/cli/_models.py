@@ -1,4 +1,4 @@
-"""Models that ``--model`` names: the linear one, and trees of three libraries with settings that suit tables."""
+"""Models that ``--model`` names: the linear one, and trees of three libraries."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["Model", "Models", "check_model", "default_alpha", "made_estimator"]
 
 _TREES, _LEAVES, _LEARNING_RATE = 500, 8, 0.1
-"""Early stopping cuts the trees to what rows held out ask for. Small trees have few leaf values, which is what
-the refit fits: with 8 leaves test gaps were nearer to training gaps than with 31, at the same accuracy."""
+"""Early stopping cuts the trees to what rows held out ask for. Many leaf values fit the noise of the rows: on
+a9a at a training gap of .1, 60 trees of 8 leaves had a test accuracy of .827, 300 of 31 one of .818."""
 
 
 class Models(StrEnum):
@@ -34,8 +34,8 @@ Model = Annotated[
     Models,
     typer.Option(
         "--model",
-        help="A linear model, or trees of LightGBM, XGBoost or scikit-learn (HistGradientBoosting), whose leaf "
-        "values are refitted; trees take categories and missing values as they are.",
+        help="A linear model, or trees of LightGBM, XGBoost or scikit-learn (HistGradientBoosting), whose "
+        "leaf values are refitted; trees take categories and missing values as they are.",
         rich_help_panel=FIT,
     ),
 ]

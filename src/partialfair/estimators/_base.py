@@ -137,9 +137,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         fit_for_new_people(self, X, y, sensitive_features, sample_weight, moment)
         return self
 
-    def _read_features(
-        self, X: ArrayLike, *, reset: bool
-    ) -> tuple[Features, dict[str, ArrayLike] | None]:
+    def _read_features(self, X: ArrayLike, *, reset: bool) -> tuple[Features, dict[str, ArrayLike] | None]:
         """Return features, and the columns taken out of them that hold the group."""
         return read_features(self, X, self.sensitive_columns, reset=reset)
 
@@ -149,7 +147,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
 
     def _for_several_fits(self, rows: GivenRows) -> Self:
         """Return an estimator that is not fitted, to be copied for several fits on the same rows."""
-        return clone(self)
+        return clone(self)  # type: ignore[no-any-return]
 
     def _check_stored(self) -> None:
         """Refuse what a file holds if it could not score rows."""

@@ -1,8 +1,8 @@
 """Libraries' models as files and copies hold them, and what of them is looked at before they are used.
 
-XGBoost keeps its trees in a ``bytearray``, which files of models do not hold: these get its own UBJSON. Models
-of LightGBM hold their own text, those of scikit-learn plain arrays; but HistGradientBoosting reads tables with
-categories by a partial function, which no file holds either, and which is always the same.
+XGBoost keeps its trees in a ``bytearray``, which files of models do not hold: these get its own UBJSON.
+Models of LightGBM hold their own text, those of scikit-learn plain arrays; but HistGradientBoosting reads
+tables with categories by a partial function, which no file holds either, and which is always the same.
 """
 
 from __future__ import annotations

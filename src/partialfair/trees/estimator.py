@@ -53,7 +53,9 @@ _TINY_TIME = 1e-3
 
 def _classifies(estimator: PartialFairTrees) -> bool:
     if is_regressor(estimator):
-        raise AttributeError(f"{name_of(estimator.model)} is a regressor: its scores are what predict returns")
+        raise AttributeError(
+            f"{name_of(estimator.model)} is a regressor: its scores are what predict returns"
+        )
     return True
 
 
@@ -247,17 +249,17 @@ class PartialFairTrees(PartialFairEstimator):
         self.result_ = self._judged(written.scores(rows.X), rows)
         return self
 
-    @available_if(_classifies)
+    @available_if(_classifies)  # type: ignore[untyped-decorator]
     def decision_function(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
         """Return the scores of ``model_``: log-odds, of forests ``2 p − 1``; groups are not looked at."""
         return self._scores(X, sensitive_features)
 
     def predict(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> npt.NDArray[Any]:
-        """Return ``classes_[1]`` where the score is above 0, else ``classes_[0]``; or the predicted numbers."""
+        """Return ``classes_[1]`` where the score is above 0, else ``classes_[0]``; or numbers."""
         scores = self._scores(X, sensitive_features)
         return scores if is_regressor(self) else np.asarray(self.classes_[(scores > 0).astype(np.intp)])
 
-    @available_if(_classifies)
+    @available_if(_classifies)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
         """Return the probabilities that ``model_`` gives the two classes."""
         second = self._written.probabilities(self._scores(X, sensitive_features))
@@ -307,7 +309,7 @@ class PartialFairTrees(PartialFairEstimator):
 
     def _check_stored(self) -> None:
         """Refuse what a file holds if it could not score rows."""
-        check_stored_trees(vars(self), "regressor" if is_regressor(self) else "classifier")
+        check_stored_trees(dict(vars(self)), "regressor" if is_regressor(self) else "classifier")
 
     def _check_settings(self) -> None:
         """Refuse settings that cannot be right, and models without trees."""
@@ -320,11 +322,10 @@ class PartialFairTrees(PartialFairEstimator):
         self._read_constraints()
 
     def _read_constraints(self) -> tuple[Constraint, ...]:
-        return self._linear()._read_constraints()
+        constraints: tuple[Constraint, ...] = self._linear()._read_constraints()
+        return constraints
 
-    def _read_features(
-        self, X: ArrayLike, *, reset: bool
-    ) -> tuple[Any, dict[str, ArrayLike] | None]:
+    def _read_features(self, X: ArrayLike, *, reset: bool) -> tuple[Any, dict[str, ArrayLike] | None]:
         refuse_masked(X, "X")
         if not hasattr(X, "shape"):
             X = np.asarray(X)
@@ -339,7 +340,8 @@ class PartialFairTrees(PartialFairEstimator):
         fresh = clone(self)
         read = self._rows(rows.X, rows.y, rows.groups, rows.weights)
         model = self._trees(read).model
-        return fresh.set_params(model=FrozenEstimator(model) if isinstance(model, BaseEstimator) else model)
+        kept = FrozenEstimator(model) if isinstance(model, BaseEstimator) else model
+        return fresh.set_params(model=kept)  # type: ignore[no-any-return]
 
     def _rows(self, X: ArrayLike, y: ArrayLike, sensitive_features: Any, sample_weight: Any) -> GivenRows:
         """Return the rows that have weight, with their groups; refuse what no refit could begin with."""
@@ -373,8 +375,8 @@ class PartialFairTrees(PartialFairEstimator):
             check_classes(ensemble, two_classes(np.asarray(rows.y)))
         return ensemble
 
-    def _linear(self) -> PartialFairClassifier | PartialFairRegressor:
-        """Return what refits the leaf values; after a warm start it knows the last."""
+    def _linear(self) -> Any:
+        """Return the classifier or regressor that refits leaf values; from a warm start it knows the last."""
         kind = PartialFairRegressor if is_regressor(self) else PartialFairClassifier
         known = set(signature(kind).parameters)
         settings = {name: value for name, value in self.get_params(deep=False).items() if name in known}
@@ -386,9 +388,7 @@ class PartialFairTrees(PartialFairEstimator):
             return copy.copy(last).set_params(**settings)
         return kind(**settings)
 
-    def _refitted(
-        self, leaf_values: LeafValues, rows: GivenRows, moment: float
-    ) -> PartialFairClassifier | PartialFairRegressor:
+    def _refitted(self, leaf_values: LeafValues, rows: GivenRows, moment: float) -> Any:
         """Return the linear model on the leaves, with what is added to their values as coefficients."""
         linear = self._linear()
         if moment < float("inf"):
@@ -408,7 +408,7 @@ class PartialFairTrees(PartialFairEstimator):
 
     def _judged(self, scores: Floats, rows: GivenRows) -> FitResult:
         """Return the result of the refit with the gaps of scores that the library's own model gives."""
-        result = self._refit.result_
+        result: FitResult = self._refit.result_
         if not result.constraints:
             return result
         weights = read_weights(rows.weights, rows.n)
