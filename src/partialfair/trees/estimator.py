@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, clone, is_regressor
+from sklearn.base import clone, is_regressor
 from sklearn.ensemble._forest import ForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import accuracy_score, r2_score
@@ -36,11 +36,11 @@ from partialfair.groups import Groups
 from partialfair.problems import Counts
 from partialfair.solvers import Record, Solver, Status
 from partialfair.surrogates import Surrogate
-from partialfair.trees._growing import check_readable, grown, is_readable
+from partialfair.trees._growing import grown
 from partialfair.trees._refitting import LOSSES, LeafValues, check_classes
 from partialfair.trees._refusals import name_of
 from partialfair.trees._stored import check_stored_trees, restored, stored
-from partialfair.trees.ensembles import TreeEnsemble, ensemble_of, is_fitted
+from partialfair.trees.ensembles import TreeEnsemble, check_settings, ensemble_of, is_fitted
 
 __all__ = ["PartialFairTrees"]
 
@@ -281,7 +281,7 @@ class PartialFairTrees(PartialFairEstimator):
     def loss(self) -> str:
         """What leaf values are refitted for: logistic, or squared for regressors and forests."""
         model = _unwrapped(self.model)
-        if not isinstance(model, BaseEstimator):
+        if not hasattr(model, "get_params"):
             return LOSSES[ensemble_of(model).score_kind]
         return "squared" if is_regressor(model) or isinstance(model, ForestClassifier) else "logistic"
 
@@ -316,9 +316,10 @@ class PartialFairTrees(PartialFairEstimator):
         super()._check_settings()
         if self.early_stopping is not None:
             check_number(self.early_stopping, "early_stopping", above=0.0, high=0.9)
-        if isinstance(self.model, type):
-            raise InputError(f"model must be an object, {name_of(self.model)}(), not its class")
-        check_readable(_unwrapped(self.model))
+        model = _unwrapped(self.model)
+        check_settings(model)  # a class is no model, either
+        if is_fitted(model):
+            ensemble_of(model)
         self._read_constraints()
 
     def _read_constraints(self) -> tuple[Constraint, ...]:
@@ -340,7 +341,7 @@ class PartialFairTrees(PartialFairEstimator):
         fresh = clone(self)
         read = self._rows(rows.X, rows.y, rows.groups, rows.weights)
         model = self._trees(read).model
-        kept = FrozenEstimator(model) if isinstance(model, BaseEstimator) else model
+        kept = FrozenEstimator(model) if hasattr(model, "get_params") else model  # boosters stay fitted
         return fresh.set_params(model=kept)  # type: ignore[no-any-return]
 
     def _rows(self, X: ArrayLike, y: ArrayLike, sensitive_features: Any, sample_weight: Any) -> GivenRows:
@@ -444,9 +445,12 @@ class PartialFairTrees(PartialFairEstimator):
     @property
     def _is_regressor(self) -> bool:
         model = _unwrapped(self.model)
-        if isinstance(model, BaseEstimator) or not is_readable(model):
-            return isinstance(model, BaseEstimator) and is_regressor(model)
-        return ensemble_of(model).kind == "regressor"
+        if hasattr(model, "get_params"):
+            return not isinstance(model, type) and bool(is_regressor(model))
+        try:
+            return ensemble_of(model).kind == "regressor"  # of a booster
+        except InputError:
+            return False  # fit says what is wrong
 
 
 def _unwrapped(model: Any) -> Any:

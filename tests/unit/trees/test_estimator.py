@@ -330,7 +330,7 @@ def test_a_warm_start_is_no_worse():
         (None, "NoneType is no tree ensemble"),
         (
             GradientBoostingClassifier,
-            r"model must be an object, GradientBoostingClassifier\(\), not its class",
+            r"GradientBoostingClassifier is a class; give a model of it",
         ),
         (IsolationForest(), "IsolationForest"),
     ],
