@@ -74,6 +74,7 @@ def train(path: Path, roles: Roles, settings: TrainSettings, gate: Gate | None =
             with _muted((name, part) != every[-1], threshold=not settings.is_at_threshold):
                 which = f"{part}, {name}"
                 judged[name, part] = _judge(which, models[name], prepared.parts[part], settings, interval)
+    notes += _calibration_notes(saved, prepared)
     if gate is not None:
         gate.check_measured(judged[every[-1]].report)
     model = prepared.model(saved, saved.result_.promise_kept)
@@ -111,6 +112,25 @@ def _fit(name: str, model: Any, rows: TableRows) -> Any:
     if model.result_.status is Status.STOPPED:
         raise KeyboardInterrupt  # what was reached so far is not what was asked for, and is not saved
     return model
+
+
+def _calibration_notes(model: Any, prepared: Prepared) -> list[str]:
+    """Say what the constraint did to the calibration of trees, whose library gives the measure."""
+    if not model.takes_tables or model.constraint is None:
+        return []
+    part = list(prepared.parts)[-1]
+    rows = prepared.parts[part]
+    table = model.calibration(
+        rows.X, rows.positive, sensitive_features=rows.sensitive, sample_weight=rows.weights
+    )
+    worst = table["error_after"].idxmax()
+    line = table.loc[worst]
+    suffers = "suffers" if line["error_after"] > line["error_before"] else "does not suffer"
+    return [
+        f"calibration by group, {part} rows: it {suffers}; group {worst} has the largest error, "
+        f"{line['error_after']:.3f} ({line['error_before']:.3f} before the refit): probabilities of "
+        f"{line['predicted_after']:.3f} on average where {line['observed']:.3f} are positive"
+    ]
 
 
 def _interval(model: Any, prepared: Prepared) -> IntervalLike:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone, is_classifier
 
+from partialfair._extras import require
 from partialfair._typing import Floats
 from partialfair.estimators._path_rows import GivenRows, split_rows
 from partialfair.exceptions import InputError
@@ -76,9 +77,10 @@ def _by_xgboost(model: Any, train: GivenRows, held_out: GivenRows) -> Any:
 
 
 def _by_catboost(model: Any, train: GivenRows, held_out: GivenRows) -> Any:
-    from catboost import Pool
-
-    watched = Pool(held_out.X, held_out.y, weight=_weights(held_out), cat_features=model.get_param("cat_features"))
+    Pool = require("catboost", extra="boosting", purpose="growing trees of CatBoost").Pool
+    watched = Pool(
+        held_out.X, held_out.y, weight=_weights(held_out), cat_features=model.get_param("cat_features")
+    )
     return _fitted(model, train, eval_set=watched, early_stopping_rounds=_PATIENCE, verbose=False)
 
 

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ from partialfair.estimators.regressor import PartialFairRegressor
 from partialfair.estimators.result import FitResult
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups
+from partialfair.metrics.calibration import calibration_by_group
 from partialfair.problems import Counts
 from partialfair.solvers import Record, Solver, Status
 from partialfair.surrogates import Surrogate
@@ -41,6 +42,9 @@ from partialfair.trees._refitting import LOSSES, LeafValues, check_classes
 from partialfair.trees._refusals import name_of
 from partialfair.trees._stored import check_stored_trees, restored, stored
 from partialfair.trees.ensembles import TreeEnsemble, check_settings, ensemble_of, is_fitted
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["PartialFairTrees"]
 
@@ -276,6 +280,46 @@ class PartialFairTrees(PartialFairEstimator):
         """Return the accuracy, or R² of a regressor."""
         measure = r2_score if is_regressor(self) else accuracy_score
         return float(measure(y, self.predict(X, sensitive_features), sample_weight=sample_weight))
+
+    def calibration(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        sensitive_features: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        n_bins: int = 10,
+    ) -> pd.DataFrame:
+        """Compare the probabilities of the library's values and of the new ones with what happened, by group.
+
+        A bound on gaps between groups whose labels differ costs calibration: people of the group that is
+        moved up get higher probabilities than they should. Take rows that were not trained on.
+
+        Returns
+        -------
+        DataFrame
+            `partialfair.metrics.calibration_by_group` before and after: ``predicted_before``,
+            ``predicted_after``, ``error_before``, ``error_after``, beside ``weight`` and ``observed``.
+        """
+        _classifies(self)
+        features = self._read_features(X, reset=False)[0]
+        told = {"pos_label": self.classes_[1], "n_bins": n_bins, "sample_weight": sample_weight}
+        before, after = (
+            calibration_by_group(
+                y,
+                values.probabilities(values.scores(features)),
+                sensitive_features=sensitive_features,
+                **told,
+            )
+            for values in (LeafValues(ensemble_of(self.grown_)), self._written)
+        )
+        told_by = {"before": before, "after": after}
+        changes = {
+            f"{what}_{when}": table[what]
+            for what in ("predicted", "error")
+            for when, table in told_by.items()
+        }
+        return before[["weight", "observed"]].assign(**changes)
 
     @property
     def loss(self) -> str:

@@ -372,3 +372,15 @@ def test_what_the_library_complains_of_is_said_with_its_name():
     X, y, groups = people(100)
     with pytest.raises(InputError, match="HistGradientBoostingClassifier could not be grown"):
         PartialFairTrees(grower(max_leaf_nodes=-1), **QUICK).fit(X, y, sensitive_features=groups)
+
+
+def test_calibration_before_is_that_of_the_library_and_after_that_of_the_new_values(fitted):
+    trees, X, y, groups = fitted
+    table = trees.calibration(X, y, sensitive_features=groups)
+    for model, when in ((trees.grown_, "before"), (trees.model_, "after")):
+        for group in ("a", "b"):
+            mean = model.predict_proba(X[groups == group])[:, 1].mean()
+            assert table.loc[group, f"predicted_{when}"] == pytest.approx(mean)
+    assert table["observed"].tolist() == [np.mean(y[groups == group] == "yes") for group in ("a", "b")]
+    apart = {when: abs(table[f"predicted_{when}"].diff().iloc[-1]) for when in ("before", "after")}
+    assert apart["after"] < apart["before"]  # whatever happened
