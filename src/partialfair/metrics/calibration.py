@@ -1,4 +1,4 @@
-"""Calibration by group: do probabilities mean for every group what they say?"""
+"""Calibration by group: whether probabilities mean for every group what they say."""
 
 from __future__ import annotations
 
