@@ -21,9 +21,15 @@ sums that differ must still differ then. A step is 4e-14 of a score of 10, far b
 
 
 def largest_sum(values: Floats, n_leaves: Sizes) -> float:
-    """Bound the sum of one leaf a tree, ``sum_t max_l |values_t[l]|``, and with it every partial sum."""
+    """Bound the size of every sum of one leaf a tree, and of every partial sum, in any order.
+
+    ``max(sum_t max(0, max_l values_t[l]), sum_t max(0, max_l -values_t[l]))``: nothing exceeds the sum of
+    the highest leaves above 0, nor falls below that of the lowest leaves below it.
+    """
     starts = np.cumsum([0, *n_leaves[:-1]])
-    return float(np.maximum.reduceat(np.abs(values), starts).sum())
+    ups = np.maximum(np.maximum.reduceat(values, starts), 0.0).sum()
+    downs = np.maximum(np.maximum.reduceat(-values, starts), 0.0).sum()
+    return float(max(ups, downs))
 
 
 def on_grid(values: Floats, n_leaves: Sizes, bits: int) -> Floats:
