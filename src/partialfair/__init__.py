@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from partialfair import constraints, datasets, metrics, objectives, plotting, solvers, theory
+    from partialfair import constraints, datasets, metrics, objectives, plotting, solvers, theory, trees
     from partialfair.estimators.classifier import PartialFairClassifier
     from partialfair.estimators.regressor import PartialFairRegressor
     from partialfair.metrics.choice import choose_interval
@@ -32,6 +32,7 @@ __all__ = [
     "save_model",
     "solvers",
     "theory",
+    "trees",
 ]
 
 _HOME_OF = {

@@ -28,7 +28,6 @@ from partialfair.estimators._path_rows import (
     read_rows,
     split_rows,
 )
-from partialfair.estimators._statement import read_constraints
 from partialfair.exceptions import InputError
 from partialfair.metrics.paired import GapComparison, compare_gaps
 from partialfair.metrics.report import FairnessReport, ReportRow
@@ -382,7 +381,8 @@ def _check_estimator(estimator: Any, scoring: str) -> None:
 
 def _stated(estimator: Any, gap: float) -> Constraint:
     """Return the constraint with that gap, refusing what no model could be fitted with."""
-    (constraint,) = read_constraints(clone(estimator).set_params(**with_gap(estimator, gap)))
+    constraint: Constraint
+    (constraint,) = clone(estimator).set_params(**with_gap(estimator, gap))._read_constraints()
     return constraint
 
 

@@ -16,7 +16,6 @@ from partialfair._archive import rewritten
 from partialfair._files import write_file
 from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._population import is_rows
-from partialfair.estimators._stored import check_stored
 from partialfair.exceptions import InputError
 from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.tables import TableModel
@@ -47,6 +46,15 @@ _CLASSES = {
     "partialfair.problems.certificate": ["Certificate"],
     "partialfair.metrics.partial": ["WorstGap"],
     "partialfair._state": ["Pairs"],
+    "partialfair.trees.estimator": ["PartialFairTrees"],
+    # Models whose leaf values are refitted. Their trees are read by their libraries.
+    "partialfair.trees._stored": ["StoredXGBoost"],
+    "lightgbm.basic": ["Booster"],
+    "lightgbm.sklearn": ["LGBMClassifier", "LGBMRegressor"],
+    "xgboost.sklearn": ["XGBClassifier", "XGBRegressor", "XGBRFClassifier", "XGBRFRegressor"],
+    "collections": ["OrderedDict", "defaultdict"],
+    "sklearn.tree._tree": ["Tree"],
+    "sklearn.ensemble._hist_gradient_boosting.predictor": ["TreePredictor"],
     # Sparse matrices that scikit-learn's estimators keep of what they were fitted on.
     **{
         f"scipy.sparse._{layout}": [f"{layout}_matrix", f"{layout}_array"]
@@ -147,7 +155,7 @@ def load_model(path: str | os.PathLike[str]) -> Any:
         raise InputError(f"{path} holds {_what(model)}, which is not a fitted model")
     if isinstance(model, TableModel | PartialFairEstimator):
         try:
-            model.check() if isinstance(model, TableModel) else check_stored(model)
+            model.check() if isinstance(model, TableModel) else model._check_stored()
         except Exception as error:  # of any kind, in models that are made up
             raise InputError(f"{path} is damaged: {_one_line(error)}") from error
     return model
@@ -194,6 +202,11 @@ def _unpacked(content: bytes, path: Path) -> Any:
         )
     try:
         return skops.loads(content, trusted=TRUSTED)
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"{path} holds a model of {error.name}, which is not installed; run: pip install "
+            "'partialfair[boosting]'"
+        ) from error
     except Exception as error:
         raise InputError(f"{path} is damaged: {_one_line(error)}") from error
 

@@ -125,6 +125,16 @@ def test_coverage_benchmark_runs_and_goes_on(tmp_path):
     assert (tmp_path / "coverage.jsonl").read_text() == measured
 
 
+@pytest.mark.real_data
+def test_trees_benchmark_runs(tmp_path, data_dir):
+    pytest.importorskip("lightgbm")
+    fewer = "script.ROWS = {'law_school': 1500}; script.MAX_GAPS = {'interval': (0.3,)}; script.LEVELS = (0.9,)"
+    small = ("--splits", 1, "--leaves", 3, "--data", data_dir, "--out", tmp_path)
+    printed = run_smaller("benchmarks/trees.py", fewer, *small)
+    assert "| law_school | interval | trees − linear |" in printed
+    assert "| law_school | interval | same rows − other rows |" in printed
+
+
 def test_map_band_benchmark_runs(tmp_path):
     one_of_each = "script.CASES = [script.CASES[k] for k in (0, 5, 9, 12)]; script.POPULATION = 500"
     printed = run_smaller("benchmarks/map_band.py", one_of_each, "--draws", 3, "--out", tmp_path)

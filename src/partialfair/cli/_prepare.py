@@ -19,14 +19,14 @@ from partialfair._typing import Floats, Ints, RankWithin
 from partialfair.cli._intervals import AUTO, AskedInterval, by_label, interval_record
 from partialfair.cli._judging import Judging, merged_groups
 from partialfair.cli._labels import positive_label
+from partialfair.cli._models import Models, check_model, made_estimator
 from partialfair.cli._output import step
 from partialfair.cli._split import CHOSEN_ON_ALL_ROWS, OUT_OF_FOLD, Everybody, HoldOut, split_rows
 from partialfair.cli._tables import are_codes, check_groups, clusters_of, labels_of, read_table, weights_of
 from partialfair.constraints import Constraint
-from partialfair.estimators import PartialFairClassifier
+from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._folds import meaning_of_folds
 from partialfair.estimators._inputs import Features
-from partialfair.estimators._statement import read_constraints
 from partialfair.estimators.result import CHOSEN_IN_TRAINING
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, encode_groups
@@ -39,6 +39,7 @@ from partialfair.tables import (
     NumberColumn,
     TableModel,
     as_text,
+    as_they_are,
     encode,
     read_columns,
     strangers,
@@ -63,6 +64,7 @@ class ModelSettings(Judging):
     enforce: Literal["exact", "surrogate", "population"]
     group_terms: GroupTerms
     time_limit: float | None
+    model: str = Models.linear.value
 
     @property
     def bounds(self) -> NamedConstraint | None:
@@ -98,6 +100,7 @@ class ModelSettings(Judging):
     def check(self) -> None:
         """Refuse what cannot be right, before any file is read."""
         super().check()
+        check_model(self.model, self.group_terms)
         if self.constraint not in (*NAMED_CONSTRAINTS, NO_CONSTRAINT):
             known = ", ".join([*NAMED_CONSTRAINTS, NO_CONSTRAINT])
             raise InputError(f"--constraint must be one of {known}, not {self.constraint}")
@@ -113,7 +116,7 @@ class ModelSettings(Judging):
                 "not the merged one"
             )
         if self.constraint != NO_CONSTRAINT:
-            read_constraints(self.classifier(self.constraint, self.interval))
+            self.classifier(self.constraint, self.interval)._read_constraints()
 
     def check_savable(self) -> None:
         """Refuse, before any fit, a constraint whose models could not be written."""
@@ -125,7 +128,7 @@ class ModelSettings(Judging):
 
     def classifier(
         self, constraint: str | None, interval: AskedInterval, **settings: Any
-    ) -> PartialFairClassifier:
+    ) -> PartialFairEstimator:
         """Return a classifier to fit, with that constraint or none."""
         stated: dict[str, Any] = {}
         if constraint is not None:
@@ -137,14 +140,10 @@ class ModelSettings(Judging):
                 "min_group_size": _FEWEST if self.small_groups == "keep" else self.min_group_size,
                 "missing_groups": self.missing_groups,
             }
-        return PartialFairClassifier(
-            constraint,
-            group_terms=self.group_terms,
-            time_limit=self.time_limit,
-            random_state=self.seed,
-            **stated,
-            **settings,
-        )
+        if self.model == Models.linear:
+            stated |= {"group_terms": self.group_terms}
+        stated |= {"time_limit": self.time_limit, **settings}
+        return made_estimator(self.model, constraint, self.seed, **stated)
 
     def record(self) -> dict[str, Any]:
         """Return plain data for JSON; the positive label is told elsewhere, default or not."""
@@ -210,7 +209,8 @@ class TableRows:
         """Return some of the rows."""
         weights = None if self.weights is None else self.weights[rows]
         clusters = None if self.clusters is None else self.clusters[rows]
-        return TableRows(self.X[rows], self.positive[rows], self.groups.take(rows), weights, clusters)
+        X = self.X.iloc[rows] if isinstance(self.X, pd.DataFrame) else self.X[rows]
+        return TableRows(X, self.positive[rows], self.groups.take(rows), weights, clusters)
 
     @property
     def sensitive(self) -> pd.Series:
@@ -262,7 +262,7 @@ class Prepared:
     folds: Ints | None
     notes: tuple[str, ...]
 
-    def model(self, classifier: PartialFairClassifier, promise_kept: bool | None) -> TableModel:
+    def model(self, classifier: PartialFairEstimator, promise_kept: bool | None) -> TableModel:
         """Return a classifier with the preprocessing of the table."""
         roles = self.roles
         return TableModel(
@@ -305,16 +305,14 @@ class Prepared:
     @property
     def headline(self) -> str:
         """What is predicted, from what."""
-        n_features = sum(len(column.feature_names) for column in self.columns)
+        n_features = self.parts["training"].X.shape[1]
         counts = ", ".join(f"{len(part.positive):,} rows {name}" for name, part in self.parts.items())
         if self.hold_out.n_folds is not None:
             counts = f"{len(self.parts['training'].positive):,} rows in {self.hold_out.n_folds} folds"
         if (together := self._clusters_record) is not None:
             counts += f", {together['n']:,} clusters of rows by {together['column']}"
-        return (
-            f"{self.roles.target} = {self.labels[1]} from {len(self.columns)} columns ({n_features} "
-            f"features); {counts}"
-        )
+        made = "" if n_features == len(self.columns) else f" ({n_features} features)"
+        return f"{self.roles.target} = {self.labels[1]} from {len(self.columns)} columns{made}; {counts}"
 
 
 def prepare(path: Path, roles: Roles, settings: ModelSettings, hold_out: HoldOut) -> Prepared:
@@ -346,8 +344,10 @@ def prepare(path: Path, roles: Roles, settings: ModelSettings, hold_out: HoldOut
             table, roles.features(table), split["training"], categories=roles.categories
         )
         judged = split["training"] if everybody.judged is None else split[everybody.judged]
-        notes += strangers(columns, table.iloc[judged])
-        rows = TableRows(encode(columns, table), is_positive, groups, weights, clusters)
+        trees = settings.model != Models.linear
+        notes += strangers(columns, table.iloc[judged], as_they_are=trees)
+        X = as_they_are(columns, table) if trees else encode(columns, table)
+        rows = TableRows(X, is_positive, groups, weights, clusters)
     return Prepared(
         path,
         _digest(path),

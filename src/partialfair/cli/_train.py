@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -94,6 +95,7 @@ def train(path: Path, roles: Roles, settings: TrainSettings, gate: Gate | None =
             with _muted((name, part) != every[-1], threshold=not settings.is_at_threshold):
                 rows = prepared.parts[part]
                 judged[name, part] = _judge(f"{part}, {name}", scores[name, part], rows, settings, interval)
+    notes += _calibration_notes(saved, prepared)
     if gate is not None:
         gate.check_measured(judged[every[-1]].report)
     model = prepared.model(saved, saved.result_.promise_kept)
@@ -101,7 +103,7 @@ def train(path: Path, roles: Roles, settings: TrainSettings, gate: Gate | None =
     return Trained(settings, prepared, interval, model, judged, *once)
 
 
-def _fit_models(prepared: Prepared, settings: TrainSettings) -> dict[str, PartialFairClassifier]:
+def _fit_models(prepared: Prepared, settings: TrainSettings) -> dict[str, Any]:
     """Fit an ordinary model and, if asked for, one with the constraint; the last one is saved."""
     rows = prepared.parts["training"]
     if settings.constraint == NO_CONSTRAINT:
@@ -124,7 +126,7 @@ def _fit_models(prepared: Prepared, settings: TrainSettings) -> dict[str, Partia
     return {_WITHOUT: _fit(_WITHOUT, ordinary, rows), _WITH: _fit(_WITH, constrained, rows)}
 
 
-def _fit(name: str, model: PartialFairClassifier, rows: TableRows) -> PartialFairClassifier:
+def _fit(name: str, model: Any, rows: TableRows) -> Any:
     """Fit one model, showing progress."""
     with step(f"training {name} on {len(rows.positive):,} rows") as say:
 
@@ -139,7 +141,26 @@ def _fit(name: str, model: PartialFairClassifier, rows: TableRows) -> PartialFai
     return model
 
 
-def _interval(model: PartialFairClassifier, prepared: Prepared) -> IntervalLike:
+def _calibration_notes(model: Any, prepared: Prepared) -> list[str]:
+    """Say what the constraint did to the calibration of trees, whose library gives the measure."""
+    if not model.takes_tables or model.constraint is None:
+        return []
+    part = list(prepared.parts)[-1]
+    rows = prepared.parts[part]
+    table = model.calibration(
+        rows.X, rows.positive, sensitive_features=rows.sensitive, sample_weight=rows.weights
+    )
+    worst = table["error_after"].idxmax()
+    line = table.loc[worst]
+    suffers = "suffers" if line["error_after"] > line["error_before"] else "does not suffer"
+    return [
+        f"calibration by group, {part} rows: it {suffers}; group {worst} has the largest error, "
+        f"{line['error_after']:.3f} ({line['error_before']:.3f} before the refit): probabilities of "
+        f"{line['predicted_after']:.3f} on average where {line['observed']:.3f} are positive"
+    ]
+
+
+def _interval(model: Any, prepared: Prepared) -> IntervalLike:
     """Return the interval to judge on; the fit knows what "auto" chose."""
     if prepared.interval != AUTO:
         return prepared.interval

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from inspect import Parameter, signature
 from numbers import Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from partialfair._checks import check_count, check_flag, check_number
@@ -31,7 +31,9 @@ from partialfair.estimators._inputs import (
     read_features,
     read_groups,
 )
+from partialfair.estimators._origin import Origin
 from partialfair.estimators._overfitted import overfitted_gap_warning
+from partialfair.estimators._path_rows import GivenRows
 from partialfair.estimators._population import check_population_settings, fit_for_new_people
 from partialfair.estimators._promise import (
     Promise,
@@ -42,7 +44,8 @@ from partialfair.estimators._promise import (
 )
 from partialfair.estimators._scales import ColumnUnits, column_units
 from partialfair.estimators._search import FitRows, Search, ending, remarks_on
-from partialfair.estimators._statement import Automatic
+from partialfair.estimators._statement import Automatic, read_constraints
+from partialfair.estimators._stored import check_stored
 from partialfair.estimators._threads import one_blas_thread
 from partialfair.estimators._units import estimator_in_units, take_over
 from partialfair.estimators.result import FitResult
@@ -78,6 +81,15 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
 
     _neighbours: tuple[tuple[Floats, Floats], ...] = ()
     """Coefficients and intercepts of other models of the same rows, which may be better: `fairness_path`."""
+
+    _origin: Origin | None = None
+    """Another model that coefficients are counted from: `partialfair.trees`."""
+
+    takes_tables: ClassVar[bool] = False
+    """Whether features may be categories, and missing."""
+
+    _told_by_fits: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "groups_", "classes_", "n_iter_")
+    """What one fit leaves to another estimator that it was made for, beside ``result_``."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a fitted model; those of earlier versions lack parameters that are newer than they are."""
@@ -133,6 +145,27 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
                 "clusters say which rows are held out together and how sure the promise about new people is, "
                 f"and enforce={self.enforce!r} makes none; leave them out"
             )
+
+    def _read_features(self, X: ArrayLike, *, reset: bool) -> tuple[Features, dict[str, ArrayLike] | None]:
+        """Return features, and the columns taken out of them that hold the group."""
+        return read_features(self, X, self.sensitive_columns, reset=reset)
+
+    def _read_constraints(self) -> tuple[Constraint, ...]:
+        """Return the constraints that the parameters state."""
+        return read_constraints(self)
+
+    def _for_several_fits(self, rows: GivenRows) -> Self:
+        """Return an estimator that is not fitted, to be copied for several fits on the same rows."""
+        return clone(self)  # type: ignore[no-any-return]
+
+    def _check_stored(self) -> None:
+        """Refuse what a file holds if it could not score rows."""
+        check_stored(self)
+
+    @property
+    def _parameters(self) -> tuple[Floats, Floats]:
+        """What a fit on the same rows may begin with: `_neighbours`."""
+        return self.coef_, self.intercept_
 
     def _read_groups(
         self,
@@ -272,7 +305,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
     def _scores(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:
         """Score rows as fitted; the group is read only if the model has group terms."""
         check_is_fitted(self)
-        features, columns = read_features(self, X, self.sensitive_columns, reset=False)
+        features, columns = self._read_features(X, reset=False)
         n_codes, n_intercepts = len(self.coef_), len(self.intercept_)
         groups = None
         if max(n_codes, n_intercepts) > 1:
@@ -298,7 +331,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         return model.scores(model.pack(self.coef_, self.intercept_))
 
     def _model(self, X: Features, groups: Groups | None, units: ColumnUnits) -> LinearModel:
-        return linear_model(
+        model = linear_model(
             X,
             codes=None if groups is None else groups.codes,
             n_groups=1 if groups is None else len(groups.labels),
@@ -307,11 +340,14 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             scales=units.scales,
             centres=units.centres,
         )
+        return model if self._origin is None else self._origin.moved(model)
 
     def _free_fit(self, problem: Problem) -> Result:
         """Return the unconstrained model."""
         last = getattr(self, "_free", None) if self.warm_start else None
-        start = problem.constant_start if last is None or last.size != problem.n else last
+        if last is None or last.size != problem.n:
+            last = problem.constant_start if self._origin is None else np.zeros(problem.n)
+        start = last
         free = Newton(tol=max(1e-6, _FREE_TOL * self.tol)).solve(problem, start)
         if self.warm_start:
             self._free = free.x

@@ -27,6 +27,7 @@ __all__ = [
     "known_groups",
     "n_rows_of",
     "names_of",
+    "part_features",
     "read_features",
     "read_groups",
     "read_target",
@@ -53,12 +54,22 @@ def read_features(
     if sensitive_columns is None:
         features, groups = _numbers(partial(validate_data, estimator, reset=reset), X), None
     else:
-        validate_data(estimator, X, reset=reset, skip_check_array=True)
-        names, places = _locate(X, sensitive_columns)
-        groups = {name: _column(X, place) for name, place in zip(names, places, strict=True)}
-        features = _numbers(partial(check_array, estimator=estimator), _without(X, places))
+        features, groups = part_features(estimator, X, sensitive_columns, reset=reset)
+        features = _numbers(partial(check_array, estimator=estimator), features)
     _check_finite(features, _feature_names(estimator, X, sensitive_columns))
     return features, groups
+
+
+def part_features(
+    estimator: Any, X: ArrayLike, sensitive_columns: Any, *, reset: bool
+) -> tuple[Features, dict[str, ArrayLike] | None]:
+    """Return X as it is but for the columns that hold the group, and those columns, if there are any."""
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    if sensitive_columns is None:
+        return X, None
+    names, places = _locate(X, sensitive_columns)
+    groups = {name: _column(X, place) for name, place in zip(names, places, strict=True)}
+    return _without(X, places), groups
 
 
 def feature_name(estimator: Any, feature: int) -> str:

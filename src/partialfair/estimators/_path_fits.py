@@ -18,9 +18,7 @@ from partialfair._typing import Floats
 from partialfair.constraints import Constraint
 from partialfair.estimators._inputs import read_weights
 from partialfair.estimators._path_rows import GivenRows
-from partialfair.estimators._placing import placed
-from partialfair.estimators._promise import promised
-from partialfair.estimators._statement import read_constraints
+from partialfair.estimators._promise import exact_gap
 from partialfair.groups import encode_groups
 from partialfair.metrics.catalogue import Metric
 from partialfair.metrics.partial import WorstGap
@@ -181,7 +179,7 @@ def _fitted(
     start = time.perf_counter()
     listener = _Listener(estimator.callback)
     constrained = [point.model for point in others if not point.unconstrained]
-    model._neighbours = tuple((other.coef_, other.intercept_) for other in constrained)
+    model._neighbours = tuple(other._parameters for other in constrained)
     model.set_params(callback=listener)
     model.fit(train.X, train.y, sensitive_features=train.groups, sample_weight=train.weights)
     model.set_params(callback=estimator.callback)
@@ -216,13 +214,10 @@ def judged_in_training(estimator: Any, model: Any, train: GivenRows) -> tuple[Co
     sign = 1.0 if estimator.higher_is_better else -1.0
     groups = encode_groups(rows.groups, missing="ignore")
     positive = None if is_regressor(model) else np.asarray(rows.y) == model.classes_[1]
-    (stated,) = (one.in_units(sign) for one in read_constraints(estimator))
-    scores = sign * scores_of(model, rows)
+    (stated,) = estimator._read_constraints()
+    scores = scores_of(model, rows)
     counts = Counts(scores, weights[present], groups.codes, positive)
-    (stated,) = placed([stated], counts, groups.labels)
-    promise = promised(stated, groups, counts.weights, positive, estimator.min_group_size)
-    worst = promise.gap(counts)
-    return stated.in_units(sign), replace(worst, threshold=sign * worst.threshold)
+    return exact_gap(stated, scores, counts, groups.labels, estimator.min_group_size, sign)
 
 
 def with_gap(model: Any, gap: float) -> dict[str, Any]:

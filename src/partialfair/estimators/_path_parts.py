@@ -69,7 +69,7 @@ class HeldOut:
         say: Callable[[PathPoint], None],
     ) -> list[PathPoint]:
         """Fit the models of every penalty, and judge each as it is finished."""
-        judged = judged_on(self.judged, scoring)
+        judged, estimator = judged_on(self.judged, scoring), estimator._for_several_fits(self.train)
         jobs = (delayed(chain)(estimator, self.train, gaps, alpha, judged, say, known) for alpha in penalties)
         return [point for chained in Parallel(n_jobs=n_jobs)(jobs) for point in chained]
 
@@ -131,8 +131,9 @@ class OutOfFold:
         say: Callable[[PathPoint], None],
     ) -> list[PathPoint]:
         """Fit the models of every penalty on all rows and without each fold, and then judge them."""
+        fitted_on_all = estimator._for_several_fits(self.judged)
         on_all = Parallel(n_jobs=n_jobs)(
-            delayed(chain)(estimator, self.judged, gaps, alpha, _as_it_is, _nothing, known)
+            delayed(chain)(fitted_on_all, self.judged, gaps, alpha, _as_it_is, _nothing, known)
             for alpha in penalties
         )
         # An interval that is chosen by the scores is chosen once, on all rows: five would not be comparable.
@@ -160,7 +161,7 @@ class OutOfFold:
         with warnings.catch_warnings():
             # The models on all rows have said it; how these fits ended is in `PathPoint.fold_models`.
             warnings.simplefilter("ignore")
-            fits = chain(estimator, train, gaps, alpha, _as_it_is, _nothing, known)
+            fits = chain(estimator._for_several_fits(train), train, gaps, alpha, _as_it_is, _nothing, known)
         return [(fitted, scores_of(fitted.model, held_out)) for fitted in fits]
 
     def _point(

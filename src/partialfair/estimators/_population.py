@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone, is_regressor
+from sklearn.base import is_regressor
 from sklearn.exceptions import ConvergenceWarning
 
 from partialfair._checks import check_number
@@ -19,7 +19,6 @@ from partialfair.estimators._inputs import (
     in_columns_of,
     n_rows_of,
     names_of,
-    read_features,
     read_groups,
     read_target,
     read_weights,
@@ -34,7 +33,7 @@ from partialfair.estimators._path_rows import (
     check_validation,
     split_rows,
 )
-from partialfair.estimators._statement import read_constraints, seed_of
+from partialfair.estimators._statement import seed_of
 from partialfair.estimators.result import FitResult, Population
 from partialfair.exceptions import InputError
 from partialfair.metrics._inputs import cluster_codes
@@ -51,8 +50,6 @@ so the widest that can be certified is below 1; below .1 models are fitted to no
 
 _REPORT_CONFIDENCE = 0.95
 """Of reports whose bounds are then taken at other errors; it makes no difference to these."""
-
-_FITTED = ("coef_", "intercept_", "groups_", "classes_", "n_iter_")
 
 
 def is_rows(validation: Any) -> bool:
@@ -84,7 +81,9 @@ def fit_for_new_people(
     """Fit models from loose to strict, certify them on rows held out, and make the best the estimator's."""
     stated, record = _asked(estimator)
     train, held_out = _parted(estimator, X, y, groups, weights, clusters)
-    inner = clone(estimator).set_params(enforce="exact", sensitive_columns=None, validation=0.2)
+    inner = estimator._for_several_fits(train).set_params(
+        enforce="exact", sensitive_columns=None, validation=0.2
+    )
     scoring, size = _scoring(estimator), estimator.min_group_size
     check_held_out(inner, train, held_out, scoring)
     check_members(inner, train, held_out)
@@ -93,7 +92,7 @@ def fit_for_new_people(
     fits.run(inner, train, held_out, stated, record, scoring, moment)
     judging = _Judging(held_out, record.metric, size, seed_of(estimator))
     chosen, population, shortfall = _choice(estimator, fits, judging, stated, scoring, train)
-    for name in _FITTED:
+    for name in estimator._told_by_fits:
         if hasattr(chosen.model, name):
             setattr(estimator, name, getattr(chosen.model, name))
     estimator._group_columns = names_of(groups)
@@ -137,8 +136,7 @@ def _asked(estimator: Any) -> tuple[Constraint, NamedConstraint]:
     """Return the constraint and its record, refusing what no promise about new people can be about."""
     if estimator.constraint is None:
         raise InputError("enforce='population' bounds the gap of new people, so it needs a constraint")
-    read = getattr(estimator, "_read_constraints", lambda: read_constraints(estimator))
-    constraints = read()
+    constraints = estimator._read_constraints()
     if len(constraints) != 1:
         raise InputError(f"enforce='population' takes one constraint, not {len(constraints)}")
     (stated,) = constraints
@@ -195,7 +193,7 @@ def _read(
     reset: bool,
 ) -> GivenRows:
     """Return rows as numbers, labels and groups; those without weight are absent."""
-    features, columns = read_features(estimator, X, estimator.sensitive_columns, reset=reset)
+    features, columns = estimator._read_features(X, reset=reset)
     n_rows = n_rows_of(features)
     target = read_target(y, n_rows)
     found = read_groups(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
 
@@ -16,12 +16,13 @@ from partialfair._typing import Floats, GroupLabel, Ints
 from partialfair.constraints import Constraint, check_compatible
 from partialfair.constraints.base import Positive
 from partialfair.estimators._judge import Referee
+from partialfair.estimators._placing import placed
 from partialfair.exceptions import InputError, SmallGroupWarning
 from partialfair.groups import Groups, enough, group_name, members_text
 from partialfair.metrics.partial import WorstGap
 from partialfair.problems import Counts
 
-__all__ = ["Promise", "check_promises", "promised", "small_group_warning", "small_groups"]
+__all__ = ["Promise", "check_promises", "exact_gap", "promised", "small_group_warning", "small_groups"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +87,29 @@ def promised(
     small = {label: size for label, size in sizes.items() if not enough(size, least)}
     judged = np.array([label not in small for label in groups.labels])
     return Promise(stated, groups, judged, small, least)
+
+
+def exact_gap(
+    stated: Constraint, scores: Floats, rows: Counts, labels: Sequence[GroupLabel], least: float, sign: float
+) -> tuple[Constraint, WorstGap]:
+    """Return a constraint, with an interval that is chosen by scores filled in, and its exact gap.
+
+    Parameters
+    ----------
+    stated, scores
+        The constraint, and the scores that it is about.
+    rows, labels, least
+        Weights, groups and positives of the rows, whatever their scores; the groups' labels; and members from
+        which on a group is judged.
+    sign
+        −1 where low scores are good.
+    """
+    counts = replace(rows, scores=sign * scores)
+    (one,) = placed([stated.in_units(sign)], counts, labels)
+    worst = promised(one, Groups(counts.codes, tuple(labels)), counts.weights, counts.positive, least).gap(
+        counts
+    )
+    return one.in_units(sign), replace(worst, threshold=sign * worst.threshold)
 
 
 def check_promises(promises: Sequence[Promise]) -> None:

@@ -18,16 +18,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
-from partialfair.estimators._inputs import n_rows_of, read_features, read_target, read_weights, take_rows
+from partialfair.estimators._inputs import n_rows_of, read_target, read_weights, take_rows
 from partialfair.estimators._search import FitRows
-from partialfair.estimators._statement import read_constraints, read_solver
+from partialfair.estimators._statement import read_solver
 from partialfair.exceptions import InputError, SurrogateWarning
 from partialfair.models.linear import GroupTerms
 from partialfair.objectives import Logistic, LossSettings, PartialAUC, mirrored, read_loss
 from partialfair.solvers import Record, Solver
 from partialfair.surrogates import Surrogate
 
-__all__ = ["PartialFairClassifier"]
+__all__ = ["PartialFairClassifier", "two_classes"]
 
 _ROUTED = {"sensitive_features": True}
 
@@ -297,17 +297,17 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         if self.enforce == "population":
             return self._fit_for_new_people(X, y, sensitive_features, sample_weight, clusters, moment)
         self._refuse_clusters(clusters)
-        constraints = read_constraints(self)
+        constraints = self._read_constraints()
         solver = read_solver(self, constraints)
         settings = read_loss(self.loss)
-        features, columns = read_features(self, X, self.sensitive_columns, reset=True)
+        features, columns = self._read_features(X, reset=True)
         n_rows = n_rows_of(features)
         labels = read_target(y, n_rows)
         check_classification_targets(labels)
         weights = read_weights(sample_weight, n_rows)
         present = weights > 0
         weights, labels = weights[present], labels[present]
-        classes = _two_classes(labels)
+        classes = two_classes(labels)
         positive = labels == classes[1]
         groups = self._read_groups(sensitive_features, columns, present, constraints, weights, positive)
         factors = self._class_factors(classes, positive, weights)
@@ -381,7 +381,8 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         return tags
 
 
-def _two_classes(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def two_classes(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the two labels that occur, in order; refuse one, and more."""
     classes = np.unique(labels)
     if classes.size == 2:
         return classes

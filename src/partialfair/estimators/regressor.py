@@ -12,9 +12,9 @@ from partialfair._checks import finite_vector
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
-from partialfair.estimators._inputs import n_rows_of, read_features, read_target, read_weights, take_rows
+from partialfair.estimators._inputs import n_rows_of, read_target, read_weights, take_rows
 from partialfair.estimators._search import FitRows
-from partialfair.estimators._statement import read_constraints, read_solver
+from partialfair.estimators._statement import read_solver
 from partialfair.estimators._units import unit_of
 from partialfair.exceptions import InputError
 from partialfair.models.linear import GroupTerms
@@ -190,7 +190,7 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         settings = self._read_loss()
         constraints = self._read_constraints()
         solver = read_solver(self, constraints)
-        features, columns = read_features(self, X, self.sensitive_columns, reset=True)
+        features, columns = self._read_features(X, reset=True)
         n_rows = n_rows_of(features)
         if constraints and n_rows == 1:
             raise InputError("X has one sample; a constraint compares people of at least two groups")
@@ -249,7 +249,7 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
                     f"constraint={one!r} needs constraint_threshold, the prediction at which groups are "
                     "compared"
                 )
-        return read_constraints(self)
+        return super()._read_constraints()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

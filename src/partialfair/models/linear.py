@@ -59,6 +59,8 @@ class LinearModel:
         Where the features' origin lies; other than 0 only if there are intercepts, which absorb it.
     offset : (n,)
         What scores are at w = 0.
+    flat : (n_params,)
+        The w at which all scores are 0, if there is an offset.
     """
 
     design: Design
@@ -68,6 +70,7 @@ class LinearModel:
     scales: Floats | float = 1.0
     centres: Floats | float = 0.0
     offset: Floats | float = 0.0
+    flat: Floats | None = None
 
     @property
     def n_rows(self) -> int:
@@ -85,7 +88,8 @@ class LinearModel:
         n_features = self.design.shape[1]
         n_penalised = self.n_vectors * n_features
         intercepts_per_block = self.n_intercepts if self.n_vectors == 1 else 1
-        return Parameters(n_penalised + self.n_intercepts, n_penalised, n_features + intercepts_per_block)
+        n, block_size = n_penalised + self.n_intercepts, n_features + intercepts_per_block
+        return Parameters(n, n_penalised, block_size, self.flat)
 
     def take(self, rows: slice | Ints) -> LinearModel:
         """Return the model of some rows; the features of consecutive ones are not copied."""

@@ -186,11 +186,13 @@ class Problem:
 
     @property
     def trivial_start(self) -> Floats:
-        """Return w = 0 with the thresholds at which scores of 0 are feasible (Assumption assume:DC E).
+        """Return the w of scores of 0, with the thresholds at which these are feasible (assume:DC E).
 
-        A model whose scores have an offset does not score 0 there; then it need not be feasible.
+        It is w = 0, also for models whose scores have an offset and which do not say where they are 0; then
+        it need not be feasible.
         """
-        return np.concatenate([np.zeros(self.rows.parameters.n), self.constraints.joined_thresholds.starts])
+        starts = self.constraints.joined_thresholds.starts
+        return np.concatenate([self.rows.parameters.at_no_scores, starts])
 
     @property
     def constant_start(self) -> Floats:

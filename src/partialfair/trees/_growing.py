@@ -1,0 +1,100 @@
+"""Growing a library's model on some rows, with others held out to stop early where the library can."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone, is_classifier
+
+from partialfair._extras import require
+from partialfair._typing import Floats
+from partialfair.estimators._path_rows import GivenRows, split_rows
+from partialfair.exceptions import InputError
+from partialfair.trees._refusals import name_of
+
+__all__ = ["grown"]
+
+_PATIENCE = 20
+"""Trees without gain on the rows held out after which growing stops."""
+
+
+def grown(model: Any, rows: GivenRows, early_stopping: float | None, seed: int) -> Any:
+    """Return a fitted copy of a model.
+
+    Parameters
+    ----------
+    model
+        Of scikit-learn's kind, not fitted; never changed.
+    rows
+        What it is grown on, with weights.
+    early_stopping
+        Share of the rows that show when to stop, by whatever the library measures; None leaves the model's
+        own settings alone. Models that were told how to stop early, and forests, are left alone as well.
+    seed
+        For the rows held out, and for models whose ``random_state`` is None.
+    """
+    copy = clone(model)
+    settings = copy.get_params(deep=False)
+    if "random_state" in settings and settings["random_state"] is None:
+        copy.set_params(random_state=seed)
+    home = type(copy).__module__.partition(".")[0]
+    if home == "xgboost" and is_classifier(copy):  # it takes no other labels than 0 and 1
+        rows = replace(rows, y=np.unique(rows.y, return_inverse=True)[1])
+    if early_stopping is None:
+        return _fitted(copy, rows)
+    if home in _GROWN_BY:
+        return _GROWN_BY[home](copy, *split_rows(rows, early_stopping, seed))
+    if settings.get("early_stopping") == "auto":  # HistGradientBoosting
+        stop = {"early_stopping": True, "n_iter_no_change": _PATIENCE}
+        copy.set_params(**stop, validation_fraction=early_stopping)
+    elif "n_iter_no_change" in settings and settings["n_iter_no_change"] is None:  # GradientBoosting
+        copy.set_params(n_iter_no_change=_PATIENCE, validation_fraction=early_stopping)
+    return _fitted(copy, rows)
+
+
+def _by_lightgbm(model: Any, train: GivenRows, held_out: GivenRows) -> Any:
+    import lightgbm
+
+    if model.get_params().get("early_stopping_round") is None:
+        stop = [lightgbm.early_stopping(_PATIENCE, verbose=False)]
+    else:
+        stop = None
+    watched = {"eval_set": [(held_out.X, held_out.y)], "eval_sample_weight": [_weights(held_out)]}
+    with warnings.catch_warnings():
+        # Of eval_set; but its successor, eval_y of LightGBM 4.7, takes labels for numbers.
+        warnings.filterwarnings("ignore", "The argument 'eval_set' is deprecated")
+        return _fitted(model, train, callbacks=stop, **watched)
+
+
+def _by_xgboost(model: Any, train: GivenRows, held_out: GivenRows) -> Any:
+    if model.get_params().get("early_stopping_rounds") is None:
+        model.set_params(early_stopping_rounds=_PATIENCE)
+    watched = {"eval_set": [(held_out.X, held_out.y)], "sample_weight_eval_set": [_weights(held_out)]}
+    return _fitted(model, train, verbose=False, **watched)
+
+
+def _by_catboost(model: Any, train: GivenRows, held_out: GivenRows) -> Any:
+    Pool = require("catboost", extra="boosting", purpose="growing trees of CatBoost").Pool
+    watched = Pool(
+        held_out.X, held_out.y, weight=_weights(held_out), cat_features=model.get_param("cat_features")
+    )
+    return _fitted(model, train, eval_set=watched, early_stopping_rounds=_PATIENCE, verbose=False)
+
+
+_GROWN_BY = {"lightgbm": _by_lightgbm, "xgboost": _by_xgboost, "catboost": _by_catboost}
+
+
+def _weights(rows: GivenRows) -> Floats:
+    return np.ones(rows.n) if rows.weights is None else np.asarray(rows.weights, dtype=np.float64)
+
+
+def _fitted(model: Any, rows: GivenRows, **settings: Any) -> Any:
+    """Fit a model; what its library complains of is told with its name."""
+    weights = {} if rows.weights is None else {"sample_weight": rows.weights}
+    try:
+        return model.fit(rows.X, rows.y, **weights, **settings)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{name_of(model)} could not be grown: {' '.join(str(error).split())}") from error

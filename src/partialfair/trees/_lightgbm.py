@@ -1,0 +1,200 @@
+"""Models of LightGBM: estimators and boosters, read and written as the library's own text."""
+
+from __future__ import annotations
+
+import copy
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from partialfair._typing import ArrayLike, Floats, Ints
+from partialfair.exceptions import InputError
+from partialfair.trees._nodes import Nodes
+from partialfair.trees._refusals import (
+    name_of,
+    refuse_classes,
+    refuse_dart,
+    refuse_linear_leaves,
+    refuse_monotone,
+    refuse_objective,
+)
+from partialfair.trees.ensembles import ScoreKind, TreeEnsemble
+
+__all__ = ["LightGBMTrees", "check_settings", "read"]
+
+_SCORE_KINDS: dict[str, ScoreKind] = {
+    "binary": "log-odds",
+    "cross_entropy": "log-odds",
+    "regression": "prediction",
+    "regression_l1": "prediction",
+    "huber": "prediction",
+    "fair": "prediction",
+    "quantile": "prediction",
+    "mape": "prediction",
+}
+"""Objectives whose predictions are the sum of leaf values, or its logistic transform."""
+
+_OTHER_LINKS = frozenset(
+    {"poisson", "gamma", "tweedie", "cross_entropy_lambda", "multiclass", "multiclassova"}
+)
+"""Some of the other objectives: those that can be told by name before a model is grown."""
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A model in LightGBM's text format: a header, a block of ``key=value`` lines a tree, and the rest."""
+
+    header: str
+    trees: tuple[str, ...]
+    rest: str
+
+    @classmethod
+    def of(cls, booster: Any) -> _Text:
+        # By default only the trees up to the best iteration are written, those that predictions use.
+        text = booster.model_to_string()
+        header, *trees = re.split(r"(?m)^(?=Tree=\d+$)", text.partition("end of trees")[0])
+        return cls(header, tuple(trees), text[text.index("end of trees") :])
+
+    def joined(self) -> str:
+        # The loader finds the trees by their sizes in bytes.
+        sizes = " ".join(str(len(tree.encode())) for tree in self.trees)
+        header = re.sub(r"(?m)^tree_sizes=.*$", f"tree_sizes={sizes}", self.header)
+        return "".join([header, *self.trees, self.rest])
+
+    def entry(self, name: str) -> str:
+        """Return an entry of the header; empty where it has none of that name."""
+        found = re.search(rf"(?m)^{name}=(.*)$", self.header)
+        return found[1] if found else ""
+
+    def parameter(self, name: str) -> str:
+        """Return a training parameter as the text holds it; empty where it does not."""
+        found = re.search(rf"(?m)^\[{name}: (.*)\]$", self.rest)
+        return found[1] if found else ""
+
+
+@dataclass(frozen=True, eq=False)
+class LightGBMTrees(TreeEnsemble):
+    """Trees of an ``LGBMClassifier``, an ``LGBMRegressor`` or a ``Booster``.
+
+    Leaves are numbered as LightGBM numbers them, and its sums are in double precision. The baseline
+    (``boost_from_average``) is in the first tree's leaves already.
+    """
+
+    text: _Text = field(repr=False)
+
+    def scores(self, X: ArrayLike) -> Floats:
+        """Return what ``predict(X, raw_score=True)`` does."""
+        return np.asarray(self.model.predict(X, raw_score=True), dtype=np.float64)
+
+    def _leaf_positions(self, X: Any) -> Ints:
+        found: Ints = self.model.predict(X, pred_leaf=True).reshape(-1, self.n_trees)
+        return found
+
+    def _written(self, stored: Floats) -> Any:
+        from lightgbm import Booster
+
+        ends = np.cumsum(self.n_leaves)[:-1]
+        trees = tuple(
+            _with_leaves(*pair) for pair in zip(self.text.trees, np.split(stored, ends), strict=True)
+        )
+        original = _booster(self.model)
+        written = Booster(model_str=_Text(self.text.header, trees, self.text.rest).joined())
+        written.best_iteration, written.best_score = original.best_iteration, original.best_score
+        written.params = copy.deepcopy(original.params)
+        if original is self.model:
+            return written
+        # The memo stands in for the old booster, so the copy holds the new one wherever it held that.
+        return copy.deepcopy(self.model, {id(original): written})
+
+
+def read(model: Any) -> LightGBMTrees:
+    """Read a fitted estimator or booster of LightGBM."""
+    text = _Text.of(_booster(model))
+    score_kind = _score_kind(model, text)
+    if not text.trees:
+        raise InputError(f"{name_of(model)} has no trees")
+    held = [_numbers(tree, "leaf_value") for tree in text.trees]
+    return LightGBMTrees(
+        model=model,
+        score_kind=score_kind,
+        classes=getattr(model, "classes_", None),
+        values=np.concatenate(held),
+        n_leaves=tuple(map(len, held)),
+        text=text,
+    )
+
+
+def _booster(model: Any) -> Any:
+    return getattr(model, "booster_", model)
+
+
+def check_settings(model: Any) -> None:
+    """Refuse what a model that is yet to be fitted is set to grow, where it could not be read."""
+    settings = model.get_params()
+    _check_trees(
+        model,
+        boosting=settings.get("boosting") or settings["boosting_type"],
+        has_linear_leaves=bool(settings.get("linear_tree")),
+        monotone_constraints=str(settings.get("monotone_constraints") or ""),
+    )
+    objective = settings["objective"]
+    if objective in _OTHER_LINKS or callable(objective):
+        refuse_objective(model, objective if isinstance(objective, str) else "of your own", _SCORE_KINDS)
+
+
+def _score_kind(model: Any, text: _Text) -> ScoreKind:
+    """Return what the sums are, or refuse a model that is not such a sum."""
+    _check_trees(
+        model,
+        boosting="rf" if "\naverage_output\n" in text.header else text.parameter("boosting"),
+        has_linear_leaves=any(_numbers(tree, "is_linear").any() for tree in text.trees),
+        monotone_constraints=text.parameter("monotone_constraints"),
+    )
+    if (n_classes := int(text.entry("num_class"))) > 1:
+        refuse_classes(model, n_classes)
+    objective, *settings = text.entry("objective").split() or ["of your own"]
+    if objective not in _SCORE_KINDS or "sqrt" in settings:
+        refuse_objective(model, " ".join([objective, *settings]), _SCORE_KINDS)
+    if objective == "binary" and "sigmoid:1" not in settings:
+        raise InputError(f"{name_of(model)} has {settings[0]}, so its scores are not log-odds; use sigmoid=1")
+    return _SCORE_KINDS[objective]
+
+
+def _check_trees(model: Any, *, boosting: str, has_linear_leaves: bool, monotone_constraints: str) -> None:
+    """Refuse trees whose sums would not be, or not stay, what they are."""
+    if boosting == "dart":
+        refuse_dart(model, "boosting_type='gbdt'")
+    if boosting in ("rf", "random_forest"):
+        raise InputError(
+            f"{name_of(model)} has boosting_type='rf', whose raw scores are sums over trees while its"
+            " predictions come from means; use boosting_type='gbdt', or a RandomForest of scikit-learn"
+        )
+    if has_linear_leaves:
+        refuse_linear_leaves(model)
+    if re.search(r"[1-9]", monotone_constraints):
+        refuse_monotone(model)
+
+
+def _numbers(tree: str, key: str) -> Floats:
+    """Return the numbers of one line of a tree; none where it has no such line."""
+    found = re.search(rf"(?m)^{key}=(.*)$", tree)
+    return np.array(found[1].split() if found else [], dtype=np.float64)
+
+
+def _with_leaves(tree: str, stored: Floats) -> str:
+    """Return a tree's text with other values in its leaves, and their means inside."""
+    children = [_numbers(tree, key).astype(np.int64) for key in ("left_child", "right_child")]
+    n_inner, no_children = len(children[0]), np.full(len(stored), -1)
+    lines = {"leaf_value": stored}
+    if n_inner:
+        # Inner nodes are counted from 0, and leaf l is child ~l: it becomes node n_inner + l.
+        numbered = (np.where(child < 0, n_inner + ~child, child) for child in children)
+        left, right = (np.concatenate([child, no_children]) for child in numbered)
+        cover = np.concatenate([_numbers(tree, "internal_count"), _numbers(tree, "leaf_count")])
+        lines["internal_value"] = Nodes(left, right, cover).means(stored)[:n_inner]
+    for key, numbers in lines.items():
+        text = " ".join(f"{number:.17g}" for number in numbers)
+        tree = re.sub(rf"(?m)^{key}=.*$", f"{key}={text}", tree)
+    return tree

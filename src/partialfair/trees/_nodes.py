@@ -1,0 +1,108 @@
+"""The nodes of trees: which are leaves, and what explainers take the others to predict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from partialfair._typing import Floats, Ints
+from partialfair.trees.rounding import Sizes
+
+__all__ = ["Nodes", "Structure"]
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """A binary tree whose root is node 0.
+
+    Attributes
+    ----------
+    left, right
+        The children of each node; of a leaf, negative.
+    cover
+        How much weight of rows reached each node when the tree was grown.
+    """
+
+    left: Ints
+    right: Ints
+    cover: Floats
+
+    @cached_property
+    def _levels(self) -> list[Ints]:
+        """The nodes that can be reached from the root, by depth (pruning leaves others behind)."""
+        levels: list[Ints] = [np.zeros(1, dtype=np.int64)]
+        while (inner := levels[-1][self.left[levels[-1]] >= 0]).size:
+            levels.append(np.concatenate([self.left[inner], self.right[inner]]))
+        return levels
+
+    @cached_property
+    def leaf_ids(self) -> npt.NDArray[np.int64]:
+        """The leaves, in the order of their numbers."""
+        reached = np.sort(np.concatenate(self._levels))
+        return reached[self.left[reached] < 0]
+
+    @cached_property
+    def leaf_positions(self) -> npt.NDArray[np.uint16]:
+        """The position of each node among the leaves; 0 for those that are none."""
+        positions = np.zeros(len(self.left), dtype=np.uint16)
+        positions[self.leaf_ids] = np.arange(len(self.leaf_ids))
+        return positions
+
+    def means(self, leaf_values: Floats) -> Floats:
+        """Return the values of all nodes: an inner one has the cover-weighted mean of its children.
+
+        ``value[i] = (cover[l] value[l] + cover[r] value[r]) / (cover[l] + cover[r])``, from the leaves up, so
+        that the root holds the mean over the rows that the tree was grown on: the base value of SHAP-type
+        contributions. Children that nobody reached count alike.
+        """
+        values = np.zeros(len(self.left))
+        values[self.leaf_ids] = leaf_values
+        for level in reversed(self._levels):
+            inner = level[self.left[level] >= 0]
+            children = np.stack([self.left[inner], self.right[inner]])
+            weights = self.cover[children]
+            weights[:, weights.sum(axis=0) == 0.0] = 1.0
+            values[inner] = (weights * values[children]).sum(axis=0) / weights.sum(axis=0)
+        return values
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """The nodes of all trees of an ensemble, which stay when leaf values change."""
+
+    trees: tuple[Nodes, ...]
+
+    @classmethod
+    def of_decision_trees(cls, estimators: Iterable[Any]) -> Structure:
+        """Read the fitted decision trees of which scikit-learn makes its ensembles."""
+        trees = (estimator.tree_ for estimator in estimators)
+        nodes = ((tree.children_left, tree.children_right, tree.weighted_n_node_samples) for tree in trees)
+        return cls(tuple(Nodes(*arrays) for arrays in nodes))
+
+    @property
+    def n_leaves(self) -> Sizes:
+        """The number of leaves of each tree."""
+        return tuple(len(nodes.leaf_ids) for nodes in self.trees)
+
+    def leaf_values(self, node_values: Iterable[npt.ArrayLike]) -> Floats:
+        """Pick the values of leaves, tree after tree, from those of all nodes of each tree."""
+        pairs = zip(self.trees, node_values, strict=True)
+        picked = [np.asarray(values, dtype=np.float64)[nodes.leaf_ids] for nodes, values in pairs]
+        return np.concatenate(picked)
+
+    def node_values(self, leaf_values: Floats) -> list[Floats]:
+        """Return the values of all nodes of each tree, as :meth:`Nodes.means` does."""
+        by_tree = np.split(leaf_values, np.cumsum(self.n_leaves)[:-1])
+        return [nodes.means(values) for nodes, values in zip(self.trees, by_tree, strict=True)]
+
+    def leaf_positions(self, reached: Ints) -> npt.NDArray[np.uint16]:
+        """Turn the nodes that rows reach, a column a tree, into positions among the leaves of each tree."""
+        positions = np.empty(reached.shape, dtype=np.uint16)
+        for tree, nodes in enumerate(self.trees):
+            positions[:, tree] = nodes.leaf_positions[reached[:, tree]]
+        return positions

@@ -1,0 +1,111 @@
+"""Tree ensembles as origins of a fit: scores on one scale, leaf values as coefficients, and back.
+
+A classifier's scores are cut at 0 everywhere in partialfair. Boosted classifiers sum log-odds, which are;
+forests average probabilities p, whose scores are ``2 p − 1``: so is the squared loss of labels ±1 four times
+that of p. An intercept of the refit is shared out among all trees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+
+from partialfair._typing import ArrayLike, Floats
+from partialfair.estimators._origin import Origin, Told
+from partialfair.exceptions import InputError
+from partialfair.trees._refusals import name_of
+from partialfair.trees.ensembles import ScoreKind, TreeEnsemble
+
+__all__ = ["LOSSES", "LeafValues", "check_classes"]
+
+LOSSES: dict[ScoreKind, str] = {"log-odds": "logistic", "probability": "squared", "prediction": "squared"}
+"""What the leaf values of each kind of scores are refitted for."""
+
+_FACTORS: dict[ScoreKind, tuple[float, float]] = {"probability": (2.0, 1.0)}
+"""Factor and shift of scores whose cut is not 0."""
+
+
+def check_classes(ensemble: TreeEnsemble, classes: npt.NDArray[Any]) -> None:
+    """Refuse labels other than those that a model was grown on; 0 and 1 stand for any two, in order."""
+    own = ensemble.classes
+    if own is not None and own.tolist() not in (classes.tolist(), [0, 1]):
+        raise InputError(
+            f"{name_of(ensemble.model)} was grown on the classes {own.tolist()}, and y has {classes.tolist()}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class LeafValues:
+    """A tree ensemble on the scale of scores.
+
+    Attributes
+    ----------
+    ensemble
+        The trees, with the values that their library gave them.
+    """
+
+    ensemble: TreeEnsemble
+
+    @cached_property
+    def _scale(self) -> tuple[float, float]:
+        """Factor and shift: scores are ``factor · (sum of leaf values) − shift``."""
+        return _FACTORS.get(self.ensemble.score_kind, (1.0, 0.0))
+
+    @property
+    def loss(self) -> str:
+        """What leaf values are refitted for."""
+        return LOSSES[self.ensemble.score_kind]
+
+    def scores(self, X: ArrayLike) -> Floats:
+        """Return what the library's own model scores rows, on the scale of partialfair."""
+        factor, shift = self._scale
+        return factor * self.ensemble.scores(X) - shift
+
+    def probabilities(self, scores: Floats) -> Floats:
+        """Return the probabilities of the second class that scores stand for."""
+        return (1 + scores) / 2 if self.ensemble.score_kind == "probability" else expit(scores)
+
+    def origin(self, X: ArrayLike) -> Origin:
+        """Return the ensemble as the model of these rows that coefficients are counted from."""
+        factor, shift = self._scale
+        coef = factor * np.asarray(self.ensemble.values)[None]
+        return Origin(self.scores(X), coef, np.array([-shift]), self._told)
+
+    def refitted(self, coef: Floats, intercept: Floats) -> LeafValues:
+        """Return the ensemble with other values, written into a copy of the library's model.
+
+        Parameters
+        ----------
+        coef, intercept : (1, d), (1,)
+            What is added to the values it has.
+        """
+        factor, shift = self._scale
+        total = factor * self.ensemble.values + coef[0]
+        return LeafValues(self.ensemble.with_values(self._values(total, float(intercept[0]) - shift)))
+
+    def _values(self, coef: Floats, intercept: float) -> Floats:
+        """Return values whose sums score as coefficients and intercept do: within bounds, if there are any.
+
+        Probabilities beyond 0 or 1 are drawn towards ½, all of them by the same factor, the largest that
+        leads inside. That moves no score across ½, and nobody past anybody else.
+        """
+        factor, shift = self._scale
+        values = coef / factor + (intercept + shift) / (factor * self.ensemble.n_trees)
+        low, high = self.ensemble.bounds
+        if np.isinf(low) and np.isinf(high):
+            return np.asarray(values)
+        middle = (low + high) / 2
+        beyond = float(np.abs(values - middle).max()) / (high - middle)
+        return np.asarray(middle + (values - middle) / max(1.0, beyond))
+
+    def _told(self, coef: Floats, intercept: Floats) -> tuple[Floats, Told]:
+        """Return what the library adds up, which it does without rounding, and the scores of the sums."""
+        factor, shift = self._scale
+        divisor = self.ensemble.divisor
+        added: Any = self.ensemble.factor * self.ensemble._stored(self._values(coef[0], float(intercept[0])))
+        return added[None], lambda sums: factor * (sums / divisor) - shift

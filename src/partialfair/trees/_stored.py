@@ -1,0 +1,106 @@
+"""Libraries' models as files and copies hold them, and what of them is looked at before they are used.
+
+XGBoost keeps its trees in a ``bytearray``, which files of models do not hold: these get its own UBJSON.
+Models of LightGBM hold their own text, those of scikit-learn plain arrays; but HistGradientBoosting reads
+tables with categories by a partial function, which no file holds either, and which is always the same.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.frozen import FrozenEstimator
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import check_array
+
+from partialfair._extras import require
+from partialfair.estimators.result import FitResult
+from partialfair.exceptions import InputError
+from partialfair.trees._refusals import name_of
+from partialfair.trees.ensembles import Kind, ensemble_of, is_fitted
+
+__all__ = ["StoredXGBoost", "check_stored_trees", "restored", "stored"]
+
+_BOOSTER = "Booster"
+
+
+@dataclass(frozen=True)
+class StoredXGBoost:
+    """A fitted model of XGBoost.
+
+    Attributes
+    ----------
+    kind
+        The name of its class.
+    settings
+        The parameters of an estimator; none of a booster.
+    content
+        The trees, in the library's own format UBJSON.
+    frozen
+        Whether it is in a ``FrozenEstimator``.
+    """
+
+    kind: str
+    settings: dict[str, Any]
+    content: bytes
+    frozen: bool
+
+
+def stored(model: Any) -> Any:
+    """Return a model as files hold it."""
+    frozen = isinstance(model, FrozenEstimator)
+    inner = model.estimator if frozen else model
+    if _checks_of(inner):
+        plain = copy.deepcopy(inner)
+        for check in _checks_of(plain):
+            check.func = None
+        return FrozenEstimator(plain) if frozen else plain
+    if not type(inner).__module__.startswith("xgboost.") or not is_fitted(inner):
+        return model
+    kind = name_of(inner)
+    booster = inner if kind == _BOOSTER else inner.get_booster()
+    settings = {} if kind == _BOOSTER else inner.get_params()
+    return StoredXGBoost(kind, settings, bytes(booster.save_raw("ubj")), frozen)
+
+
+def restored(held: Any) -> Any:
+    """Return the model that was stored."""
+    if not isinstance(held, StoredXGBoost):
+        for check in _checks_of(held.estimator if isinstance(held, FrozenEstimator) else held):
+            check.func = partial(check_array, dtype=[np.float64], ensure_all_finite=False)
+        return held
+    xgboost = require("xgboost", extra="boosting", purpose="a model of XGBoost")
+    if held.kind not in (_BOOSTER, "XGBClassifier", "XGBRegressor", "XGBRFClassifier", "XGBRFRegressor"):
+        raise InputError(f"its model is a {held.kind[:40]}, which is none of XGBoost's")
+    model = getattr(xgboost, held.kind)(**held.settings)
+    model.load_model(bytearray(held.content))
+    return FrozenEstimator(model) if held.frozen else model
+
+
+def _checks_of(model: Any) -> list[FunctionTransformer]:
+    """Return what a HistGradientBoosting that was fitted with categories reads its numbers by."""
+    reader = getattr(model, "_preprocessor", None)
+    parts = [*getattr(reader, "transformers", ()), *getattr(reader, "transformers_", ())]
+    return [step for _, step, _ in parts if isinstance(step, FunctionTransformer)]
+
+
+def check_stored_trees(held: dict[str, Any], kind: Kind) -> None:
+    """Refuse attributes of a fitted estimator, out of a file, that could not score rows."""
+    if "model_" not in held:
+        return
+    if ensemble_of(held["model_"]).kind != kind:
+        raise InputError(f"its model_ is no {kind}")
+    if type(held.get("n_features_in_")) is not int:
+        raise InputError("its number of features is none")
+    names = held.get("feature_names_in_")
+    if names is not None and not (isinstance(names, np.ndarray) and names.shape == (held["n_features_in_"],)):
+        raise InputError("its feature_names_in_ does not fit its number of features")
+    if not isinstance(held.get("result_"), FitResult):
+        raise InputError("its result_ is not that of a fit")
+    classes = held.get("classes_")
+    if kind == "classifier" and not (isinstance(classes, np.ndarray) and classes.shape == (2,)):
+        raise InputError("its classes_ are not two")

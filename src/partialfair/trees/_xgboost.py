@@ -1,0 +1,199 @@
+"""Models of XGBoost: estimators and boosters, read and written as the library's own JSON."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import logit
+
+from partialfair._typing import ArrayLike, Floats, Ints
+from partialfair.exceptions import InputError
+from partialfair.trees._nodes import Nodes, Structure
+from partialfair.trees._refusals import (
+    name_of,
+    refuse_classes,
+    refuse_dart,
+    refuse_monotone,
+    refuse_objective,
+    refuse_targets,
+)
+from partialfair.trees.ensembles import ScoreKind, TreeEnsemble
+from partialfair.trees.rounding import SINGLE_BITS
+
+__all__ = ["XGBoostTrees", "check_settings", "read"]
+
+_SCORE_KINDS: dict[str, ScoreKind] = {
+    "binary:logistic": "log-odds",
+    "binary:logitraw": "log-odds",
+    "reg:squarederror": "prediction",
+    "reg:absoluteerror": "prediction",
+    "reg:pseudohubererror": "prediction",
+    "reg:quantileerror": "prediction",
+}
+"""Objectives whose predictions are the sum of leaf values, or its logistic transform."""
+
+
+@dataclass(frozen=True, eq=False)
+class XGBoostTrees(TreeEnsemble):
+    """Trees of an ``XGBClassifier``, an ``XGBRegressor`` (or their ``XGBRF`` kin) or a ``Booster``.
+
+    XGBoost has no way to set leaf values, so the model is saved, changed and loaded. It holds them in single
+    precision and adds them up in it, one after the other onto its base score. A written model has the base
+    score that adds 0, and the old one within its first tree, since sums are exact only on one grid.
+    """
+
+    significand_bits: ClassVar[int] = SINGLE_BITS
+
+    saved: dict[str, Any] = field(repr=False)
+    """The model as its library saves it, up to the best iteration; never changed."""
+    structure: Structure = field(repr=False)
+
+    def scores(self, X: ArrayLike) -> Floats:
+        """Return what ``predict(X, output_margin=True)`` does, with the trees up to the best iteration."""
+        if _is_estimator(self.model):
+            return np.asarray(self.model.predict(X, output_margin=True), dtype=np.float64)
+        return np.asarray(self._predicted(X, output_margin=True), dtype=np.float64)
+
+    def _leaf_positions(self, X: Any) -> Ints:
+        # Not by the estimators' apply, which does not take categories before XGBoost 3.
+        reached = self._predicted(X, pred_leaf=True).reshape(-1, self.n_trees)
+        return self.structure.leaf_positions(reached.astype(np.int32))
+
+    def _predicted(self, X: Any, **what: bool) -> Any:
+        from xgboost import DMatrix
+
+        kept = self.model.get_params() if _is_estimator(self.model) else {}
+        table = DMatrix(
+            X,
+            missing=kept.get("missing", np.nan),
+            feature_types=kept.get("feature_types"),
+            nthread=kept.get("n_jobs"),
+            enable_categorical=True,
+        )
+        booster = _booster(self.model)
+        best = _best_iteration(booster)
+        return booster.predict(table, iteration_range=(0, 0 if best is None else best + 1), **what)
+
+    def _written(self, stored: Floats) -> Any:
+        saved = copy.deepcopy(self.saved)
+        saved["learner"]["learner_model_param"]["base_score"] = _base_score_of_zero(self.saved)
+        trees = saved["learner"]["gradient_booster"]["model"]["trees"]
+        for tree, nodes, values in zip(
+            trees, self.structure.trees, self.structure.node_values(stored), strict=True
+        ):
+            tree["base_weights"] = [_short(value) for value in values]
+            for leaf in nodes.leaf_ids:  # where inner nodes keep what they split at, leaves keep their value
+                tree["split_conditions"][leaf] = tree["base_weights"][leaf]
+        original = _booster(self.model)
+        written = copy.deepcopy(original)  # with its settings: threads, device
+        written.load_model(bytearray(json.dumps(saved), "utf-8"))
+        written.set_attr(**original.attributes())  # which the cut at the best iteration leaves out
+        if original is self.model:
+            return written
+        # The memo stands in for the old booster, so the copy holds the new one wherever it held that.
+        return copy.deepcopy(self.model, {id(original): written})
+
+
+def read(model: Any) -> XGBoostTrees:
+    """Read a fitted estimator or booster of XGBoost."""
+    booster = _booster(model)
+    best = _best_iteration(booster)
+    config = json.loads(booster.save_config())["learner"]["gradient_booster"]
+    _check_booster(model, config["name"], config.get("tree_train_param", {}).get("monotone_constraints", ""))
+    saved = json.loads((booster if best is None else booster[: best + 1]).save_raw("json"))
+    score_kind = _score_kind(model, saved["learner"])
+    trees = saved["learner"]["gradient_booster"]["model"]["trees"]
+    if not trees:
+        raise InputError(f"{name_of(model)} has no trees")
+    structure = Structure(tuple(_nodes_of(tree) for tree in trees))
+    # Few digits stand for a number in single precision, so that is what they are read as.
+    values = structure.leaf_values(np.float32(tree["split_conditions"]) for tree in trees)
+    values[: structure.n_leaves[0]] += _base_margin(saved["learner"])
+    return XGBoostTrees(
+        model=model,
+        score_kind=score_kind,
+        classes=getattr(model, "classes_", None),
+        values=values,
+        n_leaves=structure.n_leaves,
+        saved=saved,
+        structure=structure,
+    )
+
+
+def _is_estimator(model: Any) -> bool:
+    return hasattr(model, "get_booster")
+
+
+def _booster(model: Any) -> Any:
+    return model.get_booster() if _is_estimator(model) else model
+
+
+def _best_iteration(booster: Any) -> int | None:
+    """Return the iteration that early stopping chose, counted from 0; None without early stopping."""
+    found = booster.attr("best_iteration")
+    return None if found is None else int(found)
+
+
+def check_settings(model: Any) -> None:
+    """Refuse what a model that is yet to be fitted is set to grow, where it could not be read."""
+    settings = model.get_params()
+    _check_booster(model, settings["booster"] or "gbtree", str(settings["monotone_constraints"] or ""))
+    objective = settings["objective"]
+    if objective is not None and objective not in _SCORE_KINDS:
+        refuse_objective(model, objective if isinstance(objective, str) else "of your own", _SCORE_KINDS)
+
+
+def _check_booster(model: Any, booster: str, monotone_constraints: str) -> None:
+    """Refuse what a model is grown with, where its sums would not be, or not stay, what they are."""
+    if booster == "dart":
+        refuse_dart(model, "booster='gbtree'")
+    if booster != "gbtree":
+        raise InputError(
+            f"{name_of(model)} has booster={booster!r}, which grows no trees; use booster='gbtree'"
+        )
+    if re.search(r"[1-9]", monotone_constraints):
+        refuse_monotone(model)
+
+
+def _score_kind(model: Any, learner: dict[str, Any]) -> ScoreKind:
+    """Return what the sums are, or refuse a model that is not such a sum."""
+    sizes, objective = learner["learner_model_param"], learner["objective"]["name"]
+    if int(sizes["num_class"]) > 1:
+        refuse_classes(model, int(sizes["num_class"]))
+    if int(sizes["num_target"]) > 1:
+        refuse_targets(model)
+    if objective not in _SCORE_KINDS:
+        refuse_objective(model, objective, _SCORE_KINDS)
+    return _SCORE_KINDS[objective]
+
+
+def _nodes_of(tree: dict[str, Any]) -> Nodes:
+    left, right = (np.asarray(tree[f"{side}_children"], dtype=np.int64) for side in ("left", "right"))
+    return Nodes(left, right, np.asarray(tree["sum_hessian"], dtype=np.float64))
+
+
+def _base_margin(learner: dict[str, Any]) -> float:
+    """Return what all scores start from: the base score, which logistic objectives keep as a probability."""
+    base_score = np.float32(learner["learner_model_param"]["base_score"].strip("[]"))  # a list from 3.1 on
+    return float(logit(base_score) if _is_logistic(learner) else base_score)
+
+
+def _base_score_of_zero(saved: dict[str, Any]) -> str:
+    """Return the base score, in the form in which the library keeps it, whose margin is 0."""
+    base_score = "5E-1" if _is_logistic(saved["learner"]) else "0E0"
+    is_list = saved["learner"]["learner_model_param"]["base_score"].startswith("[")
+    return f"[{base_score}]" if is_list else base_score
+
+
+def _is_logistic(learner: dict[str, Any]) -> bool:
+    return bool(learner["objective"]["name"].startswith("binary:"))
+
+
+def _short(value: float) -> float:
+    """Return a number that prints with no more digits than single precision needs to be read back."""
+    return float(str(np.float32(value)))

@@ -1,0 +1,275 @@
+"""Tree ensembles of other libraries, read as linear models on the codes of their leaves.
+
+A fitted ensemble scores a row by adding up one value of each tree, that of the leaf which the row falls in::
+
+    scores(X)[i] = sum_t values_t[leaf_t(X[i])]
+
+With the trees kept, that is a linear model whose features are leaf codes and whose coefficients are the leaf
+values. :func:`ensemble_of` reads a library's model that way; :meth:`TreeEnsemble.with_values` writes other
+values back into a copy of it, which then predicts, saves and explains itself as its library does.
+
+A library is one module, with the functions ``read(model)`` and ``check_settings(model)``, and one line of
+:data:`READERS`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from partialfair._checks import finite_vector
+from partialfair._typing import ArrayLike, Floats, Ints
+from partialfair.categoricals import CategoricalCodes
+from partialfair.exceptions import InputError
+from partialfair.trees._refusals import name_of, refuse_classes, refuse_targets
+from partialfair.trees.rounding import DOUBLE_BITS, Sizes, on_grid
+
+__all__ = ["READERS", "Kind", "ScoreKind", "TreeEnsemble", "check_settings", "ensemble_of", "is_fitted"]
+
+Kind = Literal["classifier", "regressor"]
+ScoreKind = Literal["log-odds", "probability", "prediction"]
+
+READERS = {
+    "lightgbm": "partialfair.trees._lightgbm",
+    "xgboost": "partialfair.trees._xgboost",
+    "catboost": "partialfair.trees._catboost",
+    "sklearn.ensemble._hist_gradient_boosting": "partialfair.trees._histograms",
+    "sklearn.ensemble._gb": "partialfair.trees._gradient_boosting",
+    "sklearn.ensemble._forest": "partialfair.trees._forests",
+}
+"""From where a class of models is defined to the module that reads them; imported when first met."""
+
+_MOST_LEAVES = np.iinfo(np.uint16).max + 1  # of CategoricalCodes
+_CHUNK_CELLS = 2**22  # leaf codes at a time: libraries return 4 or 8 bytes a code, we keep 2
+
+
+@dataclass(frozen=True, eq=False)
+class TreeEnsemble(ABC):
+    """A fitted ensemble as a linear model: ``scores(X)[i] = sum_t values_t[leaf_t(X[i])]``.
+
+    What a library adds to all scores alike (a base score, a prior) counts as part of the first tree's
+    values, so there is no intercept; a mean over trees is a sum of values that are each divided by the
+    number of trees.
+
+    Attributes
+    ----------
+    model
+        The library's own model; never changed.
+    kind
+        Whether it is a binary classifier or a regressor.
+    score_kind
+        What the scores are. ``"log-odds"`` of the second class: boosted classifiers.
+        ``"probability"`` of the second class, a mean over trees: forests of classifiers.
+        ``"prediction"``: regressors.
+    classes
+        The two labels of a classifier; None where the model does not keep them, and for regressors.
+    values
+        The leaf values of all trees, tree after tree, in the units in which they add up to scores.
+    n_leaves
+        The number of leaves of each tree.
+    """
+
+    model: Any = field(repr=False)
+    score_kind: ScoreKind
+    classes: npt.NDArray[Any] | None
+    values: Floats = field(repr=False)
+    n_leaves: Sizes = field(repr=False)
+
+    significand_bits: ClassVar[int] = DOUBLE_BITS
+    """Of the floats in which the library adds leaf values up."""
+
+    def __post_init__(self) -> None:
+        if max(self.n_leaves) > _MOST_LEAVES:
+            tree = int(np.argmax(self.n_leaves))
+            raise InputError(
+                f"tree {tree} of {name_of(self.model)} has {self.n_leaves[tree]:,} leaves, more than"
+                f" {_MOST_LEAVES:,}; grow smaller trees"
+            )
+        values = finite_vector(self.values, "values").view()
+        values.flags.writeable = False
+        object.__setattr__(self, "values", values)
+
+    @property
+    def kind(self) -> Kind:
+        """Whether the model is a binary classifier or a regressor."""
+        return "regressor" if self.score_kind == "prediction" else "classifier"
+
+    @property
+    def threshold(self) -> float | None:
+        """The score above which the second class is predicted: 0 or, for probabilities, 0.5.
+
+        None for regressors. Libraries differ in what they predict exactly there.
+        """
+        return {"log-odds": 0.0, "probability": 0.5, "prediction": None}[self.score_kind]
+
+    @property
+    def n_trees(self) -> int:
+        """The number of trees that predictions use, which early stopping may have cut."""
+        return len(self.n_leaves)
+
+    @property
+    def factor(self) -> float:
+        """What the library multiplies leaf values by as it adds them up: a learning rate, or 1."""
+        return 1.0
+
+    @property
+    def divisor(self) -> int:
+        """What the library divides its sum over trees by: the number of trees where it takes means."""
+        return 1
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the largest value that a leaf can hold: ``(0, 1 / n_trees)`` for probabilities."""
+        if self.score_kind == "probability":
+            return 0.0, 1.0 / self.n_trees
+        return -np.inf, np.inf
+
+    def leaves(self, X: ArrayLike) -> CategoricalCodes:
+        """Return the leaf that each row falls in: one column a tree, counted from 0 within its tree.
+
+        Rows are read a few at a time, so that besides ``X`` little more than the codes is in memory.
+        """
+        X = X.tocsr() if hasattr(X, "tocsr") else X  # other sparse formats have no rows to take
+        n_rows = _n_rows(X)
+        codes = np.empty((n_rows, self.n_trees), dtype=np.uint16)
+        for rows in _chunks(n_rows, self.n_trees):
+            codes[rows] = self._leaf_positions(_take(X, rows))
+        categories = tuple(np.arange(n) for n in self.n_leaves)
+        return CategoricalCodes(codes, categories, tuple(f"tree {t}" for t in range(self.n_trees)))
+
+    @abstractmethod
+    def scores(self, X: ArrayLike) -> Floats:
+        """Return the raw scores that the library's own model computes."""
+
+    def rounded(self, values: ArrayLike) -> Floats:
+        """Return the nearest values that the library can hold and adds up without rounding, in any order.
+
+        Those are multiples of one power of two (:func:`~partialfair.trees.rounding.on_grid`), and within
+        :attr:`bounds`. Other floats have sums that depend on the order of trees, so that rows whose scores
+        are equal, or nearly, would come out in another order in the library than here.
+        """
+        return self.factor * self._stored(values) / self.divisor
+
+    def scores_with(self, values: ArrayLike, leaves: CategoricalCodes) -> Floats:
+        """Return ``with_values(values).scores(X)`` to the last bit, for the rows with these leaves.
+
+        A learning rate (scikit-learn's GradientBoosting) brings roundings that processors may do in another
+        way; such scores agree to 1e-15 of their size.
+        """
+        added = self.factor * self._stored(values)
+        trees = np.split(added, np.cumsum(self.n_leaves)[:-1])
+        sums = np.zeros(leaves.n_rows)
+        for rows in _chunks(leaves.n_rows, self.n_trees):
+            for tree, codes in zip(trees, leaves.codes[rows].T, strict=True):
+                sums[rows] += tree[codes]
+        return sums / self.divisor
+
+    def with_values(self, values: ArrayLike) -> TreeEnsemble:
+        """Write :meth:`rounded` values into a copy of the library's model, and read that.
+
+        Inner nodes get the cover-weighted means of their children, from which explainers start. Trees beyond
+        the best iteration, which predictions leave out, are dropped; a base score or prior becomes part of
+        the first tree.
+        """
+        return ensemble_of(self._written(self._stored(values)))
+
+    def _stored(self, values: ArrayLike) -> Floats:
+        """Return what the leaves have to hold for the library to add up :meth:`rounded` values."""
+        vector = finite_vector(values, "values")
+        if len(vector) != len(self.values):
+            raise InputError(f"values has {len(vector)} entries, but there are {len(self.values)} leaves")
+        added = np.clip(vector, *self.bounds) * self.divisor
+        return on_grid(added, self.n_leaves, self.significand_bits) / self.factor
+
+    @abstractmethod
+    def _leaf_positions(self, X: Any) -> Ints:
+        """Return the leaf of each row, counted from 0 within each tree, of shape ``(n_rows, n_trees)``."""
+
+    @abstractmethod
+    def _written(self, stored: Floats) -> Any:
+        """Return a copy of the model whose leaves hold these values."""
+
+
+def ensemble_of(model: Any) -> TreeEnsemble:
+    """Read a fitted model of LightGBM, XGBoost, CatBoost or scikit-learn as a linear model on its leaves.
+
+    Parameters
+    ----------
+    model
+        A fitted estimator, or a booster of LightGBM or XGBoost: a binary classifier or a regressor whose
+        predictions are sums (or means) of leaf values. It is not changed.
+
+    Raises
+    ------
+    InputError
+        For models without trees, models that are not fitted, and trees that are no such sums.
+    """
+    reader = _reader_of(model)
+    if not is_fitted(model):
+        raise InputError(f"{name_of(model)} is not fitted yet: it has no trees to read")
+    if getattr(model, "n_outputs_", 1) > 1:
+        refuse_targets(model)
+    n_classes = len(getattr(model, "classes_", ()))  # boosters and regressors have none
+    if n_classes not in (0, 2):
+        refuse_classes(model, n_classes)
+    ensemble: TreeEnsemble = reader.read(model)
+    return ensemble
+
+
+def check_settings(model: Any) -> None:
+    """Refuse a model that is yet to be fitted where what it is set to grow could not be read.
+
+    What only growing shows (the number of classes, parameters under other names) is for
+    :func:`ensemble_of` to refuse.
+    """
+    _reader_of(model).check_settings(model)
+
+
+def is_fitted(model: Any) -> bool:
+    """Tell whether a model has been fitted; boosters always have."""
+    from sklearn.base import BaseEstimator
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    if not isinstance(model, BaseEstimator):
+        return bool(model.is_fitted()) if hasattr(model, "is_fitted") else True  # CatBoost; boosters
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        return False
+    return True
+
+
+def _reader_of(model: Any) -> ModuleType:
+    """Return the module that reads a model, by where its class or a class it derives from is defined."""
+    for ancestor in type(model).__mro__:
+        for home, module in READERS.items():
+            if f"{ancestor.__module__}.".startswith(f"{home}."):
+                return importlib.import_module(module)
+    if isinstance(model, type):
+        raise InputError(f"{name_of(model)} is a class; give a model of it, such as {name_of(model)}()")
+    raise InputError(
+        f"{name_of(model)} is no tree ensemble that can be read; use a model of LightGBM, XGBoost or"
+        " CatBoost, or a HistGradientBoosting, GradientBoosting, RandomForest or ExtraTrees of scikit-learn"
+    )
+
+
+def _n_rows(X: ArrayLike) -> int:
+    shape = getattr(X, "shape", None)
+    return int(shape[0]) if shape else len(X)
+
+
+def _chunks(n_rows: int, n_trees: int) -> Iterator[slice]:
+    size = max(1, _CHUNK_CELLS // max(1, n_trees))
+    return (slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size))
+
+
+def _take(X: ArrayLike, rows: slice) -> Any:
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]

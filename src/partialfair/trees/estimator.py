@@ -1,0 +1,505 @@
+"""Tree ensembles whose leaf values are refitted under partial-fairness constraints."""
+
+from __future__ import annotations
+
+import copy
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from inspect import signature
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import clone, is_regressor
+from sklearn.ensemble._forest import ForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import ClassifierTags, RegressorTags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from partialfair._checks import check_number, finite_vector, refuse_masked
+from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
+from partialfair.constraints import Constraint
+from partialfair.estimators._base import PartialFairEstimator
+from partialfair.estimators._inputs import names_of, part_features, read_target, read_weights
+from partialfair.estimators._path_rows import GivenRows
+from partialfair.estimators._promise import exact_gap
+from partialfair.estimators._statement import seed_of
+from partialfair.estimators.classifier import PartialFairClassifier, two_classes
+from partialfair.estimators.regressor import PartialFairRegressor
+from partialfair.estimators.result import FitResult
+from partialfair.exceptions import InputError
+from partialfair.groups import Groups
+from partialfair.metrics.calibration import calibration_by_group
+from partialfair.problems import Counts
+from partialfair.solvers import Record, Solver, Status
+from partialfair.surrogates import Surrogate
+from partialfair.trees._growing import grown
+from partialfair.trees._refitting import LOSSES, LeafValues, check_classes
+from partialfair.trees._refusals import name_of
+from partialfair.trees._stored import check_stored_trees, restored, stored
+from partialfair.trees.ensembles import TreeEnsemble, check_settings, ensemble_of, is_fitted
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["PartialFairTrees"]
+
+_ROUTED = {"sensitive_features": True}
+_MODELS = ("model", "model_", "grown_")
+"""Attributes that are models of libraries."""
+_TINY_TIME = 1e-3
+"""Seconds that a refit is given at least: it needs a limit above 0."""
+
+
+def _classifies(estimator: PartialFairTrees) -> bool:
+    if is_regressor(estimator):
+        raise AttributeError(
+            f"{name_of(estimator.model)} is a regressor: its scores are what predict returns"
+        )
+    return True
+
+
+class PartialFairTrees(PartialFairEstimator):
+    """Trees as a library grew them, with leaf values refitted so that a gap between groups is bounded.
+
+    The leaves of an ensemble are a linear model: ``s = s₀ + Z (v − v₀)``, with Z telling which leaf of each
+    tree a row falls in, v₀ the values that the library gave the leaves and s₀ its scores. The trees are kept
+    and v is found by ``min mean loss + ½ alpha ‖v − v₀‖²`` subject to the constraint, as
+    `PartialFairClassifier` finds its coefficients: the promise is about exact gaps, and there is a
+    certificate. Then v goes back into a copy of the library's own model, ``model_``, which predicts, saves,
+    explains and exports as before. Prediction needs no group.
+
+    Parameters
+    ----------
+    model
+        A binary classifier or a regressor of LightGBM or XGBoost (estimator or booster), or scikit-learn's
+        HistGradientBoosting, GradientBoosting, RandomForest or ExtraTrees. One that is fitted keeps its
+        trees; another is copied and grown on the rows of `fit`. ``clone``, and so searches and
+        cross-validation, forget that an estimator was fitted, unless it is wrapped in scikit-learn's
+        ``FrozenEstimator``.
+    constraint, interval, max_gap, gap_scale, enforce, confidence, validation, n_points
+        As in `PartialFairClassifier`; regressors take no constraint that compares people with the same label.
+    constraint_threshold
+        As there, 0 by default; regressors need one for demographic parity. Scores of boosted classifiers are
+        log-odds, those of forests ``2 p − 1``.
+    alpha
+        How strongly leaf values are drawn to those of the library.
+    early_stopping
+        Share of the rows that show a boosted model when to stop growing, drawn within groups and classes;
+        the refit is on all rows. None leaves that to the model, as does a model with settings of its own.
+    class_weight
+        As in `PartialFairClassifier`, in the refit; how a model weighs classes while it grows is its own.
+    higher_is_better, min_group_size, missing_groups, sensitive_columns, surrogate, surrogate_width
+        As in `PartialFairClassifier`.
+    solver, n_starts, surrogate_halvings, search_steps, allow_ties, tol, max_iter, time_limit
+        As in `PartialFairClassifier`; growing counts against the time limit, and is not cut short by it.
+    warm_start, random_state, callback, verbose
+        As in `PartialFairClassifier`; models without a ``random_state`` of their own are grown with it.
+
+    Attributes
+    ----------
+    model_
+        The library's model with the new values.
+    grown_
+        The library's model with its own values.
+    classes_ : (2,)
+        Labels of classifiers; positive scores stand for the second.
+    groups_, result_, n_iter_, n_features_in_, feature_names_in_
+        As in `PartialFairClassifier`. The gaps of ``result_`` are those of the scores of ``model_``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.ensemble import HistGradientBoostingClassifier
+    >>> from partialfair.trees import PartialFairTrees
+    >>> rng = np.random.default_rng(0)
+    >>> groups = rng.choice(["a", "b"], 1000)
+    >>> X = rng.normal(size=(1000, 2)) + np.outer(groups == "a", [1, 0])  # the first feature tells the group
+    >>> y = X.sum(axis=1) + rng.normal(size=1000) > 0.5
+    >>> grower = HistGradientBoostingClassifier(max_iter=20, max_leaf_nodes=8)
+    >>> trees = PartialFairTrees(grower, interval=(0.1, 0.5), max_gap=0.1)
+    >>> bool(trees.fit(X, y, sensitive_features=groups).result_.gap <= 0.1)
+    True
+    >>> type(trees.model_).__name__
+    'HistGradientBoostingClassifier'
+    """
+
+    __metadata_request__fit = _ROUTED | {"clusters": True}
+    __metadata_request__decision_function = _ROUTED
+    __metadata_request__predict = _ROUTED
+    __metadata_request__predict_proba = _ROUTED
+    __metadata_request__score = _ROUTED
+
+    _told_by_fits: ClassVar[tuple[str, ...]] = (
+        "model_",
+        "grown_",
+        "groups_",
+        "classes_",
+        "n_iter_",
+        "_refit",
+    )
+
+    takes_tables: ClassVar[bool] = True
+
+    group_terms = None
+    """Prediction needs no group."""
+
+    def __init__(
+        self,
+        model: Any,
+        constraint: str | Constraint | Sequence[Constraint] | None = "statistical_parity",
+        *,
+        interval: IntervalLike | Literal["auto"] = (0.0, 1.0),
+        max_gap: float = 0.05,
+        gap_scale: GapScale = "interval",
+        enforce: Literal["exact", "surrogate", "population"] = "exact",
+        confidence: float = 0.95,
+        validation: float | tuple[Any, ...] = 0.2,
+        n_points: int = 10,
+        constraint_threshold: float | None = None,
+        alpha: float = 1e-2,
+        early_stopping: float | None = 0.15,
+        class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
+        higher_is_better: bool = True,
+        min_group_size: int = 2,
+        missing_groups: Literal["error", "ignore"] = "error",
+        sensitive_columns: Any = None,
+        surrogate: str | Surrogate = "ramp",
+        surrogate_width: float | Literal["auto"] = "auto",
+        solver: str | Solver = "auto",
+        n_starts: int = 2,
+        surrogate_halvings: int = 0,
+        search_steps: int = 100,
+        allow_ties: bool = False,
+        tol: float = 1e-3,
+        max_iter: int | None = None,
+        time_limit: float | None = None,
+        warm_start: bool = False,
+        random_state: Any = None,
+        callback: Callable[[Record], bool | None] | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.model = model
+        self.constraint = constraint
+        self.interval = interval
+        self.max_gap = max_gap
+        self.gap_scale = gap_scale
+        self.enforce = enforce
+        self.confidence = confidence
+        self.validation = validation
+        self.n_points = n_points
+        self.constraint_threshold = constraint_threshold
+        self.alpha = alpha
+        self.early_stopping = early_stopping
+        self.class_weight = class_weight
+        self.higher_is_better = higher_is_better
+        self.min_group_size = min_group_size
+        self.missing_groups = missing_groups
+        self.sensitive_columns = sensitive_columns
+        self.surrogate = surrogate
+        self.surrogate_width = surrogate_width
+        self.solver = solver
+        self.n_starts = n_starts
+        self.surrogate_halvings = surrogate_halvings
+        self.search_steps = search_steps
+        self.allow_ties = allow_ties
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.callback = callback
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        sensitive_features: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        clusters: ArrayLike | None = None,
+    ) -> Self:
+        """Grow the model, unless it is fitted, and refit its leaf values.
+
+        Parameters
+        ----------
+        X : (n, d)
+            Whatever the model takes: missing values and categories among it, where it does.
+        y : (n,)
+            Labels of two classes, or numbers.
+        sensitive_features : (n,) or (n, q)
+            Group of each row; several columns are crossed. Not needed with ``sensitive_columns``.
+        sample_weight : (n,)
+            Weight 2 is the row twice, weight 0 the row absent: while growing, in the loss and in the groups'
+            distributions.
+        clusters : (n,)
+            As in `PartialFairClassifier`, with ``enforce="population"``.
+        """
+        moment = self._deadline()
+        self._check_settings()
+        if self.enforce == "population":
+            return self._fit_for_new_people(X, y, sensitive_features, sample_weight, clusters, moment)
+        self._refuse_clusters(clusters)
+        rows = self._rows(X, y, sensitive_features, sample_weight)
+        leaf_values = LeafValues(self._trees(rows))
+        self._refit = self._refitted(leaf_values, rows, moment)
+        written = leaf_values.refitted(*self._parameters)
+        self.grown_, self.model_ = leaf_values.ensemble.model, written.ensemble.model
+        self.groups_, self.n_iter_ = self._refit.groups_, self._refit.n_iter_
+        if not is_regressor(self):
+            self.classes_ = self._refit.classes_
+        self._group_columns = names_of(sensitive_features)
+        self.result_ = self._judged(written.scores(rows.X), rows)
+        return self
+
+    @available_if(_classifies)  # type: ignore[untyped-decorator]
+    def decision_function(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
+        """Return the scores of ``model_``: log-odds, of forests ``2 p − 1``; groups are not looked at."""
+        return self._scores(X, sensitive_features)
+
+    def predict(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> npt.NDArray[Any]:
+        """Return ``classes_[1]`` where the score is above 0, else ``classes_[0]``; or numbers."""
+        scores = self._scores(X, sensitive_features)
+        return scores if is_regressor(self) else np.asarray(self.classes_[(scores > 0).astype(np.intp)])
+
+    @available_if(_classifies)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
+        """Return the probabilities that ``model_`` gives the two classes."""
+        second = self._written.probabilities(self._scores(X, sensitive_features))
+        return np.column_stack([1 - second, second])
+
+    def score(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        sensitive_features: ArrayLike | None = None,
+    ) -> float:
+        """Return the accuracy, or R² of a regressor."""
+        measure = r2_score if is_regressor(self) else accuracy_score
+        return float(measure(y, self.predict(X, sensitive_features), sample_weight=sample_weight))
+
+    def calibration(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        sensitive_features: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        n_bins: int = 10,
+    ) -> pd.DataFrame:
+        """Compare the probabilities of the library's values and of the new ones with what happened, by group.
+
+        A bound on gaps between groups whose labels differ costs calibration: people of the group that is
+        moved up get higher probabilities than they should. Take rows that were not trained on.
+
+        Returns
+        -------
+        DataFrame
+            `partialfair.metrics.calibration_by_group` before and after: ``predicted_before``,
+            ``predicted_after``, ``error_before``, ``error_after``, beside ``weight`` and ``observed``.
+        """
+        _classifies(self)
+        features = self._read_features(X, reset=False)[0]
+        told = {"pos_label": self.classes_[1], "n_bins": n_bins, "sample_weight": sample_weight}
+        before, after = (
+            calibration_by_group(
+                y,
+                values.probabilities(values.scores(features)),
+                sensitive_features=sensitive_features,
+                **told,
+            )
+            for values in (LeafValues(ensemble_of(self.grown_)), self._written)
+        )
+        told_by = {"before": before, "after": after}
+        changes = {
+            f"{what}_{when}": table[what]
+            for what in ("predicted", "error")
+            for when, table in told_by.items()
+        }
+        return before[["weight", "observed"]].assign(**changes)
+
+    @property
+    def loss(self) -> str:
+        """What leaf values are refitted for: logistic, or squared for regressors and forests."""
+        model = _unwrapped(self.model)
+        if not hasattr(model, "get_params"):
+            return LOSSES[ensemble_of(model).score_kind]
+        return "squared" if is_regressor(model) or isinstance(model, ForestClassifier) else "logistic"
+
+    @property
+    def _parameters(self) -> tuple[Floats, Floats]:
+        return self._refit.coef_, self._refit.intercept_
+
+    @property
+    def _written(self) -> LeafValues:
+        """The trees of ``model_``, which take a moment to be read."""
+        check_is_fitted(self)
+        if self._read is None or self._read.ensemble.model is not self.model_:
+            self._read = LeafValues(ensemble_of(self.model_))
+        return self._read
+
+    _read: LeafValues | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is stored: models as their libraries write them."""
+        state = {name: value for name, value in super().__getstate__().items() if name != "_read"}
+        return state | {name: stored(state[name]) for name in _MODELS if name in state}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state | {name: restored(state[name]) for name in _MODELS if name in state})
+
+    def _check_stored(self) -> None:
+        """Refuse what a file holds if it could not score rows."""
+        check_stored_trees(dict(vars(self)), "regressor" if is_regressor(self) else "classifier")
+
+    def _check_settings(self) -> None:
+        """Refuse settings that cannot be right, and models without trees."""
+        super()._check_settings()
+        if self.early_stopping is not None:
+            check_number(self.early_stopping, "early_stopping", above=0.0, high=0.9)
+        model = _unwrapped(self.model)
+        check_settings(model)  # a class is no model, either
+        if is_fitted(model):
+            ensemble_of(model)
+        self._read_constraints()
+
+    def _read_constraints(self) -> tuple[Constraint, ...]:
+        constraints: tuple[Constraint, ...] = self._linear()._read_constraints()
+        return constraints
+
+    def _read_features(self, X: ArrayLike, *, reset: bool) -> tuple[Any, dict[str, ArrayLike] | None]:
+        refuse_masked(X, "X")
+        if not hasattr(X, "shape"):
+            X = np.asarray(X)
+        if len(X.shape) != 2:
+            raise InputError(f"X must have two dimensions, not {len(X.shape)}")
+        features, columns = part_features(self, X, self.sensitive_columns, reset=reset)
+        polars = hasattr(features, "to_pandas") and not hasattr(features, "iloc")
+        return features.to_pandas() if polars else features, columns
+
+    def _for_several_fits(self, rows: GivenRows) -> Self:
+        """Return a copy whose trees are grown."""
+        fresh = clone(self)
+        read = self._rows(rows.X, rows.y, rows.groups, rows.weights)
+        model = self._trees(read).model
+        kept = FrozenEstimator(model) if hasattr(model, "get_params") else model  # boosters stay fitted
+        return fresh.set_params(model=kept)  # type: ignore[no-any-return]
+
+    def _rows(self, X: ArrayLike, y: ArrayLike, sensitive_features: Any, sample_weight: Any) -> GivenRows:
+        """Return the rows that have weight, with their groups; refuse what no refit could begin with."""
+        features, columns = self._read_features(X, reset=True)
+        n_rows = int(features.shape[0])
+        target, weights = read_target(y, n_rows), read_weights(sample_weight, n_rows)
+        present = weights > 0
+        if is_regressor(self):
+            target, positive = finite_vector(target, "y"), None
+        else:
+            positive = target[present] == two_classes(target[present])[1]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the refit says it again
+            groups = self._read_groups(
+                sensitive_features, columns, present, self._read_constraints(), weights[present], positive
+            )
+        if groups is None:
+            groups = Groups(np.zeros(int(present.sum()), dtype=np.int32), ("everybody",))
+        kept = GivenRows(features, target, target, None if sample_weight is None else weights)
+        if not present.all():
+            kept = kept.take(np.flatnonzero(present))
+        return replace(kept, groups=groups)
+
+    def _trees(self, rows: GivenRows) -> TreeEnsemble:
+        """Return the trees of the model, or those of a copy that is grown on the rows."""
+        model = _unwrapped(self.model)
+        if not is_fitted(model):
+            return ensemble_of(grown(model, rows, self.early_stopping, seed_of(self)))
+        ensemble = ensemble_of(model)
+        if ensemble.kind == "classifier":
+            check_classes(ensemble, two_classes(np.asarray(rows.y)))
+        return ensemble
+
+    def _linear(self) -> Any:
+        """Return the classifier or regressor that refits leaf values; from a warm start it knows the last."""
+        kind = PartialFairRegressor if is_regressor(self) else PartialFairClassifier
+        known = set(signature(kind).parameters)
+        settings = {name: value for name, value in self.get_params(deep=False).items() if name in known}
+        settings |= {"loss": self.loss, "sensitive_columns": None, "validation": 0.2}
+        if kind is PartialFairClassifier and self.constraint_threshold is None:
+            settings["constraint_threshold"] = 0.0
+        last = getattr(self, "_refit", None)
+        if self.warm_start and type(last) is kind:
+            return copy.copy(last).set_params(**settings)
+        return kind(**settings)
+
+    def _refitted(self, leaf_values: LeafValues, rows: GivenRows, moment: float) -> Any:
+        """Return the linear model on the leaves, with what is added to their values as coefficients."""
+        linear = self._linear()
+        if moment < float("inf"):
+            linear.set_params(time_limit=max(moment - time.monotonic(), _TINY_TIME))
+        linear._neighbours = self._neighbours
+        linear._origin = leaf_values.origin(rows.X)
+        leaves = leaf_values.ensemble.leaves(rows.X)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                linear.fit(leaves, rows.y, sensitive_features=rows.groups, sample_weight=rows.weights)
+            finally:
+                del linear._neighbours, linear._origin
+        for remark in caught:
+            warnings.warn(remark.message, stacklevel=3)  # as said where fit was called
+        return linear.set_params(callback=None)  # it is kept, in files as well
+
+    def _judged(self, scores: Floats, rows: GivenRows) -> FitResult:
+        """Return the result of the refit with the gaps of scores that the library's own model gives."""
+        result: FitResult = self._refit.result_
+        if not result.constraints:
+            return result
+        weights = read_weights(rows.weights, rows.n)
+        positive = None if is_regressor(self) else np.asarray(rows.y) == self.classes_[1]
+        counts = Counts(scores, weights, rows.groups.codes, positive)
+        sign, labels, least = 1.0 if self.higher_is_better else -1.0, rows.groups.labels, self.min_group_size
+        gaps = tuple(exact_gap(one, scores, counts, labels, least, sign)[1] for one in result.constraints)
+        judged = replace(result, gaps=gaps)
+        if result.promise_kept and not judged.promise_kept:
+            judged = replace(
+                judged,
+                status=Status.NO_FEASIBLE_POINT,
+                obstacle=f"{name_of(self.model_)} rounds scores in another way than it should",
+            )
+        return judged
+
+    def _scores(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:
+        """Score rows by the library's model; it never asks for the group."""
+        check_is_fitted(self)
+        return self._written.scores(self._read_features(X, reset=False)[0])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        tags.target_tags.required = True
+        if self._is_regressor:
+            tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
+        else:
+            tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags(multi_class=False)
+        return tags
+
+    @property
+    def _is_regressor(self) -> bool:
+        model = _unwrapped(self.model)
+        if hasattr(model, "get_params"):
+            return not isinstance(model, type) and bool(is_regressor(model))
+        try:
+            return ensemble_of(model).kind == "regressor"  # of a booster
+        except InputError:
+            return False  # fit says what is wrong
+
+
+def _unwrapped(model: Any) -> Any:
+    return model.estimator if isinstance(model, FrozenEstimator) else model

@@ -1,0 +1,108 @@
+"""``--model``: trees on tables with text, gaps and odd names, from training to scores of new rows."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from partialfair import load_model
+from partialfair.cli import _models
+from partialfair.metrics import partial_statistical_parity_difference
+
+BAND = ("--interval", 0.1, 0.6)
+
+
+@pytest.fixture(autouse=True)
+def few_trees(monkeypatch):
+    monkeypatch.setattr(_models, "_TREES", 12)
+
+
+@pytest.fixture
+def table(tmp_path) -> pd.DataFrame:
+    """Applicants with gaps and text; libraries would refuse the names of two columns."""
+    rng = np.random.default_rng(3)
+    n = 600
+    sex, merit = rng.choice(["f", "m"], n), rng.normal(size=n)
+    frame = pd.DataFrame(
+        {
+            "sex": sex,
+            "test [%], last": (merit - 0.7 * (sex == "f") + 0.3 * rng.normal(size=n)).round(3),
+            "years": rng.integers(0, 30, n).astype(float),
+            'school "type"': rng.choice(["art", "law", "trade"], n, p=[0.5, 0.3, 0.2]),
+            "hired": np.where(merit + 0.5 * rng.normal(size=n) > 0.3, "yes", "no"),
+        }
+    )
+    frame.loc[rng.random(n) < 0.1, "years"] = np.nan
+    frame.loc[rng.random(n) < 0.1, 'school "type"'] = None
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    return frame
+
+
+@pytest.mark.parametrize("model", ["lightgbm", "xgboost", "hist"])
+def test_from_a_table_to_scores(run, table, tmp_path, model):
+    if model != "hist":
+        pytest.importorskip(model)
+    asked = ("--target", "hired", "--group", "sex", *BAND, "--max-gap", 0.4, "--model", model)
+    outcome = run("train", "table.csv", *asked, "--out", "out")
+    assert outcome.code == 0, outcome.err
+    assert "promise kept" in outcome.out
+    assert "from 3 columns; " in outcome.out
+    assert "calibration by group, held out rows" in " ".join(outcome.out.split())
+    record = json.loads((tmp_path / "out" / "train.json").read_text())
+    assert record["settings"]["model"] == model
+    assert record["settings"]["alpha"] == 0.01
+    assert record["trees"]["n_trees"] <= 12
+    assert "coefficients" not in record
+
+    new = table.copy()
+    new.loc[:4, 'school "type"'] = "circus"
+    new.to_csv(tmp_path / "new.csv", index=False)
+    outcome = run("predict", "out", "new.csv", "--out", "scores.csv")
+    assert outcome.code == 0, outcome.err
+    assert "they count as missing" in " ".join(outcome.out.split())
+    scores = pd.read_csv(tmp_path / "scores.csv")["score"]
+    loaded = load_model(tmp_path / "out" / "model.skops")
+    np.testing.assert_allclose(scores, loaded.decision_function(new), rtol=1e-12)
+    unknown = table.copy()
+    unknown.loc[:4, 'school "type"'] = None
+    np.testing.assert_array_equal(
+        loaded.decision_function(new.iloc[:5]), loaded.decision_function(unknown.iloc[:5])
+    )
+
+    held_out = pd.read_csv(tmp_path / "out" / "held_out.csv")["row"].to_numpy() - 1
+    training = np.setdiff1d(np.arange(len(table)), held_out)
+    gap = partial_statistical_parity_difference(
+        None,
+        loaded.decision_function(table.iloc[training]),
+        sensitive_features=table["sex"].iloc[training],
+        interval=(0.1, 0.6),
+    )
+    assert gap == pytest.approx(record["fit"]["exact_training_gap"], abs=1e-12)
+    assert gap <= 0.4 + 1e-12
+
+
+@pytest.mark.usefixtures("table")
+def test_a_path_of_trees(run, tmp_path):
+    asked = ("--target", "hired", "--group", "sex", *BAND, "--max-gaps", "0.3,0.6", "--model", "hist")
+    outcome = run("path", "table.csv", *asked, "--out", "out")
+    assert outcome.code == 0, outcome.err
+    lines = pd.read_csv(tmp_path / "out" / "path.csv")
+    assert set(lines["alpha"]) == {0.01}
+    constrained = lines.dropna(subset="max_gap")
+    assert (constrained["training_gap"] <= constrained["max_gap"] + 1e-12).all()
+
+
+@pytest.mark.usefixtures("table")
+def test_what_is_refused_before_the_table_is_read(run, monkeypatch):
+    asked = ("train", "absent.csv", "--target", "hired", "--group", "sex", "--out", "out")
+    run(*asked, "--model", "hist", "--group-terms", "intercept").assert_refused(
+        "--model hist never needs the group to score, so it takes no --group-terms"
+    )
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    run(*asked, "--model", "lightgbm").assert_refused(
+        "--model lightgbm needs lightgbm, which is not installed; run: pip install 'partialfair[boosting]'"
+    )

@@ -1,0 +1,386 @@
+"""Refitted trees: the promise on the library's own scores, what is optimal, and scikit-learn's habits."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import minimize
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    IsolationForest,
+    RandomForestClassifier,
+)
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from tests.tree_models import GROW, answers_of, grown, mixed_table, target_of
+
+from partialfair import PartialFairClassifier, fairness_path, load_model, save_model
+from partialfair.exceptions import InputError
+from partialfair.metrics import partial_statistical_parity_difference
+from partialfair.trees import PartialFairTrees, ensemble_of
+
+INTERVAL = (0.1, 0.6)
+QUICK: dict[str, Any] = {
+    "interval": INTERVAL,
+    "max_gap": 0.15,
+    "n_starts": 1,
+    "search_steps": 20,
+    "tol": 1e-2,
+}
+
+
+def people(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features that tell the group, labels that hang on them, and groups."""
+    rng = np.random.default_rng(seed)
+    groups = rng.choice(["a", "b"], n)
+    X = rng.normal(size=(n, 3)) + np.outer(groups == "a", [1.0, 0.0, 0.0])
+    return X, np.where(X.sum(axis=1) + rng.normal(size=n) > 0.5, "yes", "no"), groups
+
+
+def grower(**settings: Any) -> HistGradientBoostingClassifier:
+    chosen = {"max_iter": 10, "max_leaf_nodes": 6, "early_stopping": False, "random_state": 0} | settings
+    return HistGradientBoostingClassifier(**chosen)
+
+
+def exact_gap(scores: np.ndarray, groups: np.ndarray, **settings: Any) -> float:
+    chosen = {"interval": INTERVAL} | settings
+    return partial_statistical_parity_difference(None, scores, sensitive_features=groups, **chosen)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> tuple[PartialFairTrees, np.ndarray, np.ndarray, np.ndarray]:
+    X, y, groups = people(600)
+    return PartialFairTrees(grower(), **QUICK).fit(X, y, sensitive_features=groups), X, y, groups
+
+
+def raw_scores(model: Any, X: Any) -> np.ndarray:
+    """What the library's own model says, by its own means, on the scale that is cut at 0."""
+    if type(model).__module__.startswith("lightgbm"):
+        return np.asarray(model.predict(X, raw_score=True))
+    if type(model).__module__ == "xgboost.core":
+        import xgboost
+
+        return model.predict(xgboost.DMatrix(X, enable_categorical=True), output_margin=True).astype(float)
+    if type(model).__module__.startswith("xgboost"):
+        return model.predict(X, output_margin=True).astype(float)
+    if hasattr(model, "decision_function"):
+        return model.decision_function(X)
+    return 2 * model.predict_proba(X)[:, 1] - 1 if hasattr(model, "predict_proba") else model.predict(X)
+
+
+@pytest.mark.parametrize("name", GROW)
+def test_the_promise_holds_on_the_scores_of_the_library(name):
+    model = grown(name).model
+    X = mixed_table(400, 7)
+    if "Gradient" in name and "Hist" not in name:
+        X = X[["a", "b", "c", "d"]].fillna(0.3).to_numpy()
+    elif "Random" in name or "Extra" in name:
+        X = X[["a", "b", "c", "d"]].to_numpy()
+    target = target_of(X)
+    groups = np.where(target + np.random.default_rng(1).normal(size=400) > 0.2, "high", "low")
+    y = target if ensemble_of(model).kind == "regressor" else target > 0.3
+    if isinstance(classes := getattr(model, "classes_", None), np.ndarray) and classes.dtype.kind in "UO":
+        y = answers_of(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of small samples
+        trees = PartialFairTrees(model, **QUICK | {"max_gap": 0.3}).fit(X, y, sensitive_features=groups)
+    scores = raw_scores(trees.model_, X)
+    assert exact_gap(raw_scores(model, X), groups) > 0.3  # else nothing is shown
+    assert exact_gap(scores, groups) <= 0.3 + 1e-12
+    assert trees.result_.promise_kept
+    assert trees.result_.gap == pytest.approx(exact_gap(scores, groups), abs=1e-12)
+    assert type(trees.model_) is type(model)
+    own = trees.predict(X) if is_regressor(trees) else trees.decision_function(X)
+    np.testing.assert_allclose(own, scores, rtol=0, atol=1e-12)
+
+
+def test_result_is_certified(fitted):
+    trees, *_ = fitted
+    assert trees.result_.kkt.holds(trees.tol)
+    assert trees.result_.gap <= 0.15
+
+
+def test_predictions_are_those_of_the_library(fitted):
+    trees, X, y, _ = fitted
+    np.testing.assert_array_equal(trees.predict(X), trees.model_.predict(X))
+    np.testing.assert_allclose(trees.predict_proba(X), trees.model_.predict_proba(X), atol=1e-12)
+    assert trees.score(X, y) == np.mean(trees.predict(X) == y)
+
+
+def test_without_constraint_a_huge_alpha_returns_the_librarys_values():
+    X, y, _ = people(500)
+    trees = PartialFairTrees(grower(), constraint=None, alpha=1e8).fit(X, y)
+    before, after = (ensemble_of(model).values for model in (trees.grown_, trees.model_))
+    # All but an intercept, which is free, is as it was.
+    np.testing.assert_allclose(after - before, (after - before)[0], atol=1e-6)
+
+
+def test_unconstrained_values_minimise_loss_and_distance():
+    X, y, _ = people(300)
+    alpha = 0.05
+    trees = PartialFairTrees(grower(max_iter=3), constraint=None, alpha=alpha, tol=1e-6).fit(X, y)
+    ensemble = ensemble_of(trees.grown_)
+    one_hot, signs = ensemble.leaves(X).to_csr().toarray(), np.where(y == "yes", 1.0, -1.0)
+
+    def objective(change: np.ndarray) -> float:
+        scores = ensemble.scores(X) + one_hot @ change[:-1] + change[-1]
+        return np.logaddexp(0, -signs * scores).mean() + alpha / 2 * change[:-1] @ change[:-1]
+
+    best = minimize(objective, np.zeros(one_hot.shape[1] + 1), options={"gtol": 1e-7})
+    assert trees.result_.objective == pytest.approx(best.fun, abs=1e-8)
+    scores = ensemble.scores(X) + one_hot @ best.x[:-1] + best.x[-1]
+    np.testing.assert_allclose(trees.decision_function(X), scores, atol=1e-4)
+
+
+def test_from_values_of_0_it_is_the_linear_classifier_on_leaves():
+    X, y, groups = people(600)
+    emptied = ensemble_of(grower(max_iter=4).fit(X, y))
+    emptied = emptied.with_values(np.zeros(emptied.values.size))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        settings = {"alpha": 0.01, "tol": 1e-5, "interval": INTERVAL, "max_gap": 0.2, "enforce": "surrogate"}
+        trees = PartialFairTrees(emptied.model, **settings).fit(X, y, sensitive_features=groups)
+        linear = PartialFairClassifier(**settings)
+        linear.fit(emptied.leaves(X).to_csr(), y, sensitive_features=groups)
+    assert trees.result_.objective == pytest.approx(linear.result_.objective, abs=2e-4)
+
+
+def test_fitted_models_keep_their_trees_and_are_left_alone():
+    X, y, groups = people(600)
+    model = grower().fit(X, y)
+    before = model.decision_function(X)
+    for given in (model, FrozenEstimator(model)):
+        trees = PartialFairTrees(given, **QUICK).fit(X[:400], y[:400], sensitive_features=groups[:400])
+        assert ensemble_of(trees.model_).n_leaves == ensemble_of(model).n_leaves
+        assert trees.grown_ is model
+    np.testing.assert_array_equal(model.decision_function(X), before)
+
+
+def test_clones_grow_anew_unless_frozen():
+    X, y, _ = people(400)
+    model = grower(max_iter=3).fit(X, y)
+    fresh = clone(PartialFairTrees(model, **QUICK))
+    with pytest.raises(NotFittedError):
+        fresh.model.predict(X)
+    kept = clone(PartialFairTrees(FrozenEstimator(model), **QUICK))
+    assert kept.model.estimator is model
+
+
+def test_parameters_of_the_model_are_searched():
+    X, y, groups = people(400)
+    search = GridSearchCV(
+        PartialFairTrees(grower(max_iter=3), sensitive_columns="group", **QUICK | {"max_gap": 0.5}),
+        {"model__max_leaf_nodes": [2, 5]},
+        cv=2,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        search.fit(pd.DataFrame(X, columns=list("uvw")).assign(group=groups), y)
+    assert set(search.cv_results_["param_model__max_leaf_nodes"]) == {2, 5}
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_kind_follows_the_model():
+    assert is_classifier(PartialFairTrees(grower()))
+    regressor = PartialFairTrees(HistGradientBoostingRegressor())
+    assert is_regressor(regressor)
+    assert not is_classifier(regressor)
+    assert not hasattr(regressor, "predict_proba")
+    assert is_regressor(PartialFairTrees(grown("XGBRegressor").model.get_booster()))
+    assert is_classifier(PartialFairTrees(grown("lightgbm.Booster").model))
+
+
+def test_weight_0_is_absent_and_weight_2_is_the_row_twice():
+    X, y, groups = people(300)
+    model = grower(max_iter=4).fit(X, y)
+    weights = np.random.default_rng(0).integers(0, 3, 300)
+    rows = np.repeat(np.arange(300), weights)
+    weighted, repeated = (PartialFairTrees(model, **QUICK | {"tol": 1e-6}) for _ in range(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        weighted.fit(X, y, sensitive_features=groups, sample_weight=weights)
+        repeated.fit(X[rows], y[rows], sensitive_features=groups[rows])
+    assert weighted.result_.gap == pytest.approx(exact_gap(weighted.decision_function(X[rows]), groups[rows]))
+    assert weighted.result_.objective == pytest.approx(repeated.result_.objective, rel=0.02)
+
+
+def test_low_scores_may_be_good():
+    X, y, groups = people(600)
+    trees = PartialFairTrees(grower(), higher_is_better=False, **QUICK).fit(X, y, sensitive_features=groups)
+    assert exact_gap(-trees.decision_function(X), groups) <= 0.15 + 1e-12
+    assert trees.score(X, y) > 0.6
+
+
+def test_forests_hold_probabilities_and_rank_as_they_were_fitted():
+    X, y, groups = people(500)
+    forest = RandomForestClassifier(8, max_leaf_nodes=6, random_state=0)
+    trees = PartialFairTrees(forest, **QUICK | {"alpha": 1e-5}).fit(X, y, sensitive_features=groups)
+    probabilities = trees.model_.predict_proba(X)[:, 1]
+    for tree in trees.model_.estimators_:
+        assert 0 <= tree.tree_.value.min() <= tree.tree_.value.max() <= 1
+    np.testing.assert_array_equal(trees.predict(X) == "yes", probabilities > 0.5)
+    linear = trees._refit
+    leaves = ensemble_of(trees.grown_).leaves(X)
+    free = 2 * ensemble_of(trees.grown_).scores(X) - 1 + linear.decision_function(leaves)
+    assert np.corrcoef(free, probabilities)[0, 1] > 1 - 1e-9  # but for one factor towards ½
+    np.testing.assert_array_equal(free[np.abs(free) > 1e-9] > 0, probabilities[np.abs(free) > 1e-9] > 0.5)
+
+
+def test_strings_categories_and_missing_values_go_to_the_library():
+    X = mixed_table(500, 3)
+    y = answers_of(X)
+    groups = np.random.default_rng(2).choice(["x", "y"], 500)
+    X["group"] = groups
+    model = grower(categorical_features="from_dtype")
+    trees = PartialFairTrees(model, sensitive_columns="group", **QUICK).fit(X, y)
+    assert list(trees.feature_names_in_) == ["a", "b", "c", "d", "e", "group"]
+    assert exact_gap(trees.model_.decision_function(X.drop(columns="group")), groups) <= 0.15 + 1e-12
+    np.testing.assert_array_equal(trees.predict(X), trees.model_.predict(X.drop(columns="group")))
+
+
+@pytest.mark.parametrize("name", ["LGBMClassifier", "XGBClassifier", "GradientBoostingClassifier"])
+def test_models_that_stop_early_are_grown_on_part_and_refitted_on_all(name):
+    X, y, groups = people(500)
+    model = clone(grown(name).model).set_params(n_estimators=400)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trees = PartialFairTrees(model, **QUICK | {"time_limit": 5.0}).fit(X, y, sensitive_features=groups)
+    assert ensemble_of(trees.grown_).n_trees < 400
+    assert trees.result_.gap == pytest.approx(exact_gap(trees.decision_function(X), groups))
+    assert set(trees.predict(X)) == {"yes", "no"}
+
+
+@pytest.mark.parametrize("name", ["LGBMClassifier", "XGBClassifier", "HistGradientBoostingClassifier"])
+def test_copies_and_files_score_the_same(name, tmp_path):
+    X = mixed_table(300, 4)
+    y = np.asarray(target_of(X) > 0.3)
+    y = y if name == "XGBClassifier" else answers_of(X)
+    groups = np.random.default_rng(2).choice(["x", "y"], 300)
+    trees = PartialFairTrees(FrozenEstimator(grown(name).model), **QUICK | {"max_gap": 0.5})
+    trees.fit(X, y, sensitive_features=groups)
+    scores = trees.decision_function(X)
+    again = pickle.loads(pickle.dumps(trees))
+    np.testing.assert_array_equal(again.decision_function(X), scores)
+    save_model(trees, tmp_path / "trees.skops")
+    loaded = load_model(tmp_path / "trees.skops")
+    np.testing.assert_array_equal(loaded.decision_function(X), scores)
+    np.testing.assert_array_equal(loaded.predict(X), trees.predict(X))
+    assert loaded.result_.gap == trees.result_.gap
+    assert isinstance(loaded.model, FrozenEstimator)
+    assert clone(loaded).max_gap == 0.5
+
+
+def test_a_path_grows_once_and_falls():
+    X, y, groups = people(800)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        path = fairness_path(
+            PartialFairTrees(grower(max_iter=5), interval=INTERVAL, n_starts=1, search_steps=20),
+            X,
+            y,
+            sensitive_features=groups,
+            max_gaps=[0.4, 0.2],
+            random_state=0,
+        )
+    assert [point.max_gap for point in path.points] == [float("inf"), 0.4, 0.2]
+    values = [ensemble_of(point.model.grown_).values for point in path.points]
+    assert all(np.array_equal(values[0], others) for others in values)
+    objectives = [point.objective for point in path.points]
+    assert objectives == sorted(objectives)
+    for point in path.points[1:]:
+        assert point.training_gap <= point.max_gap + 1e-12
+
+
+def test_a_promise_about_new_people():
+    X, y, groups = people(3000)
+    trees = PartialFairTrees(grower(max_iter=5), **QUICK | {"max_gap": 0.5}, enforce="population")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trees.fit(X, y, sensitive_features=groups)
+    assert trees.result_.population.certified
+    assert trees.result_.population.n_rows == 600
+    np.testing.assert_array_equal(trees.predict(X), trees.model_.predict(X))
+    fresh, _, others = people(20_000, seed=9)
+    assert exact_gap(trees.decision_function(fresh), others) <= 0.5
+
+
+def test_a_warm_start_is_no_worse():
+    X, y, groups = people(600)
+    trees = PartialFairTrees(grower().fit(X, y), warm_start=True, **QUICK | {"max_gap": 0.3})
+    loose = trees.fit(X, y, sensitive_features=groups).result_.objective
+    strict = trees.set_params(max_gap=0.15).fit(X, y, sensitive_features=groups).result_
+    assert strict.gap <= 0.15 + 1e-12
+    assert strict.objective >= loose
+
+
+@pytest.mark.parametrize(
+    ("model", "sentence"),
+    [
+        (LogisticRegression(), "LogisticRegression is no tree ensemble that can be read"),
+        (None, "NoneType is no tree ensemble"),
+        (
+            GradientBoostingClassifier,
+            r"GradientBoostingClassifier is a class; give a model of it",
+        ),
+        (IsolationForest(), "IsolationForest"),
+    ],
+)
+def test_models_without_trees_to_refit_are_refused(model, sentence):
+    X, y, groups = people(100)
+    with pytest.raises(InputError, match=sentence):
+        PartialFairTrees(model, **QUICK).fit(X, y, sensitive_features=groups)
+
+
+def test_bad_input_is_refused_before_anything_grows(monkeypatch):
+    X, y, groups = people(100)
+    monkeypatch.setattr("partialfair.trees.estimator.grown", None)  # whoever grows, fails
+    trees = PartialFairTrees(grower(), **QUICK)
+    with pytest.raises(InputError, match="Only binary classification is supported"):
+        trees.fit(X, np.arange(100) % 3, sensitive_features=groups)
+    with pytest.raises(InputError, match="needs the group of every row"):
+        trees.fit(X, y)
+    with pytest.raises(InputError, match="only group 'a'"):
+        trees.fit(X, y, sensitive_features=["a"] * 100)
+    with pytest.raises(InputError, match="compares people with the same label"):
+        PartialFairTrees(HistGradientBoostingRegressor(), "equal_opportunity").fit(
+            X, X[:, 0], sensitive_features=groups
+        )
+    with pytest.raises(InputError, match="early_stopping"):
+        PartialFairTrees(grower(), early_stopping=1.5).fit(X, y, sensitive_features=groups)
+    with pytest.raises(InputError, match="y has 99 rows"):
+        trees.fit(X, y[:99], sensitive_features=groups)
+
+
+def test_labels_other_than_the_models_are_refused():
+    X, y, groups = people(200)
+    model = grower(max_iter=2).fit(X, y)
+    with pytest.raises(InputError, match=r"grown on the classes \['no', 'yes'\], and y has \['in', 'out'\]"):
+        PartialFairTrees(model, **QUICK).fit(X, np.where(y == "yes", "in", "out"), sensitive_features=groups)
+
+
+def test_what_the_library_complains_of_is_said_with_its_name():
+    X, y, groups = people(100)
+    with pytest.raises(InputError, match="HistGradientBoostingClassifier could not be grown"):
+        PartialFairTrees(grower(max_leaf_nodes=-1), **QUICK).fit(X, y, sensitive_features=groups)
+
+
+def test_calibration_before_is_that_of_the_library_and_after_that_of_the_new_values(fitted):
+    trees, X, y, groups = fitted
+    table = trees.calibration(X, y, sensitive_features=groups)
+    for model, when in ((trees.grown_, "before"), (trees.model_, "after")):
+        for group in ("a", "b"):
+            mean = model.predict_proba(X[groups == group])[:, 1].mean()
+            assert table.loc[group, f"predicted_{when}"] == pytest.approx(mean)
+    assert table["observed"].tolist() == [np.mean(y[groups == group] == "yes") for group in ("a", "b")]
+    apart = {when: abs(table[f"predicted_{when}"].diff().iloc[-1]) for when in ("before", "after")}
+    assert apart["after"] < apart["before"]  # whatever happened
