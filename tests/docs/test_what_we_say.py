@@ -128,7 +128,7 @@ def test_coverage_benchmark_runs_and_goes_on(tmp_path):
 @pytest.mark.real_data
 def test_trees_benchmark_runs(tmp_path, data_dir):
     pytest.importorskip("lightgbm")
-    fewer = "script.ROWS = {'law_school': 1500}; script.MAX_GAPS = {'interval': (0.3,)}; script.LEVELS = (0.9,)"
+    fewer = "script.ROWS = {'law_school': 1500}; script.MAX_GAPS = {'interval': (0.3,)}"
     small = ("--splits", 1, "--leaves", 3, "--data", data_dir, "--out", tmp_path)
     printed = run_smaller("benchmarks/trees.py", fewer, *small)
     assert "| law_school | interval | trees − linear |" in printed

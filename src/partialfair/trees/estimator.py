@@ -96,7 +96,8 @@ class PartialFairTrees(PartialFairEstimator):
     higher_is_better, min_group_size, missing_groups, sensitive_columns, surrogate, surrogate_width
         As in `PartialFairClassifier`.
     solver, n_starts, surrogate_halvings, search_steps, allow_ties, tol, max_iter, time_limit
-        As in `PartialFairClassifier`; growing counts against the time limit, and is not cut short by it.
+        As in `PartialFairClassifier`; growing and reading leaves count against the time limit, and are
+        not cut short by it.
     warm_start, random_state, callback, verbose
         As in `PartialFairClassifier`; models without a ``random_state`` of their own are grown with it.
 
