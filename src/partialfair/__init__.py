@@ -9,7 +9,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from partialfair import constraints, datasets, metrics, objectives, plotting, solvers, theory
+    from partialfair import (
+        constraints,
+        datasets,
+        metrics,
+        objectives,
+        plotting,
+        postprocessing,
+        solvers,
+        theory,
+    )
     from partialfair.estimators.classifier import PartialFairClassifier
     from partialfair.estimators.regressor import PartialFairRegressor
     from partialfair.metrics.choice import choose_interval
@@ -29,6 +38,7 @@ __all__ = [
     "metrics",
     "objectives",
     "plotting",
+    "postprocessing",
     "save_model",
     "solvers",
     "theory",
