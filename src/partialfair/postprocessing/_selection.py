@@ -21,7 +21,7 @@ from partialfair.postprocessing.maps import ScoreMap, score_map
 
 __all__ = ["selection_maps"]
 
-_APART = 1e-6
+_APART = 1e-7
 """In units of the spread of a group's scores, how far those who cross are spread so that none are tied."""
 
 
