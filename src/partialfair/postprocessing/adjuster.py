@@ -319,6 +319,16 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         check_is_fitted(self, "maps_")
         return plot_score_maps(self.maps_, ax=ax, **options)
 
+    def check(self) -> None:
+        """Refuse maps that could not move scores, as a file may hold; one that is not fitted is as new."""
+        held = vars(self).get("maps_", ())
+        if not (isinstance(held, tuple) and all(isinstance(one, ScoreMap) for one in held)):
+            raise InputError("its maps_ are no maps of scores")
+        for one in held:
+            one.check()
+        if held and not isinstance(vars(self).get("_group_columns"), tuple):
+            raise InputError("its group columns are no tuple")
+
     @property
     def _scorer(self) -> Scorer:
         return read_scorer(self.scorer, self.response)
