@@ -1,4 +1,4 @@
-"""The adjuster against the definitions: exact gaps, order, ties, and the least change of all orders there are."""
+"""The adjuster against the definitions: exact gaps, order, ties, and the least change of all orders."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ def asked(draw, max_groups=4, max_members=8, per_group=True, weights=(None, "int
     sizes = draw(st.lists(st.integers(1, max_members), min_size=2, max_size=max_groups))
     groups = [name for name, size in zip(GROUP_NAMES, sizes, strict=False) for _ in range(size)]
     n = len(groups)
-    scores = draw(st.lists(TIED, min_size=n, max_size=n) | st.lists(FREE, min_size=n, max_size=n, unique=True))
+    free = st.lists(FREE, min_size=n, max_size=n, unique=True)
+    scores = draw(st.lists(TIED, min_size=n, max_size=n) | free)
     kind = draw(st.sampled_from(weights))
     given_weights = None
     if kind is not None:
@@ -331,7 +332,7 @@ def test_on_everybody_at_the_floor_it_is_the_barycentre_up_to_a_step(seed, n_gro
 
 @given(st.integers(0, 10**6), st.lists(st.integers(20, 120), min_size=2, max_size=4))
 def test_at_the_floor_it_moves_scores_by_no_more_than_the_barycentre_does(seed, sizes):
-    """Whatever the sizes: placing everybody at the barycentre's quantiles is allowed there, and costs more."""
+    """Placing everybody at the barycentre's quantiles is allowed there too, and costs more."""
     rng = np.random.default_rng(seed)
     groups = np.repeat(np.arange(len(sizes)), sizes)
     scores = rng.normal(size=groups.size) * (1 + groups) + groups

@@ -90,7 +90,7 @@ def test_clones_keep_what_they_are_given_and_frozen_models_stay_fitted(people):
     one = adjuster.fit(X, sensitive_features=groups).transform(X, groups)
     assert (twin.fit(X, sensitive_features=groups).transform(X, groups) == one).all()
     unfitted = clone(PartialParityAdjuster(scorer=LogisticRegression().fit(X, y)))
-    with pytest.raises(InputError, match="LogisticRegression is not fitted; .*FrozenEstimator"):
+    with pytest.raises(InputError, match=r"LogisticRegression is not fitted; .*FrozenEstimator"):
         unfitted.fit(X, sensitive_features=groups)
 
 
