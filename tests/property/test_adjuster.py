@@ -67,7 +67,7 @@ class Asked:
             self.max_gap,
             gap_scale=self.gap_scale,
             min_group_size=0,
-            **{"max_knots": None, **options},
+            **{"max_knots": None, "margin": 0.0, **options},
         )
         scores = np.array(self.scores)
         weights = as_array(self.weights)
@@ -127,7 +127,7 @@ def test_order_within_groups_is_kept_strictly_and_ties_stay_ties(case):
 def test_nothing_moves_where_the_gap_is_allowed_already(case):
     already = float(case.gap(case.scores))
     adjuster = PartialParityAdjuster(
-        as_floats(case.interval), already, gap_scale=case.gap_scale, min_group_size=0
+        as_floats(case.interval), already, gap_scale=case.gap_scale, min_group_size=0, margin=0.0
     )
     weights = as_array(case.weights)
     adjuster.fit(np.array(case.scores), sensitive_features=case.groups, sample_weight=weights)
@@ -239,6 +239,7 @@ def test_low_scores_may_be_the_good_ones(case):
         gap_scale=case.gap_scale,
         min_group_size=0,
         max_knots=None,
+        margin=0.0,
         higher_is_better=False,
     )
     negated = -np.array(case.scores)
@@ -286,7 +287,7 @@ def test_few_knots_keep_the_promise_and_cost_little_more(seed, interval, scale, 
     scores = np.round(scores, 1) if tied else scores
 
     def fit(max_gap, max_knots):
-        adjuster = PartialParityAdjuster(interval, max_gap, gap_scale=scale, max_knots=max_knots)
+        adjuster = PartialParityAdjuster(interval, max_gap, gap_scale=scale, max_knots=max_knots, margin=0.0)
         return adjuster, adjuster.fit_transform(scores, sensitive_features=groups)
 
     max_gap = fit(1.0, None)[0].result_.floor + slack

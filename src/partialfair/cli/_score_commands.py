@@ -242,8 +242,8 @@ def adjust(
 ) -> None:
     """Move a model's scores by the least, so that groups are alike on an interval; for models that stay.
 
-    Order within groups is kept and nobody is tied. The new scores depend on the group: scoring needs it, which
-    may be unlawful where you are. Without --out the adjusted scores are printed as CSV.
+    Order within groups is kept, without new ties. The new scores depend on the group: scoring needs it,
+    which may be unlawful where you are. Without --out the adjusted scores are printed as CSV.
     """
     from partialfair.cli import _adjust  # with scikit-learn, for which other commands need not wait
 
