@@ -1,10 +1,9 @@
 """Adjusted scores beside whole-range quantile matching: gaps, change, accuracy; and a million scores.
 
 A logistic regression without the group is trained on each data set. Its scores are adjusted on the training
-rows, on the paper's interval; gap, accuracy and AUC are those of the test rows. The floor is the narrowest gap
-that scores without new ties can always reach. Rivals match whole distributions: our own ten lines, and EquiPy
-where it is installed (``pip install equipy==0.0.11a0.dev0``); holisticai's Wasserstein post-processing does the
-same to scores cut into bins, and adds noise.
+rows, on the paper's interval; gap, accuracy and AUC are those of the test rows. The floor is the narrowest
+gap that scores without new ties can always reach. Rivals match whole distributions: our own ten lines, and
+EquiPy where it is installed (``pip install equipy==0.0.11a0.dev0``).
 """
 
 from __future__ import annotations
@@ -64,9 +63,11 @@ def equipy(scores: Any, groups: Any) -> Adjust | None:
     return lambda new, names: logit(np.clip(model.transform(expit(new), column(names)), 1e-9, 1 - 1e-9))
 
 
-def adjusted(scores: Any, groups: Any, interval: Any, max_gap: float, scale: str) -> tuple[Adjust, Any]:
+def adjusted(
+    scores: Any, groups: Any, interval: Any, max_gap: float, scale: str, margin: Any = "auto"
+) -> tuple[Adjust, Any]:
     """Return the adjuster's map and what it says of itself."""
-    adjuster = PartialParityAdjuster(interval, max_gap, gap_scale=scale)
+    adjuster = PartialParityAdjuster(interval, max_gap, gap_scale=scale, margin=margin)
     adjuster.fit(scores, sensitive_features=groups)
     return adjuster.transform, adjuster.result_
 
@@ -92,6 +93,15 @@ def rows_of(name: str, path: Path | None, n: int | None, scale: str) -> list[dic
         "adjuster, whole range, max_gap 0.05": lambda: adjusted(
             scores, train.groups, (0.0, 1.0), 0.05, scale
         )[0],
+        **(
+            {
+                "adjuster, max_gap 0.05, no margin": lambda: adjusted(
+                    scores, train.groups, data.interval, 0.05, scale, 0.0
+                )[0]
+            }
+            if scale == "absolute"
+            else {}
+        ),
         "quantile matching": lambda: quantile_matching(scores, train.groups),
         "EquiPy": lambda: equipy(scores, train.groups),
     }

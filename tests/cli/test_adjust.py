@@ -20,7 +20,7 @@ FILES = {"adjusted.csv", "map.csv", "map.json", "score_maps.png", "adjust.json"}
 def read(path):
     """A table whose floats are those that were written; older versions of pandas round a last digit."""
     table = pd.read_csv(path, dtype=str)
-    return table.astype({name: float for name in ("score", "adjusted_score")})
+    return table.astype(dict.fromkeys(("score", "adjusted_score"), float))
 
 
 def gap(table, column):
