@@ -81,6 +81,7 @@ bench: $(VENV)/.dev ## the benchmarks; tables in benchmarks/results/
 	$(BIN)/python benchmarks/paired_and_chosen.py
 	$(BIN)/python benchmarks/population.py
 	$(BIN)/python benchmarks/bank_encodings.py
+	$(BIN)/python benchmarks/adjuster.py
 	$(BIN)/python benchmarks/network.py
 	$(BIN)/python benchmarks/optimality.py
 	$(BIN)/python benchmarks/search_steps.py

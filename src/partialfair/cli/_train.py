@@ -145,7 +145,7 @@ def _calibration_notes(model: Any, prepared: Prepared) -> list[str]:
     """Say what the constraint did to the calibration of trees, whose library gives the measure."""
     if not model.takes_tables or model.constraint is None:
         return []
-    part = list(prepared.parts)[-1]
+    part = [name for name in prepared.parts if name != OUT_OF_FOLD][-1]
     rows = prepared.parts[part]
     table = model.calibration(
         rows.X, rows.positive, sensitive_features=rows.sensitive, sample_weight=rows.weights
@@ -155,8 +155,8 @@ def _calibration_notes(model: Any, prepared: Prepared) -> list[str]:
     suffers = "suffers" if line["error_after"] > line["error_before"] else "does not suffer"
     return [
         f"calibration by group, {part} rows: it {suffers}; group {worst} has the largest error, "
-        f"{line['error_after']:.3f} ({line['error_before']:.3f} before the refit): probabilities of "
-        f"{line['predicted_after']:.3f} on average where {line['observed']:.3f} are positive"
+        f"{line['error_after']:.3f} ({line['error_before']:.3f} before the refit): its probabilities are "
+        f"{abs(line['bias_after']):.3f} too {'high' if line['bias_after'] > 0 else 'low'} on average"
     ]
 
 

@@ -303,8 +303,8 @@ class PartialFairTrees(PartialFairEstimator):
         Returns
         -------
         DataFrame
-            `partialfair.metrics.calibration_by_group` before and after: ``predicted_before``,
-            ``predicted_after``, ``error_before``, ``error_after``, beside ``weight`` and ``observed``.
+            ``error``, ``bias`` and ``difference`` of `partialfair.metrics.calibration_by_group`, each
+            ``…_before`` and ``…_after``.
         """
         _classifies(self)
         features = self._read_features(X, reset=False)[0]
@@ -315,16 +315,11 @@ class PartialFairTrees(PartialFairEstimator):
                 values.probabilities(values.scores(features)),
                 sensitive_features=sensitive_features,
                 **told,
-            )
+            ).to_frame()
             for values in (LeafValues(ensemble_of(self.grown_)), self._written)
         )
-        told_by = {"before": before, "after": after}
-        changes = {
-            f"{what}_{when}": table[what]
-            for what in ("predicted", "error")
-            for when, table in told_by.items()
-        }
-        return before[["weight", "observed"]].assign(**changes)
+        both = before.join(after, lsuffix="_before", rsuffix="_after")
+        return both[[f"{what}_{when}" for what in before for when in ("before", "after")]]
 
     @property
     def loss(self) -> str:

@@ -379,8 +379,6 @@ def test_calibration_before_is_that_of_the_library_and_after_that_of_the_new_val
     table = trees.calibration(X, y, sensitive_features=groups)
     for model, when in ((trees.grown_, "before"), (trees.model_, "after")):
         for group in ("a", "b"):
-            mean = model.predict_proba(X[groups == group])[:, 1].mean()
-            assert table.loc[group, f"predicted_{when}"] == pytest.approx(mean)
-    assert table["observed"].tolist() == [np.mean(y[groups == group] == "yes") for group in ("a", "b")]
-    apart = {when: abs(table[f"predicted_{when}"].diff().iloc[-1]) for when in ("before", "after")}
-    assert apart["after"] < apart["before"]  # whatever happened
+            bias = np.mean(model.predict_proba(X[groups == group])[:, 1] - (y[groups == group] == "yes"))
+            assert table.loc[group, f"bias_{when}"] == pytest.approx(bias)
+    assert (table["error_after"] > table["error_before"]).any()  # groups differ in their labels
