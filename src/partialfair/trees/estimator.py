@@ -318,8 +318,10 @@ class PartialFairTrees(PartialFairEstimator):
             ).to_frame()
             for values in (LeafValues(ensemble_of(self.grown_)), self._written)
         )
-        both = before.join(after, lsuffix="_before", rsuffix="_after")
-        return both[[f"{what}_{when}" for what in before for when in ("before", "after")]]
+        told_by = {"before": before, "after": after}
+        return before[[]].assign(
+            **{f"{what}_{when}": table[what] for what in before for when, table in told_by.items()}
+        )
 
     @property
     def loss(self) -> str:
