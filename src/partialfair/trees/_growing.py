@@ -36,11 +36,11 @@ def grown(model: Any, rows: GivenRows, early_stopping: float | None, seed: int) 
     seed
         For the rows held out, and for models whose ``random_state`` is None.
     """
-    copy = clone(model)
+    home = type(model).__module__.partition(".")[0]
+    copy = model.copy() if home == "catboost" else clone(model)  # clone refuses CatBoost's lists of columns
     settings = copy.get_params(deep=False)
     if "random_state" in settings and settings["random_state"] is None:
         copy.set_params(random_state=seed)
-    home = type(copy).__module__.partition(".")[0]
     if home == "xgboost" and is_classifier(copy):  # it takes no other labels than 0 and 1
         rows = replace(rows, y=np.unique(rows.y, return_inverse=True)[1])
     if early_stopping is None:

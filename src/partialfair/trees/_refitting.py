@@ -21,13 +21,20 @@ from partialfair.exceptions import InputError
 from partialfair.trees._refusals import name_of
 from partialfair.trees.ensembles import ScoreKind, TreeEnsemble
 
-__all__ = ["LOSSES", "LeafValues", "check_classes"]
+__all__ = ["LOSSES", "LeafValues", "check_classes", "check_width"]
 
 LOSSES: dict[ScoreKind, str] = {"log-odds": "logistic", "probability": "squared", "prediction": "squared"}
 """What the leaf values of each kind of scores are refitted for."""
 
 _FACTORS: dict[ScoreKind, tuple[float, float]] = {"probability": (2.0, 1.0)}
 """Factor and shift of scores whose cut is not 0."""
+
+
+def check_width(model: Any, X: Any) -> None:
+    """Refuse features that are not as many as those a model was grown on, where it says how many."""
+    n_features = getattr(model, "n_features_in_", X.shape[1])
+    if n_features != X.shape[1]:
+        raise InputError(f"{name_of(model)} was grown on {n_features} features, and X has {X.shape[1]}")
 
 
 def check_classes(ensemble: TreeEnsemble, classes: npt.NDArray[Any]) -> None:

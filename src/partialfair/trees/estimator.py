@@ -38,7 +38,7 @@ from partialfair.problems import Counts
 from partialfair.solvers import Record, Solver, Status
 from partialfair.surrogates import Surrogate
 from partialfair.trees._growing import grown
-from partialfair.trees._refitting import LOSSES, LeafValues, check_classes
+from partialfair.trees._refitting import LOSSES, LeafValues, check_classes, check_width
 from partialfair.trees._refusals import name_of
 from partialfair.trees._stored import check_stored_trees, restored, stored
 from partialfair.trees.ensembles import TreeEnsemble, check_settings, ensemble_of, is_fitted
@@ -51,6 +51,11 @@ __all__ = ["PartialFairTrees"]
 _ROUTED = {"sensitive_features": True}
 _MODELS = ("model", "model_", "grown_")
 """Attributes that are models of libraries."""
+_ADVICE = (
+    "add features or group_terms that can close",
+    "grow more trees, or larger ones, that can close",
+)
+"""What linear models lack where nothing keeps the promise, and what trees do."""
 _TINY_TIME = 1e-3
 """Seconds that a refit is given at least: it needs a limit above 0."""
 
@@ -417,6 +422,7 @@ class PartialFairTrees(PartialFairEstimator):
         model = _unwrapped(self.model)
         if not is_fitted(model):
             return ensemble_of(grown(model, rows, self.early_stopping, seed_of(self)))
+        check_width(model, rows.X)
         ensemble = ensemble_of(model)
         if ensemble.kind == "classifier":
             check_classes(ensemble, two_classes(np.asarray(rows.y)))
@@ -449,8 +455,8 @@ class PartialFairTrees(PartialFairEstimator):
                 linear.fit(leaves, rows.y, sensitive_features=rows.groups, sample_weight=rows.weights)
             finally:
                 del linear._neighbours, linear._origin
-        for remark in caught:
-            warnings.warn(remark.message, stacklevel=3)  # as said where fit was called
+        for remark in caught:  # as said where fit was called
+            warnings.warn(str(remark.message).replace(*_ADVICE), remark.category, stacklevel=3)
         return linear.set_params(callback=None)  # it is kept, in files as well
 
     def _judged(self, scores: Floats, rows: GivenRows) -> FitResult:

@@ -18,7 +18,7 @@ from sklearn.ensemble import (
     IsolationForest,
     RandomForestClassifier,
 )
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -366,6 +366,22 @@ def test_labels_other_than_the_models_are_refused():
     model = grower(max_iter=2).fit(X, y)
     with pytest.raises(InputError, match=r"grown on the classes \['no', 'yes'\], and y has \['in', 'out'\]"):
         PartialFairTrees(model, **QUICK).fit(X, np.where(y == "yes", "in", "out"), sensitive_features=groups)
+
+
+def test_features_other_than_the_models_are_refused():
+    X, y, groups = people(200)
+    model = grower(max_iter=2).fit(X, y)
+    with pytest.raises(InputError, match="was grown on 3 features, and X has 2"):
+        PartialFairTrees(model, **QUICK).fit(X[:, :2], y, sensitive_features=groups)
+
+
+def test_where_nothing_keeps_the_promise_the_advice_is_about_trees():
+    groups = np.repeat(["a", "b"], 100)
+    X = np.column_stack([groups == "a", np.zeros(200)]).astype(float)  # whoever is ranked, is by group
+    y = np.random.default_rng(0).random(200) < 0.3 + 0.4 * X[:, 0]
+    with pytest.warns(ConvergenceWarning, match="grow more trees, or larger ones"):
+        trees = PartialFairTrees(grower(max_iter=1), **QUICK).fit(X, y, sensitive_features=groups)
+    assert trees.result_.promise_kept is False
 
 
 def test_what_the_library_complains_of_is_said_with_its_name():
