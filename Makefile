@@ -60,7 +60,7 @@ test-slow: $(VENV)/.dev ## the tests that take minutes, and more examples of all
 
 test-oldest: ## every test but the slow ones on the oldest supported versions (tests/oldest.txt)
 	@test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
-	@.venv-oldest/bin/python -m pip install --quiet -c tests/oldest.txt -e '.[cli]' pytest hypothesis polars
+	@.venv-oldest/bin/python -m pip install --quiet -c tests/oldest.txt -e '.[cli]' pytest hypothesis polars lightgbm xgboost-cpu
 	.venv-oldest/bin/python -m pytest -m "not slow"
 
 bench: $(VENV)/.dev ## the benchmarks; tables in benchmarks/results/

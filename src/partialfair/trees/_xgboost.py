@@ -29,7 +29,6 @@ __all__ = ["XGBoostTrees", "check_settings", "read"]
 
 _SCORE_KINDS: dict[str, ScoreKind] = {
     "binary:logistic": "log-odds",
-    "binary:logitraw": "log-odds",
     "reg:squarederror": "prediction",
     "reg:absoluteerror": "prediction",
     "reg:pseudohubererror": "prediction",
@@ -191,7 +190,7 @@ def _base_score_of_zero(saved: dict[str, Any]) -> str:
 
 
 def _is_logistic(learner: dict[str, Any]) -> bool:
-    return bool(learner["objective"]["name"].startswith("binary:"))
+    return bool(learner["objective"]["name"] == "binary:logistic")
 
 
 def _short(value: float) -> float:
