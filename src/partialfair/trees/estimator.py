@@ -368,8 +368,9 @@ class PartialFairTrees(PartialFairEstimator):
         if self.early_stopping is not None:
             check_number(self.early_stopping, "early_stopping", above=0.0, high=0.9)
         model = _unwrapped(self.model)
-        check_settings(model)  # a class is no model, either
-        if is_fitted(model):
+        if isinstance(model, type) or not is_fitted(model):
+            check_settings(model)
+        else:
             ensemble_of(model)
         self._read_constraints()
 
