@@ -100,9 +100,9 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         narrow for so few, more are taken. None takes all, and finds the least change there is.
     margin
         For statistical parity on the absolute scale: by how much the interval is widened, in ranks, while
-        maps are sought. There a threshold counts wholly or not at all, so that maps jump where the interval ends,
-        and new people's ranks are a little off. ``"auto"`` is ``1.36 / √n`` of the smallest group; 0 promises
-        least change and nothing of new people. On the interval scale nothing jumps, and it is not used.
+        maps are sought. There a threshold counts wholly or not at all, so that maps jump where the interval
+        ends, and new people's ranks are a little off. ``"auto"`` is ``1.36 / √n`` of the smallest group; 0
+        finds the least change, and may be far off for new people. On the interval scale it is not used.
 
     Attributes
     ----------
