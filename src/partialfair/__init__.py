@@ -9,7 +9,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from partialfair import constraints, datasets, metrics, objectives, plotting, solvers, theory, trees
+    from partialfair import (
+        constraints,
+        datasets,
+        metrics,
+        objectives,
+        plotting,
+        postprocessing,
+        solvers,
+        theory,
+        trees,
+    )
     from partialfair.estimators.classifier import PartialFairClassifier
     from partialfair.estimators.regressor import PartialFairRegressor
     from partialfair.metrics.choice import choose_interval
@@ -29,6 +39,7 @@ __all__ = [
     "metrics",
     "objectives",
     "plotting",
+    "postprocessing",
     "save_model",
     "solvers",
     "theory",

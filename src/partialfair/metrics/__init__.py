@@ -6,6 +6,7 @@ ranks 5–30 %, score percentiles 70–95, or 5–30.
 """
 
 from partialfair.metrics.band import band_changes, band_membership
+from partialfair.metrics.calibration import CalibrationByGroup, GroupCalibration, calibration_by_group
 from partialfair.metrics.choice import IntervalChoice, choose_interval
 from partialfair.metrics.curve import RankCurve, rank_curve
 from partialfair.metrics.map import IntervalGap, UnfairnessMap, unfairness_map
@@ -22,9 +23,11 @@ from partialfair.metrics.report import FairnessReport, ReportRow, fairness_repor
 from partialfair.metrics.small_groups import GroupSummary, SmallGroup
 
 __all__ = [
+    "CalibrationByGroup",
     "FairnessReport",
     "GapComparison",
     "GapDifference",
+    "GroupCalibration",
     "GroupSummary",
     "IntervalChoice",
     "IntervalGap",
@@ -34,6 +37,7 @@ __all__ = [
     "UnfairnessMap",
     "band_changes",
     "band_membership",
+    "calibration_by_group",
     "choose_interval",
     "compare_gaps",
     "fairness_report",

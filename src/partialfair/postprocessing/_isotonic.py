@@ -1,0 +1,136 @@
+"""Least squares under an order: isotonic regression on a graph of rows ``x_lower ≤ x_upper``, without ties.
+
+    min Σ w_i (x_i − s_i)²   subject to   x_lower ≤ x_upper for every row
+
+is a sparse quadratic program with two entries in each row. An interior-point method finds which rows hold
+with equality; knots that those join form a block, and all of a block get their weighted mean, as in any
+isotonic regression. Alone in its block, a knot keeps its score to the last bit. Two touches are left, in an
+order that no row contradicts, from the worst up: nobody stays below a knot that a row puts underneath
+(rounding errors), and those of a block are told apart by less than anyone would notice.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from partialfair._compiled import njit
+from partialfair._typing import Bools, Floats, Ints
+from partialfair.postprocessing._knots import Knots, Rows
+
+__all__ = ["least_change", "rising", "told_apart"]
+
+_TOLERANCE = 1e-9
+"""Of the interior-point method, in units of the spread of the scores."""
+
+_NEAR = 1e-6
+"""A block's mean that is further from the solver's value, in such units, is not believed."""
+
+_APART = 1e-6
+"""Half the width, in such units, over which a block of equal scores is spread so that none are tied; its
+square, by which the change grows, is 1e-12."""
+
+_LARGEST = 1e30
+"""Stands for no bound."""
+
+
+def least_change(knots: Knots, rows: Rows) -> Floats:
+    """Return the scores nearest to those of the knots that obey all rows, strictly where anybody moves."""
+    center = np.average(knots.scores, weights=knots.weights)
+    spread = float(np.sqrt(np.average((knots.scores - center) ** 2, weights=knots.weights))) or 1.0
+    targets = (knots.scores - center) / spread
+    weights = knots.weights / knots.weights.mean()
+    solved, active = _solved(targets, weights, rows)
+    blocks = _blocks(targets.size, rows, active)
+    sums = np.bincount(blocks, weights=weights)
+    means = (np.bincount(blocks, weights=weights * targets) / sums)[blocks]
+    values = center + spread * np.where(np.abs(means - solved) <= _NEAR, means, solved)
+    alone = np.bincount(blocks)[blocks] == 1
+    values[alone] = knots.scores[alone]
+    sequence = np.argsort(knots.order[rows.lower], kind="stable")
+    _lift(values, rows.lower[sequence], rows.upper[sequence])
+    return told_apart(values, knots.scores, knots.order, _APART * spread)
+
+
+def _solved(targets: Floats, weights: Floats, rows: Rows) -> tuple[Floats, Bools]:
+    """Return a solution up to the solver's tolerance, and which rows hold with equality in it."""
+    import piqp  # late, as in `partialfair.problems.quadratic`
+    from scipy.sparse import csc_matrix, diags
+
+    n, m = targets.size, rows.lower.size
+    at = np.arange(m)
+    entries = (
+        np.concatenate([np.ones(m), -np.ones(m)]),
+        (np.tile(at, 2), np.concatenate([rows.lower, rows.upper])),
+    )
+    solver = piqp.SparseSolver()
+    solver.settings.eps_abs = solver.settings.eps_rel = _TOLERANCE
+    solver.settings.max_iter = 200
+    solver.setup(
+        diags(weights, format="csc"),
+        -weights * targets,
+        None,
+        None,
+        csc_matrix(entries, shape=(m, n)),
+        np.full(m, -_LARGEST),
+        np.zeros(m),
+    )
+    solver.solve()
+    values, duals = np.asarray(solver.result.x), np.asarray(solver.result.z_u)
+    if not (np.isfinite(values).all() and np.isfinite(duals).all()):  # lifting alone obeys the rows as well
+        return targets.copy(), np.zeros(m, dtype=np.bool_)
+    # Of a row's slack and its multiplier one is 0 at the solution; near it that one is the smaller.
+    return values, duals > values[rows.upper] - values[rows.lower]
+
+
+def _blocks(n: int, rows: Rows, active: Bools) -> Ints:
+    """Return the number of each knot's block: knots that rows with equality join."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    lower, upper = rows.lower[active], rows.upper[active]
+    joined = coo_matrix((np.ones(lower.size), (lower, upper)), shape=(n, n))
+    return np.asarray(connected_components(joined, directed=False)[1])
+
+
+@njit(cache=True)
+def _lift(values: Floats, lower: Ints, upper: Ints) -> None:
+    """Raise values until all rows hold; rows are sorted by the order of their lower ends."""
+    for row in range(lower.size):
+        values[upper[row]] = max(values[upper[row]], values[lower[row]])
+
+
+def told_apart(values: Floats, before: Floats, order: Ints, apart: float) -> Floats:
+    """Spread equal values, one of which was moved, by at most ``apart``, in an order that no row contradicts.
+
+    A block takes at most a quarter of the way to its neighbours, and never leaves the range of the scores.
+    Those whom nobody moved keep their scores, ties of different groups included.
+    """
+    sequence = np.lexsort((order, values))
+    ranked, originals = values[sequence], before[sequence]
+    begins = np.concatenate([[0], np.flatnonzero(ranked[1:] != ranked[:-1]) + 1])
+    sizes = np.diff(np.append(begins, ranked.size))
+    heights = ranked[begins]
+    moved = np.add.reduceat((ranked != originals).astype(np.intp), begins) > 0
+    bounds = np.concatenate([[min(before.min(), heights[0])], heights, [max(before.max(), heights[-1])]])
+    half = np.minimum(apart, np.minimum(np.diff(bounds)[:-1], np.diff(bounds)[1:]) / 4)
+    half = np.where(moved & (sizes > 1), half, 0.0)
+    place = np.arange(ranked.size) - np.repeat(begins, sizes)
+    steps = np.repeat(np.where(sizes > 1, 2 * half / np.maximum(sizes - 1, 1), 0.0), sizes)
+    spread = ranked + (place * steps - np.repeat(half, sizes))
+    spread[np.repeat(half == 0, sizes)] = ranked[np.repeat(half == 0, sizes)]
+    tied = np.append(False, (originals[1:] == originals[:-1]) & ~np.repeat(moved, sizes)[1:])
+    result = np.empty(values.size)
+    result[sequence] = rising(spread, tied)
+    return result
+
+
+@njit(cache=True)
+def rising(values: Floats, tied: Bools) -> Floats:
+    """Return values that rise strictly, but where they may stay tied, raised by as little as floats can."""
+    raised = values.copy()
+    for i in range(1, raised.size):
+        if tied[i]:
+            raised[i] = max(raised[i], raised[i - 1])
+        elif raised[i] <= raised[i - 1]:
+            raised[i] = np.nextafter(raised[i - 1], np.inf)
+    return raised

@@ -1,0 +1,156 @@
+"""The map of each group's scores: knots from → to, straight in between."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from partialfair._files import write_file
+from partialfair._typing import Floats, GroupLabel
+from partialfair.exceptions import InputError
+from partialfair.groups import group_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["SCHEMA", "ScoreMap", "maps_frame", "maps_record", "read_maps", "score_map", "write_maps"]
+
+SCHEMA = "partialfair.adjustment/1"
+"""Of the file. Its number changes when a reader would have to."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreMap:
+    """A strictly increasing, piecewise linear map of one group's scores.
+
+    Attributes
+    ----------
+    group
+        Its label.
+    knots, values : (n,)
+        Rising scores, and what becomes of them. In between the map is straight; beyond either end scores
+        move as the end does.
+    inside
+        Ranges of old scores that the interval held in `fit`, both ends included.
+    """
+
+    group: GroupLabel
+    knots: Floats
+    values: Floats
+    inside: tuple[tuple[float, float], ...] = ()
+
+    def __call__(self, scores: Floats) -> Floats:
+        """Return the new scores; knots are hit exactly, and so is everything where nothing moves."""
+        knots, values = self.knots, self.values
+        if knots.size == 1:
+            return np.asarray(np.where(scores == knots[0], values[0], scores + (values[0] - knots[0])))
+        left = np.clip(np.searchsorted(knots, scores, side="right") - 1, 0, knots.size - 2)
+        below, above = values[left], values[left + 1]
+        share = (scores - knots[left]) / (knots[left + 1] - knots[left])
+        moved = np.clip(below + share * (above - below), below, above)
+        still = (below == knots[left]) & (above == knots[left + 1])
+        moved = np.where(still, scores, moved)
+        moved = np.where(scores >= knots[-1], values[-1] + (scores - knots[-1]), moved)
+        return np.asarray(np.where(scores <= knots[0], values[0] + (scores - knots[0]), moved))
+
+    def fixed_at(self, bounds: tuple[float, float]) -> ScoreMap:
+        """Return the map with both ends of a range as knots that stay, so that no score leaves it."""
+        low, high = bounds
+        knots, values = self.knots, self.values
+        if low < min(knots[0], values[0]):
+            knots, values = np.append(low, knots), np.append(low, values)
+        if high > max(knots[-1], values[-1]):
+            knots, values = np.append(knots, high), np.append(values, high)
+        return replace(self, knots=knots, values=values)
+
+    @property
+    def turned(self) -> ScoreMap:
+        """The same map of negated scores."""
+        inside = tuple((0.0 - high, 0.0 - low) for low, high in reversed(self.inside))
+        return ScoreMap(self.group, 0.0 - self.knots[::-1], 0.0 - self.values[::-1], inside)
+
+
+def score_map(group: GroupLabel, knots: Floats, values: Floats) -> ScoreMap:
+    """Build a map, without the knots that lie between two of which neither moves."""
+    still = knots == values
+    needless = np.zeros(knots.size, dtype=np.bool_)
+    needless[1:-1] = still[:-2] & still[1:-1] & still[2:]
+    return ScoreMap(group, knots[~needless], values[~needless])
+
+
+def maps_frame(maps: tuple[ScoreMap, ...]) -> pd.DataFrame:
+    """Return one row per knot: group, score_from, score_to."""
+    import pandas as pd
+
+    return pd.DataFrame(
+        {
+            "group": np.repeat([group_name(one.group) for one in maps], [one.knots.size for one in maps]),
+            "score_from": np.concatenate([one.knots for one in maps]),
+            "score_to": np.concatenate([one.values for one in maps]),
+        }
+    )
+
+
+def maps_record(maps: tuple[ScoreMap, ...], columns: tuple[Any, ...] = ()) -> dict[str, Any]:
+    """Return the maps as plain data for JSON; floats are written so that they are read back exactly."""
+    return {
+        "schema": SCHEMA,
+        "columns": [str(name) for name in columns],
+        "groups": [
+            {
+                "group": list(one.group) if isinstance(one.group, tuple) else one.group,
+                "score_from": one.knots.tolist(),
+                "score_to": one.values.tolist(),
+                "inside": [list(part) for part in one.inside],
+            }
+            for one in maps
+        ],
+    }
+
+
+def write_maps(path: str | os.PathLike[str], maps: tuple[ScoreMap, ...], columns: tuple[Any, ...]) -> None:
+    """Write the maps to a JSON file, whole or not at all."""
+    try:
+        text = json.dumps(maps_record(maps, columns), indent=1)
+    except TypeError as error:
+        raise InputError(f"the groups cannot be written as JSON: {error}") from None
+    write_file(path, text.encode())
+
+
+def read_maps(path: str | os.PathLike[str]) -> tuple[tuple[ScoreMap, ...], tuple[Any, ...]]:
+    """Read what `write_maps` wrote, refusing what is no strictly increasing map of finite numbers."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    try:
+        record = json.loads(content)
+    except (RecursionError, ValueError):
+        raise InputError(f"{path} is not JSON") from None
+    if not (isinstance(record, dict) and record.get("schema") == SCHEMA):
+        raise InputError(f"{path} is no table of an adjuster: its schema is not {SCHEMA!r}")
+    try:
+        columns = tuple(map(str, record.get("columns", ())))
+        maps = tuple(_read_map(line) for line in record["groups"])
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise InputError(f"{path} is damaged: it does not hold rising scores of groups") from None
+    if not maps or len({one.group for one in maps}) < len(maps):
+        raise InputError(f"{path} is damaged: it names no group, or one of them twice")
+    return maps, columns
+
+
+def _read_map(line: Any) -> ScoreMap:
+    label = line["group"]
+    if not isinstance(label, str | int | float | list):
+        raise TypeError
+    knots, values = (np.array([float(x) for x in line[name]]) for name in ("score_from", "score_to"))
+    rising = bool((np.diff(knots) > 0).all() and (np.diff(values) > 0).all())
+    if not (rising and 0 < knots.size == values.size and np.isfinite([knots, values]).all()):
+        raise ValueError
+    inside = tuple((float(low), float(high)) for low, high in line.get("inside", ()))
+    return ScoreMap(tuple(label) if isinstance(label, list) else label, knots, values, inside)
