@@ -106,6 +106,22 @@ def _xgboost_stopped() -> tuple[Any, Any]:
     return model, mixed_table(10_000, 2)
 
 
+def _catboost(name: str, labels: Callable[[Any], Any]) -> Grown:
+    library = pytest.importorskip("catboost")
+    quiet = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
+    return _grown(
+        lambda: getattr(library, name)(iterations=25, depth=3, cat_features=["e"], **quiet),
+        words_for_holes,
+        labels,
+    )
+
+
+def words_for_holes(n_rows: int, seed: int) -> pd.DataFrame:
+    """Return the table with a word of its own for a missing category, since CatBoost takes no holes there."""
+    table = mixed_table(n_rows, seed)
+    return table.assign(e=table["e"].cat.add_categories(["unknown"]).fillna("unknown"))
+
+
 def _scikit_learn(
     name: str, rows: Callable[[int, int], Any], labels: Callable[[Any], Any], **settings: Any
 ) -> Grown:
@@ -132,6 +148,8 @@ GROW: dict[str, Callable[[], Grown]] = {
     "XGBRegressor": lambda: _xgboost("XGBRegressor", target_of),
     "XGBRFClassifier": lambda: _xgboost("XGBRFClassifier", _yes, n_estimators=12),
     "xgboost.Booster": lambda: Grown(_xgboost_stopped()[0].get_booster(), _xgboost_stopped()[1]),
+    "CatBoostClassifier": lambda: _catboost("CatBoostClassifier", answers_of),
+    "CatBoostRegressor": lambda: _catboost("CatBoostRegressor", target_of),
     "HistGradientBoostingClassifier": lambda: _histograms("HistGradientBoostingClassifier", answers_of),
     "HistGradientBoostingRegressor": lambda: _histograms("HistGradientBoostingRegressor", target_of),
     "GradientBoostingClassifier": lambda: _scikit_learn(

@@ -308,6 +308,7 @@ def _check_estimator(estimator: Any, scoring: str) -> None:
 
 def _stated(estimator: Any, gap: float) -> Constraint:
     """Return the constraint with that gap, refusing what no model could be fitted with."""
+    constraint: Constraint
     (constraint,) = clone(estimator).set_params(**with_gap(estimator, gap))._read_constraints()
     return constraint
 

@@ -7,6 +7,7 @@ feature that says where. Text becomes one feature per level, gaps being a level 
 from __future__ import annotations
 
 import difflib
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,14 +17,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
+from sklearn.base import is_classifier
 
 from partialfair._checks import shown
 from partialfair._columns import LARGEST, MAX_LEVELS, as_text, kind_of, more_rows, numbers_in, row_count
 from partialfair._text import listed
 from partialfair._typing import Floats, Ints
-from partialfair.estimators import PartialFairClassifier
+from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._inputs import Features
-from partialfair.estimators._stored import check_stored
 from partialfair.exceptions import InputError
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "NumberColumn",
     "TableModel",
     "as_text",
+    "as_they_are",
     "encode",
     "missing_columns",
     "read_columns",
@@ -79,6 +81,10 @@ class NumberColumn:
         table = np.column_stack([scaled, gaps]) if self.gaps else scaled[:, None]
         return np.tile(np.arange(table.shape[1]), (len(table), 1)), np.asarray(table, dtype=np.float64)
 
+    def as_it_is(self, values: pd.Series) -> Floats:
+        """Return the numbers; nan where there is none."""
+        return np.asarray(numbers_in(values), dtype=np.float64)
+
     def stranger(self, values: pd.Series) -> str | None:
         """Say what of the values training did not see."""
         gaps = 0 if self.gaps else int(np.isnan(numbers_in(values)).sum())
@@ -111,6 +117,12 @@ class CategoryColumn:
         codes = self._codes(values)
         known = codes < len(self.feature_names)
         return np.where(known, codes, 0)[:, None], known.astype(np.float64)[:, None]
+
+    def as_it_is(self, values: pd.Series) -> Any:
+        """Return a pandas categorical; levels that training did not see are missing."""
+        codes = self._codes(values)
+        known: Any = np.where(codes < len(self.levels), codes, -1)
+        return pd.Categorical.from_codes(known, pd.Index(list(self.levels)))
 
     def stranger(self, values: pd.Series) -> str | None:
         """Say what of the values training did not see."""
@@ -176,7 +188,7 @@ class TableModel:
     columns: tuple[Column, ...]
     groups: tuple[GroupColumn, ...]
     ids: tuple[str, ...]
-    classifier: PartialFairClassifier
+    classifier: Any
     promise_kept: bool | None = None
 
     @property
@@ -202,12 +214,13 @@ class TableModel:
             raise InputError("its columns are not those of a table")
         if not (isinstance(groups, tuple) and all(map(_is_group_column, groups))):
             raise InputError("its groups are not columns of a table")
-        if not isinstance(held.get("classifier"), PartialFairClassifier):
+        classifier = held.get("classifier")
+        if not (isinstance(classifier, PartialFairEstimator) and is_classifier(classifier)):
             raise InputError("its classifier is none")
-        check_stored(self.classifier)
+        classifier._check_stored()
         if vars(self.classifier).get("sensitive_columns") is not None:
             raise InputError("its classifier reads the group from features")
-        if not hasattr(self.classifier, "coef_"):
+        if not hasattr(self.classifier, "result_"):
             raise InputError("its classifier is not fitted")
         row = self._made_up_row()  # what the checks above have missed, scoring shows
         if not (np.isfinite(self.decision_function(row)).all() and self.predict_proba(row).shape == (1, 2)):
@@ -225,7 +238,8 @@ class TableModel:
 
     def decision_function(self, table: pd.DataFrame) -> Floats:
         """Return the scores of the rows; those above 0 are classified as positive."""
-        return self.classifier.decision_function(*self._inputs(table))
+        scores: Floats = self.classifier.decision_function(*self._inputs(table))
+        return scores
 
     def predict(self, table: pd.DataFrame) -> npt.NDArray[Any]:
         """Return the label of every row."""
@@ -238,7 +252,7 @@ class TableModel:
 
     def strangers(self, table: pd.DataFrame) -> list[str]:
         """Say what of a table training did not see, one sentence a column."""
-        return strangers(self.columns, table)
+        return strangers(self.columns, table, as_they_are=self.classifier.takes_tables)
 
     def _inputs(self, table: pd.DataFrame) -> tuple[Features, pd.DataFrame | None]:
         """Return the features and, if the classifier needs them, the groups."""
@@ -256,7 +270,8 @@ class TableModel:
                         f"column {name!r} is empty in data row {gaps[0] + 1}{more_rows(gaps.size)}; the "
                         "model has group terms, so it needs the group to score a row"
                     )
-        return encode(self.columns, table), groups
+        features = as_they_are if self.classifier.takes_tables else encode
+        return features(self.columns, table), groups
 
     def _check_columns(self, present: list[str]) -> None:
         missing = [name for name in self.needed if name not in present]
@@ -322,10 +337,25 @@ def encode(columns: Sequence[Column], table: pd.DataFrame) -> Features:
     return features if 3 * data.shape[1] < width else features.toarray()
 
 
-def strangers(columns: Sequence[Column], table: pd.DataFrame) -> list[str]:
-    """Say what of a table training did not see, one sentence a column."""
+def as_they_are(columns: Sequence[Column], table: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns as trees take them: numbers and categories, missing values among them.
+
+    Libraries refuse names with brackets, commas and the like, in which words are joined by underscores.
+    """
+    names = [re.sub(r"\W", "_", column.name) for column in columns]
+    if len(set(names)) < len(names):
+        names = [f"{name}_{number}" for number, name in enumerate(names)]
+    taken = zip(names, columns, strict=True)
+    return pd.DataFrame({name: column.as_it_is(table[column.name]) for name, column in taken})
+
+
+def strangers(columns: Sequence[Column], table: pd.DataFrame, *, as_they_are: bool = False) -> list[str]:
+    """Say what of a table training did not see, one sentence a column, and what is made of it."""
     found = [column.stranger(table[column.name]) for column in columns]
-    return [sentence for sentence in found if sentence is not None]
+    sentences = [sentence for sentence in found if sentence is not None]
+    if as_they_are:
+        sentences = [f"{sentence.rpartition(': ')[0]}: they count as missing" for sentence in sentences]
+    return sentences
 
 
 def read_columns(

@@ -19,13 +19,13 @@ from partialfair._typing import Floats, Ints, RankWithin
 from partialfair.cli._intervals import AUTO, AskedInterval, by_label, interval_record
 from partialfair.cli._judging import Judging, merged_groups
 from partialfair.cli._labels import positive_label
+from partialfair.cli._models import Models, check_model, made_estimator
 from partialfair.cli._output import step
 from partialfair.cli._split import Everybody, HoldOut, split_rows
 from partialfair.cli._tables import are_codes, check_groups, labels_of, read_table, weights_of
 from partialfair.constraints import Constraint
-from partialfair.estimators import PartialFairClassifier
+from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._inputs import Features
-from partialfair.estimators._statement import read_constraints
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, encode_groups
 from partialfair.models.linear import GroupTerms
@@ -37,6 +37,7 @@ from partialfair.tables import (
     NumberColumn,
     TableModel,
     as_text,
+    as_they_are,
     encode,
     read_columns,
     strangers,
@@ -61,6 +62,7 @@ class ModelSettings(Judging):
     enforce: Literal["exact", "surrogate", "population"]
     group_terms: GroupTerms
     time_limit: float | None
+    model: str = Models.linear.value
 
     @property
     def bounds(self) -> NamedConstraint | None:
@@ -96,6 +98,7 @@ class ModelSettings(Judging):
     def check(self) -> None:
         """Refuse what cannot be right, before any file is read."""
         super().check()
+        check_model(self.model, self.group_terms)
         if self.constraint not in (*NAMED_CONSTRAINTS, NO_CONSTRAINT):
             known = ", ".join([*NAMED_CONSTRAINTS, NO_CONSTRAINT])
             raise InputError(f"--constraint must be one of {known}, not {self.constraint}")
@@ -111,7 +114,7 @@ class ModelSettings(Judging):
                 "not the merged one"
             )
         if self.constraint != NO_CONSTRAINT:
-            read_constraints(self.classifier(self.constraint, self.interval))
+            self.classifier(self.constraint, self.interval)._read_constraints()
 
     def check_savable(self) -> None:
         """Refuse, before any fit, a constraint whose models could not be written."""
@@ -123,7 +126,7 @@ class ModelSettings(Judging):
 
     def classifier(
         self, constraint: str | None, interval: AskedInterval, **settings: Any
-    ) -> PartialFairClassifier:
+    ) -> PartialFairEstimator:
         """Return a classifier to fit, with that constraint or none."""
         stated: dict[str, Any] = {}
         if constraint is not None:
@@ -135,14 +138,10 @@ class ModelSettings(Judging):
                 "min_group_size": _FEWEST if self.small_groups == "keep" else self.min_group_size,
                 "missing_groups": self.missing_groups,
             }
-        return PartialFairClassifier(
-            constraint,
-            group_terms=self.group_terms,
-            time_limit=self.time_limit,
-            random_state=self.seed,
-            **stated,
-            **settings,
-        )
+        if self.model == Models.linear:
+            stated |= {"group_terms": self.group_terms}
+        stated |= {"time_limit": self.time_limit, **settings}
+        return made_estimator(self.model, constraint, self.seed, **stated)
 
     def record(self) -> dict[str, Any]:
         """Return plain data for JSON; the positive label is told elsewhere, default or not."""
@@ -204,7 +203,8 @@ class TableRows:
     def take(self, rows: Ints) -> TableRows:
         """Return some of the rows."""
         weights = None if self.weights is None else self.weights[rows]
-        return TableRows(self.X[rows], self.positive[rows], self.groups.take(rows), weights)
+        X = self.X.iloc[rows] if isinstance(self.X, pd.DataFrame) else self.X[rows]
+        return TableRows(X, self.positive[rows], self.groups.take(rows), weights)
 
     @property
     def sensitive(self) -> pd.Series:
@@ -252,7 +252,7 @@ class Prepared:
     hold_out: HoldOut
     notes: tuple[str, ...]
 
-    def model(self, classifier: PartialFairClassifier, promise_kept: bool | None) -> TableModel:
+    def model(self, classifier: PartialFairEstimator, promise_kept: bool | None) -> TableModel:
         """Return a classifier with the preprocessing of the table."""
         roles = self.roles
         return TableModel(
@@ -285,12 +285,10 @@ class Prepared:
     @property
     def headline(self) -> str:
         """What is predicted, from what."""
-        n_features = sum(len(column.feature_names) for column in self.columns)
+        n_features = self.parts["training"].X.shape[1]
         counts = ", ".join(f"{len(part.positive):,} rows {name}" for name, part in self.parts.items())
-        return (
-            f"{self.roles.target} = {self.labels[1]} from {len(self.columns)} columns ({n_features} "
-            f"features); {counts}"
-        )
+        made = "" if n_features == len(self.columns) else f" ({n_features} features)"
+        return f"{self.roles.target} = {self.labels[1]} from {len(self.columns)} columns{made}; {counts}"
 
 
 def prepare(path: Path, roles: Roles, settings: ModelSettings, hold_out: HoldOut) -> Prepared:
@@ -316,8 +314,10 @@ def prepare(path: Path, roles: Roles, settings: ModelSettings, hold_out: HoldOut
         columns, notes = read_columns(
             table, roles.features(table), split["training"], categories=roles.categories
         )
-        notes += strangers(columns, table.iloc[split.get("held out", split["training"])])
-        rows = TableRows(encode(columns, table), is_positive, groups, weights)
+        trees = settings.model != Models.linear
+        notes += strangers(columns, table.iloc[split.get("held out", split["training"])], as_they_are=trees)
+        X = as_they_are(columns, table) if trees else encode(columns, table)
+        rows = TableRows(X, is_positive, groups, weights)
     return Prepared(
         path,
         _digest(path),

@@ -11,9 +11,9 @@ from partialfair._typing import Floats, Ints
 from partialfair.cli._intervals import AUTO, AskedInterval
 from partialfair.cli._judging import ANYWHERE, Judging, on_judged
 from partialfair.constraints import Constraint
-from partialfair.estimators import PartialFairClassifier
+from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._promise import check_promises, promised
-from partialfair.estimators._statement import Automatic, read_constraints
+from partialfair.estimators._statement import Automatic
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups
 from partialfair.metrics.catalogue import check_judgeable
@@ -87,7 +87,7 @@ class Everybody:
         option = f"{self.hold_out.option} {self.hold_out.share:g}"
         return f"{option} leaves fewer than two {lacking} in the {where}; change it"
 
-    def check_promise(self, classifier: PartialFairClassifier) -> None:
+    def check_promise(self, classifier: PartialFairEstimator) -> None:
         """Refuse, before any fit, rows for training that the constraints cannot be tied to."""
         rows = self.counted("training")
         weights = np.ones(rows.size) if self.weights is None else self.weights[rows]
@@ -96,7 +96,7 @@ class Everybody:
         check_promises(
             [
                 promised(stated, groups, weights, positive, least)
-                for stated in map(_somewhere, read_constraints(classifier))
+                for stated in map(_somewhere, classifier._read_constraints())
             ]
         )
 

@@ -12,6 +12,7 @@ import typer
 from partialfair.cli._gate import read_gate
 from partialfair.cli._intervals import check_page
 from partialfair.cli._judging import judging_options
+from partialfair.cli._models import Model, Models, default_alpha
 from partialfair.cli._options import (
     ASKED,
     FIT,
@@ -91,11 +92,17 @@ def train(
     min_group: MinGroup = 10,
     small_groups: Small = SmallGroups.list,
     missing_groups: Missing = MissingGroups.error,
+    model: Model = Models.linear,
     group_terms: Terms = GroupTerms.none,
     alpha: Annotated[
-        float,
-        typer.Option("--alpha", metavar="X", help="Strength of the l2 penalty.", rich_help_panel=FIT),
-    ] = 1e-4,
+        float | None,
+        typer.Option(
+            "--alpha",
+            metavar="X",
+            help="Strength of the l2 penalty: 1e-4 by default, of trees 1e-2.",
+            rich_help_panel=FIT,
+        ),
+    ] = None,
     time_limit: TimeLimit = None,
     test_size: Annotated[
         float,
@@ -148,8 +155,9 @@ def train(
         enforce="population" if population else enforce.value,
         group_terms=group_terms.terms,
         time_limit=time_limit,
+        model=model.value,
         max_gap=max_gap,
-        alpha=alpha,
+        alpha=default_alpha(model) if alpha is None else alpha,
         test_size=test_size,
     )
     gate = read_gate(fail_metric or settings.metric, fail_above, fail_on)
@@ -202,16 +210,17 @@ def frontier(
     min_group: MinGroup = 10,
     small_groups: Small = SmallGroups.list,
     missing_groups: Missing = MissingGroups.error,
+    model: Model = Models.linear,
     group_terms: Terms = GroupTerms.none,
     alphas: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--alphas",
             metavar="X,X,…",
-            help="Strengths of the l2 penalty to try with each gap.",
+            help="Strengths of the l2 penalty to try with each gap: 1e-4 by default, of trees 1e-2.",
             rich_help_panel=FIT,
         ),
-    ] = "1e-4",
+    ] = None,
     time_limit: TimeLimit = None,
     validation: Annotated[
         float,
@@ -270,7 +279,8 @@ def frontier(
         group_terms=group_terms.terms,
         time_limit=time_limit,
         max_gaps=_path.read_numbers(max_gaps, "--max-gaps"),
-        alphas=_path.read_numbers(alphas, "--alphas"),
+        model=model.value,
+        alphas=(default_alpha(model),) if alphas is None else _path.read_numbers(alphas, "--alphas"),
         validation=validation,
         scoring=scoring,
         best=best,

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, roc_auc_score
@@ -80,7 +81,7 @@ def train(path: Path, roles: Roles, settings: TrainSettings, gate: Gate | None =
     return Trained(settings, prepared, interval, model, judged, *once)
 
 
-def _fit_models(prepared: Prepared, settings: TrainSettings) -> dict[str, PartialFairClassifier]:
+def _fit_models(prepared: Prepared, settings: TrainSettings) -> dict[str, Any]:
     """Fit an ordinary model and, if asked for, one with the constraint; the last one is saved."""
     rows = prepared.parts["training"]
     if settings.constraint == NO_CONSTRAINT:
@@ -97,7 +98,7 @@ def _fit_models(prepared: Prepared, settings: TrainSettings) -> dict[str, Partia
     return {_WITHOUT: _fit(_WITHOUT, ordinary, rows), _WITH: _fit(_WITH, constrained, rows)}
 
 
-def _fit(name: str, model: PartialFairClassifier, rows: TableRows) -> PartialFairClassifier:
+def _fit(name: str, model: Any, rows: TableRows) -> Any:
     """Fit one model, showing progress."""
     with step(f"training {name} on {len(rows.positive):,} rows") as say:
 
@@ -112,7 +113,7 @@ def _fit(name: str, model: PartialFairClassifier, rows: TableRows) -> PartialFai
     return model
 
 
-def _interval(model: PartialFairClassifier, prepared: Prepared) -> IntervalLike:
+def _interval(model: Any, prepared: Prepared) -> IntervalLike:
     """Return the interval to judge on; the fit knows what "auto" chose."""
     if prepared.interval != AUTO:
         return prepared.interval
@@ -121,7 +122,7 @@ def _interval(model: PartialFairClassifier, prepared: Prepared) -> IntervalLike:
 
 
 def _judge(
-    which: str, model: PartialFairClassifier, rows: TableRows, settings: TrainSettings, interval: IntervalLike
+    which: str, model: Any, rows: TableRows, settings: TrainSettings, interval: IntervalLike
 ) -> Judged:
     with step(f"measuring {len(rows.positive):,} scores: {which}"):
         scores = model.decision_function(rows.X, rows.sensitive)

@@ -189,11 +189,7 @@ class Trained:
 
     def record(self, gate: Gate | None, model_name: str) -> dict[str, Any]:
         """Return plain data for JSON; the schema's number changes when a reader would have to."""
-        result, classifier = self.result, self.model.classifier
-        blocks = classifier.groups_.tolist() if len(classifier.intercept_) > 1 else ["all"]
-        coefficients = np.broadcast_to(
-            classifier.coef_, (max(len(blocks), len(classifier.coef_)), classifier.coef_.shape[1])
-        )
+        result = self.result
         record: dict[str, Any] = {
             "schema": "partialfair.train/1",
             "model": self.file_name(model_name),
@@ -221,14 +217,7 @@ class Trained:
                     "complementarity": result.kkt.complementarity,
                 },
             },
-            "intercepts": {
-                group_name(block): float(value)
-                for block, value in zip(blocks, classifier.intercept_, strict=True)
-            },
-            "coefficients": {
-                group_name(block): dict(zip(self.model.feature_names, row.tolist(), strict=True))
-                for block, row in zip(blocks, coefficients, strict=True)
-            },
+            **_parameters_record(self.model),
             "models": {
                 model: {
                     part: found.record(pairs=part == self.last[1])
@@ -322,6 +311,30 @@ class Trained:
     @property
     def _largest_group(self) -> GroupLabel:
         return max(self.report.groups, key=lambda group: group.n_effective).group
+
+
+def _parameters_record(model: TableModel) -> dict[str, Any]:
+    """Return intercepts and coefficients by group, or how large the trees are."""
+    classifier: Any = model.classifier
+    if classifier.takes_tables:
+        from partialfair.trees import ensemble_of
+
+        n_leaves = ensemble_of(classifier.model_).n_leaves
+        kind = type(classifier.model_).__name__
+        return {"trees": {"kind": kind, "n_trees": len(n_leaves), "n_leaves": sum(n_leaves)}}
+    blocks = classifier.groups_.tolist() if len(classifier.intercept_) > 1 else ["all"]
+    shape = (max(len(blocks), len(classifier.coef_)), classifier.coef_.shape[1])
+    coefficients = np.broadcast_to(classifier.coef_, shape)
+    return {
+        "intercepts": {
+            group_name(block): float(value)
+            for block, value in zip(blocks, classifier.intercept_, strict=True)
+        },
+        "coefficients": {
+            group_name(block): dict(zip(model.feature_names, row.tolist(), strict=True))
+            for block, row in zip(blocks, coefficients, strict=True)
+        },
+    }
 
 
 def _population_record(population: Population) -> dict[str, Any]:

@@ -85,6 +85,9 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
     _origin: Origin | None = None
     """Another model that coefficients are counted from: `partialfair.trees`."""
 
+    takes_tables: ClassVar[bool] = False
+    """Whether features may be categories, and missing."""
+
     _told_by_fits: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "groups_", "classes_", "n_iter_")
     """What one fit leaves to another estimator that it was made for, beside ``result_``."""
 
@@ -134,9 +137,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         fit_for_new_people(self, X, y, sensitive_features, sample_weight, moment)
         return self
 
-    def _read_features(
-        self, X: ArrayLike, *, reset: bool
-    ) -> tuple[Features, dict[str, ArrayLike] | None]:
+    def _read_features(self, X: ArrayLike, *, reset: bool) -> tuple[Features, dict[str, ArrayLike] | None]:
         """Return features, and the columns taken out of them that hold the group."""
         return read_features(self, X, self.sensitive_columns, reset=reset)
 
@@ -146,7 +147,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
 
     def _for_several_fits(self, rows: GivenRows) -> Self:
         """Return an estimator that is not fitted, to be copied for several fits on the same rows."""
-        return clone(self)
+        return clone(self)  # type: ignore[no-any-return]
 
     def _check_stored(self) -> None:
         """Refuse what a file holds if it could not score rows."""

@@ -76,7 +76,9 @@ def fit_for_new_people(
     """Fit models from loose to strict, certify them on rows held out, and make the best the estimator's."""
     stated, record = _asked(estimator)
     train, held_out = _parted(estimator, X, y, groups, weights)
-    inner = estimator._for_several_fits(train).set_params(enforce="exact", sensitive_columns=None, validation=0.2)
+    inner = estimator._for_several_fits(train).set_params(
+        enforce="exact", sensitive_columns=None, validation=0.2
+    )
     scoring, size = _scoring(estimator), estimator.min_group_size
     check_held_out(inner, train, held_out, scoring)
     check_members(inner, train, held_out)

@@ -106,7 +106,9 @@ def exact_gap(
     """
     counts = replace(rows, scores=sign * scores)
     (one,) = placed([stated.in_units(sign)], counts, labels)
-    worst = promised(one, Groups(counts.codes, tuple(labels)), counts.weights, counts.positive, least).gap(counts)
+    worst = promised(one, Groups(counts.codes, tuple(labels)), counts.weights, counts.positive, least).gap(
+        counts
+    )
     return one.in_units(sign), replace(worst, threshold=sign * worst.threshold)
 
 

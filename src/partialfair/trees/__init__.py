@@ -1,6 +1,14 @@
 """Tree ensembles of other libraries, whose leaf values are refitted and written back."""
 
+from partialfair.trees.ensembles import Kind, ScoreKind, TreeEnsemble, check_settings, ensemble_of, is_fitted
 from partialfair.trees.estimator import PartialFairTrees
-from partialfair.trees.ensembles import Kind, ScoreKind, TreeEnsemble, ensemble_of, is_fitted
 
-__all__ = ["Kind", "PartialFairTrees", "ScoreKind", "TreeEnsemble", "ensemble_of", "is_fitted"]
+__all__ = [
+    "Kind",
+    "PartialFairTrees",
+    "ScoreKind",
+    "TreeEnsemble",
+    "check_settings",
+    "ensemble_of",
+    "is_fitted",
+]

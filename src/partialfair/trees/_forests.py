@@ -14,7 +14,7 @@ from partialfair.trees._nodes import Structure
 from partialfair.trees._refusals import name_of, refuse_monotone
 from partialfair.trees.ensembles import TreeEnsemble
 
-__all__ = ["ForestTrees", "read"]
+__all__ = ["ForestTrees", "check_settings", "read"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,21 +52,7 @@ class ForestTrees(TreeEnsemble):
 
 def read(model: Any) -> ForestTrees:
     """Read a fitted forest."""
-    from sklearn.ensemble import (
-        ExtraTreesClassifier,
-        ExtraTreesRegressor,
-        RandomForestClassifier,
-        RandomForestRegressor,
-    )
-
-    if not isinstance(
-        model, ExtraTreesClassifier | ExtraTreesRegressor | RandomForestClassifier | RandomForestRegressor
-    ):
-        raise InputError(
-            f"{name_of(model)} is a forest that predicts nothing; use a RandomForest or ExtraTrees"
-        )
-    if model.monotonic_cst is not None and np.any(model.monotonic_cst):
-        refuse_monotone(model)
+    check_settings(model)
     trees = model.estimators_
     structure = Structure.of_decision_trees(trees)
     is_classifier = hasattr(model, "classes_")
@@ -79,3 +65,13 @@ def read(model: Any) -> ForestTrees:
         n_leaves=structure.n_leaves,
         structure=structure,
     )
+
+
+def check_settings(model: Any) -> None:
+    """Refuse what a model was or will be grown with, where it could not be read."""
+    from sklearn.base import is_classifier, is_regressor
+
+    if not (is_classifier(model) or is_regressor(model)):
+        raise InputError(f"{name_of(model)} predicts nothing; use a RandomForest or ExtraTrees")
+    if model.monotonic_cst is not None and np.any(model.monotonic_cst):
+        refuse_monotone(model)

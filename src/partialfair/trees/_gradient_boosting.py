@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.special import logit
 
 from partialfair._typing import ArrayLike, Floats, Ints
 from partialfair.exceptions import InputError
@@ -14,7 +15,7 @@ from partialfair.trees._nodes import Structure
 from partialfair.trees._refusals import name_of, refuse_objective
 from partialfair.trees.ensembles import ScoreKind, TreeEnsemble
 
-__all__ = ["GradientBoostingTrees", "read"]
+__all__ = ["GradientBoostingTrees", "check_settings", "read"]
 
 _SCORE_KINDS: dict[str, ScoreKind] = {
     "log_loss": "log-odds",
@@ -60,8 +61,7 @@ class GradientBoostingTrees(TreeEnsemble):
 
 def read(model: Any) -> GradientBoostingTrees:
     """Read a fitted model of GradientBoosting."""
-    if model.loss not in _SCORE_KINDS:
-        refuse_objective(model, model.loss, _SCORE_KINDS)
+    check_settings(model)
     trees = model.estimators_.ravel()
     structure = Structure.of_decision_trees(trees)
     values = model.learning_rate * structure.leaf_values(tree.tree_.value[:, 0, 0] for tree in trees)
@@ -76,22 +76,24 @@ def read(model: Any) -> GradientBoostingTrees:
     )
 
 
+def check_settings(model: Any) -> None:
+    """Refuse what a model was or will be grown with, where it could not be read."""
+    if model.loss not in _SCORE_KINDS:
+        refuse_objective(model, str(model.loss), _SCORE_KINDS)
+    if model.init is not None and model.init != "zero":
+        raise InputError(
+            f"{name_of(model)} starts from the scores of {name_of(model.init)}, which may differ from row to"
+            " row; use init=None or init='zero'"
+        )
+
+
 def _prior(model: Any) -> float:
     """Return the score that every row starts from."""
-    from scipy.special import logit
-    from sklearn.dummy import DummyClassifier, DummyRegressor
-
-    first = model.init_
-    if isinstance(first, str):  # "zero"
-        return 0.0
-    if isinstance(first, DummyRegressor):
-        return float(first.constant_.item())
-    if isinstance(first, DummyClassifier) and first.strategy == "prior":
-        return float(logit(first.class_prior_[1]))
-    raise InputError(
-        f"{name_of(model)} starts from the scores of {name_of(first)}, which differ from row to row;"
-        " use init=None or init='zero'"
-    )
+    if hasattr(model.init_, "class_prior_"):
+        return float(logit(model.init_.class_prior_[1]))
+    if hasattr(model.init_, "constant_"):
+        return float(model.init_.constant_.item())
+    return 0.0  # init="zero"
 
 
 def _remove_prior(model: Any) -> None:

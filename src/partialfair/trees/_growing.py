@@ -13,23 +13,11 @@ from partialfair._typing import Floats
 from partialfair.estimators._path_rows import GivenRows, split_rows
 from partialfair.exceptions import InputError
 from partialfair.trees._refusals import name_of
-from partialfair.trees.ensembles import _reader_of, ensemble_of
 
-__all__ = ["check_readable", "grown", "is_readable"]
+__all__ = ["grown"]
 
 _PATIENCE = 20
 """Trees without gain on the rows held out after which growing stops."""
-
-
-def is_readable(model: Any) -> bool:
-    """Whether a model is of a kind whose trees can be read, grown or not."""
-    return _reader_of(model) is not None
-
-
-def check_readable(model: Any) -> None:
-    """Refuse models of other kinds, before anything is grown."""
-    if not is_readable(model):
-        ensemble_of(model)
 
 
 def grown(model: Any, rows: GivenRows, early_stopping: float | None, seed: int) -> Any:
@@ -56,7 +44,7 @@ def grown(model: Any, rows: GivenRows, early_stopping: float | None, seed: int) 
         rows = replace(rows, y=np.unique(rows.y, return_inverse=True)[1])
     if early_stopping is None:
         return _fitted(copy, rows)
-    if home in ("lightgbm", "xgboost"):
+    if home in _GROWN_BY:
         return _GROWN_BY[home](copy, *split_rows(rows, early_stopping, seed))
     if settings.get("early_stopping") == "auto":  # HistGradientBoosting
         stop = {"early_stopping": True, "n_iter_no_change": _PATIENCE}
@@ -87,7 +75,14 @@ def _by_xgboost(model: Any, train: GivenRows, held_out: GivenRows) -> Any:
     return _fitted(model, train, verbose=False, **watched)
 
 
-_GROWN_BY = {"lightgbm": _by_lightgbm, "xgboost": _by_xgboost}
+def _by_catboost(model: Any, train: GivenRows, held_out: GivenRows) -> Any:
+    from catboost import Pool
+
+    watched = Pool(held_out.X, held_out.y, weight=_weights(held_out), cat_features=model.get_param("cat_features"))
+    return _fitted(model, train, eval_set=watched, early_stopping_rounds=_PATIENCE, verbose=False)
+
+
+_GROWN_BY = {"lightgbm": _by_lightgbm, "xgboost": _by_xgboost, "catboost": _by_catboost}
 
 
 def _weights(rows: GivenRows) -> Floats:

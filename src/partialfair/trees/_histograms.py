@@ -13,7 +13,7 @@ from partialfair.trees._nodes import Nodes, Structure
 from partialfair.trees._refusals import refuse_monotone, refuse_objective
 from partialfair.trees.ensembles import ScoreKind, TreeEnsemble
 
-__all__ = ["HistogramTrees", "read"]
+__all__ = ["HistogramTrees", "check_settings", "read"]
 
 _SCORE_KINDS: dict[str, ScoreKind] = {
     "log_loss": "log-odds",
@@ -64,10 +64,7 @@ class HistogramTrees(TreeEnsemble):
 
 def read(model: Any) -> HistogramTrees:
     """Read a fitted model of HistGradientBoosting."""
-    if model.loss not in _SCORE_KINDS:
-        refuse_objective(model, model.loss, _SCORE_KINDS)
-    if _is_monotone(model.monotonic_cst):
-        refuse_monotone(model)
+    check_settings(model)
     trees = [tree for (tree,) in model._predictors]
     structure = Structure(tuple(_nodes_of(tree) for tree in trees))
     values = structure.leaf_values(tree.nodes["value"] for tree in trees)
@@ -81,6 +78,14 @@ def read(model: Any) -> HistogramTrees:
         structure=structure,
         numbered=[_numbered(tree, nodes) for tree, nodes in zip(trees, structure.trees, strict=True)],
     )
+
+
+def check_settings(model: Any) -> None:
+    """Refuse what a model was or will be grown with, where it could not be read."""
+    if model.loss not in _SCORE_KINDS:
+        refuse_objective(model, str(model.loss), _SCORE_KINDS)
+    if _is_monotone(model.monotonic_cst):
+        refuse_monotone(model)
 
 
 def _is_monotone(constraints: Any) -> bool:

@@ -22,7 +22,7 @@ from partialfair.trees._refusals import (
 )
 from partialfair.trees.ensembles import ScoreKind, TreeEnsemble
 
-__all__ = ["LightGBMTrees", "read"]
+__all__ = ["LightGBMTrees", "check_settings", "read"]
 
 _SCORE_KINDS: dict[str, ScoreKind] = {
     "binary": "log-odds",
@@ -35,6 +35,11 @@ _SCORE_KINDS: dict[str, ScoreKind] = {
     "mape": "prediction",
 }
 """Objectives whose predictions are the sum of leaf values, or its logistic transform."""
+
+_OTHER_LINKS = frozenset(
+    {"poisson", "gamma", "tweedie", "cross_entropy_lambda", "multiclass", "multiclassova"}
+)
+"""Some of the other objectives: those that can be told by name before a model is grown."""
 
 
 @dataclass(frozen=True)
@@ -125,28 +130,51 @@ def _booster(model: Any) -> Any:
     return getattr(model, "booster_", model)
 
 
+def check_settings(model: Any) -> None:
+    """Refuse what a model that is yet to be fitted is set to grow, where it could not be read."""
+    settings = model.get_params()
+    _check_trees(
+        model,
+        boosting=settings.get("boosting") or settings["boosting_type"],
+        has_linear_leaves=bool(settings.get("linear_tree")),
+        monotone_constraints=str(settings.get("monotone_constraints") or ""),
+    )
+    objective = settings["objective"]
+    if objective in _OTHER_LINKS or callable(objective):
+        refuse_objective(model, objective if isinstance(objective, str) else "of your own", _SCORE_KINDS)
+
+
 def _score_kind(model: Any, text: _Text) -> ScoreKind:
     """Return what the sums are, or refuse a model that is not such a sum."""
-    name = name_of(model)
-    if text.parameter("boosting") == "dart":
-        refuse_dart(model, "boosting_type='gbdt'")
-    if "\naverage_output\n" in text.header:
-        raise InputError(
-            f"{name} was grown with boosting='rf', whose raw scores are sums over trees while its predictions"
-            " come from means; use boosting_type='gbdt', or a RandomForest of scikit-learn"
-        )
-    if any(_numbers(tree, "is_linear").any() for tree in text.trees):
-        refuse_linear_leaves(model)
-    if re.search(r"[1-9]", text.parameter("monotone_constraints")):
-        refuse_monotone(model)
+    _check_trees(
+        model,
+        boosting="rf" if "\naverage_output\n" in text.header else text.parameter("boosting"),
+        has_linear_leaves=any(_numbers(tree, "is_linear").any() for tree in text.trees),
+        monotone_constraints=text.parameter("monotone_constraints"),
+    )
     if (n_classes := int(text.entry("num_class"))) > 1:
         refuse_classes(model, n_classes)
     objective, *settings = text.entry("objective").split() or ["of your own"]
     if objective not in _SCORE_KINDS or "sqrt" in settings:
         refuse_objective(model, " ".join([objective, *settings]), _SCORE_KINDS)
     if objective == "binary" and "sigmoid:1" not in settings:
-        raise InputError(f"{name} has {settings[0]}, so its scores are not log-odds; use sigmoid=1")
+        raise InputError(f"{name_of(model)} has {settings[0]}, so its scores are not log-odds; use sigmoid=1")
     return _SCORE_KINDS[objective]
+
+
+def _check_trees(model: Any, *, boosting: str, has_linear_leaves: bool, monotone_constraints: str) -> None:
+    """Refuse trees whose sums would not be, or not stay, what they are."""
+    if boosting == "dart":
+        refuse_dart(model, "boosting_type='gbdt'")
+    if boosting in ("rf", "random_forest"):
+        raise InputError(
+            f"{name_of(model)} has boosting_type='rf', whose raw scores are sums over trees while its"
+            " predictions come from means; use boosting_type='gbdt', or a RandomForest of scikit-learn"
+        )
+    if has_linear_leaves:
+        refuse_linear_leaves(model)
+    if re.search(r"[1-9]", monotone_constraints):
+        refuse_monotone(model)
 
 
 def _numbers(tree: str, key: str) -> Floats:

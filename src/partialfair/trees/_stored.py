@@ -1,16 +1,21 @@
 """Libraries' models as files and copies hold them, and what of them is looked at before they are used.
 
-XGBoost keeps its trees in a ``bytearray``, which files of models do not hold: these get its own UBJSON. Models
-of LightGBM hold their own text, those of scikit-learn plain arrays.
+XGBoost keeps its trees in a ``bytearray``, which files of models do not hold: these get its own UBJSON.
+Models of LightGBM hold their own text, those of scikit-learn plain arrays; but HistGradientBoosting reads
+tables with categories by a partial function, which no file holds either, and which is always the same.
 """
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.frozen import FrozenEstimator
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import check_array
 
 from partialfair._extras import require
 from partialfair.estimators.result import FitResult
@@ -49,6 +54,11 @@ def stored(model: Any) -> Any:
     """Return a model as files hold it."""
     frozen = isinstance(model, FrozenEstimator)
     inner = model.estimator if frozen else model
+    if _checks_of(inner):
+        plain = copy.deepcopy(inner)
+        for check in _checks_of(plain):
+            check.func = None
+        return FrozenEstimator(plain) if frozen else plain
     if not type(inner).__module__.startswith("xgboost.") or not is_fitted(inner):
         return model
     kind = name_of(inner)
@@ -60,6 +70,8 @@ def stored(model: Any) -> Any:
 def restored(held: Any) -> Any:
     """Return the model that was stored."""
     if not isinstance(held, StoredXGBoost):
+        for check in _checks_of(held.estimator if isinstance(held, FrozenEstimator) else held):
+            check.func = partial(check_array, dtype=[np.float64], ensure_all_finite=False)
         return held
     xgboost = require("xgboost", extra="boosting", purpose="a model of XGBoost")
     if held.kind not in (_BOOSTER, "XGBClassifier", "XGBRegressor", "XGBRFClassifier", "XGBRFRegressor"):
@@ -67,6 +79,13 @@ def restored(held: Any) -> Any:
     model = getattr(xgboost, held.kind)(**held.settings)
     model.load_model(bytearray(held.content))
     return FrozenEstimator(model) if held.frozen else model
+
+
+def _checks_of(model: Any) -> list[FunctionTransformer]:
+    """Return what a HistGradientBoosting that was fitted with categories reads its numbers by."""
+    reader = getattr(model, "_preprocessor", None)
+    parts = [*getattr(reader, "transformers", ()), *getattr(reader, "transformers_", ())]
+    return [step for _, step, _ in parts if isinstance(step, FunctionTransformer)]
 
 
 def check_stored_trees(held: dict[str, Any], kind: Kind) -> None:

@@ -25,7 +25,7 @@ from partialfair.trees._refusals import (
 from partialfair.trees.ensembles import ScoreKind, TreeEnsemble
 from partialfair.trees.rounding import SINGLE_BITS
 
-__all__ = ["XGBoostTrees", "read"]
+__all__ = ["XGBoostTrees", "check_settings", "read"]
 
 _SCORE_KINDS: dict[str, ScoreKind] = {
     "binary:logistic": "log-odds",
@@ -55,20 +55,29 @@ class XGBoostTrees(TreeEnsemble):
 
     def scores(self, X: ArrayLike) -> Floats:
         """Return what ``predict(X, output_margin=True)`` does, with the trees up to the best iteration."""
+        if _is_estimator(self.model):
+            return np.asarray(self.model.predict(X, output_margin=True), dtype=np.float64)
         return np.asarray(self._predicted(X, output_margin=True), dtype=np.float64)
 
     def _leaf_positions(self, X: Any) -> Ints:
+        # Not by the estimators' apply, which does not take categories before XGBoost 3.
         reached = self._predicted(X, pred_leaf=True).reshape(-1, self.n_trees)
         return self.structure.leaf_positions(reached.astype(np.int32))
 
     def _predicted(self, X: Any, **what: bool) -> Any:
-        if hasattr(self.model, "get_booster"):  # an estimator, which knows its best iteration
-            return self.model.apply(X) if what.get("pred_leaf") else self.model.predict(X, **what)
         from xgboost import DMatrix
 
-        best = _best_iteration(self.model)
-        table = DMatrix(X, enable_categorical=True)
-        return self.model.predict(table, iteration_range=(0, 0 if best is None else best + 1), **what)
+        kept = self.model.get_params() if _is_estimator(self.model) else {}
+        table = DMatrix(
+            X,
+            missing=kept.get("missing", np.nan),
+            feature_types=kept.get("feature_types"),
+            nthread=kept.get("n_jobs"),
+            enable_categorical=True,
+        )
+        booster = _booster(self.model)
+        best = _best_iteration(booster)
+        return booster.predict(table, iteration_range=(0, 0 if best is None else best + 1), **what)
 
     def _written(self, stored: Floats) -> Any:
         saved = copy.deepcopy(self.saved)
@@ -83,6 +92,7 @@ class XGBoostTrees(TreeEnsemble):
         original = _booster(self.model)
         written = copy.deepcopy(original)  # with its settings: threads, device
         written.load_model(bytearray(json.dumps(saved), "utf-8"))
+        written.set_attr(**original.attributes())  # which the cut at the best iteration leaves out
         if original is self.model:
             return written
         # The memo stands in for the old booster, so the copy holds the new one wherever it held that.
@@ -93,7 +103,8 @@ def read(model: Any) -> XGBoostTrees:
     """Read a fitted estimator or booster of XGBoost."""
     booster = _booster(model)
     best = _best_iteration(booster)
-    _refuse_booster(model, json.loads(booster.save_config())["learner"])
+    config = json.loads(booster.save_config())["learner"]["gradient_booster"]
+    _check_booster(model, config["name"], config.get("tree_train_param", {}).get("monotone_constraints", ""))
     saved = json.loads((booster if best is None else booster[: best + 1]).save_raw("json"))
     score_kind = _score_kind(model, saved["learner"])
     trees = saved["learner"]["gradient_booster"]["model"]["trees"]
@@ -114,8 +125,12 @@ def read(model: Any) -> XGBoostTrees:
     )
 
 
+def _is_estimator(model: Any) -> bool:
+    return hasattr(model, "get_booster")
+
+
 def _booster(model: Any) -> Any:
-    return model.get_booster() if hasattr(model, "get_booster") else model
+    return model.get_booster() if _is_estimator(model) else model
 
 
 def _best_iteration(booster: Any) -> int | None:
@@ -124,16 +139,24 @@ def _best_iteration(booster: Any) -> int | None:
     return None if found is None else int(found)
 
 
-def _refuse_booster(model: Any, settings: dict[str, Any]) -> None:
-    """Refuse what a model was grown with, where its sums would not be, or not stay, what they are."""
-    name, booster = name_of(model), settings["gradient_booster"]
-    if booster["name"] == "dart":
+def check_settings(model: Any) -> None:
+    """Refuse what a model that is yet to be fitted is set to grow, where it could not be read."""
+    settings = model.get_params()
+    _check_booster(model, settings["booster"] or "gbtree", str(settings["monotone_constraints"] or ""))
+    objective = settings["objective"]
+    if objective is not None and objective not in _SCORE_KINDS:
+        refuse_objective(model, objective if isinstance(objective, str) else "of your own", _SCORE_KINDS)
+
+
+def _check_booster(model: Any, booster: str, monotone_constraints: str) -> None:
+    """Refuse what a model is grown with, where its sums would not be, or not stay, what they are."""
+    if booster == "dart":
         refuse_dart(model, "booster='gbtree'")
-    if booster["name"] != "gbtree":
+    if booster != "gbtree":
         raise InputError(
-            f"{name} has the booster {booster['name']}, which has no trees; use booster='gbtree'"
+            f"{name_of(model)} has booster={booster!r}, which grows no trees; use booster='gbtree'"
         )
-    if re.search(r"[1-9]", booster["tree_train_param"]["monotone_constraints"]):
+    if re.search(r"[1-9]", monotone_constraints):
         refuse_monotone(model)
 
 

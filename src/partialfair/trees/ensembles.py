@@ -8,7 +8,8 @@ With the trees kept, that is a linear model whose features are leaf codes and wh
 values. :func:`ensemble_of` reads a library's model that way; :meth:`TreeEnsemble.with_values` writes other
 values back into a copy of it, which then predicts, saves and explains itself as its library does.
 
-A library is one module with a function ``read(model)`` and one line of :data:`READERS`.
+A library is one module, with the functions ``read(model)`` and ``check_settings(model)``, and one line of
+:data:`READERS`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -29,7 +31,7 @@ from partialfair.exceptions import InputError
 from partialfair.trees._refusals import name_of, refuse_classes, refuse_targets
 from partialfair.trees.rounding import DOUBLE_BITS, Sizes, on_grid
 
-__all__ = ["READERS", "Kind", "ScoreKind", "TreeEnsemble", "ensemble_of", "is_fitted"]
+__all__ = ["READERS", "Kind", "ScoreKind", "TreeEnsemble", "check_settings", "ensemble_of", "is_fitted"]
 
 Kind = Literal["classifier", "regressor"]
 ScoreKind = Literal["log-odds", "probability", "prediction"]
@@ -37,6 +39,7 @@ ScoreKind = Literal["log-odds", "probability", "prediction"]
 READERS = {
     "lightgbm": "partialfair.trees._lightgbm",
     "xgboost": "partialfair.trees._xgboost",
+    "catboost": "partialfair.trees._catboost",
     "sklearn.ensemble._hist_gradient_boosting": "partialfair.trees._histograms",
     "sklearn.ensemble._gb": "partialfair.trees._gradient_boosting",
     "sklearn.ensemble._forest": "partialfair.trees._forests",
@@ -133,6 +136,7 @@ class TreeEnsemble(ABC):
 
         Rows are read a few at a time, so that besides ``X`` little more than the codes is in memory.
         """
+        X = X.tocsr() if hasattr(X, "tocsr") else X  # other sparse formats have no rows to take
         n_rows = _n_rows(X)
         codes = np.empty((n_rows, self.n_trees), dtype=np.uint16)
         for rows in _chunks(n_rows, self.n_trees):
@@ -194,7 +198,7 @@ class TreeEnsemble(ABC):
 
 
 def ensemble_of(model: Any) -> TreeEnsemble:
-    """Read a fitted model of LightGBM, XGBoost or scikit-learn as a linear model on its leaves.
+    """Read a fitted model of LightGBM, XGBoost, CatBoost or scikit-learn as a linear model on its leaves.
 
     Parameters
     ----------
@@ -207,20 +211,25 @@ def ensemble_of(model: Any) -> TreeEnsemble:
     InputError
         For models without trees, models that are not fitted, and trees that are no such sums.
     """
-    module = _reader_of(model)
-    if module is None:
-        raise InputError(
-            f"{name_of(model)} is no tree ensemble that can be read; use a model of LightGBM or XGBoost, or a"
-            " HistGradientBoosting, GradientBoosting, RandomForest or ExtraTrees model of scikit-learn"
-        )
+    reader = _reader_of(model)
     if not is_fitted(model):
         raise InputError(f"{name_of(model)} is not fitted yet: it has no trees to read")
     if getattr(model, "n_outputs_", 1) > 1:
         refuse_targets(model)
-    if len(getattr(model, "classes_", range(2))) != 2:
-        refuse_classes(model, len(model.classes_))
-    ensemble: TreeEnsemble = importlib.import_module(module).read(model)
+    n_classes = len(getattr(model, "classes_", ()))  # boosters and regressors have none
+    if n_classes not in (0, 2):
+        refuse_classes(model, n_classes)
+    ensemble: TreeEnsemble = reader.read(model)
     return ensemble
+
+
+def check_settings(model: Any) -> None:
+    """Refuse a model that is yet to be fitted where what it is set to grow could not be read.
+
+    What only growing shows (the number of classes, parameters under other names) is for
+    :func:`ensemble_of` to refuse.
+    """
+    _reader_of(model).check_settings(model)
 
 
 def is_fitted(model: Any) -> bool:
@@ -230,7 +239,7 @@ def is_fitted(model: Any) -> bool:
     from sklearn.utils.validation import check_is_fitted
 
     if not isinstance(model, BaseEstimator):
-        return True
+        return bool(model.is_fitted()) if hasattr(model, "is_fitted") else True  # CatBoost; boosters
     try:
         check_is_fitted(model)
     except NotFittedError:
@@ -238,13 +247,18 @@ def is_fitted(model: Any) -> bool:
     return True
 
 
-def _reader_of(model: Any) -> str | None:
+def _reader_of(model: Any) -> ModuleType:
     """Return the module that reads a model, by where its class or a class it derives from is defined."""
     for ancestor in type(model).__mro__:
         for home, module in READERS.items():
             if f"{ancestor.__module__}.".startswith(f"{home}."):
-                return module
-    return None
+                return importlib.import_module(module)
+    if isinstance(model, type):
+        raise InputError(f"{name_of(model)} is a class; give a model of it, such as {name_of(model)}()")
+    raise InputError(
+        f"{name_of(model)} is no tree ensemble that can be read; use a model of LightGBM, XGBoost or"
+        " CatBoost, or a HistGradientBoosting, GradientBoosting, RandomForest or ExtraTrees of scikit-learn"
+    )
 
 
 def _n_rows(X: ArrayLike) -> int:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, clone, is_regressor
+from sklearn.base import clone, is_regressor
 from sklearn.ensemble._forest import ForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import accuracy_score, r2_score
@@ -36,11 +36,11 @@ from partialfair.groups import Groups
 from partialfair.problems import Counts
 from partialfair.solvers import Record, Solver, Status
 from partialfair.surrogates import Surrogate
-from partialfair.trees._growing import check_readable, grown, is_readable
+from partialfair.trees._growing import grown
 from partialfair.trees._refitting import LOSSES, LeafValues, check_classes
 from partialfair.trees._refusals import name_of
 from partialfair.trees._stored import check_stored_trees, restored, stored
-from partialfair.trees.ensembles import TreeEnsemble, ensemble_of, is_fitted
+from partialfair.trees.ensembles import TreeEnsemble, check_settings, ensemble_of, is_fitted
 
 __all__ = ["PartialFairTrees"]
 
@@ -53,7 +53,9 @@ _TINY_TIME = 1e-3
 
 def _classifies(estimator: PartialFairTrees) -> bool:
     if is_regressor(estimator):
-        raise AttributeError(f"{name_of(estimator.model)} is a regressor: its scores are what predict returns")
+        raise AttributeError(
+            f"{name_of(estimator.model)} is a regressor: its scores are what predict returns"
+        )
     return True
 
 
@@ -136,6 +138,8 @@ class PartialFairTrees(PartialFairEstimator):
         "n_iter_",
         "_refit",
     )
+
+    takes_tables: ClassVar[bool] = True
 
     group_terms = None
     """Prediction needs no group."""
@@ -245,17 +249,17 @@ class PartialFairTrees(PartialFairEstimator):
         self.result_ = self._judged(written.scores(rows.X), rows)
         return self
 
-    @available_if(_classifies)
+    @available_if(_classifies)  # type: ignore[untyped-decorator]
     def decision_function(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
         """Return the scores of ``model_``: log-odds, of forests ``2 p − 1``; groups are not looked at."""
         return self._scores(X, sensitive_features)
 
     def predict(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> npt.NDArray[Any]:
-        """Return ``classes_[1]`` where the score is above 0, else ``classes_[0]``; or the predicted numbers."""
+        """Return ``classes_[1]`` where the score is above 0, else ``classes_[0]``; or numbers."""
         scores = self._scores(X, sensitive_features)
         return scores if is_regressor(self) else np.asarray(self.classes_[(scores > 0).astype(np.intp)])
 
-    @available_if(_classifies)
+    @available_if(_classifies)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
         """Return the probabilities that ``model_`` gives the two classes."""
         second = self._written.probabilities(self._scores(X, sensitive_features))
@@ -277,7 +281,7 @@ class PartialFairTrees(PartialFairEstimator):
     def loss(self) -> str:
         """What leaf values are refitted for: logistic, or squared for regressors and forests."""
         model = _unwrapped(self.model)
-        if not isinstance(model, BaseEstimator):
+        if not hasattr(model, "get_params"):
             return LOSSES[ensemble_of(model).score_kind]
         return "squared" if is_regressor(model) or isinstance(model, ForestClassifier) else "logistic"
 
@@ -305,24 +309,24 @@ class PartialFairTrees(PartialFairEstimator):
 
     def _check_stored(self) -> None:
         """Refuse what a file holds if it could not score rows."""
-        check_stored_trees(vars(self), "regressor" if is_regressor(self) else "classifier")
+        check_stored_trees(dict(vars(self)), "regressor" if is_regressor(self) else "classifier")
 
     def _check_settings(self) -> None:
         """Refuse settings that cannot be right, and models without trees."""
         super()._check_settings()
         if self.early_stopping is not None:
             check_number(self.early_stopping, "early_stopping", above=0.0, high=0.9)
-        if isinstance(self.model, type):
-            raise InputError(f"model must be an object, {name_of(self.model)}(), not its class")
-        check_readable(_unwrapped(self.model))
+        model = _unwrapped(self.model)
+        check_settings(model)  # a class is no model, either
+        if is_fitted(model):
+            ensemble_of(model)
         self._read_constraints()
 
     def _read_constraints(self) -> tuple[Constraint, ...]:
-        return self._linear()._read_constraints()
+        constraints: tuple[Constraint, ...] = self._linear()._read_constraints()
+        return constraints
 
-    def _read_features(
-        self, X: ArrayLike, *, reset: bool
-    ) -> tuple[Any, dict[str, ArrayLike] | None]:
+    def _read_features(self, X: ArrayLike, *, reset: bool) -> tuple[Any, dict[str, ArrayLike] | None]:
         refuse_masked(X, "X")
         if not hasattr(X, "shape"):
             X = np.asarray(X)
@@ -337,7 +341,8 @@ class PartialFairTrees(PartialFairEstimator):
         fresh = clone(self)
         read = self._rows(rows.X, rows.y, rows.groups, rows.weights)
         model = self._trees(read).model
-        return fresh.set_params(model=FrozenEstimator(model) if isinstance(model, BaseEstimator) else model)
+        kept = FrozenEstimator(model) if hasattr(model, "get_params") else model  # boosters stay fitted
+        return fresh.set_params(model=kept)  # type: ignore[no-any-return]
 
     def _rows(self, X: ArrayLike, y: ArrayLike, sensitive_features: Any, sample_weight: Any) -> GivenRows:
         """Return the rows that have weight, with their groups; refuse what no refit could begin with."""
@@ -371,12 +376,12 @@ class PartialFairTrees(PartialFairEstimator):
             check_classes(ensemble, two_classes(np.asarray(rows.y)))
         return ensemble
 
-    def _linear(self) -> PartialFairClassifier | PartialFairRegressor:
-        """Return what refits the leaf values; after a warm start it knows the last."""
+    def _linear(self) -> Any:
+        """Return the classifier or regressor that refits leaf values; from a warm start it knows the last."""
         kind = PartialFairRegressor if is_regressor(self) else PartialFairClassifier
         known = set(signature(kind).parameters)
         settings = {name: value for name, value in self.get_params(deep=False).items() if name in known}
-        settings |= {"loss": self.loss, "sensitive_columns": None}
+        settings |= {"loss": self.loss, "sensitive_columns": None, "validation": 0.2}
         if kind is PartialFairClassifier and self.constraint_threshold is None:
             settings["constraint_threshold"] = 0.0
         last = getattr(self, "_refit", None)
@@ -384,9 +389,7 @@ class PartialFairTrees(PartialFairEstimator):
             return copy.copy(last).set_params(**settings)
         return kind(**settings)
 
-    def _refitted(
-        self, leaf_values: LeafValues, rows: GivenRows, moment: float
-    ) -> PartialFairClassifier | PartialFairRegressor:
+    def _refitted(self, leaf_values: LeafValues, rows: GivenRows, moment: float) -> Any:
         """Return the linear model on the leaves, with what is added to their values as coefficients."""
         linear = self._linear()
         if moment < float("inf"):
@@ -402,11 +405,11 @@ class PartialFairTrees(PartialFairEstimator):
                 del linear._neighbours, linear._origin
         for remark in caught:
             warnings.warn(remark.message, stacklevel=3)  # as said where fit was called
-        return linear
+        return linear.set_params(callback=None)  # it is kept, in files as well
 
     def _judged(self, scores: Floats, rows: GivenRows) -> FitResult:
         """Return the result of the refit with the gaps of scores that the library's own model gives."""
-        result = self._refit.result_
+        result: FitResult = self._refit.result_
         if not result.constraints:
             return result
         weights = read_weights(rows.weights, rows.n)
@@ -442,9 +445,12 @@ class PartialFairTrees(PartialFairEstimator):
     @property
     def _is_regressor(self) -> bool:
         model = _unwrapped(self.model)
-        if isinstance(model, BaseEstimator) or not is_readable(model):
-            return isinstance(model, BaseEstimator) and is_regressor(model)
-        return ensemble_of(model).kind == "regressor"
+        if hasattr(model, "get_params"):
+            return not isinstance(model, type) and bool(is_regressor(model))
+        try:
+            return ensemble_of(model).kind == "regressor"  # of a booster
+        except InputError:
+            return False  # fit says what is wrong
 
 
 def _unwrapped(model: Any) -> Any:

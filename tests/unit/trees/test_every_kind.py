@@ -53,11 +53,21 @@ def test_values_of_the_leaves_add_up_to_the_scores_of_the_library(case):
     assert np.ptp(scores) > 0
 
 
-def test_rows_reach_every_leaf_but_few(case):
+def test_leaves_are_those_that_the_library_finds_when_categories_come_in_another_order(case):
+    if not hasattr(case.fresh, "columns"):
+        pytest.skip("no categories")
+    ensemble = ensemble_of(case.model)
+    categories = case.fresh["e"].cat.categories
+    shuffled = case.fresh.assign(e=case.fresh["e"].cat.set_categories(categories[::-1]))
+    scores = added_up(ensemble, ensemble.values, ensemble.leaves(shuffled).codes)
+    np.testing.assert_allclose(scores, ensemble.scores(shuffled), rtol=0, atol=tolerance(ensemble))
+
+
+def test_rows_reach_most_leaves(case):
     # Leaves that were numbered wrongly would still add up if, say, all codes were 0 and so were all values.
     leaves = ensemble_of(case.model).leaves(case.fresh)
     n_reached = sum(len(np.unique(column)) for column in leaves.codes.T)
-    assert n_reached > 0.8 * leaves.n_levels
+    assert n_reached > 0.6 * leaves.n_levels
 
 
 def test_a_copy_with_the_same_values_predicts_the_same(case):
@@ -156,7 +166,7 @@ def test_leaves_of_few_rows_are_those_of_all(case, monkeypatch):
 
 def test_a_wrong_number_of_columns_is_refused_by_the_library(case):
     narrow = case.fresh.iloc[:, :3] if hasattr(case.fresh, "iloc") else case.fresh[:, :3]
-    with pytest.raises(Exception, match=r"feature|columns"):
+    with pytest.raises(Exception, match=r"[Ff]eature|columns"):
         ensemble_of(case.model).leaves(narrow)
 
 

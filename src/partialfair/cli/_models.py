@@ -1,0 +1,83 @@
+"""Models that ``--model`` names: the linear one, and trees of three libraries."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from partialfair._extras import require
+from partialfair.cli._options import FIT
+from partialfair.exceptions import InputError
+
+if TYPE_CHECKING:
+    from partialfair.estimators._base import PartialFairEstimator
+
+__all__ = ["Model", "Models", "check_model", "default_alpha", "made_estimator"]
+
+_TREES, _LEAVES, _LEARNING_RATE = 500, 8, 0.1
+"""Early stopping cuts the trees to what rows held out ask for. Many leaf values fit the noise of the rows: on
+a9a at a training gap of .1, 60 trees of 8 leaves had a test accuracy of .827, 300 of 31 one of .818."""
+
+
+class Models(StrEnum):
+    """Values of ``--model``."""
+
+    linear = "linear"
+    lightgbm = "lightgbm"
+    xgboost = "xgboost"
+    hist = "hist"
+
+
+Model = Annotated[
+    Models,
+    typer.Option(
+        "--model",
+        help="A linear model, or trees of LightGBM, XGBoost or scikit-learn (HistGradientBoosting), whose "
+        "leaf values are refitted; trees take categories and missing values as they are.",
+        rich_help_panel=FIT,
+    ),
+]
+
+
+def check_model(name: str, group_terms: Any) -> None:
+    """Refuse, before any file is read, a library that is not installed, and trees that use the group."""
+    if name == Models.linear:
+        return
+    if group_terms is not None:
+        raise InputError(f"--model {name} never needs the group to score, so it takes no --group-terms")
+    if name != Models.hist:
+        require(name, extra="boosting", purpose=f"--model {name}")
+
+
+def default_alpha(name: str) -> float:
+    """Return the penalty that an estimator has by default."""
+    return float(made_estimator(name, "statistical_parity", 0).alpha)
+
+
+def made_estimator(name: str, constraint: str | None, seed: int, **settings: Any) -> PartialFairEstimator:
+    """Return the estimator of a model, to be fitted."""
+    if name == Models.linear:
+        from partialfair.estimators import PartialFairClassifier
+
+        return PartialFairClassifier(constraint, random_state=seed, **settings)
+    from partialfair.trees import PartialFairTrees
+
+    return PartialFairTrees(_grower(name, seed), constraint, random_state=seed, **settings)
+
+
+def _grower(name: str, seed: int) -> Any:
+    """Return the library's model that is to be grown."""
+    shared: dict[str, Any] = {"learning_rate": _LEARNING_RATE, "random_state": seed}
+    if name == Models.hist:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        shared |= {"max_iter": _TREES, "max_leaf_nodes": _LEAVES, "categorical_features": "from_dtype"}
+        return HistGradientBoostingClassifier(**shared)
+    library = require(name, extra="boosting", purpose=f"--model {name}")
+    shared |= {"n_estimators": _TREES}
+    if name == Models.lightgbm:
+        return library.LGBMClassifier(num_leaves=_LEAVES, verbose=-1, **shared)
+    shared |= {"max_leaves": _LEAVES, "grow_policy": "lossguide", "enable_categorical": True}
+    return library.XGBClassifier(max_depth=0, tree_method="hist", **shared)

@@ -1,0 +1,90 @@
+"""Models of CatBoost, which has leaf indexes and a setter of leaf values of its own."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partialfair._typing import ArrayLike, Floats, Ints
+from partialfair.exceptions import InputError
+from partialfair.trees._refusals import name_of, refuse_monotone, refuse_objective
+from partialfair.trees.ensembles import ScoreKind, TreeEnsemble
+
+__all__ = ["CatBoostTrees", "check_settings", "read"]
+
+_SCORE_KINDS: dict[str, ScoreKind] = {
+    "Logloss": "log-odds",
+    "CrossEntropy": "log-odds",
+    "RMSE": "prediction",
+    "MAE": "prediction",
+    "Huber": "prediction",
+    "Quantile": "prediction",
+    "MAPE": "prediction",
+}
+"""Losses whose predictions are the sum of leaf values, or its logistic transform."""
+
+
+@dataclass(frozen=True, eq=False)
+class CatBoostTrees(TreeEnsemble):
+    """Trees of a ``CatBoostClassifier``, a ``CatBoostRegressor`` or a ``CatBoost``, of any growing policy.
+
+    Nodes inside trees hold no values. A written model has a bias of 0, and the old one within its first tree;
+    its parameters are spelled as CatBoost spells them in files.
+    """
+
+    def scores(self, X: ArrayLike) -> Floats:
+        """Return what ``predict(X, prediction_type="RawFormulaVal")`` does."""
+        return np.asarray(self.model.predict(X, prediction_type="RawFormulaVal"), dtype=np.float64)
+
+    def _leaf_positions(self, X: Any) -> Ints:
+        positions: Ints = self.model.calc_leaf_indexes(X)
+        return positions
+
+    def _written(self, stored: Floats) -> Any:
+        written = self.model.copy()
+        # Leaf values can be set neither in a copy nor, by what is said here, in the original.
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(Path(folder, "model.cbm"))
+            self.model.save_model(path)
+            written.load_model(path)
+        written.set_leaf_values(stored)
+        written.set_scale_and_bias(1.0, [0.0])
+        return written
+
+
+def read(model: Any) -> CatBoostTrees:
+    """Read a fitted model of CatBoost."""
+    score_kind = _score_kind(model, model.get_all_params())
+    counts = tuple(int(count) for count in model.get_tree_leaf_counts())
+    if not counts:
+        raise InputError(f"{name_of(model)} has no trees")
+    scale, bias = model.get_scale_and_bias()
+    values = scale * model.get_leaf_values()
+    values[: counts[0]] += bias
+    return CatBoostTrees(
+        model=model,
+        score_kind=score_kind,
+        classes=np.asarray(model.classes_) if len(model.classes_) else None,
+        values=values,
+        n_leaves=counts,
+    )
+
+
+def check_settings(model: Any) -> None:
+    """Refuse what a model that is yet to be fitted is set to grow, where it could not be read."""
+    _score_kind(model, {"loss_function": "RMSE"} | model.get_params())
+
+
+def _score_kind(model: Any, settings: dict[str, Any]) -> ScoreKind:
+    """Return what the sums are, or refuse a model that is not such a sum."""
+    objective = str(settings["loss_function"])
+    score_kind = _SCORE_KINDS.get(objective.partition(":")[0])
+    if score_kind is None:
+        refuse_objective(model, objective, _SCORE_KINDS)
+    if settings.get("monotone_constraints"):
+        refuse_monotone(model)
+    return score_kind
