@@ -18,6 +18,7 @@ from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._population import is_rows
 from partialfair.exceptions import InputError
 from partialfair.named_constraints import NAMED_CONSTRAINTS
+from partialfair.postprocessing.adjuster import PartialParityAdjuster
 from partialfair.tables import TableModel
 
 __all__ = ["FORMAT", "TRUSTED", "is_trusted", "load_model", "model_bytes", "save_model"]
@@ -30,6 +31,10 @@ _CLASSES = {
     "partialfair.estimators.result": ["FitResult"],
     "partialfair.tables": ["CategoryColumn", "GroupColumn", "NumberColumn", "TableModel"],
     "partialfair.estimators.regressor": ["PartialFairRegressor"],
+    "partialfair.postprocessing.adjuster": ["PartialParityAdjuster"],
+    "partialfair.postprocessing.maps": ["ScoreMap"],
+    "partialfair.postprocessing.result": ["Adjustment"],
+    "partialfair.metrics.calibration": ["CalibrationByGroup", "GroupCalibration"],
     "partialfair.constraints.quadratic": ["InterGroupPairwise", "IntraGroupPairwise", "QuadraticGroupAUC"],
     "partialfair.objectives.settings": ["AUC", "Hinge", "Logistic", "PartialAUC", "Squared"],
     "partialfair.surrogates": ["Ramp", "RoundedRamp", "Sigmoid"],
@@ -153,9 +158,9 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     model = _unpacked(content, path)
     if not isinstance(model, BaseEstimator | TableModel):
         raise InputError(f"{path} holds {_what(model)}, which is not a fitted model")
-    if isinstance(model, TableModel | PartialFairEstimator):
+    if isinstance(model, TableModel | PartialFairEstimator | PartialParityAdjuster):
         try:
-            model.check() if isinstance(model, TableModel) else model._check_stored()
+            model._check_stored() if isinstance(model, PartialFairEstimator) else model.check()
         except Exception as error:  # of any kind, in models that are made up
             raise InputError(f"{path} is damaged: {_one_line(error)}") from error
     return model

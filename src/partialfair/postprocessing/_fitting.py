@@ -30,7 +30,7 @@ from partialfair.postprocessing.result import Adjustment
 
 __all__ = ["Asked", "Found", "fitted_maps", "measured"]
 
-_STILL = 1e-5
+_STILL = 1e-6
 """Less than this of the spread of all scores is no move: blocks are told apart by less."""
 
 

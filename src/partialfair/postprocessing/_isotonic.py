@@ -19,15 +19,15 @@ from partialfair.postprocessing._knots import Knots, Rows
 
 __all__ = ["least_change", "rising", "told_apart"]
 
-_TOLERANCE = 1e-9
-"""Of the interior-point method, in units of the spread of the scores."""
+_TOLERANCE, _DUALITY_GAP = 1e-10, 1e-13
+"""Of the interior-point method, in units of the spread of the scores; a gap g leaves values off by √g."""
 
 _NEAR = 1e-6
 """A block's mean that is further from the solver's value, in such units, is not believed."""
 
-_APART = 1e-6
-"""Half the width, in such units, over which a block of equal scores is spread so that none are tied; its
-square, by which the change grows, is 1e-12."""
+_APART = 1e-7
+"""Half the width, in such units, over which a block of equal scores is spread so that none are tied: far more
+than rounding errors, and far less than anyone would notice."""
 
 _LARGEST = 1e30
 """Stands for no bound."""
@@ -64,6 +64,7 @@ def _solved(targets: Floats, weights: Floats, rows: Rows) -> tuple[Floats, Bools
     )
     solver = piqp.SparseSolver()
     solver.settings.eps_abs = solver.settings.eps_rel = _TOLERANCE
+    solver.settings.eps_duality_gap_abs = solver.settings.eps_duality_gap_rel = _DUALITY_GAP
     solver.settings.max_iter = 200
     solver.setup(
         diags(weights, format="csc"),

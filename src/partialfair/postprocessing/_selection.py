@@ -14,14 +14,14 @@ import numpy as np
 
 from partialfair._typing import Floats, Ints
 from partialfair.intervals import RANK_TOLERANCE
-from partialfair.metrics._inputs import ScoredGroups
+from partialfair.metrics._inputs import GroupScores, ScoredGroups
 from partialfair.postprocessing._isotonic import rising
 from partialfair.postprocessing._knots import Blocks, group_blocks
 from partialfair.postprocessing.maps import ScoreMap, score_map
 
 __all__ = ["selection_maps"]
 
-_APART = 1e-6
+_APART = 1e-7
 """In units of the spread of a group's scores, how far those who cross are spread so that none are tied."""
 
 
@@ -38,9 +38,19 @@ def selection_maps(scored: ScoredGroups, threshold: float, max_share: float) -> 
     blocks = [group_blocks(group, "interval") for group in scored]
     numbers = _numbers_above(blocks, threshold, max_share)
     return tuple(
-        score_map(group.label, one.scores[::-1], _crossed(one, threshold, number)[::-1])
+        _thinned(group, score_map(group.label, one.scores[::-1], _crossed(one, threshold, number)[::-1]))
         for group, one, number in zip(scored, blocks, numbers, strict=True)
     )
+
+
+def _thinned(group: GroupScores, full: ScoreMap) -> ScoreMap:
+    """Leave out knots between others that cross as well, unless that would tie members of the group."""
+    moves = full.knots != full.values
+    between = np.zeros(moves.size, dtype=np.bool_)
+    between[1:-1] = moves[:-2] & moves[1:-1] & moves[2:]
+    thin = ScoreMap(full.group, full.knots[~between], full.values[~between])
+    tied = (np.diff(thin(group.scores)) <= 0) & (np.diff(group.scores) > 0)
+    return full if bool(tied.any()) else thin
 
 
 def _numbers_above(blocks: list[Blocks], threshold: float, max_share: float) -> Ints:

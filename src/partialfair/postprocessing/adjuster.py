@@ -90,7 +90,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         False where low scores are good: the interval then counts from the lowest.
     min_group_size
         A group with fewer effective members, ``(Σ w)² / Σ w²``, in the interval keeps its scores and is
-        outside of the promise; a `SmallGroupWarning` and ``result_.small_groups`` name it.
+        outside of the promise; a `SmallGroupWarning` and ``result_.small_groups`` name it. 0 judges all.
     missing_groups
         ``"error"``, or ``"ignore"``: rows without a group are left out in `fit`, and keep their scores in
         `transform`.
@@ -319,6 +319,16 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         check_is_fitted(self, "maps_")
         return plot_score_maps(self.maps_, ax=ax, **options)
 
+    def check(self) -> None:
+        """Refuse maps that could not move scores, as a file may hold; one that is not fitted is as new."""
+        held = vars(self).get("maps_", ())
+        if not (isinstance(held, tuple) and all(isinstance(one, ScoreMap) for one in held)):
+            raise InputError("its maps_ are no maps of scores")
+        for one in held:
+            one.check()
+        if held and not isinstance(vars(self).get("_group_columns"), tuple):
+            raise InputError("its group columns are no tuple")
+
     @property
     def _scorer(self) -> Scorer:
         return read_scorer(self.scorer, self.response)
@@ -333,7 +343,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         check_number(self.max_gap, "max_gap", low=0.0, high=1.0)
         check_choice(self.constraint, "constraint", ("statistical_parity", "demographic_parity"))
         check_choice(self.response, "response", ("auto", "decision_function", "predict_proba", "predict"))
-        check_count(self.min_group_size, "min_group_size")
+        check_count(self.min_group_size, "min_group_size", low=0)
         if self.max_knots is not None:
             check_count(self.max_knots, "max_knots", low=10)
         threshold = None

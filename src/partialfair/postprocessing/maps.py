@@ -58,6 +58,17 @@ class ScoreMap:
         moved = np.where(scores >= knots[-1], values[-1] + (scores - knots[-1]), moved)
         return np.asarray(np.where(scores <= knots[0], values[0] + (scores - knots[0]), moved))
 
+    def check(self) -> None:
+        """Refuse what is no strictly increasing map of finite numbers."""
+        columns = (self.knots, self.values)
+        if not all(
+            isinstance(one, np.ndarray) and one.dtype == np.float64 and one.ndim == 1 for one in columns
+        ):
+            raise InputError("a map of scores holds other things than scores")
+        rising = all(np.isfinite(one).all() and (np.diff(one) > 0).all() for one in columns)
+        if not (rising and 0 < self.knots.size == self.values.size):
+            raise InputError(f"the map of group {self.group!r} does not rise strictly from score to score")
+
     def fixed_at(self, bounds: tuple[float, float]) -> ScoreMap:
         """Return the map with both ends of a range as knots that stay, so that no score leaves it."""
         low, high = bounds
@@ -149,8 +160,7 @@ def _read_map(line: Any) -> ScoreMap:
     if not isinstance(label, str | int | float | list):
         raise TypeError
     knots, values = (np.array([float(x) for x in line[name]]) for name in ("score_from", "score_to"))
-    rising = bool((np.diff(knots) > 0).all() and (np.diff(values) > 0).all())
-    if not (rising and 0 < knots.size == values.size and np.isfinite([knots, values]).all()):
-        raise ValueError
     inside = tuple((float(low), float(high)) for low, high in line.get("inside", ()))
-    return ScoreMap(tuple(label) if isinstance(label, list) else label, knots, values, inside)
+    one = ScoreMap(tuple(label) if isinstance(label, list) else label, knots, values, inside)
+    one.check()
+    return one

@@ -36,7 +36,7 @@ class Adjustment:
     largest_change
         The largest ``|s' − s|``.
     moved_share
-        Share of the weight whose scores moved by more than 1e-5 of the spread of all scores.
+        Share of the weight whose scores moved by more than 1e-6 of the spread of all scores.
     n_moved_outside
         Rows outside the interval that moved so far, because the order forces them to.
     n_knots
