@@ -98,11 +98,22 @@ class Graph:
     def lookup(self, value: Name, keys: Sequence[Any] | Ints, default: int) -> Name:
         """Return the position of each entry among the keys, which are of its kind; a default elsewhere."""
         places = np.arange(len(keys))
-        if len(keys) and isinstance(keys[0], str):
-            held = {"keys_strings": [str(key) for key in keys], "values_int64s": places.tolist()}
-            return self.ml("LabelEncoder", value, **held, default_int64=default)
-        tensors = {"keys_tensor": np.asarray(keys), "values_tensor": places, "default_tensor": [default]}
-        return self.ml("LabelEncoder", value, **{name: self.tensor(held) for name, held in tensors.items()})
+        if isinstance(keys[0], str):
+            texts = [str(key) for key in keys]
+            return self.ml(
+                "LabelEncoder",
+                value,
+                keys_strings=texts,
+                values_int64s=places.tolist(),
+                default_int64=default,
+            )
+        return self.ml(
+            "LabelEncoder",
+            value,
+            keys_tensor=self.tensor(keys),
+            values_tensor=self.tensor(places),
+            default_tensor=self.tensor([default]),
+        )
 
     def model(self, metadata: Mapping[str, str], version: str, doc: str) -> ModelProto:
         """Return the whole graph as a model, checked."""
@@ -111,7 +122,9 @@ class Graph:
         )
         opsets = [self._helper.make_opsetid(domain, number) for domain, number in _OPSETS.items()]
         made_by = {"producer_name": "partialfair", "producer_version": version, "doc_string": doc}
-        model = self._helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION, **made_by)
+        model: ModelProto = self._helper.make_model(
+            graph, opset_imports=opsets, ir_version=_IR_VERSION, **made_by
+        )
         self._helper.set_model_props(model, dict(metadata))
         self._onnx.checker.check_model(model, full_check=True)
         return model

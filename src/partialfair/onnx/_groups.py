@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from partialfair._checks import shown
+from partialfair._text import listed
 from partialfair._typing import GroupLabel
 from partialfair.exceptions import InputError
 from partialfair.onnx._graph import Graph, Kind, Name
@@ -59,23 +60,16 @@ class GroupInputs:
     def codes(self, graph: Graph, labels: Sequence[GroupLabel]) -> Name:
         """Return the position of each row's group among the labels; the number of labels for strangers."""
         rows = [_parts(label) for label in labels]
-        keys = [column.keys(found) for column, found in zip(self.columns, zip(*rows, strict=True), strict=True)]
-        if len(keys) == 1:
-            order = [keys[0].index(label) for (label,) in rows]
-            known = self.columns[0].positions(graph, keys[0])
-            places = np.append(np.argsort(order), len(labels))  # from sorted keys to labels
-            return graph.op("Gather", graph.constant(places), known)
+        keys = [column.keys(held) for column, held in zip(self.columns, zip(*rows, strict=True), strict=True)]
+        # Digits of one number: of each column the position among its keys, or the one after them.
         sizes = [len(known) + 1 for known in keys]
-        strides = np.append(np.cumprod(sizes[:0:-1])[::-1], 1).astype(np.int64)
-        crossed = [
-            sum(known.index(part) * int(stride) for known, part, stride in zip(keys, row, strides, strict=True))
-            for row in rows
-        ]
+        places = [[known.index(part) for known, part in zip(keys, row, strict=True)] for row in rows]
+        crossed = np.ravel_multi_index(np.transpose(places), sizes)
         total = graph.constant(0)
-        for column, known, stride in zip(self.columns, keys, strides, strict=True):
-            place = graph.op("Mul", column.positions(graph, known), graph.constant(stride))
-            total = graph.op("Add", total, place)
-        return graph.lookup(total, np.array(crossed, dtype=np.int64), len(labels))
+        for column, known, size in zip(self.columns, keys, sizes, strict=True):
+            total = graph.op("Mul", total, graph.constant(size))
+            total = graph.op("Add", total, column.positions(graph, known))
+        return graph.lookup(total, crossed, len(labels))
 
     def missing(self, graph: Graph) -> Name | None:
         """Tell which rows lack part of the group; None where that cannot be."""
@@ -132,7 +126,8 @@ def _kind_of(labels: Sequence[Any]) -> Kind:
     for kind, types in kinds.items():
         if all(isinstance(label, types) for label in labels):
             return kind
+    told = listed([shown(label) for label in sorted(set(labels), key=str)], most=3)
     raise InputError(
-        f"the groups {', '.join(shown(label) for label in sorted(set(labels), key=str)[:3])} are not all texts, "
-        "or all numbers, and an input of ONNX holds one kind of values; name groups by texts"
+        f"the groups {told} are neither all texts nor all numbers, and an input of ONNX holds one kind of "
+        "values; name groups by texts"
     )

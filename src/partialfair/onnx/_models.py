@@ -1,9 +1,10 @@
-"""Scores of fitted models as graphs: linear models, trees, adjusters around them, and what stands in front."""
+"""Scores of fitted models as graphs: linear models, trees, adjusters, and what stands in front."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,7 +17,7 @@ from partialfair.onnx._trees import leaf_sums, search_tree
 from partialfair.onnx.splits import SplitTrees
 from partialfair.postprocessing import ScoreMap
 
-__all__ = ["Adjusted", "Linear", "Logistic", "Scaled", "Scored", "Trees", "Unadjusted", "logistic"]
+__all__ = ["Adjusted", "Linear", "Link", "Probabilities", "Rows", "Scaled", "Scores", "Trees", "Unadjusted"]
 
 _AS_IT_IS = (0.0, 0.0, 1.0, 1.0, -np.inf, np.inf)
 """The piece of a map that leaves scores as they are; see `_pieces`."""
@@ -26,8 +27,8 @@ _NO_SCORE = (np.nan,) * 6
 
 
 @dataclass(frozen=True)
-class Scored:
-    """The inputs of a graph: a table of features, or a column of scores, and the group if it is needed."""
+class Rows:
+    """The inputs of a model: a table of features, or a column of scores, and the group if it is needed."""
 
     table: Name
     groups: GroupInputs | None
@@ -55,7 +56,7 @@ class Scores(Protocol):
     @property
     def categories(self) -> Mapping[int, tuple[Any, ...] | None]: ...
 
-    def scores(self, graph: Graph, rows: Scored) -> Name:
+    def scores(self, graph: Graph, rows: Rows) -> Name:
         """Return the score of each row, of shape (n,)."""
         ...
 
@@ -82,7 +83,7 @@ class Linear:
         """Columns of the table."""
         return int(self.coef.shape[1])
 
-    def scores(self, graph: Graph, rows: Scored) -> Name:
+    def scores(self, graph: Graph, rows: Rows) -> Name:
         """Return the scores; NaN for a group that the model does not know."""
         if rows.groups is None or not self.group_labels:
             product = graph.flat(graph.op("MatMul", rows.table, graph.constant(self.coef[:1].T)))
@@ -92,9 +93,7 @@ class Linear:
             product = graph.flat(graph.op("MatMul", rows.table, graph.constant(self.coef.T)))
         else:
             own = graph.op("Gather", graph.constant(np.vstack([self.coef, np.zeros(self.n_features)])), codes)
-            product = graph.op(
-                "ReduceSum", graph.op("Mul", rows.table, own), graph.constant([1]), keepdims=0
-            )
+            product = graph.op("ReduceSum", graph.op("Mul", rows.table, own), graph.constant([1]), keepdims=0)
         intercepts = graph.constant(np.append(self.intercept, np.nan))  # the last is that of strangers
         return graph.op("Add", product, graph.op("Gather", intercepts, codes))
 
@@ -129,7 +128,7 @@ class Trees:
         """What the codes of categories stand for."""
         return self.splits.categories
 
-    def scores(self, graph: Graph, rows: Scored) -> Name:
+    def scores(self, graph: Graph, rows: Rows) -> Name:
         """Return the scores, to the last bit those of the library's own model."""
         result = self.splits.sums(graph, rows.table)
         if self.factor != 1.0:
@@ -143,8 +142,8 @@ class Trees:
 
 
 @dataclass(frozen=True, eq=False)
-class Logistic:
-    """``1 / (1 + exp(−s))`` of another model's scores, which are log-odds."""
+class _Around:
+    """A model made of another one."""
 
     inner: Scores
 
@@ -155,7 +154,7 @@ class Logistic:
 
     @property
     def group_labels(self) -> tuple[GroupLabel, ...]:
-        """Groups that the other model tells apart."""
+        """Groups that the inner model tells apart."""
         return self.inner.group_labels
 
     @property
@@ -163,43 +162,56 @@ class Logistic:
         """What the codes of categories stand for."""
         return self.inner.categories
 
-    def scores(self, graph: Graph, rows: Scored) -> Name:
-        """Return the probabilities."""
-        return logistic(graph, self.inner.scores(graph, rows))
+
+class Link(Enum):
+    """How scores become probabilities of the second class."""
+
+    LOGISTIC = "1 / (1 + exp(-s))"
+    HALVED = "(1 + s) / 2"
+    NONE = "s"
+
+    def probabilities(self, graph: Graph, scores: Name) -> Name:
+        """Return the probabilities of the second class."""
+        if self is Link.LOGISTIC:
+            return _logistic(graph, graph.op("Neg", scores))
+        if self is Link.HALVED:
+            return graph.op("Div", graph.op("Add", graph.constant(1.0), scores), graph.constant(2.0))
+        return scores
+
+    def complements(self, graph: Graph, scores: Name) -> Name:
+        """Return the probabilities of the first class."""
+        if self is Link.LOGISTIC:
+            return _logistic(graph, scores)
+        return graph.op("Sub", graph.constant(1.0), self.probabilities(graph, scores))
 
 
 @dataclass(frozen=True, eq=False)
-class Scaled:
-    """Another model of ``(x − centre) / scale``, missing values filled first where there is a filling.
+class Probabilities(_Around):
+    """The probabilities of the second class that another model's scores stand for."""
+
+    link: Link
+
+    def scores(self, graph: Graph, rows: Rows) -> Name:
+        """Return the probabilities."""
+        return self.link.probabilities(graph, self.inner.scores(graph, rows))
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled(_Around):
+    """Another model of columns that are scaled, or whose missing values are filled.
 
     Attributes
     ----------
     inner
         The model.
     steps
-        What is done to the columns, one after the other: ``("Sub" or "Div" or ..., numbers)``, and
-        ``("fill", numbers)``.
+        What is done to the columns, one after the other: an operator of ONNX with a number for each column,
+        or ``"fill"`` with what takes the place of NaN.
     """
 
-    inner: Scores
     steps: tuple[tuple[str, Floats], ...]
 
-    @property
-    def n_features(self) -> int | None:
-        """Columns of the table."""
-        return self.inner.n_features
-
-    @property
-    def group_labels(self) -> tuple[GroupLabel, ...]:
-        """Groups that the model tells apart."""
-        return self.inner.group_labels
-
-    @property
-    def categories(self) -> Mapping[int, tuple[Any, ...] | None]:
-        """What the codes of categories stand for."""
-        return self.inner.categories
-
-    def scores(self, graph: Graph, rows: Scored) -> Name:
+    def scores(self, graph: Graph, rows: Rows) -> Name:
         """Return the model's scores of the changed table."""
         table = rows.table
         for operator, numbers in self.steps:
@@ -208,7 +220,7 @@ class Scaled:
                 table = graph.op("Where", graph.op("IsNaN", table), constant, table)
             else:
                 table = graph.op(operator, table, constant)
-        return self.inner.scores(graph, Scored(table, rows.groups))
+        return self.inner.scores(graph, Rows(table, rows.groups))
 
 
 @dataclass(frozen=True)
@@ -219,13 +231,13 @@ class Unadjusted:
     group_labels: tuple[GroupLabel, ...] = ()
     categories: Mapping[int, tuple[Any, ...] | None] = field(default_factory=dict)
 
-    def scores(self, graph: Graph, rows: Scored) -> Name:
+    def scores(self, graph: Graph, rows: Rows) -> Name:
         """Return the input."""
         return rows.table
 
 
 @dataclass(frozen=True, eq=False)
-class Adjusted:
+class Adjusted(_Around):
     """Another model's scores, moved by the map of each group.
 
     Attributes
@@ -240,27 +252,16 @@ class Adjusted:
         Whether rows without a group keep their scores.
     """
 
-    inner: Scores
     maps: tuple[ScoreMap, ...]
     bounds: tuple[float, float] | None
     keep_missing: bool
-
-    @property
-    def n_features(self) -> int | None:
-        """Columns of the table."""
-        return self.inner.n_features
 
     @property
     def group_labels(self) -> tuple[GroupLabel, ...]:
         """The groups of the maps, and those that the model tells apart."""
         return (*(one.group for one in self.maps), *self.inner.group_labels)
 
-    @property
-    def categories(self) -> Mapping[int, tuple[Any, ...] | None]:
-        """What the codes of categories stand for."""
-        return self.inner.categories
-
-    def scores(self, graph: Graph, rows: Scored) -> Name:
+    def scores(self, graph: Graph, rows: Rows) -> Name:
         """Return the new scores; NaN for a group without a map.
 
         A map is made of pieces, ``min(max(to + (s − from) / width · rise, low), high)``. A search tree finds
@@ -288,15 +289,12 @@ class Adjusted:
         return graph.op("Where", graph.op("Greater", moved, high), high, moved)
 
 
-def logistic(graph: Graph, scores: Name, *, negated: bool = False) -> Name:
-    """Return ``1 / (1 + exp(−s))``, or that of ``−s``; the operator Sigmoid loses the digits of its tails."""
-    turned = scores if negated else graph.op("Neg", scores)
-    return graph.op("Reciprocal", graph.op("Add", graph.constant(1.0), graph.op("Exp", turned)))
+def _logistic(graph: Graph, negated: Name) -> Name:
+    """Return ``1 / (1 + exp(−s))`` of −s; the operator Sigmoid loses the digits of its tails."""
+    return graph.op("Reciprocal", graph.op("Add", graph.constant(1.0), graph.op("Exp", negated)))
 
 
-def _pieces(
-    one: ScoreMap, bounds: tuple[float, float] | None
-) -> tuple[Floats, npt.NDArray[np.float64]]:
+def _pieces(one: ScoreMap, bounds: tuple[float, float] | None) -> tuple[Floats, npt.NDArray[np.float64]]:
     """Return where the pieces of a map begin, but for the first, and ``(from, to, width, rise, low, high)``.
 
     The arithmetic is that of `ScoreMap.__call__`, so that new scores are the same to the last bit.

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from partialfair._typing import Floats, Ints
 from partialfair.onnx._graph import Graph, Name
@@ -155,6 +157,6 @@ def _looks_like_a_leaf(tree: SplitTree, place: _Offsets) -> bool:
     return bool((yes < 0) != (no < 0)) and bool(place.places(yes) == place.places(no))
 
 
-def _joined(parts: Sequence[Ints]) -> list[int]:
+def _joined(parts: Sequence[npt.NDArray[Any]]) -> list[int]:
     joined: list[int] = np.concatenate(parts).astype(np.int64).tolist()
     return joined

@@ -31,4 +31,8 @@ def split_trees(ensemble: TreeEnsemble) -> SplitTrees:
             return _histograms.read(ensemble)
         case GradientBoostingTrees() | ForestTrees():
             return _decision_trees.read(ensemble)
-    raise InputError(f"the trees of {type(ensemble.model).__name__} cannot be exported")
+    name = type(ensemble.model).__name__
+    raise InputError(
+        f"{name} is not exported here: CatBoost does so itself, in single precision and without categories, "
+        "by model_.save_model(path, format='onnx')"
+    )

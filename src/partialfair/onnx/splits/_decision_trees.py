@@ -1,4 +1,4 @@
-"""Splits of decision trees of scikit-learn, in GradientBoosting and forests: at most, float32 against double."""
+"""Splits of scikit-learn's decision trees, of boosting and forests: at most, float32 against double."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from partialfair.trees._gradient_boosting import GradientBoostingTrees, _prior
 from partialfair.trees._nodes import Nodes
 
 __all__ = ["read"]
+
 
 def read(ensemble: GradientBoostingTrees | ForestTrees) -> SplitTrees:
     """Return the trees with their splits."""
@@ -42,5 +43,3 @@ def _tree(tree: Any, nodes: Nodes, factor: float) -> SplitTree:
         missing_yes=np.asarray(tree.missing_go_to_left)[inner].astype(np.int64),
         members=(),
     )
-
-

@@ -14,17 +14,25 @@ from partialfair.exceptions import InputError
 from partialfair.onnx._graph import Graph, Name
 from partialfair.onnx._trees import Mode, SplitTree
 from partialfair.onnx.splits._tables import (
-    Before, SplitTrees, inner_nodes, members_of_bits, only, renumbered,
+    Before,
+    SplitTrees,
+    inner_nodes,
+    members_of_bits,
+    only,
+    renumbered,
 )
 from partialfair.trees._histograms import HistogramTrees
 from partialfair.trees._nodes import Nodes
 
 __all__ = ["read"]
 
+
 def read(ensemble: HistogramTrees) -> SplitTrees:
     """Return the trees with their splits."""
     model = ensemble.model
-    coded = model.is_categorical_ if model.is_categorical_ is not None else np.zeros(model.n_features_in_, bool)
+    coded = (
+        model.is_categorical_ if model.is_categorical_ is not None else np.zeros(model.n_features_in_, bool)
+    )
     # Columns of categories are put first before they are binned.
     columns = np.concatenate([np.flatnonzero(coded), np.flatnonzero(~coded)])
     levels = _levels(model, coded)
@@ -52,11 +60,10 @@ def _levels(model: Any, coded: npt.NDArray[np.bool_]) -> dict[int, Floats]:
         known = [level for level in held if level == level]  # a missing value comes last
         if all(isinstance(level, int | float | np.number | np.bool_) for level in known):
             values = np.array(known, dtype=np.float64)
-            if (values != np.floor(values)).any():
+            if (broken := values[values != np.floor(values)]).size:
                 raise InputError(
-                    f"{_column_name(model, place)} holds categories that are not whole numbers "
-                    f"({shown(float(values[values != np.floor(values)][0]))}), which trees of ONNX cannot compare; "
-                    "number them before growing"
+                    f"{_column_name(model, place)} has categories that are not whole numbers, such as "
+                    f"{broken[0]:g}, which cannot be exported; number them before trees are grown"
                 )
             levels[place] = values
         else:
@@ -125,5 +132,3 @@ def _whole(n_features: int, columns: list[int]) -> Before:
 def _column_name(model: Any, place: int) -> str:
     names = getattr(model, "feature_names_in_", None)
     return f"column {place}" if names is None else f"column {shown(names[place])}"
-
-

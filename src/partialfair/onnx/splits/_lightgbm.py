@@ -107,5 +107,3 @@ def _blocks(graph: Graph, table: Name, kinds: list[int]) -> Name:
             continue
         copies.append(graph.op("Where", missing, graph.constant(instead), table))
     return copies[0] if len(copies) == 1 else graph.op("Concat", *copies, axis=1)
-
-

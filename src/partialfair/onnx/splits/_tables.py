@@ -15,7 +15,14 @@ from partialfair.onnx._trees import SplitTree, leaf_sums
 from partialfair.trees._nodes import Nodes
 
 __all__ = [
-    "Before", "SplitTrees", "floored", "inner_nodes", "members_of_bits", "only", "renumbered", "single_precision",
+    "Before",
+    "SplitTrees",
+    "floored",
+    "inner_nodes",
+    "members_of_bits",
+    "only",
+    "renumbered",
+    "single_precision",
 ]
 
 Before = Callable[[Graph, Name], Name]
@@ -93,7 +100,6 @@ def floored(n_features: int, columns: list[int]) -> Before:
 
 def only(graph: Graph, n_features: int, columns: list[int]) -> Name:
     return graph.constant(np.isin(np.arange(n_features), columns)[None])
-
 
 
 def inner_nodes(nodes: Nodes) -> Ints:

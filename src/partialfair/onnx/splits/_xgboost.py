@@ -9,12 +9,18 @@ import numpy as np
 from partialfair.onnx._graph import Graph, Name
 from partialfair.onnx._trees import Mode, SplitTree
 from partialfair.onnx.splits._tables import (
-    Before, SplitTrees, floored, inner_nodes, renumbered, single_precision,
+    Before,
+    SplitTrees,
+    floored,
+    inner_nodes,
+    renumbered,
+    single_precision,
 )
 from partialfair.trees._nodes import Nodes
 from partialfair.trees._xgboost import XGBoostTrees, _base_margin
 
 __all__ = ["read"]
+
 
 def read(ensemble: XGBoostTrees) -> SplitTrees:
     """Return the trees with their splits."""
@@ -40,14 +46,13 @@ def read(ensemble: XGBoostTrees) -> SplitTrees:
 
 def _tree(held: dict[str, Any], nodes: Nodes) -> SplitTree:
     """Return a tree: numbers below the threshold go left, members of a set go right, both in float32."""
-    conditions = np.float32(held["split_conditions"]).astype(np.float64)
+    conditions = np.asarray(held["split_conditions"], dtype=np.float32).astype(np.float64)
     inner = inner_nodes(nodes)
     coded = np.asarray(held["split_type"], dtype=np.int64)[inner] == 1
-    sizes = dict(zip(held["categories_nodes"], zip(held["categories_segments"], held["categories_sizes"], strict=True), strict=True))
-    members = []
-    for node in inner[coded].tolist():
-        start, size = sizes[node]
-        members.append(np.array(held["categories"][start : start + size], dtype=np.float64))
+    # Sets are listed one after the other, in the order of their nodes.
+    starts, listed = held["categories_segments"], np.array(held["categories"], dtype=np.float64)
+    sets = np.split(listed, starts[1:]) if starts else []
+    set_of = dict(zip(held["categories_nodes"], sets, strict=True))
     left_default = np.asarray(held["default_left"], dtype=np.int64)[inner]
     left, right = nodes.left[inner], nodes.right[inner]
     return renumbered(
@@ -60,7 +65,7 @@ def _tree(held: dict[str, Any], nodes: Nodes) -> SplitTree:
         yes=np.where(coded, right, left),
         no=np.where(coded, left, right),
         missing_yes=np.where(coded, 1 - left_default, left_default),
-        members=tuple(members),
+        members=tuple(set_of[node] for node in inner[coded].tolist()),
     )
 
 
@@ -68,5 +73,3 @@ def _without(graph: Graph, table: Name, missing: float) -> Name:
     """Make NaN of the number that stands for missing values."""
     found = graph.op("Equal", table, graph.constant(missing))
     return graph.op("Where", found, graph.constant(np.nan), table)
-
-
