@@ -13,7 +13,7 @@ from partialfair.cli._data import data_app
 from partialfair.cli._intervals import IntervalCommand
 from partialfair.cli._output import echo
 from partialfair.cli._reproduce import reproduce
-from partialfair.cli._score_commands import audit, compare, predict
+from partialfair.cli._score_commands import audit, compare, export, predict
 from partialfair.cli._table_commands import demo, frontier, train
 from partialfair.exceptions import InputError
 
@@ -59,6 +59,7 @@ app.command(
     "--max-gaps 0.02,0.05,0.1,0.2 --best 0.1 --id person --out path",
 )(frontier)
 app.command(epilog="Example: partialfair predict model new.csv --out scores.csv")(predict)
+app.command(epilog="Example: partialfair export model model.onnx")(export)
 app.command(epilog="Example: partialfair demo --out demo")(demo)
 app.command(epilog="Example: partialfair reproduce fig1 --dataset law_school --jobs 2 --out results")(
     reproduce

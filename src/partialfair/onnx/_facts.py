@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 from typing import Any
 
-import partialfair
 from partialfair.groups import group_name
 from partialfair.onnx._reading import Exported
 
@@ -45,18 +45,18 @@ def settings_of(model: Any) -> dict[str, Any]:
     return told
 
 
-def facts_of(model: Any, held: Exported) -> dict[str, str]:
-    """Return everything that goes into the metadata."""
+def facts_of(model: Any, held: Exported, *, codes: bool = True) -> dict[str, str]:
+    """Return everything that goes into the metadata; what codes stand for where the inputs hold codes."""
     names = held.feature_names
     told = {
         "model": type(model).__name__,
-        "partialfair": partialfair.__version__,
+        "partialfair": version("partialfair"),
         **settings_of(model),
         "needs_group": bool(held.scores.group_labels),
     }
     if names:
         told["features"] = list(names)
-    if held.scores.categories:
+    if codes and held.scores.categories:
         told["categories"] = {
             names[place] if names else str(place): levels for place, levels in held.scores.categories.items()
         }
@@ -66,7 +66,7 @@ def facts_of(model: Any, held: Exported) -> dict[str, str]:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(_plain(value), default=str)
+    return json.dumps(_plain(value), default=str, ensure_ascii=False)
 
 
 def _plain(value: Any) -> Any:

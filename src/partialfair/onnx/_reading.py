@@ -23,7 +23,7 @@ from partialfair.onnx.splits import split_trees
 from partialfair.postprocessing import PartialParityAdjuster
 from partialfair.trees import PartialFairTrees, TreeEnsemble, ensemble_of
 from partialfair.trees._refitting import LeafValues
-from partialfair.trees.ensembles import _reader_of
+from partialfair.trees.ensembles import READERS
 
 __all__ = ["Decision", "Exported", "exported"]
 
@@ -96,7 +96,7 @@ def exported(model: Any) -> Exported:
             return _linear_estimator(model)
     if isinstance(model, _LINEAR):
         return _linear_model(model)
-    if not isinstance(model, type) and _reader_of(model) is not None:
+    if _has_trees(model):
         return _library_trees(model)
     raise InputError(
         f"{_name(model)} cannot be exported; to_onnx takes PartialFairClassifier, PartialFairRegressor, "
@@ -127,6 +127,12 @@ def _refitted_trees(model: PartialFairTrees) -> Exported:
         link = Link.HALVED if refitted.ensemble.score_kind == "probability" else Link.LOGISTIC
         decision = Decision(model.classes_, 0.0, link)
     return Exported(_trees(refitted.ensemble, factor, shift), decision, _feature_names(model))
+
+
+def _has_trees(model: Any) -> bool:
+    """Whether a model is of a kind whose trees can be read, by where its class is defined."""
+    homes = tuple(f"{home}." for home in READERS)
+    return any(f"{ancestor.__module__}.".startswith(homes) for ancestor in type(model).__mro__)
 
 
 def _library_trees(model: Any) -> Exported:

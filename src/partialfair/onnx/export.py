@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import partialfair
 from partialfair._files import write_file
 from partialfair.exceptions import InputError
 from partialfair.onnx._facts import facts_of
@@ -57,19 +56,6 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> ModelProt
     onnx.ModelProto
         Checked. Its metadata tell what was asked of the model and what the codes of categories stand for.
         It needs onnxruntime 1.21, with splits on categories 1.23.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from onnxruntime import InferenceSession
-    >>> from partialfair import PartialFairClassifier
-    >>> from partialfair.onnx import to_onnx
-    >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), ["no", "yes", "no", "yes"]
-    >>> clf = PartialFairClassifier(constraint=None, alpha=0.1).fit(X, y)
-    >>> session = InferenceSession(to_onnx(clf).SerializeToString())
-    >>> scores, label, probabilities = session.run(None, {"X": X})
-    >>> bool(np.allclose(scores, clf.decision_function(X), rtol=0, atol=1e-12))
-    True
     """
     if isinstance(model, type):
         raise InputError(f"to_onnx takes a fitted model, not the class {model.__name__}")
@@ -77,7 +63,7 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> ModelProt
     if isinstance(model, TableModel):
         held = table_scores(model)
         rows = table_rows(graph, model, held, OUTPUTS)
-        facts = facts_of(model.classifier, held)
+        facts = facts_of(model.classifier, held, codes=False)
     else:
         held = exported(model)
         rows = _rows(graph, held)
@@ -86,8 +72,7 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> ModelProt
     graph.output("scores", scores, "double")
     if held.decision is not None:
         _decide(graph, scores, held.decision)
-    described = f"{facts['model']} of partialfair {partialfair.__version__}"
-    made = graph.model(facts, partialfair.__version__, described)
+    made = graph.model(facts, facts["partialfair"], f"{facts['model']} of partialfair {facts['partialfair']}")
     if path is not None:
         write_file(path, made.SerializeToString())
     return made
