@@ -13,7 +13,7 @@ from partialfair.cli._data import data_app
 from partialfair.cli._intervals import IntervalCommand
 from partialfair.cli._output import echo
 from partialfair.cli._reproduce import reproduce
-from partialfair.cli._score_commands import adjust, audit, compare, predict
+from partialfair.cli._score_commands import adjust, audit, compare, export, predict
 from partialfair.cli._table_commands import demo, frontier, train
 from partialfair.exceptions import InputError
 
@@ -65,6 +65,7 @@ app.command(
     "--apply adjusted/map.json --out new",
 )(adjust)
 app.command(epilog="Example: partialfair predict model new.csv --out scores.csv")(predict)
+app.command(epilog="Example: partialfair export model model.onnx")(export)
 app.command(epilog="Example: partialfair demo --out demo")(demo)
 app.command(epilog="Example: partialfair reproduce fig1 --dataset law_school --jobs 2 --out results")(
     reproduce

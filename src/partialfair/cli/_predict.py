@@ -20,7 +20,7 @@ from partialfair.exceptions import InputError
 from partialfair.persistence import load_model
 from partialfair.tables import TableModel
 
-__all__ = ["Prediction", "check_target", "find_model", "predict", "write"]
+__all__ = ["Prediction", "check_target", "find_model", "predict", "refuse_unkept", "write"]
 
 _RECORDS = ("train.json", "path.json")
 _ADDED = ("score", "probability", "decision")
@@ -108,7 +108,7 @@ def predict(model_path: Path, path: Path, *, keep: bool, use_unkept: bool = Fals
             "a model of partialfair train or path, others are used from Python, with load_model"
         )
     if not use_unkept:
-        _refuse_unkept(model, model_path)
+        refuse_unkept(model, model_path, "scores with it")
     with step(f"reading {path}"):
         table = read_table(path, model.needed)
     present = list(table.columns)
@@ -127,18 +127,18 @@ def predict(model_path: Path, path: Path, *, keep: bool, use_unkept: bool = Fals
     return Prediction(model_path, path, model, table[kept].assign(**added), notes)
 
 
-def _refuse_unkept(model: TableModel, path: Path) -> None:
-    """Refuse a model that breaks its promise, whatever its file is called."""
-    result = model.classifier.result_
-    kept = result.promise_kept if model.promise_kept is None else model.promise_kept
+def refuse_unkept(model: Any, path: Path, then: str) -> None:
+    """Refuse a model that breaks its promise, whatever its file is called; say what --use-unkept does."""
+    is_table_model = isinstance(model, TableModel)
+    result: Any = getattr(model.classifier if is_table_model else model, "result_", None)
+    noted = model.promise_kept if is_table_model else None
+    kept = getattr(result, "promise_kept", None) if noted is None else noted
     if kept is False:
         allowed = ", ".join(f"{constraint.max_gap:g}" for constraint in result.constraints)
         found = f"its gap in training is {result.gap:.3g}, and at most {allowed} was asked for"
         if result.population is not None:
             found = result.population.sentence
-        raise InputError(
-            f"{path} does not keep its promise: {found}; --use-unkept scores with it all the same"
-        )
+        raise InputError(f"{path} does not keep its promise: {found}; --use-unkept {then} all the same")
 
 
 def _kept(model: TableModel, present: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Commands on scores: ``audit``, ``compare``, ``adjust``, and ``predict``, which makes them."""
+"""Commands on scores: ``audit``, ``compare``, ``adjust``, ``predict``, which makes them, and ``export``."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from partialfair.cli._tables import ColumnNames, ScoreTable, read_scores
 from partialfair.cli._writing import Outputs, announce
 from partialfair.exceptions import InputError
 
-__all__ = ["adjust", "audit", "compare", "predict"]
+__all__ = ["adjust", "audit", "compare", "export", "predict"]
 
 
 def audit(
@@ -341,6 +341,38 @@ def predict(
         else:
             positive = f"{scored.model.target} = {scored.model.labels[1]}"
             echo(f"{len(scored.table):,} rows scored, {scored.selected:,} of them {positive}: {out}")
+
+
+def export(
+    model: Annotated[
+        Path,
+        typer.Argument(readable=False, help="Directory of partialfair train or path, or a model's file."),
+    ],
+    out: Annotated[Path, typer.Argument(readable=False, help="File to write; it ends in .onnx.")],
+    use_unkept: Annotated[
+        bool,
+        typer.Option(
+            "--use-unkept", help="Also export a model whose gap in training is wider than was asked for."
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a saved model as ONNX, which onnxruntime scores with, without Python or with.
+
+    Models of train and path take the columns of a table, one input each; the encoding is inside.
+    """
+    from partialfair.cli import _export, _predict  # with scikit-learn, for which others need not wait
+
+    model_files = _predict.find_model(model)
+    _export.check_target(out, model_files)
+    made = _export.export(model_files[0], out, use_unkept=use_unkept)
+    with printing():
+        if as_json:
+            echo(json_text(made.record()))
+        else:
+            echo(f"{model_files[0]} as ONNX: {out}")
+            for what, values in (("takes", made.inputs), ("returns", made.outputs)):
+                echo(f"it {what}: " + ", ".join(f"{name}: {kind}" for name, kind in values))
 
 
 def _read(path: Path, columns: ColumnNames, settings: AuditSettings) -> ScoreTable:

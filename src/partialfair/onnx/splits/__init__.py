@@ -1,0 +1,38 @@
+"""The splits of every kind of tree ensemble that `partialfair.trees` reads, as ONNX can hold them.
+
+Libraries differ in what a comparison is (``<=`` or ``<``), in what precision features are compared, and in
+where missing values and unknown categories go. What concerns whole columns is done to the table before the
+trees see it; what concerns a node is in the node.
+"""
+
+from __future__ import annotations
+
+from partialfair.exceptions import InputError
+from partialfair.onnx.splits import _decision_trees, _histograms, _lightgbm, _xgboost
+from partialfair.onnx.splits._tables import SplitTrees
+from partialfair.trees._forests import ForestTrees
+from partialfair.trees._gradient_boosting import GradientBoostingTrees
+from partialfair.trees._histograms import HistogramTrees
+from partialfair.trees._lightgbm import LightGBMTrees
+from partialfair.trees._xgboost import XGBoostTrees
+from partialfair.trees.ensembles import TreeEnsemble
+
+__all__ = ["SplitTrees", "split_trees"]
+
+
+def split_trees(ensemble: TreeEnsemble) -> SplitTrees:
+    """Return the splits of an ensemble, whatever library it is from."""
+    match ensemble:
+        case LightGBMTrees():
+            return _lightgbm.read(ensemble)
+        case XGBoostTrees():
+            return _xgboost.read(ensemble)
+        case HistogramTrees():
+            return _histograms.read(ensemble)
+        case GradientBoostingTrees() | ForestTrees():
+            return _decision_trees.read(ensemble)
+    name = type(ensemble.model).__name__
+    raise InputError(
+        f"{name} is not exported here: CatBoost does so itself, in single precision and without categories, "
+        "by model_.save_model(path, format='onnx')"
+    )
