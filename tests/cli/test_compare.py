@@ -211,3 +211,21 @@ def test_refusals(run, people, scores, tmp_path, change, options, words):
 
 def test_one_file_is_not_enough(run, scores):
     run("compare", scores, *COLUMNS).assert_refused("at least two files", "audit")
+
+
+@pytest.mark.parametrize("id_column", [[], ["--id", "person"]])
+def test_people_without_a_group_in_every_file_are_the_same_people(run, people, new, id_column):
+    unknown = people.index < 30
+    for frame, name in ((people, "old.csv"), (new, "new.csv")):
+        frame.assign(sex=frame["sex"].mask(unknown)).to_csv(name, index=False)
+    options = (*COLUMNS, *BAND, "--missing-groups", "ignore", *id_column, "--json")
+    outcome = run("compare", "old.csv", "new.csv", *options)
+    for frame, name in ((people, "a.csv"), (new, "b.csv")):
+        frame[~unknown].to_csv(name, index=False)
+    others = run("compare", "a.csv", "b.csv", *COLUMNS, *BAND, "--json")
+    changes = [one.json["models"][1]["changes_from_first"] for one in (outcome, others)]
+    assert changes[0] == changes[1]
+    new.assign(sex=new["sex"].mask(people.index < 31)).to_csv("new.csv", index=False)
+    run("compare", "old.csv", "new.csv", *options).assert_refused(
+        "puts 1 people into other groups", "or into none"
+    )

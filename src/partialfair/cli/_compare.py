@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from rich.console import Console
 
@@ -228,7 +229,7 @@ def align(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
                 f"{table.path} has {len(table.scores):,} rows and {first.path} has {len(first.scores):,}; "
                 "compare needs the same people, so name an --id column that both have, or use equal rows"
             )
-        differ = (table.groups.astype(str).to_numpy() != first.groups.astype(str).to_numpy()).any(axis=1)
+        differ = _in_other_groups(table.groups, first.groups)
         if differ.any():
             row = int(np.argmax(differ)) + 1
             raise InputError(
@@ -247,6 +248,15 @@ def align(tables: Sequence[ScoreTable]) -> list[ScoreTable]:
             )
         )
     return aligned
+
+
+def _in_other_groups(groups: pd.DataFrame, of_first: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Whether each row is in another group; rows without a group in both tables are not."""
+    known, known_first = groups.notna().to_numpy(), of_first.notna().to_numpy()
+    # Missing values are unequal to each other, so that they are compared by where they are.
+    same = groups.astype(str).to_numpy() == of_first.astype(str).to_numpy()
+    differ: npt.NDArray[np.bool_] = ~np.where(known & known_first, same, known == known_first).all(axis=1)
+    return differ
 
 
 def _reorder(table: ScoreTable, first: ScoreTable) -> ScoreTable:
