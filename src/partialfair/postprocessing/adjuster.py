@@ -95,9 +95,10 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         ``"error"``, or ``"ignore"``: rows without a group are left out in `fit`, and keep their scores in
         `transform`.
     max_knots
-        About how many rows the table may have for each group. With more distinct scores than that the change
-        is the least among maps with so many knots; the gap is exact all the same. Where ``max_gap`` is too
-        narrow for so few, more are taken. None takes all, and finds the least change there is.
+        About how many rows the table may have for each group, fewer with more than four groups. With more
+        distinct scores than that the change is the least among maps with so many knots; the gap is exact all
+        the same. Where ``max_gap`` is too narrow for so few, more are taken. None takes all, and finds the
+        least change there is.
     margin
         For statistical parity on the absolute scale: by how much the interval is widened, in ranks, while
         maps are sought. There a threshold counts wholly or not at all, so that maps jump where the interval
