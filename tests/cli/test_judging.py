@@ -421,6 +421,8 @@ class TestHeldOut:
             "held_out_share": 0.2,
             "within": "each group's positives and negatives",
             "seed": 5,
+            "folds": None,
+            "clusters": None,
         }
         assert len(record["file_sha256"]) == 64
         assert {"python", "partialfair", "numpy", "scikit-learn"} <= record["versions"].keys()
