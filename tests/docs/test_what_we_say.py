@@ -34,6 +34,9 @@ def test_code_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if "import torch" in code_of(page):
         pytest.importorskip("torch").set_num_threads(1)  # tests run beside each other
+    if "import onnx" in code_of(page) or "onnxruntime" in code_of(page):
+        pytest.importorskip("onnx")
+        pytest.importorskip("onnxruntime")
     # A page may change the configuration and register things.
     registered = (SURROGATES, METRICS, NAMED_CONSTRAINTS, METHODS)
     with sklearn.config_context(), ExitStack() as restored:
