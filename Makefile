@@ -80,6 +80,7 @@ bench: $(VENV)/.dev ## the benchmarks; tables in benchmarks/results/
 	$(BIN)/python benchmarks/coverage.py
 	$(BIN)/python benchmarks/population.py
 	$(BIN)/python benchmarks/bank_encodings.py
+	$(BIN)/python benchmarks/adjuster.py
 	$(BIN)/python benchmarks/network.py
 	$(BIN)/python benchmarks/optimality.py
 	$(BIN)/python benchmarks/search_steps.py

@@ -27,7 +27,18 @@ def test_version(run):
 
 @pytest.mark.parametrize(
     "command",
-    ["audit", "compare", "demo", "train", "path", "predict", "data list", "data fetch", "data path"],
+    [
+        "audit",
+        "compare",
+        "adjust",
+        "demo",
+        "train",
+        "path",
+        "predict",
+        "data list",
+        "data fetch",
+        "data path",
+    ],
 )
 def test_help_has_an_example(run, command):
     outcome = run(*command.split(), "--help")

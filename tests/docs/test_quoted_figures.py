@@ -109,3 +109,49 @@ def test_it_is_what_the_record_says(quote):
     digits = len(quoted[1].partition(".")[2])
     figure = quote.figure()
     assert figure <= float(quoted[1]) if quote.at_most else round(figure, digits) == float(quoted[1])
+
+
+def adjusted_rows(data, scale="interval"):
+    return {
+        row["scores"]: row for row in rows_of("adjuster") if row["data"] == data and row["scale"] == scale
+    }
+
+
+def test_the_table_of_adjusted_scores_is_that_of_the_record():
+    page = (ROOT / "docs" / "postprocessing.md").read_text()
+    cells = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line[:1] == "|"
+    ]
+    lines = [line for line in cells if len(line) == 6 and re.fullmatch(r"[.\d]+", line[-1])]
+    assert len(lines) == 12
+    name = ""
+    for data, way, *figures in lines:
+        name = data.replace(" ", "_") or name
+        way = way.replace("`", "").replace("adjuster at its floor", "adjuster at the floor")
+        way = re.sub(r" \.", " 0.", way)
+        row = adjusted_rows(name)[way]
+        columns = ("training gap", "test gap", "rms change", "test AUC")
+        for figure, column in zip(figures, columns, strict=True):
+            digits = len(figure.partition(".")[2])
+            assert float(figure) == pytest.approx(float(row[column]), abs=0.51 * 10**-digits), (
+                name,
+                way,
+                column,
+            )
+
+
+def test_what_is_said_of_adjusted_scores_is_so():
+    jump, wide = (
+        float(adjusted_rows("law_school", "absolute")[f"adjuster, max_gap 0.05{kind}"]["test gap"])
+        for kind in (", no margin", "")
+    )
+    assert (round(jump, 2), round(wide, 2)) == (0.39, 0.07)
+    for name in ("law_school", "bank", "a9a"):
+        rows = adjusted_rows(name)
+        (floor,) = [row for way, row in rows.items() if "floor" in way]
+        matching, equipy = rows["quantile matching"], rows["EquiPy"]
+        assert 0.5 <= float(floor["rms change"]) / float(matching["rms change"]) <= 0.75
+        assert float(floor["test gap"]) <= float(matching["test gap"]) + 0.0011
+        assert float(floor["test AUC"]) > float(matching["test AUC"])
+        for column in ("test gap", "test AUC"):
+            assert float(equipy[column]) == pytest.approx(float(matching[column]), abs=0.00101)

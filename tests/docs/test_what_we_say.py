@@ -302,3 +302,10 @@ def test_population_benchmark_runs(tmp_path, data_dir):
         printed = run_smaller("benchmarks/population.py", small, *options)
     assert printed.count("| sequences |") == 8
     assert printed.count("| law |") == 1
+
+
+def test_adjuster_benchmark_runs(tmp_path):
+    printed = run_script("benchmarks/adjuster.py", "--data", "--sizes", 3000, "--out", tmp_path)
+    gaps = [float(line.split("|")[4]) for line in printed.splitlines() if line.startswith("| 3,000")]
+    assert len(gaps) == 2
+    assert max(gaps) <= 0.05

@@ -13,7 +13,7 @@ from partialfair.cli._data import data_app
 from partialfair.cli._intervals import IntervalCommand
 from partialfair.cli._output import echo
 from partialfair.cli._reproduce import reproduce
-from partialfair.cli._score_commands import audit, compare, export, predict
+from partialfair.cli._score_commands import adjust, audit, compare, export, predict
 from partialfair.cli._table_commands import demo, frontier, train
 from partialfair.exceptions import InputError
 
@@ -58,6 +58,12 @@ app.command(
     epilog="Example: partialfair path people.csv --target hired --group sex --interval 0.05 0.30 "
     "--max-gaps 0.02,0.05,0.1,0.2 --best 0.1 --id person --out path",
 )(frontier)
+app.command(
+    cls=IntervalCommand,
+    epilog="Example: partialfair adjust scores.csv --score p --group sex --interval 0.05 0.30 --max-gap 0.05 "
+    "--out adjusted, and for new people: partialfair adjust new.csv --score p --group sex "
+    "--apply adjusted/map.json --out new",
+)(adjust)
 app.command(epilog="Example: partialfair predict model new.csv --out scores.csv")(predict)
 app.command(epilog="Example: partialfair export model model.onnx")(export)
 app.command(epilog="Example: partialfair demo --out demo")(demo)

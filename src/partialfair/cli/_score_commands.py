@@ -1,4 +1,4 @@
-"""Commands on scores: ``audit``, ``compare``, ``predict``, which makes them, and ``export``."""
+"""Commands on scores: ``audit``, ``compare``, ``adjust``, ``predict``, which makes them, and ``export``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from partialfair.cli._audit import AuditSettings, measure, print_audit
 from partialfair.cli._compare import print_comparison
 from partialfair.cli._csv import csv_text
 from partialfair.cli._gate import read_gate
-from partialfair.cli._intervals import check_page
+from partialfair.cli._intervals import check_page, read_interval
 from partialfair.cli._judging import judging_options
 from partialfair.cli._options import (
+    ASKED,
     COLUMNS,
+    FIT,
     JUDGED,
     OUTPUT,
     AsJson,
@@ -50,7 +52,7 @@ from partialfair.cli._tables import ColumnNames, ScoreTable, read_scores
 from partialfair.cli._writing import Outputs, announce
 from partialfair.exceptions import InputError
 
-__all__ = ["audit", "compare", "export", "predict"]
+__all__ = ["adjust", "audit", "compare", "export", "predict"]
 
 
 def audit(
@@ -172,6 +174,113 @@ def compare(
             echo(json_text(record))
         else:
             print_comparison(comparison, console())
+            announce(outputs, record)
+
+
+def adjust(
+    file: Table,
+    score: Score,
+    group: Group,
+    id_column: Annotated[
+        str | None,
+        typer.Option(
+            "--id", metavar="COL", help="Says who a row is; kept in what is written.", rich_help_panel=COLUMNS
+        ),
+    ] = None,
+    label: Label = None,
+    pos_label: PosLabel = None,
+    weight: Weight = None,
+    interval: Intervals = None,
+    max_gap: Annotated[
+        float | None,
+        typer.Option(
+            "--max-gap",
+            metavar="GAP",
+            help="Largest gap of the adjusted scores on this file; needed unless a map is applied.",
+            rich_help_panel=ASKED,
+        ),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            "--threshold",
+            metavar="SCORE",
+            help="Bound the gap in who is above this score only, demographic parity.",
+            rich_help_panel=ASKED,
+        ),
+    ] = None,
+    gap_scale: Scale = Scales.interval,
+    lower_is_better: LowerIsBetter = False,
+    score_range: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            "--score-range",
+            metavar="LOW HIGH",
+            help="Ends that new people's scores must not leave: 0 1 for probabilities.",
+            rich_help_panel=ASKED,
+        ),
+    ] = None,
+    apply_map: Annotated[
+        Path | None,
+        typer.Option(
+            "--apply",
+            metavar="MAP.json",
+            help="Move scores by the map of an earlier run, for new people.",
+            rich_help_panel=FIT,
+        ),
+    ] = None,
+    max_knots: Annotated[
+        int,
+        typer.Option(
+            "--max-knots", metavar="N", help="About how many rows the map has by group.", rich_help_panel=FIT
+        ),
+    ] = 1000,
+    min_group: MinGroup = 10,
+    missing_groups: Missing = MissingGroups.error,
+    out: Out = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move a model's scores by the least, so that groups are alike on an interval; for models that stay.
+
+    Order within groups is kept, without new ties. The new scores depend on the group: scoring needs it,
+    which may be unlawful where you are. Without --out the adjusted scores are printed as CSV.
+    """
+    from partialfair.cli import _adjust  # with scikit-learn, for which other commands need not wait
+
+    settings = _adjust.AdjustSettings(
+        interval=read_interval(interval),
+        interval_given=bool(interval),
+        max_gap=max_gap,
+        threshold=threshold,
+        gap_scale=gap_scale.value,
+        higher_is_better=not lower_is_better,
+        score_range=score_range,
+        min_group_size=min_group,
+        missing_groups=missing_groups.value,
+        max_knots=max_knots,
+        pos_label=pos_label,
+        apply_map=apply_map,
+    )
+    settings.check()
+    if as_json and out is None:
+        raise InputError("--json needs --out, because the scores would go to standard output")
+    outputs = Outputs(out, _adjust.FILES)
+    outputs.check(*filter(None, [file, apply_map]))
+    columns = ColumnNames(score, tuple(group), label, weight, id_column)
+    with step(f"reading {file}"):
+        table = read_scores(file, columns, missing_groups.value, compared=apply_map is None)
+    adjusted = _adjust.adjusted(table, settings, score)
+    record = outputs.write(adjusted.files, adjusted.record(), lambda: "")
+    for sentence in adjusted.sentences if out is None else ():
+        note(sentence)
+    with printing():
+        if out is None:
+            echo_data(csv_text(adjusted.table))
+        elif as_json:
+            echo(json_text(record))
+        else:
+            for sentence in adjusted.sentences:
+                echo(sentence)
             announce(outputs, record)
 
 

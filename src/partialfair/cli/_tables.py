@@ -88,17 +88,22 @@ class ScoreTable:
 
 
 def read_scores(
-    path: Path, columns: ColumnNames, missing_groups: Literal["error", "ignore"] = "error"
+    path: Path,
+    columns: ColumnNames,
+    missing_groups: Literal["error", "ignore"] = "error",
+    *,
+    compared: bool = True,
 ) -> ScoreTable:
     """Read and check the named columns; every complaint names the file, the column and the row.
 
     With ``missing_groups="ignore"`` rows with an empty cell where a group is needed keep a missing group.
+    Where groups are not ``compared`` with each other, one is enough.
     """
     names = [name for name in (columns.id, columns.clusters) if name is not None]
     as_written = [*columns.group, *names]
     frame = read_frame(path, columns.needed, as_written)[columns.needed]
     groups = frame[list(dict.fromkeys(columns.group))]
-    check_groups(groups, path, missing_groups)
+    check_groups(groups, path, missing_groups, compared=compared)
     groups = groups.apply(_readable)
     return ScoreTable(
         path,
@@ -117,9 +122,13 @@ def read_table(path: Path, needed: Sequence[str]) -> pd.DataFrame:
 
 
 def check_groups(
-    groups: pd.DataFrame, path: Path, missing_groups: Literal["error", "ignore"] = "error"
+    groups: pd.DataFrame,
+    path: Path,
+    missing_groups: Literal["error", "ignore"] = "error",
+    *,
+    compared: bool = True,
 ) -> None:
-    """Refuse columns that are not two to two hundred groups; missing ones are none."""
+    """Refuse columns that are not two to two hundred groups (or one, if not compared); missing are none."""
     for name in groups.columns:
         _refuse_nested(groups[name], path)
         if missing_groups == "error":
@@ -128,7 +137,7 @@ def check_groups(
     labels = encode_groups(groups, missing=missing_groups).labels
     if not labels:
         raise InputError(f"column {names} of {path} is empty in every row; a gap needs two groups")
-    if len(labels) == 1:
+    if len(labels) == 1 and compared:
         raise InputError(
             f"column {names} of {path} has only one group ({shown(group_name(labels[0]))}); a gap needs two"
         )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from partialfair._text import listed
 from partialfair._typing import ArrayLike, Floats, GapScale
 from partialfair.exceptions import InputError, SmallGroupWarning
 from partialfair.groups import enough, members_text
+from partialfair.intervals import IntervalSet
 from partialfair.metrics._inputs import GroupScores, ScoredGroups, check_gap_scale
 from partialfair.metrics.calibration import CalibrationByGroup, calibration_by_group
 from partialfair.metrics.partial import WorstGap, demographic_parity_gap, statistical_parity_gap
@@ -30,6 +32,9 @@ from partialfair.postprocessing.result import Adjustment
 
 __all__ = ["Asked", "Found", "fitted_maps", "measured"]
 
+_KOLMOGOROV = 1.36
+"""Over √n, what ranks of a sample are off by, everywhere at once, with 95 % confidence."""
+
 _STILL = 1e-6
 """Less than this of the spread of all scores is no move: blocks are told apart by less."""
 
@@ -44,6 +49,7 @@ class Asked:
     threshold: float | None
     min_group_size: int
     max_knots: int | None
+    margin: float | Literal["auto"]
 
     def gap(self, scored: ScoredGroups) -> WorstGap:
         """Return the exact gap that is bounded."""
@@ -80,7 +86,8 @@ def fitted_maps(scored: ScoredGroups, asked: Asked) -> Found:
     check_gap_scale(asked.gap_scale, scored)
     judged = _judged(scored, asked.min_group_size)
     if asked.threshold is None:
-        found = parity_maps(judged, asked.max_gap, asked.gap_scale, asked.max_knots)
+        wider = _with_margin(judged, asked)
+        found = parity_maps(wider, asked.max_gap, asked.gap_scale, asked.max_knots)
         maps, floor, is_exact = found.maps, found.floor, found.is_exact
     else:
         measure = judged.groups[0].interval.measure if asked.gap_scale == "absolute" else 1.0
@@ -90,6 +97,26 @@ def fitted_maps(scored: ScoredGroups, asked: Asked) -> Found:
         replace(of_group.get(group.label) or identity_map(group), inside=_inside(group)) for group in scored
     )
     return Found(scored, everybody, judged, floor, is_exact)
+
+
+def _with_margin(scored: ScoredGroups, asked: Asked) -> ScoredGroups:
+    """Return the groups with the interval that is asked for on the absolute scale, wider by the margin.
+
+    There a threshold counts wholly or not at all, so maps jump right where the interval ends. Ranks of new
+    people are off by some 1 / √n, and a jump that comes to lie inside counts in full.
+    """
+    if asked.gap_scale == "interval":
+        return scored
+    margin = asked.margin
+    if margin == "auto":
+        margin = _KOLMOGOROV / math.sqrt(min(group.n_effective for group in scored))
+    parts: list[tuple[float, float]] = []
+    for low, high in scored.groups[0].interval.parts:
+        low, high = max(low - margin, 0.0), min(high + margin, 1.0)
+        if parts and low <= parts[-1][1]:
+            low = parts.pop()[0]
+        parts.append((low, high))
+    return scored.on(IntervalSet(tuple(parts)))
 
 
 def _inside(group: GroupScores) -> tuple[tuple[float, float], ...]:

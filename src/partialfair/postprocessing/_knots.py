@@ -65,12 +65,13 @@ class Blocks:
         return self.ends - self.starts
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rows:
-    """Pairs of knots, the lower of which must not have the higher score."""
+    """Pairs of knots, the lower of which must not have the higher score; those within groups come first."""
 
     lower: Ints
     upper: Ints
+    n_within: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,7 +216,7 @@ def order_rows(knots: Knots, max_gap: float, interval: IntervalSet | None) -> Ro
         for low, high in _rows_between(knots, k, j, max_gap, interval):
             lower.append(low)
             upper.append(high)
-    rows = Rows(np.concatenate(lower), np.concatenate(upper))
+    rows = Rows(np.concatenate(lower), np.concatenate(upper), inner.size)
     return rows if bool((knots.order[rows.lower] < knots.order[rows.upper]).all()) else None
 
 

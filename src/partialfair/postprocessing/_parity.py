@@ -33,6 +33,10 @@ _SOLVES = 8
 _NEAR_ENOUGH = 0.5
 """Corrections end where what is left of κ is less than so much of a knot's share of the interval."""
 
+_MANY_GROUPS, _FEWEST_KNOTS = 4, 200
+"""With more groups than this each has fewer knots, though not fewer than so many: twenty groups with a
+thousand knots each took a minute, and take three seconds with two hundred."""
+
 _MORE = 4
 """So many times as many knots are taken where few cannot keep the promise."""
 
@@ -64,6 +68,8 @@ def parity_maps(
     search = _Search(scored, max_gap, gap_scale, interval)
     borders = [] if interval is None else _borders(interval, max_gap)
     size = max_knots
+    if size is not None and len(blocks) > _MANY_GROUPS:  # the program grows with all of them
+        size = max(size * _MANY_GROUPS // len(blocks), min(size, _FEWEST_KNOTS))
     while size is not None and size < max(one.scores.size for one in blocks):
         maps = search.corrected(knots_of(blocks, size, borders), 2 / size)
         if maps is not None:
@@ -111,7 +117,7 @@ class _Search:
         best, least = None, np.inf
         asked, kept, broken = self.max_gap, -np.inf, np.inf
         for _ in range(_SOLVES):
-            maps = self.solved(knots, asked)
+            maps = self.solved(knots, asked) if asked > 0 else None
             if maps is None:
                 break
             left = self.max_gap - self.gap(maps)

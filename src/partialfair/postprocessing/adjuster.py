@@ -95,9 +95,15 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         ``"error"``, or ``"ignore"``: rows without a group are left out in `fit`, and keep their scores in
         `transform`.
     max_knots
-        About how many rows the table may have for each group. With more distinct scores than that the change
-        is the least among maps with so many knots; the gap is exact all the same. Where ``max_gap`` is too
-        narrow for so few, more are taken. None takes all, and finds the least change there is.
+        About how many rows the table may have for each group, fewer with more than four groups. With more
+        distinct scores than that the change is the least among maps with so many knots; the gap is exact all
+        the same. Where ``max_gap`` is too narrow for so few, more are taken. None takes all, and finds the
+        least change there is.
+    margin
+        For statistical parity on the absolute scale: by how much the interval is widened, in ranks, while
+        maps are sought. There a threshold counts wholly or not at all, so that maps jump where the interval
+        ends, and new people's ranks are a little off. ``"auto"`` is ``1.36 / √n`` of the smallest group; 0
+        finds the least change, and may be far off for new people. On the interval scale it is not used.
 
     Attributes
     ----------
@@ -142,6 +148,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         min_group_size: int = 2,
         missing_groups: MissingGroups = "error",
         max_knots: int | None = 1000,
+        margin: float | Literal["auto"] = "auto",
     ) -> None:
         self.interval = interval
         self.max_gap = max_gap
@@ -155,6 +162,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         self.min_group_size = min_group_size
         self.missing_groups = missing_groups
         self.max_knots = max_knots
+        self.margin = margin
 
     def fit(
         self,
@@ -346,6 +354,8 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         check_count(self.min_group_size, "min_group_size", low=0)
         if self.max_knots is not None:
             check_count(self.max_knots, "max_knots", low=10)
+        if self.margin != "auto":
+            check_number(self.margin, "margin", low=0.0, high=1.0)
         threshold = None
         if self.constraint == "demographic_parity":
             check_number(self.constraint_threshold, "constraint_threshold")
@@ -357,6 +367,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
             threshold,
             self.min_group_size,
             self.max_knots,
+            self.margin,
         )
 
     @property

@@ -90,7 +90,7 @@ def test_clones_keep_what_they_are_given_and_frozen_models_stay_fitted(people):
     one = adjuster.fit(X, sensitive_features=groups).transform(X, groups)
     assert (twin.fit(X, sensitive_features=groups).transform(X, groups) == one).all()
     unfitted = clone(PartialParityAdjuster(scorer=LogisticRegression().fit(X, y)))
-    with pytest.raises(InputError, match="LogisticRegression is not fitted; .*FrozenEstimator"):
+    with pytest.raises(InputError, match=r"LogisticRegression is not fitted; .*FrozenEstimator"):
         unfitted.fit(X, sensitive_features=groups)
 
 
@@ -267,6 +267,27 @@ def test_calibration_is_told_when_it_suffers():
     assert PartialParityAdjuster().fit(p, sensitive_features=groups).result_.calibration is None
 
 
+def test_a_margin_keeps_jumps_off_the_ends_of_the_interval():
+    """On the absolute scale, on new people of the same two groups: without a margin a jump lies inside."""
+    rng = np.random.default_rng(0)
+    groups = np.tile(["a", "b"], 4000)
+    old, new = (rng.normal(size=8000) + 2 * (groups == "a") for _ in range(2))
+    gaps = {}
+    for margin in (0.0, "auto"):
+        adjuster = PartialParityAdjuster((0.3, 0.6), 0.05, gap_scale="absolute", margin=margin)
+        adjuster.fit(old, sensitive_features=groups)
+        assert adjuster.result_.gap <= 0.05 + 1e-12
+        gaps[margin] = partial_statistical_parity_difference(
+            None,
+            adjuster.transform(new, groups),
+            sensitive_features=groups,
+            interval=(0.3, 0.6),
+            gap_scale="absolute",
+        )
+    assert gaps[0.0] > 0.2  # the groups' ranks part by so much outside of the interval
+    assert gaps["auto"] < 0.09  # .05, and what ranks of 4,000 people are off by
+
+
 def test_the_picture_shows_every_map(people):
     pytest.importorskip("matplotlib").use("Agg")
     from matplotlib import pyplot
@@ -309,6 +330,7 @@ BAD = [
     ({"interval": (0.0, 0.001)}, {}, "fewer than two groups are large enough"),
     ({"score_range": (0, 1)}, {}, "scores lie outside score_range"),
     ({"score_range": 3}, {}, "score_range must be"),
+    ({"margin": -1}, {}, r"margin must lie in \[0, 1\], not -1"),
     ({"max_knots": 3}, {}, "max_knots must be at least 10"),
     ({}, {"sensitive_features": None}, "scores are moved group by group: give sensitive_features"),
     ({}, {"sensitive_features": ["a"] * 600}, "only group 'a'"),

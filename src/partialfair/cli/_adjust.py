@@ -1,0 +1,254 @@
+"""``partialfair adjust``: scores moved by the least so that groups are alike, and maps applied to others."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from partialfair._checks import shown
+from partialfair._typing import Floats, GapScale, MissingGroups
+from partialfair.cli._csv import csv_text
+from partialfair.cli._intervals import AUTO, AskedInterval, by_label, check_scale, interval_record
+from partialfair.cli._judging import interval_words
+from partialfair.cli._labels import positive_label
+from partialfair.cli._output import step
+from partialfair.cli._tables import ScoreTable
+from partialfair.cli._wording import as_options
+from partialfair.cli._writing import Content
+from partialfair.exceptions import InputError
+from partialfair.groups import Groups, encode_groups, group_name
+from partialfair.plotting import plot_score_maps
+from partialfair.postprocessing import Adjustment, PartialParityAdjuster
+from partialfair.postprocessing.maps import ScoreMap, maps_frame, maps_record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["FILES", "AdjustSettings", "Adjusted", "adjusted"]
+
+FILES = ("adjusted.csv", "map.csv", "map.json", "score_maps.png", "adjust.json")
+"""What ``--out`` writes, the record last; where a map is applied, the first and the last."""
+
+ADDED = "adjusted_score"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdjustSettings:
+    """What was asked for; ``interval`` may have names of groups as keys."""
+
+    interval: AskedInterval
+    interval_given: bool
+    max_gap: float | None
+    threshold: float | None
+    gap_scale: GapScale
+    higher_is_better: bool
+    score_range: tuple[float, float] | None
+    min_group_size: int
+    missing_groups: MissingGroups
+    max_knots: int
+    pos_label: str | None
+    apply_map: Path | None
+
+    def check(self) -> None:
+        """Refuse what cannot be right, before any file is read."""
+        if self.apply_map is not None:
+            given = {
+                "--max-gap": self.max_gap,
+                "--threshold": self.threshold,
+                "--score-range": self.score_range,
+            }
+            wrong = [name for name, value in given.items() if value is not None]
+            wrong += ["--interval"] if self.interval_given else []
+            if wrong:
+                raise InputError(
+                    f"--apply moves scores by a map that is there, so {wrong[0]} cannot be given"
+                )
+            return
+        if self.max_gap is None:
+            raise InputError("--max-gap is missing: the largest gap that the adjusted scores may have")
+        if self.interval == AUTO:
+            raise InputError(
+                "--interval auto looks for a gap, and adjust closes one: say where it is to close"
+            )
+        check_scale(self.interval, self.gap_scale)
+
+
+@dataclass(frozen=True, eq=False)
+class Adjusted:
+    """Scores, old and new, with the maps that moved them.
+
+    Attributes
+    ----------
+    path, settings
+        What was read, and what was asked for.
+    table
+        Ids, groups, labels, old scores and new ones.
+    maps
+        Of all groups.
+    result
+        What was achieved; None where a map was applied.
+    notes
+        What may surprise.
+    """
+
+    path: Path
+    settings: AdjustSettings
+    table: pd.DataFrame
+    maps: tuple[ScoreMap, ...]
+    result: Adjustment | None
+    notes: tuple[str, ...]
+
+    @property
+    def sentences(self) -> list[str]:
+        """Return what to say, the answer first."""
+        if self.result is None:
+            told = f"{len(self.table):,} scores of {self.path} moved by {self.settings.apply_map}"
+            return [told, *self.notes]
+        where = interval_words(self.settings.interval, self.settings.higher_is_better)
+        return [f"{self.path}: {where}", *str(self.result).splitlines(), *self.notes]
+
+    def record(self) -> dict[str, Any]:
+        """Return plain data for JSON; the schema's number changes when a reader would have to."""
+        record: dict[str, Any] = {
+            "schema": "partialfair.adjust/1",
+            "file": str(self.path),
+            "rows": len(self.table),
+            "groups": [group_name(one.group) for one in self.maps],
+            "notes": list(self.notes),
+        }
+        if self.result is None:
+            return {**record, "applied": str(self.settings.apply_map)}
+        result = self.result
+        return {
+            **record,
+            "interval": interval_record(self.settings.interval),
+            "constraint": result.constraint,
+            "threshold": self.settings.threshold,
+            "max_gap": result.max_gap,
+            "gap_scale": result.gap_scale,
+            "higher_is_better": self.settings.higher_is_better,
+            "gap_before": result.gap_before,
+            "gap": result.gap,
+            "worst_pair": [group_name(label) for label in result.worst.groups],
+            "floor": result.floor,
+            "mean_squared_change": result.mean_squared_change,
+            "largest_change": result.largest_change,
+            "moved_share": result.moved_share,
+            "moved_outside": result.n_moved_outside,
+            "small_groups": [group_name(label) for label in result.small_groups],
+            "calibration": _calibration_record(result),
+            "map": "map.json",
+        }
+
+    def files(self) -> dict[str, Content]:
+        """Return what ``--out`` writes beside the record."""
+        scores = csv_text(self.table)
+        if self.result is None:
+            return {"adjusted.csv": scores}
+        return {
+            "adjusted.csv": scores,
+            "map.csv": csv_text(maps_frame(self.maps)),
+            "map.json": json.dumps(maps_record(self.maps), indent=1),
+            "score_maps.png": self._picture,
+        }
+
+    def _picture(self) -> Figure:
+        figure: Figure = plot_score_maps(self.maps).figure  # type: ignore[assignment]
+        return figure
+
+
+def _calibration_record(result: Adjustment) -> list[dict[str, Any]] | None:
+    if result.calibration is None or result.calibration_before is None:
+        return None
+    return [
+        {
+            "group": group_name(new.group),
+            "error_before": old.error,
+            "error": new.error,
+            "difference_before": old.difference,
+            "difference": new.difference,
+        }
+        for old, new in zip(result.calibration_before.groups, result.calibration.groups, strict=True)
+    ]
+
+
+def adjusted(table: ScoreTable, settings: AdjustSettings, score: str) -> Adjusted:
+    """Find maps for a table of scores, or move its scores by maps that are there."""
+    groups = encode_groups(table.groups, missing=settings.missing_groups)
+    with step(f"adjusting {len(table.scores):,} scores"), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with _in_options():
+            adjuster, scores = _moved(table, settings, groups)
+    notes = tuple(dict.fromkeys(as_options(str(warning.message)) for warning in caught))
+    columns = _columns(table, score, scores)
+    return Adjusted(table.path, settings, columns, adjuster.maps_, getattr(adjuster, "result_", None), notes)
+
+
+def _moved(
+    table: ScoreTable, settings: AdjustSettings, groups: Groups
+) -> tuple[PartialParityAdjuster, Floats]:
+    if settings.apply_map is not None:
+        adjuster = PartialParityAdjuster.from_json(settings.apply_map)
+        adjuster.set_params(missing_groups=settings.missing_groups)
+        return adjuster, adjuster.transform(table.scores, _known(groups, adjuster.maps_, table, settings))
+    assert settings.max_gap is not None
+    assert settings.interval != AUTO
+    adjuster = PartialParityAdjuster(
+        by_label(settings.interval, groups),
+        settings.max_gap,
+        constraint="statistical_parity" if settings.threshold is None else "demographic_parity",
+        constraint_threshold=settings.threshold,
+        gap_scale=settings.gap_scale,
+        score_range=settings.score_range,
+        higher_is_better=settings.higher_is_better,
+        min_group_size=settings.min_group_size,
+        missing_groups=settings.missing_groups,
+        max_knots=settings.max_knots,
+    )
+    positive = None
+    if table.labels is not None:
+        label = positive_label(table.labels, table.path, settings.pos_label)
+        positive = (table.labels == label.value).to_numpy(dtype=np.int64)
+    adjuster.fit(table.scores, positive, sensitive_features=groups, sample_weight=table.weights)
+    return adjuster, adjuster.transform(table.scores, groups)
+
+
+def _known(groups: Groups, maps: tuple[ScoreMap, ...], table: ScoreTable, settings: AdjustSettings) -> Groups:
+    """Return the groups of a file as those of a map, which are known by their names."""
+    position = {group_name(one.group): k for k, one in enumerate(maps)}
+    for name in groups.names:
+        if name not in position:
+            raise InputError(
+                f"group {shown(name)} of {table.path} has no map in {settings.apply_map}, which has "
+                f"{', '.join(map(shown, list(position)[:12]))}"
+            )
+    return groups.regrouped([position[name] for name in groups.names], tuple(one.group for one in maps))
+
+
+def _columns(table: ScoreTable, score: str, scores: Floats) -> pd.DataFrame:
+    """Return what is written of each row; a column that is there already is refused."""
+    kept: dict[str, Any] = {} if table.ids is None else {str(table.ids.name): table.ids}
+    kept |= {str(name): table.groups[name] for name in table.groups.columns}
+    if table.labels is not None:
+        kept[str(table.labels.name)] = table.labels
+    kept[score] = table.scores
+    if ADDED in kept:
+        raise InputError(f"{table.path} has a column {ADDED!r}, which adjust would write; rename it")
+    return pd.DataFrame({**kept, ADDED: scores})
+
+
+@contextmanager
+def _in_options() -> Iterator[None]:
+    """Let refusals name options instead of parameters."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(as_options(str(error))) from None
