@@ -36,6 +36,9 @@ def test_code_runs(page, tmp_path, monkeypatch):
     monkeypatch.setattr(_population, "_TIGHTER", _population._TIGHTER[::3])  # a third of the models
     if "import torch" in code_of(page):
         pytest.importorskip("torch").set_num_threads(1)  # tests run beside each other
+    if "import onnx" in code_of(page) or "onnxruntime" in code_of(page):
+        pytest.importorskip("onnx")
+        pytest.importorskip("onnxruntime")
     # A page may change the configuration and register things.
     registered = (SURROGATES, METRICS, NAMED_CONSTRAINTS, METHODS)
     with sklearn.config_context(), ExitStack() as restored:

@@ -130,7 +130,8 @@ def test_every_kind_of_missing_values_of_lightgbm(settings):
     X[:, 1] = np.where(rng.random(800) < 0.3, np.nan, X[:, 1])  # of the others NaN is new
     X[:, 2] = np.where(rng.random(800) < 0.5, 0.0, X[:, 2])
     y = np.nan_to_num(X[:, 1], nan=2.0) + (X[:, 2] == 0) * 1.5 - X[:, 0]
-    model = library.LGBMRegressor(n_estimators=20, num_leaves=7, verbose=-1, n_jobs=1, **settings).fit(X, y)
+    grower = library.LGBMRegressor(n_estimators=20, num_leaves=7, verbose=-1, n_jobs=1, **settings)
+    model = grower.fit(X, y).booster_
     fresh = rng.normal(size=(2000, 4)).round(1)
     fresh[rng.random(fresh.shape) < 0.2] = np.nan
     fresh[rng.random(fresh.shape) < 0.2] = 0.0
@@ -162,7 +163,7 @@ def test_sets_of_codes_and_codes_that_training_did_not_see(library, n_codes):
     y = np.isin(X[:, 2], np.arange(0, n_codes, 3)) + np.isin(X[:, 2], [1, 4, 70]) * X[:, 0] + 0.2 * X[:, 1]
     if library == "lightgbm":
         grower = pytest.importorskip("lightgbm").LGBMRegressor(n_estimators=10, verbose=-1, n_jobs=1)
-        grower.fit(X, y, categorical_feature=[2])
+        grower = grower.fit(X, y, categorical_feature=[2]).booster_
     elif library == "xgboost":
         grower = pytest.importorskip("xgboost").XGBRegressor(
             n_estimators=10,
