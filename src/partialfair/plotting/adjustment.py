@@ -9,10 +9,11 @@ import numpy as np
 
 from partialfair._typing import Floats
 from partialfair.plotting._style import MAX_SHOWN, group_style, new_axes, safe_name, set_title
-from partialfair.postprocessing.maps import ScoreMap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from partialfair.postprocessing.maps import ScoreMap  # with scikit-learn, which pictures do not need
 
 __all__ = ["plot_score_maps"]
 
