@@ -10,6 +10,7 @@ import pytest
 
 from partialfair import PartialFairClassifier, PartialFairRegressor
 from partialfair._clock import OutOfTime, check_clock, deadline, deadline_in, unhurried
+from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.objectives import PartialAUC
 from partialfair.problems import ProblemPoint
 from partialfair.solvers import IDCA, MultiStartSQP, Status
@@ -198,6 +199,26 @@ def test_before_any_constrained_point_the_unconstrained_one_is_the_best(monkeypa
     clf = PartialFairClassifier(interval=(0.1, 0.6)).fit(X, y > 0.5, sensitive_features=groups)
     assert clf.result_.status is Status.STOPPED
     assert clf.coef_ == pytest.approx(free.coef_, abs=1e-4)
+
+
+def test_a_first_solve_that_is_stopped_is_not_thrown_away():
+    """Its point may be much fairer than the model without constraints."""
+    X, target, groups = crowd(2000, 6, 2)
+    X[:, 0] += groups
+
+    def feasible(line):
+        return line.violation < 1e-5 and line.objective < 0.6  # not where all are alike, log 2
+
+    settings = {"interval": (0.1, 0.5), "max_gap": 0.1}
+    stopped = PartialFairClassifier(callback=feasible, **settings)
+    stopped.fit(X, target > 0, sensitive_features=groups)
+    assert stopped.result_.status is Status.STOPPED
+    assert [one.how for one in stopped.result_.search][-1] == "surrogate constraints"
+    free = PartialFairClassifier(constraint=None).fit(X, target > 0)
+    gap = partial_statistical_parity_difference(
+        None, free.decision_function(X), sensitive_features=groups, interval=(0.1, 0.5)
+    )
+    assert stopped.result_.gap < gap / 2
 
 
 @pytest.mark.parametrize("solver", [MultiStartSQP(tol=1e-12), IDCA()])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from partialfair._clock import OutOfTime, acknowledge_interrupt, deadline, out_of_time
+from partialfair._clock import OutOfTime, acknowledge_interrupt, deadline, out_of_time, unhurried
 from partialfair._typing import Floats
 from partialfair.constraints import Constraint, OnAGrid, join
 from partialfair.constraints.base import Positive
@@ -230,11 +230,13 @@ class Search:
     def _solve_and_correct(self) -> Status | None:
         """Meet the surrogate constraints, and correct them until exact gaps are small enough."""
         self.best = first = self._solved()
+        if self.pool is not None:
+            with unhurried():  # where time is up: it may be better than the model without constraints
+                self._judge(first, "surrogate constraints")
         if first.result.ended in CUT_SHORT:
             return first.result.ended
         if self.pool is None:
             return None
-        self._judge(first, "surrogate constraints")
         halvings, long = self.estimator.surrogate_halvings, self._solves_are_long
         for attempt in corrections(first, halvings, self._solving.again, solves_are_long=long):
             way = ", rank by rank" if attempt.rank_by_rank else ""
