@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 import partialfair
 from _earlier import ROOT, answer_of, earlier_checkout
+from _holm import n_below
 from _populations import Case, design, line_of
 from _record import RESULTS, write
 
@@ -60,31 +60,19 @@ def measured(case: Case, number: int, n_draws: int, *, earlier: bool) -> Row:
     return {"true gap": truth, **shares, "excess": excess / n_draws, "draws": n_draws}
 
 
-def significantly_below(share: float, n_draws: int, bar: float) -> float:
-    """Return the p-value of a true coverage of at least the bar."""
-    return float(stats.binom.cdf(round(share * n_draws), n_draws, bar))
-
-
 def judged(cases: list[Case], rows: list[Row]) -> list[Row]:
     """Return what the table says of all settings together."""
     bars = [BAR_OF_FEW if case.members_inside < FEW else BAR for case in cases]
     lines = []
     for kind in KINDS:
         shares = [row[kind] for row in rows]
-        p_values = sorted(
-            significantly_below(row[kind], row["draws"], bar) for row, bar in zip(rows, bars, strict=True)
-        )
-        # Holm: the k-th smallest of m is compared with .05 / (m − k + 1), until one is larger.
-        below = 0
-        while below < len(p_values) and p_values[below] <= 0.05 / (len(p_values) - below):
-            below += 1
         lines.append(
             {
                 "what": kind,
                 "mean": f"{np.mean(shares):.3f}",
                 "at least": MEAN_BAR,
                 "lowest": f"{min(shares):.3f}",
-                "significantly below the bar": below,
+                "significantly below the bar": n_below(shares, [row["draws"] for row in rows], bars),
             }
         )
     ratios = [row["excess ratio"] for row in rows if row.get("excess ratio") is not None]

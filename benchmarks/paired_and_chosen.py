@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
+from _holm import n_below
 from _record import RESULTS, write
 from partialfair.metrics import choose_interval, compare_gaps
 
@@ -137,17 +138,6 @@ def _true_gap(shift: float, interval: tuple[float, float]) -> float:
     return float(np.abs(one - other).max() / (high - low))
 
 
-def below_the_bar(rows: list[Row]) -> int:
-    """Return how many coverages are significantly below the bar (Holm at 5 %)."""
-    p_values = sorted(
-        float(stats.binom.cdf(round(row["held"] * row["draws"]), row["draws"], BAR)) for row in rows
-    )
-    below = 0
-    while below < len(p_values) and p_values[below] <= 0.05 / (len(p_values) - below):
-        below += 1
-    return below
-
-
 def main() -> None:
     """Measure both parts and write a table of each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -181,7 +171,7 @@ def _measure_pairs(arguments: argparse.Namespace) -> None:
         "intervals": len(rows),
         "mean": f"{np.mean(shares):.3f}",
         "lowest": f"{min(shares):.3f}",
-        f"significantly below {BAR}": below_the_bar(rows),
+        f"significantly below {BAR}": n_below(shares, [row["draws"] for row in rows], [BAR] * len(rows)),
     }
     title = "Intervals of the difference of two models' gaps"
     write("paired_gaps_summary", title, [summary], arguments.out)

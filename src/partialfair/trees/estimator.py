@@ -41,6 +41,7 @@ from partialfair.trees._growing import grown
 from partialfair.trees._refitting import LOSSES, LeafValues, check_classes, check_width
 from partialfair.trees._refusals import name_of
 from partialfair.trees._stored import check_stored_trees, restored, stored
+from partialfair.trees._wrapped import predicts_numbers, unwrapped
 from partialfair.trees.ensembles import TreeEnsemble, check_settings, ensemble_of, is_fitted
 
 if TYPE_CHECKING:
@@ -331,7 +332,7 @@ class PartialFairTrees(PartialFairEstimator):
     @property
     def loss(self) -> str:
         """What leaf values are refitted for: logistic, or squared for regressors and forests."""
-        model = _unwrapped(self.model)
+        model = unwrapped(self.model)
         if not hasattr(model, "get_params"):
             return LOSSES[ensemble_of(model).score_kind]
         return "squared" if is_regressor(model) or isinstance(model, ForestClassifier) else "logistic"
@@ -367,7 +368,7 @@ class PartialFairTrees(PartialFairEstimator):
         super()._check_settings()
         if self.early_stopping is not None:
             check_number(self.early_stopping, "early_stopping", above=0.0, high=0.9)
-        model = _unwrapped(self.model)
+        model = unwrapped(self.model)
         if isinstance(model, type) or not is_fitted(model):
             check_settings(model)
         else:
@@ -420,7 +421,7 @@ class PartialFairTrees(PartialFairEstimator):
 
     def _trees(self, rows: GivenRows) -> TreeEnsemble:
         """Return the trees of the model, or those of a copy that is grown on the rows."""
-        model = _unwrapped(self.model)
+        model = unwrapped(self.model)
         if not is_fitted(model):
             return ensemble_of(grown(model, rows, self.early_stopping, seed_of(self)))
         check_width(model, rows.X)
@@ -489,22 +490,8 @@ class PartialFairTrees(PartialFairEstimator):
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
         tags.target_tags.required = True
-        if self._is_regressor:
+        if predicts_numbers(self.model):
             tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
         else:
             tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags(multi_class=False)
         return tags
-
-    @property
-    def _is_regressor(self) -> bool:
-        model = _unwrapped(self.model)
-        if hasattr(model, "get_params"):
-            return not isinstance(model, type) and bool(is_regressor(model))
-        try:
-            return ensemble_of(model).kind == "regressor"  # of a booster
-        except InputError:
-            return False  # fit says what is wrong
-
-
-def _unwrapped(model: Any) -> Any:
-    return model.estimator if isinstance(model, FrozenEstimator) else model
