@@ -111,6 +111,9 @@ class TestIntervals:
         told = found["interval_choice"]
         assert (told["gap"], told["low"], told["high"]) == (choice.gap, choice.low, choice.high)
         assert told["positions"] == len(choice.candidates)
+        unsure = run(*auto, "--confidence", 0.8, "--json").json["interval_choice"]
+        assert unsure["confidence"] == 0.8
+        assert told["low"] < unsure["low"]
         # What allows for the choice is wider than what does not.
         row = found["metrics"]["statistical_parity"]
         assert told["gap"] == pytest.approx(row["value"])

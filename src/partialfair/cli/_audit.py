@@ -269,7 +269,7 @@ def _choice_record(choice: IntervalChoice) -> dict[str, Any]:
         "gap": choice.gap,
         "low": choice.low,
         "high": choice.high,
-        "confidence": 0.95,
+        "confidence": choice.confidence,
     }
 
 
@@ -293,6 +293,7 @@ def _choice(
         threshold=settings.threshold,
         sample_weight=table.weights,
         clusters=table.clusters,
+        confidence=settings.confidence,
         missing_groups=settings.missing_groups,
         higher_is_better=settings.higher_is_better,
     )

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["IntervalChoice", "choose_interval"]
 
 _TIE = 1e-9
-_CONFIDENCE, _N_RESAMPLES = 0.95, 400
+_RESAMPLES_BEYOND = 20
+"""Resamples that lie outside an interval, at any confidence: what its ends are read from."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,9 +37,11 @@ class IntervalChoice:
     interval
         ``(low, high)`` from the best; pass it wherever an interval is asked for.
     gap, low, high
-        Statistical-parity gap there with its 95 % confidence interval. It holds for the gaps at all positions
-        at once, and so for that of the one that was chosen for its large gap. A `fairness_report` of the same
+        Statistical-parity gap there with its confidence interval. It holds for the gaps at all positions at
+        once, and so for that of the one that was chosen for its large gap. A `fairness_report` of the same
         scores on the chosen interval knows nothing of the choice: its interval is too narrow, and too high.
+    confidence
+        Of that interval.
     positive_rate
         The decision rate p that every candidate contains.
     candidates
@@ -49,6 +52,7 @@ class IntervalChoice:
     gap: float
     low: float
     high: float
+    confidence: float
     positive_rate: float
     candidates: pd.DataFrame
 
@@ -58,7 +62,7 @@ class IntervalChoice:
         return (
             f"the interval was chosen for its wide gap among {len(self.candidates)} positions on the same "
             f"rows; allowing for that, its statistical-parity gap, {self.gap:.3f} on the interval scale, is "
-            f"between {self.low:.3f} and {self.high:.3f} with 95 % confidence"
+            f"between {self.low:.3f} and {self.high:.3f} with {100 * self.confidence:g} % confidence"
         )
 
 
@@ -71,6 +75,7 @@ def choose_interval(
     width: float = 0.25,
     sample_weight: ArrayLike | None = None,
     clusters: ArrayLike | None = None,
+    confidence: float = 0.95,
     random_state: int | np.random.Generator | None = 0,
     higher_is_better: bool = True,
     missing_groups: MissingGroups = "error",
@@ -94,6 +99,8 @@ def choose_interval(
         Width of the interval.
     clusters
         As in `fairness_report`: which rows belong together.
+    confidence
+        Of the interval for the gap that is chosen.
     random_state
         Seed of the confidence intervals.
     """
@@ -101,6 +108,8 @@ def choose_interval(
 
     if not 0 < width <= 1:
         raise InputError(f"width must lie in (0, 1], not {width:g}")
+    if not 0 < confidence < 1:
+        raise InputError(f"confidence must lie between 0 and 1, not {confidence}")
     scored = scored_groups(
         y_score,
         sensitive_features,
@@ -116,7 +125,7 @@ def choose_interval(
         scored.on(as_interval_set(ends_of)) for ends_of in zip(starts.tolist(), ends.tolist(), strict=True)
     ]
     gaps = np.array([statistical_parity_gap(candidate, "interval").value for candidate in moved])
-    radius = _radius_of_all(moved, np.random.default_rng(random_state))
+    radius = _radius_of_all(moved, confidence, np.random.default_rng(random_state))
     tied = np.flatnonzero(gaps >= gaps.max() - _TIE).tolist()
     # The surer lower bound first, then the middle that is nearer to the rate.
     chosen = min(tied, key=lambda p: (radius[p], abs((starts[p] + ends[p]) / 2 - rate)))
@@ -126,6 +135,7 @@ def choose_interval(
         gap=gap,
         low=max(0.0, gap - float(radius[chosen])),
         high=min(1.0, gap + float(radius[chosen])),
+        confidence=confidence,
         positive_rate=rate,
         candidates=pd.DataFrame({"low": starts, "high": ends, "gap": gaps}),
     )
@@ -152,15 +162,16 @@ def _positions(rate: float, width: float) -> Floats:
     return np.abs(percents) / 100 if percents.size else np.array([first])  # never −0
 
 
-def _radius_of_all(moved: Sequence[ScoredGroups], rng: np.random.Generator) -> Floats:
+def _radius_of_all(moved: Sequence[ScoredGroups], confidence: float, rng: np.random.Generator) -> Floats:
     """How far the gaps at all positions may be off at once: then the one that is chosen is not, either."""
     first, last = moved[0].groups[0].interval.parts[0], moved[-1].groups[0].interval.parts[0]
     everywhere = moved[0].on(as_interval_set((first[0], last[1])))
-    drawn = resample(everywhere, threshold=None, n_resamples=_N_RESAMPLES, rng=rng)
+    n_resamples = int(np.ceil(_RESAMPLES_BEYOND / (1 - confidence) - _TIE))
+    drawn = resample(everywhere, threshold=None, n_resamples=n_resamples, rng=rng)
     setting = _differences.Setting()
     families = [_differences.statistical_parity(replace(drawn, scored=scored), setting) for scored in moved]
     n_members = [members_inside(group) for group in moved[0]]  # of any position: all are as wide
-    spread = fluctuation(joined_differences(families), _CONFIDENCE, n_members)
+    spread = fluctuation(joined_differences(families), confidence, n_members)
     # Each side may miss with half of the probability: at a true gap of 0 only the lower end can.
     of_pairs = spread.radius_everywhere(spread.error / 2).reshape(len(moved), -1)
     gaps = spread.pairs.gap.reshape(len(moved), -1)

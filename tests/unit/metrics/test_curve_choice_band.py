@@ -84,7 +84,7 @@ def test_choice_at_the_ends(rate):
 def test_ties_between_positions_are_settled_by_the_lower_bound(monkeypatch):
     """Separated groups have gap 1 at every position; then the one with the shortest interval is chosen."""
 
-    def radius(moved, rng):
+    def radius(moved, confidence, rng):
         return np.array([abs(scored.groups[0].interval.parts[0][0] - 0.31) for scored in moved])
 
     monkeypatch.setattr(choice, "_radius_of_all", radius)
@@ -100,12 +100,24 @@ def test_ties_between_positions_are_settled_by_the_lower_bound(monkeypatch):
         ({}, "positive_rate"),
         ({"positive_rate": 1.2}, "positive_rate"),
         ({"positive_rate": 0.2, "width": 0.0}, "width"),
+        ({"positive_rate": 0.2, "confidence": 95}, "confidence must lie between 0 and 1"),
     ],
 )
 def test_choice_refuses(options, message):
     scores, groups = people(100)
     with pytest.raises(InputError, match=message):
         choose_interval(scores, sensitive_features=groups, **options)
+
+
+def test_surer_intervals_of_a_choice_are_wider():
+    scores, groups = people(2000)
+    options = {"sensitive_features": groups, "positive_rate": 0.3}
+    sure, plain, unsure = (
+        choose_interval(scores, confidence=level, **options) for level in (0.99, 0.95, 0.8)
+    )
+    assert sure.gap == plain.gap == unsure.gap
+    assert 0 < sure.low < plain.low < unsure.low < unsure.high < plain.high < sure.high < 1
+    assert "with 99 % confidence" in sure.statement
 
 
 def test_membership_counts_straddlers_and_ties():
