@@ -1,9 +1,9 @@
 """FairGBM in an environment of its own: rows go there and scores come back through a folder.
 
 FairGBM 0.9.14 is a LightGBM of its own, and the last release. Its Python part calls scikit-learn with an
-argument that version 1.8 no longer knows (``force_all_finite``): growing ends in a TypeError. With 1.7 it works,
-on Linux. benchmarks/fairgbm.txt pins what it needs, `make bench-peers` installs that into ``.venv-fairgbm``, and
-the Python found there runs this file: ``python benchmarks/_fairgbm.py FOLDER``.
+argument that version 1.8 no longer knows (``force_all_finite``): growing ends in a TypeError. With 1.7 it
+works, on Linux. benchmarks/fairgbm.txt pins what it needs, `make bench-peers` installs that into
+``.venv-fairgbm``, and the Python found there runs this file: ``python benchmarks/_fairgbm.py FOLDER``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def versions_of(python: Path) -> str:
             return done.stdout.strip()
     raise SystemExit(
         f"{python} cannot import FairGBM: `make bench-peers` makes that environment, --fairgbm names another "
-        "Python, and --methods leaves FairGBM out"
+        "Python, and --peers leaves FairGBM out"
     )
 
 

@@ -1,14 +1,15 @@
-"""Our trees beside fairlearn's reductions over the same trees, and FairGBM, at equal test gaps: `make bench-peers`.
+"""Our trees beside fairlearn's reductions over the same trees, and FairGBM: `make bench-peers`.
 
-Run ``python benchmarks/tree_peers.py [--only law_school] [--splits 3] [--data DIR]``; data files as in
-docs/data.md. All get the same rows and grow LightGBM's trees with the same settings and as many of them: a plain
-model stops early on 15 % of the training rows, and tells how many. Nobody uses the group at prediction. What is
-compared are scores; fairlearn's ThresholdOptimizer has none, and needs the group.
+Run ``python benchmarks/tree_peers.py [--only law_school] [--splits 3] [--data DIR]``; it goes on where it was
+stopped (``--fresh`` begins anew). Data files as in docs/data.md. All get the same rows and grow trees of
+LightGBM with the same settings and as many of them: a plain model stops early on 15 % of the training rows,
+and tells how many. Nobody uses the group at prediction. What is compared are scores; ThresholdOptimizer of
+fairlearn has none, and needs the group.
 
 - ours: `PartialFairTrees`, one path of fits for each gap that is measured
 - fairlearn, ExponentiatedGradient: one fit for each bound, predictors averaged into a score as in engine.py
-- fairlearn, GridSearch: every predictor of one grid
-- FairGBM: tolerances and learning rates of its multipliers, for each of its constraints; in its own environment
+- fairlearn, GridSearch: every predictor of three grids
+- FairGBM: tolerances and learning rates of multipliers, for each of its constraints; in its own environment
 
 Peers constrain decisions, the paper's gap is about scores, so there are lines for both. The gap of a line is
 
@@ -16,19 +17,21 @@ Peers constrain decisions, the paper's gap is about scores, so there are lines f
 - decisions: how far selection rates at the score 0 differ, which fairlearn bounds
 - errors: how far rates of false or of true positives differ there, whichever more, which FairGBM bounds
 
-A line says by how much ours is better (accuracy / AUC, mean and standard error over the splits) where test gaps
-are equal, in the way of trees.py: "not reached" is where no model of the peer, or of ours, is as fair on the test
-rows. Frontiers begin with the model without a constraint. Models that decide worse than a constant are left out,
-of all frontiers. The more models, the luckier the reading: peers have as many as ours, or more.
+A line says by how much ours is better, in accuracy and in AUC, where test gaps are equal (as in trees.py),
+over the splits in which both have a model as fair; the first line of a gap says what ours has. The floor is
+the median test gap of random scores: lower levels are reached by luck alone. Frontiers begin with the model
+that has no constraint; others that decide worse than a constant are left out. The more models, the luckier
+the reading: peers have as many as ours, or more.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
 from itertools import product
@@ -39,7 +42,9 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from _fairgbm import grow, versions_of
+from _levels import LEVELS, MEASURES, Frontier, differences, read_at
 from _record import RESULTS, write
+from _tree_tables import Tables, grower, load_tables
 from engine import averaged_score, probability
 from partialfair import fairness_path
 from partialfair.metrics import (
@@ -48,16 +53,24 @@ from partialfair.metrics import (
     partial_statistical_parity_difference,
 )
 from partialfair.trees import PartialFairTrees
-from trees import LEVELS, MAX_GAPS, ROWS, Tables, compare, grower, load, parts, read_at
+from trees import MAX_GAPS, N_RANDOM, ROWS, TREES
 
 DATA = ("law_school", "bank", "a9a", "adult")
 HELD_OUT, PATIENCE = 0.15, 20
 """How `PartialFairTrees` stops early by default."""
 BOUNDS = (0.2, 0.1, 0.05, 0.02, 0.01, 0.001)
 """What ExponentiatedGradient is allowed, of selection rates."""
-GRID_SIZE, MAX_ITER = 15, 20
+MAX_ITER = 20
+GRID_SIZE, GRID_LIMITS = 11, (2.0, 0.5, 0.1)
+"""Grids of GridSearch: of the first, its default, most predictors on law school are worse than a constant."""
 TOLERANCES, MULTIPLIER_RATES = (0.1, 0.05, 0.02, 0.01, 0.0), (0.01, 0.1, 1.0)
 """Those of FairGBM, whose defaults are 0.01 and 0.1; multipliers that learn faster than 1 diverge."""
+FAIRGBM_BOUNDS = {
+    "FPR": "false positive rates at 0",
+    "FNR": "false negative rates at 0",
+    "FPR,FNR": "false positive and false negative rates at 0",
+}
+LIBRARIES = ("fairlearn", "FairGBM")
 FAIRGBM = Path(__file__).parents[1] / ".venv-fairgbm" / "bin" / "python"
 
 _GAPS: dict[str, Callable[..., float]] = {
@@ -98,6 +111,9 @@ AIMS = {
 }
 
 
+Answer = dict[str, Any]
+
+
 @dataclass(frozen=True)
 class Task:
     """One split, and what is to be grown."""
@@ -117,34 +133,58 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Peer:
-    """Another way to constrain trees: what it bounds, its settings, and its models."""
+class Way:
+    """One way to constrain trees.
 
-    constrains: str
+    Attributes
+    ----------
+    bounds
+        What it bounds.
+    settings
+        Versions and settings, in one line.
+    models
+        What it grows.
+    aims
+        Gaps that its models are judged by; ours has models for each of its own.
+    """
+
+    bounds: str
     settings: str
     models: Callable[[Task], list[Model]]
+    aims: tuple[str, ...] = tuple(AIMS)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Models of one split to be grown: all that the answer depends on."""
+
+    way: str
+    settings: str
+    table: str
+    rows: int | None
+    leaves: int
+    split: int
 
 
 def task_of(tables: Tables, n: int | None, leaves: int, seed: int) -> Task:
     """Return a split, and a model with as many trees as early stopping finds."""
     from lightgbm import early_stopping
 
-    train, test = parts(tables, n, seed)
+    train, test = tables.parts(n, seed)
     cut = int(HELD_OUT * len(train.y))  # rows are in random order
     watched, seen = train.take(np.arange(cut)), train.take(np.arange(cut, len(train.y)))
     stop = [early_stopping(PATIENCE, verbose=False)]
-    grown = grower(leaves, seed).fit(
-        seen.trees, seen.y, eval_set=[(watched.trees, watched.y)], callbacks=stop
-    )
-    return Task(train, test, grower(leaves, seed).set_params(n_estimators=grown.best_iteration_), seed)
+    grown = grower(TREES, leaves, seed)
+    grown.fit(seen.trees, seen.y, eval_set=[(watched.trees, watched.y)], callbacks=stop)
+    return Task(train, test, grower(grown.best_iteration_, leaves, seed), seed)
 
 
-def without_constraint(task: Task) -> list[Model]:
+def without_constraint(task: Task) -> Model:
     """Return LightGBM's own model."""
     start = time.perf_counter()
     model = task.model.fit(task.train.trees, task.train.y)
     seconds = time.perf_counter() - start
-    return [Model(model.predict(task.test.trees, raw_score=True), seconds)]
+    return Model(model.predict(task.test.trees, raw_score=True), seconds)
 
 
 def ours(task: Task, aim: Aim) -> list[Model]:
@@ -179,14 +219,17 @@ def exponentiated_gradient(task: Task) -> list[Model]:
 
 
 def grid_search(task: Task) -> list[Model]:
-    """Return the scores of all predictors of a grid, whichever fairlearn would take."""
+    """Return the scores of all predictors of some grids, whichever fairlearn would take."""
     from fairlearn.reductions import DemographicParity, GridSearch
 
-    start = time.perf_counter()
-    clf = GridSearch(task.model, DemographicParity(), grid_size=GRID_SIZE)
-    clf.fit(task.train.trees, task.train.y, sensitive_features=task.train.groups)
-    seconds = (time.perf_counter() - start) / GRID_SIZE
-    return [Model(probability(one, task.test.trees) - 0.5, seconds) for one in clf.predictors_]
+    models = []
+    for limit in GRID_LIMITS:
+        start = time.perf_counter()
+        clf = GridSearch(task.model, DemographicParity(), grid_size=GRID_SIZE, grid_limit=limit)
+        clf.fit(task.train.trees, task.train.y, sensitive_features=task.train.groups)
+        seconds = (time.perf_counter() - start) / GRID_SIZE
+        models += [Model(probability(one, task.test.trees) - 0.5, seconds) for one in clf.predictors_]
+    return models
 
 
 def fairgbm(task: Task, python: Path, kind: str) -> list[Model]:
@@ -209,135 +252,198 @@ def fairgbm(task: Task, python: Path, kind: str) -> list[Model]:
     return [Model(*each) for each in zip(grown.scores, grown.seconds, strict=True)]
 
 
-def peers_of(wanted: list[str], python: Path) -> dict[str, Peer]:
-    """Return the peers whose name holds one of some words; what is missing ends the run before it begins."""
-    bounds, tolerances, rates = (
-        ", ".join(f"{value:g}" for value in values) for values in (BOUNDS, TOLERANCES, MULTIPLIER_RATES)
-    )
-    peers = {}
-    if "fairlearn" in wanted:
-        reduction = f"fairlearn {version('fairlearn')}, lightgbm {version('lightgbm')}"
-        rates_bounded = "selection rates at 0"
-        peers["fairlearn, ExponentiatedGradient"] = Peer(
-            rates_bounded,
-            f"{reduction}; difference_bound {bounds}; max_iter {MAX_ITER}",
+def our_ways(aims: list[str]) -> dict[str, Way]:
+    """Return ours, once for each gap."""
+    versions = f"partialfair {version('partialfair')}, lightgbm {version('lightgbm')}"
+    ways = {}
+    for name in aims:
+        aim = AIMS[name]
+        settings = f"{versions}; max_gap {_listed(aim.max_gaps)}"
+        ways[f"ours, {name}"] = Way("this gap", settings, partial(ours, aim=aim), (name,))
+    return ways
+
+
+def peer_ways(libraries: list[str], python: Path) -> dict[str, Way]:
+    """Return the ways of other libraries; one that is missing ends the run before it begins."""
+    ways = {}
+    if "fairlearn" in libraries:
+        versions = f"fairlearn {version('fairlearn')}, lightgbm {version('lightgbm')}"
+        ways["fairlearn, ExponentiatedGradient"] = Way(
+            "selection rates at 0",
+            f"{versions}; difference_bound {_listed(BOUNDS)}; max_iter {MAX_ITER}",
             exponentiated_gradient,
         )
-        peers["fairlearn, GridSearch"] = Peer(
-            rates_bounded, f"{reduction}; grid_size {GRID_SIZE}, all predictors", grid_search
+        ways["fairlearn, GridSearch"] = Way(
+            "selection rates at 0",
+            f"{versions}; grid_limit {_listed(GRID_LIMITS)}, all {GRID_SIZE} predictors of each",
+            grid_search,
         )
-    if "FairGBM" in wanted:
-        knobs = f"{versions_of(python)}; tolerance {tolerances}; multiplier_learning_rate {rates}"
-        for kind in ("FPR", "FNR", "FPR,FNR"):
-            constrains = f"{kind.replace(',', ' and ')} at 0"
-            peers[f"FairGBM, {kind}"] = Peer(constrains, knobs, partial(fairgbm, python=python, kind=kind))
-    return peers
+    if "FairGBM" in libraries:
+        knobs = f"tolerance {_listed(TOLERANCES)}; multiplier_learning_rate {_listed(MULTIPLIER_RATES)}"
+        settings = f"{versions_of(python)}; {knobs}"
+        for kind, bounds in FAIRGBM_BOUNDS.items():
+            ways[f"FairGBM, {kind}"] = Way(bounds, settings, partial(fairgbm, python=python, kind=kind))
+    return ways
 
 
-def lines_of(models: list[Model], aim: Aim, test: Tables) -> list[dict[str, float]]:
-    """Return what frontiers are read from: models that decide no worse than a constant does."""
+def _listed(values: tuple[float, ...]) -> str:
+    return ", ".join(f"{value:g}" for value in values)
+
+
+def frontier_of(models: list[Model], aim: Aim, test: Tables) -> Frontier:
+    """Return gap, accuracy and AUC of the first model, and of those that decide no worse than a constant."""
     positive = test.y == 1
-    constant = max(positive.mean(), 1 - positive.mean())
-    lines = [
+    points = [
         {
             "gap": aim.gap(model.scores, test),
             "accuracy": float(np.mean((model.scores > 0) == positive)),
             "auc": float(roc_auc_score(positive, model.scores)),
-            "seconds": model.seconds,
         }
         for model in models
     ]
-    return [line for line in lines if line["accuracy"] >= constant]
+    constant = max(positive.mean(), 1 - positive.mean())
+    return points[:1] + [point for point in points[1:] if point["accuracy"] >= constant]
 
 
-def row_of_ours(name: str, aim: str, splits: list[Any], settings: str) -> dict[str, Any]:
-    """Return the accuracies and AUCs themselves, as means over the splits that reach a level."""
-    row: dict[str, Any] = {"table": name, "scale": aim, "what": "ours"}
-    for level in LEVELS:
-        read = np.array([[read_at(lines, level, what) for what in ("accuracy", "auc")] for lines in splits])
-        means = read[np.isfinite(read[:, 0])]
-        row[f"{level:g}"] = " / ".join(f"{mean:.4f}" for mean in means.mean(axis=0)) if means.size else NOT
-    row["seconds"] = f"{np.mean([sum(line['seconds'] for line in lines) for lines in splits]):.0f}"
-    return row | described(splits, "this gap", settings)
+def floor(aim: Aim, test: Tables) -> float:
+    """Return the median test gap of scores that know nothing of anybody."""
+    drawn = np.random.default_rng(0).standard_normal((N_RANDOM, len(test.y)))
+    return float(np.median([aim.gap(scores, test) for scores in drawn]))
 
 
-NOT = "not reached"
-
-
-def row_beside(
-    name: str, aim: str, theirs: list[Any], own: list[Any], called: str, peer: Peer
-) -> dict[str, Any]:
-    """Return by how much ours is better at every level."""
-    row = compare(name, aim, theirs, own, (called, "ours"))
-    nowhere = "+nan ± nan / +nan ± nan"
-    told = {key: NOT if entry == nowhere else entry for key, entry in row.items()}
-    return told | described(theirs, peer.constrains, peer.settings)
-
-
-def described(splits: list[Any], constrains: str, settings: str) -> dict[str, str]:
-    """Return what a frontier is made of: what is bounded, and how far it reaches on each split."""
+def answered(way: Way, task: Task, plain: Model) -> Answer:
+    """Grow the models of a way, and judge them."""
+    models = [plain, *way.models(task)]
     return {
-        "constrains": constrains,
-        "least test gaps": ", ".join(f"{min(line['gap'] for line in lines):.3f}" for lines in splits),
-        "models": ", ".join(str(len(lines)) for lines in splits),
-        "settings": settings,
+        "trees": task.model.n_estimators,
+        "models": len(models),
+        "seconds": sum(model.seconds for model in models),
+        "frontiers": {aim: frontier_of(models, AIMS[aim], task.test) for aim in way.aims},
+        "floors": {aim: floor(AIMS[aim], task.test) for aim in way.aims},
     }
 
 
-def beside_peers(name: str, tables: Tables, peers: dict[str, Peer], arguments: Any) -> list[dict[str, Any]]:
-    """Return the lines of a table."""
-    own: dict[str, list[Any]] = {aim: [] for aim in arguments.aims}
-    theirs: dict[tuple[str, str], list[Any]] = {key: [] for key in product(arguments.aims, peers)}
-    settings = f"partialfair {version('partialfair')}, lightgbm {version('lightgbm')}"
-    for seed in range(arguments.splits):
-        task = task_of(tables, ROWS[name], arguments.leaves, seed)
-        plain = without_constraint(task)
-        for aim in arguments.aims:
-            own[aim].append(_told(name, seed, aim, "ours", plain + ours(task, AIMS[aim]), task))
-        for called, peer in peers.items():
-            models = plain + peer.models(task)
-            for aim in arguments.aims:
-                theirs[aim, called].append(_told(name, seed, aim, called, models, task))
-    rows = []
-    for aim in arguments.aims:
-        rows.append(row_of_ours(name, aim, own[aim], settings))
-        for called, peer in peers.items():
-            rows.append(row_beside(name, aim, theirs[aim, called], own[aim], called, peer))
-    return rows
+def shown(asked: Asked, answer: Answer) -> str:
+    """Return what was found: gap:accuracy/AUC of the models, fairest first."""
+    what = f"{asked.table}, split {asked.split}: {asked.way}, {answer['trees']} trees"
+    lines = [f"{what}, {answer['models']} models in {answer['seconds']:.0f} s"]
+    for aim, frontier in answer["frontiers"].items():
+        points = sorted((point["gap"], point["accuracy"], point["auc"]) for point in frontier)
+        told = "  ".join(f"{gap:.3f}:{accuracy:.4f}/{auc:.4f}" for gap, accuracy, auc in points)
+        lines.append(f"    {aim}  {told}")
+    return "\n".join(lines)
 
 
-def _told(name: str, seed: int, aim: str, called: str, models: list[Model], task: Task) -> Any:
-    """Return a frontier, and print it: gap, accuracy and AUC of its models."""
-    lines = lines_of(models, AIMS[aim], task.test)
-    took = sum(model.seconds for model in models)
-    n_trees = task.model.n_estimators
-    print(f"{name}, split {seed}, {n_trees} trees, {aim}, {called}: {len(models)} models in {took:.0f} s")
-    points = sorted((line["gap"], line["accuracy"], line["auc"]) for line in lines)
-    print("   ", "  ".join(f"{gap:.3f}:{right:.4f}/{auc:.4f}" for gap, right, auc in points), flush=True)
-    return lines
+def rows_of(
+    table: str, aims: list[str], ways: dict[str, Way], answers: dict[str, list[Answer]]
+) -> Iterator[Any]:
+    """Yield the lines of a table, given what is known of every way, split by split."""
+    for aim in aims:
+        frontiers = {
+            name: [answer["frontiers"][aim] for answer in answers[name]]
+            for name, way in ways.items()
+            if aim in way.aims
+        }
+        own = frontiers.pop(f"ours, {aim}")
+        first = {"table": table, "gap": aim}
+        yield first | {"what": "ours"} | _levels_of(own) | _told_of(f"ours, {aim}", aim, ways, answers)
+        for name, theirs in frontiers.items():
+            both = zip(*(differences(theirs, own, measure) for measure in MEASURES), strict=True)
+            found = {f"{a.level:g}": f"{a} / {b}" if a.counts else str(a) for a, b in both}
+            yield first | {"what": f"ours − {name}"} | found | _told_of(name, aim, ways, answers)
+
+
+def _levels_of(splits: list[Frontier]) -> dict[str, str]:
+    """Return mean accuracy and AUC at every level, over the splits that reach it."""
+    found = {}
+    for level in LEVELS:
+        read = np.array([[read_at(points, level, measure) for measure in MEASURES] for points in splits])
+        reached = read[np.isfinite(read[:, 0])]
+        if len(reached):
+            some = "" if len(reached) == len(read) else f" ({len(reached)} of {len(read)})"
+            found[f"{level:g}"] = " / ".join(f"{mean:.4f}" for mean in reached.mean(axis=0)) + some
+        else:
+            found[f"{level:g}"] = f"reached in 0 of {len(read)}"
+    return found
+
+
+def _told_of(name: str, aim: str, ways: dict[str, Way], answers: dict[str, list[Answer]]) -> dict[str, Any]:
+    """Return what a frontier is made of, how far it reaches and what it took."""
+    way, own = ways[name], answers[name]
+    frontiers = [answer["frontiers"][aim] for answer in own]
+    least = (min(point["gap"] for point in points) for points in frontiers)
+    return {
+        "splits": len(own),
+        "bounds": way.bounds,
+        "least test gaps": ", ".join(f"{gap:.3f}" for gap in least),
+        "floor": f"{np.mean([answer['floors'][aim] for answer in own]):.3f}",
+        "models": f"{sum(map(len, frontiers))} of {sum(answer['models'] for answer in own)}",
+        "trees": ", ".join(str(answer["trees"]) for answer in own),
+        "seconds a split": f"{np.mean([answer['seconds'] for answer in own]):.0f}",
+        "settings": way.settings,
+    }
 
 
 def main() -> None:
-    """Measure and write."""
+    """Measure what is not known yet, and write it down at once."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--only", nargs="*", default=list(DATA), choices=DATA)
-    parser.add_argument("--aims", nargs="*", default=list(AIMS), choices=list(AIMS))
-    parser.add_argument("--methods", nargs="*", default=["fairlearn", "FairGBM"], help="peers to run")
+    parser.add_argument("--aims", nargs="*", default=list(AIMS), choices=list(AIMS), help="gaps to measure")
+    parser.add_argument("--peers", nargs="*", default=list(LIBRARIES), choices=LIBRARIES)
     parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--leaves", type=int, default=8, help="of each tree")
-    parser.add_argument(
-        "--fairgbm", type=Path, default=FAIRGBM, help="Python of the environment with FairGBM"
-    )
+    parser.add_argument("--fairgbm", type=Path, default=FAIRGBM, help="Python that can import FairGBM")
     parser.add_argument("--data", type=Path, default=None, help="directory of the data files")
+    parser.add_argument("--fresh", action="store_true", help="forget what an earlier run measured")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    peers = peers_of(arguments.methods, arguments.fairgbm)
-    rows = []
-    for name in arguments.only:
-        rows += beside_peers(name, load(name, arguments.data), peers, arguments)
-    title = "Trees beside peers: accuracy / AUC at equal test gaps, of ours and what peers have less"
-    write("tree_peers", title, rows, arguments.out)
+    ways = our_ways(arguments.aims) | peer_ways(arguments.peers, arguments.fairgbm)
+    begun = arguments.out / "tree_peers.jsonl"
+    if arguments.fresh:
+        begun.unlink(missing_ok=True)
+    known = _known(begun)
+    rows: list[dict[str, Any]] = []
+    for table in arguments.only:
+        answers: dict[str, list[Answer]] = {name: [] for name in ways}
+        for split in range(arguments.splits):
+            asked = {
+                name: Asked(name, way.settings, table, ROWS[table], arguments.leaves, split)
+                for name, way in ways.items()
+            }
+            missing = {name: each for name, each in asked.items() if each not in known}
+            known |= _measured(missing, ways, arguments.data, begun)
+            for name, each in asked.items():
+                answers[name].append(known[each])
+        rows += rows_of(table, arguments.aims, ways, answers)
+        write("tree_peers", "Trees beside peers at equal test gaps: accuracy / AUC", rows, arguments.out)
+
+
+def _measured(
+    missing: dict[str, Asked], ways: dict[str, Way], folder: Path | None, begun: Path
+) -> dict[Asked, Answer]:
+    """Grow and judge what is missing of a split, and write it down."""
+    if not missing:
+        return {}
+    first = next(iter(missing.values()))
+    task = task_of(load_tables(first.table, folder), first.rows, first.leaves, first.split)
+    plain = without_constraint(task)
+    answers = {}
+    for name, asked in missing.items():
+        answers[asked] = answered(ways[name], task, plain)
+        begun.parent.mkdir(parents=True, exist_ok=True)
+        with begun.open("a") as lines:
+            lines.write(json.dumps({"asked": asdict(asked), "answer": answers[asked]}) + "\n")
+        print(shown(asked, answers[asked]), flush=True)
+    return answers
+
+
+def _known(begun: Path) -> dict[Asked, Answer]:
+    """Return what was measured before."""
+    if not begun.exists():
+        return {}
+    lines = (json.loads(line) for line in begun.read_text().splitlines())
+    return {Asked(**line["asked"]): line["answer"] for line in lines}
 
 
 if __name__ == "__main__":

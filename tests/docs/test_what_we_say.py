@@ -148,6 +148,29 @@ def test_trees_benchmark_runs_and_goes_on(tmp_path, data_dir):
 
 
 @pytest.mark.real_data
+def test_tree_peers_benchmark_runs_and_goes_on(tmp_path, data_dir):
+    """FairGBM has an environment of its own, which tests do not have."""
+    pytest.importorskip("lightgbm")
+    pytest.importorskip("fairlearn")
+    fewer = (
+        "script.ROWS = {'law_school': 1500}; script.MAX_GAPS = {'interval': (0.3,), 'absolute': (0.3,)}\n"
+        "script.TREES, script.BOUNDS, script.GRID_LIMITS, script.MAX_ITER = 5, (0.05,), (0.1,), 2"
+    )
+    small = ("--splits", 1, "--leaves", 3, "--only", "law_school", "--peers", "fairlearn")
+    aims = ("--aims", "pSP, interval", "decisions", "--data", data_dir, "--out", tmp_path)
+    run_smaller("benchmarks/tree_peers.py", fewer, *small, *aims)
+    rows = json.loads((tmp_path / "tree_peers.json").read_text())["rows"]
+    what = ["ours", "ours − fairlearn, ExponentiatedGradient", "ours − fairlearn, GridSearch"]
+    assert [(row["gap"], row["what"]) for row in rows] == [
+        (gap, one) for gap in ("pSP, interval", "decisions") for one in what
+    ]
+    measured = (tmp_path / "tree_peers.jsonl").read_text()
+    assert len(measured.splitlines()) == 4  # ours for both gaps, and each of the peers once
+    run_smaller("benchmarks/tree_peers.py", fewer, *small, *aims)
+    assert (tmp_path / "tree_peers.jsonl").read_text() == measured
+
+
+@pytest.mark.real_data
 def test_trees_benchmark_measures_costs(tmp_path, data_dir):
     pytest.importorskip("lightgbm")
     fewer = (
