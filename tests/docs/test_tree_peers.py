@@ -87,18 +87,20 @@ def test_models_that_decide_worse_than_a_constant_are_left_out_but_the_first():
     assert [point["accuracy"] for point in points] == [0, 1, pytest.approx(2 / 3)]
 
 
+def gaps_of(first, second):
+    """All gaps of two groups of four, of whom the first two have the label 1."""
+    test = people([0] * 4 + [1] * 4, [1, 1, 0, 0] * 2)
+    return {name: aim.gap(np.array([*first, *second], dtype=float), test) for name, aim in AIMS.items()}
+
+
 def test_gaps_are_those_of_scores_of_decisions_and_of_errors():
-    test = people([0, 0, 0, 0, 1, 1, 1, 1], [1, 1, 0, 0, 1, 1, 0, 0])
-    scores = np.array([4.0, 3.0, 2.0, -1.0, 4.0, -1.0, -2.0, -3.0])
-    gaps = {name: aim.gap(scores, test) for name, aim in AIMS.items()}
-    assert gaps["decisions"] == 0.5  # three of four are selected, and one of four
-    assert (
-        gaps["errors"] == 0.5
-    )  # of those with the label 1 two of two and one of two, of the others one and none
-    assert gaps["pSP, interval"] == 0.5  # of the upper halves two of two and one of two are above 0
-    assert (
-        gaps["pSP, absolute"] == 0.5
-    )  # at the second rank 3 of one group lies above three of four of the other
+    # All of the first and half of the second are selected, all and none of those with the label 0.
+    gaps = gaps_of((4, 3, 2, 1), (4, 3, -1, -2))
+    assert (gaps["decisions"], gaps["errors"]) == (0.5, 1.0)
+    assert gaps["pSP, interval"] == 0  # upper halves are alike
+    # Of the upper halves, two of four, all of the first and half of the second score above 0.
+    gaps = gaps_of((4, 3, -1, -2), (4, -1, -1, -2))
+    assert (gaps["pSP, interval"], gaps["pSP, absolute"]) == (0.5, 0.25)
 
 
 def test_a_score_of_a_randomised_classifier_is_the_mean_of_its_predictors():
