@@ -88,7 +88,7 @@ def _grow_here(folder: Path) -> None:
     """Grow the models of a folder, where FairGBM is installed."""
     from fairgbm import FairGBMClassifier
 
-    warnings.simplefilter("ignore", FutureWarning)  # of force_all_finite
+    warnings.simplefilter("ignore")  # of force_all_finite, and of columns that are named as categories
     rows = np.load(folder / ROWS)
     scores, seconds = [], []
     for settings in json.loads((folder / SETTINGS).read_text()):

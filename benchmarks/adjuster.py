@@ -208,7 +208,10 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="*", type=int, default=[100_000, 1_000_000])
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
-    adjusted(np.arange(40.0), np.arange(40) % 2, (0.0, 0.5), 0.1, "interval")  # compiles
+    few, halves = np.linspace(-1, 1, 40), np.arange(40) % 2
+    adjusted(few, halves, (0.0, 0.5), 0.1, "interval")  # compiles
+    for match in RIVALS.values():
+        match(few, halves)  # imports
     if arguments.data:
         rows = [row for name in arguments.data for row in rows_of(name, arguments.path, DATA[name])]
         write("adjuster", "Adjusted scores beside whole-range quantile matching", rows, arguments.out)
