@@ -1,6 +1,6 @@
 # Two commands on a fresh machine with Python >= 3.11 and make:  `make demo`  and  `make test`.
 # Each sets up what it needs in a virtual environment of its own (.venv; .venv-oldest for `make test-oldest`,
-# .venv-peers for `make bench-peers`).
+# .venv-peers and .venv-fairgbm for `make bench-peers`).
 
 PYTHON ?= python3
 VENV := .venv
@@ -81,7 +81,6 @@ bench: $(VENV)/.dev ## the benchmarks; tables in benchmarks/results/
 	$(BIN)/python benchmarks/paired_and_chosen.py
 	$(BIN)/python benchmarks/population.py
 	$(BIN)/python benchmarks/bank_encodings.py
-	$(BIN)/python benchmarks/adjuster.py
 	$(BIN)/python benchmarks/network.py
 	$(BIN)/python benchmarks/optimality.py
 	$(BIN)/python benchmarks/search_steps.py
@@ -90,11 +89,15 @@ bench: $(VENV)/.dev ## the benchmarks; tables in benchmarks/results/
 reproduce: $(VENV)/.dev ## the paper's figures and tables, in an hour on two cores; build/results/report.html
 	$(BIN)/partialfair reproduce all --jobs 2 --report --out build/results
 
-# Peers whose licence or size keeps them out of the other environments; versions as in the recorded table.
-bench-peers: ## the benchmark beside dccp and humancompatible-train; table in benchmarks/results/
+# Peers whose licence or size keeps them out of the other environments, and FairGBM, which needs an older scikit-learn.
+bench-peers: ## the benchmarks beside other libraries: solvers, trees, quantile matching; tables in benchmarks/results/
 	@test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
-	@.venv-peers/bin/python -m pip install --quiet -e . torch==2.13.0 cvxpy==1.9.3 clarabel==0.11.1 dccp==1.1.1 humancompatible-train==0.4.2
+	@.venv-peers/bin/python -m pip install --quiet -e . -r benchmarks/peers.txt
+	@test -x .venv-fairgbm/bin/python || $(PYTHON) -m venv .venv-fairgbm
+	@.venv-fairgbm/bin/python -m pip install --quiet -r benchmarks/fairgbm.txt
 	.venv-peers/bin/python benchmarks/peers.py
+	.venv-peers/bin/python benchmarks/tree_peers.py
+	.venv-peers/bin/python benchmarks/adjuster.py
 
 clean: ## remove what the other targets made
-	rm -rf .venv .venv-oldest .venv-peers demo build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-oldest .venv-peers .venv-fairgbm demo build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,9 +1,12 @@
 """Adjusted scores beside whole-range quantile matching: gaps, change, accuracy; and a million scores.
 
 A logistic regression without the group is trained on each data set. Its scores are adjusted on the training
-rows, on the paper's interval; gap, accuracy and AUC are those of the test rows. The floor is the narrowest
-gap that scores without new ties can always reach. Rivals match whole distributions: our own ten lines, and
-EquiPy where it is installed (``pip install equipy==0.0.11a0.dev0``).
+rows, on the paper's interval; gap, accuracy and AUC are those of the test rows, seconds those of fitting and
+of moving the training scores. The floor is the narrowest gap that scores without new ties can always reach.
+Rivals match whole distributions: our own ten lines, and EquiPy's and holisticai's where they are installed
+(benchmarks/peers.txt, `make bench-peers`; holisticai needs its extra ``bias``, for it imports jax and flax).
+holisticai compares every score with all of the other group at 100 values, in time that grows with the square
+of the rows: it is left out above 50,000.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +31,7 @@ from partialfair.postprocessing import PartialParityAdjuster
 
 DATA = {"law_school": None, "bank": None, "a9a": None, "acs_income": 100_000}
 MAX_GAPS = (0.1, 0.05)
+MOST_ROWS_OF_HOLISTICAI = 50_000
 
 Adjust = Callable[[Any, Any], Any]
 
@@ -63,6 +69,27 @@ def equipy(scores: Any, groups: Any) -> Adjust | None:
     return lambda new, names: logit(np.clip(model.transform(expit(new), column(names)), 1e-9, 1 - 1e-9))
 
 
+def holisticai(scores: Any, groups: Any) -> Adjust | None:
+    """Return holisticai's Wasserstein barycentre, if it is installed; it takes two groups, and few rows."""
+    names = np.unique(groups)
+    if names.size != 2 or scores.size > MOST_ROWS_OF_HOLISTICAI:
+        return None
+    try:
+        from holisticai.bias.mitigation import WassersteinBarycenter
+    except ImportError:
+        return None
+    model = WassersteinBarycenter()
+    model.fit(scores, *(groups == name for name in names))
+    return lambda new, given: model.transform(new, *(given == name for name in names))["y_pred"]
+
+
+RIVALS: dict[str, Callable[[Any, Any], Adjust | None]] = {
+    "quantile matching": quantile_matching,
+    "EquiPy": equipy,
+    "holisticai": holisticai,
+}
+
+
 def adjusted(
     scores: Any, groups: Any, interval: Any, max_gap: float, scale: str, margin: Any = "auto"
 ) -> tuple[Adjust, Any]:
@@ -72,60 +99,70 @@ def adjusted(
     return adjuster.transform, adjuster.result_
 
 
-def rows_of(name: str, path: Path | None, n: int | None, scale: str) -> list[dict[str, Any]]:
-    """Return one row per way to adjust the scores of a data set."""
+def ways_of(scores: Any, groups: Any, interval: Any, scale: str) -> dict[str, Callable[[], Adjust]]:
+    """Return the ways of the adjuster, and scores as they are."""
+
+    def ask(max_gap: float, interval: Any = interval, margin: Any = "auto") -> Callable[[], Adjust]:
+        return lambda: adjusted(scores, groups, interval, max_gap, scale, margin)[0]
+
+    wide = PartialParityAdjuster(interval, 1.0, gap_scale=scale)
+    floor = wide.fit(scores, sensitive_features=groups).result_.floor
+    ways = {
+        "as they are": lambda: lambda given, _: given,
+        **{f"adjuster, max_gap {gap:g}": ask(gap) for gap in MAX_GAPS},
+        f"adjuster at the floor, {floor:.2g}": ask(floor),
+        "adjuster, whole range, max_gap 0.05": ask(0.05, (0.0, 1.0)),
+    }
+    return ways | (
+        {"adjuster, max_gap 0.05, no margin": ask(0.05, margin=0.0)} if scale == "absolute" else {}
+    )
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Scores of the training and of the test rows after an adjustment, and what it took."""
+
+    train: Any
+    test: Any
+    seconds: float
+
+
+def rows_of(name: str, path: Path | None, n: int | None) -> list[dict[str, Any]]:
+    """Return one row per way to adjust the scores of a data set, on both scales."""
     data, train, test = load(name, path, n)
     model = LogisticRegression(C=1 / (1e-4 * len(train.y)), max_iter=500).fit(_features(train), train.y)
     scores, new = (model.decision_function(_features(part)) for part in (train, test))
-    wide = PartialParityAdjuster(data.interval, 1.0, gap_scale=scale)
-    floor = wide.fit(scores, sensitive_features=train.groups).result_.floor
-    ways: dict[str, Callable[[], Adjust | None]] = {
-        "as they are": lambda: lambda given, groups: given,
-        **{
-            f"adjuster, max_gap {gap:g}": lambda gap=gap: adjusted(
-                scores, train.groups, data.interval, gap, scale
-            )[0]
-            for gap in MAX_GAPS
-        },
-        f"adjuster at the floor, {floor:.2g}": lambda: adjusted(
-            scores, train.groups, data.interval, floor, scale
-        )[0],
-        "adjuster, whole range, max_gap 0.05": lambda: adjusted(
-            scores, train.groups, (0.0, 1.0), 0.05, scale
-        )[0],
-        **(
-            {
-                "adjuster, max_gap 0.05, no margin": lambda: adjusted(
-                    scores, train.groups, data.interval, 0.05, scale, 0.0
-                )[0]
-            }
-            if scale == "absolute"
-            else {}
-        ),
-        "quantile matching": lambda: quantile_matching(scores, train.groups),
-        "EquiPy": lambda: equipy(scores, train.groups),
-    }
-    rows = []
-    for way, make in ways.items():
+    positive = test.y == model.classes_[1]
+
+    def moved(make: Callable[[], Adjust | None]) -> Moved | None:
         start = time.perf_counter()
         adjust = make()
-        seconds = time.perf_counter() - start
         if adjust is None:
-            continue
-        moved, judged = adjust(scores, train.groups), adjust(new, test.groups)
-        rows.append(
-            {
-                "data": name,
-                "scale": scale,
-                "scores": way,
-                "training gap": f"{_gap(moved, train.groups, data.interval, scale):.4f}",
-                "test gap": f"{_gap(judged, test.groups, data.interval, scale):.3f}",
-                "rms change": f"{np.sqrt(np.mean((moved - scores) ** 2)):.3f}",
-                "test accuracy": f"{np.mean((judged > 0) == (test.y == model.classes_[1])):.4f}",
-                "test AUC": f"{roc_auc_score(test.y == model.classes_[1], judged):.4f}",
-                "seconds": f"{seconds:.2f}",
-            }
-        )
+            return None
+        after = adjust(scores, train.groups)
+        seconds = time.perf_counter() - start
+        return Moved(after, adjust(new, test.groups), seconds)
+
+    rivals = {way: moved(partial(match, scores, train.groups)) for way, match in RIVALS.items()}
+    rows = []
+    for scale in ("interval", "absolute"):
+        ways = ways_of(scores, train.groups, data.interval, scale)
+        for way, after in ({way: moved(make) for way, make in ways.items()} | rivals).items():
+            if after is None:
+                continue
+            rows.append(
+                {
+                    "data": name,
+                    "scale": scale,
+                    "scores": way,
+                    "training gap": f"{_gap(after.train, train.groups, data.interval, scale):.4f}",
+                    "test gap": f"{_gap(after.test, test.groups, data.interval, scale):.3f}",
+                    "rms change": f"{np.sqrt(np.mean((after.train - scores) ** 2)):.3f}",
+                    "test accuracy": f"{np.mean((after.test > 0) == positive):.4f}",
+                    "test AUC": f"{roc_auc_score(positive, after.test):.4f}",
+                    "seconds": f"{after.seconds:.2f}",
+                }
+            )
     return rows
 
 
@@ -171,14 +208,12 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="*", type=int, default=[100_000, 1_000_000])
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
-    adjusted(np.arange(40.0), np.arange(40) % 2, (0.0, 0.5), 0.1, "interval")  # compiles
+    few, halves = np.linspace(-1, 1, 40), np.arange(40) % 2
+    adjusted(few, halves, (0.0, 0.5), 0.1, "interval")  # compiles
+    for match in RIVALS.values():
+        match(few, halves)  # imports
     if arguments.data:
-        rows = [
-            row
-            for name in arguments.data
-            for scale in ("interval", "absolute")
-            for row in rows_of(name, arguments.path, DATA[name], scale)
-        ]
+        rows = [row for name in arguments.data for row in rows_of(name, arguments.path, DATA[name])]
         write("adjuster", "Adjusted scores beside whole-range quantile matching", rows, arguments.out)
     if arguments.sizes:
         title = "Seconds of an adjustment, max_gap 0.05"

@@ -141,12 +141,19 @@ def fairlearn_reduction(train: Part, data: Dataset, constraint: str | None, grid
     clf = ExponentiatedGradient(base, DemographicParity(difference_bound=MAX_GAP), max_iter=20)
     clf.fit(dense(train), train.y, sensitive_features=train.groups)
 
-    def score(part: Part) -> Any:
-        X = dense(part)
-        pairs = zip(clf.weights_, clf.predictors_, strict=True)
-        return sum(w * one.predict_proba(X)[:, 1] for w, one in pairs if w > 0) - 0.5
+    return Fitted(lambda part: averaged_score(clf, dense(part)), {})
 
-    return Fitted(score, {})
+
+def averaged_score(clf: Any, X: Any) -> Any:
+    """Return a score of fairlearn's randomised classifier: the mean probability of its predictors, less ½."""
+    pairs = zip(clf.weights_, clf.predictors_, strict=True)
+    return sum(weight * probability(one, X) for weight, one in pairs if weight > 0) - 0.5
+
+
+def probability(predictor: Any, X: Any) -> Any:
+    """Return the probability of the label 1; a reduction that asks for one label alone gets a constant."""
+    classes = list(predictor.classes_)
+    return predictor.predict_proba(X)[:, classes.index(1)] if 1 in classes else np.zeros(len(X))
 
 
 METHODS: dict[str, Callable[..., Fitted]] = {

@@ -172,3 +172,50 @@ def test_what_is_said_of_adjusted_scores_is_so():
         assert float(floor["test AUC"]) > float(matching["test AUC"])
         for column in ("test gap", "test AUC"):
             assert float(equipy[column]) == pytest.approx(float(matching[column]), abs=0.00101)
+
+
+def test_the_table_of_tools_is_that_of_the_records():
+    page = (ROOT / "docs" / "choosing.md").read_text()
+    section = page[page.index("| test gap, accuracy, AUC |") :].split("\n\n")[0]
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines()]
+    names = [name.replace(" ", "_") for name in lines[0][1:]]
+    trained = {
+        "no constraint": ("ours, unconstrained", "pSP"),
+        "fairlearn, ExponentiatedGradient": ("fairlearn ExponentiatedGradient", "pSP"),
+        "fairlearn, GridSearch": ("fairlearn GridSearch", "pSP"),
+        "`PartialFairClassifier`, pDP at 0": ("ours", "pDP"),
+        "`PartialFairClassifier`, pSP": ("ours", "pSP"),
+    }
+    moved = {
+        "`PartialParityAdjuster`": "adjuster, max_gap 0.05",
+        "quantile matching": "quantile matching",
+    }
+    assert {line[0] for line in lines[2:]} == {*trained, *moved}
+    for way, *cells in lines[2:]:
+        for name, cell in zip(names, cells, strict=True):
+            if way in trained:
+                method, kind = trained[way]
+                where = {"data": name, "method": method, "constraint": kind}
+                columns = ("test pSP, interval", "accuracy", "AUC")
+                figures = [entry("engine", column, **where) for column in columns]
+            else:
+                row = adjusted_rows(name)[moved[way]]
+                figures = [row[column] for column in ("test gap", "test accuracy", "test AUC")]
+            for quoted, figure in zip(cell.split(", "), figures, strict=True):
+                digits = len(quoted.partition(".")[2])
+                assert float(quoted) == pytest.approx(float(figure), abs=0.51 * 10**-digits), (way, name)
+
+
+def test_what_is_said_of_adjusting_beside_training_is_so():
+    for name in ("law_school", "bank", "a9a"):
+        trained = {"data": name, "method": "ours", "constraint": "pSP"}
+        columns = {"test pSP, interval": "test gap", "accuracy": "test accuracy", "AUC": "test AUC"}
+        adjuster = adjusted_rows(name)["adjuster, max_gap 0.05"]
+        wider, more_accurate, better = (
+            float(adjuster[own]) - float(entry("engine", column, **trained))
+            for column, own in columns.items()
+        )
+        if name == "law_school":
+            assert (round(wider, 3), round(better, 3)) == (0.015, 0.015)
+        else:
+            assert wider < 0 < min(more_accurate, better)

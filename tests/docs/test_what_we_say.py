@@ -129,13 +129,60 @@ def test_coverage_benchmark_runs_and_goes_on(tmp_path):
 
 
 @pytest.mark.real_data
-def test_trees_benchmark_runs(tmp_path, data_dir):
+def test_trees_benchmark_runs_and_goes_on(tmp_path, data_dir):
     pytest.importorskip("lightgbm")
-    fewer = "script.ROWS = {'law_school': 1500}; script.MAX_GAPS = {'interval': (0.3,)}"
-    small = ("--splits", 1, "--leaves", 3, "--data", data_dir, "--out", tmp_path)
+    fewer = "script.ROWS, script.MAX_GAPS = {'law_school': 1500}, {'interval': (0.3,)}"
+    small = ("--splits", 1, "--leaves", 3, "--only", "law_school", "--data", data_dir, "--out", tmp_path)
     printed = run_smaller("benchmarks/trees.py", fewer, *small)
-    assert "| law_school | interval | trees − linear |" in printed
-    assert "| law_school | interval | same rows − other rows |" in printed
+    assert "| trees − linear | law_school | interval | accuracy | 1 |" in printed
+    assert "| trees − trees, other rows | law_school | interval | auc | 1 |" in printed
+    assert "| all | both |" in (tmp_path / "trees_summary.md").read_text()
+    measured = (tmp_path / "trees.jsonl").read_text()
+    assert len(measured.splitlines()) == 3  # trees are in both rows of the table, and measured once
+    run_smaller("benchmarks/trees.py", fewer, *small)
+    assert (tmp_path / "trees.jsonl").read_text() == measured
+    run_smaller("benchmarks/trees.py", fewer, *small, "--fresh", "--only", "rows law_school")
+    again = (tmp_path / "trees.jsonl").read_text().splitlines()
+    assert again[0] in measured.splitlines()  # that of linear models was not forgotten
+    assert len(again) == 3
+
+
+@pytest.mark.real_data
+def test_tree_peers_benchmark_runs_and_goes_on(tmp_path, data_dir):
+    """FairGBM has an environment of its own, which tests do not have."""
+    pytest.importorskip("lightgbm")
+    pytest.importorskip("fairlearn")
+    fewer = (
+        "script.ROWS = {'law_school': 1500}; script.MAX_GAPS = {'interval': (0.3,), 'absolute': (0.3,)}\n"
+        "script.TREES, script.BOUNDS, script.GRID_LIMITS, script.MAX_ITER = 5, (0.05,), (0.1,), 2"
+    )
+    small = ("--splits", 1, "--leaves", 3, "--only", "law_school", "--peers", "fairlearn")
+    aims = ("--aims", "pSP, interval", "decisions", "--data", data_dir, "--out", tmp_path)
+    run_smaller("benchmarks/tree_peers.py", fewer, *small, *aims)
+    rows = json.loads((tmp_path / "tree_peers.json").read_text())["rows"]
+    what = ["ours", "ours − fairlearn, ExponentiatedGradient", "ours − fairlearn, GridSearch"]
+    assert [(row["gap"], row["what"]) for row in rows] == [
+        (gap, one) for gap in ("pSP, interval", "decisions") for one in what
+    ]
+    measured = (tmp_path / "tree_peers.jsonl").read_text()
+    assert len(measured.splitlines()) == 4  # ours for both gaps, and each of the peers once
+    run_smaller("benchmarks/tree_peers.py", fewer, *small, *aims)
+    assert (tmp_path / "tree_peers.jsonl").read_text() == measured
+
+
+@pytest.mark.real_data
+def test_trees_benchmark_measures_costs(tmp_path, data_dir):
+    pytest.importorskip("lightgbm")
+    fewer = (
+        "from dataclasses import replace\n"
+        "small = replace(script.COSTS['speed'], table='law_school', rows=1500, trees=5, leaves=3)\n"
+        "script.COSTS = {'speed': small, 'memory': replace(small, what='memory')}"
+    )
+    run_smaller(
+        "benchmarks/trees.py", fewer, "--only", "e", "--data", data_dir, "--out", tmp_path, "--splits", 0
+    )
+    rows = json.loads((tmp_path / "trees_costs.json").read_text())["rows"]
+    assert [row["bar"] for row in rows] == ["seconds of the refit ≤ 30: yes", "peak GiB ≤ 3: yes"]
 
 
 def test_map_band_benchmark_runs(tmp_path):

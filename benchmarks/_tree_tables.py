@@ -1,0 +1,74 @@
+"""Tables in the two forms that linear models and trees take, and the models that are grown on them."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from _data import LOADERS, as_part
+from _real import _ADULT, ADULT_INTERVAL, load_adult
+from partialfair.categoricals import CategoricalCodes
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The same people as linear models take them, and as trees do."""
+
+    linear: Any
+    trees: Any
+    y: Any
+    groups: Any
+    interval: tuple[float, float]
+
+    def take(self, rows: Any) -> Tables:
+        """Return some of the people."""
+        linear = self.linear.take(rows) if isinstance(self.linear, CategoricalCodes) else self.linear[rows]
+        return Tables(linear, self.trees.iloc[rows], self.y[rows], self.groups[rows], self.interval)
+
+    def parts(self, n: int | None, seed: int) -> tuple[Tables, Tables]:
+        """Return people to train on and a fifth to test on, of n who are drawn or of all."""
+        order = np.random.default_rng(seed).permutation(len(self.y))[:n]
+        cut = len(order) // 5
+        return self.take(order[cut:]), self.take(order[:cut])
+
+
+def load_tables(name: str, folder: Path | None) -> Tables:
+    """Return a table in both forms."""
+    if name == "adult":
+        part = load_adult(folder)
+        return Tables(part.X, _raw_adult(folder), part.y, part.groups, ADULT_INTERVAL)
+    data = LOADERS[name](path=folder)
+    part = as_part(data)
+    if isinstance(data.X, CategoricalCodes):
+        columns = zip(data.X.names, data.X.codes.T, data.X.categories, strict=True)
+        raw = pd.DataFrame(
+            {column: pd.Categorical.from_codes(codes, levels) for column, codes, levels in columns}
+        )
+    else:
+        raw = pd.DataFrame(data.X.toarray() if hasattr(data.X, "toarray") else data.X.to_numpy(dtype=float))
+        raw.columns = [f"c{number}" for number in range(raw.shape[1])]
+    return Tables(part.X, raw, np.asarray(part.y), np.asarray(part.groups), data.interval)
+
+
+def _raw_adult(folder: Path | None) -> pd.DataFrame:
+    """Return UCI Adult with its words as categories and its question marks as gaps, without sex."""
+    directory = folder or Path(os.environ["PARTIALFAIR_DATA"])
+    text = gzip.decompress((directory / "adult" / "adult.data.gz").read_bytes()).decode()
+    table = pd.read_csv(io.StringIO(text), names=list(_ADULT), skipinitialspace=True, na_values="?")
+    table = table.drop(columns=["sex", "income"])
+    return table.astype(dict.fromkeys(table.select_dtypes(exclude="number"), "category"))
+
+
+def grower(n_trees: int, leaves: int, seed: int) -> Any:
+    """Return what is grown."""
+    from lightgbm import LGBMClassifier
+
+    settings = {"n_estimators": n_trees, "num_leaves": leaves, "verbose": -1, "n_jobs": 1}
+    return LGBMClassifier(random_state=seed, **settings)
