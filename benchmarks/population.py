@@ -12,7 +12,8 @@ files as in docs/data.md. The parts:
 - law: law school in thirds, interval scale, ``best(max_gap=.2)``; in how many splits a model qualifies (the
   bar: half), and how often its gap on the last third is larger
 
-Parts that are left out keep what an earlier run measured.
+Parts that are left out keep what an earlier run measured. Draws of acs and law, which take long, are written
+down at once in population.jsonl, and a run goes on where one was stopped (``--fresh`` begins anew).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import argparse
 import json
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -131,42 +133,53 @@ def gap_of(model: Any, rows: Part, interval: Any) -> float:
     )
 
 
-def acs(folder: Path | None, n_draws: int) -> list[Row]:
+def acs(folder: Path | None, n_draws: int, begun: Path) -> list[Row]:
     """Return how often the model of a sample is less fair among all rows than promised."""
     data = LOADERS["acs_income"](path=folder)
     everybody = as_part(data)
-    n_rows, truths, start = len(everybody.y), [], time.perf_counter()
-    for draw in range(n_draws):
+
+    def true_gap_of_best(draw: int) -> float | None:
         rng = np.random.default_rng(draw)
-        sample = everybody.take(rng.choice(n_rows, 5000, replace=False))
-        order = rng.permutation(5000)
-        train, held_out = sample.take(order[:2500]), sample.take(order[2500:])
+        sample = everybody.take(rng.choice(len(everybody.y), 5000, replace=False))
+        train, held_out = (sample.take(rows) for rows in np.array_split(rng.permutation(5000), 2))
         model = _best(train, held_out, data.interval, draw, ALLOWED_ON_ACS, alpha=1e-2)
-        if model is not None:
-            truths.append(gap_of(model, everybody, data.interval))
-        print("acs", draw, "nothing" if model is None else f"{truths[-1]:.3f}", flush=True)
-    per_draw = (time.perf_counter() - start) / max(n_draws, 1)
-    wide = sum(truth > ALLOWED_ON_ACS for truth in truths)
+        return None if model is None else gap_of(model, everybody, data.interval)
+
+    draws = _drawn("acs", n_draws, true_gap_of_best, begun)
     what = f"best(max_gap={ALLOWED_ON_ACS:g}), ACS income, 5,000 of all rows, half held out"
-    return [_promise("acs", what, n_draws, len(truths), wide, "too wide ≤ 0.075", per_draw)]
+    return [_promise("acs", what, draws, ALLOWED_ON_ACS, "too wide ≤ 0.075")]
 
 
-def law(folder: Path | None, n_splits: int) -> list[Row]:
+def law(folder: Path | None, n_splits: int, begun: Path) -> list[Row]:
     """Return in how many splits of law school a model qualifies."""
     data = LOADERS["law_school"](path=folder)
     everybody = as_part(data)
-    truths, start = [], time.perf_counter()
-    for split in range(n_splits):
+
+    def test_gap_of_best(split: int) -> float | None:
         order = np.random.default_rng(FIRST_SPLIT + split).permutation(len(data.y))
         train, held_out, test = (everybody.take(rows) for rows in np.array_split(order, 3))
         model = _best(train, held_out, data.interval, split, ALLOWED)
-        if model is not None:
-            truths.append(gap_of(model, test, data.interval))
-        print("law", split, "nothing" if model is None else f"{truths[-1]:.3f}", flush=True)
-    per_draw = (time.perf_counter() - start) / max(n_splits, 1)
-    wide = sum(truth > ALLOWED for truth in truths)
+        return None if model is None else gap_of(model, test, data.interval)
+
+    draws = _drawn("law", n_splits, test_gap_of_best, begun)
     what = f"best(max_gap={ALLOWED:g}), law school in thirds; gaps are those of the last third, a sample"
-    return [_promise("law", what, n_splits, len(truths), wide, "a model returned ≥ .5", per_draw)]
+    return [_promise("law", what, draws, ALLOWED, "a model returned ≥ .5")]
+
+
+def _drawn(part: str, n_draws: int, gap_of_best: Callable[[int], float | None], begun: Path) -> list[Row]:
+    """Return the gap of each draw's model, and its seconds; what is known is not drawn again."""
+    lines = [json.loads(line) for line in begun.read_text().splitlines()] if begun.exists() else []
+    known = {line["draw"]: line for line in lines if line["part"] == part}
+    for draw in range(n_draws):
+        if draw in known:
+            continue
+        start = time.perf_counter()
+        gap = gap_of_best(draw)
+        known[draw] = {"part": part, "draw": draw, "gap": gap, "seconds": time.perf_counter() - start}
+        with begun.open("a") as file:
+            file.write(json.dumps(known[draw]) + "\n")
+        print(part, draw, "nothing" if gap is None else f"{gap:.3f}", flush=True)
+    return [known[draw] for draw in range(n_draws)]
 
 
 def _best(train: Part, held_out: Part, interval: Any, seed: int, max_gap: float, alpha: float = 1e-4) -> Any:
@@ -185,13 +198,16 @@ def _best(train: Part, held_out: Part, interval: Any, seed: int, max_gap: float,
         return None
 
 
-def _promise(part: str, what: str, n_draws: int, n_models: int, wide: int, bar: str, seconds: float) -> Row:
+def _promise(part: str, what: str, draws: list[Row], allowed: float, bar: str) -> Row:
+    gaps = [draw["gap"] for draw in draws if draw["gap"] is not None]
+    wide, n_draws = sum(gap > allowed for gap in gaps), len(draws)
+    seconds = sum(draw["seconds"] for draw in draws) / max(n_draws, 1)
     return {
         "part": part,
         "what": f"{what}; {seconds:.0f} s each",
         "draws": n_draws,
         "too wide a gap returned": f"{wide / max(n_draws, 1):.4f} ({wide} times)",
-        "a model returned": f"{n_models / max(n_draws, 1):.3f} ({n_models} times)",
+        "a model returned": f"{len(gaps) / max(n_draws, 1):.3f} ({len(gaps)} times)",
         "bar": bar,
     }
 
@@ -204,13 +220,17 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=40, help="of law school")
     parser.add_argument("--only", default="", choices=["", "sequences", "acs", "law"])
     parser.add_argument("--data", type=Path, default=None, help="directory of the data files")
+    parser.add_argument("--fresh", action="store_true", help="forget the draws of an earlier run")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
+    begun = arguments.out / "population.jsonl"
+    if arguments.fresh:
+        begun.unlink(missing_ok=True)
     parts = {
         "sequences": lambda: sequences(arguments.draws),
-        "acs": lambda: acs(arguments.data, arguments.acs_draws),
-        "law": lambda: law(arguments.data, arguments.splits),
+        "acs": lambda: acs(arguments.data, arguments.acs_draws, begun),
+        "law": lambda: law(arguments.data, arguments.splits, begun),
     }
     measured = {name: part() for name, part in parts.items() if arguments.only in ("", name)}
     file = arguments.out / "population.json"

@@ -139,7 +139,7 @@ class CensusFile:
                 download(url, archive)
                 rows = select_rows(_read_persons(archive))
         except (OSError, ValueError, *ARCHIVE_ERRORS) as error:
-            raise fetch_failure(self, url, describe(error)) from error
+            raise fetch_failure(self, url, describe(error)) from None
         if len(rows) != expected:
             raise fetch_failure(self, url, f"it gives {len(rows)} rows where folktables has {expected}")
         _write_parquet(rows, part)

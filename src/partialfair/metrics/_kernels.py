@@ -1,13 +1,12 @@
 """Compiled loops over the scores of two groups, merged from the top.
 
-Every kernel walks `merged_ranks`, so thresholds, ties and weights are handled in one place. Scores are sorted
-ascending; ``above[i]`` is the weight of the ``i`` largest ones, and an empty ``above`` stands for equal
-weights. An interval set travels as the tuple ``(starts, lengths, measure)``.
+Every kernel walks by `_next_block`, so thresholds, ties and weights are handled in one place. Scores are
+sorted ascending; ``above[i]`` is the weight of the ``i`` largest ones, and an empty ``above`` stands for
+equal weights. An interval set travels as the tuple ``(starts, lengths, measure)``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TypeAlias
 
 import numpy as np
@@ -53,28 +52,39 @@ def _n_above(theta: float, scores: Floats) -> int:
     return int(scores.size - np.searchsorted(scores, theta, side="right"))
 
 
-@njit  # not cached: numba cannot link a generator that it loaded from its cache; the callers are cached
-def merged_ranks(
-    a: Floats, above_a: Floats, b: Floats, above_b: Floats, first_a: float = 0.0, first_b: float = 0.0
-) -> Iterator[tuple[float, float, float]]:
-    """Yield ``(θ, F̄_a(θ), F̄_b(θ))`` for each distinct score θ from the top, then for θ = −∞.
+@njit(cache=True)
+def _passed_before(
+    first_a: float, first_b: float, a: Floats, above_a: Floats, b: Floats, above_b: Floats
+) -> tuple[int, int]:
+    """Return how many members have scores above all with ranks of at least ``first_a`` or ``first_b``.
 
-    Scores above all that have ranks of at least ``first_a`` in a or ``first_b`` in b may be left out.
+    They may be fewer than that: the walk begins a little early.
     """
-    i = j = 0
-    if first_a > 0.0 and first_b > 0.0 and a.size and b.size:
-        theta = max(_score_before(first_a, a, above_a), _score_before(first_b, b, above_b))
-        i, j = _n_above(theta, a), _n_above(theta, b)
-    while i < a.size or j < b.size:
-        top_a = a[a.size - 1 - i] if i < a.size else -np.inf
-        top_b = b[b.size - 1 - j] if j < b.size else -np.inf
-        theta = max(top_a, top_b)
-        yield theta, _rank(i, above_a, a.size), _rank(j, above_b, b.size)
-        while i < a.size and a[a.size - 1 - i] == theta:
-            i += 1
-        while j < b.size and b[b.size - 1 - j] == theta:
-            j += 1
-    yield -np.inf, 1.0, 1.0
+    if not (first_a > 0.0 and first_b > 0.0 and a.size and b.size):
+        return 0, 0
+    theta = max(_score_before(first_a, a, above_a), _score_before(first_b, b, above_b))
+    return _n_above(theta, a), _n_above(theta, b)
+
+
+@njit(cache=True)
+def _next_block(
+    i: int, j: int, a: Floats, above_a: Floats, b: Floats, above_b: Floats
+) -> tuple[float, float, float, int, int]:
+    """Return θ, ``F̄_a(θ)`` and ``F̄_b(θ)`` of the highest score that i and j members are not above.
+
+    Then how many members of a and b have been passed once all that have this score are. After the last score
+    θ is −∞. Walks call this until then. It is no generator: numba never releases the arrays of one.
+    """
+    n_a, n_b = a.size, b.size
+    if i >= n_a and j >= n_b:
+        return -np.inf, 1.0, 1.0, i, j
+    theta = max(a[n_a - 1 - i] if i < n_a else -np.inf, b[n_b - 1 - j] if j < n_b else -np.inf)
+    rank_a, rank_b = _rank(i, above_a, n_a), _rank(j, above_b, n_b)
+    while i < n_a and a[n_a - 1 - i] == theta:
+        i += 1
+    while j < n_b and b[n_b - 1 - j] == theta:
+        j += 1
+    return theta, rank_a, rank_b, i, j
 
 
 @njit(cache=True)
@@ -84,7 +94,10 @@ def clipped_gap(
     """Return ``max_θ |passed_a(F̄_a(θ)) − passed_b(F̄_b(θ))|`` with its θ, F̄_a(θ) and F̄_b(θ)."""
     best, best_theta, best_a, best_b = -1.0, 0.0, 0.0, 0.0
     # Before both intervals nothing differs.
-    for theta, rank_a, rank_b in merged_ranks(a, above_a, b, above_b, set_a[0][0], set_b[0][0]):
+    i, j = _passed_before(set_a[0][0], set_b[0][0], a, above_a, b, above_b)
+    theta = np.inf
+    while theta > -np.inf:
+        theta, rank_a, rank_b, i, j = _next_block(i, j, a, above_a, b, above_b)
         passed_a, passed_b = passed_share(rank_a, *set_a), passed_share(rank_b, *set_b)
         gap = abs(passed_a - passed_b)
         if gap > best:
@@ -103,7 +116,10 @@ def absolute_gap(
     The gap is 0 at θ = −∞ if no θ qualifies.
     """
     best, best_theta, best_a, best_b = 0.0, -np.inf, 1.0, 1.0
-    for theta, rank_a, rank_b in merged_ranks(a, above_a, b, above_b, starts[0], starts[0]):
+    i, j = _passed_before(starts[0], starts[0], a, above_a, b, above_b)
+    theta = np.inf
+    while theta > -np.inf:
+        theta, rank_a, rank_b, i, j = _next_block(i, j, a, above_a, b, above_b)
         gap = abs(rank_a - rank_b)
         if gap > best and (holds_rank(rank_a, starts, lengths) or holds_rank(rank_b, starts, lengths)):
             best, best_theta, best_a, best_b = gap, theta, rank_a, rank_b
@@ -122,7 +138,9 @@ def band_auc(
 ) -> float:
     """Return ``Pr(s > s') + tie_share · Pr(s = s')`` for s, s' drawn from the two bands."""
     auc, last_a, last_b = 0.0, 0.0, 0.0
-    for _, rank_a, rank_b in merged_ranks(a, above_a, b, above_b):
+    i, j, theta = 0, 0, np.inf
+    while theta > -np.inf:
+        theta, rank_a, rank_b, i, j = _next_block(i, j, a, above_a, b, above_b)
         passed_a, passed_b = passed_share(rank_a, *set_a), passed_share(rank_b, *set_b)
         mass_a, mass_b = passed_a - last_a, passed_b - last_b  # what the block just passed holds of each band
         auc += mass_a * ((1.0 - passed_b) + tie_share * mass_b)
@@ -142,7 +160,9 @@ def grid_visits(a: Floats, above_a: Floats, b: Floats, above_b: Floats, n_grid: 
     cells = np.empty((2 * n_grid + 1, 2), dtype=np.int64)
     visits = np.empty((2 * n_grid + 1, 9))
     n_visits = 0
-    for _, x, y in merged_ranks(a, above_a, b, above_b):
+    i, j, theta = 0, 0, np.inf
+    while theta > -np.inf:
+        theta, x, y, i, j = _next_block(i, j, a, above_a, b, above_b)
         n_visits = extend_visits(cells, visits, n_visits, x, y, n_grid)
     return cells[:n_visits], visits[:n_visits]
 
