@@ -26,8 +26,10 @@ from partialfair.trees import PartialFairTrees
 
 __all__ = ["BEYOND_METHODS"]
 
-_TREES, _LEAVES = 60, 8
-"""At most, since growing stops early; small, since many leaf values fit the noise of the rows."""
+_TREES, _LEAVES = 120, 8
+"""At most: on law school and bank growing stops earlier, after about 70 and 100 trees. On a9a, split 0 at
+κ = .1, 60, 120 and 254 trees have validation accuracies of .839, .845 and .843, and refits of 2.5, 6 and
+14 seconds."""
 
 
 def _without_question(run: Run) -> Run:
@@ -61,7 +63,7 @@ class RefittedTrees(Method):
 
     name, label = "trees", "partial parity, refitted trees"
     of_the_paper, is_ours, free = False, True, "trees"
-    alphas = (1e-2,)
+    alphas = (1e-2,)  # the estimator's own: on law school, ten times more or less is no better for validation
     rough_seconds = 1.5
 
     def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
@@ -97,7 +99,7 @@ class AdjustedScores(Method):
 
     name, label = "adjuster", "adjusted scores (needs the group)"
     of_the_paper, is_ours = False, True
-    rough_seconds = 0.5
+    rough_seconds = 0.06
 
     def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
         """Return the paper's κ."""
