@@ -221,6 +221,7 @@ def _print_list(*, as_json: bool) -> None:
         of_frontiers.add_row(method.name, method.label, method.protocol, *cells)
     with printing():
         console().print(table)
+        echo("")
         console().print(of_frontiers)
 
 
