@@ -15,8 +15,9 @@ from partialfair.experiments.paper import INTERVALS, NETWORKS
 from partialfair.experiments.parts import gap_name
 from partialfair.experiments.runs import Outcome
 from partialfair.experiments.store import Store
-from partialfair.experiments.target import Scope
+from partialfair.experiments.target import Scope, comparable, compared
 from partialfair.experiments.targets import TARGETS
+from partialfair.plotting.paper import figures_of
 
 INTERVAL, SEEDS = (0.7, 1.0), (0, 1, 2)
 LAW = Question("law_school", "pSP", INTERVAL, SEEDS)
@@ -88,6 +89,41 @@ def test_a_frontier_is_judged_by_who_is_above(tmp_path, gain, holds):
     assert [finding.holds for finding in said["rank-curves"].findings] == [True]
     assert [finding.holds for finding in said["partial-full"].findings] == [None]
     assert said["acs"].sentence() == "not judged"
+
+
+def test_no_claim_is_about_methods_that_the_paper_does_not_have(tmp_path):
+    names = ("ours", "group-auc", "inter-group", "intra-group", "penalty")
+    without = judged(made(tmp_path / "without", dict.fromkeys(names, 0.0)))
+    gains = {**dict.fromkeys(names, 0.0), "trees": 0.05, "adjuster": 0.05}
+    assert judged(made(tmp_path / "with", gains)) == without
+
+
+def test_figure_1_shows_all_of_ours_and_tells_methods_apart(tmp_path):
+    """Ours are not cut off, whatever the baselines are like; no two share a colour or a marker."""
+    pytest.importorskip("matplotlib").use("Agg")
+    from matplotlib.colors import to_hex
+
+    methods = comparable("fast")
+    gains = {method.name: 0.01 * position for position, method in enumerate(methods)}
+    store = made(tmp_path, {**gains, "trees": 0.05, "adjuster": -0.25, "group-auc": -0.25})
+    scope = Scope(("law_school",), len(SEEDS))
+    figure = figures_of(TARGETS["fig1"], scope, store)["fig1"]
+    ax = figure.axes[0]
+    drawn = {bars.get_label(): bars.lines[0] for bars in ax.containers}
+    assert list(drawn) == [method.label for method in compared(scope)]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(drawn)
+    for told in (lambda line: to_hex(line.get_color()), lambda line: line.get_marker()):
+        assert len({told(line) for line in drawn.values()}) == len(drawn)
+    (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
+
+    def cut_off(name):
+        x, y = drawn[METHODS[name].label].get_data()
+        return not ((left < x) & (x < right) & (low < y) & (y < high)).all()
+
+    assert not any(map(cut_off, ("unconstrained", "ours", "ours-exact", "trees", "adjuster")))
+    for name in ("trees", "adjuster", "quantile-matching"):
+        assert drawn[METHODS[name].label].get_linestyle() == ":"
+    assert figure.legends[0].get_title().get_text() == "dotted: not in the paper"
 
 
 def test_no_method_is_credited_with_models_that_it_did_not_find(tmp_path):

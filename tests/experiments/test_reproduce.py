@@ -173,7 +173,12 @@ def test_exports_costs_and_lists(tmp_path, data_dir):
     assert (cost["runs"], cost["left"], cost["minutes"]) == (3, 0, 0)
     listed = reproduce("list").stdout
     assert all(name in listed for name in TARGETS)
-    assert list(json.loads(reproduce("list", "--json").stdout)["known"]) == list(TARGETS)
+    known = json.loads(reproduce("list", "--json").stdout)
+    assert list(known["known"]) == list(TARGETS)
+    assert {"ours", "trees", "adjuster", "idca"} <= set(known["methods"])
+    assert not known["methods"]["trees"]["in_the_paper"]
+    assert known["methods"]["adjuster"]["group_at_prediction"]
+    assert all(name in listed for name in known["methods"])
 
 
 @pytest.mark.usefixtures("small")
@@ -199,6 +204,9 @@ def test_a_quick_look_says_that_it_is_one(tmp_path, data_dir):
     ("arguments", "match"),
     [
         (("fig99",), "there is no target 'fig99'; there are fig1, fig2"),
+        (("fig2", "--method", "trees"), "--method is for fig1, which is not among these targets"),
+        (("fig1", "--method", "forest"), "--method forest is not in fig1, which has unconstrained, ours"),
+        (("fig1", "--method", "trees", "--protocol", "paper"), "which has unconstrained, idca"),
         (("fig3", "--dataset", "bank"), "--dataset bank is in none of these targets, which have a9a"),
         (("fig1", "--dataset", "law_school", "--export", "nowhere/runs.parquet"), "there is no directory"),
         (("fig1", "--dataset", "law_school", "--data", "nowhere", "--jobs", "1"), "nowhere"),
@@ -210,6 +218,35 @@ def test_bad_input_is_one_sentence(tmp_path, arguments, match):
     assert isinstance(done.exception, InputError)
     assert match in str(done.exception)
     assert "\n" not in str(done.exception)
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.usefixtures("small")
+def test_some_methods_of_figure_1(tmp_path, data_dir):
+    """Trees and the adjuster beside what all start from; both in the table, and neither the paper's."""
+    common = ("--dataset", "law_school", *options(data_dir, tmp_path / "r"))
+    asked = ("fig1", "--method", "trees", "--method", "adjuster", *common)
+    done = reproduce(*asked, "--json", "--report")
+    assert done.exception is None
+    record = json.loads(done.stdout)
+    assert record["failures"] == 0
+    assert record["methods"] == ["trees", "adjuster"]
+    told = {row["method"]: row["in the paper"] for row in record["targets"]["fig1"]}
+    labels = {name: METHODS[name].label for name in ("unconstrained", "trees", "adjuster")}
+    assert told == {labels["unconstrained"]: "yes", labels["trees"]: "no", labels["adjuster"]: "no"}
+    page = (tmp_path / "r" / "report.html").read_text()
+    assert all(escape(label) in page for label in labels.values())
+    # The same runs are those of the whole figure.
+    assert "5 runs, 0 of them still to be done" in reproduce(*asked, "--dry-run").stdout
+    left = json.loads(reproduce("fig1", *common, "--dry-run", "--json").stdout)
+    assert left["runs"] - left["left"] == len(list((tmp_path / "r" / "runs").iterdir()))
+
+
+def test_a_method_that_is_asked_for_and_not_installed_is_refused(tmp_path, monkeypatch):
+    sentence = "fairlearn GridSearch needs fairlearn; run: pip install 'partialfair[peers]'"
+    monkeypatch.setattr(type(METHODS["grid-search"]), "missing", lambda self: sentence)
+    done = reproduce("fig1", "--method", "grid-search", "--out", tmp_path / "r")
+    assert str(done.exception) == sentence
     assert not (tmp_path / "r").exists()
 
 

@@ -46,7 +46,7 @@ def reproduce(
         list[str],
         typer.Argument(
             help="fig1 to fig12, table1 to table4; all (but fig12, which wants a GPU); or list, to see what "
-            "each of them is."
+            "each of them is, and the methods of fig1."
         ),
     ],
     dataset: Annotated[
@@ -59,6 +59,14 @@ def reproduce(
             "--protocol", help="fast: our engine solves every problem; paper: the paper's trainers."
         ),
     ] = Protocol.FAST,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--method",
+            help="Of fig1, only this one, such as ours, trees or adjuster (list names all); may be given "
+            "more than once.",
+        ),
+    ] = None,
     jobs: Annotated[
         int, typer.Option("--jobs", min=1, help="Runs at a time, each on its share of the cores.")
     ] = 1,
@@ -100,14 +108,16 @@ def reproduce(
     from partialfair.experiments.methods import METHODS
     from partialfair.experiments.store import Store
     from partialfair.experiments.sweep import sweep
-    from partialfair.experiments.target import Scope
+    from partialfair.experiments.target import Scope, comparable
     from partialfair.experiments.targets import targets_named
 
     if targets == ["list"]:
         _print_list(as_json=as_json)
         return 0
     wanted = targets_named(targets)
-    scope = Scope(_datasets(dataset, wanted), seeds, str(protocol), rows, data)
+    scope = Scope(
+        _datasets(dataset, wanted), seeds, str(protocol), rows, data, _methods(method, wanted, protocol)
+    )
     _check_outputs(out, export)
     store = Store(out, partialfair.__version__)
     runs = [run for target in wanted for run in target.runs(scope)]
@@ -118,8 +128,8 @@ def reproduce(
     for name in dict.fromkeys(run.method for run in left):
         if (sentence := METHODS[name].missing()) is not None:
             raise InputError(sentence)
-    for method in METHODS.values():
-        if method.in_frontiers and method.protocol == protocol and (sentence := method.missing()) is not None:
+    for one in comparable(protocol) if scope.methods is None else ():
+        if (sentence := one.missing()) is not None:
             note(f"left out: {sentence}")
     progress = _Progress(Costs(store), left, jobs)
     with keeping(_KEPT), step(f"runs to be done: {len(left):,} of {len(set(runs)):,}") as tell:
@@ -146,6 +156,28 @@ def _datasets(names: Sequence[str] | None, wanted: Iterable[Target]) -> tuple[st
     return tuple(names) if names else known
 
 
+def _methods(
+    names: Sequence[str] | None, wanted: Iterable[Target], protocol: Protocol
+) -> tuple[str, ...] | None:
+    """Return the methods of frontiers that are asked for, refusing those that cannot be run."""
+    from partialfair.experiments.figures import Frontiers
+    from partialfair.experiments.target import comparable
+
+    if not names:
+        return None
+    if not any(isinstance(target, Frontiers) for target in wanted):
+        raise InputError("--method is for fig1, which is not among these targets")
+    known = {method.name: method for method in comparable(protocol)}
+    for name in names:
+        if name not in known:
+            raise InputError(
+                f"--method {name} is not in fig1, which has {', '.join(known)} in the {protocol} protocol"
+            )
+        if (sentence := known[name].missing()) is not None:
+            raise InputError(sentence)
+    return tuple(names)
+
+
 def _check_outputs(out: Path, export: Path | None) -> None:
     """Refuse, before any work, what could not be drawn or written at its end."""
     require("matplotlib", extra="cli", purpose="drawing")
@@ -156,22 +188,41 @@ def _check_outputs(out: Path, export: Path | None) -> None:
 
 
 def _print_list(*, as_json: bool) -> None:
+    from partialfair.experiments.target import comparable, yes_or_no
     from partialfair.experiments.targets import TARGETS
 
+    methods = dict.fromkeys(method for protocol in Protocol for method in comparable(protocol))
     if as_json:
         known = {
             target.name: {"title": target.title, "datasets": list(target.datasets)}
             for target in TARGETS.values()
         }
-        echo(json_text({"schema": _SCHEMA, "known": known}))
+        told = {
+            method.name: {
+                "label": method.label,
+                "protocol": method.protocol,
+                "in_the_paper": method.of_the_paper,
+                "group_at_prediction": method.uses_group,
+            }
+            for method in methods
+        }
+        echo(json_text({"schema": _SCHEMA, "known": known, "methods": told}))
         return
     table = PlainTable()
     for heading in ("target", "what it shows", "data"):
         table.add_column(heading)
     for target in TARGETS.values():
         table.add_row(target.name, target.title, ", ".join(target.datasets))
+    of_frontiers = PlainTable()
+    for heading in ("method of fig1", "in its legend", "protocol", "in the paper", "group at prediction"):
+        of_frontiers.add_column(heading)
+    for method in methods:
+        cells = yes_or_no(method.of_the_paper), yes_or_no(method.uses_group)
+        of_frontiers.add_row(method.name, method.label, method.protocol, *cells)
     with printing():
         console().print(table)
+        echo("")
+        console().print(of_frontiers)
 
 
 class _Progress:
@@ -281,6 +332,7 @@ def _record(wanted: Iterable[Target], scope: Scope, store: Store, failures: int)
         "datasets": list(scope.datasets),
         "seeds": scope.seeds,
         "rows": scope.rows,
+        "methods": None if scope.methods is None else list(scope.methods),
         "failures": failures,
         "targets": {target.name: target.rows(scope, store) for target in wanted},
     }

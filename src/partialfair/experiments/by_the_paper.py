@@ -68,7 +68,7 @@ class IDCASwitching(Method):
     """Algorithms 1 and 2 for the paper's problem; T, ε and K are chosen on the validation rows."""
 
     name, label = "idca", "partial parity by IDCA"
-    protocol, solves, alphas, keeps_history = "paper", "ours", (0.0,), True
+    protocol, solves, is_ours, alphas, keeps_history = "paper", "ours", True, (0.0,), True
     rough_seconds = 120.0
 
     def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
@@ -107,7 +107,7 @@ class IDCAFullParity(IDCASwitching):
     """The same for parity of all ranks (Section G.10)."""
 
     name, label = "full-parity-idca", "full statistical parity by IDCA"
-    solves, keeps_history, in_frontiers = "full-parity", False, False
+    solves, is_ours, keeps_history, in_frontiers = "full-parity", False, False, False
 
     def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
         """Return those of pSP: the paper gives none."""

@@ -87,6 +87,7 @@ class Ours(Method):
     """The paper's problem, its surrogate constraints met (inprocess_pdp_approx, inprocess_wpdp_approx)."""
 
     name, label = "ours", "partial parity"
+    is_ours = True
 
     def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
         """Return the paper's κ."""

@@ -14,7 +14,7 @@ from partialfair.experiments.paper import DATASETS, INTERVALS, NETWORKS, OWN_INT
 from partialfair.experiments.parts import FACES, gap_name
 from partialfair.experiments.runs import Run
 from partialfair.experiments.store import Store
-from partialfair.experiments.target import Row, Scope, Target, compared, shown
+from partialfair.experiments.target import Row, Scope, Target, compared, shown, yes_or_no
 
 __all__ = ["Convergence", "Densities", "Frontiers", "Networks", "RankCurves", "Robustness"]
 
@@ -60,6 +60,8 @@ class Frontiers(Target):
                 "fairness of": question.fairness,
                 "protocol": method.protocol,
                 "method": method.label,
+                "in the paper": yes_or_no(method.of_the_paper),
+                "group at prediction": yes_or_no(method.uses_group),
                 "tolerance": "" if point.tolerance is None else f"{point.tolerance:g}",
                 "fairness": shown(point.fairness),
                 "accuracy": shown(point.accuracy),

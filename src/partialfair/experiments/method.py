@@ -14,6 +14,7 @@ from partialfair.estimators import PartialFairClassifier
 from partialfair.experiments.paper import N_POINTS
 from partialfair.experiments.parts import Part, Parts
 from partialfair.experiments.runs import Run
+from partialfair.trees import PartialFairTrees
 
 __all__ = ["ALPHAS", "Fitted", "Interval", "Method", "Question", "classifier", "told"]
 
@@ -70,6 +71,10 @@ class Method(ABC):
         In legends.
     of_the_paper
         Whether the paper compares with it.
+    is_ours
+        Whether it is ours, and so shown whole in pictures: of others, what lies far below is left out.
+    uses_group
+        Whether a row's scores depend on its group, as the paper's models do, and not on its features alone.
     sees_interval
         Whether models depend on the kind of fairness and the interval that a question is about.
     protocol
@@ -85,6 +90,8 @@ class Method(ABC):
     name: ClassVar[str]
     label: ClassVar[str]
     of_the_paper: ClassVar[bool] = True
+    is_ours: ClassVar[bool] = False
+    uses_group: ClassVar[bool] = True
     sees_interval: ClassVar[bool] = True
     protocol: ClassVar[str] = "fast"
     solves: ClassVar[str | None] = None
@@ -147,7 +154,7 @@ def classifier(run: Run, parts: Parts, **settings: Any) -> Fitted:
     return told(clf)
 
 
-def told(clf: PartialFairClassifier) -> Fitted:
+def told(clf: PartialFairClassifier | PartialFairTrees) -> Fitted:
     """Return a fitted classifier as a model that tells how it was trained."""
     result = clf.result_
     fit = {

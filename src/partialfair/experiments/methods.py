@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from partialfair.experiments.beyond import BEYOND_METHODS
 from partialfair.experiments.by_the_paper import PAPER_METHODS
 from partialfair.experiments.engine import ENGINE_METHODS
 from partialfair.experiments.method import Method
@@ -11,7 +12,14 @@ from partialfair.experiments.others import OTHER_METHODS
 __all__ = ["METHODS", "method_of"]
 
 METHODS: dict[str, Method] = {
-    method.name: method for method in (*ENGINE_METHODS, *PAPER_METHODS, *OTHER_METHODS, *NETWORK_METHODS)
+    method.name: method
+    for method in (
+        *ENGINE_METHODS,
+        *PAPER_METHODS,
+        *OTHER_METHODS,
+        *BEYOND_METHODS,
+        *NETWORK_METHODS,
+    )
 }
 """By name."""
 

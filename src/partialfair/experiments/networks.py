@@ -96,7 +96,7 @@ class Network(Method):
     """A ResNet-18 under partial parity, by the hook's stochastic IDCA."""
 
     name, label = "network", "ResNet-18, partial parity"
-    in_frontiers = False
+    in_frontiers, uses_group = False, False
     free = "network-unconstrained"
     alphas = (0.0,)
     rough_seconds: ClassVar[float] = 30.0  # on a GPU that eight networks share

@@ -22,9 +22,9 @@ from partialfair.experiments.method import Fitted, Method, classifier
 from partialfair.experiments.parts import Part, Parts
 from partialfair.experiments.runs import Run
 
-__all__ = ["OTHER_METHODS", "QuantileMap"]
+__all__ = ["OTHER_METHODS", "TOO_LARGE", "QuantileMap", "with_group"]
 
-_TOO_LARGE = ("acs_income",)
+TOO_LARGE = ("acs_income",)
 """Data whose features as a dense table, or with columns left out, would not fit or take hours."""
 _GRID = 7
 """Models of fairlearn's GridSearch."""
@@ -40,14 +40,14 @@ class _WholeRange(Method):
 
     def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
         """Return the same for all, or none for data that is too large."""
-        return () if dataset in _TOO_LARGE else self.grid
+        return () if dataset in TOO_LARGE else self.grid
 
 
 def _reductions() -> Any:
     return require("fairlearn.reductions", extra="peers", purpose="comparing with fairlearn")
 
 
-def _with_group(part: Part, labels: tuple[Any, ...]) -> Floats:
+def with_group(part: Part, labels: tuple[Any, ...]) -> Floats:
     """Return dense features with a column for every group but the first."""
     X = part.X.toarray() if sparse.issparse(part.X) else np.asarray(part.X)
     return np.column_stack([X, *((part.groups == label).astype(float) for label in labels[1:])])
@@ -82,10 +82,10 @@ class ExponentiatedGradient(_Reduction):
         reductions, labels = _reductions(), tuple(np.unique(parts.train.groups))
         parity = reductions.DemographicParity(difference_bound=run.tolerance)
         peer = reductions.ExponentiatedGradient(_logistic(run, parts), parity)
-        peer.fit(_with_group(parts.train, labels), parts.train.y, sensitive_features=parts.train.groups)
+        peer.fit(with_group(parts.train, labels), parts.train.y, sensitive_features=parts.train.groups)
 
         def scores(part: Part) -> Floats:
-            X = _with_group(part, labels)
+            X = with_group(part, labels)
             pairs = zip(peer.weights_, peer.predictors_, strict=True)
             chances = [weight * one.predict_proba(X)[:, 1] for weight, one in pairs if weight > 0]
             return np.asarray(np.sum(chances, axis=0) - 0.5)
@@ -98,7 +98,7 @@ def _grid_search(run: Run, parts: Parts) -> tuple[Any, ...]:
     """Return the models of a grid of multipliers."""
     reductions, labels = _reductions(), tuple(np.unique(parts.train.groups))
     peer = reductions.GridSearch(_logistic(run, parts), reductions.DemographicParity(), grid_size=_GRID)
-    peer.fit(_with_group(parts.train, labels), parts.train.y, sensitive_features=parts.train.groups)
+    peer.fit(with_group(parts.train, labels), parts.train.y, sensitive_features=parts.train.groups)
     return tuple(peer.predictors_)
 
 
@@ -113,13 +113,13 @@ class GridSearch(_Reduction):
         assert run.tolerance is not None
         labels = tuple(np.unique(parts.train.groups))
         model = _grid_search(replace(run, tolerance=None), parts)[int(run.tolerance)]
-        return Fitted(lambda part: model.predict_proba(_with_group(part, labels))[:, 1] - 0.5)
+        return Fitted(lambda part: model.predict_proba(with_group(part, labels))[:, 1] - 0.5)
 
 
 class WithoutProxies(_WholeRange):
     """One model for all groups, without the share of features that tell most about the group."""
 
-    name, label = "without-proxies", "without the group's proxies"
+    name, label, uses_group = "without-proxies", "without the group's proxies", False
     grid = (0.0, 0.1, 0.25, 0.5, 0.75)
 
     def fitted(self, run: Run, parts: Parts) -> Fitted:

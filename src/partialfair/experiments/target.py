@@ -21,9 +21,12 @@ from partialfair.experiments.parts import LOADERS
 from partialfair.experiments.runs import Run
 from partialfair.experiments.store import Store
 
-__all__ = ["Row", "Scope", "Target", "compared", "shown"]
+__all__ = ["Row", "Scope", "Target", "comparable", "compared", "shown", "yes_or_no"]
 
 Row = dict[str, Any]
+
+_START = "unconstrained"
+"""The method that every frontier starts from."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class Scope:
         Training rows that are kept; None for all.
     folder
         Where data files are; None as in `partialfair.datasets`.
+    methods
+        Those of frontiers that are wanted; None for all. What frontiers start from is always among them.
     """
 
     datasets: tuple[str, ...] = tuple(LOADERS)
@@ -49,6 +54,7 @@ class Scope:
     protocol: str = "fast"
     rows: int | None = None
     folder: Path | None = None
+    methods: tuple[str, ...] | None = None
 
     def question(self, dataset: str, fairness: str, **changes: Any) -> Question:
         """Return what methods are asked on a data set, on its own interval."""
@@ -90,17 +96,29 @@ class Target(ABC):
         return [dataset for dataset in self.datasets if dataset in scope.datasets]
 
 
-def compared(scope: Scope) -> list[Method]:
-    """Return the methods of a frontier: of the protocol, ours first, and what every frontier starts from."""
+def comparable(protocol: str) -> list[Method]:
+    """Return the methods of a protocol's frontiers, ours first, and what every frontier starts from."""
     return [
         method
         for method in METHODS.values()
-        if method.in_frontiers
-        and (method.protocol == scope.protocol or method.name == "unconstrained")
-        and method.missing() is None
+        if method.in_frontiers and (method.protocol == protocol or method.name == _START)
+    ]
+
+
+def compared(scope: Scope) -> list[Method]:
+    """Return those that are wanted and can be run here."""
+    return [
+        method
+        for method in comparable(scope.protocol)
+        if (scope.methods is None or method.name in (_START, *scope.methods)) and method.missing() is None
     ]
 
 
 def shown(mean: Mean) -> str:
     """Return a mean with its standard error, if it has one."""
     return f"{mean.value:.4f}" if np.isnan(mean.error) else f"{mean.value:.4f} ± {mean.error:.4f}"
+
+
+def yes_or_no(holds: bool) -> str:
+    """Return what a table says of what holds or does not."""
+    return "yes" if holds else "no"

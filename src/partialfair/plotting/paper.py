@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 __all__ = ["figures_of"]
 
-_MARKERS = "osD^vP*X<>hd"
+_MARKERS = "osD^vP*X<>hdp"
+_OTHER_COLOURS = (*GROUP_COLOURS[1:-1], "#A9E5BB", "#FFA07A", "#00CED1", "#800000", "#E040FB")
+"""One for each method of the fast protocol's frontiers but ours, which has the first, and the unconstrained
+model, which is grey: so the last, a grey as well, is none of them."""
 _LEAST, _ROOM = 0.1, 0.12
 """Share of the baselines' points that may lie below the axes, and what is left free around the others."""
 _IN_A_ROW = 3
@@ -56,8 +59,7 @@ def _styles(methods: Sequence[Method]) -> dict[str, dict[str, Any]]:
 
     Methods of the fast protocol's frontiers have the same ones in every figure.
     """
-    mine, *others = GROUP_COLOURS
-    colours, markers = cycle(others), cycle(_MARKERS)
+    colours, markers = cycle(_OTHER_COLOURS), cycle(_MARKERS)
     styles: dict[str, dict[str, Any]] = {}
     known = [method for method in METHODS.values() if method.in_frontiers and method.protocol == "fast"]
     for method in (*(known if any(one in known for one in methods) else ()), *methods):
@@ -66,7 +68,7 @@ def _styles(methods: Sequence[Method]) -> dict[str, dict[str, Any]]:
         ours = method.name in ("ours", "ours-as-stated")
         plain = method.name == "unconstrained"
         styles[method.name] = {
-            "color": mine if ours else "0.2" if plain else next(colours),
+            "color": GROUP_COLOURS[0] if ours else "0.2" if plain else next(colours),
             "marker": next(markers),
             "linestyle": "-" if method.of_the_paper or method.name == "ours-exact" else ":",
             "linewidth": 2.4 if ours else 1.1,
@@ -98,12 +100,12 @@ def _frontiers(target: Frontiers, scope: Scope, store: Store) -> dict[str, Figur
         ax = grid[target.fairness.index(question.fairness), datasets.index(question.dataset)]
         for method in methods:
             _draw_frontier(ax, store, question, method, styles[method.name])
-        _zoom(ax, {method: frontier(store, question, method) for method in methods if method.of_the_paper})
+        _zoom(ax, {method: frontier(store, question, method) for method in methods})
         low, high = question.interval
         ax.set_title(f"{_NAMES[question.dataset]}, ranks {low:.0%} to {high:.0%}", fontsize=10, loc="left")
         ax.set_xlabel(f"{question.fairness} fairness (1 − absolute gap) on test rows")
         ax.set_ylabel("accuracy on test rows")
-    _add_legend(figure, grid)
+    _add_legend(figure, grid, title="dotted: not in the paper")
     return {target.name: figure, **_protocols(target, scope, store)}
 
 
@@ -148,11 +150,11 @@ def _draw_points(ax: Axes, frontier: Sequence[Point], label: str, style: Any) ->
 
 def _zoom(ax: Axes, frontiers: Mapping[Method, Sequence[Point]]) -> None:
     """Show all of ours and of the unconstrained model, and most of the baselines: some lie far below."""
-    points = [point for some in frontiers.values() for point in some]
+    points = [point for method, some in frontiers.items() if method.of_the_paper for point in some]
     whole = [
         point
         for method, some in frontiers.items()
-        if "ours" in (method.name, method.solves) or method.name == "unconstrained"
+        if method.is_ours or method.name == "unconstrained"
         for point in some
     ]
     if len(points) < 2:
@@ -167,7 +169,7 @@ def _zoom(ax: Axes, frontiers: Mapping[Method, Sequence[Point]]) -> None:
         limits(low - room, high + room)
 
 
-def _add_legend(figure: Figure, grid: Any) -> None:
+def _add_legend(figure: Figure, grid: Any, *, title: str | None = None) -> None:
     """Name every line once, below all axes."""
     named: dict[str, Any] = {}
     for ax in grid.flat:
@@ -181,6 +183,8 @@ def _add_legend(figure: Figure, grid: Any) -> None:
         ncols=n_columns,
         frameon=False,
         fontsize=9,
+        title=title,
+        title_fontsize=9,
     )
 
 

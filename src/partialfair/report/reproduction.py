@@ -30,6 +30,8 @@ _REMARKS_ON_TABLES = (
     "error, than models of the baselines at their fairness: a tie is no loss. Baselines all of whose models "
     "are less fair than ours, or fairer and less accurate, are named and not judged. Methods that the paper "
     "does not have, dotted in Figure 1, are in no claim.",
+    "Models of the paper have terms for every group, so that scoring needs the group. What Figure 1 has "
+    "beside them uses it as well; its table says which method does not.",
     "Tables read our frontier at the paper's fairness, or at its end where it does not reach so far (read "
     "at); differences are also in standard errors of ours (in errors). Models that another one beats on the "
     "validation rows are no part of a frontier, and the unconstrained one is part of each.",
