@@ -267,7 +267,7 @@ def fairness_path(
     max_gaps
         Gaps to allow, in any order; they are taken from the loosest on.
     alphas
-        Penalties to try with each of them; that of the estimator by default.
+        Penalties to try with each of them; that of the estimator by default, chosen once if it is "auto".
     validation
         Share of the rows to hold out, drawn within groups and classes, or the rows themselves:
         ``(X, y, sensitive_features)``, or with ``sample_weight`` as a fourth and ``clusters`` as a fifth.
@@ -318,7 +318,9 @@ def fairness_path(
     gaps = _numbers(max_gaps, "max_gaps")[::-1]
     stated = [_stated(estimator, gap) for gap in gaps]
     record = _record(stated[0])
-    penalties = [float(estimator.alpha)] if alphas is None else _numbers(alphas, "alphas")
+    if alphas is not None and isinstance(estimator.alpha, str):
+        raise InputError("alphas are penalties to try, and alpha='auto' chooses one; leave one of them out")
+    penalties = [None] if alphas is None else _numbers(alphas, "alphas")
     seed = int(check_random_state(random_state).randint(2**31 - 1))
     rows = read_rows(estimator, X, y, sensitive_features, sample_weight, clusters)
     parts = _parts(estimator, rows, validation, cv, seed)

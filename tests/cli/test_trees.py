@@ -105,3 +105,34 @@ def test_what_is_refused_before_the_table_is_read(run, monkeypatch):
     run(*asked, "--model", "lightgbm").assert_refused(
         "--model lightgbm needs lightgbm, which is not installed; run: pip install 'partialfair[boosting]'"
     )
+
+
+@pytest.mark.usefixtures("table")
+def test_alpha_may_be_chosen(run, tmp_path):
+    asked = ("table.csv", "--target", "hired", "--group", "sex", *BAND, "--model", "hist")
+    outcome = run("train", *asked, "--max-gap", 0.4, "--alpha", "auto", "--out", "out")
+    assert outcome.code == 0, outcome.err
+    record = json.loads((tmp_path / "out" / "train.json").read_text())
+    chosen = record["trees"]["alpha"]
+    assert record["settings"]["alpha"] == "auto"
+    assert load_model(tmp_path / "out" / "model.skops").classifier.alpha_ == chosen
+    assert [
+        note for note in record["notes"] if note.startswith(f"alpha {chosen:g} was chosen, by loss and gap")
+    ]
+
+    outcome = run("path", *asked, "--max-gaps", "0.4,0.6", "--alphas", "auto", "--out", "path")
+    assert outcome.code == 0, outcome.err
+    (alpha,) = set(pd.read_csv(tmp_path / "path" / "path.csv")["alpha"])
+    assert f"alpha {alpha:g} was chosen" in " ".join(outcome.out.split())
+
+
+@pytest.mark.parametrize(("command", "option"), [("train", "--alpha"), ("path", "--alphas")])
+def test_linear_models_choose_no_alpha(run, command, option):
+    gaps = ("--max-gaps", "0.1") if command == "path" else ()
+    asked = (command, "absent.csv", "--target", "hired", "--group", "sex", *gaps, "--out", "out")
+    run(*asked, option, "auto").assert_refused(f"{option} auto is for trees, whose leaf values it draws to")
+
+
+def test_an_alpha_that_is_no_number_is_refused(run):
+    asked = ("train", "absent.csv", "--target", "hired", "--group", "sex", "--out", "out")
+    run(*asked, "--alpha", "small").assert_refused("--alpha must be a number or auto, not 'small'")

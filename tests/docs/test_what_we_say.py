@@ -135,16 +135,17 @@ def test_trees_benchmark_runs_and_goes_on(tmp_path, data_dir):
     small = ("--splits", 1, "--leaves", 3, "--only", "law_school", "--data", data_dir, "--out", tmp_path)
     printed = run_smaller("benchmarks/trees.py", fewer, *small)
     assert "| trees − linear | law_school | interval | accuracy | 1 |" in printed
+    assert "| trees, alpha chosen − trees | law_school | interval | auc | 1 |" in printed
     assert "| trees − trees, other rows | law_school | interval | auc | 1 |" in printed
     assert "| all | both |" in (tmp_path / "trees_summary.md").read_text()
     measured = (tmp_path / "trees.jsonl").read_text()
-    assert len(measured.splitlines()) == 3  # trees are in both rows of the table, and measured once
+    assert len(measured.splitlines()) == 4  # trees are in all rows of the table, and measured once
     run_smaller("benchmarks/trees.py", fewer, *small)
     assert (tmp_path / "trees.jsonl").read_text() == measured
     run_smaller("benchmarks/trees.py", fewer, *small, "--fresh", "--only", "rows law_school")
     again = (tmp_path / "trees.jsonl").read_text().splitlines()
     assert again[0] in measured.splitlines()  # that of linear models was not forgotten
-    assert len(again) == 3
+    assert len(again) == 4
 
 
 @pytest.mark.real_data
@@ -178,9 +179,8 @@ def test_trees_benchmark_measures_costs(tmp_path, data_dir):
         "small = replace(script.COSTS['speed'], table='law_school', rows=1500, trees=5, leaves=3)\n"
         "script.COSTS = {'speed': small, 'memory': replace(small, what='memory')}"
     )
-    run_smaller(
-        "benchmarks/trees.py", fewer, "--only", "e", "--data", data_dir, "--out", tmp_path, "--splits", 0
-    )
+    nothing_else = ("--splits", 0, "--data", data_dir, "--out", tmp_path)
+    run_smaller("benchmarks/trees.py", fewer, *nothing_else)
     rows = json.loads((tmp_path / "trees_costs.json").read_text())["rows"]
     assert [row["bar"] for row in rows] == ["seconds of the refit ≤ 30: yes", "peak GiB ≤ 3: yes"]
 

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from partialfair._checks import check_number
 from partialfair._extras import require
+from partialfair.cli._intervals import AUTO
 from partialfair.cli._options import FIT
 from partialfair.exceptions import InputError
 
 if TYPE_CHECKING:
     from partialfair.estimators._base import PartialFairEstimator
 
-__all__ = ["Model", "Models", "check_model", "default_alpha", "made_estimator"]
+__all__ = [
+    "Model",
+    "Models",
+    "alpha_notes",
+    "check_alpha",
+    "check_model",
+    "made_estimator",
+    "read_alpha",
+]
 
 _TREES, _LEAVES, _LEARNING_RATE = 500, 8, 0.1
 """Early stopping cuts the trees to what rows held out ask for. Many leaf values fit the noise of the rows: on
@@ -51,9 +61,35 @@ def check_model(name: str, group_terms: Any) -> None:
         require(name, extra="boosting", purpose=f"--model {name}")
 
 
-def default_alpha(name: str) -> float:
-    """Return the penalty that an estimator has by default."""
-    return float(made_estimator(name, "statistical_parity", 0).alpha)
+def read_alpha(text: str | None, model: str) -> float | Literal["auto"]:
+    """Return the penalty that ``--alpha`` names, "auto" among them; by default the model's own."""
+    if text is None:
+        own: float = made_estimator(model, "statistical_parity", 0).alpha
+        return own
+    if text == AUTO:
+        return AUTO
+    try:
+        return float(text)
+    except ValueError as error:
+        raise InputError(f"--alpha must be a number or {AUTO}, not {text!r}") from error
+
+
+def check_alpha(alpha: float | Literal["auto"], option: str, model: str) -> None:
+    """Refuse a penalty that cannot be right."""
+    if alpha != AUTO:
+        check_number(alpha, option, low=0.0)
+    elif model == Models.linear:
+        raise InputError(
+            f"{option} {AUTO} is for trees, whose leaf values it draws to those of the library; give a "
+            "number, or another --model"
+        )
+
+
+def alpha_notes(asked: float | Literal["auto"], model: Any) -> list[str]:
+    """Say which penalty was chosen for a model, if that was asked for."""
+    if asked != AUTO:
+        return []
+    return [f"alpha {model.alpha_:g} was chosen, by loss and gap on training rows that no leaf was grown on"]
 
 
 def made_estimator(name: str, constraint: str | None, seed: int, **settings: Any) -> PartialFairEstimator:

@@ -6,7 +6,7 @@ import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pandas as pd
 from rich.console import Console
@@ -19,6 +19,7 @@ from partialfair._text import listed
 from partialfair._typing import IntervalLike
 from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import AUTO, interval_record
+from partialfair.cli._models import alpha_notes, check_alpha, read_alpha
 from partialfair.cli._output import PlainTable, note_line, step
 from partialfair.cli._prepare import ModelSettings, Prepared, Roles, TableRows, prepare
 from partialfair.cli._reports import value_and_interval
@@ -47,6 +48,7 @@ __all__ = [
     "Frontier",
     "PathSettings",
     "print_frontier",
+    "read_alphas",
     "read_numbers",
     "trace",
 ]
@@ -63,7 +65,7 @@ class PathSettings(ModelSettings):
     """What is asked of the models, how they are judged, and which is to be chosen."""
 
     max_gaps: tuple[float, ...]
-    alphas: tuple[float, ...]
+    alphas: tuple[float | Literal["auto"], ...]
     validation: float
     scoring: str
     best: float | None
@@ -82,7 +84,7 @@ class PathSettings(ModelSettings):
         for gap in self.max_gaps:
             check_number(gap, "--max-gaps", low=0.0, high=self.largest_gap)
         for alpha in self.alphas:
-            check_number(alpha, "--alphas", low=0.0)
+            check_alpha(alpha, "--alphas", self.model)
         if self.cv is None:
             check_number(self.validation, "--validation", above=0.0, high=0.9)
         else:
@@ -103,6 +105,13 @@ def read_numbers(text: str, option: str) -> tuple[float, ...]:
         return tuple(float(word) for word in text.split(","))
     except ValueError as error:
         raise InputError(f"{option} must be numbers with commas between them, not {text!r}") from error
+
+
+def read_alphas(text: str | None, model: str) -> tuple[float | Literal["auto"], ...]:
+    """Return the penalties of a list such as ``1e-4,1e-3``, or "auto" alone; by default the model's own."""
+    if text is None or text == AUTO:
+        return (read_alpha(text, model),)
+    return read_numbers(text, "--alphas")
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,14 +322,17 @@ def _fit(
                 (fit_notes if about_the_fit else notes).append(remark)
             caught.clear()
 
+        alphas = [alpha for alpha in settings.alphas if alpha != AUTO]
         models = fairness_path(
-            settings.classifier(settings.constraint, prepared.interval, callback=show),
+            settings.classifier(
+                settings.constraint, prepared.interval, alpha=settings.alphas[0], callback=show
+            ),
             rows.X,
             rows.positive,
             sensitive_features=rows.sensitive,
             sample_weight=rows.weights,
             max_gaps=settings.max_gaps,
-            alphas=settings.alphas,
+            alphas=alphas or None,
             clusters=rows.clusters,
             **_judging_rows(prepared, held_out),
             scoring=settings.scoring,
@@ -331,6 +343,7 @@ def _fit(
         )
     for point in models.points:
         point.model.set_params(callback=None, warm_start=False)
+    notes += alpha_notes(settings.alphas[0], models.points[0].model)
     return models
 
 

@@ -12,7 +12,7 @@ import typer
 from partialfair.cli._gate import read_gate
 from partialfair.cli._intervals import check_page
 from partialfair.cli._judging import judging_options
-from partialfair.cli._models import Model, Models, default_alpha
+from partialfair.cli._models import Model, Models, read_alpha
 from partialfair.cli._options import (
     ASKED,
     FIT,
@@ -101,11 +101,12 @@ def train(
     model: Model = Models.linear,
     group_terms: Terms = GroupTerms.none,
     alpha: Annotated[
-        float | None,
+        str | None,
         typer.Option(
             "--alpha",
             metavar="X",
-            help="Strength of the l2 penalty: 1e-4 by default, of trees 1e-2.",
+            help="Strength of the l2 penalty: 1e-4 by default, of trees 1e-2; for trees auto chooses it, in "
+            "five times the time.",
             rich_help_panel=FIT,
         ),
     ] = None,
@@ -164,7 +165,7 @@ def train(
         time_limit=time_limit,
         model=model.value,
         max_gap=max_gap,
-        alpha=default_alpha(model) if alpha is None else alpha,
+        alpha=read_alpha(alpha, model),
         test_size=_share("--test-size", test_size, cv),
         cv=cv,
     )
@@ -225,7 +226,8 @@ def frontier(
         typer.Option(
             "--alphas",
             metavar="X,X,…",
-            help="Strengths of the l2 penalty to try with each gap: 1e-4 by default, of trees 1e-2.",
+            help="Strengths of the l2 penalty to try with each gap: 1e-4 by default, of trees 1e-2; for "
+            "trees auto chooses one.",
             rich_help_panel=FIT,
         ),
     ] = None,
@@ -289,7 +291,7 @@ def frontier(
         time_limit=time_limit,
         max_gaps=_path.read_numbers(max_gaps, "--max-gaps"),
         model=model.value,
-        alphas=(default_alpha(model),) if alphas is None else _path.read_numbers(alphas, "--alphas"),
+        alphas=_path.read_alphas(alphas, model),
         validation=_share("--validation", validation, cv),
         cv=cv,
         scoring=scoring,

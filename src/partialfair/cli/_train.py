@@ -18,6 +18,7 @@ from partialfair._typing import Floats, IntervalLike
 from partialfair.cli._gate import Gate
 from partialfair.cli._intervals import AUTO
 from partialfair.cli._judging import on_judged
+from partialfair.cli._models import alpha_notes, check_alpha
 from partialfair.cli._output import step
 from partialfair.cli._prepare import Prepared, Roles, TableRows, prepare
 from partialfair.cli._split import OUT_OF_FOLD
@@ -45,7 +46,7 @@ def check_settings(settings: TrainSettings, gate: Gate | None) -> None:
     settings.check()
     settings.check_savable()
     check_number(settings.max_gap, "--max-gap", low=0.0, high=settings.largest_gap)
-    check_number(settings.alpha, "--alpha", low=0.0)
+    check_alpha(settings.alpha, "--alpha", settings.model)
     if not 0 <= settings.test_size < 1:
         raise InputError(f"--test-size must be at least 0 and below 1, not {settings.test_size:g}")
     if settings.for_new_people and settings.constraint == NO_CONSTRAINT:
@@ -95,7 +96,7 @@ def train(path: Path, roles: Roles, settings: TrainSettings, gate: Gate | None =
             with _muted((name, part) != every[-1], threshold=not settings.is_at_threshold):
                 rows = prepared.parts[part]
                 judged[name, part] = _judge(f"{part}, {name}", scores[name, part], rows, settings, interval)
-    notes += _calibration_notes(saved, prepared)
+    notes += [*alpha_notes(settings.alpha, saved), *_calibration_notes(saved, prepared)]
     if gate is not None:
         gate.check_measured(judged[every[-1]].report)
     model = prepared.model(saved, saved.result_.promise_kept)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from rich.console import Console
@@ -75,7 +75,7 @@ class TrainSettings(ModelSettings):
     """What is asked of the model, and how it is judged."""
 
     max_gap: float
-    alpha: float
+    alpha: float | Literal["auto"]
     test_size: float
     cv: int | None = None
 
@@ -336,7 +336,8 @@ def _parameters_record(model: TableModel) -> dict[str, Any]:
 
         n_leaves = ensemble_of(classifier.model_).n_leaves
         kind = type(classifier.model_).__name__
-        return {"trees": {"kind": kind, "n_trees": len(n_leaves), "n_leaves": sum(n_leaves)}}
+        size = {"n_trees": len(n_leaves), "n_leaves": sum(n_leaves)}
+        return {"trees": {"kind": kind, **size, "alpha": classifier.alpha_}}
     blocks = classifier.groups_.tolist() if len(classifier.intercept_) > 1 else ["all"]
     shape = (max(len(blocks), len(classifier.coef_)), classifier.coef_.shape[1])
     coefficients = np.broadcast_to(classifier.coef_, shape)

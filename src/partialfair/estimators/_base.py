@@ -102,7 +102,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
 
     def _check_settings(self) -> None:
         """Refuse settings that cannot be right."""
-        check_number(self.alpha, "alpha", low=0.0)
+        self._check_alpha()
         check_number(self.tol, "tol", above=0.0)
         if self.time_limit is not None:
             check_number(self.time_limit, "time_limit", above=0.0)
@@ -120,6 +120,9 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         if isinstance(self.surrogate, Surrogate) and self.surrogate_width != "auto":
             raise InputError("surrogate has a width of its own, so surrogate_width must not be given")
         surrogate(self.surrogate, 1.0 if self.surrogate_width == "auto" else self.surrogate_width)
+
+    def _check_alpha(self) -> None:
+        check_number(self.alpha, "alpha", low=0.0)
 
     def _deadline(self) -> float:
         """Return when the fit that begins now has to end; settings are checked later."""
@@ -154,8 +157,11 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         """Return the constraints that the parameters state."""
         return read_constraints(self)
 
-    def _for_several_fits(self, rows: GivenRows) -> Self:
-        """Return an estimator that is not fitted, to be copied for several fits on the same rows."""
+    def _for_several_fits(self, rows: GivenRows, gaps: Sequence[float] = ()) -> Self:
+        """Return an estimator that is not fitted, to be copied for several fits on the same rows.
+
+        What it would choose by the rows is chosen once, for the gaps that are to be allowed in turn.
+        """
         return clone(self)  # type: ignore[no-any-return]
 
     def _check_stored(self) -> None:

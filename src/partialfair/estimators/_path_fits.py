@@ -28,8 +28,10 @@ from partialfair.solvers import Record, Status
 
 __all__ = [
     "SCORINGS",
+    "TINY_TIME",
     "FittedModel",
     "Known",
+    "Listener",
     "PathPoint",
     "chain",
     "judged_in_training",
@@ -54,7 +56,7 @@ SCORINGS: dict[str, Scoring] = {
 """How good a model is, higher being better: functions of labels, predictions, scores and weights."""
 
 _N_RESAMPLES = 200
-_TINY_TIME = 1e-3
+TINY_TIME = 1e-3
 """Seconds that a fit is given at least: it needs a limit above 0."""
 
 
@@ -125,7 +127,7 @@ def chain(
     estimator: Any,
     train: GivenRows,
     gaps: Sequence[float],
-    alpha: float,
+    alpha: float | None,
     judged: Callable[[FittedModel], Model],
     say: Callable[[Model], None],
     known: Known,
@@ -135,15 +137,18 @@ def chain(
 ) -> list[Model]:
     """Fit the models of one alpha, without constraint and then from loose to strict, each from the last.
 
-    They may have to end at a moment, all of them. Who brings the list of ``points`` has those that were
-    finished when the chain ends with KeyboardInterrupt, and the one that was interrupted.
+    Without an alpha it is the estimator's own. They may have to end at a moment, all of them. Who brings the
+    list of ``points`` has those that were finished when the chain ends with KeyboardInterrupt, and the one
+    that was interrupted.
     """
     make_known(*known)
     points = [] if points is None else points
     settings = estimator.get_params(deep=False)
     # Solvers given as objects, which may need constraints, and their steps are not for the first.
     freed = {"constraint": None, "solver": "auto", "max_iter": None}
-    model = clone(estimator).set_params(alpha=alpha, warm_start=True, **freed)
+    model = clone(estimator).set_params(warm_start=True, **freed)
+    if alpha is not None:
+        model.set_params(alpha=alpha)
     for gap in [float("inf"), *gaps]:
         if points and out_of_time(moment):
             return points
@@ -151,7 +156,7 @@ def chain(
             model = deepcopy(model).set_params(**{name: settings[name] for name in freed})
             model.set_params(**with_gap(model, gap))
         if moment < float("inf"):
-            model.set_params(time_limit=max(moment - time.monotonic(), _TINY_TIME))
+            model.set_params(time_limit=max(moment - time.monotonic(), TINY_TIME))
         fitted, interrupted = _fitted(estimator, model, gap, points, train)
         points.append(judged(fitted))
         if interrupted:
@@ -177,7 +182,7 @@ def _fitted(
 ) -> tuple[FittedModel, bool]:
     """Fit one model of a path, which knows the others; say whether Ctrl-C ended the fit."""
     start = time.perf_counter()
-    listener = _Listener(estimator.callback)
+    listener = Listener(estimator.callback)
     constrained = [point.model for point in others if not point.unconstrained]
     model._neighbours = tuple(other._parameters for other in constrained)
     model.set_params(callback=listener)
@@ -195,7 +200,7 @@ def _fitted(
 
 
 @dataclass(eq=False)
-class _Listener:
+class Listener:
     """Knows whether it was the estimator's callback that stopped a fit, or the keyboard."""
 
     callback: Callable[[Record], bool | None] | None

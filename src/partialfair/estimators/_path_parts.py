@@ -62,15 +62,15 @@ class HeldOut:
         self,
         estimator: Any,
         gaps: Sequence[float],
-        penalties: Sequence[float],
+        penalties: Sequence[float | None],
         scoring: str,
         known: Known,
         n_jobs: int | None,
         say: Callable[[PathPoint], None],
     ) -> list[PathPoint]:
         """Fit the models of every penalty, and judge each as it is finished."""
-        judged, estimator = judged_on(self.judged, scoring), estimator._for_several_fits(self.train)
-        jobs = (delayed(chain)(estimator, self.train, gaps, alpha, judged, say, known) for alpha in penalties)
+        judged, grown = judged_on(self.judged, scoring), estimator._for_several_fits(self.train, gaps)
+        jobs = (delayed(chain)(grown, self.train, gaps, alpha, judged, say, known) for alpha in penalties)
         return [point for chained in Parallel(n_jobs=n_jobs)(jobs) for point in chained]
 
 
@@ -124,14 +124,14 @@ class OutOfFold:
         self,
         estimator: Any,
         gaps: Sequence[float],
-        penalties: Sequence[float],
+        penalties: Sequence[float | None],
         scoring: str,
         known: Known,
         n_jobs: int | None,
         say: Callable[[PathPoint], None],
     ) -> list[PathPoint]:
         """Fit the models of every penalty on all rows and without each fold, and then judge them."""
-        fitted_on_all = estimator._for_several_fits(self.judged)
+        fitted_on_all = estimator._for_several_fits(self.judged, gaps)
         on_all = Parallel(n_jobs=n_jobs)(
             delayed(chain)(fitted_on_all, self.judged, gaps, alpha, _as_it_is, _nothing, known)
             for alpha in penalties
@@ -154,14 +154,15 @@ class OutOfFold:
         return points
 
     def _scored(
-        self, estimator: Any, fold: int, gaps: Sequence[float], alpha: float, known: Known
+        self, estimator: Any, fold: int, gaps: Sequence[float], alpha: float | None, known: Known
     ) -> list[tuple[FittedModel, Floats]]:
         """Fit models without a fold, and score its rows."""
         train, held_out = (self.part(fold, held_out=which) for which in (False, True))
         with warnings.catch_warnings():
             # The models on all rows have said it; how these fits ended is in `PathPoint.fold_models`.
             warnings.simplefilter("ignore")
-            fits = chain(estimator._for_several_fits(train), train, gaps, alpha, _as_it_is, _nothing, known)
+            grown = estimator._for_several_fits(train, gaps)
+            fits = chain(grown, train, gaps, alpha, _as_it_is, _nothing, known)
         return [(fitted, scores_of(fitted.model, held_out)) for fitted in fits]
 
     def _point(

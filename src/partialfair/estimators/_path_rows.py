@@ -70,6 +70,10 @@ class GivenRows:
         clusters = None if self.clusters is None else self.clusters[which]
         return GivenRows(X, _safe_indexing(self.y, which), groups, weights, clusters)
 
+    def parted(self, held_out: npt.NDArray[np.bool_]) -> tuple[GivenRows, GivenRows]:
+        """Return those that are not held out, and those that are."""
+        return self.take(np.flatnonzero(~held_out)), self.take(np.flatnonzero(held_out))
+
 
 def read_rows(
     estimator: Any, X: Any, y: Any, groups: Any, weights: Any = None, clusters: Any = None, *, of: str = ""
@@ -187,5 +191,4 @@ def check_judged(
 
 def split_rows(rows: GivenRows, share: float, seed: int) -> tuple[GivenRows, GivenRows]:
     """Hold out a share of the rows, or clusters, of every group and, if there are few of them, label."""
-    out = drawn_rows(rows.strata, share, seed, rows.cluster_codes)
-    return rows.take(np.flatnonzero(~out)), rows.take(np.flatnonzero(out))
+    return rows.parted(drawn_rows(rows.strata, share, seed, rows.cluster_codes))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import clone, is_classifier
 
 from partialfair._extras import require
@@ -21,7 +22,13 @@ _PATIENCE = 20
 """Trees without gain on the rows held out after which growing stops."""
 
 
-def grown(model: Any, rows: GivenRows, early_stopping: float | None, seed: int) -> Any:
+def grown(
+    model: Any,
+    rows: GivenRows,
+    early_stopping: float | None,
+    seed: int,
+    unseen: npt.NDArray[np.bool_] | None = None,
+) -> Any:
     """Return a fitted copy of a model.
 
     Parameters
@@ -35,6 +42,8 @@ def grown(model: Any, rows: GivenRows, early_stopping: float | None, seed: int) 
         own settings alone. Models that were told how to stop early, and forests, are left alone as well.
     seed
         For the rows held out, and for models whose ``random_state`` is None.
+    unseen : (n,)
+        Rows that nothing is grown on, if there are to be such: all that they may do is show when to stop.
     """
     home = type(model).__module__.partition(".")[0]
     copy = model.copy() if home == "catboost" else clone(model)  # clone refuses CatBoost's lists of columns
@@ -43,10 +52,13 @@ def grown(model: Any, rows: GivenRows, early_stopping: float | None, seed: int) 
         copy.set_params(random_state=seed)
     if home == "xgboost" and is_classifier(copy):  # it takes no other labels than 0 and 1
         rows = replace(rows, y=np.unique(rows.y, return_inverse=True)[1])
+    if early_stopping is not None and home in _GROWN_BY:
+        parts = split_rows(rows, early_stopping, seed) if unseen is None else rows.parted(unseen)
+        return _GROWN_BY[home](copy, *parts)
+    if unseen is not None:
+        rows, _ = rows.parted(unseen)
     if early_stopping is None:
         return _fitted(copy, rows)
-    if home in _GROWN_BY:
-        return _GROWN_BY[home](copy, *split_rows(rows, early_stopping, seed))
     if settings.get("early_stopping") == "auto":  # HistGradientBoosting
         stop = {"early_stopping": True, "n_iter_no_change": _PATIENCE}
         copy.set_params(**stop, validation_fraction=early_stopping)

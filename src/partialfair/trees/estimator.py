@@ -25,19 +25,19 @@ from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._inputs import names_of, part_features, read_target, read_weights
+from partialfair.estimators._path_fits import TINY_TIME, with_gap
 from partialfair.estimators._path_rows import GivenRows
-from partialfair.estimators._promise import exact_gap
 from partialfair.estimators._statement import seed_of
 from partialfair.estimators.classifier import PartialFairClassifier, two_classes
 from partialfair.estimators.regressor import PartialFairRegressor
-from partialfair.estimators.result import FitResult
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups
-from partialfair.metrics.calibration import calibration_by_group
-from partialfair.problems import Counts
-from partialfair.solvers import Record, Solver, Status
+from partialfair.solvers import Record, Solver
 from partialfair.surrogates import Surrogate
+from partialfair.trees._alpha import check_alpha, chosen_refit, is_auto, judging_rows
+from partialfair.trees._calibration import calibrations
 from partialfair.trees._growing import grown
+from partialfair.trees._leaf_rows import LeafRows, judged_by_library
 from partialfair.trees._refitting import LOSSES, LeafValues, check_classes, check_width
 from partialfair.trees._refusals import name_of
 from partialfair.trees._stored import check_stored_trees, restored, stored
@@ -57,8 +57,6 @@ _ADVICE = (
     "grow more trees, or larger ones, that can close",
 )
 """What linear models lack where nothing keeps the promise, and what trees do."""
-_TINY_TIME = 1e-3
-"""Seconds that a refit is given at least: it needs a limit above 0."""
 
 
 def _classifies(estimator: PartialFairTrees) -> bool:
@@ -93,7 +91,11 @@ class PartialFairTrees(PartialFairEstimator):
         As there, 0 by default; regressors need one for demographic parity. Scores of boosted classifiers are
         log-odds, those of forests ``2 p − 1``.
     alpha
-        How strongly leaf values are drawn to those of the library.
+        How strongly leaf values are drawn to those of the library; ``"auto"`` chooses among 1, .1, .01, .001
+        and .0001 by loss and gap on the rows that are held out for ``early_stopping`` (15 % if it is None),
+        on which then nothing is grown either, and refits on all rows: five times the work of a number.
+        `fairness_path` chooses once, for the middle one of its gaps. Give a fitted model rows that it was not
+        grown on, if alpha is to be chosen by them.
     early_stopping
         Share of the rows that show a boosted model when to stop growing, drawn within groups and classes;
         the refit is on all rows. None leaves that to the model, as does a model with settings of its own.
@@ -113,6 +115,8 @@ class PartialFairTrees(PartialFairEstimator):
         The library's model with the new values.
     grown_
         The library's model with its own values.
+    alpha_
+        The alpha of the refit.
     classes_ : (2,)
         Labels of classifiers; positive scores stand for the second.
     groups_, result_, n_iter_, n_features_in_, feature_names_in_
@@ -144,6 +148,7 @@ class PartialFairTrees(PartialFairEstimator):
     _told_by_fits: ClassVar[tuple[str, ...]] = (
         "model_",
         "grown_",
+        "alpha_",
         "groups_",
         "classes_",
         "n_iter_",
@@ -168,7 +173,7 @@ class PartialFairTrees(PartialFairEstimator):
         validation: float | tuple[Any, ...] = 0.2,
         n_points: int = 10,
         constraint_threshold: float | None = None,
-        alpha: float = 1e-2,
+        alpha: float | Literal["auto"] = 1e-2,
         early_stopping: float | None = 0.15,
         class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
         higher_is_better: bool = True,
@@ -253,15 +258,19 @@ class PartialFairTrees(PartialFairEstimator):
             return self._fit_for_new_people(X, y, sensitive_features, sample_weight, clusters, moment)
         self._refuse_clusters(clusters)
         rows = self._rows(X, y, sensitive_features, sample_weight)
-        leaf_values = LeafValues(self._trees(rows))
-        self._refit = self._refitted(leaf_values, rows, moment)
+        unseen = self._unseen(rows)
+        leaf_values = LeafValues(self._trees(rows, unseen))
+        leaf_rows = LeafRows.of(leaf_values, rows)
+        linear = self._linear() if unseen is None else self._chosen(leaf_rows, unseen, moment)
+        self._refit = self._refitted(linear, leaf_rows, moment)
+        self.alpha_ = float(self._refit.alpha)
         written = leaf_values.refitted(*self._parameters)
         self.grown_, self.model_ = leaf_values.ensemble.model, written.ensemble.model
         self.groups_, self.n_iter_ = self._refit.groups_, self._refit.n_iter_
         if not is_regressor(self):
             self.classes_ = self._refit.classes_
         self._group_columns = names_of(sensitive_features)
-        self.result_ = self._judged(written.scores(rows.X), rows)
+        self.result_ = judged_by_library(self._refit, written.scores(rows.X), rows, name_of(self.model_))
         return self
 
     @available_if(_classifies)  # type: ignore[untyped-decorator]
@@ -313,20 +322,14 @@ class PartialFairTrees(PartialFairEstimator):
             ``…_before`` and ``…_after``.
         """
         _classifies(self)
-        features = self._read_features(X, reset=False)[0]
-        told = {"pos_label": self.classes_[1], "n_bins": n_bins, "sample_weight": sample_weight}
-        before, after = (
-            calibration_by_group(
-                y,
-                values.probabilities(values.scores(features)),
-                sensitive_features=sensitive_features,
-                **told,
-            ).to_frame()
-            for values in (LeafValues(ensemble_of(self.grown_)), self._written)
-        )
-        told_by = {"before": before, "after": after}
-        return before[[]].assign(
-            **{f"{what}_{when}": table[what] for what in before for when, table in told_by.items()}
+        return calibrations(
+            {"before": LeafValues(ensemble_of(self.grown_)), "after": self._written},
+            self._read_features(X, reset=False)[0],
+            y,
+            sensitive_features=sensitive_features,
+            sample_weight=sample_weight,
+            pos_label=self.classes_[1],
+            n_bins=n_bins,
         )
 
     @property
@@ -375,6 +378,9 @@ class PartialFairTrees(PartialFairEstimator):
             ensemble_of(model)
         self._read_constraints()
 
+    def _check_alpha(self) -> None:
+        check_alpha(self.alpha)
+
     def _read_constraints(self) -> tuple[Constraint, ...]:
         constraints: tuple[Constraint, ...] = self._linear()._read_constraints()
         return constraints
@@ -389,15 +395,22 @@ class PartialFairTrees(PartialFairEstimator):
         polars = hasattr(features, "to_pandas") and not hasattr(features, "iloc")
         return features.to_pandas() if polars else features, columns
 
-    def _for_several_fits(self, rows: GivenRows) -> Self:
-        """Return a copy whose trees are grown."""
-        fresh = clone(self)
-        read = self._rows(rows.X, rows.y, rows.groups, rows.weights)
-        model = self._trees(read).model
+    def _for_several_fits(self, rows: GivenRows, gaps: Sequence[float] = ()) -> Self:
+        """Return a copy whose trees are grown, and whose alpha is a number."""
+        fresh, moment = clone(self), self._deadline()
+        read = self._rows(rows.X, rows.y, rows.groups, rows.weights, rows.clusters)
+        unseen = self._unseen(read)
+        ensemble = self._trees(read, unseen)
+        if unseen is not None:
+            leaf_rows = LeafRows.of(LeafValues(ensemble), read)
+            fresh.set_params(alpha=self._chosen(leaf_rows, unseen, moment, gaps).alpha)
+        model = ensemble.model
         kept = FrozenEstimator(model) if hasattr(model, "get_params") else model  # boosters stay fitted
         return fresh.set_params(model=kept)  # type: ignore[no-any-return]
 
-    def _rows(self, X: ArrayLike, y: ArrayLike, sensitive_features: Any, sample_weight: Any) -> GivenRows:
+    def _rows(
+        self, X: ArrayLike, y: ArrayLike, sensitive_features: Any, sample_weight: Any, clusters: Any = None
+    ) -> GivenRows:
         """Return the rows that have weight, with their groups; refuse what no refit could begin with."""
         features, columns = self._read_features(X, reset=True)
         n_rows = int(features.shape[0])
@@ -414,16 +427,20 @@ class PartialFairTrees(PartialFairEstimator):
             )
         if groups is None:
             groups = Groups(np.zeros(int(present.sum()), dtype=np.int32), ("everybody",))
-        kept = GivenRows(features, target, target, None if sample_weight is None else weights)
+        kept = GivenRows(features, target, target, None if sample_weight is None else weights, clusters)
         if not present.all():
             kept = kept.take(np.flatnonzero(present))
         return replace(kept, groups=groups)
 
-    def _trees(self, rows: GivenRows) -> TreeEnsemble:
+    def _unseen(self, rows: GivenRows) -> npt.NDArray[np.bool_] | None:
+        """Return which rows are to choose alpha; None where it is a number."""
+        return judging_rows(self._linear(), rows, self.early_stopping) if is_auto(self.alpha) else None
+
+    def _trees(self, rows: GivenRows, unseen: npt.NDArray[np.bool_] | None) -> TreeEnsemble:
         """Return the trees of the model, or those of a copy that is grown on the rows."""
         model = unwrapped(self.model)
         if not is_fitted(model):
-            return ensemble_of(grown(model, rows, self.early_stopping, seed_of(self)))
+            return ensemble_of(grown(model, rows, self.early_stopping, seed_of(self), unseen))
         check_width(model, rows.X)
         ensemble = ensemble_of(model)
         if ensemble.kind == "classifier":
@@ -443,42 +460,27 @@ class PartialFairTrees(PartialFairEstimator):
             return copy.copy(last).set_params(**settings)
         return kind(**settings)
 
-    def _refitted(self, leaf_values: LeafValues, rows: GivenRows, moment: float) -> Any:
-        """Return the linear model on the leaves, with what is added to their values as coefficients."""
+    def _chosen(
+        self, rows: LeafRows, unseen: npt.NDArray[np.bool_], moment: float, gaps: Sequence[float] = ()
+    ) -> Any:
+        """Return the linear model with the alpha that does best on rows that no leaf was grown on."""
         linear = self._linear()
+        if self.enforce == "population":  # whose models are exact ones
+            linear.set_params(enforce="exact")
+        if gaps:
+            linear.set_params(**with_gap(self, gaps[len(gaps) // 2]))
+        return chosen_refit(linear, rows, unseen, moment)
+
+    def _refitted(self, linear: Any, rows: LeafRows, moment: float) -> Any:
+        """Return the linear model on the leaves, with what is added to their values as coefficients."""
         if moment < float("inf"):
-            linear.set_params(time_limit=max(moment - time.monotonic(), _TINY_TIME))
-        linear._neighbours = self._neighbours
-        linear._origin = leaf_values.origin(rows.X)
-        leaves = leaf_values.ensemble.leaves(rows.X)
+            linear.set_params(time_limit=max(moment - time.monotonic(), TINY_TIME))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            try:
-                linear.fit(leaves, rows.y, sensitive_features=rows.groups, sample_weight=rows.weights)
-            finally:
-                del linear._neighbours, linear._origin
+            rows.refit(linear, self._neighbours)
         for remark in caught:  # as said where fit was called
             warnings.warn(str(remark.message).replace(*_ADVICE), remark.category, stacklevel=3)
-        return linear.set_params(callback=None)  # it is kept, in files as well
-
-    def _judged(self, scores: Floats, rows: GivenRows) -> FitResult:
-        """Return the result of the refit with the gaps of scores that the library's own model gives."""
-        result: FitResult = self._refit.result_
-        if not result.constraints:
-            return result
-        weights = read_weights(rows.weights, rows.n)
-        positive = None if is_regressor(self) else np.asarray(rows.y) == self.classes_[1]
-        counts = Counts(scores, weights, rows.groups.codes, positive)
-        sign, labels, least = 1.0 if self.higher_is_better else -1.0, rows.groups.labels, self.min_group_size
-        gaps = tuple(exact_gap(one, scores, counts, labels, least, sign)[1] for one in result.constraints)
-        judged = replace(result, gaps=gaps)
-        if result.promise_kept and not judged.promise_kept:
-            judged = replace(
-                judged,
-                status=Status.NO_FEASIBLE_POINT,
-                obstacle=f"{name_of(self.model_)} rounds scores in another way than it should",
-            )
-        return judged
+        return linear.set_params(callback=None, warm_start=self.warm_start)  # it is kept, in files as well
 
     def _scores(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:
         """Score rows by the library's model; it never asks for the group."""

@@ -1,0 +1,107 @@
+"""Rows as a refit of leaf values takes them: their leaves, and the scores of the library's own model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_regressor
+
+from partialfair._typing import Floats, Ints
+from partialfair.estimators._inputs import read_weights
+from partialfair.estimators._origin import Origin
+from partialfair.estimators._path_fits import scores_of
+from partialfair.estimators._path_rows import GivenRows
+from partialfair.estimators._promise import exact_gap
+from partialfair.estimators.result import FitResult
+from partialfair.metrics.partial import WorstGap
+from partialfair.objectives import read_loss
+from partialfair.problems import Counts
+from partialfair.solvers import Status
+from partialfair.trees._refitting import LeafValues
+
+__all__ = ["LeafRows", "exact_gaps", "judged_by_library", "mean_loss"]
+
+
+@dataclass(frozen=True, eq=False)
+class LeafRows:
+    """Some rows, and the model that leaf values are counted from.
+
+    Attributes
+    ----------
+    rows
+        With leaves for features.
+    origin
+        The library's own model, with its scores of these rows.
+    """
+
+    rows: GivenRows
+    origin: Origin
+
+    @classmethod
+    def of(cls, values: LeafValues, rows: GivenRows) -> LeafRows:
+        """Return rows with their leaves in an ensemble."""
+        return cls(replace(rows, X=values.ensemble.leaves(rows.X)), values.origin(rows.X))
+
+    def take(self, which: Ints) -> LeafRows:
+        """Return some of them."""
+        return LeafRows(self.rows.take(which), replace(self.origin, scores=self.origin.scores[which]))
+
+    def refit(self, linear: Any, neighbours: tuple[tuple[Floats, Floats], ...] = ()) -> Any:
+        """Fit a linear model on the leaves: its coefficients are what is added to their values.
+
+        Parameters
+        ----------
+        linear
+            The estimator, which is fitted and returned.
+        neighbours
+            Coefficients and intercepts of other models of the same rows, which may be better.
+        """
+        rows = self.rows
+        linear._neighbours, linear._origin = neighbours, self.origin
+        try:
+            linear.fit(rows.X, rows.y, sensitive_features=rows.groups, sample_weight=rows.weights)
+        finally:
+            del linear._neighbours, linear._origin
+        return linear
+
+    def scores(self, linear: Any) -> Floats:
+        """Return the scores of these rows with leaf values that were refitted, on these or on others."""
+        return np.asarray(self.origin.scores + scores_of(linear, self.rows))
+
+
+def exact_gaps(linear: Any, scores: Floats, rows: GivenRows) -> tuple[WorstGap, ...]:
+    """Return the exact gaps that the constraints of a refit are about, of any scores of any rows."""
+    positive = None if is_regressor(linear) else np.asarray(rows.y) == linear.classes_[1]
+    counts = Counts(scores, read_weights(rows.weights, rows.n), rows.groups.codes, positive)
+    sign, labels = 1.0 if linear.higher_is_better else -1.0, rows.groups.labels
+    return tuple(
+        exact_gap(stated, scores, counts, labels, linear.min_group_size, sign)[1]
+        for stated in linear.result_.constraints
+    )
+
+
+def judged_by_library(linear: Any, scores: Floats, rows: GivenRows, name: str) -> FitResult:
+    """Return the result of a refit with the gaps of scores that the library's own model, of a name, gives."""
+    result: FitResult = linear.result_
+    if not result.constraints:
+        return result
+    judged = replace(result, gaps=exact_gaps(linear, scores, rows))
+    if result.promise_kept and not judged.promise_kept:
+        obstacle = f"{name} rounds scores in another way than it should"
+        return replace(judged, status=Status.NO_FEASIBLE_POINT, obstacle=obstacle)
+    return judged
+
+
+def mean_loss(linear: Any, scores: Floats, rows: GivenRows) -> float:
+    """Return the weighted mean of the loss that a refit minimises, of any scores of any rows."""
+    weights = read_weights(rows.weights, rows.n)
+    if is_regressor(linear):
+        targets = np.asarray(rows.y, dtype=np.float64)
+    else:
+        positive = np.asarray(rows.y) == linear.classes_[1]
+        targets = np.where(positive, 1.0, -1.0)
+        weights = weights * linear._class_factors(linear.classes_, positive, weights)
+    objective = read_loss(linear.loss).build(targets, weights)
+    return objective.loss.value_and_slopes(scores, objective.targets, objective.shares)[0]
