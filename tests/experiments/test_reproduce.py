@@ -112,6 +112,7 @@ def test_every_target_on_law_school(tmp_path, data_dir, protocol):
     assert {METHODS[name].label for name in ("ours", "idca", "penalty", "penalty-descent")} <= labels
 
 
+@pytest.mark.slow
 def test_networks_on_300_faces(tmp_path, data_dir, monkeypatch):
     """Two epochs of a ResNet-18, with a constraint and without, from the command to the figure."""
     pytest.importorskip("torch")

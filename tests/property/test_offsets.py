@@ -87,7 +87,7 @@ def test_a_surrogate_fit_does_not_see_offsets(task, terms, constraint):
         assert moved_scores == pytest.approx(scores, abs=1e-6)
 
 
-@settings(max_examples=8)
+@settings(max_examples=4)  # each some seconds
 @given(tasks(), TERMS, CONSTRAINTS)
 def test_an_exact_fit_does_not_see_offsets(task, terms, constraint):
     free, _ = task.fit(False, PartialFairClassifier(None, group_terms=terms))
