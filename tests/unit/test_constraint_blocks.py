@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.blocks import functions_of
 
 from partialfair.constraints import (
     Constraint,
@@ -33,6 +32,7 @@ from partialfair.dc import (
 from partialfair.exceptions import InputError
 from partialfair.groups import Members, encode_groups, members_of
 from partialfair.surrogates import Ramp, Sigmoid
+from tests.blocks import functions_of
 
 N = 60
 LABELS = np.array(["a", "b", "c"])[np.arange(N) % 3]

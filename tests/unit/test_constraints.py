@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.blocks import atoms_of, functions_of, slopes_of
-from tests.sizes import examples
 
 from partialfair.constraints import (
     DemographicParity,
@@ -27,6 +25,8 @@ from partialfair.metrics import (
 )
 from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+from tests.blocks import atoms_of, functions_of, slopes_of
+from tests.sizes import examples
 
 N = 60
 UNION = [(0.1, 0.3), (0.5, 0.8)]

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.blocks import functions_of
 
 from partialfair.constraints import EqualizedOdds, EqualOpportunity
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups
 from partialfair.metrics import partial_equal_opportunity_difference, partial_equalized_odds_difference
 from partialfair.surrogates import Ramp, Sigmoid
+from tests.blocks import functions_of
 
 N = 90
 UNION = [(0.1, 0.3), (0.5, 0.8)]

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.blocks import atoms_of, functions_of
-from tests.brute import band_shares, parts_of, split
 
 from partialfair.constraints import GroupAUC, InterGroupPairwise, IntraGroupPairwise, QuadraticGroupAUC
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups
 from partialfair.metrics import partial_group_auc_difference
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+from tests.blocks import atoms_of, functions_of
+from tests.brute import band_shares, parts_of, split
 
 N = 60
 UNION = [(0.1, 0.3), (0.5, 0.8)]

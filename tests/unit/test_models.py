@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
-from tests.sizes import examples
 
 from partialfair._clock import OutOfTime, deadline
 from partialfair._row_columns import RowColumns, single_column
@@ -23,6 +22,7 @@ from partialfair.models import (
     linear_model,
 )
 from partialfair.models._designs import as_design
+from tests.sizes import examples
 
 N, N_GROUPS, FIRST = 40, 3, 7
 KINDS = ["dense", "fortran", "float32", "csr", "csc", "one-hot csr", "codes"]

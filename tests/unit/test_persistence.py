@@ -27,7 +27,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from skops import io as skops
-from tests.traps import Trap
 
 from partialfair import PartialFairClassifier, constraints, load_model, save_model, solvers, surrogates
 from partialfair.constraints import Constraint, DemographicParity, StatisticalParity
@@ -37,6 +36,7 @@ from partialfair.persistence import FORMAT, TRUSTED, model_bytes
 from partialfair.solvers import IDCA, SQP, DirectSwitching, NewtonSteps, Status
 from partialfair.surrogates import Ramp, Sigmoid
 from partialfair.tables import CategoryColumn, TableModel
+from tests.traps import Trap
 
 pytestmark = pytest.mark.filterwarnings("ignore::partialfair.exceptions.IdleThresholdWarning")
 SAVED = Path(__file__).parent / "saved_models"

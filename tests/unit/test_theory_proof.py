@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
-from tests.unit.test_theory_generalization import SURROGATES
 
 from partialfair.constraints import StatisticalParity
 from partialfair.groups import encode_groups
@@ -16,6 +15,7 @@ from partialfair.theory import (
     gap_bound,
     near_thresholds,
 )
+from tests.unit.test_theory_generalization import SURROGATES
 
 INTERVALS = [(0.0, 1.0), (0.1, 0.35), [(0.1, 0.3), (0.6, 0.9)], {"a": (0.1, 0.3), "b": (0.2, 0.6)}]
 

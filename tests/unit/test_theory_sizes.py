@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from tests.sizes import quick_first
 
 from partialfair.exceptions import InputError
 from partialfair.metrics import fairness_report
 from partialfair.theory import required_size, smallest_gap
+from tests.sizes import quick_first
 
 
 def test_by_hand():

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.blocks import Block, written_out
-from tests.sizes import examples
 
 from partialfair import surrogates
 from partialfair.dc import (
@@ -26,6 +24,8 @@ from partialfair.dc import (
 )
 from partialfair.groups import Members, members_of
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+from tests.blocks import Block, written_out
+from tests.sizes import examples
 
 N = 12
 SIGMAS = [Ramp(0.8), RoundedRamp(0.8), Sigmoid(0.5)]

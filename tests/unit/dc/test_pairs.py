@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.blocks import Block
-from tests.sizes import examples
 
 from partialfair._pieces import hinge_pieces, sums_of_differences
 from partialfair.dc import Bending, PairSums, QuadraticPairs, check_columns, check_convex, check_subgradient
 from partialfair.groups import members_of
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid, Surrogate
+from tests.blocks import Block
+from tests.sizes import examples
 
 N = 40
 CODES = np.arange(N) % 4 - 1  # a quarter without a group

@@ -15,12 +15,12 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
-from tests.onnx_runs import metadata, run
 
 from partialfair import PartialFairClassifier, PartialFairRegressor
 from partialfair.categoricals import CategoricalCodes
 from partialfair.exceptions import InputError, MissingExtraError
 from partialfair.postprocessing import PartialParityAdjuster, ScoreMap
+from tests.onnx_runs import metadata, run
 
 to_onnx = pytest.importorskip("partialfair.onnx").to_onnx
 pytest.importorskip("onnxruntime")

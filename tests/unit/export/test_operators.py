@@ -7,9 +7,8 @@ import pytest
 
 pytest.importorskip("onnxruntime")
 Graph = pytest.importorskip("partialfair.onnx._graph").Graph
-from tests.onnx_runs import run, tree_attributes  # noqa: E402
-
 from partialfair.onnx._trees import Mode, SplitTree, leaf_sums, search_tree  # noqa: E402
+from tests.onnx_runs import run, tree_attributes  # noqa: E402
 
 
 def summed(trees, table):

@@ -14,12 +14,12 @@ from sklearn.ensemble import (
     HistGradientBoostingRegressor,
     RandomForestClassifier,
 )
-from tests.onnx_runs import as_numbers, metadata, run, tree_attributes
-from tests.tree_models import GROW, answers_of, grown, mixed_table, numbers, target_of
 
 from partialfair.exceptions import InputError
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.trees import PartialFairTrees, ensemble_of
+from tests.onnx_runs import as_numbers, metadata, run, tree_attributes
+from tests.tree_models import GROW, answers_of, grown, mixed_table, numbers, target_of
 
 to_onnx = pytest.importorskip("partialfair.onnx").to_onnx
 pytest.importorskip("onnxruntime")

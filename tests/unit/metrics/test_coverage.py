@@ -4,7 +4,6 @@ import warnings
 
 import numpy as np
 import pytest
-from tests.sizes import quick_first
 
 from partialfair.metrics import fairness_report, unfairness_map
 from partialfair.metrics._differences import Setting, statistical_parity
@@ -12,6 +11,7 @@ from partialfair.metrics._inputs import scored_groups
 from partialfair.metrics.bounds import fluctuation
 from partialfair.metrics.partial import statistical_parity_gap
 from partialfair.metrics.resampling import resample
+from tests.sizes import quick_first
 
 INTERVAL = (0.2, 0.5)
 WIDTH = INTERVAL[1] - INTERVAL[0]

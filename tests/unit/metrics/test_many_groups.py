@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.sizes import examples
 
 from partialfair.metrics import _descent, fairness_report, resampling, unfairness_map
 from partialfair.metrics._descent import pair_aucs, parity_gaps, visits_of_pairs
@@ -16,6 +15,7 @@ from partialfair.metrics._differences import Setting, statistical_parity
 from partialfair.metrics._inputs import scored_groups
 from partialfair.metrics.bounds import fluctuation
 from partialfair.metrics.resampling import resample
+from tests.sizes import examples
 
 INTERVAL = (0.2, 0.4)
 UNION = [(0.0, 0.1), (0.5, 0.8)]

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
-from tests.sizes import examples
 
 from partialfair.exceptions import InputError
 from partialfair.intervals import as_interval_set
@@ -13,6 +12,7 @@ from partialfair.metrics import _map_radii
 from partialfair.metrics._inputs import scored_groups
 from partialfair.metrics._map_radii import MapRadii
 from partialfair.theory import dkw_bound
+from tests.sizes import examples
 
 
 def people(sizes, weights=None, clusters=None):

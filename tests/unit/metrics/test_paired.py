@@ -4,11 +4,11 @@ import warnings
 
 import numpy as np
 import pytest
-from tests.sizes import quick_first
 
 from partialfair.exceptions import InputError, SmallGroupWarning
 from partialfair.metrics import compare_gaps, fairness_report
 from partialfair.metrics.catalogue import METRICS
+from tests.sizes import quick_first
 
 INTERVAL = (0.1, 0.8)
 SETTINGS = {"interval": INTERVAL, "threshold": 0.3, "random_state": 0}

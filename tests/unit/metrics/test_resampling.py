@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from tests.sizes import examples
 
 from partialfair.metrics._inputs import scored_groups
 from partialfair.metrics.bounds import Differences, PairFluctuations, fluctuation, joined_differences
 from partialfair.metrics.resampling import resample
+from tests.sizes import examples
 
 SETTINGS = {"threshold": 0.25, "n_resamples": 20}
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.derivatives import convex_parts, curvature, evaluated
 
 from partialfair.exceptions import InputError
 from partialfair.objectives import (
@@ -19,6 +18,7 @@ from partialfair.objectives import (
     mirrored,
     tied,
 )
+from tests.derivatives import convex_parts, curvature, evaluated
 
 SETTINGS = [*LOSSES.values(), PartialAUC((0.1, 0.4))]
 POINTWISE = [LogisticLoss(), SquaredLoss(), HingeLoss(), HingeLoss(0.1)]

@@ -3,6 +3,11 @@
 import numpy as np
 import pytest
 from scipy.optimize import brentq, minimize
+
+from partialfair.exceptions import InputError
+from partialfair.objectives import AUC, LOSSES, AUCLoss, Coupling, Difference, PartialAUC, read_loss, tied
+from partialfair.objectives._pairs import HingePairs, LogisticPairs, SquaredHingePairs, SquaredPairs
+from partialfair.objectives._top import top_shares
 from tests.derivatives import (
     check_convex,
     check_curvature,
@@ -12,11 +17,6 @@ from tests.derivatives import (
     evaluated,
     matrix,
 )
-
-from partialfair.exceptions import InputError
-from partialfair.objectives import AUC, LOSSES, AUCLoss, Coupling, Difference, PartialAUC, read_loss, tied
-from partialfair.objectives._pairs import HingePairs, LogisticPairs, SquaredHingePairs, SquaredPairs
-from partialfair.objectives._top import top_shares
 
 PHI = {
     "squared": lambda x: (1 + x) ** 2 / 2,

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
-from tests.derivatives import check_curvature, check_slopes, curvature, evaluated
 
 from partialfair.objectives import HingeLoss, LogisticLoss, SquaredLoss, tied
+from tests.derivatives import check_curvature, check_slopes, curvature, evaluated
 
 N = 77
 FORMULAS = {

@@ -22,12 +22,12 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
-from tests.tree_models import GROW, answers_of, grown, mixed_table, target_of, words_for_holes
 
 from partialfair import PartialFairClassifier, fairness_path, load_model, save_model
 from partialfair.exceptions import InputError
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.trees import PartialFairTrees, ensemble_of
+from tests.tree_models import GROW, answers_of, grown, mixed_table, target_of, words_for_holes
 
 INTERVAL = (0.1, 0.6)
 QUICK: dict[str, Any] = {

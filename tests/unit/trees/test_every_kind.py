@@ -10,10 +10,10 @@ import joblib
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, clone
-from tests.tree_models import GROW, Grown, grown
 
 from partialfair.exceptions import InputError
 from partialfair.trees import TreeEnsemble, ensemble_of
+from tests.tree_models import GROW, Grown, grown
 
 SINGLE = np.finfo(np.float32).eps
 

@@ -6,9 +6,9 @@ import json
 
 import numpy as np
 import pytest
-from tests.tree_models import grown
 
 from partialfair.trees import TreeEnsemble, ensemble_of
+from tests.tree_models import grown
 
 ROWS = 500
 

@@ -16,9 +16,9 @@ from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     RandomForestClassifier,
 )
-from tests.tree_models import numbers, target_of
 
 from partialfair.trees import TreeEnsemble, ensemble_of
+from tests.tree_models import numbers, target_of
 
 # LightGBM 4.6 gives arrays names of features, which scikit-learn then misses.
 pytestmark = pytest.mark.filterwarnings("ignore:X does not have valid feature names")

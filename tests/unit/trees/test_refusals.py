@@ -21,10 +21,10 @@ from sklearn.ensemble import (
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
-from tests.tree_models import numbers, target_of
 
 from partialfair.exceptions import InputError
 from partialfair.trees import check_settings, ensemble_of
+from tests.tree_models import numbers, target_of
 
 X = numbers(300, 1)
 TARGET = np.exp(target_of(X))

@@ -8,9 +8,9 @@ import sys
 
 import numpy as np
 import pytest
-from tests.tree_models import grown
 
 from partialfair.trees import ensemble_of
+from tests.tree_models import grown
 
 LOAD_AND_SCORE = {
     "lightgbm.Booster": "lightgbm.Booster(model_file=sys.argv[1]).predict(X, raw_score=True)",
