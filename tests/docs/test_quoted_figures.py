@@ -30,7 +30,7 @@ def number_in(text, before="", after=""):
 def too_wide():
     """The most often that a model was returned, in percent, whose true gap is larger than allowed."""
     rows = [row for row in rows_of("population") if row["part"] == "sequences"]
-    return max(100 * float(row["too wide a gap returned"] or 0) for row in rows)
+    return max(round(100 * float(row["too wide a gap returned"] or 0), 6) for row in rows)
 
 
 def held(kind, column):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from partialfair import PartialFairClassifier
@@ -43,6 +43,8 @@ def problem_of(constraint, X, y, codes):
 
 @settings(max_examples=25)
 @given(st.integers(0, 10_000))
+@example(900)  # cvxpy's solution is inaccurate
+@pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
 def test_a_projection_is_what_cvxpy_finds(seed):
     cvxpy = pytest.importorskip("cvxpy")
     rng = np.random.default_rng(seed)
@@ -58,10 +60,10 @@ def test_a_projection_is_what_cvxpy_finds(seed):
         height + slope @ unknown + 0.5 * cvxpy.sum_squares(root.T @ unknown) <= 0
         for height, slope, root in zip(constraints.heights, constraints.slopes, roots, strict=True)
     ]
-    nearest = cvxpy.Problem(cvxpy.Minimize(cvxpy.sum_squares(unknown - z)), rules).solve(
-        solver=cvxpy.CLARABEL
-    )
-    assert ((w - z) ** 2).sum() == pytest.approx(nearest, rel=1e-6, abs=1e-6)
+    peer = cvxpy.Problem(cvxpy.Minimize(cvxpy.sum_squares(unknown - z)), rules)
+    nearest = peer.solve(solver=cvxpy.CLARABEL)
+    if peer.status == cvxpy.OPTIMAL:
+        assert ((w - z) ** 2).sum() == pytest.approx(nearest, rel=1e-6, abs=1e-6)
     # The conditions of Karush, Kuhn and Tucker, which say more than another solver's digits.
     assert constraints.values(w).max() <= 1e-8
     assert (multipliers >= 0).all()
