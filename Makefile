@@ -77,7 +77,7 @@ bench: $(VENV)/.dev ## the benchmarks; tables in benchmarks/results/
 	$(BIN)/python benchmarks/page.py
 	$(BIN)/python benchmarks/many_groups.py
 	$(BIN)/python benchmarks/map_band.py
-	$(BIN)/python benchmarks/coverage.py
+	$(BIN)/python benchmarks/bound_coverage.py
 	$(BIN)/python benchmarks/paired_and_chosen.py
 	$(BIN)/python benchmarks/population.py
 	$(BIN)/python benchmarks/bank_encodings.py

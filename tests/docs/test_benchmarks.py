@@ -21,10 +21,10 @@ def test_page_benchmark_runs(tmp_path):
 
 def test_coverage_benchmark_runs_and_goes_on(tmp_path):
     small = ("--settings", 0, 1, "--draws", 3, "--out", tmp_path)
-    assert "at most" in run_script("benchmarks/coverage.py", *small)
+    assert "at most" in run_script("benchmarks/bound_coverage.py", *small)
     measured = (tmp_path / "coverage.jsonl").read_text()
     assert len(measured.splitlines()) == 2
-    run_script("benchmarks/coverage.py", *small)
+    run_script("benchmarks/bound_coverage.py", *small)
     assert (tmp_path / "coverage.jsonl").read_text() == measured
 
 

@@ -1,6 +1,6 @@
 """How often confidence bounds hold, and how wide they are, in samples of populations with known gaps.
 
-Run ``python benchmarks/coverage.py [--draws 1000] [--before-commit COMMIT]``; it goes on where it was stopped
+Run ``python benchmarks/bound_coverage.py [--draws 1000] [--before-commit COMMIT]``; it goes on where it was stopped
 (``--fresh`` begins anew), with two processes. Settings are a fractional design: every pair of levels of two
 factors occurs (``_populations.py``). For each one:
 
