@@ -25,16 +25,23 @@ from partialfair.models._designs import as_design
 from tests.sizes import examples
 
 N, N_GROUPS, FIRST = 40, 3, 7
-KINDS = ["dense", "fortran", "float32", "csr", "csc", "one-hot csr", "codes"]
+KINDS = ["dense", "fortran", "float32", "csr", "csc", "one-hot csr", "codes", "codes of many fields"]
 TERMS = [(None, True), (None, False), ("intercept", True), ("interactions", True), ("interactions", False)]
 SEEDS = st.integers(0, 10_000)
 
 
+def codes_of(n_levels, rng, n=N):
+    """Return fields of so many levels each."""
+    codes = np.column_stack([rng.integers(levels, size=n) for levels in n_levels])
+    names = tuple(f"field {number}" for number in range(len(n_levels)))
+    return CategoricalCodes(codes, tuple(map(np.arange, n_levels)), names)
+
+
 def features(kind, rng, n=N):
     """Return features of one kind, and the same as a dense array."""
-    if kind == "codes":
-        codes = np.column_stack([rng.integers(4, size=n), rng.integers(3, size=n)]).astype(np.uint16)
-        coded = CategoricalCodes(codes, (np.arange(4), np.arange(3)), ("a", "b"))
+    if kind.startswith("codes"):
+        n_levels = [4, 3] if kind == "codes" else [2] * 35  # more than are summed up one by one
+        coded = codes_of(n_levels, rng, n)
         return coded, coded.to_csr().toarray()
     dense = rng.normal(size=(n, 5)).astype(np.float32).astype(float) * (rng.random((n, 5)) < 0.5)
     if kind == "one-hot csr":
@@ -400,3 +407,11 @@ def test_long_passes_go_on_in_stretches_and_look_at_the_clock(kind, terms, monke
 @pytest.mark.parametrize("name", _kernels.__all__)
 def test_shards_can_be_worked_on_by_threads(name):
     assert getattr(_kernels, name).targetoptions["nogil"]
+
+
+def test_codes_of_more_levels_than_two_bytes_count():
+    rng = np.random.default_rng(0)
+    coded = codes_of([40_000, 40_000], rng)
+    design = as_design(coded, np.zeros(N, dtype=np.int32), 1)
+    coefficients = rng.normal(size=(1, 80_000))
+    np.testing.assert_allclose(design.forward(coefficients), coded.to_csr() @ coefficients[0], rtol=1e-15)
