@@ -1,8 +1,8 @@
 """How often confidence bounds hold, and how wide they are, in samples of populations with known gaps.
 
 Run ``python benchmarks/bound_coverage.py [--draws 1000] [--before-commit COMMIT]``; it goes on where it was
-stopped (``--fresh`` begins anew), with two processes. Settings are a fractional design: every pair of levels of two
-factors occurs (``_populations.py``). For each one:
+stopped (``--fresh`` begins anew), with two processes. Settings are a fractional design: every pair of levels
+of two factors occurs (``_populations.py``). For each one:
 
 - covered: how often low ≤ true gap ≤ high, nominal .95; at least, at most: how often each one-sided bound
   holds, nominal .95
