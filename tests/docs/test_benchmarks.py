@@ -85,6 +85,17 @@ def test_trees_benchmark_measures_costs(tmp_path, data_dir):
     assert [row["bar"] for row in rows] == ["seconds of the refit ≤ 30: yes", "peak GiB ≤ 3: yes"]
 
 
+@pytest.mark.real_data
+def test_growing_benchmark_runs(tmp_path, data_dir):
+    pytest.importorskip("lightgbm")
+    fewer = "script.TABLES, script.MAX_GAPS = ('law_school',), {'interval': (0.3,)}"
+    small = ("--splits", 1, "--rows", 1500, "--more", 3, "--leaves", 3, "--data", data_dir, "--out", tmp_path)
+    printed = run_smaller("benchmarks/growing.py", fewer, *small)
+    assert "| for the constraint − for the loss | law_school | interval | auc | 1 |" in printed
+    rows = json.loads((tmp_path / "growing_summary.json").read_text())["rows"]
+    assert [row["beside"] for row in rows] == ["refit", "for the loss"]
+
+
 def test_map_band_benchmark_runs(tmp_path):
     one_of_each = "script.CASES = [script.CASES[k] for k in (0, 5, 9, 12)]; script.POPULATION = 500"
     printed = run_smaller("benchmarks/map_band.py", one_of_each, "--draws", 3, "--out", tmp_path)
