@@ -91,6 +91,8 @@ class XGBoostTrees(TreeEnsemble):
         original = _booster(self.model)
         written = copy.deepcopy(original)  # with its settings: threads, device
         written.load_model(bytearray(json.dumps(saved), "utf-8"))
+        # XGBoost's own reader takes the \u00e4 of JSON for six letters, so names do not travel that way.
+        written.feature_names = original.feature_names
         written.set_attr(**original.attributes())  # which the cut at the best iteration leaves out
         if original is self.model:
             return written

@@ -175,6 +175,19 @@ def test_every_form_of_table_that_the_library_takes(kind, form, monkeypatch):
     check(model, fresh)
 
 
+@pytest.mark.parametrize("best", [None, 1], ids=["all", "stopped early"])
+def test_names_of_any_alphabet_survive_xgboost_s_json(best):
+    names = ["größe", "日本", "b\\u00e4", 'a "q"\t𝔘\x01']
+    table, fresh = (pd.DataFrame(rows, columns=names) for rows in (X, FRESH))
+    stop = {} if best is None else {"early_stopping_rounds": best}
+    watched = {} if best is None else {"eval_set": [(fresh, np.roll(LABELS, 1))], "verbose": False}
+    model = xgboost("XGBClassifier", max_depth=3, **stop).fit(table, LABELS, **watched)
+    ensemble = check(model, fresh)
+    written = ensemble.with_values(ensemble.values).model
+    assert written.get_booster().feature_names == names
+    np.testing.assert_array_equal(written.predict(fresh), model.predict(fresh))
+
+
 def test_a_sparse_table_without_rows_to_take():
     ensemble = ensemble_of(RandomForestClassifier(n_estimators=5, max_depth=4).fit(X, LABELS))
     np.testing.assert_array_equal(
