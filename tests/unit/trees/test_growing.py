@@ -78,3 +78,15 @@ def test_what_a_library_complains_of_is_one_sentence_without_its_machine_code(li
         trees.fit(rows, LABELS, sensitive_features=GROUPS)
     assert "\n" not in str(caught.value)
     assert "Stack trace" not in str(caught.value)
+
+
+@pytest.mark.parametrize("as_booster", [False, True], ids=["estimator", "booster"])
+def test_columns_in_another_order_than_a_fitted_model_s_are_refused(as_booster):
+    """LightGBM would go by places, and the refit would be of trees that look at other columns."""
+    table = pd.DataFrame(X, columns=["a b", "b", "c", "d"])
+    model = lightgbm().fit(table, LABELS)
+    model = model.booster_ if as_booster else model
+    trees = PartialFairTrees(model, interval=(0.1, 0.6), max_gap=1.0)
+    trees.fit(table, LABELS, sensitive_features=GROUPS)
+    with pytest.raises(InputError, match="was grown on the columns 'a_b', 'b', 'c' and 1 more, and X has them"):
+        trees.fit(table[["b", "a b", "c", "d"]], LABELS, sensitive_features=GROUPS)
