@@ -345,15 +345,13 @@ def as_they_are(
     """Return the columns as trees take them: numbers and categories, missing values among them.
 
     Libraries refuse names with brackets, commas and the like, in which words are joined by underscores. With
-    ``numbered_levels`` categories are called "0", "1" and so on, for XGBoost: version 3.2 keeps but some bytes
-    of names that are not ASCII, and takes ä for ü.
+    ``numbered_levels`` categories are called "0", "1" and so on, for XGBoost: version 3.2 keeps only some
+    bytes of names that are not ASCII, and takes ä for ü.
     """
     names = [re.sub(r"\W", "_", column.name) for column in columns]
     if len(set(names)) < len(names):
         names = [f"{name}_{number}" for number, name in enumerate(names)]
-    taken = {
-        name: column.as_it_is(table[column.name]) for name, column in zip(names, columns, strict=True)
-    }
+    taken = {name: column.as_it_is(table[column.name]) for name, column in zip(names, columns, strict=True)}
     if numbered_levels:
         taken = {
             name: _numbered(values) if isinstance(values, pd.Categorical) else values
@@ -362,8 +360,10 @@ def as_they_are(
     return pd.DataFrame(taken)
 
 
-def _numbered(values: pd.Categorical) -> pd.Categorical:
-    return values.rename_categories([str(number) for number in range(len(values.categories))])
+def _numbered(values: pd.Categorical) -> Any:
+    return pd.Categorical.from_codes(
+        values.codes, pd.Index([str(code) for code in range(len(values.categories))])
+    )
 
 
 def strangers(columns: Sequence[Column], table: pd.DataFrame, *, as_they_are: bool = False) -> list[str]:

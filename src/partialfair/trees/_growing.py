@@ -132,15 +132,15 @@ def _told_with_its_name(model: Any) -> Iterator[None]:
     """Tell what a model's library complains of in one sentence that names the model."""
     try:
         yield
-    except (ValueError, TypeError, *_errors_of(model)) as error:
+    except _errors_of(model) as error:
         complaint, _, _ = str(error).partition(_NATIVE_TRACE)
         raise InputError(f"{name_of(model)} could not be grown: {' '.join(complaint.split())}") from error
 
 
 def _errors_of(model: Any) -> tuple[type[Exception], ...]:
-    """Return the exceptions that a model's library has for bad input and that are no ``ValueError``."""
+    """Return what a model's library raises for bad input: errors of Python, and of its own."""
     home = type(model).__module__.partition(".")[0]
     if home not in _ERRORS:
-        return ()
+        return (ValueError, TypeError)
     module, name = _ERRORS[home]
-    return (getattr(import_module(module), name),)
+    return (ValueError, TypeError, getattr(import_module(module), name))

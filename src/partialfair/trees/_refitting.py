@@ -56,7 +56,13 @@ def check_order(model: Any, X: Any) -> None:
 
 def _names_of_columns(model: Any) -> Sequence[str]:
     """Return the names that a model knows; none where it has none."""
-    for attribute in ("feature_names_in_", "feature_name_", "feature_names_", "feature_names", "feature_name"):
+    for attribute in (
+        "feature_names_in_",
+        "feature_name_",
+        "feature_names_",
+        "feature_names",
+        "feature_name",
+    ):
         names = getattr(model, attribute, None)
         if names is not None:
             return tuple(names() if callable(names) else names)

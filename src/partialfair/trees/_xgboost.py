@@ -152,8 +152,8 @@ def _check_categories(model: Any, names: dict[str, Any]) -> None:
                 letters[start:end].astype(np.int8).tobytes().decode("utf-8")
         except UnicodeDecodeError:
             raise InputError(
-                f"{name_of(model)} mixes up the categories of column {place}, whose names have letters beyond "
-                "ASCII, which this version of XGBoost cannot keep; rename them"
+                f"{name_of(model)} mixes up the categories of column {place}, whose names have letters "
+                "beyond ASCII, which this version of XGBoost cannot keep; rename them"
             ) from None
 
 

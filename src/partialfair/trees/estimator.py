@@ -81,8 +81,8 @@ class PartialFairTrees(PartialFairEstimator):
     ----------
     model
         A binary classifier or a regressor of LightGBM or XGBoost (estimator or booster), CatBoost's, or
-        scikit-learn's HistGradientBoosting, GradientBoosting, RandomForest or ExtraTrees. One that is fitted keeps its
-        trees; another is copied and grown on the rows of `fit`. ``clone``, and so searches and
+        scikit-learn's HistGradientBoosting, GradientBoosting, RandomForest or ExtraTrees. One that is fitted
+        keeps its trees; another is copied and grown on the rows of `fit`. ``clone``, and so searches and
         cross-validation, forget that an estimator was fitted, unless it is wrapped in scikit-learn's
         ``FrozenEstimator``.
     constraint, interval, max_gap, gap_scale, enforce, confidence, validation, n_points

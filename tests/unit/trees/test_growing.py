@@ -88,5 +88,7 @@ def test_columns_in_another_order_than_a_fitted_model_s_are_refused(as_booster):
     model = model.booster_ if as_booster else model
     trees = PartialFairTrees(model, interval=(0.1, 0.6), max_gap=1.0)
     trees.fit(table, LABELS, sensitive_features=GROUPS)
-    with pytest.raises(InputError, match="was grown on the columns 'a_b', 'b', 'c' and 1 more, and X has them"):
+    with pytest.raises(
+        InputError, match="was grown on the columns 'a_b', 'b', 'c' and 1 more, and X has them"
+    ):
         trees.fit(table[["b", "a b", "c", "d"]], LABELS, sensitive_features=GROUPS)
