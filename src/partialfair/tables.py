@@ -270,8 +270,10 @@ class TableModel:
                         f"column {name!r} is empty in data row {gaps[0] + 1}{more_rows(gaps.size)}; the "
                         "model has group terms, so it needs the group to score a row"
                     )
-        features = as_they_are if self.classifier.takes_tables else encode
-        return features(self.columns, table), groups
+        if not self.classifier.takes_tables:
+            return encode(self.columns, table), groups
+        numbered = type(self.classifier.model_).__module__.startswith("xgboost.")
+        return as_they_are(self.columns, table, numbered_levels=numbered), groups
 
     def _check_columns(self, present: list[str]) -> None:
         missing = [name for name in self.needed if name not in present]
@@ -337,16 +339,31 @@ def encode(columns: Sequence[Column], table: pd.DataFrame) -> Features:
     return features if 3 * data.shape[1] < width else features.toarray()
 
 
-def as_they_are(columns: Sequence[Column], table: pd.DataFrame) -> pd.DataFrame:
+def as_they_are(
+    columns: Sequence[Column], table: pd.DataFrame, *, numbered_levels: bool = False
+) -> pd.DataFrame:
     """Return the columns as trees take them: numbers and categories, missing values among them.
 
-    Libraries refuse names with brackets, commas and the like, in which words are joined by underscores.
+    Libraries refuse names with brackets, commas and the like, in which words are joined by underscores. With
+    ``numbered_levels`` categories are called "0", "1" and so on, for XGBoost: version 3.2 keeps only some
+    bytes of names that are not ASCII, and takes ä for ü.
     """
     names = [re.sub(r"\W", "_", column.name) for column in columns]
     if len(set(names)) < len(names):
         names = [f"{name}_{number}" for number, name in enumerate(names)]
-    taken = zip(names, columns, strict=True)
-    return pd.DataFrame({name: column.as_it_is(table[column.name]) for name, column in taken})
+    taken = {name: column.as_it_is(table[column.name]) for name, column in zip(names, columns, strict=True)}
+    if numbered_levels:
+        taken = {
+            name: _numbered(values) if isinstance(values, pd.Categorical) else values
+            for name, values in taken.items()
+        }
+    return pd.DataFrame(taken)
+
+
+def _numbered(values: pd.Categorical) -> Any:
+    return pd.Categorical.from_codes(
+        values.codes, pd.Index([str(code) for code in range(len(values.categories))])
+    )
 
 
 def strangers(columns: Sequence[Column], table: pd.DataFrame, *, as_they_are: bool = False) -> list[str]:

@@ -84,6 +84,25 @@ def test_from_a_table_to_scores(run, table, tmp_path, model):
     assert gap <= 0.4 + 1e-12
 
 
+@pytest.mark.parametrize("model", ["lightgbm", "xgboost", "hist"])
+def test_letters_of_any_alphabet_in_names_and_categories(run, tmp_path, model):
+    """Who lives in ü is hired, and nobody else: a model that takes ü for ä cannot tell."""
+    if model != "hist":
+        pytest.importorskip(model)
+    rng = np.random.default_rng(5)
+    n = 400
+    frame = pd.DataFrame({"sex": rng.choice(["f", "m"], n), "straße": rng.choice(["ä", "ö", "ü"], n)})
+    frame["größe"] = rng.normal(size=n).round(3)
+    frame["hired"] = np.where(frame["straße"] == "ü", "yes", "no")
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    asked = ("--target", "hired", "--group", "sex", *BAND, "--max-gap", 1, "--model", model)
+    outcome = run("train", "table.csv", *asked, "--out", "out")
+    assert outcome.code == 0, outcome.err
+    run("predict", "out", "table.csv", "--out", "scores.csv")
+    decisions = pd.read_csv(tmp_path / "scores.csv")["decision"]
+    assert decisions.tolist() == frame["hired"].tolist()
+
+
 @pytest.mark.usefixtures("table")
 def test_a_path_of_trees(run, tmp_path):
     asked = ("--target", "hired", "--group", "sex", *BAND, "--max-gaps", "0.3,0.6", "--model", "hist")

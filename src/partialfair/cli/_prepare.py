@@ -346,7 +346,8 @@ def prepare(path: Path, roles: Roles, settings: ModelSettings, hold_out: HoldOut
         judged = split["training"] if everybody.judged is None else split[everybody.judged]
         trees = settings.model != Models.linear
         notes += strangers(columns, table.iloc[judged], as_they_are=trees)
-        X = as_they_are(columns, table) if trees else encode(columns, table)
+        numbered = settings.model == Models.xgboost
+        X = as_they_are(columns, table, numbered_levels=numbered) if trees else encode(columns, table)
         rows = TableRows(X, is_positive, groups, weights, clusters)
     return Prepared(
         path,

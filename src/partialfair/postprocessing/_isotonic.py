@@ -40,7 +40,7 @@ _LARGEST = 1e30
 def least_change(knots: Knots, rows: Rows) -> Floats:
     """Return the scores nearest to those of the knots that obey all rows, strictly where anybody moves."""
     center = np.average(knots.scores, weights=knots.weights)
-    spread = float(np.sqrt(np.average((knots.scores - center) ** 2, weights=knots.weights))) or 1.0
+    spread = _root_mean_square(knots.scores - center, knots.weights) or 1.0
     targets = (knots.scores - center) / spread
     weights = knots.weights / knots.weights.mean()
     solved, active = _solved_row_by_row(targets, weights, rows)
@@ -53,6 +53,12 @@ def least_change(knots: Knots, rows: Rows) -> Floats:
     sequence = np.argsort(knots.order[rows.lower], kind="stable")
     _lift(values, rows.lower[sequence], rows.upper[sequence])
     return told_apart(values, knots.scores, knots.order, _APART * spread)
+
+
+def _root_mean_square(values: Floats, weights: Floats) -> float:
+    """Return ``√(Σ w x² / Σ w)`` in units of the largest: squares of 1e-170 are too small for floats."""
+    largest = float(np.abs(values).max())
+    return largest and largest * float(np.sqrt(np.average((values / largest) ** 2, weights=weights)))
 
 
 def _solved_row_by_row(targets: Floats, weights: Floats, rows: Rows) -> tuple[Floats, Bools]:

@@ -185,7 +185,7 @@ def _too_narrow(
     held = listed(
         [
             f"{group.name!r} ({members_text(members_inside(group))} effective members in the interval, "
-            f"{100 * share:.2g} % of it on one score)"
+            f"{100 * share:.3g} % of it on one score)"
             for group, share in zip(worst, np.sort(shares)[::-1], strict=False)
         ]
     )

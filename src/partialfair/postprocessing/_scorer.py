@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import is_classifier, is_regressor
+from sklearn.base import is_classifier
 from sklearn.exceptions import NotFittedError
 
 from partialfair._typing import ArrayLike, Floats
@@ -88,7 +88,7 @@ def read_scorer(model: Any, response: Response) -> Scorer:
     for method in _CUTS:
         if hasattr(model, method):
             return Scorer(model, method)
-    if hasattr(model, "predict") and (is_regressor(model) or not is_classifier(model)):
+    if hasattr(model, "predict") and not _is_classifier(model):
         return Scorer(model, "predict")
     if callable(model) and not hasattr(model, "predict"):
         return Scorer(model, "__call__")
@@ -96,6 +96,13 @@ def read_scorer(model: Any, response: Response) -> Scorer:
         f"the scorer {name} gives no scores: it has neither decision_function nor predict_proba, and is no "
         "regressor"
     )
+
+
+def _is_classifier(model: Any) -> bool:
+    try:
+        return bool(is_classifier(model))
+    except AttributeError:  # of models that scikit-learn does not know, which have no tags
+        return hasattr(model, "classes_")
 
 
 def _takes_groups(ask: Any) -> bool:

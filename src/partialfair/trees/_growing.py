@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -20,6 +23,9 @@ __all__ = ["grown"]
 
 _PATIENCE = 20
 """Trees without gain on the rows held out after which growing stops."""
+
+_XGBOOST_FORESTS = "XGBRF"
+"""How names of XGBoost's estimators begin that grow all trees at once, and so never stop early."""
 
 
 def grown(
@@ -52,7 +58,7 @@ def grown(
         copy.set_params(random_state=seed)
     if home == "xgboost" and is_classifier(copy):  # it takes no other labels than 0 and 1
         rows = replace(rows, y=np.unique(rows.y, return_inverse=True)[1])
-    if early_stopping is not None and home in _GROWN_BY:
+    if early_stopping is not None and home in _GROWN_BY and not name_of(copy).startswith(_XGBOOST_FORESTS):
         parts = split_rows(rows, early_stopping, seed) if unseen is None else rows.parted(unseen)
         return _GROWN_BY[home](copy, *parts)
     if unseen is not None:
@@ -90,13 +96,25 @@ def _by_xgboost(model: Any, train: GivenRows, held_out: GivenRows) -> Any:
 
 def _by_catboost(model: Any, train: GivenRows, held_out: GivenRows) -> Any:
     Pool = require("catboost", extra="boosting", purpose="growing trees of CatBoost").Pool
-    watched = Pool(
-        held_out.X, held_out.y, weight=_weights(held_out), cat_features=model.get_param("cat_features")
-    )
-    return _fitted(model, train, eval_set=watched, early_stopping_rounds=_PATIENCE, verbose=False)
+    with _told_with_its_name(model):
+        watched = Pool(
+            held_out.X, held_out.y, weight=_weights(held_out), cat_features=model.get_param("cat_features")
+        )
+    has_own = any(model.get_param(name) is not None for name in _CATBOOST_STOPS)
+    patience = {} if has_own else {"early_stopping_rounds": _PATIENCE}
+    return _fitted(model, train, eval_set=watched, verbose=False, **patience)
 
+
+_CATBOOST_STOPS = ("early_stopping_rounds", "od_type", "od_wait", "od_pval")
+"""Any of these tells CatBoost when to stop."""
 
 _GROWN_BY = {"lightgbm": _by_lightgbm, "xgboost": _by_xgboost, "catboost": _by_catboost}
+
+_ERRORS = {"lightgbm": ("lightgbm.basic", "LightGBMError"), "catboost": ("catboost", "CatBoostError")}
+"""Where libraries keep exceptions that know no other kind than ``Exception``."""
+
+_NATIVE_TRACE = "Stack trace:"
+"""Where XGBoost's complaint ends and addresses of its machine code begin."""
 
 
 def _weights(rows: GivenRows) -> Floats:
@@ -104,9 +122,25 @@ def _weights(rows: GivenRows) -> Floats:
 
 
 def _fitted(model: Any, rows: GivenRows, **settings: Any) -> Any:
-    """Fit a model; what its library complains of is told with its name."""
     weights = {} if rows.weights is None else {"sample_weight": rows.weights}
-    try:
+    with _told_with_its_name(model):
         return model.fit(rows.X, rows.y, **weights, **settings)
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{name_of(model)} could not be grown: {' '.join(str(error).split())}") from error
+
+
+@contextmanager
+def _told_with_its_name(model: Any) -> Iterator[None]:
+    """Tell what a model's library complains of in one sentence that names the model."""
+    try:
+        yield
+    except _errors_of(model) as error:
+        complaint, _, _ = str(error).partition(_NATIVE_TRACE)
+        raise InputError(f"{name_of(model)} could not be grown: {' '.join(complaint.split())}") from error
+
+
+def _errors_of(model: Any) -> tuple[type[Exception], ...]:
+    """Return what a model's library raises for bad input: errors of Python, and of its own."""
+    home = type(model).__module__.partition(".")[0]
+    if home not in _ERRORS:
+        return (ValueError, TypeError)
+    module, name = _ERRORS[home]
+    return (ValueError, TypeError, getattr(import_module(module), name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import re
 from dataclasses import dataclass, field
@@ -91,6 +92,8 @@ class XGBoostTrees(TreeEnsemble):
         original = _booster(self.model)
         written = copy.deepcopy(original)  # with its settings: threads, device
         written.load_model(bytearray(json.dumps(saved), "utf-8"))
+        # XGBoost's own reader takes the \u00e4 of JSON for six letters, so names do not travel that way.
+        written.feature_names = original.feature_names
         written.set_attr(**original.attributes())  # which the cut at the best iteration leaves out
         if original is self.model:
             return written
@@ -104,7 +107,11 @@ def read(model: Any) -> XGBoostTrees:
     best = _best_iteration(booster)
     config = json.loads(booster.save_config())["learner"]["gradient_booster"]
     _check_booster(model, config["name"], config.get("tree_train_param", {}).get("monotone_constraints", ""))
-    saved = json.loads((booster if best is None else booster[: best + 1]).save_raw("json"))
+    whole = json.loads(booster.save_raw("json"))
+    saved = whole if best is None else json.loads(booster[: best + 1].save_raw("json"))
+    if (names := _stored_categories(whole)) is not None:
+        _check_categories(model, names)
+        saved["learner"]["gradient_booster"]["model"]["cats"] = names  # which the cut leaves out
     score_kind = _score_kind(model, saved["learner"])
     trees = saved["learner"]["gradient_booster"]["model"]["trees"]
     if not trees:
@@ -122,6 +129,32 @@ def read(model: Any) -> XGBoostTrees:
         saved=saved,
         structure=structure,
     )
+
+
+def _stored_categories(saved: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what codes of categories stand for, which XGBoost keeps from 3.1 on; None before."""
+    names: dict[str, Any] | None = saved["learner"]["gradient_booster"]["model"].get("cats")
+    return names
+
+
+def _check_categories(model: Any, names: dict[str, Any]) -> None:
+    """Refuse names of categories that XGBoost has garbled, so that it takes one category for another.
+
+    Version 3.2 keeps as many bytes of a column's names as these have letters: two of ä, ö and ü are then the
+    same to it when it scores rows, also those that it was grown on.
+    """
+    for place, column in enumerate(names["enc"]):
+        starts, letters = column.get("offsets", []), np.array(column["values"])
+        if len(starts) == 0:  # no categories, or numbers
+            continue
+        try:
+            for start, end in itertools.pairwise(starts):
+                letters[start:end].astype(np.int8).tobytes().decode("utf-8")
+        except UnicodeDecodeError:
+            raise InputError(
+                f"{name_of(model)} mixes up the categories of column {place}, whose names have letters "
+                "beyond ASCII, which this version of XGBoost cannot keep; rename them"
+            ) from None
 
 
 def _is_estimator(model: Any) -> bool:

@@ -38,7 +38,7 @@ from partialfair.trees._alpha import check_alpha, chosen_refit, is_auto, judging
 from partialfair.trees._calibration import calibrations
 from partialfair.trees._growing import grown
 from partialfair.trees._leaf_rows import LeafRows, judged_by_library
-from partialfair.trees._refitting import LOSSES, LeafValues, check_classes, check_width
+from partialfair.trees._refitting import LOSSES, LeafValues, check_classes, check_order, check_width
 from partialfair.trees._refusals import name_of
 from partialfair.trees._stored import check_stored_trees, restored, stored
 from partialfair.trees._wrapped import predicts_numbers, unwrapped
@@ -80,9 +80,9 @@ class PartialFairTrees(PartialFairEstimator):
     Parameters
     ----------
     model
-        A binary classifier or a regressor of LightGBM or XGBoost (estimator or booster), or scikit-learn's
-        HistGradientBoosting, GradientBoosting, RandomForest or ExtraTrees. One that is fitted keeps its
-        trees; another is copied and grown on the rows of `fit`. ``clone``, and so searches and
+        A binary classifier or a regressor of LightGBM or XGBoost (estimator or booster), CatBoost's, or
+        scikit-learn's HistGradientBoosting, GradientBoosting, RandomForest or ExtraTrees. One that is fitted
+        keeps its trees; another is copied and grown on the rows of `fit`. ``clone``, and so searches and
         cross-validation, forget that an estimator was fitted, unless it is wrapped in scikit-learn's
         ``FrozenEstimator``.
     constraint, interval, max_gap, gap_scale, enforce, confidence, validation, n_points
@@ -442,6 +442,7 @@ class PartialFairTrees(PartialFairEstimator):
         if not is_fitted(model):
             return ensemble_of(grown(model, rows, self.early_stopping, seed_of(self), unseen))
         check_width(model, rows.X)
+        check_order(model, rows.X)
         ensemble = ensemble_of(model)
         if ensemble.kind == "classifier":
             check_classes(ensemble, two_classes(np.asarray(rows.y)))

@@ -315,8 +315,29 @@ class OnlyLabels(ClassifierMixin, BaseEstimator):
         return np.zeros(len(X))
 
 
+class OnlyLabelsWithoutTags:
+    """A classifier without scores that scikit-learn does not know."""
+
+    classes_ = ("no", "yes")
+
+    def predict(self, X):
+        return np.full(len(X), "no")
+
+
+class OnlyNumbersWithoutTags:
+    """A model of numbers that scikit-learn does not know."""
+
+    def predict(self, X):
+        return X[:, 0]
+
+
 BAD = [
     ({"max_gap": 1.5}, {}, r"max_gap must lie in \[0, 1\], not 1.5"),
+    (
+        {"max_gap": 0.1},
+        {"X": np.repeat([0.0, 1.0], 300), "sensitive_features": np.repeat(["a", "b"], 300)},
+        "100 % of it on one score",
+    ),
     ({"max_gap": 0.001}, {}, "max_gap 0.001 is narrower than scores without new ties can reach, about 0.0"),
     ({"constraint": "group_auc"}, {}, "constraint must be one of"),
     ({"constraint": "demographic_parity"}, {}, "constraint_threshold must be a finite number, not None"),
@@ -340,6 +361,7 @@ BAD = [
     ({}, {"y": [0, 1]}, "y must have one label for each of the 600 rows"),
     ({"scorer": LogisticRegression}, {}, "not the class LogisticRegression"),
     ({"scorer": OnlyLabels()}, {}, "OnlyLabels gives no scores"),
+    ({"scorer": OnlyLabelsWithoutTags()}, {}, "OnlyLabelsWithoutTags gives no scores"),
     ({"scorer": LogisticRegression(), "response": "predict_log"}, {}, "response must be one of"),
     ({"scorer": lambda X: X}, {}, "multi-class models have no single score"),
 ]
@@ -352,6 +374,24 @@ def test_bad_input_gets_one_clear_sentence(people, settings, data, message):
     with pytest.raises(InputError, match=message) as caught:
         PartialParityAdjuster(**{"interval": INTERVAL, **settings}).fit(**given)
     assert "\n" not in str(caught.value)
+
+
+def test_models_that_scikit_learn_does_not_know_score_by_what_they_predict(people):
+    X, _, groups = people
+    settings = {"interval": INTERVAL, "max_gap": 0.1}
+    adjuster = PartialParityAdjuster(**settings, scorer=OnlyNumbersWithoutTags())
+    adjusted = adjuster.fit(X, sensitive_features=groups).predict(X, sensitive_features=groups)
+    alone = PartialParityAdjuster(**settings).fit_transform(X[:, 0], sensitive_features=groups)
+    np.testing.assert_array_equal(adjusted, alone)
+
+
+@pytest.mark.parametrize("unit", [2.0**-1000, 2.0**-600, 2.0**-30, 2.0**300])
+def test_the_least_change_does_not_hang_on_units(people, unit):
+    X, _, groups = people
+    settings = {"interval": INTERVAL, "max_gap": 0.1}
+    expected = PartialParityAdjuster(**settings).fit_transform(X[:, 0], sensitive_features=groups)
+    adjusted = PartialParityAdjuster(**settings).fit_transform(X[:, 0] * unit, sensitive_features=groups)
+    np.testing.assert_allclose(adjusted / unit, expected, rtol=0, atol=1e-9)
 
 
 def test_groups_that_fit_did_not_see_are_refused(people):

@@ -17,6 +17,7 @@ from sklearn.ensemble import (
     RandomForestClassifier,
 )
 
+from partialfair.exceptions import InputError
 from partialfair.trees import TreeEnsemble, ensemble_of
 from tests.tree_models import numbers, target_of
 
@@ -173,6 +174,50 @@ def test_every_form_of_table_that_the_library_takes(kind, form, monkeypatch):
     except Exception:
         pytest.skip("not a table for this version of the library")
     check(model, fresh)
+
+
+@pytest.mark.parametrize("best", [None, 1], ids=["all", "stopped early"])
+def test_names_of_any_alphabet_survive_xgboost_s_json(best):
+    names = ["größe", "日本", "b\\u00e4", 'a "q"\t𝔘\x01']
+    table, fresh = (pd.DataFrame(rows, columns=names) for rows in (X, FRESH))
+    stop = {} if best is None else {"early_stopping_rounds": best}
+    watched = {} if best is None else {"eval_set": [(fresh, np.roll(LABELS, 1))], "verbose": False}
+    model = xgboost("XGBClassifier", max_depth=3, **stop).fit(table, LABELS, **watched)
+    ensemble = check(model, fresh)
+    written = ensemble.with_values(ensemble.values).model
+    assert written.get_booster().feature_names == names
+    np.testing.assert_array_equal(written.predict(fresh), model.predict(fresh))
+
+
+def in_colours(rows: np.ndarray, colours: list[str]) -> pd.DataFrame:
+    codes = np.digitize(rows[:, 1], [-0.5, 0.5])
+    return pd.DataFrame({"a": rows[:, 0], "colour": pd.Categorical.from_codes(codes, colours)})
+
+
+def test_a_written_xgboost_knows_categories_by_name_as_the_grown_one_does():
+    """Also after early stopping: XGBoost's own cut at the best iteration forgets what codes stand for."""
+    table, fresh = (in_colours(rows, ["red", "green", "blue"]) for rows in (X, FRESH))
+    y = (np.digitize(X[:, 1], [-0.5, 0.5]) == 1).astype(int)
+    model = xgboost("XGBClassifier", enable_categorical=True, early_stopping_rounds=2)
+    model.fit(table, y, eval_set=[(table[:100], 1 - y[:100])], verbose=False)
+    other_codes = fresh.assign(colour=fresh["colour"].cat.reorder_categories(["blue", "red", "green"]))
+    grown_ones = model.predict(other_codes, output_margin=True)
+    if not np.array_equal(grown_ones, model.predict(fresh, output_margin=True)):
+        pytest.skip("this version of XGBoost goes by codes")
+    written = check(model, fresh).with_values(np.arange(len(ensemble_of(model).values)) / 8)
+    np.testing.assert_array_equal(written.scores(other_codes), written.scores(fresh))
+
+
+def test_categories_whose_names_xgboost_garbles_are_refused():
+    """Or it keeps the names: then people whose category is called ü are scored as such."""
+    table = in_colours(X, ["ä", "ö", "ü"])
+    y = (np.digitize(X[:, 1], [-0.5, 0.5]) == 2).astype(int)
+    model = xgboost("XGBClassifier", enable_categorical=True).fit(table, y)
+    if (model.predict(table) == y).all():
+        check(model, table)
+        return
+    with pytest.raises(InputError, match="XGBClassifier mixes up the categories of column 1"):
+        ensemble_of(model)
 
 
 def test_a_sparse_table_without_rows_to_take():

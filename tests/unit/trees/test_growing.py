@@ -1,0 +1,94 @@
+"""Growing a library's model: when it stops, and what it complains of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from partialfair.estimators._path_rows import GivenRows
+from partialfair.exceptions import InputError
+from partialfair.trees import PartialFairTrees, ensemble_of
+from partialfair.trees._growing import grown
+from tests.tree_models import numbers, target_of
+
+X = numbers(600, 1)
+TARGET = target_of(X)
+LABELS = (TARGET > 0.2).astype(int)
+GROUPS = np.where(np.arange(600) % 3 == 0, "a", "b")
+
+
+def catboost(**settings: Any) -> Any:
+    quiet = {"verbose": 0, "allow_writing_files": False, "thread_count": 1, "depth": 2, "learning_rate": 0.5}
+    return pytest.importorskip("catboost").CatBoostClassifier(**(quiet | settings))
+
+
+def xgboost(name: str, **settings: Any) -> Any:
+    return getattr(pytest.importorskip("xgboost"), name)(**({"n_jobs": 1, "n_estimators": 5} | settings))
+
+
+def lightgbm(**settings: Any) -> Any:
+    quiet = {"verbose": -1, "n_jobs": 1, "n_estimators": 5}
+    return pytest.importorskip("lightgbm").LGBMClassifier(**(quiet | settings))
+
+
+@pytest.mark.parametrize(
+    ("name", "y"), [("XGBRFClassifier", LABELS), ("XGBRFRegressor", TARGET)], ids=["classifier", "regressor"]
+)
+def test_forests_of_xgboost_are_grown_whole(name, y):
+    trees = PartialFairTrees(xgboost(name, max_depth=3), interval=(0.1, 0.6), max_gap=1.0)
+    trees.fit(X, y, sensitive_features=GROUPS)
+    assert ensemble_of(trees.model_).n_trees == 5
+    assert type(trees.model_).__name__ == name
+
+
+@pytest.mark.parametrize(
+    "own", [{"early_stopping_rounds": 1}, {"od_type": "Iter", "od_wait": 1}], ids=["rounds", "detector"]
+)
+def test_catboost_stops_when_it_was_told_to(own):
+    noise = np.random.default_rng(0).integers(0, 2, 600)  # nothing to learn, so patience decides
+
+    def n_trees(**settings: Any) -> int:
+        rows = GivenRows(X, noise, GROUPS)
+        model = grown(catboost(iterations=60, use_best_model=False, **settings), rows, 0.2, 0)
+        return int(model.tree_count_)
+
+    assert n_trees(**own) < n_trees()
+
+
+COMPLAINTS = {
+    "LightGBM": (lightgbm, pd.DataFrame(X, columns=["a,b", "b", "c", "d"]), "LGBMClassifier", "feature name"),
+    "CatBoost": (catboost, pd.DataFrame({"a": ["x", "y"] * 300}), "CatBoostClassifier", "'x'|'y'"),
+    "XGBoost": (
+        lambda: xgboost("XGBClassifier"),
+        np.where(X > 2, np.inf, X),
+        "XGBClassifier",
+        "contains `inf`",
+    ),
+}
+
+
+@pytest.mark.parametrize("library", COMPLAINTS)
+def test_what_a_library_complains_of_is_one_sentence_without_its_machine_code(library):
+    make, rows, name, what = COMPLAINTS[library]
+    trees = PartialFairTrees(make(), interval=(0.1, 0.6), max_gap=0.5)
+    with pytest.raises(InputError, match=f"^{name} could not be grown: .*({what})") as caught:
+        trees.fit(rows, LABELS, sensitive_features=GROUPS)
+    assert "\n" not in str(caught.value)
+    assert "Stack trace" not in str(caught.value)
+
+
+@pytest.mark.parametrize("as_booster", [False, True], ids=["estimator", "booster"])
+def test_columns_in_another_order_than_a_fitted_model_s_are_refused(as_booster):
+    """LightGBM would go by places, and the refit would be of trees that look at other columns."""
+    table = pd.DataFrame(X, columns=["a b", "b", "c", "d"])
+    model = lightgbm().fit(table, LABELS)
+    model = model.booster_ if as_booster else model
+    trees = PartialFairTrees(model, interval=(0.1, 0.6), max_gap=1.0)
+    trees.fit(table, LABELS, sensitive_features=GROUPS)
+    with pytest.raises(
+        InputError, match="was grown on the columns 'a_b', 'b', 'c' and 1 more, and X has them"
+    ):
+        trees.fit(table[["b", "a b", "c", "d"]], LABELS, sensitive_features=GROUPS)
