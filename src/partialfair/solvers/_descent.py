@@ -165,6 +165,7 @@ class Descent:
     has_kinks: bool = True
     factors: bool = True
     sharpened: bool = False
+    on_kinks: bool = False
     residual: float = field(default=float("inf"), init=False)
 
     def on(self, evaluate: Callable[[Floats], Point], tol: float) -> Descent:
@@ -189,7 +190,8 @@ class Descent:
                 self.remembered = None
         near = self._near(at)
         while max(self.smooth, self.sharp) <= _LARGEST_PROXIMAL:
-            for attempt in (self._smooth_step, self._sharp_step):
+            attempts = (self._smooth_step, self._sharp_step)
+            for attempt in reversed(attempts) if self.on_kinks else attempts:
                 following = attempt(near)
                 if following is not None or self.residual <= self.tol:
                     return following
@@ -249,6 +251,7 @@ class Descent:
             return None
         trial = self._judge(near, proposal)
         self.sharp = _next_proximal(self.sharp, refused=trial is None)
+        self.on_kinks = trial is not None
         return trial
 
     def _propose(self, near: _Neighbourhood, proximal: float, kinks: Kinks) -> _Proposal | None:
