@@ -64,6 +64,8 @@ _SHARP_ROUNDS = 4
 """How often kinks that were passed are spelled out before a sharp step is judged."""
 _REFUSALS = 3
 """Smooth steps in a row that may be refused; then only sharp ones are tried."""
+_CREEPING = 0.25
+"""A larger τ, beside second derivatives of losses that are of this size, says that kinks shorten steps."""
 _MEMORY = 3
 """Points whose highest penalty function a step must fall below."""
 _SQUARE_WEIGHTS = (1.0, 1e1, 1e2, 1e3, 1e4)
@@ -210,8 +212,8 @@ class Descent:
 
         τ falls only after steps that achieve nearly what was predicted.
         """
-        refusals = 0
-        while self.smooth <= _LARGEST_PROXIMAL and not (self.has_kinks and refusals == _REFUSALS):
+        refusals, largest = 0, _CREEPING if self.has_kinks else _LARGEST_PROXIMAL
+        while self.smooth <= largest and not (self.has_kinks and refusals == _REFUSALS):
             proposal = self._propose(near, self.smooth, near.no_kinks())
             if proposal is None:
                 return None
