@@ -28,8 +28,8 @@ How far a member is from the border is counted by a slope that is not too small,
 and ``Φ'(s) (s − θ)`` above: still a lower bound, and exact where scores tie.
 
 The same holds for bottoms, with ``−t`` in place of s and δ' for δ, and for both at once: any u and v give a
-lower bound. What changes slopes besides is left out: in t_j by ``−(v_j + δ'_j) Σ_i δ_i φ'(s_i − t_j)``, and in
-s_i by ``δ_i Σ_j δ'_j φ'(s_i − t_j)``. But the δ add up to 0, so that the first sum is at most
+lower bound. What else it does to slopes is left out: in t_j ``−(v_j + δ'_j) Σ_i δ_i φ'(s_i − t_j)``, and in
+s_i ``δ_i Σ_j δ'_j φ'(s_i − t_j)``. But the δ add up to 0, so that the first sum is at most
 ``max φ'' Σ_i |δ_i| |s_i − θ|``, a multiple of what the choice loses in value, and so is the second: next to
 nothing, where a choice loses next to nothing.
 """

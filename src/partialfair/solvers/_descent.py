@@ -7,13 +7,13 @@ are met that changes nothing. If it does not help, only a share of the concave p
 
 At first H is computed anew only now and then, and the last steps correct it; where it would be too large,
 they stand in for it (`partialfair.solvers._remembered`). Then τ is lowered only if the penalty function falls
-nearly as the model said. Without kinks that is all. If steps are refused, and there are kinks, they are
-spelled out from there on, and H is computed at every step, if it can be.
+nearly as the model said. Without kinks that is all. If there are kinks, and steps are refused or τ so large
+that they creep, kinks are spelled out from there on, and H is computed at every step, if it can be.
 
 A step that is *smooth* sees kinks as an average only. If it is refused, a *sharp* one is tried: kinks that
 the smooth step passed are what the average did not see, so they are spelled out in the quadratic program, and
 the step is solved again, until it passes no new ones. Optima lie on many kinks at once, and only so are they
-reached::
+reached; after a sharp step that helped another one is tried first::
 
     f⁺ along a step      smooth model ·····   refused: f rises where the model falls
          \            /
@@ -147,6 +147,8 @@ class Descent:
         Whether Hessians are small enough to be factored at every step.
     sharpened
         Whether kinks stood in the way of remembered Hessians.
+    on_kinks
+        Whether the last sharp step helped: a smooth one would leave kinks again, so sharp ones come first.
     residual
         Of the KKT conditions at the last point looked at, an upper bound of that of its certificate.
     """
