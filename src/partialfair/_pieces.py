@@ -127,50 +127,55 @@ def sums_of_differences(
 ) -> Floats:
     """Return ``Σ_m weights[c, m] p_j(targets_i − sources_m)``: (J, C, n) for ascending targets and sources.
 
-    The p_j are polynomials of x between edges, with coefficients (degree + 1, B, J). One sweep of the targets
-    keeps, for each bin, the moments of the differences that lie in it: O((n + n_sources) B C). Differences
-    are taken from where the sweep is, so that distant scores cost no digits.
+    The p_j are polynomials of x between edges, at most quadratic, with coefficients (degree + 1, B, J). As
+    long as no difference passes an edge, a sum is a polynomial of the target. A sweep of the targets keeps it
+    as value, slope and bend where it is, so that distant scores cost no digits. A difference that passes an
+    edge adds the jump from one piece to the next: O((n + n_sources) C) for each p_j and edge of it.
     """
     degree, n_bins, n_functions = polynomials.shape
-    n_columns, n_sources = weights.shape
+    n_columns = len(weights)
     out = np.zeros((n_functions, n_columns, targets.size))
-    sums = np.zeros((n_bins, n_columns, degree))
-    beyond = np.zeros(n_bins, dtype=np.int64)  # sources whose differences lie in this bin or a higher one
-    beyond[0] = n_sources
-    here = targets[0] if targets.size else 0.0
-    for m in range(n_sources):
-        _move(sums[0], here - sources[m], weights[:, m], 1.0)
-    for i in range(targets.size):
-        step = targets[i] - here
-        here = targets[i]
-        for b in range(n_bins):
-            for c in range(n_columns):
-                # In place, so the highest power first: (x + step)² = x² + 2 step x + step².
-                if degree > 2:
-                    sums[b, c, 2] += step * (2 * sums[b, c, 1] + step * sums[b, c, 0])
-                if degree > 1:
-                    sums[b, c, 1] += step * sums[b, c, 0]
-        for b in range(n_bins - 1):
-            while beyond[b + 1] < n_sources and here - sources[beyond[b + 1]] > edges[b]:
-                m = beyond[b + 1]
-                _move(sums[b], here - sources[m], weights[:, m], -1.0)
-                _move(sums[b + 1], here - sources[m], weights[:, m], 1.0)
-                beyond[b + 1] += 1
-            if beyond[b] == beyond[b + 1]:
-                sums[b] = 0.0  # nobody is left, and no rounding error either
-        for j in range(n_functions):
-            for c in range(n_columns):
-                for b in range(n_bins):
-                    for power in range(degree):
-                        out[j, c, i] += polynomials[power, b, j] * sums[b, c, power]
+    below = np.full(n_bins, -np.inf)  # the edge below each bin
+    below[1:] = edges
+    for j in range(n_functions):
+        jumps = np.zeros((n_bins, 3))
+        jumps[:, :degree] = polynomials[:, :, j].T
+        straight = jumps[0, 2] == 0 and jumps[-1, 2] == 0
+        jumps[1:] -= jumps[:-1].copy()
+        changes = np.array([jumps[b].any() for b in range(n_bins)])
+        for c in range(n_columns):
+            _sweep(below[changes], jumps[changes], straight, targets, sources, weights[c], out[j, c])
     return out
 
 
 @njit(cache=True, nogil=True)
-def _move(sums: Floats, x: float, weights: Floats, sign: float) -> None:
-    """Add or take away the powers of one difference."""
-    for c in range(weights.size):
-        term = sign * weights[c]
-        for power in range(sums.shape[1]):
-            sums[c, power] += term
-            term *= x
+def _sweep(
+    edges: Floats,
+    jumps: Floats,
+    straight: bool,
+    targets: Floats,
+    sources: Floats,
+    weights: Floats,
+    out: Floats,
+) -> None:
+    """Write one sum to ``out``; jumps are the polynomials that edges add, straight says what is outside."""
+    passed = np.zeros(edges.size, dtype=np.int64)  # sources whose differences are beyond each edge
+    value = slope = bend = 0.0
+    here = targets[0] if targets.size else 0.0
+    for i in range(targets.size if edges.size else 0):
+        step = targets[i] - here
+        here = targets[i]
+        value += step * (slope + step * bend)
+        slope += 2 * step * bend
+        for b in range(edges.size):
+            m = passed[b]
+            while m < sources.size and here - sources[m] > edges[b]:
+                x = here - sources[m]
+                value += weights[m] * (jumps[b, 0] + x * (jumps[b, 1] + x * jumps[b, 2]))
+                slope += weights[m] * (jumps[b, 1] + 2 * x * jumps[b, 2])
+                bend += weights[m] * jumps[b, 2]
+                m += 1
+            passed[b] = m
+        if straight and passed[0] == passed[-1]:
+            bend = 0.0  # nobody is left where pieces bend, and no rounding error either
+        out[i] = value

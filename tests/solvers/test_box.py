@@ -208,7 +208,9 @@ def test_the_elastic_step_within_bounds_is_cvxpys(seed, m, n_kinks, size):
     beyond = np.zeros((n_kinks, n_kinks))
     beyond[:3, 3:] = rng.random(beyond[:3, 3:].shape)
     shares = rng.random((n_kinks, m))
-    kinks = Kinks(rng.normal(size=(n_kinks, n)), rng.random(n_kinks), shares, beyond, np.arange(n_kinks))
+    kinks = Kinks.alone(
+        rng.normal(size=(n_kinks, n)), rng.random(n_kinks), shares, beyond, np.arange(n_kinks)
+    )
     low = np.where(rng.random(n) < 0.5, -size * rng.random(n), -INF)
     high = np.where(rng.random(n) < 0.5, size * rng.random(n), INF)
     low[0] = 0.0  # the point lies on a face

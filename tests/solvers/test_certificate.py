@@ -6,10 +6,16 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 
+from partialfair.constraints import GroupAUC
 from partialfair.exceptions import InputError
-from partialfair.problems import Ball, Box, WholeSpace, certify
-from partialfair.solvers import IDCA
+from partialfair.groups import encode_groups
+from partialfair.models import linear_model
+from partialfair.objectives import Logistic
+from partialfair.problems import Ball, Box, Problem, WholeSpace, certify
+from partialfair.solvers import IDCA, MultiStartSQP, Status
+from partialfair.surrogates import Ramp, RoundedRamp
 from tests.sizes import examples
 from tests.solvers.problems import Exact, features, problem, solve_subproblem
 
@@ -148,6 +154,57 @@ def test_without_constraints_it_is_the_gradient_over_mu(seed, mu, size):
     at_nearby = task.at(nearby).objective_gradient()
     assert at_nearby == pytest.approx(-mu * (nearby - x), abs=1e-4)
     assert np.linalg.norm(at_nearby) <= found.stationarity + 1e-4
+
+
+def pairs_problem(seed, sigma, *, binary):
+    """Group AUC on a few people; binary features make blocks of people whose scores are always the same."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 3))
+    groups = encode_groups(np.where(X[:, 0] + rng.normal(size=60) > 0, "a", "b"))
+    y = np.where(X @ np.array([1.5, 1.0, 0.5]) + rng.normal(size=60) > 0, 1.0, -1.0)
+    X = (X > 0.3).astype(float) if binary else X
+    block = GroupAUC((0.1, 0.6), 0.05).build(groups, np.ones(60), sigma)
+    return Problem.of(linear_model(X), Logistic().build(y, np.ones(60)), block, 0.01)
+
+
+def lowest_lagrangian(task, x, certificate):
+    """The lowest value of L around x: by steps of all lengths, and by Nelder and Mead's method."""
+    sub = task.linearise(x, mu=certificate.mu)
+
+    def lagrangian(v):
+        at = sub.at(v)
+        return at.objective + certificate.multipliers @ at.constraints
+
+    rng = np.random.default_rng(0)
+    steps = [10.0**k * rng.normal(size=(20, x.size)) for k in range(-6, 1)]
+    tried = [x + step for step in np.concatenate(steps)]
+    best = min([x, *tried], key=lagrangian)
+    options = {"xatol": 1e-9, "fatol": 1e-13, "maxiter": 300}
+    return lagrangian(x), float(minimize(lagrangian, best, method="Nelder-Mead", options=options).fun)
+
+
+@pytest.mark.no_cover
+@examples(10)
+@given(seeds, st.sampled_from([Ramp(1.0), RoundedRamp(0.7)]), st.booleans(), st.booleans())
+def test_no_lagrangian_of_pairs_falls_below_what_its_witness_proves(seed, sigma, binary, solved):
+    """M/2 ‖ŵ − x‖² ≤ L(x) − L(ŵ) ≤ M/2 distance², at solutions, on borders of tops, and elsewhere."""
+    task = pairs_problem(seed, sigma, binary=binary)
+    x = 0.5 * np.random.default_rng(seed).normal(size=task.n)
+    if solved:
+        x = MultiStartSQP(max_iter=60).solve(task, task.trivial_start).x
+    certificate = certify(task, x, tol=TOL)
+    curvature = certificate.mu * (1 + certificate.multipliers.sum())
+    here, lowest = lowest_lagrangian(task, x, certificate)
+    assert here - lowest <= curvature / 2 * certificate.distance**2 + 1e-12
+
+
+def test_a_solution_among_people_who_are_alike_is_certified():
+    """Blocks of people lie on the border of a top: some of each is counted, as suits the gradient."""
+    for seed in range(5):
+        task = pairs_problem(seed, RoundedRamp(0.7), binary=True)
+        result = MultiStartSQP().solve(task, task.trivial_start)
+        assert result.ended is Status.CONVERGED
+        assert certify(task, result.x, tol=TOL).holds(TOL)
 
 
 def test_bad_questions():

@@ -52,7 +52,9 @@ def test_the_elastic_step_is_cvxpys(seed, m):
     beyond = np.zeros((n_kinks, n_kinks))
     beyond[:3, 3:] = rng.random(beyond[:3, 3:].shape)
     shares = rng.random((n_kinks, m))
-    kinks = Kinks(rng.normal(size=(n_kinks, n)), rng.random(n_kinks), shares, beyond, np.arange(n_kinks))
+    kinks = Kinks.alone(
+        rng.normal(size=(n_kinks, n)), rng.random(n_kinks), shares, beyond, np.arange(n_kinks)
+    )
     factor = BlockMatrix((np.arange(n),), (hessian,)).cholesky(0.0)
     model_of_step = ElasticModel(factor, gradient, rows, kinks, penalty, StepBounds.none(n))
     model_of_step.step(rng.normal(size=m))  # what is kept for the next is right for other values too

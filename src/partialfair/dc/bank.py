@@ -25,6 +25,10 @@ Moves: TypeAlias = tuple[Floats, Floats]
 """Changes of all scores and of all free thresholds."""
 
 
+_MORE_THAN_ATOMS = 2**32
+"""Numbers of atoms are smaller."""
+
+
 @dataclass(frozen=True, eq=False)
 class Gradient:
     """Derivatives of one order: first ones in scores and free thresholds, second ones in the scores only."""
@@ -111,6 +115,12 @@ class AtomKinks:
         How far on its right or left side the kink is, in units of scores, and by how much the slope jumps.
     others : (K,)
         The row of a score that stands where a threshold might, −1 for none.
+    borders : (K,)
+        The border of a top, numbered among those of the atom, across which the row may pass; −1 for none.
+    amounts : (K,)
+        What such a row then adds to what is counted above the border, less than 0 if it falls below.
+    backs : (K,)
+        What such a row may do to the other side instead, in units of the amount: rows on the border do both.
     """
 
     atoms: Ints
@@ -119,18 +129,40 @@ class AtomKinks:
     residuals: Floats
     weights: Floats
     others: Ints
+    borders: Ints
+    amounts: Floats
+    backs: Floats
+
+    @classmethod
+    def alone(
+        cls, atoms: Ints, rows: Ints, thresholds: Ints, residuals: Floats, weights: Floats, others: Ints
+    ) -> AtomKinks:
+        """Return kinks that belong to no border."""
+        nothing = np.zeros(rows.size)
+        return cls(
+            atoms, rows, thresholds, residuals, weights, others, np.full_like(rows, -1), nothing, nothing
+        )
 
     @classmethod
     def joined(cls, kinks: Sequence[AtomKinks]) -> AtomKinks:
         """Return any number of sets of kinks as one."""
         none, nothing = np.empty(0, dtype=np.int64), np.empty(0)
-        nowhere = cls(none, none, none, nothing, nothing, none)
+        nowhere = cls.alone(none, none, none, nothing, nothing, none)
         return cls(
             *(
                 np.concatenate([getattr(part, field.name) for part in (nowhere, *kinks)])
                 for field in fields(cls)
             )
         )
+
+    def take(self, which: Ints) -> AtomKinks:
+        """Return some of them."""
+        return AtomKinks(*(getattr(self, field.name)[which] for field in fields(self)))
+
+    @property
+    def border_keys(self) -> Ints:
+        """Return a number for each border that tells it from those of other atoms, −1 for none."""
+        return np.where(self.borders >= 0, self.borders * _MORE_THAN_ATOMS + self.atoms, -1)
 
     def keys(self, n_rows: int) -> Ints:
         """Return a number for each kink that tells it from those of other atoms and rows."""

@@ -195,7 +195,7 @@ class GroupMeans:
             atoms = first_atom + codes[rows].astype(np.int64) * self.n_thresholds + near
             free = np.where(near < self.n_theta, near, -1)
             weights = jump / width * members.shares[rows]
-            by_kink.append(AtomKinks(atoms, rows, free, residuals, weights, np.full_like(rows, -1)))
+            by_kink.append(AtomKinks.alone(atoms, rows, free, residuals, weights, np.full_like(rows, -1)))
         return AtomKinks.joined(by_kink)
 
     def _by_part(self, by_atom: Floats) -> Floats:

@@ -6,23 +6,32 @@
 **Crossings.** φ itself has a kink at x: where ``s_i − t_j`` passes x, the slope of H jumps by ``u_i v_j``
 times the jump of φ'.
 
-**Swaps.** A top is the best choice of whom to count, so H also bends where that choice changes. By ascending
-score, with the border of the top at the bar::
+**Borders.** A top is the best choice of whom to count, so H also bends where that choice changes. By
+ascending score, with the border of the top at the bar::
 
     not counted ...  j₃  j₂  j₁ | i₁  i₂  i₃  ... counted       those on the bar count in part
 
-Suppose j overtakes i. Then u may count j for i, by an amount that i can give (what is counted of it) and j
-can take (what is not). With all else as it is that adds ``amount · [Φ(s_j) − Φ(s_i)]`` to the sum, where
-``Φ(s) = Σ_j v_j φ(s − t_j)`` is convex and does not fall. To first order that is
-``amount · Φ' · max(0, s_j − s_i)``: a kink between two rows. We take Φ' at the lower of the two scores, where
-it is smaller: a lower bound, and exact where i and j tie.
+With v as it is, ``H = max_u Σ u_i Φ(s_i)`` over ``0 ≤ u ≤ ω, Σ u = b``, where ``Φ(s) = Σ_j v_j φ(s − t_j)``
+is convex and does not fall. *Any* such u gives a lower bound of H, and so does its tangent. Beside that of
+the best u, with ``δ = u − best u``, its slope in s_i is larger by ``δ_i Φ'(s_i)`` and its value smaller by
+``−Σ δ_i Φ(s_i)``. The δ add up to 0, so that heights may be counted from the border's, Φ(θ)::
 
-Swaps add up if members are matched so that nobody gives or takes more, in all swaps together, than there is:
-any subset of such swaps leads to some u with ``0 ≤ u ≤ ω`` and ``Σ u = b``, and H is the largest sum over all
-of those. Members are matched from the border outwards, because the nearest meet first: those on the border
-give to those below, then take from those above, and then those above give to those below.
+    max_ν Σ_i ν_i amount_i [Φ(s_i) − Φ(θ)],    0 ≤ ν_i ≤ 1,    Σ_i ν_i amount_i = 0
 
-The same holds for bottoms, with ``−t`` in place of s.
+where the amount of a member below the border is what is left of it, and that of one above is minus what is
+counted of it. Members on the border do both: their ν may be less than 0, too. That is a kink for each member,
+and one condition for each border. It describes *all* choices near the border, whoever overtakes whom, and
+members with equal rows, who are always tied, are one kink. Swaps of two members each, matched beforehand,
+would describe some choices only.
+
+How far a member is from the border is counted by a slope that is not too small, ``Φ'(θ) (θ − s)`` below it
+and ``Φ'(s) (s − θ)`` above: still a lower bound, and exact where scores tie.
+
+The same holds for bottoms, with ``−t`` in place of s and δ' for δ, and for both at once: any u and v give a
+lower bound. What else it does to slopes is left out: in t_j ``−(v_j + δ'_j) Σ_i δ_i φ'(s_i − t_j)``, and in
+s_i ``δ_i Σ_j δ'_j φ'(s_i − t_j)``. But the δ add up to 0, so that the first sum is at most
+``max φ'' Σ_i |δ_i| |s_i − θ|``, a multiple of what the choice loses in value, and so is the second: next to
+nothing, where a choice loses next to nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +44,7 @@ from partialfair._compiled import njit
 from partialfair._typing import Floats, Ints
 from partialfair.dc.bank import AtomKinks
 
-__all__ = ["RowPairs", "crossings", "swaps"]
+__all__ = ["Movers", "RowPairs", "crossings"]
 
 _WHOLE = 1e-9
 """A member whose counted share is so close to all or to nothing is not on the border: shares are rounded."""
@@ -67,7 +76,7 @@ class RowPairs(NamedTuple):
         weights = self.weights * factors
         used = weights > 0
         none = np.full(int(used.sum()), -1)
-        return AtomKinks(
+        return AtomKinks.alone(
             np.full_like(none, atom),
             self.rows[used],
             none,
@@ -77,51 +86,118 @@ class RowPairs(NamedTuple):
         )
 
 
-@njit(cache=True, nogil=True)
-def swaps(
-    scores: Floats, shares: Floats, above: Floats, moves: Floats, near: float, limit: int
-) -> tuple[Ints, Ints, Floats]:
-    """Return pairs of a lower and a higher member, and how much of the higher may count for the lower.
+class Movers(NamedTuple):
+    """Members of a group who may pass the border of a rank.
 
-    Scores are ascending, and ``above`` says how much of each share lies above the rank. Pairs are those that
-    are near, or that the moves bring into the other order, from the rank outwards. One pair more than the
-    limit, whatever it holds, says that there are too many.
+    Attributes
+    ----------
+    rows : (K,)
+        Their rows.
+    scores, border : (K,) and a number
+        Their scores, and that of the border: the lowest that counts.
+    amounts, backs : (K,)
+        As in `AtomKinks`.
     """
-    n = scores.size
-    lower, higher = np.zeros(limit + 1, dtype=np.int64), np.zeros(limit + 1, dtype=np.int64)
-    amounts = np.zeros(limit + 1)
-    count, first_in = 0, n
-    while first_in > 0 and above[first_in - 1] >= (1 - _WHOLE) * shares[first_in - 1]:
-        first_in -= 1
-    last_out = first_in - 1
-    while last_out >= 0 and above[last_out] > _WHOLE * shares[last_out]:
-        last_out -= 1
-    # What members may still give and take; those on the border are the first to do both.
-    give, take = above.copy(), shares - above
-    far = max(near, 2 * np.abs(moves).max()) if n else near
-    for turn in range(3):
-        i, j = first_in, last_out
-        if turn == 0:
-            i = last_out + 1
-        elif turn == 1:
-            j = first_in - 1
-        while i < (first_in if turn == 0 else n) and j > (last_out if turn == 1 else -1):
+
+    rows: Ints
+    scores: Floats
+    border: float
+    amounts: Floats
+    backs: Floats
+
+    @classmethod
+    def among(
+        cls,
+        rows: Ints,
+        scores: Floats,
+        shares: Floats,
+        above: Floats,
+        moves: Floats,
+        near: float,
+        limit: int,
+    ) -> Movers | None:
+        """Return those who are near or whom moves bring across, all or nobody if they cannot balance.
+
+        None says that they are too many. Members come by ascending score, and ``above`` says how much of each
+        share lies above the rank.
+        """
+        who, border = _movers(scores, shares, above, moves, near, limit)
+        if who.size > limit:
+            return None
+        above, below, on_border = above[who], (shares - above)[who], scores[who] == border
+        rises = np.where(on_border, below >= above, scores[who] < border)
+        amounts = np.where(rises, below, -above)
+        backs = np.where(on_border, np.minimum(above, below) / np.maximum(above, below), 0.0)
+        backs[backs <= _WHOLE] = 0.0  # shares are rounded
+        two_sided = bool((backs > 0).any())
+        balances = ((amounts > 0).any() or two_sided) and ((amounts < 0).any() or two_sided)
+        kept = slice(None) if balances else slice(0)
+        return cls(rows[who][kept], scores[who][kept], border, amounts[kept], backs[kept])
+
+    def of_atom(self, atom: int, border: int, slopes: Floats, at_border: float, *, top: bool) -> AtomKinks:
+        """Return the kinks of one atom.
+
+        Parameters
+        ----------
+        atom, border
+            Their numbers.
+        slopes, at_border
+            Sizes of Φ' at the members' scores, and at the border.
+        top
+            Whether those above the border are counted, or those below.
+        """
+        used = (slopes > 0) & (self.amounts != 0)
+        slopes, amounts, distances = slopes[used], self.amounts[used], self.scores[used] - self.border
+        joins = (amounts > 0) == top
+        none = np.full(amounts.size, -1)
+        return AtomKinks(
+            np.full_like(none, atom),
+            self.rows[used],
+            none,
+            distances * np.where(joins, at_border / slopes, 1.0),
+            np.abs(amounts) * slopes,
+            none,
+            np.full_like(none, border),
+            amounts,
+            self.backs[used],
+        )
+
+
+@njit(cache=True, nogil=True)
+def _movers(
+    scores: Floats, shares: Floats, above: Floats, moves: Floats, near: float, limit: int
+) -> tuple[Ints, float]:
+    """Return members that are near the border of a rank, or that moves bring across it, and its score.
+
+    Scores are ascending, and ``above`` says how much of each share lies above the rank. The border is at the
+    lowest score that counts. One member more than the limit says that there are too many.
+    """
+    first_in = 0
+    while first_in < scores.size and above[first_in] <= _WHOLE * shares[first_in]:
+        first_in += 1
+    found = np.zeros(limit + 1, dtype=np.int64)
+    if first_in == scores.size:
+        return found[:0], 0.0
+    # Neither a score nor the border moves by more than the largest move.
+    border, farthest = scores[first_in], 2 * np.abs(moves).max()
+    far = max(near, farthest)
+    low = np.searchsorted(scores, border - far)
+    high = np.searchsorted(scores, border + far, side="right")
+    after = above[low:high].copy()
+    if farthest > 0:
+        left = after.sum()
+        for i in np.argsort(scores[low:high] + moves[low:high])[::-1]:
+            after[i] = min(shares[low + i], left)
+            left -= after[i]
+    count = 0
+    for i in range(low, high):
+        changed = abs(after[i - low] - above[i]) > _WHOLE * shares[i]
+        if shares[i] > 0 and (changed or abs(scores[i] - border) <= near):
             if count > limit:
-                return lower, higher, amounts
-            if scores[i] - scores[j] > far:
                 break
-            amount = min(give[i], take[j])
-            passed = scores[j] + moves[j] > scores[i] + moves[i]
-            if amount > 0 and (passed or scores[i] - scores[j] <= near):
-                lower[count], higher[count], amounts[count] = j, i, amount
-                count += 1
-            give[i] -= amount
-            take[j] -= amount
-            if give[i] <= 0:
-                i += 1
-            else:
-                j -= 1
-    return lower[:count], higher[:count], amounts[:count]
+            found[count] = i
+            count += 1
+    return found[:count], border
 
 
 @njit(cache=True, nogil=True)

@@ -15,11 +15,14 @@ from partialfair._compiled import njit
 from partialfair._row_columns import RowColumns
 from partialfair._typing import Floats, Ints
 from partialfair.dc.bank import AtomKinks, Gradient, Moves
-from partialfair.dc.pair_kinks import RowPairs, crossings, swaps
+from partialfair.dc.pair_kinks import Movers, RowPairs, crossings
 from partialfair.groups import Members
 from partialfair.surrogates import Kink, Surrogate
 
 __all__ = ["PairSums"]
+
+_TOP, _BOTTOM = 0, 1
+"""The two borders of an atom."""
 
 
 class _Ranked(NamedTuple):
@@ -198,17 +201,23 @@ class PairSums:
             asked = wanted[atoms] != 0
             top, bottom = tops[k], bottoms[other]
             for b, rank in enumerate(self.tops[k]):
-                pairs = _swaps_across(rank, ranked[k], moves[0], near, limit)
-                if pairs.rows.size > limit:
+                passing = _across(rank, ranked[k], moves[0], near, limit)
+                if passing is None:
                     return None
-                slopes = self._slopes_at(scores[pairs.rows], bottom)  # of the lower of the two
-                kinks += [pairs.of_atom(atoms[p, b, c], slopes[p, c]) for p, c in np.argwhere(asked[:, b])]
+                slopes = self._slopes_at(np.append(passing.scores, passing.border), bottom)
+                kinks += [
+                    passing.of_atom(atoms[p, b, c], _TOP, slopes[p, c, :-1], slopes[p, c, -1], top=True)
+                    for p, c in np.argwhere(asked[:, b])
+                ]
             for c, rank in enumerate(self.bottoms[other]):
-                pairs = _swaps_across(rank, ranked[other], moves[0], near, limit)
-                if pairs.rows.size > limit:
+                passing = _across(rank, ranked[other], moves[0], near, limit)
+                if passing is None:
                     return None
-                slopes = self._slopes_at(-scores[pairs.others], top.mirrored())
-                kinks += [pairs.of_atom(atoms[p, b, c], slopes[p, b]) for p, b in np.argwhere(asked[:, :, c])]
+                slopes = self._slopes_at(-np.append(passing.scores, passing.border), top.mirrored())
+                kinks += [
+                    passing.of_atom(atoms[p, b, c], _BOTTOM, slopes[p, b, :-1], slopes[p, b, -1], top=False)
+                    for p, b in np.argwhere(asked[:, :, c])
+                ]
             for kink in self.surrogate.kinks:
                 in_top, in_bottom, pairs = self._crossings(kink, top, bottom, moves[0], near, limit)
                 if pairs.rows.size > limit:
@@ -284,17 +293,18 @@ class PairSums:
             above = _shares_above(scores, shares, np.array(self.tops[k]))
             below = shares - _shares_above(scores, shares, np.array(self.bottoms[k]))
             for counted, ends in ((above, tops), (below, bottoms)):
-                used = counted.any(axis=0)
+                # Those who count are neighbours: a slice costs less than a choice.
+                who = np.flatnonzero(counted.any(axis=0))
+                used = slice(who[0], who[-1] + 1) if who.size else slice(0)
                 ends.append(_Counted(rows[used], scores[used], np.ascontiguousarray(counted[:, used])))
         return tops, bottoms
 
 
-def _swaps_across(rank: float, ranked: _Ranked, moves: Floats, near: float, limit: int) -> RowPairs:
-    """Return where members of a group may change places across a rank, the lower one first."""
+def _across(rank: float, ranked: _Ranked, moves: Floats, near: float, limit: int) -> Movers | None:
+    """Return who of a group may pass the border of a rank; None if they are too many."""
     rows, scores, shares = ranked
     above = _shares_above(scores, shares, np.array([rank]))[0]
-    lower, higher, amounts = swaps(scores, shares, above, moves[rows], near, limit)
-    return RowPairs(rows[lower], rows[higher], scores[lower] - scores[higher], amounts)
+    return Movers.among(rows, scores, shares, above, moves[rows], near, limit)
 
 
 @njit(cache=True, nogil=True)

@@ -11,6 +11,10 @@ How far ŵ is follows from convexity. Tangents of all f⁺ at x, and hinges for 
 ε-subdifferential of the Lagrangian. And L is M-strongly convex, so ``M/2 ‖ŵ − x‖² ≤ L(x) − L(ŵ)``, which on
 all of ℝⁿ gives ``‖ŵ − x‖² ≤ ‖s‖²/M² + 2ε/M``. Multipliers that make it small come from a quadratic program.
 
+Where f⁺ sums over the top of a group, people who tie at its border, or nearly, may be counted in any shares
+that add up to the top. Each such choice has a tangent that lies below f⁺: multipliers of these kinks are the
+choice, they balance, and ε is what it loses beside the best one (`partialfair.dc.pair_kinks`).
+
 Def. nearlyeKKT depends on how f is split into f⁺ − f⁻: what stands in both parts adds kinks to f⁺ that f does
 not have, and with them slopes to choose from. Here that is cancelled first (`partialfair.problems.kinks`):
 the witness is one for the split that is left, which near x is one of f, and for the split that was given.

@@ -19,7 +19,7 @@ from partialfair._clock import check_clock
 from partialfair._typing import Floats, Ints
 from partialfair.models.blocks import Factored
 from partialfair.problems.kinks import Kinks
-from partialfair.problems.quadratic import STEP_GAP, best_multipliers
+from partialfair.problems.quadratic import STEP_GAP, Borders, best_multipliers
 
 __all__ = ["ElasticModel", "Step", "StepBounds"]
 
@@ -131,6 +131,7 @@ class ElasticModel:
                 self.kinks.beyond,
                 np.concatenate([np.full(active.size, self.penalty), np.full(faces.size, np.inf)]),
                 self.gap,
+                Borders(self.kinks.backs, self.kinks.balance),
             )
             multipliers[:], face_multipliers[:] = 0.0, 0.0
             multipliers[active], face_multipliers[faces], kink_multipliers = np.split(

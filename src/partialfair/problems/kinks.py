@@ -26,7 +26,8 @@ exact unless they have atoms in common, and then no more than what f⁺ gains.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -55,6 +56,13 @@ class Kinks:
         another piece, per unit of the share of that.
     keys : (K,)
         Names by which two sets of kinks near the same point can be compared.
+    borders : (K,)
+        Names of the borders of tops that kinks belong to, −1 for none.
+    amounts, backs : (K,)
+        What a kink changes above its border, and what it can do to the other side: see below.
+
+    With ``h = ⟨rows, d⟩ − gaps``, kinks of a border add the largest ``Σ_s ν_s h_s`` over ``−backs ≤ ν ≤ 1``
+    with ``Σ_s amounts_s ν_s = 0``, which is ``min_θ Σ_s max(z_s, −backs_s z_s)``, ``z = h − amounts θ``.
     """
 
     rows: Floats
@@ -62,12 +70,40 @@ class Kinks:
     shares: Floats
     beyond: Floats
     keys: Ints
+    borders: Ints
+    amounts: Floats
+    backs: Floats
+
+    @classmethod
+    def alone(cls, rows: Floats, gaps: Floats, shares: Floats, beyond: Floats, keys: Ints) -> Kinks:
+        """Return kinks that belong to no border."""
+        nothing = np.zeros(gaps.size)
+        return cls(rows, gaps, shares, beyond, keys, np.full(gaps.size, -1), nothing, nothing)
+
+    @cached_property
+    def balance(self) -> Floats:
+        """What multipliers must balance, (n_borders, K): amounts, in units of the largest of a border."""
+        names = np.unique(self.borders[self.borders >= 0])
+        amounts = np.where(self.borders == names[:, None], self.amounts, 0.0)
+        return np.asarray(amounts / np.abs(amounts).max(axis=1, initial=0.0)[:, None])
 
     def gains(self, step: Floats) -> Floats:
         """By how much the functions exceed their tangents at ``x + step``: (m,)."""
         heights = self.rows @ step - self.gaps
-        heights = heights + np.maximum(heights, 0.0) @ self.beyond
-        return np.asarray(np.maximum(heights, 0.0) @ self.shares)
+        for amounts in self.balance:
+            heights -= self._border_move(heights, amounts) * amounts
+        heights = heights + np.maximum(heights, -self.backs * heights) @ self.beyond
+        return np.asarray(np.maximum(heights, -self.backs * heights) @ self.shares)
+
+    def _border_move(self, heights: Floats, amounts: Floats) -> float:
+        """Return the θ of one border: the sum's slope jumps at each level, and is at first below 0."""
+        here = np.flatnonzero(amounts)
+        amounts, backs = amounts[here], self.backs[here]
+        levels = heights[here] / amounts
+        falls = np.where(amounts > 0, amounts, -backs * amounts).sum()
+        order = np.argsort(levels)
+        jumps = np.cumsum((np.abs(amounts) * (1 + backs))[order])
+        return float(levels[order[min(np.searchsorted(jumps, falls), order.size - 1)]])
 
     def joined(self, other: Kinks) -> Kinks:
         """Return these and the others that are not among them."""
@@ -84,12 +120,16 @@ class Kinks:
             np.vstack([self.shares, other.shares[new]]),
             beyond,
             keys,
+            *(
+                np.concatenate([getattr(self, name), getattr(other, name)[new]])
+                for name in ("borders", "amounts", "backs")
+            ),
         )
 
 
 def no_kinks(n: int, m: int) -> Kinks:
     """Return none, of m functions of n variables."""
-    return Kinks(
+    return Kinks.alone(
         np.empty((0, n)), np.empty(0), np.empty((0, m)), np.empty((0, 0)), np.empty(0, dtype=np.int64)
     )
 
@@ -113,7 +153,7 @@ def joined_kinks(
     m, n, n_ties = len(net), tie_rows.shape[1], ties.gaps.size
     shares = np.zeros((n_ties, m))
     shares[np.arange(n_ties), ties.functions] = ties.factors
-    of_maxima = Kinks(tie_rows, ties.gaps, shares, np.zeros((n_ties, n_ties)), -1 - ties.keys)
+    of_maxima = Kinks.alone(tie_rows, ties.gaps, shares, np.zeros((n_ties, n_ties)), -1 - ties.keys)
     if of_rows is None:
         return of_maxima
     kinks, directions = _merged(of_rows.kinks, of_rows.directions)
@@ -130,6 +170,9 @@ def joined_kinks(
         np.vstack([here[:, kinks.atoms].T, of_maxima.shares]),
         beyond,
         np.concatenate([kinks.keys(of_rows.n_rows), of_maxima.keys]),
+        np.concatenate([kinks.border_keys, of_maxima.borders]),
+        np.concatenate([kinks.amounts, of_maxima.amounts]),
+        np.concatenate([kinks.backs, of_maxima.backs]),
     )
 
 
@@ -143,7 +186,9 @@ def _away_from(kinks: AtomKinks, directions: Floats, n: int) -> Floats:
     rows[:, :n_params] = directions
     free = np.flatnonzero(kinks.thresholds >= 0)
     rows[free, n_params + kinks.thresholds[free]] = -1
-    away = np.where(kinks.residuals > 0, -1.0, 1.0)
+    # Those on a border itself point to the side where they have more room.
+    falls = np.where(kinks.borders >= 0, kinks.amounts < 0, kinks.residuals > 0)
+    away = np.where(falls, -1.0, 1.0)
     return np.asarray((away * kinks.weights)[:, None] * rows)
 
 
@@ -151,18 +196,18 @@ def _merged(kinks: AtomKinks, directions: Floats) -> tuple[AtomKinks, Floats]:
     """Return kinks with those of equal rows of the data joined into one, heavier kink."""
     # Any projection of the rows brings equal ones together, where scores alone do not.
     projected = directions @ np.sin(1.0 + np.arange(directions.shape[1]))
-    order = np.lexsort((projected, kinks.residuals, kinks.atoms))
-    atoms, residuals, rows = kinks.atoms[order], kinks.residuals[order], directions[order]
-    same = (np.diff(atoms) == 0) & (np.diff(residuals) == 0) & (rows[1:] == rows[:-1]).all(axis=1)
-    first: Ints = np.flatnonzero(np.concatenate([[True], ~same])) if order.size else order
-    weights = np.add.reduceat(kinks.weights[order], first) if order.size else kinks.weights
+    order = np.lexsort((projected, kinks.residuals, kinks.border_keys, kinks.atoms))
+    if not order.size:
+        return kinks, directions
+    rows = directions[order]
+    same = (rows[1:] == rows[:-1]).all(axis=1)
+    for of_each in (kinks.atoms, kinks.residuals, kinks.border_keys):
+        same &= np.diff(of_each[order]) == 0
+    first: Ints = np.flatnonzero(np.concatenate([[True], ~same]))
     kept = order[first]
-    joined = AtomKinks(
-        kinks.atoms[kept],
-        kinks.rows[kept],
-        kinks.thresholds[kept],
-        kinks.residuals[kept],
-        weights,
-        kinks.others[kept],
+    joined = replace(
+        kinks.take(kept),
+        weights=np.add.reduceat(kinks.weights[order], first),
+        amounts=np.add.reduceat(kinks.amounts[order], first),
     )
     return joined, directions[kept]

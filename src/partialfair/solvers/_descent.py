@@ -7,13 +7,13 @@ are met that changes nothing. If it does not help, only a share of the concave p
 
 At first H is computed anew only now and then, and the last steps correct it; where it would be too large,
 they stand in for it (`partialfair.solvers._remembered`). Then τ is lowered only if the penalty function falls
-nearly as the model said. Without kinks that is all. If steps are refused, and there are kinks, they are
-spelled out from there on, and H is computed at every step, if it can be.
+nearly as the model said. Without kinks that is all. If there are kinks, and steps are refused or τ so large
+that they creep, kinks are spelled out from there on, and H is computed at every step, if it can be.
 
 A step that is *smooth* sees kinks as an average only. If it is refused, a *sharp* one is tried: kinks that
 the smooth step passed are what the average did not see, so they are spelled out in the quadratic program, and
 the step is solved again, until it passes no new ones. Optima lie on many kinks at once, and only so are they
-reached::
+reached; after a sharp step that helped another one is tried first::
 
     f⁺ along a step      smooth model ·····   refused: f rises where the model falls
          \            /
@@ -64,6 +64,8 @@ _SHARP_ROUNDS = 4
 """How often kinks that were passed are spelled out before a sharp step is judged."""
 _REFUSALS = 3
 """Smooth steps in a row that may be refused; then only sharp ones are tried."""
+_CREEPING = 0.25
+"""A larger τ, beside second derivatives of losses that are of this size, says that kinks shorten steps."""
 _MEMORY = 3
 """Points whose highest penalty function a step must fall below."""
 _SQUARE_WEIGHTS = (1.0, 1e1, 1e2, 1e3, 1e4)
@@ -145,6 +147,8 @@ class Descent:
         Whether Hessians are small enough to be factored at every step.
     sharpened
         Whether kinks stood in the way of remembered Hessians.
+    on_kinks
+        Whether the last sharp step helped: a smooth one would leave kinks again, so sharp ones come first.
     residual
         Of the KKT conditions at the last point looked at, an upper bound of that of its certificate.
     """
@@ -165,6 +169,7 @@ class Descent:
     has_kinks: bool = True
     factors: bool = True
     sharpened: bool = False
+    on_kinks: bool = False
     residual: float = field(default=float("inf"), init=False)
 
     def on(self, evaluate: Callable[[Floats], Point], tol: float) -> Descent:
@@ -189,7 +194,8 @@ class Descent:
                 self.remembered = None
         near = self._near(at)
         while max(self.smooth, self.sharp) <= _LARGEST_PROXIMAL:
-            for attempt in (self._smooth_step, self._sharp_step):
+            attempts = (self._smooth_step, self._sharp_step)
+            for attempt in reversed(attempts) if self.on_kinks else attempts:
                 following = attempt(near)
                 if following is not None or self.residual <= self.tol:
                     return following
@@ -208,8 +214,8 @@ class Descent:
 
         τ falls only after steps that achieve nearly what was predicted.
         """
-        refusals = 0
-        while self.smooth <= _LARGEST_PROXIMAL and not (self.has_kinks and refusals == _REFUSALS):
+        refusals, largest = 0, _CREEPING if self.has_kinks else _LARGEST_PROXIMAL
+        while self.smooth <= largest and not (self.has_kinks and refusals == _REFUSALS):
             proposal = self._propose(near, self.smooth, near.no_kinks())
             if proposal is None:
                 return None
@@ -249,6 +255,7 @@ class Descent:
             return None
         trial = self._judge(near, proposal)
         self.sharp = _next_proximal(self.sharp, refused=trial is None)
+        self.on_kinks = trial is not None
         return trial
 
     def _propose(self, near: _Neighbourhood, proximal: float, kinks: Kinks) -> _Proposal | None:

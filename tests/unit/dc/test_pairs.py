@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 from partialfair._pieces import hinge_pieces, sums_of_differences
 from partialfair.dc import Bending, PairSums, QuadraticPairs, check_columns, check_convex, check_subgradient
@@ -218,12 +219,24 @@ def kinks_of(block, scores, reach, move=None, limit=10_000):
 
 
 def bent(block, kinks, change):
-    """What kinks add to the tangents of atoms when scores change."""
-    inside = np.maximum(kinks.residuals, 0.0)
-    gains = np.maximum(kinks.residuals + change[kinks.rows] - change[kinks.others], 0.0)
-    slopes = kinks.residuals > 0  # the tangent already holds these
-    along = slopes * (change[kinks.rows] - change[kinks.others])
-    return np.bincount(kinks.atoms, kinks.weights * (gains - inside - along), block.bank.n_atoms)
+    """What kinks add to the tangents of atoms when scores change: those of borders by linear programs."""
+    alone = kinks.take(np.flatnonzero(kinks.borders < 0))
+    inside = np.maximum(alone.residuals, 0.0)
+    gains = np.maximum(alone.residuals + change[alone.rows] - change[alone.others], 0.0)
+    slopes = alone.residuals > 0  # the tangent already holds these
+    along = slopes * (change[alone.rows] - change[alone.others])
+    bends = np.zeros(block.bank.n_atoms)
+    np.add.at(bends, alone.atoms, alone.weights * (gains - inside - along))
+    for border in np.unique(kinks.border_keys[kinks.borders >= 0]):
+        part = kinks.take(np.flatnonzero(kinks.border_keys == border))
+        heights = part.weights * (np.sign(part.amounts) * change[part.rows] - np.abs(part.residuals))
+        balance, bounds = (
+            part.amounts[None] / np.abs(part.amounts).max(),
+            np.stack([-part.backs, np.ones(part.rows.size)], axis=1),
+        )
+        best = linprog(-heights / part.weights.max(), A_eq=balance, b_eq=[0.0], bounds=bounds)
+        bends[part.atoms[0]] -= part.weights.max() * best.fun
+    return bends
 
 
 def tangents(block, scores, change):
@@ -271,7 +284,46 @@ def test_too_many_kinks_are_none():
     assert kinks_of(block, scores, 0.1, limit=5) is None
     assert kinks_of(block, scores, 0.0, move=rng.normal(size=N), limit=1) is None
     assert kinks_of(block, scores, 0.0, move=1e3 * rng.normal(size=N), limit=2) is None
-    assert kinks_of(block, np.zeros(N), 0.0).atoms.size == 0  # everybody alike: the border splits them
+
+
+def test_where_everybody_is_alike_anybody_may_be_counted():
+    """The border splits all of them, so that all may come and go, but those of whole groups."""
+    block = pair_sums(Ramp(0.8))
+    kinks = kinks_of(block, np.zeros(N), 0.0)
+    bank, shares = block.bank, block.members.shares
+    split = [(k, rank) for k, other in bank.pairs for rank in bank.tops[k] for _ in bank.bottoms[other]]
+    split += [(other, rank) for k, other in bank.pairs for rank in bank.bottoms[other] for _ in bank.tops[k]]
+    # σ⁺ has a slope where all scores are the same, and σ⁻ has none.
+    expected = sum((k == CODES).sum() for k, rank in split if 0 < rank < 1)
+    assert kinks.atoms.size == expected
+    assert (kinks.residuals == 0).all()
+    room = np.abs(kinks.amounts) * (1 + kinks.backs)
+    assert room == pytest.approx(shares[kinks.rows])
+
+
+@pytest.mark.parametrize("sigma", SIGMAS, ids=str)
+@given(seed=st.integers(0, 1000))
+def test_any_choice_near_the_border_is_a_lower_bound(sigma, seed):
+    """Multipliers of kinks are a choice of members: its tangent lies below H, wherever scores go.
+
+    ``H ≥ Σ_ij u_i v_j φ(s_i − t_j)``; one border at a time, with Φ exact in the other group's scores.
+    """
+    block, rng = pair_sums(sigma, seed), np.random.default_rng(seed)
+    scores = np.round(2 * rng.normal(size=N), 1)  # many ties
+    atom = block.bank.plus(0, 0, 1)
+    kinks = kinks_of(block, scores, 0.3)
+    top = kinks.take(np.flatnonzero((kinks.atoms == atom) & (kinks.borders == 0)))
+    assume(top.rows.size)
+    heights = rng.normal(size=top.rows.size)
+    bounds = np.stack([-top.backs, np.ones(top.rows.size)], axis=1)
+    scale = np.abs(top.amounts).max()
+    found = linprog(-heights, A_eq=top.amounts[None] / scale, b_eq=[0.0], bounds=bounds)
+    change = np.zeros(N)
+    change[CODES == 0] = 10.0 ** rng.uniform(-3, 1) * rng.normal(size=(CODES == 0).sum())
+    loss = found.x @ (top.weights * np.abs(top.residuals))
+    slope = found.x @ (top.weights * np.sign(top.amounts) * change[top.rows])
+    line = tangents(block, scores, change)[atom] + slope - loss
+    assert block.values(scores + change)[atom] >= line - 1e-9
 
 
 def test_whether_there_are_kinks_is_known_without_scores():
