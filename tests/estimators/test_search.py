@@ -140,7 +140,7 @@ def test_models_of_a_path_cost_no_less_if_more_is_asked_for():
     objectives = [point.objective for point in kept]
     assert len(kept) >= 3
     assert objectives == sorted(objectives)
-    assert all("_neighbours" not in vars(point.model) for point in path.points)
+    assert all("_memory" not in vars(point.model) for point in path.points)
 
 
 def hows(clf):
@@ -165,7 +165,7 @@ def test_a_warm_fit_goes_on_from_the_last_model_and_takes_fewer_passes():
 def test_a_warm_fit_that_allows_nothing_hands_on_numbers():
     X, y, groups = crowd(3, n=200, d=3)
     warm = fitted(X, y, groups, max_gap=0.0, warm_start=True, search_steps=5)
-    assert np.isfinite(getattr(warm, "_allowed_shares", np.ones(1))).all()
+    assert np.isfinite(getattr(warm, "_blur", np.zeros(1))).all()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warm.set_params(max_gap=0.2).fit(X, y, sensitive_features=groups)

@@ -18,8 +18,9 @@ from partialfair.constraints import (
     join,
 )
 from partialfair.estimators import PartialFairClassifier
-from partialfair.estimators._search import FitRows, Search, ending
+from partialfair.estimators._search import Search, ending
 from partialfair.estimators._statement import read_constraints, read_solver
+from partialfair.estimators._training import FitRows
 from partialfair.exceptions import InputError
 from partialfair.groups import Members, encode_groups
 from partialfair.models import linear_model

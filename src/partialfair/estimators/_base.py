@@ -33,6 +33,7 @@ from partialfair.estimators._inputs import (
 )
 from partialfair.estimators._origin import Origin
 from partialfair.estimators._overfitted import overfitted_gap_warning
+from partialfair.estimators._path_memory import PathMemory, PreparedRows
 from partialfair.estimators._path_rows import GivenRows
 from partialfair.estimators._population import check_population_settings, fit_for_new_people
 from partialfair.estimators._promise import (
@@ -43,10 +44,11 @@ from partialfair.estimators._promise import (
     small_groups,
 )
 from partialfair.estimators._scales import ColumnUnits, column_units
-from partialfair.estimators._search import FitRows, Search, ending, remarks_on
+from partialfair.estimators._search import Search, ending, remarks_on
 from partialfair.estimators._statement import Automatic, read_constraints
 from partialfair.estimators._stored import check_stored
 from partialfair.estimators._threads import one_blas_thread
+from partialfair.estimators._training import FitRows
 from partialfair.estimators._units import estimator_in_units, take_over
 from partialfair.estimators.result import FitResult
 from partialfair.exceptions import InputError
@@ -79,8 +81,8 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
 
     result_: FitResult
 
-    _neighbours: tuple[tuple[Floats, Floats], ...] = ()
-    """Coefficients and intercepts of other models of the same rows, which may be better: `fairness_path`."""
+    _memory: PathMemory | None = None
+    """What other fits of the same rows have found: `fairness_path`."""
 
     _origin: Origin | None = None
     """Another model that coefficients are counted from: `partialfair.trees`."""
@@ -168,11 +170,6 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         """Refuse what a file holds if it could not score rows."""
         check_stored(self)
 
-    @property
-    def _parameters(self) -> tuple[Floats, Floats]:
-        """What a fit on the same rows may begin with: `_neighbours`."""
-        return self.coef_, self.intercept_
-
     def _read_groups(
         self,
         sensitive_features: ArrayLike | None,
@@ -237,28 +234,27 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
 
     def _fit_model(self, rows: FitRows, constraints: Sequence[Constraint], solver: Solver) -> list[Warning]:
         """Solve, certify, measure, and set the fitted attributes; return what is to be warned of."""
-        units = column_units(rows.X, rows.weights, centred=self.fit_intercept)
-        model = self._model(rows.X, rows.groups, units)
-        alpha = np.tile(units.penalties(self.alpha), model.n_vectors)
+        # The first model of a path has no constraint, and may do without the groups of its rows.
+        memory = self._memory if self._memory is not None and constraints else PathMemory()
+        prepared = memory.prepared = memory.prepared or self._prepared(rows)
+        rows = replace(prepared.rows, deadline=rows.deadline)
+        units, model = prepared.units, prepared.model
         # NumPy and SciPy bring a BLAS each, whose threads get in each other's way: small products, of which a
         # solve has many, take several times as long with both.
         with one_blas_thread(), noticing_interrupts():
-            data = InMemoryData(model, rows.objective, rows.people)
             last = self._last(model, rows.groups)
-            others = tuple(
-                model.pack(coef, intercepts if self.fit_intercept else np.empty(0))
-                for coef, intercepts in self._neighbours
+            blur = getattr(self, "_blur", None)
+            if blur is not None and blur.size != len(constraints):
+                blur = None
+            search = Search(
+                self, prepared.data, prepared.alpha, rows, tuple(constraints), solver, last, blur, memory
             )
-            shares = getattr(self, "_allowed_shares", None)
-            if shares is not None and shares.size != len(constraints):
-                shares = None
-            search = Search(self, data, alpha, rows, tuple(constraints), solver, last, others, shares)
             found = search.run(rows.deadline)
             certificate = search.certificate(found.attempt, rows.deadline)
             status, obstacle = ending(found, certificate, search.exact)
         attempt, training = found.attempt, found.attempt.training
         if self.warm_start and attempt.constraints and not attempt.rank_by_rank:
-            self._allowed_shares = attempt.allowed_shares
+            self._blur = attempt.blur
         result = attempt.result
         same = np.array_equal(found.w, attempt.w)
         with unhurried():
@@ -296,6 +292,14 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         if self.result_.tied_share < 1:
             remarks.append(idle_threshold_warning(training.promises, found.counts))
         return [remark for remark in remarks if remark is not None]
+
+    def _prepared(self, rows: FitRows) -> PreparedRows:
+        """Return rows in units that suit the solver."""
+        units = column_units(rows.X, rows.weights, centred=self.fit_intercept)
+        model = self._model(rows.X, rows.groups, units)
+        alpha = np.tile(units.penalties(self.alpha), model.n_vectors)
+        data = InMemoryData(model, rows.objective, rows.people)
+        return PreparedRows(rows, units, model, alpha, data)
 
     def _suited(self, solver: Solver, problem: Problem) -> Solver:
         """Return the solver, or one that suits the problem better if it was chosen by name."""

@@ -34,6 +34,8 @@ _SEGMENT_TRIALS = 12
 """Looks at each segment: shares that double until one fails, and bisections after that."""
 _SHORTEST = 1 / 256
 """Share of a segment at the first look."""
+_NO_GAIN = 1e-6
+"""Objectives that differ by no more, about a hundredth of what the certificate's ε means, are as good."""
 _USUAL_ROWS, _MORE_OF_FEW, _FEWER_OF_MANY = 12_000, 0.85, 0.5
 _MOST_TIMES, _MOST_ROWS = 60.0, 2e7
 """A step costs as much as there are rows, and what the search takes should stay in proportion to a solve:
@@ -137,26 +139,33 @@ def _along_segments(pool: Pool, n_steps: int) -> int:
     for end in cheaper[:_SEGMENTS]:
         if used + _SEGMENT_TRIALS > n_steps:
             break
-        found = _farthest(pool, pool.best, end)
-        used += _SEGMENT_TRIALS
+        found, looks = _farthest(pool, pool.best, end)
+        used += looks
         if found is not None:
-            pool.keep(found, "towards a cheaper model", _SEGMENT_TRIALS)
+            pool.keep(found, "towards a cheaper model", looks)
     return used
 
 
-def _farthest(pool: Pool, begin: Candidate, end: Candidate) -> Candidate | None:
-    """Return the last point seen of a segment at which the promise is kept."""
-    found, good, bad, share = None, 0.0, 1.0, _SHORTEST
-    for _ in range(_SEGMENT_TRIALS):
+def _farthest(pool: Pool, begin: Candidate, end: Candidate) -> tuple[Candidate | None, int]:
+    """Return the last point seen of a segment at which the promise is kept, and how many looks it took.
+
+    The objective is convex and falls from the last such point to the first at which the promise is broken, so
+    that their objectives say what more looks could gain.
+    """
+    kept, broken = begin, end
+    good, bad, share = 0.0, 1.0, _SHORTEST
+    used = 0
+    while used < _SEGMENT_TRIALS and kept.objective - broken.objective > _NO_GAIN:
         check_clock()
+        used += 1
         candidate = pool.judged(begin.w + share * (end.w - begin.w))
         assert candidate is not None
         if pool.keeps(candidate):
-            found, good = candidate, share
+            kept, good = candidate, share
         else:
-            bad = share
+            broken, bad = candidate, share
         share = min(2 * share, (good + bad) / 2) if bad == 1.0 else (good + bad) / 2
-    return found
+    return (None if kept is begin else kept), used
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,8 +50,9 @@ _CLOSER, _CLOSER_CONTINUED, _CLOSER_RANK_BY_RANK, _LOOSER = 0.1, 0.05, 0.02, 0.7
 """Shares of the stated gap that are taken off beside an excess, and share of a slack that is given back."""
 _MOST_TAKEN, _MOST_GIVEN = 0.9, 0.5
 """Shares of the stated gap by which what is allowed may differ from it."""
-_ROUNDS_CONTINUED, _CLOSE_ENOUGH = 4, 0.1
-"""Solves that go on from a model, and share of the stated gap that they may leave unused."""
+_ROUNDS_CONTINUED, _CLOSE_ENOUGH, _CLOSE_ENOUGH_CONTINUED = 4, 0.02, 0.25
+"""Solves that go on from a model, and shares of the stated gap that a solve may leave unused: steps on the
+exact metric use them up, those towards cheaper models of a path most of all."""
 _SAME = 1e-9
 """Objectives that differ by no more are those of the same model."""
 _INDICATOR = 1e-6
@@ -134,10 +135,14 @@ class Attempt:
         return np.asarray(np.nan_to_num(gaps - self.training.max_gaps))
 
     @property
-    def allowed_shares(self) -> Floats:
-        """What the trained constraints allow, in units of what was stated; 1 where that is nothing."""
-        allowed, stated = np.array([one.max_gap for one in self.constraints]), self.training.max_gaps
-        return np.asarray(np.divide(allowed, stated, out=np.ones(stated.size), where=stated > 0))
+    def blur(self) -> Floats:
+        """By how much each exact gap is wider than the trained constraint allows, in units of √κ.
+
+        0 where no metric is known, or nothing is allowed.
+        """
+        gaps, allowed = (gap.value for gap in self.gaps), (one.max_gap for one in self.constraints)
+        wider, unit = np.nan_to_num(np.array([*gaps]) - np.array([*allowed])), np.sqrt(self.training.max_gaps)
+        return np.asarray(np.divide(wider, unit, out=np.zeros(unit.size), where=unit > 0))
 
     @property
     def gap(self) -> float:
@@ -148,6 +153,10 @@ class Attempt:
     def kept(self) -> bool:
         """Whether the promise is kept."""
         return bool((self.excess <= ROUNDING_OF_GAPS).all())
+
+    def uses_its_gap(self, but_for: float) -> bool:
+        """Whether the promise is kept, and no more than a share of what it allows is left unused."""
+        return self.kept and bool(self.excess.max() >= -but_for * self.training.max_gaps.min())
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -231,7 +240,8 @@ def _series(first: Attempt, narrowest: int, begun: int, solve: Solve) -> Iterato
         no_narrower = number > 0 and (taken == before).all() and (attempt.excess >= last.excess).all()
         leads_nowhere = no_narrower or abs(attempt.result.objective - last.result.objective) <= _SAME
         budget = _AFTER if found else _BEFORE
-        if ended or leads_nowhere or budget.spent(number + 1, attempt.steps - begun, first):
+        close_enough = not rank_by_rank and attempt.uses_its_gap(_CLOSE_ENOUGH)
+        if ended or close_enough or leads_nowhere or budget.spent(number + 1, attempt.steps - begun, first):
             return
         if _is_lost(attempt, last):
             failures += 1
@@ -257,11 +267,12 @@ def about(attempt: Attempt, w: Floats, allowed: Floats, solve: Solve) -> Attempt
     return _corrected(at, allowed, solve, 0, rank_by_rank=True)
 
 
-def continued(begin: Attempt, w: Floats, shares: Floats, solve: Solve) -> Iterator[Attempt]:
+def continued(begin: Attempt, w: Floats, blur: Floats, solve: Solve) -> Iterator[Attempt]:
     """Solve, from a model that is nearly the answer, problems that are corrected already; yield each.
 
     The last model of a path is nearly the answer to the next question, and its surrogate was off by about as
-    much: constraints need not be stated first, and then corrected.
+    much: constraints need not be stated first, and then corrected. What a surrogate blurs falls with κ, but
+    more slowly: along paths about as √κ. So much is taken off at once, and a little more.
 
     Parameters
     ----------
@@ -269,23 +280,25 @@ def continued(begin: Attempt, w: Floats, shares: Floats, solve: Solve) -> Iterat
         The problem as it is stated, unsolved.
     w
         The model.
-    shares
-        What was allowed in the end, in units of what was stated, when that model was found.
+    blur : (n_promises,)
+        By how much exact gaps were wider than was allowed when that model was found: `Attempt.blur`.
     solve
         Solves from the last solution.
     """
     stated = begin.training.max_gaps
-    allowed, narrowest = shares * stated, np.inf
+    least, most = (1 - _MOST_TAKEN) * stated, (1 + _MOST_GIVEN) * stated
+    allowed = np.clip((1 - _CLOSER_CONTINUED) * stated - np.sqrt(stated) * blur, least, most)
+    narrowest = np.inf
     last = replace(begin, result=replace(begin.result, x=begin.problem.start_at(w)))
     for _ in range(_ROUNDS_CONTINUED):
         last = _corrected(last, allowed, solve, 0, rank_by_rank=False)
         yield last
-        leads_away = not last.kept and last.excess.max() >= narrowest
-        close_enough = last.kept and last.excess.max() >= -_CLOSE_ENOUGH * stated.min()
-        if leads_away or close_enough or last.result.ended in (*CUT_SHORT, Status.NONFINITE):
+        leads_away = not last.kept and last.excess.max() >= narrowest and (allowed <= least).all()
+        ended = last.result.ended in (*CUT_SHORT, Status.NONFINITE)
+        if ended or leads_away or last.uses_its_gap(_CLOSE_ENOUGH_CONTINUED):
             return
         if last.kept:
-            allowed = np.minimum(allowed - _LOOSER * last.excess, (1 + _MOST_GIVEN) * stated)
+            allowed = np.minimum(allowed - _LOOSER * last.excess, most)
         else:
             narrowest = last.excess.max()
             allowed = stricter(last, allowed, _CLOSER_CONTINUED)

@@ -17,6 +17,7 @@ from partialfair._clock import out_of_time
 from partialfair._typing import Floats
 from partialfair.constraints import Constraint
 from partialfair.estimators._inputs import read_weights
+from partialfair.estimators._path_memory import PathMemory
 from partialfair.estimators._path_rows import GivenRows
 from partialfair.estimators._promise import exact_gap
 from partialfair.groups import encode_groups
@@ -142,6 +143,7 @@ def chain(
     that was interrupted.
     """
     make_known(*known)
+    memory = PathMemory()
     points = [] if points is None else points
     settings = estimator.get_params(deep=False)
     # Solvers given as objects, which may need constraints, and their steps are not for the first.
@@ -157,7 +159,7 @@ def chain(
             model.set_params(**with_gap(model, gap))
         if moment < float("inf"):
             model.set_params(time_limit=max(moment - time.monotonic(), TINY_TIME))
-        fitted, interrupted = _fitted(estimator, model, gap, points, train)
+        fitted, interrupted = _fitted(estimator, model, gap, memory, train)
         points.append(judged(fitted))
         if interrupted:
             raise KeyboardInterrupt  # a fit keeps its best point, a path ends
@@ -169,7 +171,7 @@ def chain(
             return points
         if stricter.model.result_.promise_kept and stricter.objective < looser.objective:
             model = deepcopy(looser.model)
-            again, interrupted = _fitted(estimator, model, looser.max_gap, points, train)
+            again, interrupted = _fitted(estimator, model, looser.max_gap, memory, train)
             if interrupted:
                 raise KeyboardInterrupt
             points[k - 1] = judged(again)
@@ -178,17 +180,16 @@ def chain(
 
 
 def _fitted(
-    estimator: Any, model: Any, gap: float, others: Sequence[FittedModel], train: GivenRows
+    estimator: Any, model: Any, gap: float, memory: PathMemory, train: GivenRows
 ) -> tuple[FittedModel, bool]:
     """Fit one model of a path, which knows the others; say whether Ctrl-C ended the fit."""
     start = time.perf_counter()
     listener = Listener(estimator.callback)
-    constrained = [point.model for point in others if not point.unconstrained]
-    model._neighbours = tuple(other._parameters for other in constrained)
+    model._memory = memory
     model.set_params(callback=listener)
     model.fit(train.X, train.y, sensitive_features=train.groups, sample_weight=train.weights)
     model.set_params(callback=estimator.callback)
-    del model._neighbours
+    del model._memory
     interrupted = model.result_.status is Status.STOPPED and not listener.stopped
     if gap < float("inf"):
         (constraint,), training_gap = model.result_.constraints, model.result_.gap

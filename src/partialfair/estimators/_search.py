@@ -12,26 +12,23 @@ from sklearn.exceptions import ConvergenceWarning
 from partialfair._clock import OutOfTime, acknowledge_interrupt, deadline, out_of_time, unhurried
 from partialfair._typing import Floats
 from partialfair.constraints import Constraint, OnAGrid, join
-from partialfair.constraints.base import Positive
 from partialfair.estimators._candidates import Candidate, Pool
 from partialfair.estimators._climb import climb
 from partialfair.estimators._exact import Attempt, about, continued, corrections, finished, obstacle, stricter
-from partialfair.estimators._inputs import Features
+from partialfair.estimators._path_memory import PathMemory, PathModel
 from partialfair.estimators._placing import placed
 from partialfair.estimators._promise import Promise, check_promises
 from partialfair.estimators._statement import seed_of
-from partialfair.estimators._training import Training
+from partialfair.estimators._training import FitRows, Training
 from partialfair.estimators._watch import Solving, unsolved
 from partialfair.estimators.result import FitResult, Tried
 from partialfair.exceptions import SurrogateWarning
-from partialfair.groups import Groups
-from partialfair.objectives import Objective
-from partialfair.problems import Certificate, Counts, People, Problem, TrainingData, certify
+from partialfair.problems import Certificate, Counts, Problem, TrainingData, certify
 from partialfair.solvers import CUT_SHORT, GOOD, Newton, Result, Solver, Status, decided
 from partialfair.solvers.result import unconstrained_start
 from partialfair.surrogates import Surrogate
 
-__all__ = ["FitRows", "Found", "Search", "ending", "remarks_on"]
+__all__ = ["Found", "Search", "ending", "remarks_on"]
 
 # Seconds after the deadline that the certificate of the best point may take.
 _GRACE = 0.25
@@ -55,34 +52,6 @@ _ADVICE = {
         "max_gap or search_steps, or add features or group_terms that can close the gap"
     ),
 }
-
-
-@dataclass(frozen=True, eq=False)
-class FitRows:
-    """What a fit is about: the rows that have weight, and when it has to end.
-
-    Attributes
-    ----------
-    X, weights, groups, positive
-        Features, weights, groups if they are needed, and positives if there are classes.
-    objective
-        The loss of the rows' scores, in the units of the fit.
-    deadline
-        On the monotonic clock.
-    """
-
-    X: Features
-    weights: Floats
-    groups: Groups | None
-    objective: Objective
-    deadline: float
-    positive: Positive = None
-
-    @property
-    def people(self) -> People:
-        """What the referee must know of the rows."""
-        codes = np.full(self.weights.size, -1) if self.groups is None else self.groups.codes
-        return People(self.weights, codes, self.positive)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,10 +108,10 @@ class Search:
         What is asked for, and who solves it.
     last
         Parameters and thresholds of an earlier fit to start from, if there is one.
-    others
-        Parameters of other models that may keep the promise.
-    shares
-        What the constraints of the earlier fit allowed in the end, in units of its ``max_gap``.
+    blur
+        By how much exact gaps of the earlier fit were wider than its constraints allowed in the end.
+    memory
+        What other fits of the same path have found, for what each of them allowed.
     """
 
     estimator: Any
@@ -152,8 +121,8 @@ class Search:
     constraints: tuple[Constraint, ...]
     solver: Solver
     last: tuple[Floats, Floats] | None = None
-    others: tuple[Floats, ...] = ()
-    shares: Floats | None = None
+    blur: Floats | None = None
+    memory: PathMemory = field(default_factory=PathMemory)
     free: Result | None = None
     best: Attempt | None = None
     pool: Pool | None = None
@@ -181,6 +150,7 @@ class Search:
         if pool is None or not pool.candidates:
             return Found(best.w, best.result.objective, best, cut)
         answer, tried = pool.best, tuple(pool.tried)
+        self.memory.note(PathModel(best.training.max_gaps, answer, best))
         keeps, certified_keeps = pool.keeps(answer), self._keeps(best)
         return Found(answer.w, answer.objective, best, cut, keeps, certified_keeps, tried)
 
@@ -201,18 +171,30 @@ class Search:
     def _search(self) -> Status | None:
         """Search; return what cut it short."""
         if self.constraints:
-            self.free = self.estimator._free_fit(self._free_problem)
+            self.free = self.memory.free or self.estimator._free_fit(self._free_problem)
             if self.free.ended in CUT_SHORT:
                 return self.free.ended
+            self.memory.free = self.free
         if self.exact and self._free_will_do():
             return None
-        cut = self._go_on()
-        if cut is None and not any(map(self._keeps, self._judged)):
-            cut = self._solve_and_correct()
+        cut = None
+        if not self._takes_up_an_earlier_fit():
+            cut = self._go_on()
+            if cut is None and not any(map(self._keeps, self._judged)):
+                cut = self._solve_and_correct()
         if cut is None and self.pool is not None:
             self._climb()
             self.best = self._certified()
         return cut
+
+    def _takes_up_an_earlier_fit(self) -> bool:
+        """Begin with what was solved when as much was allowed: then only models of other fits are new."""
+        if self.pool is None:
+            return False
+        earlier = self.memory.allowing(self._stated[0].max_gaps)
+        if earlier is not None:
+            self._judge(earlier.attempt, "the earlier fit")
+        return earlier is not None
 
     def _go_on(self) -> Status | None:
         """Solve from the model of an earlier fit alone, which may be near the answer."""
@@ -220,8 +202,8 @@ class Search:
             return None
         begin = self._unsolved(Status.STOPPED)
         near = self.pool.best.w if self.pool.keeps(self.pool.best) else self.last[0]
-        shares = np.ones(len(self.constraints)) if self.shares is None else self.shares
-        for attempt in continued(begin, near, shares, self._solving.again):
+        blur = np.zeros(len(self.constraints)) if self.blur is None else self.blur
+        for attempt in continued(begin, near, blur, self._solving.again):
             self._judge(attempt, "going on from the last fit")
             if attempt.result.ended in CUT_SHORT:
                 return attempt.result.ended
@@ -280,9 +262,9 @@ class Search:
             self._judged[self.best] = free
             return True
         self.pool.add(self._free_problem.constant_start, "everybody alike")
-        for w in self.others:
-            self.pool.add(w, "another model")
-        if self.last is not None and self.last[0].size == free.w.size:
+        for model in self.memory.models:
+            self.pool.take(model.candidate_if(training.max_gaps), "another model")
+        if not self.memory.models and self.last is not None and self.last[0].size == free.w.size:
             self.pool.add(self.last[0], "the last fit")
         return False
 

@@ -46,7 +46,6 @@ def estimator_in_units(estimator: E, unit: float) -> E:
         scaled.callback = lambda record: call(_record(record, unit))
     if scaled._origin is not None:
         scaled._origin = scaled._origin.in_units(unit)
-    scaled._neighbours = tuple((coef / unit, intercepts / unit) for coef, intercepts in scaled._neighbours)
     if hasattr(scaled, "result_"):
         scaled.coef_, scaled.intercept_ = scaled.coef_ / unit, scaled.intercept_ / unit
         scaled.result_ = replace(scaled.result_, thresholds=scaled.result_.thresholds / unit)
@@ -56,7 +55,7 @@ def estimator_in_units(estimator: E, unit: float) -> E:
 def take_over(estimator: Any, scaled: Any, unit: float) -> None:
     """Give an estimator what the fit of its scaled copy found."""
     settings = estimator.get_params(deep=False)
-    own = {*settings, "_neighbours", "_origin"}
+    own = {*settings, "_memory", "_origin"}
     vars(estimator).update({name: value for name, value in vars(scaled).items() if name not in own})
     estimator.coef_, estimator.intercept_ = unit * scaled.coef_, unit * scaled.intercept_
     estimator.result_ = _result(scaled.result_, unit)

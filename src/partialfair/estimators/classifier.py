@@ -19,8 +19,8 @@ from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._inputs import n_rows_of, read_target, read_weights, take_rows
-from partialfair.estimators._search import FitRows
 from partialfair.estimators._statement import read_solver
+from partialfair.estimators._training import FitRows
 from partialfair.exceptions import InputError, SurrogateWarning
 from partialfair.models.linear import GroupTerms
 from partialfair.objectives import Logistic, LossSettings, PartialAUC, mirrored, read_loss

@@ -12,6 +12,7 @@ from partialfair._typing import Floats, Ints
 from partialfair.estimators._inputs import read_weights
 from partialfair.estimators._origin import Origin
 from partialfair.estimators._path_fits import scores_of
+from partialfair.estimators._path_memory import PathMemory
 from partialfair.estimators._path_rows import GivenRows
 from partialfair.estimators._promise import exact_gap
 from partialfair.estimators.result import FitResult
@@ -48,22 +49,22 @@ class LeafRows:
         """Return some of them."""
         return LeafRows(self.rows.take(which), replace(self.origin, scores=self.origin.scores[which]))
 
-    def refit(self, linear: Any, neighbours: tuple[tuple[Floats, Floats], ...] = ()) -> Any:
+    def refit(self, linear: Any, memory: PathMemory | None = None) -> Any:
         """Fit a linear model on the leaves: its coefficients are what is added to their values.
 
         Parameters
         ----------
         linear
             The estimator, which is fitted and returned.
-        neighbours
-            Coefficients and intercepts of other models of the same rows, which may be better.
+        memory
+            What other fits of the same rows have found.
         """
         rows = self.rows
-        linear._neighbours, linear._origin = neighbours, self.origin
+        linear._memory, linear._origin = memory, self.origin
         try:
             linear.fit(rows.X, rows.y, sensitive_features=rows.groups, sample_weight=rows.weights)
         finally:
-            del linear._neighbours, linear._origin
+            del linear._memory, linear._origin
         return linear
 
     def scores(self, linear: Any) -> Floats:

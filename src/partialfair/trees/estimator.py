@@ -264,7 +264,7 @@ class PartialFairTrees(PartialFairEstimator):
         linear = self._linear() if unseen is None else self._chosen(leaf_rows, unseen, moment)
         self._refit = self._refitted(linear, leaf_rows, moment)
         self.alpha_ = float(self._refit.alpha)
-        written = leaf_values.refitted(*self._parameters)
+        written = leaf_values.refitted(self._refit.coef_, self._refit.intercept_)
         self.grown_, self.model_ = leaf_values.ensemble.model, written.ensemble.model
         self.groups_, self.n_iter_ = self._refit.groups_, self._refit.n_iter_
         if not is_regressor(self):
@@ -339,10 +339,6 @@ class PartialFairTrees(PartialFairEstimator):
         if not hasattr(model, "get_params"):
             return LOSSES[ensemble_of(model).score_kind]
         return "squared" if is_regressor(model) or isinstance(model, ForestClassifier) else "logistic"
-
-    @property
-    def _parameters(self) -> tuple[Floats, Floats]:
-        return self._refit.coef_, self._refit.intercept_
 
     @property
     def _written(self) -> LeafValues:
@@ -478,7 +474,7 @@ class PartialFairTrees(PartialFairEstimator):
             linear.set_params(time_limit=max(moment - time.monotonic(), TINY_TIME))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            rows.refit(linear, self._neighbours)
+            rows.refit(linear, self._memory)
         for remark in caught:  # as said where fit was called
             warnings.warn(str(remark.message).replace(*_ADVICE), remark.category, stacklevel=3)
         return linear.set_params(callback=None, warm_start=self.warm_start)  # it is kept, in files as well

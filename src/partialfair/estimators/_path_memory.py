@@ -1,0 +1,95 @@
+"""What the fits of one path know of each other: they are about the same rows, and differ in ``max_gap``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from partialfair._typing import Floats
+from partialfair.estimators._candidates import Candidate
+from partialfair.estimators._exact import Attempt
+from partialfair.estimators._scales import ColumnUnits
+from partialfair.estimators._training import FitRows
+from partialfair.models.linear import LinearModel
+from partialfair.problems import InMemoryData
+from partialfair.solvers import Result
+
+__all__ = ["PathMemory", "PathModel", "PreparedRows"]
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRows:
+    """Rows that are ready to be fitted.
+
+    Attributes
+    ----------
+    rows
+        What is known of them.
+    units, model, alpha
+        Units of the columns, the model that scores them in these units, and its penalty.
+    data
+        The rows as problems are stated about them.
+    """
+
+    rows: FitRows
+    units: ColumnUnits
+    model: LinearModel
+    alpha: Floats
+    data: InMemoryData
+
+
+@dataclass(frozen=True, eq=False)
+class PathModel:
+    """What one fit came back with.
+
+    Attributes
+    ----------
+    max_gaps : (n_promises,)
+        What it allowed.
+    candidate
+        The model, judged by that.
+    attempt
+        The attempt that is certified.
+    """
+
+    max_gaps: Floats
+    candidate: Candidate
+    attempt: Attempt
+
+    def candidate_if(self, max_gaps: Floats) -> Candidate:
+        """Return the model as it is judged where other gaps are allowed: its own do not change."""
+        return replace(self.candidate, excess=self.candidate.excess + self.max_gaps - max_gaps)
+
+
+@dataclass(eq=False)
+class PathMemory:
+    """What is known of rows that are fitted again and again, with other gaps allowed.
+
+    Attributes
+    ----------
+    prepared
+        The rows, once a fit has prepared them.
+    free
+        The model without constraint, once it is fitted.
+    """
+
+    prepared: PreparedRows | None = None
+    free: Result | None = None
+    _models: dict[tuple[float, ...], PathModel] = field(default_factory=dict, repr=False)
+
+    def note(self, model: PathModel) -> None:
+        """Remember a model, instead of one for which as much was allowed."""
+        self._models[tuple(model.max_gaps.tolist())] = model
+
+    def allowing(self, max_gaps: Floats) -> PathModel | None:
+        """Return the model for which as much was allowed."""
+        return self._models.get(tuple(max_gaps.tolist()))
+
+    @property
+    def models(self) -> tuple[PathModel, ...]:
+        """All of them, in the order in which gaps were first allowed."""
+        return tuple(self._models.values())
+
+    @property
+    def last(self) -> PathModel | None:
+        """The last of them."""
+        return self.models[-1] if self._models else None

@@ -1,0 +1,62 @@
+"""What the fits of one path know of each other."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from partialfair import PartialFairClassifier
+from partialfair.estimators._path_memory import PathMemory
+from partialfair.metrics import partial_statistical_parity_difference
+
+INTERVAL = (0.1, 0.6)
+SOLVES = ("going on", "surrogate constraints", "correction", "more steps")
+
+
+@pytest.fixture(scope="module")
+def people():
+    rng = np.random.default_rng(3)
+    groups = rng.choice(["a", "b"], 2000)
+    X = rng.normal(size=(2000, 20)) + np.outer(groups == "a", np.ones(20)) / 4
+    return X, X.sum(axis=1) + rng.logistic(size=2000) > 0.5, groups
+
+
+def fits(people, *max_gaps):
+    """Fit one model after the other, with a memory in common; return it, and what each fit said."""
+    X, y, groups = people
+    memory = PathMemory()
+    clf = PartialFairClassifier(interval=INTERVAL, warm_start=True)
+    results = []
+    for max_gap in max_gaps:
+        clf._memory = memory
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            clf.set_params(max_gap=max_gap).fit(X, y, sensitive_features=groups)
+        results.append(clf.result_)
+    return memory, results
+
+
+def test_a_model_is_judged_by_other_gaps_as_the_metric_does(people):
+    memory, _ = fits(people, 0.2, 0.1)
+    assert len(memory.models) == 2
+    for model in memory.models:
+        scores = memory.prepared.model.scores(model.candidate.w)
+        gap = partial_statistical_parity_difference(
+            None, scores, sensitive_features=people[2], interval=INTERVAL
+        )
+        for allowed in (0.05, 0.15, 0.3):
+            excess = model.candidate_if(np.array([allowed])).excess
+            assert excess == pytest.approx(gap - allowed, abs=1e-12)
+
+
+def test_a_fit_that_allows_as_much_again_solves_nothing_and_keeps_its_certificate(people):
+    memory, (first, _, again) = fits(people, 0.2, 0.1, 0.2)
+    assert len(memory.models) == 2
+    hows = [line.how for line in again.search]
+    assert "the earlier fit" in hows
+    assert not any(how.startswith(SOLVES) for how in hows)
+    assert (again.kkt.residual, again.kkt.objective) == (first.kkt.residual, first.kkt.objective)
+    assert again.history == first.history
+    assert again.promise_kept
+    assert again.objective <= first.objective
+    assert again.status is first.status
