@@ -252,7 +252,8 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             shares = getattr(self, "_allowed_shares", None)
             if shares is not None and shares.size != len(constraints):
                 shares = None
-            search = Search(self, data, alpha, rows, tuple(constraints), solver, last, others, shares)
+            box = None if self._origin is None else self._origin.domain(model)
+            search = Search(self, data, alpha, rows, tuple(constraints), solver, box, last, others, shares)
             found = search.run(rows.deadline)
             certificate = search.certificate(found.attempt, rows.deadline)
             status, obstacle = ending(found, certificate, search.exact)

@@ -26,7 +26,7 @@ from partialfair.estimators.result import FitResult, Tried
 from partialfair.exceptions import SurrogateWarning
 from partialfair.groups import Groups
 from partialfair.objectives import Objective
-from partialfair.problems import Certificate, Counts, People, Problem, TrainingData, certify
+from partialfair.problems import Box, Certificate, Counts, People, Problem, TrainingData, certify
 from partialfair.solvers import CUT_SHORT, GOOD, Newton, Result, Solver, Status, decided
 from partialfair.solvers.result import unconstrained_start
 from partialfair.surrogates import Surrogate
@@ -137,6 +137,8 @@ class Search:
         What is known of the rows beside their features.
     constraints, solver
         What is asked for, and who solves it.
+    box
+        Where parameters may lie; None: anywhere.
     last
         Parameters and thresholds of an earlier fit to start from, if there is one.
     others
@@ -151,6 +153,7 @@ class Search:
     rows: FitRows
     constraints: tuple[Constraint, ...]
     solver: Solver
+    box: Box | None = None
     last: tuple[Floats, Floats] | None = None
     others: tuple[Floats, ...] = ()
     shares: Floats | None = None
@@ -345,7 +348,7 @@ class Search:
 
     @cached_property
     def _free_problem(self) -> Problem:
-        return Problem.about(self.data, self.rows.objective, join([]), self.alpha)
+        return Problem.about(self.data, self.rows.objective, join([]), self.alpha, self.box)
 
     @cached_property
     def _stated(self) -> tuple[Training, tuple[Constraint, ...], Surrogate | None]:
@@ -370,6 +373,7 @@ class Search:
             self.rows.positive,
             promises,
             estimator.tol,
+            self.box,
         )
         return training, tuple(self._trained(promise.constraint) for promise in promises), sigma
 
