@@ -15,8 +15,8 @@ from partialfair.models.blocks import BlockMatrix
 from partialfair.objectives import Logistic
 from partialfair.problems import Box, Problem, certify
 from partialfair.problems.elastic import ElasticModel, StepBounds
-from partialfair.problems.kinks import Kinks
-from partialfair.solvers import IDCA, SQP, AugmentedLagrangian, MultiStartSQP, NewtonSteps, Status
+from partialfair.problems.kinks import Kinks, no_kinks
+from partialfair.solvers import IDCA, SQP, AugmentedLagrangian, MultiStartSQP, Newton, NewtonSteps, Status
 from partialfair.surrogates import Ramp, RoundedRamp
 from tests.sizes import examples
 from tests.solvers.problems import (
@@ -195,6 +195,65 @@ def test_every_iterate_stays_in_the_box(solver):
     point = np.array([0.1, -0.2, 0.3, 0.0])
     pinned = Problem(problem.rows, problem.loss, problem.constraints, problem.alpha, Box(point, point))
     assert (solver.solve(pinned, np.ones(4)).x == point).all()
+
+
+@every_box
+@pytest.mark.parametrize("largest_block", [0, 3000])
+def test_newton_knows_bounds(largest_block, box):
+    """With a factored Hessian and without; what is left of the gradient at the end points out of the box."""
+    problem = task(None, box)
+    optimum, x = solve_subproblem(problem.linearise(problem.trivial_start))
+    result = Newton(tol=1e-6, largest_block=largest_block).solve(problem, np.full(problem.n, 3.0))
+    assert result.status is Status.CONVERGED
+    assert problem.domain.stationarity(result.x, problem.at(result.x).objective_gradient()) <= 1e-6
+    check(problem, result, optimum)
+    assert result.x == pytest.approx(x, abs=1e-3)
+
+
+def test_most_bounds_may_bind():
+    """The optimum is cvxpy's, and the certificate holds, as it does not without the faces' normals."""
+    rng = np.random.default_rng(0)
+    n, n_leaves, statement = 200, 40, QuadraticGroupAUC(0.2)
+    groups = encode_groups(rng.choice(["a", "b"], n))
+    X = (rng.random((n, n_leaves)) < 0.2).astype(float)
+    y = np.where(X @ rng.normal(size=n_leaves) + groups.codes + rng.normal(size=n) > 0.5, 1.0, -1.0)
+    block = statement.build(groups, np.ones(n), Ramp(1.0))
+    model, loss = linear_model(X, fit_intercept=False), Logistic().build(y, np.ones(n))
+    problem = Problem.of(model, loss, block, 0.01, Box(-0.1, 0.1))
+    optimum, x = quadratic_optimum(problem, statement.max_gap)
+    result = MultiStartSQP(tol=1e-6, n_starts=1).solve(problem, problem.trivial_start)
+    check(problem, result, optimum)
+    assert result.x == pytest.approx(x, abs=1e-3)
+    assert np.mean(np.abs(result.x) == 0.1) > 0.5
+    without = Problem(problem.rows, problem.loss, problem.constraints, problem.alpha)
+    assert not certify(without, result.x, tol=1e-4).holds(1e-4)
+    assert not certify(problem, 0.99 * result.x, tol=1e-4).holds(1e-4)  # no face pushes there
+
+
+@examples(15)
+@given(st.integers(0, 1000), st.sampled_from([20, 80]), st.floats(0.01, 1.0))
+def test_steps_within_many_bounds_are_cvxpys(seed, n, size):
+    """Whatever faces are guessed at first; with a larger diagonal every step settles."""
+    rng = np.random.default_rng(seed)
+    root, m = rng.normal(size=(n, n // 2)), 4
+    hessian = root @ root.T + np.eye(n)
+    gradient, rows, values = rng.normal(size=n), rng.normal(size=(m, n)), rng.normal(size=m)
+    low, high = -size * rng.random(n), size * rng.random(n)
+    faces = rng.integers(-1, 2, n).astype(np.int8)
+    shift, step = 0.0, None
+    while step is None or not step.settled:
+        factor = BlockMatrix((np.arange(n),), (hessian,)).cholesky(shift)
+        model = ElasticModel(factor, gradient, rows, no_kinks(n, m), 2.0, StepBounds(low, high), faces=faces)
+        step, shift, added = model.step(values), max(1.0, 4 * shift), shift
+    assert shift <= 1e4
+    p = cp.Variable(n)
+    smooth = gradient @ p + 0.5 * cp.quad_form(p, cp.psd_wrap(hessian + added * np.eye(n)))
+    best, _ = minimum(smooth + 2.0 * cp.sum(cp.pos(values + rows @ p)), conditions_of(Box(low, high), p), p)
+    found = gradient @ step.p + 0.5 * step.p @ (hessian @ step.p + added * step.p)
+    found += 2.0 * np.maximum(values + rows @ step.p, 0).sum()
+    assert found == pytest.approx(best, abs=1e-5 * (1 + abs(best)))
+    assert (low <= step.p).all()
+    assert (step.p <= high).all()
 
 
 @examples(15)

@@ -35,6 +35,29 @@ def test_the_absolute_hessian_turns_concave_directions_around():
     assert base.solve(np.eye(12), 0.7) == pytest.approx(np.linalg.inv(expected + 0.7 * np.eye(12)))
 
 
+def check_parts(factor, dense):
+    """A factor multiplies as its matrix does, and its part is that of the matrix, also part of a part."""
+    rng = np.random.default_rng(3)
+    vector = rng.normal(size=len(dense))
+    assert factor.times(vector) == pytest.approx(dense @ vector, abs=1e-8)
+    some, fewer = np.array([0, 2, 3, 7, 8, 10, 11]), np.array([1, 2, 5])
+    for part, which in (
+        (factor.restricted(some), some),
+        (factor.restricted(some).restricted(fewer), some[fewer]),
+    ):
+        expected = dense[np.ix_(which, which)]
+        assert part.solve(expected) == pytest.approx(np.eye(which.size), abs=1e-8)
+        assert part.times(vector[: which.size]) == pytest.approx(expected @ vector[: which.size], abs=1e-8)
+
+
+@pytest.mark.parametrize("n_theta", [0, 3])
+def test_parts_of_factored_arrows(n_theta):
+    arrow = some_arrow(2, sizes=(4, 8 - n_theta), n_theta=n_theta)
+    dense = np.array([arrow @ unit for unit in np.eye(12)]) if n_theta else arrow.inner.merged().blocks[0]
+    shift = 1 - np.linalg.eigvalsh(dense).min()
+    check_parts(arrow.cholesky(shift), dense + shift * np.eye(12))
+
+
 def recursion(matrix, steps, changes):
     """BFGS, one pair after the other, from the base."""
     dense = matrix.base @ np.eye(len(steps))
@@ -61,6 +84,7 @@ def test_it_is_what_bfgs_makes_of_the_pairs(base, n_pairs):
     for columns in (right, right[:, 0]):
         expected = np.linalg.solve(dense + 0.3 * np.eye(n), columns)
         assert memory.cholesky(0.3).solve(columns) == pytest.approx(expected, abs=1e-8)
+    check_parts(memory.cholesky(0.3), dense + 0.3 * np.eye(n))
     if n_pairs:
         assert memory @ memory.steps[:, -1] == pytest.approx(memory.changes[:, -1])  # the secant equation
 

@@ -246,8 +246,9 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             blur = getattr(self, "_blur", None)
             if blur is not None and blur.size != len(constraints):
                 blur = None
+            box = None if self._origin is None else self._origin.domain(model)
             search = Search(
-                self, prepared.data, prepared.alpha, rows, tuple(constraints), solver, last, blur, memory
+                self, prepared.data, prepared.alpha, rows, tuple(constraints), solver, box, last, blur, memory
             )
             found = search.run(rows.deadline)
             certificate = search.certificate(found.attempt, rows.deadline)

@@ -18,7 +18,7 @@ from partialfair._typing import Floats
 from partialfair.estimators._training import Training
 from partialfair.estimators.result import ROUNDING_OF_GAPS, Tried
 from partialfair.metrics.partial import WorstGap
-from partialfair.problems import Problem
+from partialfair.problems import Counts, Problem
 from partialfair.problems.ranks import tied_shares
 from partialfair.surrogates import Surrogate
 
@@ -27,7 +27,8 @@ __all__ = ["Candidate", "Pool"]
 _MORE_TIES = 0.01
 """Share of the weight that a candidate may have in ties beyond what the unconstrained model has, whose ties
 are those of people with equal features: scores that are made equal meet any constraint, and rank nobody. All
-ties that are new count as if they were inside of the interval."""
+ties that are new count as if they were inside of the interval, unless there are no more inside: people whom
+every tree of a forest is sure of score alike, and meet no constraint by that."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +43,9 @@ class Candidate:
         ``f_0(w)``.
     excess : (n_promises,)
         By how much each exact gap is wider than allowed; where no metric is known, the violation.
-    tied : (2,)
-        The share of the weight on the most common score, and that of people whose score others have; nan
-        where nobody has looked.
+    tied : (2, 2)
+        The share of the weight on the most common score, and that of people whose score others have: among
+        all, and among those who are inside of some promise's interval; nan where nobody has looked.
     """
 
     w: Floats
@@ -93,8 +94,10 @@ class Pool:
     ) -> Candidate | None:
         """Return a model with its objective and gaps; None, without a look at the gaps, if it costs more.
 
-        Ties are looked for where they could decide, or where that is asked for; gaps, unless they are known.
+        Parameters outside of their domain are projected into it. Ties are looked for where they could decide,
+        or where that is asked for; gaps, unless they are known.
         """
+        w = self.problem.domain.project(w)
         at = self.problem.at(w)
         if not at.objective < below:
             return None
@@ -103,9 +106,9 @@ class Pool:
         excess = np.array([gap.value for gap in gaps]) - self.training.max_gaps
         for unknown in np.flatnonzero(np.isnan(excess)):
             excess[unknown] = self._violation(int(unknown), w)
-        candidate = Candidate(w, at.objective, excess, np.full(2, np.nan))
+        candidate = Candidate(w, at.objective, excess, np.full((2, 2), np.nan))
         if candidate.worst <= 0 or ties:
-            return replace(candidate, tied=tied_shares(counts))
+            return replace(candidate, tied=self._tied(counts))
         return candidate
 
     def add(self, w: Floats, how: str, gaps: Sequence[WorstGap] | None = None) -> Candidate:
@@ -127,7 +130,7 @@ class Pool:
         now = time.perf_counter()
         gaps = candidate.excess + self.training.max_gaps
         widest = float(gaps[int(np.argmax(candidate.excess))])
-        kept, tied = self.keeps(candidate), float(candidate.tied[0])
+        kept, tied = self.keeps(candidate), float(candidate.tied[0, 0])
         self.tried.append(Tried(how, steps, widest, candidate.objective, tied, now - self._since, kept))
         self._since = now
 
@@ -139,7 +142,8 @@ class Pool:
         """Whether a candidate has hardly more ties than the unconstrained model, the first candidate."""
         if self.allow_ties or not self.candidates:
             return True
-        return not (candidate.tied > self.candidates[0].tied + self._more_ties).any()
+        more = candidate.tied > self.candidates[0].tied + self._more_ties
+        return not more.any(axis=1).all()
 
     def worth(self, candidate: Candidate) -> tuple[bool, float]:
         """Order candidates: those that keep the promise by objective, others by how much they break it."""
@@ -151,6 +155,13 @@ class Pool:
     def best(self) -> Candidate:
         """The best candidate so far."""
         return min(self.candidates, key=self.worth)
+
+    def _tied(self, counts: Counts) -> Floats:
+        """Return shares of ties, among all and inside of the intervals; see `Candidate`."""
+        inside = np.any([promise.inside(counts) for promise in self.training.promises], axis=0)
+        part = Counts(counts.scores[inside], counts.weights[inside], counts.codes[inside])
+        share = part.weights.sum() / counts.weights.sum()
+        return np.stack([tied_shares(counts), share * tied_shares(part)])
 
     def _violation(self, number: int, w: Floats) -> float:
         """Return by how much a constraint is violated that bounds no exact metric, up to its tolerance."""

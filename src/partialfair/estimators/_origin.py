@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TypeAlias
+
+import numpy as np
 
 from partialfair._typing import Floats
 from partialfair.models.linear import LinearModel
+from partialfair.problems import Box
 
 __all__ = ["MovedModel", "Origin", "Told"]
 
@@ -26,6 +29,10 @@ class Origin:
         Of the rows that have weight, by that model.
     coef, intercept : (1, d), (1,)
         Its own parameters.
+    level : (1, d)
+        Coefficients that score everybody 1.
+    bounds
+        The least and the largest value that coefficients, those of this model included, may have.
     told
         From coefficients and intercepts, those of this model included, to the numbers that a user's library
         adds up for a row, (1, d), and to what makes scores of their sums.
@@ -34,6 +41,8 @@ class Origin:
     scores: Floats
     coef: Floats
     intercept: Floats
+    level: Floats
+    bounds: tuple[float, float]
     told: Callable[[Floats, Floats], tuple[Floats, Told]]
 
     def in_units(self, unit: float) -> Origin:
@@ -43,12 +52,36 @@ class Origin:
             summands, scores_of = self.told(unit * coef, unit * intercept)
             return summands, lambda sums: scores_of(sums) / unit
 
-        return Origin(self.scores / unit, self.coef / unit, self.intercept / unit, told)
+        low, high = sorted(bound / unit for bound in self.bounds)
+        return replace(
+            self,
+            scores=self.scores / unit,
+            coef=self.coef / unit,
+            intercept=self.intercept / unit,
+            bounds=(low, high),
+            told=told,
+        )
+
+    def domain(self, model: LinearModel) -> Box | None:
+        """Return where the parameters of a linear model that is counted from here may lie; None: anywhere.
+
+        Its features must not be centred, or every parameter would move the intercept.
+        """
+        if np.isinf(self.bounds).all():
+            return None
+        assert not model.n_intercepts
+        low, high = (model.pack(bound - self.coef, np.empty(0)) for bound in self.bounds)
+        return Box(low, high)
 
     def moved(self, model: LinearModel) -> MovedModel:
         """Return a linear model whose parameters are counted from here."""
         given = {field.name: getattr(model, field.name) for field in fields(model)}
-        given |= {"offset": self.scores, "flat": model.pack(-self.coef, -self.intercept)}
+        given |= {
+            "offset": self.scores,
+            "flat": model.pack(-self.coef, -self.intercept[: model.n_intercepts]),
+        }
+        if not model.n_intercepts:
+            given["level"] = model.pack(self.level, np.empty(0))
         return MovedModel(**given, origin=self)
 
 
@@ -61,5 +94,7 @@ class MovedModel(LinearModel):
     def told_scores(self, w: Floats, scores: Floats) -> Floats:
         """Return the scores that the library computes, to the last digit."""
         coef, intercept = self.unpack(w)
+        if not self.n_intercepts:
+            intercept = np.zeros(1)
         summands, scores_of = self.origin.told(self.origin.coef + coef, self.origin.intercept + intercept)
         return scores_of(self.design.forward(summands))

@@ -12,13 +12,14 @@ import numpy.typing as npt
 
 from partialfair._checks import shown
 from partialfair._text import listed
-from partialfair._typing import Floats, GroupLabel, Ints
+from partialfair._typing import Bools, Floats, GroupLabel, Ints
 from partialfair.constraints import Constraint, check_compatible
 from partialfair.constraints.base import Positive
 from partialfair.estimators._judge import Referee
 from partialfair.estimators._placing import placed
 from partialfair.exceptions import InputError, SmallGroupWarning
 from partialfair.groups import Groups, enough, group_name, members_text
+from partialfair.intervals import band_weights
 from partialfair.metrics.partial import WorstGap
 from partialfair.problems import Counts
 
@@ -62,6 +63,14 @@ class Promise:
     def gap(self, counts: Counts) -> WorstGap:
         """Return the exact gap that the promise is about."""
         return self._referee(counts).gap(counts)
+
+    def inside(self, counts: Counts) -> Bools:
+        """Return who is in the interval; those who tie with somebody who is are, too."""
+        groups, inside = self.groups_of(counts), np.zeros(counts.scores.size, dtype=bool)
+        for code, interval in enumerate(self.constraint.intervals(groups)):
+            rows = np.flatnonzero(groups.codes == code)
+            inside[rows] = band_weights(counts.scores[rows], counts.weights[rows], interval) > 0
+        return inside
 
     def _referee(self, counts: Counts) -> Referee:
         """Return who judges the counts; models of the same rows are judged by the same referee."""

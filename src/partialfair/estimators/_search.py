@@ -23,7 +23,7 @@ from partialfair.estimators._training import FitRows, Training
 from partialfair.estimators._watch import Solving, unsolved
 from partialfair.estimators.result import FitResult, Tried
 from partialfair.exceptions import SurrogateWarning
-from partialfair.problems import Certificate, Counts, Problem, TrainingData, certify
+from partialfair.problems import Box, Certificate, Counts, Problem, TrainingData, certify
 from partialfair.solvers import CUT_SHORT, GOOD, Newton, Result, Solver, Status, decided
 from partialfair.solvers.result import unconstrained_start
 from partialfair.surrogates import Surrogate
@@ -106,6 +106,8 @@ class Search:
         What is known of the rows beside their features.
     constraints, solver
         What is asked for, and who solves it.
+    box
+        Where parameters may lie; None: anywhere.
     last
         Parameters and thresholds of an earlier fit to start from, if there is one.
     blur
@@ -120,6 +122,7 @@ class Search:
     rows: FitRows
     constraints: tuple[Constraint, ...]
     solver: Solver
+    box: Box | None = None
     last: tuple[Floats, Floats] | None = None
     blur: Floats | None = None
     memory: PathMemory = field(default_factory=PathMemory)
@@ -327,7 +330,7 @@ class Search:
 
     @cached_property
     def _free_problem(self) -> Problem:
-        return Problem.about(self.data, self.rows.objective, join([]), self.alpha)
+        return Problem.about(self.data, self.rows.objective, join([]), self.alpha, self.box)
 
     @cached_property
     def _stated(self) -> tuple[Training, tuple[Constraint, ...], Surrogate | None]:
@@ -352,6 +355,7 @@ class Search:
             self.rows.positive,
             promises,
             estimator.tol,
+            self.box,
         )
         return training, tuple(self._trained(promise.constraint) for promise in promises), sigma
 

@@ -15,7 +15,7 @@ from partialfair.estimators._promise import Promise
 from partialfair.groups import Groups
 from partialfair.metrics.partial import WorstGap
 from partialfair.objectives import Objective
-from partialfair.problems import Counts, People, Problem, TrainingData
+from partialfair.problems import Box, Counts, People, Problem, TrainingData
 from partialfair.surrogates import Surrogate
 
 __all__ = ["FitRows", "Training"]
@@ -65,6 +65,8 @@ class Training:
         What is promised, and to whom.
     tol
         ε of the certificate.
+    box
+        Where parameters may lie; None: anywhere. Thresholds always may.
     """
 
     data: TrainingData
@@ -74,6 +76,7 @@ class Training:
     positive: Positive
     promises: tuple[Promise, ...]
     tol: float
+    box: Box | None = None
 
     def blocks(self, constraints: Sequence[Constraint], sigma: Surrogate | None) -> list[ConstraintBlock]:
         """Tie constraints, one for each promise, to the rows."""
@@ -86,7 +89,9 @@ class Training:
 
     def problem(self, blocks: Sequence[ConstraintBlock]) -> Problem:
         """State the problem."""
-        return Problem.about(self.data, self.objective, join(blocks), self.alpha)
+        joined = join(blocks)
+        box = None if self.box is None else self.box.beside(joined.joined_bank.n_theta)
+        return Problem.about(self.data, self.objective, joined, self.alpha, box)
 
     def gaps(self, counts: Counts) -> tuple[WorstGap, ...]:
         """Return the exact gap that each promise is about."""

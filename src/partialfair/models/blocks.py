@@ -22,6 +22,12 @@ class Factored(Protocol):
     def solve(self, right: Floats) -> Floats:
         """Return the solution for one right-hand side (n,) or several (n, m)."""
 
+    def times(self, vector: Floats) -> Floats:
+        """Return its product with a vector."""
+
+    def restricted(self, coordinates: Ints) -> Factored:
+        """Factor its rows and columns of some coordinates, ascending, alone."""
+
 
 @dataclass(frozen=True, eq=False)
 class BlockMatrix:
@@ -73,6 +79,15 @@ class BlockMatrix:
             whole[np.ix_(coordinates, coordinates)] = block
         return BlockMatrix((np.arange(len(whole)),), (whole,))
 
+    def restricted(self, coordinates: Ints) -> BlockMatrix:
+        """Return the rows and columns of some coordinates, ascending, alone."""
+        kept = [np.flatnonzero(np.isin(block, coordinates)) for block in self.positions]
+        pairs = [(which, k) for k, which in enumerate(kept) if which.size]
+        return BlockMatrix(
+            tuple(np.searchsorted(coordinates, self.positions[k][which]) for which, k in pairs),
+            tuple(self.blocks[k][np.ix_(which, which)] for which, k in pairs),
+        )
+
     def cholesky(self, shift: float) -> BlockCholesky:
         """Factor this matrix plus a multiple of the identity; LinAlgError if it is not positive definite."""
         factors = []
@@ -80,22 +95,31 @@ class BlockMatrix:
             shifted = block.copy()
             shifted[np.diag_indices_from(shifted)] += shift
             factors.append(linalg.cho_factor(shifted, overwrite_a=True, check_finite=False))
-        return BlockCholesky(self.positions, tuple(factors))
+        return BlockCholesky(self, shift, tuple(factors))
 
 
 @dataclass(frozen=True, eq=False)
 class BlockCholesky:
-    """A factored block matrix."""
+    """A factored block matrix plus a multiple of the identity."""
 
-    positions: tuple[Ints, ...]
+    matrix: BlockMatrix
+    shift: float
     factors: tuple[Any, ...]
 
     def solve(self, right: Floats) -> Floats:
-        """Return the solution for one right-hand side (n,) or several (n, m)."""
+        """As in `Factored`."""
         out = np.empty_like(right)
-        for coordinates, factor in zip(self.positions, self.factors, strict=True):
+        for coordinates, factor in zip(self.matrix.positions, self.factors, strict=True):
             out[coordinates] = linalg.cho_solve(factor, right[coordinates], check_finite=False)
         return out
+
+    def times(self, vector: Floats) -> Floats:
+        """As in `Factored`."""
+        return self.matrix @ vector + self.shift * vector
+
+    def restricted(self, coordinates: Ints) -> BlockCholesky:
+        """As in `Factored`."""
+        return self.matrix.restricted(coordinates).cholesky(self.shift)
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +167,14 @@ class ArrowMatrix:
         corner = self.corner + shift * np.eye(len(self.corner))
         return ArrowMatrix(BlockMatrix(self.inner.positions, blocks), self.cross, corner)
 
+    def restricted(self, coordinates: Ints) -> ArrowMatrix:
+        """Return the rows and columns of some coordinates, ascending, alone."""
+        n = len(self.cross)
+        w, theta = coordinates[coordinates < n], coordinates[coordinates >= n] - n
+        return ArrowMatrix(
+            self.inner.restricted(w), self.cross[np.ix_(w, theta)], self.corner[np.ix_(theta, theta)]
+        )
+
     def cholesky(self, shift: float) -> Factored:
         """Factor this matrix plus a multiple of the identity; LinAlgError if it is not positive definite."""
         inner = self.inner.cholesky(shift)
@@ -150,13 +182,16 @@ class ArrowMatrix:
             return inner
         solved = inner.solve(self.cross)
         schur = self.corner + shift * np.eye(len(self.corner)) - self.cross.T @ solved
-        return _ArrowCholesky(inner, solved, linalg.cho_factor(schur, overwrite_a=True, check_finite=False))
+        factor = linalg.cho_factor(schur, overwrite_a=True, check_finite=False)
+        return _ArrowCholesky(self, shift, inner, solved, factor)
 
 
 @dataclass(frozen=True, eq=False)
 class _ArrowCholesky:
-    """An arrow matrix factored by its Schur complement in the thresholds."""
+    """An arrow matrix plus a multiple of the identity, factored by its Schur complement in the thresholds."""
 
+    matrix: ArrowMatrix
+    shift: float
     inner: BlockCholesky
     solved: Floats
     schur: Any
@@ -166,3 +201,11 @@ class _ArrowCholesky:
         upper, lower = np.split(right, [len(self.solved)])
         theta = linalg.cho_solve(self.schur, lower - self.solved.T @ upper, check_finite=False)
         return np.concatenate([self.inner.solve(upper) - self.solved @ theta, theta])
+
+    def times(self, vector: Floats) -> Floats:
+        """As in `Factored`."""
+        return self.matrix @ vector + self.shift * vector
+
+    def restricted(self, coordinates: Ints) -> Factored:
+        """As in `Factored`."""
+        return self.matrix.restricted(coordinates).cholesky(self.shift)

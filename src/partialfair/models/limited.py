@@ -7,7 +7,7 @@ them. Where a function is not convex, changes are damped (Powell 1978), so that 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -15,7 +15,7 @@ import numpy as np
 from scipy import linalg
 
 from partialfair._typing import Floats, Ints
-from partialfair.models.blocks import ArrowMatrix, Factored
+from partialfair.models.blocks import ArrowMatrix, BlockMatrix, Factored
 
 __all__ = ["AbsoluteHessian", "Diagonal", "LimitedMemory", "PositiveBase"]
 
@@ -40,6 +40,9 @@ class PositiveBase(Protocol):
 
     def adapted(self, step: Floats, change: Floats) -> PositiveBase:
         """Return the base after a step along which the gradient changed by so much."""
+
+    def restricted(self, coordinates: Ints) -> PositiveBase:
+        """Return its rows and columns of some coordinates, ascending, alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +73,10 @@ class Diagonal:
         rest = change - self.penalties * step
         size = float(np.clip(np.linalg.norm(rest) / np.linalg.norm(step), _SMALLEST, _LARGEST))
         return replace(self, size=size)
+
+    def restricted(self, coordinates: Ints) -> Diagonal:
+        """As in `PositiveBase`."""
+        return replace(self, penalties=self.penalties[coordinates])
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,12 +121,47 @@ class AbsoluteHessian:
         """Return this: its curvature was computed."""
         return self
 
+    def restricted(self, coordinates: Ints) -> PositiveBase:
+        """As in `PositiveBase`."""
+        return _FactoredBase(self._matrix.restricted(coordinates))
+
+    @cached_property
+    def _matrix(self) -> BlockMatrix:
+        pairs = zip(self.values, self.vectors, strict=True)
+        return BlockMatrix(self.positions, tuple((vectors * values) @ vectors.T for values, vectors in pairs))
+
     def _scaled(self, right: Floats, factors: tuple[Floats, ...]) -> Floats:
         out = np.empty_like(right)
         for coordinates, by, vectors in zip(self.positions, factors, self.vectors, strict=True):
             along = vectors.T @ right[coordinates]
             out[coordinates] = vectors @ (_across(by, along) * along)
         return out
+
+
+@dataclass(frozen=True, eq=False)
+class _FactoredBase:
+    """Some rows and columns of an `AbsoluteHessian`, factored for one multiple of the identity at a time."""
+
+    matrix: BlockMatrix
+    _last_factor: dict[float, Factored] = field(default_factory=dict, init=False, repr=False)
+
+    def __matmul__(self, right: Floats) -> Floats:
+        return self.matrix @ right
+
+    def solve(self, right: Floats, shift: float) -> Floats:
+        """As in `PositiveBase`."""
+        if shift not in self._last_factor:
+            self._last_factor.clear()
+            self._last_factor[shift] = self.matrix.cholesky(shift)
+        return self._last_factor[shift].solve(right)
+
+    def adapted(self, step: Floats, change: Floats) -> _FactoredBase:
+        """Return this: its curvature was computed."""
+        return self
+
+    def restricted(self, coordinates: Ints) -> _FactoredBase:
+        """As in `PositiveBase`."""
+        return _FactoredBase(self.matrix.restricted(coordinates))
 
 
 def _across(values: Floats, right: Floats) -> Floats:
@@ -172,7 +214,9 @@ class LimitedMemory:
 
     def cholesky(self, shift: float) -> Factored:
         """Return B plus a multiple of the identity, ready to be inverted."""
-        return _LimitedFactors(self, shift)
+        n_pairs = self.steps.shape[1]
+        wide, middle = (self._wide, self._middle) if n_pairs else (self.steps, np.empty((0, 0)))
+        return _LimitedFactors(self.base, wide, middle, shift)
 
     @cached_property
     def _wide(self) -> Floats:
@@ -188,25 +232,39 @@ class LimitedMemory:
 
 @dataclass(frozen=True, eq=False)
 class _LimitedFactors:
-    """``(B + τ)⁻¹`` by Woodbury's formula."""
+    """``(B + shift)⁻¹`` by Woodbury's formula, with ``B = base − wide middle⁻¹ wideᵀ``."""
 
-    matrix: LimitedMemory
+    base: PositiveBase
+    wide: Floats
+    middle: Floats
     shift: float
 
     def solve(self, right: Floats) -> Floats:
         """As in `Factored`."""
-        solved = self.matrix.base.solve(right, self.shift)
-        if not self.matrix.steps.shape[1]:
+        solved = self.base.solve(right, self.shift)
+        if not self.middle.size:
             return solved
-        inner = linalg.lu_solve(self._inner, self.matrix._wide.T @ solved, check_finite=False)
+        inner = linalg.lu_solve(self._inner, self.wide.T @ solved, check_finite=False)
         return np.asarray(solved + self._solved @ inner)
+
+    def times(self, vector: Floats) -> Floats:
+        """As in `Factored`."""
+        out = self.base @ vector + self.shift * vector
+        if self.middle.size:
+            out -= self.wide @ np.linalg.solve(self.middle, self.wide.T @ vector)
+        return np.asarray(out)
+
+    def restricted(self, coordinates: Ints) -> _LimitedFactors:
+        """As in `Factored`: what the steps correct is a sum of products, of which some rows are taken."""
+        base = self.base.restricted(coordinates)
+        return _LimitedFactors(base, self.wide[coordinates], self.middle, self.shift)
 
     @cached_property
     def _solved(self) -> Floats:
-        return self.matrix.base.solve(self.matrix._wide, self.shift)
+        return self.base.solve(self.wide, self.shift)
 
     @cached_property
     def _inner(self) -> tuple[Floats, Floats]:
-        middle = self.matrix._middle - self.matrix._wide.T @ self._solved
+        middle = self.middle - self.wide.T @ self._solved
         factors: tuple[Floats, Floats] = linalg.lu_factor(middle, check_finite=False)
         return factors

@@ -61,6 +61,8 @@ class LinearModel:
         What scores are at w = 0.
     flat : (n_params,)
         The w at which all scores are 0, if there is an offset.
+    level : (n_params,)
+        As in `Parameters`.
     """
 
     design: Design
@@ -71,6 +73,7 @@ class LinearModel:
     centres: Floats | float = 0.0
     offset: Floats | float = 0.0
     flat: Floats | None = None
+    level: Floats | None = None
 
     @property
     def n_rows(self) -> int:
@@ -89,7 +92,7 @@ class LinearModel:
         n_penalised = self.n_vectors * n_features
         intercepts_per_block = self.n_intercepts if self.n_vectors == 1 else 1
         n, block_size = n_penalised + self.n_intercepts, n_features + intercepts_per_block
-        return Parameters(n, n_penalised, block_size, self.flat)
+        return Parameters(n, n_penalised, block_size, self.flat, self.level)
 
     def take(self, rows: slice | Ints) -> LinearModel:
         """Return the model of some rows; the features of consecutive ones are not copied."""

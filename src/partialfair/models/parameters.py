@@ -25,12 +25,15 @@ class Parameters:
         Size of the largest block of a Hessian: what factoring one costs.
     flat : (n,)
         Where all scores are 0: None where that is w = 0, as it is unless scores have an offset.
+    level : (n,)
+        A direction that raises all scores by 1, where there are no intercepts to do it and one is known.
     """
 
     n: int
     n_penalised: int
     block_size: int
     flat: Floats | None = field(default=None, compare=False)
+    level: Floats | None = field(default=None, compare=False)
 
     @property
     def at_no_scores(self) -> Floats:

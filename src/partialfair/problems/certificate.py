@@ -187,6 +187,12 @@ class _Multiple:
     def solve(self, right: Floats) -> Floats:
         return right / self.factor
 
+    def times(self, vector: Floats) -> Floats:
+        return self.factor * vector
+
+    def restricted(self, coordinates: Ints) -> _Multiple:
+        return self
+
 
 @dataclass(frozen=True, eq=False)
 class _Judged:
@@ -205,7 +211,8 @@ class _Judged:
         With M guessed, good ones belong to the step that minimises the lower bound of f_0, with a shift of
         ``M/2 ‖p‖²``, under those of the constraints, all made elastic. Then M is corrected.
         """
-        normals = self.at.problem.domain.normals(self.at.x)
+        domain = self.at.problem.domain
+        normals, bounds = domain.normals(self.at.x), StepBounds(*domain.room(self.at.x))
         values = np.concatenate([weight * self.slack, np.zeros(len(normals))])
         shares = np.hstack([kinks.shares[:, self.active], np.zeros((kinks.gaps.size, len(normals)))])
         best, total = (np.zeros(self.at.problem.m), np.inf), 1.0
@@ -216,7 +223,7 @@ class _Judged:
                 np.vstack([self.rows, normals]),
                 replace(kinks, shares=shares),
                 _LARGEST_MULTIPLIER,
-                StepBounds.none(self.at.x.size),  # normals of the domain are rows
+                bounds,
                 WITNESS_GAP,
             ).step(values)
             multipliers = step.multipliers[: self.active.size]  # the rest are those of normals

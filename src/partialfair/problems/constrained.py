@@ -198,11 +198,14 @@ class Problem:
     def constant_start(self) -> Floats:
         """Return the best model that scores everybody alike, with the thresholds moved along.
 
-        It is as feasible as the trivial start, unless some constraint has a threshold of its own; without
-        intercepts it is the trivial start.
+        It is as feasible as the trivial start, unless some constraint has a threshold of its own; where
+        nothing raises all scores alike it is the trivial start.
         """
         start, parameters = self.trivial_start, self.rows.parameters
-        if parameters.n > parameters.n_penalised:
+        if parameters.level is not None:
+            up = np.concatenate([parameters.level, np.ones(self.bank.n_theta)])
+            start += self.loss.best_constant(self.mean_target) * up
+        elif parameters.n > parameters.n_penalised:
             start[parameters.n_penalised :] += self.loss.best_constant(self.mean_target)
         return start
 

@@ -28,7 +28,10 @@ class Domain(Protocol):
         """Return ``min ‖gradient + n‖`` over the normal cone at x."""
 
     def normals(self, x: Floats) -> Floats:
-        """Return generators of the normal cone at x, up to rounding: (q, n)."""
+        """Return generators of the normal cone at x that no bound on a coordinate has: (q, n)."""
+
+    def room(self, x: Floats) -> tuple[Floats, Floats]:
+        """Return what bounds on coordinates leave to a step from x: ``low ≤ p ≤ high``, with 0 among them."""
 
     def bounds(self, n: int) -> tuple[Floats, Floats]:
         """Return lower and upper bounds of n coordinates, if that is all that the set is made of."""
@@ -49,6 +52,10 @@ class WholeSpace:
     def normals(self, x: Floats) -> Floats:
         """Return none."""
         return np.empty((0, x.size))
+
+    def room(self, x: Floats) -> tuple[Floats, Floats]:
+        """Bound nothing."""
+        return self.bounds(x.size)
 
     def bounds(self, n: int) -> tuple[Floats, Floats]:
         """Return none."""
@@ -83,6 +90,10 @@ class Ball:
         norm = float(np.linalg.norm(x))
         return np.empty((0, x.size)) if norm < self.radius * (1 - _NEAR_BORDER) else x[None] / norm
 
+    def room(self, x: Floats) -> tuple[Floats, Floats]:
+        """Bound nothing: a ball bounds no coordinate by itself."""
+        return WholeSpace().bounds(x.size)
+
     def bounds(self, n: int) -> tuple[Floats, Floats]:
         """Refuse: a ball bounds no coordinate by itself."""
         raise InputError(
@@ -113,14 +124,19 @@ class Box:
         return float(np.linalg.norm(np.where(blocked, 0.0, gradient)))
 
     def normals(self, x: Floats) -> Floats:
-        """Return the directions out of the faces that x lies on."""
-        slack = _NEAR_BORDER * np.maximum(1.0, np.abs(x))
-        low, high = np.flatnonzero(x <= self.low + slack), np.flatnonzero(x >= self.high - slack)
-        normals = np.zeros((low.size + high.size, x.size))
-        normals[np.arange(low.size), low] = -1.0
-        normals[low.size + np.arange(high.size), high] = 1.0
-        return normals
+        """Return none beside those of the faces."""
+        return np.empty((0, x.size))
+
+    def room(self, x: Floats) -> tuple[Floats, Floats]:
+        """Return how far the faces are; from outside, steps may lead inwards only."""
+        low, high = self.bounds(x.size)
+        return np.minimum(low - x, 0.0), np.maximum(high - x, 0.0)
 
     def bounds(self, n: int) -> tuple[Floats, Floats]:
         """Return the faces."""
         return np.broadcast_to(self.low, n).astype(float), np.broadcast_to(self.high, n).astype(float)
+
+    def beside(self, n_free: int) -> Box:
+        """Return the box with so many coordinates more, without bounds; its own must have one each."""
+        low, high = (np.asarray(side, dtype=float) for side in (self.low, self.high))
+        return Box(np.append(low, np.full(n_free, -np.inf)), np.append(high, np.full(n_free, np.inf)))

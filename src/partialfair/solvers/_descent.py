@@ -39,7 +39,7 @@ from partialfair.models.blocks import ArrowMatrix, Factored
 from partialfair.models.limited import LimitedMemory
 from partialfair.problems.constrained import ProblemPoint
 from partialfair.problems.domains import Domain
-from partialfair.problems.elastic import ElasticModel, Step, StepBounds
+from partialfair.problems.elastic import ElasticModel, Sides, Step, StepBounds
 from partialfair.problems.kinks import Kinks, no_kinks
 from partialfair.problems.local import Local
 from partialfair.problems.rows import Gives
@@ -149,6 +149,8 @@ class Descent:
         Whether kinks stood in the way of remembered Hessians.
     on_kinks
         Whether the last sharp step helped: a smooth one would leave kinks again, so sharp ones come first.
+    faces
+        Of the domain that held the last step back, if there was one: most hold back the next as well.
     residual
         Of the KKT conditions at the last point looked at, an upper bound of that of its certificate.
     """
@@ -170,6 +172,7 @@ class Descent:
     factors: bool = True
     sharpened: bool = False
     on_kinks: bool = False
+    faces: Sides | None = None
     residual: float = field(default=float("inf"), init=False)
 
     def on(self, evaluate: Callable[[Floats], Point], tol: float) -> Descent:
@@ -207,7 +210,7 @@ class Descent:
         else:
             assert isinstance(at, ProblemPoint)
             local = self.remembered.expand(at, self.multipliers)
-        return _Neighbourhood(at, local, self.multipliers, _step_bounds(self.domain, at.x))
+        return _Neighbourhood(at, local, self.multipliers, StepBounds(*self.domain.room(at.x)))
 
     def _remembered_step(self, near: _Neighbourhood) -> Point | None:
         """Try ever shorter steps, but not many where there are kinks: no length helps against those.
@@ -216,7 +219,9 @@ class Descent:
         """
         refusals, largest = 0, _CREEPING if self.has_kinks else _LARGEST_PROXIMAL
         while self.smooth <= largest and not (self.has_kinks and refusals == _REFUSALS):
-            proposal = self._propose(near, self.smooth, near.no_kinks())
+            # After a refusal it is τ that leaves violations, as it should: at a higher price the next step
+            # would be as long as the last.
+            proposal = self._propose(near, self.smooth, near.no_kinks(), price_may_rise=refusals == 0)
             if proposal is None:
                 return None
             price = self.price
@@ -258,19 +263,29 @@ class Descent:
         self.on_kinks = trial is not None
         return trial
 
-    def _propose(self, near: _Neighbourhood, proximal: float, kinks: Kinks) -> _Proposal | None:
+    def _propose(
+        self, near: _Neighbourhood, proximal: float, kinks: Kinks, *, price_may_rise: bool = True
+    ) -> _Proposal | None:
         """Solve the model; None if the point is stationary. Raise the price if that is in the way."""
         curved = near.curved(proximal, min(1.0, 1.5 * self.concave_share), self.square_weight)
         self.concave_share, self.square_weight = curved.concave_share, curved.square_weight
         model = ElasticModel(
-            curved.factor, curved.gradient, near.local.jacobian, kinks, self.price, near.bounds
+            curved.factor,
+            curved.gradient,
+            near.local.jacobian,
+            kinks,
+            self.price,
+            near.bounds,
+            faces=self.faces,
         )
         step = model.step(near.at.constraints)
+        self.faces = step.faces
         self.residual = near.residual(step, kinks)
         if self.residual <= self.tol:
             return None
         left = near.at.constraints + near.local.jacobian @ step.p + kinks.gains(step.p)
-        if ((step.multipliers >= _AT_PRICE * self.price) & (left > _LEFT_VIOLATED)).any():
+        at_price = (step.multipliers >= _AT_PRICE * self.price) & (left > _LEFT_VIOLATED)
+        if price_may_rise and at_price.any():
             self.price = min(4 * self.price, _LARGEST_PRICE)
             self.least_price = self.price / 2
         change = near.local.gradient @ step.p + 0.5 * step.p @ (curved.hessian @ step.p)
@@ -284,7 +299,7 @@ class Descent:
         A correction is tried if it does not, and, to go downhill, if it is higher than at the last point.
         """
         trial, step = proposal.trial, proposal.step
-        if proposal.predicted <= 0:  # up to rounding
+        if proposal.predicted <= 0 or not step.settled:  # up to rounding; a larger τ settles it
             return None
         enough = _ENOUGH * proposal.predicted
         if self._fall(trial) < enough or (downhill and self._fallen(near.at, trial, self.price) < 0):
@@ -324,12 +339,6 @@ def _next_proximal(proximal: float, *, refused: bool) -> float:
     if refused:
         return max(_SHORTER * proximal, _FIRST_REFUSED)
     return max(_LONGER * proximal, _SMALLEST_PROXIMAL)
-
-
-def _step_bounds(domain: Domain, x: Floats) -> StepBounds:
-    """Return what a domain of bounds on coordinates leaves to a step from x."""
-    low, high = domain.bounds(x.size)
-    return StepBounds(np.minimum(low - x, 0.0), np.maximum(high - x, 0.0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,10 @@
 
 A classifier's scores are cut at 0 everywhere in partialfair. Boosted classifiers sum log-odds, which are;
 forests average probabilities p, whose scores are ``2 p − 1``: so is the squared loss of labels ±1 four times
-that of p. An intercept of the refit is shared out among all trees.
+that of p. A leaf of one of T trees that holds p adds ``(2 p − 1) / T``, between −1/T and 1/T, to a score.
+
+An intercept of the refit is shared out among all trees. Where values have bounds there is none, for it would
+lead out of them: all leaves of a tree together are as good as one.
 """
 
 from __future__ import annotations
@@ -16,15 +19,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
+from sklearn.base import is_regressor
+from sklearn.ensemble._forest import ForestClassifier
 
 from partialfair._text import listed
 from partialfair._typing import ArrayLike, Floats
 from partialfair.estimators._origin import Origin, Told
 from partialfair.exceptions import InputError
 from partialfair.trees._refusals import name_of
-from partialfair.trees.ensembles import ScoreKind, TreeEnsemble
+from partialfair.trees._wrapped import unwrapped
+from partialfair.trees.ensembles import ScoreKind, TreeEnsemble, ensemble_of
 
-__all__ = ["LOSSES", "LeafValues", "check_classes", "check_order", "check_width"]
+__all__ = [
+    "LOSSES",
+    "LeafValues",
+    "check_classes",
+    "check_order",
+    "check_width",
+    "has_bounds",
+    "loss_of",
+]
 
 LOSSES: dict[ScoreKind, str] = {"log-odds": "logistic", "probability": "squared", "prediction": "squared"}
 """What the leaf values of each kind of scores are refitted for."""
@@ -34,6 +48,19 @@ _BLANKS = re.compile(r"\s")
 
 _FACTORS: dict[ScoreKind, tuple[float, float]] = {"probability": (2.0, 1.0)}
 """Factor and shift of scores whose cut is not 0."""
+
+
+def has_bounds(model: Any) -> bool:
+    """Whether the leaves of a model, fitted or not, hold probabilities."""
+    return isinstance(unwrapped(model), ForestClassifier)
+
+
+def loss_of(model: Any) -> str:
+    """Return what the leaf values of a model, fitted or not, are refitted for."""
+    model = unwrapped(model)
+    if not hasattr(model, "get_params"):  # a booster, which is fitted
+        return LOSSES[ensemble_of(model).score_kind]
+    return "squared" if is_regressor(model) or has_bounds(model) else "logistic"
 
 
 def check_width(model: Any, X: Any) -> None:
@@ -95,11 +122,6 @@ class LeafValues:
         """Factor and shift: scores are ``factor · (sum of leaf values) − shift``."""
         return _FACTORS.get(self.ensemble.score_kind, (1.0, 0.0))
 
-    @property
-    def loss(self) -> str:
-        """What leaf values are refitted for."""
-        return LOSSES[self.ensemble.score_kind]
-
     def scores(self, X: ArrayLike) -> Floats:
         """Return what the library's own model scores rows, on the scale of partialfair."""
         factor, shift = self._scale
@@ -111,9 +133,16 @@ class LeafValues:
 
     def origin(self, X: ArrayLike) -> Origin:
         """Return the ensemble as the model of these rows that coefficients are counted from."""
-        factor, shift = self._scale
-        coef = factor * np.asarray(self.ensemble.values)[None]
-        return Origin(self.scores(X), coef, np.array([-shift]), self._told)
+        ensemble, n_trees = self.ensemble, self.ensemble.n_trees
+        low, high = self._coefficients(np.array(ensemble.bounds)).tolist()
+        return Origin(
+            self.scores(X),
+            self._coefficients(ensemble.values)[None],
+            np.zeros(1),
+            np.full((1, len(ensemble.values)), 1 / n_trees),
+            (low, high),
+            self._told,
+        )
 
     def refitted(self, coef: Floats, intercept: Floats) -> LeafValues:
         """Return the ensemble with other values, written into a copy of the library's model.
@@ -123,24 +152,18 @@ class LeafValues:
         coef, intercept : (1, d), (1,)
             What is added to the values it has.
         """
+        total = self._coefficients(self.ensemble.values) + coef[0]
+        return LeafValues(self.ensemble.with_values(self._values(total, float(intercept[0]))))
+
+    def _coefficients(self, values: Floats) -> Floats:
+        """Return what leaves with these values add to scores."""
         factor, shift = self._scale
-        total = factor * self.ensemble.values + coef[0]
-        return LeafValues(self.ensemble.with_values(self._values(total, float(intercept[0]) - shift)))
+        return factor * values - shift / self.ensemble.n_trees
 
     def _values(self, coef: Floats, intercept: float) -> Floats:
-        """Return values whose sums score as coefficients and intercept do: within bounds, if there are any.
-
-        Probabilities beyond 0 or 1 are drawn towards ½, all of them by the same factor, the largest that
-        leads inside. That moves no score across ½, and nobody past anybody else.
-        """
+        """Return values whose sums score as coefficients and intercept do."""
         factor, shift = self._scale
-        values = coef / factor + (intercept + shift) / (factor * self.ensemble.n_trees)
-        low, high = self.ensemble.bounds
-        if np.isinf(low) and np.isinf(high):
-            return np.asarray(values)
-        middle = (low + high) / 2
-        beyond = float(np.abs(values - middle).max()) / (high - middle)
-        return np.asarray(middle + (values - middle) / max(1.0, beyond))
+        return np.asarray((coef + (intercept + shift) / self.ensemble.n_trees) / factor)
 
     def _told(self, coef: Floats, intercept: Floats) -> tuple[Floats, Told]:
         """Return what the library adds up, which it does without rounding, and the scores of the sums."""

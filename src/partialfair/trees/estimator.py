@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone, is_regressor
-from sklearn.ensemble._forest import ForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags
@@ -38,7 +37,14 @@ from partialfair.trees._alpha import check_alpha, chosen_refit, is_auto, judging
 from partialfair.trees._calibration import calibrations
 from partialfair.trees._growing import grown
 from partialfair.trees._leaf_rows import LeafRows, judged_by_library
-from partialfair.trees._refitting import LOSSES, LeafValues, check_classes, check_order, check_width
+from partialfair.trees._refitting import (
+    LeafValues,
+    check_classes,
+    check_order,
+    check_width,
+    has_bounds,
+    loss_of,
+)
 from partialfair.trees._refusals import name_of
 from partialfair.trees._stored import check_stored_trees, restored, stored
 from partialfair.trees._wrapped import predicts_numbers, unwrapped
@@ -74,7 +80,8 @@ class PartialFairTrees(PartialFairEstimator):
     tree a row falls in, v₀ the values that the library gave the leaves and s₀ its scores. The trees are kept
     and v is found by ``min mean loss + ½ alpha ‖v − v₀‖²`` subject to the constraint, as
     `PartialFairClassifier` finds its coefficients: the promise is about exact gaps, and there is a
-    certificate. Then v goes back into a copy of the library's own model, ``model_``, which predicts, saves,
+    certificate. Leaves of forests of classifiers hold probabilities: v then stays in [0, 1], as part of the
+    problem. Then v goes back into a copy of the library's own model, ``model_``, which predicts, saves,
     explains and exports as before. Prediction needs no group.
 
     Parameters
@@ -335,10 +342,7 @@ class PartialFairTrees(PartialFairEstimator):
     @property
     def loss(self) -> str:
         """What leaf values are refitted for: logistic, or squared for regressors and forests."""
-        model = unwrapped(self.model)
-        if not hasattr(model, "get_params"):
-            return LOSSES[ensemble_of(model).score_kind]
-        return "squared" if is_regressor(model) or isinstance(model, ForestClassifier) else "logistic"
+        return loss_of(self.model)
 
     @property
     def _written(self) -> LeafValues:
@@ -450,6 +454,7 @@ class PartialFairTrees(PartialFairEstimator):
         known = set(signature(kind).parameters)
         settings = {name: value for name, value in self.get_params(deep=False).items() if name in known}
         settings |= {"loss": self.loss, "sensitive_columns": None, "validation": 0.2}
+        settings["fit_intercept"] = not has_bounds(self.model)
         if kind is PartialFairClassifier and self.constraint_threshold is None:
             settings["constraint_threshold"] = 0.0
         last = getattr(self, "_refit", None)

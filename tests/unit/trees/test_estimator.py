@@ -12,6 +12,7 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.ensemble import (
+    ExtraTreesClassifier,
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
@@ -27,6 +28,7 @@ from partialfair import PartialFairClassifier, fairness_path, load_model, save_m
 from partialfair.exceptions import InputError
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.trees import PartialFairTrees, ensemble_of
+from tests.solvers.problems import cp
 from tests.tree_models import GROW, answers_of, grown, mixed_table, target_of, words_for_holes
 
 INTERVAL = (0.1, 0.6)
@@ -226,19 +228,54 @@ def test_low_scores_may_be_good():
     assert trees.score(X, y) > 0.6
 
 
-def test_forests_hold_probabilities_and_rank_as_they_were_fitted():
+def values_of(forest: Any) -> np.ndarray:
+    """Probabilities that the leaves hold, of the second class."""
+    ensemble = ensemble_of(forest)
+    return np.asarray(ensemble.values) * ensemble.n_trees
+
+
+@pytest.mark.parametrize("kind", [RandomForestClassifier, ExtraTreesClassifier])
+@pytest.mark.parametrize("settings", [{}, {"higher_is_better": False}, {"enforce": "surrogate"}])
+def test_forests_hold_probabilities_and_score_as_they_were_fitted(kind, settings):
     X, y, groups = people(500)
-    forest = RandomForestClassifier(8, max_leaf_nodes=6, random_state=0)
-    trees = PartialFairTrees(forest, **QUICK | {"alpha": 1e-5}).fit(X, y, sensitive_features=groups)
-    probabilities = trees.model_.predict_proba(X)[:, 1]
+    forest = kind(8, max_leaf_nodes=6, random_state=0)
+    trees = PartialFairTrees(forest, **QUICK | {"alpha": 1e-5} | settings).fit(
+        X, y, sensitive_features=groups
+    )
+    values = values_of(trees.model_)
+    assert 0 <= values.min() <= values.max() <= 1
+    assert ((values == 0) | (values == 1)).any()  # some would have left
     for tree in trees.model_.estimators_:
         assert 0 <= tree.tree_.value.min() <= tree.tree_.value.max() <= 1
+    probabilities = trees.model_.predict_proba(X)[:, 1]
     np.testing.assert_array_equal(trees.predict(X) == "yes", probabilities > 0.5)
     linear = trees._refit
+    assert not linear.intercept_.any()  # it would lead out of [0, 1]
     leaves = ensemble_of(trees.grown_).leaves(X)
-    free = 2 * ensemble_of(trees.grown_).scores(X) - 1 + linear.decision_function(leaves)
-    assert np.corrcoef(free, probabilities)[0, 1] > 1 - 1e-9  # but for one factor towards ½
-    np.testing.assert_array_equal(free[np.abs(free) > 1e-9] > 0, probabilities[np.abs(free) > 1e-9] > 0.5)
+    refitted = 2 * ensemble_of(trees.grown_).scores(X) - 1 + linear.decision_function(leaves)
+    np.testing.assert_allclose(2 * probabilities - 1, refitted, atol=1e-12)
+
+
+def test_forests_without_a_constraint_are_the_bounded_least_squares():
+    """``min mean ½ (s − y)² + ½ alpha ‖coef − coef₀‖²`` over values in [0, 1], by cvxpy."""
+    X, y, _ = people(300)
+    forest = RandomForestClassifier(6, max_leaf_nodes=8, random_state=0).fit(X, y)
+    trees = PartialFairTrees(forest, None, alpha=1e-3, tol=1e-5).fit(X, y)
+    ensemble = ensemble_of(forest)
+    leaves, starts = ensemble.leaves(X), np.cumsum([0, *ensemble.n_leaves[:-1]])
+    Z = np.zeros((len(X), len(ensemble.values)))
+    for row, codes in zip(Z, leaves.codes, strict=True):
+        row[starts + codes] = 1.0 / ensemble.n_trees
+    v = cp.Variable(Z.shape[1])
+    residuals = 2 * Z @ v - 1 - np.where(y == "yes", 1.0, -1.0)
+    change = 2 * (v - values_of(forest)) / ensemble.n_trees
+    objective = cp.sum_squares(residuals) / (2 * len(X)) + 0.5e-3 * cp.sum_squares(change)
+    optimum = cp.Problem(cp.Minimize(objective), [v >= 0, v <= 1]).solve(solver=cp.CLARABEL)
+    assert trees.result_.objective == pytest.approx(optimum, abs=1e-6)
+    assert trees.result_.kkt.holds(1e-4)
+    values = values_of(trees.model_)
+    np.testing.assert_allclose(values, np.asarray(v.value), atol=2e-3)
+    assert np.mean((values == 0) | (values == 1)) > 0.1
 
 
 def test_strings_categories_and_missing_values_go_to_the_library():

@@ -1,0 +1,48 @@
+"""Ties count where a constraint looks: who is in the interval, and which ties a candidate may have."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from partialfair.constraints import StatisticalParity
+from partialfair.estimators._candidates import Candidate, Pool
+from partialfair.estimators._promise import promised
+from partialfair.groups import encode_groups
+from partialfair.problems import Counts
+
+N = 40
+
+
+def promise_and_codes():
+    groups = encode_groups(np.repeat(["a", "b"], N // 2))
+    return promised(StatisticalParity((0.1, 0.5), 0.1), groups, np.ones(N), None, 2), groups.codes
+
+
+def test_who_is_inside():
+    """Of 20 people at ranks 1/20, ..., those at (2, 10] are; those who tie with the tenth are as well."""
+    promise, codes = promise_and_codes()
+    scores = np.tile(-np.arange(20.0), 2)
+    ranks = np.tile(np.arange(1, 21), 2)
+    counts = Counts(scores, np.ones(N), codes)
+    np.testing.assert_array_equal(promise.inside(counts), (ranks > 2) & (ranks <= 10))
+    scores[codes == 1] = np.maximum(scores[codes == 1], -9.0)  # from the tenth on all of b are tied
+    tied = (ranks > 2) & ((ranks <= 10) | (codes == 1))
+    np.testing.assert_array_equal(promise.inside(Counts(scores, np.ones(N), codes)), tied)
+
+
+@pytest.mark.parametrize(("first", "welcome"), [(15, True), (5, False)])
+def test_new_ties_are_welcome_outside_of_the_interval_only(first, welcome):
+    """All people from some rank on get one score: beyond the interval that meets no constraint."""
+    promise, codes = promise_and_codes()
+    pool = Pool(SimpleNamespace(promises=(promise,)), None, None)
+    apart = -np.arange(20.0)
+    scores = np.concatenate([apart, apart - 0.5])
+    flat = np.maximum(scores, -first)
+
+    def candidate(scores):
+        return Candidate(np.zeros(1), 0.0, np.zeros(1), pool._tied(Counts(scores, np.ones(N), codes)))
+
+    pool.candidates.append(candidate(scores))
+    assert pool.ranks_people(candidate(scores))
+    assert pool.ranks_people(candidate(flat)) is welcome
