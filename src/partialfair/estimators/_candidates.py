@@ -121,7 +121,7 @@ class Pool:
     def take(self, candidate: Candidate, how: str) -> None:
         """Remember a candidate that another fit has judged, and look for its ties if nobody has."""
         if np.isnan(candidate.tied).any():
-            candidate = replace(candidate, tied=tied_shares(self.problem.rows.at(candidate.w).counts()))
+            candidate = replace(candidate, tied=self._tied(self.problem.rows.at(candidate.w).counts()))
         self.keep(candidate, how)
 
     def keep(self, candidate: Candidate, how: str, steps: int = 1) -> None:

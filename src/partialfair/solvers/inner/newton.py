@@ -41,6 +41,7 @@ class NewtonSteps:
 
     def solve(self, subproblem: Subproblem, start: Floats) -> Floats:
         """Return a point whose residual is small, or the last that was reached."""
+        subproblem.domain.bounds(start.size)  # or a sentence about domains that are not bounds
         at: Point = subproblem.at(start)
         descent = Descent(subproblem.at, np.zeros(subproblem.problem.m), self.epsilon, subproblem.domain)
         for _ in range(self.n_steps):
