@@ -228,3 +228,28 @@ def test_what_is_said_of_adjusting_beside_training_is_so():
         assert wider <= 0.016
         if name == "bank":
             assert round(wider, 2) == -0.09
+
+
+def test_the_table_of_trees_beside_linear_models_is_that_of_the_record():
+    page = (ROOT / "docs" / "trees.md").read_text()
+    section = page[page.index("| table | interval scale: accuracy, AUC |") :].split("\n\n")[0]
+    named = {"raw Adult": "adult", "ACS, 300,000 rows": "acs_income"}
+    columns = ("accuracy ≥ linear + 0.003", "AUC above")
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines()[2:]]
+    assert len(lines) == 5
+    for name, *cells in lines:
+        for scale, cell in zip(("interval", "absolute"), cells, strict=True):
+            where = {"table": named.get(name, name.replace(" ", "_")), "scale": scale, "splits": 5}
+            for column, quoted in zip(columns, cell.replace("−", "-").split(", "), strict=True):
+                said = entry("trees_summary", column, **where)
+                assert float(re.search(r"([+-][0-9.]+) on average", said)[1]) == float(quoted)
+
+
+def test_what_is_said_of_trees_beside_linear_models_is_so():
+    compared = [row for row in rows_of("trees") if row["what"] == "trees − linear"]
+    levels = [name for name in compared[0] if re.fullmatch(r"0\.\d+", name)]
+    for row in compared:
+        if row["measure"] == "auc":
+            assert all(not row[level].startswith("-") for level in levels)
+    acs = {"what": "trees − linear", "table": "acs_income", "scale": "interval", "measure": "accuracy"}
+    assert [float(entry("trees", level, **acs).split()[0]) for level in ("0.05", "0.1")] == [-0.0032, -0.0019]
