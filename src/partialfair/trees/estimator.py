@@ -36,15 +36,9 @@ from partialfair.surrogates import Surrogate
 from partialfair.trees._alpha import check_alpha, chosen_refit, is_auto, judging_rows
 from partialfair.trees._calibration import calibrations
 from partialfair.trees._growing import grown
+from partialfair.trees._grown_on import check_classes, check_order, check_width
 from partialfair.trees._leaf_rows import LeafRows, judged_by_library
-from partialfair.trees._refitting import (
-    LeafValues,
-    check_classes,
-    check_order,
-    check_width,
-    has_bounds,
-    loss_of,
-)
+from partialfair.trees._refitting import LeafValues, has_bounds, loss_of
 from partialfair.trees._refusals import name_of
 from partialfair.trees._stored import check_stored_trees, restored, stored
 from partialfair.trees._wrapped import predicts_numbers, unwrapped
