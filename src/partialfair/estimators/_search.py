@@ -216,8 +216,7 @@ class Search:
         """Meet the surrogate constraints, and correct them until exact gaps are small enough."""
         self.best = first = self._solved()
         if self.pool is not None:
-            with unhurried():  # where time is up: it may be better than the model without constraints
-                self._judge(first, "surrogate constraints")
+            self._judge(first, "surrogate constraints")
         if first.result.ended in CUT_SHORT:
             return first.result.ended
         if self.pool is None:
@@ -237,7 +236,8 @@ class Search:
     def _judge(self, attempt: Attempt, how: str) -> Candidate:
         """Make the solution of an attempt a candidate."""
         assert self.pool is not None
-        judged = self._judged[attempt] = self.pool.add(attempt.w, how, attempt.gaps)
+        with unhurried():  # a solve that was cut short may have come to a better model than any before
+            judged = self._judged[attempt] = self.pool.add(attempt.w, how, attempt.gaps)
         self.best = min(self._judged, key=self._worth)
         return judged
 
