@@ -408,6 +408,8 @@ class PartialFairTrees(PartialFairEstimator):
         """Return the rows that have weight, with their groups; refuse what no refit could begin with."""
         features, columns = self._read_features(X, reset=True)
         n_rows = int(features.shape[0])
+        if n_rows == 0:
+            raise InputError("X has no rows")
         target, weights = read_target(y, n_rows), read_weights(sample_weight, n_rows)
         present = weights > 0
         if is_regressor(self):

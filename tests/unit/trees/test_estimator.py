@@ -400,6 +400,8 @@ def test_bad_input_is_refused_before_anything_grows(monkeypatch):
         )
     with pytest.raises(InputError, match="early_stopping"):
         PartialFairTrees(grower(), early_stopping=1.5).fit(X, y, sensitive_features=groups)
+    with pytest.raises(InputError, match="X has no rows"):
+        trees.fit(X[:0], y[:0], sensitive_features=groups[:0])
     with pytest.raises(InputError, match="y has 99 rows"):
         trees.fit(X, y[:99], sensitive_features=groups)
 
