@@ -16,6 +16,19 @@ from _data import LOADERS, as_part
 from _real import _ADULT, ADULT_INTERVAL, load_adult
 from partialfair.categoricals import CategoricalCodes
 
+ORDERED = ("AGEP", "SCHL", "WKHP")
+"""Columns of ACS whose codes are numbers: years of age, schooling and hours a week."""
+SAMPLED = {
+    "colsample_bytree": 0.3,
+    "subsample": 0.7,
+    "subsample_freq": 1,
+    "min_child_samples": 200,
+    "cat_smooth": 100.0,
+    "cat_l2": 100.0,
+}
+"""Settings for trees that are to be refitted, as docs/trees.md advises: each sees some of the columns and of
+the rows, and neither leaves nor categories are small."""
+
 
 @dataclass(frozen=True)
 class Tables:
@@ -49,7 +62,12 @@ def load_tables(name: str, folder: Path | None) -> Tables:
     if isinstance(data.X, CategoricalCodes):
         columns = zip(data.X.names, data.X.codes.T, data.X.categories, strict=True)
         raw = pd.DataFrame(
-            {column: pd.Categorical.from_codes(codes, levels) for column, codes, levels in columns}
+            {
+                name: np.asarray(levels, dtype=float)[codes]
+                if name in ORDERED
+                else pd.Categorical.from_codes(codes, levels)
+                for name, codes, levels in columns
+            }
         )
     else:
         raw = pd.DataFrame(data.X.toarray() if hasattr(data.X, "toarray") else data.X.to_numpy(dtype=float))
@@ -66,9 +84,9 @@ def _raw_adult(folder: Path | None) -> pd.DataFrame:
     return table.astype(dict.fromkeys(table.select_dtypes(exclude="number"), "category"))
 
 
-def grower(n_trees: int, leaves: int, seed: int) -> Any:
-    """Return what is grown."""
+def grower(n_trees: int, leaves: int, seed: int, **settings: Any) -> Any:
+    """Return what is grown, with LightGBM's own settings but for those that are given."""
     from lightgbm import LGBMClassifier
 
-    settings = {"n_estimators": n_trees, "num_leaves": leaves, "verbose": -1, "n_jobs": 1}
-    return LGBMClassifier(random_state=seed, **settings)
+    size = {"n_estimators": n_trees, "num_leaves": leaves}
+    return LGBMClassifier(random_state=seed, verbose=-1, n_jobs=1, **size, **settings)

@@ -44,7 +44,7 @@ from sklearn.metrics import roc_auc_score
 from _fairgbm import grow, versions_of
 from _levels import LEVELS, MEASURES, Frontier, differences, read_at
 from _record import RESULTS, write
-from _tree_tables import Tables, grower, load_tables
+from _tree_tables import SAMPLED, Tables, grower, load_tables
 from engine import averaged_score, probability
 from partialfair import fairness_path
 from partialfair.metrics import (
@@ -174,9 +174,9 @@ def task_of(tables: Tables, n: int | None, leaves: int, seed: int) -> Task:
     cut = int(HELD_OUT * len(train.y))  # rows are in random order
     watched, seen = train.take(np.arange(cut)), train.take(np.arange(cut, len(train.y)))
     stop = [early_stopping(PATIENCE, verbose=False)]
-    grown = grower(TREES, leaves, seed)
+    grown = grower(TREES, leaves, seed, **SAMPLED)
     grown.fit(seen.trees, seen.y, eval_set=[(watched.trees, watched.y)], callbacks=stop)
-    return Task(train, test, grower(grown.best_iteration_, leaves, seed), seed)
+    return Task(train, test, grower(grown.best_iteration_, leaves, seed, **SAMPLED), seed)
 
 
 def without_constraint(task: Task) -> Model:
@@ -234,7 +234,7 @@ def grid_search(task: Task) -> list[Model]:
 
 def fairgbm(task: Task, python: Path, kind: str) -> list[Model]:
     """Return FairGBM's models under one of its constraints."""
-    shared = ("n_estimators", "num_leaves", "learning_rate", "min_child_samples", "random_state", "n_jobs")
+    shared = ("n_estimators", "num_leaves", "learning_rate", "random_state", "n_jobs", *SAMPLED)
     grown_alike = {name: task.model.get_params()[name] for name in shared}
     settings = [
         grown_alike

@@ -37,7 +37,7 @@ import partialfair
 from _earlier import ROOT, answer_of
 from _levels import MEASURES, Frontier, Verdict, differences, overall
 from _record import RESULTS, write
-from _tree_tables import Tables, grower, load_tables
+from _tree_tables import SAMPLED, Tables, grower, load_tables
 from partialfair import PartialFairClassifier, fairness_path
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.trees import PartialFairTrees, ensemble_of
@@ -156,13 +156,13 @@ def of_linear(train: Tables, test: Tables, asked: Asked) -> Frontier:
 
 def of_trees(train: Tables, test: Tables, asked: Asked) -> Frontier:
     """Return the frontier of trees that are refitted on all rows, most of which they were grown on."""
-    trees = PartialFairTrees(grower(asked.trees, asked.leaves, asked.split))
+    trees = PartialFairTrees(grower(asked.trees, asked.leaves, asked.split, **SAMPLED))
     return frontier(trees, "trees", train, test, asked)
 
 
 def of_chosen_alpha(train: Tables, test: Tables, asked: Asked) -> Frontier:
     """Return the frontier of the same trees with the alpha that some of the rows choose."""
-    trees = PartialFairTrees(grower(asked.trees, asked.leaves, asked.split), alpha="auto")
+    trees = PartialFairTrees(grower(asked.trees, asked.leaves, asked.split, **SAMPLED), alpha="auto")
     return frontier(trees, "trees", train, test, asked)
 
 
@@ -172,7 +172,7 @@ def of_other_rows(train: Tables, test: Tables, asked: Asked) -> Frontier:
 
     half = len(train.y) // 2
     first, second = train.take(np.arange(half)), train.take(np.arange(half, len(train.y)))
-    model = grower(asked.trees, asked.leaves, asked.split)
+    model = grower(asked.trees, asked.leaves, asked.split, **SAMPLED)
     stop = [early_stopping(20, verbose=False)]
     model.fit(first.trees, first.y, eval_set=[(second.trees, second.y)], callbacks=stop)
     return frontier(PartialFairTrees(FrozenEstimator(model)), "trees", second, test, asked)
@@ -184,7 +184,7 @@ def cost(tables: Tables, asked: Asked) -> Answer:
     people = tables.take(rows)
     peak_before = _peak()
     start = time.perf_counter()
-    grown = grower(asked.trees, asked.leaves, asked.split).fit(people.trees, people.y)
+    grown = grower(asked.trees, asked.leaves, asked.split, **SAMPLED).fit(people.trees, people.y)
     grow = time.perf_counter() - start
     (max_gap,) = asked.max_gaps
     settings = {"interval": people.interval, "gap_scale": asked.scale, "max_gap": max_gap}
