@@ -63,6 +63,7 @@ class Forked:
     def __init__(self, words: tuple[str, ...], work: Path) -> None:
         self._directory = work.parent
         self._code: int | None = None
+        (self._directory / "stderr").touch()  # a command may be killed before it has one
         before = signal.signal(signal.SIGINT, signal.SIG_DFL)  # deadly until the command hears of it
         self.pid = os.fork()
         if self.pid == 0:

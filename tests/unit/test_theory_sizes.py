@@ -62,7 +62,8 @@ def test_so_many_do_show_it_and_far_fewer_do_not(case):
         return count / n_draws
 
     assert shown(n) >= 0.75  # 80 %, but for the noise of 60 draws
-    assert shown(n // 2) < 0.6
+    times_too_many = 3 if true_gap and interval != (0.0, 1.0) else 2  # as the notes of required_size say
+    assert shown(n // times_too_many) < 0.6
 
 
 def test_refusals():
