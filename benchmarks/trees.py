@@ -10,7 +10,7 @@ measured in a process of its own, cheap tables first, and written down at once.
 - settings: trees that are grown with LightGBM's own settings, beside `SAMPLED`, which the others have
 - alpha: the same trees with ``alpha="auto"``, beside the default
 - rows: refits on the rows that the trees were grown on, beside refits on other rows
-- speed: a refit of 300 trees of 31 leaves on 30,000 rows, at most 30 s
+- speed: a refit of 300 trees of 31 leaves on 30,000 rows, at most 30 s; with LightGBM's settings, and sampled
 - memory: one of 100 trees of 31 leaves on 1.5 million rows of ACS, at most 3 GiB for the whole process
 
 A level counts where both frontiers have a model as fair in at least half of the splits. The floor is the
@@ -90,9 +90,11 @@ class Asked:
 
 COSTS = {
     "speed": Asked("speed", "a9a", "interval", 0, 30_000, 300, 31, (0.1,)),
+    "speed, sampled": Asked("speed, sampled", "a9a", "interval", 0, 30_000, 300, 31, (0.1,)),
     "memory": Asked("memory", "acs_income", "interval", 0, 1_500_000, 100, 31, (0.1,)),
 }
-BARS = {"speed": ("seconds of the refit", 30.0), "memory": ("peak GiB", 3.0)}
+REFIT = ("seconds of the refit", 30.0)
+BARS = {"speed": REFIT, "speed, sampled": REFIT, "memory": ("peak GiB", 3.0)}
 COMPARED = {
     "linear": ("linear", "trees"),
     "settings": ("trees, LightGBM's settings", "trees"),
@@ -192,11 +194,12 @@ def cost(tables: Tables, asked: Asked) -> Answer:
     people = tables.take(rows)
     peak_before = _peak()
     start = time.perf_counter()
-    grown = grower(asked.trees, asked.leaves, asked.split, **SAMPLED).fit(people.trees, people.y)
+    settings = SAMPLED if asked.what == "speed, sampled" else {}
+    grown = grower(asked.trees, asked.leaves, asked.split, **settings).fit(people.trees, people.y)
     grow = time.perf_counter() - start
     (max_gap,) = asked.max_gaps
-    settings = {"interval": people.interval, "gap_scale": asked.scale, "max_gap": max_gap}
-    trees = PartialFairTrees(FrozenEstimator(grown), **settings)
+    stated = {"interval": people.interval, "gap_scale": asked.scale, "max_gap": max_gap}
+    trees = PartialFairTrees(FrozenEstimator(grown), **stated)
     few = people.take(np.arange(min(2000, len(rows))))
     trees.fit(few.trees, few.y, sensitive_features=few.groups)  # compiles
     start = time.perf_counter()
