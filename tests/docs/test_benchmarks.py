@@ -35,17 +35,18 @@ def test_trees_benchmark_runs_and_goes_on(tmp_path, data_dir):
     small = ("--splits", 1, "--leaves", 3, "--only", "law_school", "--data", data_dir, "--out", tmp_path)
     printed = run_smaller("benchmarks/trees.py", fewer, *small)
     assert "| trees − linear | law_school | interval | accuracy | 1 |" in printed
+    assert "| trees − trees, LightGBM's settings | law_school | interval | auc | 1 |" in printed
     assert "| trees, alpha chosen − trees | law_school | interval | auc | 1 |" in printed
     assert "| trees − trees, other rows | law_school | interval | auc | 1 |" in printed
     assert "| all | both |" in (tmp_path / "trees_summary.md").read_text()
     measured = (tmp_path / "trees.jsonl").read_text()
-    assert len(measured.splitlines()) == 4  # trees are in all rows of the table, and measured once
+    assert len(measured.splitlines()) == 5  # trees are in all rows of the table, and measured once
     run_smaller("benchmarks/trees.py", fewer, *small)
     assert (tmp_path / "trees.jsonl").read_text() == measured
     run_smaller("benchmarks/trees.py", fewer, *small, "--fresh", "--only", "rows law_school")
     again = (tmp_path / "trees.jsonl").read_text().splitlines()
     assert again[0] in measured.splitlines()  # that of linear models was not forgotten
-    assert len(again) == 4
+    assert len(again) == 5
 
 
 @pytest.mark.real_data
