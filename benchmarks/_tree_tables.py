@@ -64,10 +64,10 @@ def load_tables(name: str, folder: Path | None) -> Tables:
         columns = zip(data.X.names, data.X.codes.T, data.X.categories, strict=True)
         raw = pd.DataFrame(
             {
-                name: np.asarray(levels, dtype=float)[codes]
-                if name in ORDERED
+                column: np.asarray(levels, dtype=float)[codes]
+                if column in ORDERED
                 else pd.Categorical.from_codes(codes, levels)
-                for name, codes, levels in columns
+                for column, codes, levels in columns
             }
         )
     else:

@@ -93,8 +93,10 @@ COSTS = {
     "speed, sampled": Asked("speed, sampled", "a9a", "interval", 0, 30_000, 300, 31, (0.1,)),
     "memory": Asked("memory", "acs_income", "interval", 0, 1_500_000, 100, 31, (0.1,)),
 }
-REFIT = ("seconds of the refit", 30.0)
-BARS = {"speed": REFIT, "speed, sampled": REFIT, "memory": ("peak GiB", 3.0)}
+COST_SETTINGS: dict[str, dict[str, Any]] = {"speed": {}, "speed, sampled": SAMPLED, "memory": {}}
+"""Of the trees that are grown to be refitted."""
+SPEED_BAR = ("seconds of the refit", 30.0)
+BARS = {"speed": SPEED_BAR, "speed, sampled": SPEED_BAR, "memory": ("peak GiB", 3.0)}
 COMPARED = {
     "linear": ("linear", "trees"),
     "settings": ("trees, LightGBM's settings", "trees"),
@@ -158,9 +160,14 @@ def of_linear(train: Tables, test: Tables, asked: Asked) -> Frontier:
     return frontier(PartialFairClassifier(tol=1e-3), "linear", train, test, asked)
 
 
+def sampled(asked: Asked) -> Any:
+    """Return what is grown, of trees that each see some of the columns and of the rows."""
+    return grower(asked.trees, asked.leaves, asked.split, **SAMPLED)
+
+
 def of_trees(train: Tables, test: Tables, asked: Asked) -> Frontier:
     """Return the frontier of trees that are refitted on all rows, most of which they were grown on."""
-    trees = PartialFairTrees(grower(asked.trees, asked.leaves, asked.split, **SAMPLED))
+    trees = PartialFairTrees(sampled(asked))
     return frontier(trees, "trees", train, test, asked)
 
 
@@ -172,7 +179,7 @@ def of_own_settings(train: Tables, test: Tables, asked: Asked) -> Frontier:
 
 def of_chosen_alpha(train: Tables, test: Tables, asked: Asked) -> Frontier:
     """Return the frontier of the same trees with the alpha that some of the rows choose."""
-    trees = PartialFairTrees(grower(asked.trees, asked.leaves, asked.split, **SAMPLED), alpha="auto")
+    trees = PartialFairTrees(sampled(asked), alpha="auto")
     return frontier(trees, "trees", train, test, asked)
 
 
@@ -182,7 +189,7 @@ def of_other_rows(train: Tables, test: Tables, asked: Asked) -> Frontier:
 
     half = len(train.y) // 2
     first, second = train.take(np.arange(half)), train.take(np.arange(half, len(train.y)))
-    model = grower(asked.trees, asked.leaves, asked.split, **SAMPLED)
+    model = sampled(asked)
     stop = [early_stopping(20, verbose=False)]
     model.fit(first.trees, first.y, eval_set=[(second.trees, second.y)], callbacks=stop)
     return frontier(PartialFairTrees(FrozenEstimator(model)), "trees", second, test, asked)
@@ -194,7 +201,7 @@ def cost(tables: Tables, asked: Asked) -> Answer:
     people = tables.take(rows)
     peak_before = _peak()
     start = time.perf_counter()
-    settings = SAMPLED if asked.what == "speed, sampled" else {}
+    settings = COST_SETTINGS[asked.what]
     grown = grower(asked.trees, asked.leaves, asked.split, **settings).fit(people.trees, people.y)
     grow = time.perf_counter() - start
     (max_gap,) = asked.max_gaps
