@@ -70,6 +70,12 @@ class RankGrid:
         points = np.array(self.points)
         return replace(self, points=(*self.points, *((points[1:] + points[:-1]) / 2).tolist()))
 
+    def with_points(self, n_points: int) -> RankGrid:
+        """Return a grid of the same reach, with so many points between its ends, as even as this one."""
+        points = np.sort(self.points)
+        even = np.interp(np.linspace(0, points.size - 1, n_points + 2), np.arange(points.size), points)
+        return replace(self, points=tuple(even.tolist()))
+
     def refined(self, ranks: Sequence[float], intervals: Sequence[IntervalSet]) -> RankGrid:
         """Return the grid with a point whose band holds the middle of two ranks that differ too much.
 

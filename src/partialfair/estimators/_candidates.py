@@ -14,11 +14,14 @@ from functools import cached_property
 
 import numpy as np
 
+from partialfair._clock import unhurried
 from partialfair._typing import Floats
+from partialfair.estimators._rescaling import rescale
 from partialfair.estimators._training import Training
 from partialfair.estimators.result import ROUNDING_OF_GAPS, Tried
 from partialfair.metrics.partial import WorstGap
-from partialfair.problems import Counts, Problem
+from partialfair.named_constraints import record_of
+from partialfair.problems import Counts, Problem, WholeSpace
 from partialfair.problems.ranks import tied_shares
 from partialfair.surrogates import Surrogate
 
@@ -29,6 +32,9 @@ _MORE_TIES = 0.01
 are those of people with equal features: scores that are made equal meet any constraint, and rank nobody. All
 ties that are new count as if they were inside of the interval, unless there are no more inside: people whom
 every tree of a forest is sure of score alike, and meet no constraint by that."""
+
+_EQUALLY_INFEASIBLE = 0.01
+"""Infeasible candidates whose largest excess differs by no more, relative to the limit, are equally so."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +52,16 @@ class Candidate:
     tied : (2, 2)
         The share of the weight on the most common score, and that of people whose score others have: among
         all, and among those who are inside of some promise's interval; nan where nobody has looked.
+    is_predictive
+        Whether a positive multiple of its scores has a lower loss than a constant has. False only where
+        scores are free to be rescaled: then the model orders rows against their targets.
     """
 
     w: Floats
     objective: float
     excess: Floats
     tied: Floats
+    is_predictive: bool = True
 
     @property
     def worst(self) -> float:
@@ -115,8 +125,7 @@ class Pool:
         """Judge a model, remember it, and write down how it was found."""
         candidate = self.judged(w, ties=True, gaps=gaps)
         assert candidate is not None
-        self.keep(candidate, how)
-        return candidate
+        return self.keep(candidate, how)
 
     def take(self, candidate: Candidate, how: str) -> None:
         """Remember a candidate that another fit has judged, and look for its ties if nobody has."""
@@ -124,8 +133,12 @@ class Pool:
             candidate = replace(candidate, tied=self._tied(self.problem.rows.at(candidate.w).counts()))
         self.keep(candidate, how)
 
-    def keep(self, candidate: Candidate, how: str, steps: int = 1) -> None:
-        """Remember a candidate that was judged."""
+    def keep(self, candidate: Candidate, how: str, steps: int = 1) -> Candidate:
+        """Remember a candidate that was judged, with the best scale and intercept if these are free.
+
+        Returns the candidate as it was given, but for `Candidate.is_predictive`.
+        """
+        given, candidate = self._rescaled(candidate)
         self.candidates.append(candidate)
         now = time.perf_counter()
         gaps = candidate.excess + self.training.max_gaps
@@ -133,10 +146,38 @@ class Pool:
         kept, tied = self.keeps(candidate), float(candidate.tied[0, 0])
         self.tried.append(Tried(how, steps, widest, candidate.objective, tied, now - self._since, kept))
         self._since = now
+        return given
+
+    def _rescaled(self, candidate: Candidate) -> tuple[Candidate, Candidate]:
+        """Return a candidate, and the one with the best scale and intercept; gaps do not change."""
+        if not self.candidates or not self._ranks_decide:  # the first one is the unconstrained optimum
+            return candidate, candidate
+        with unhurried():
+            w = rescale(self.problem, candidate.w)
+        if w is None:
+            rejected = replace(candidate, is_predictive=False)
+            return rejected, rejected
+        if w is candidate.w:
+            return candidate, candidate
+        objective = self.problem.at(w).objective
+        scaled = self.judged(w, ties=True)
+        assert scaled is not None
+        # Scores may be rounded elsewhere, by the library that grew a tree: then ranks may differ by a tie.
+        is_better = objective < candidate.objective and scaled.worst <= candidate.worst
+        return candidate, scaled if is_better else candidate
+
+    @cached_property
+    def _ranks_decide(self) -> bool:
+        """Whether every exact gap depends on ranks alone, so that scale and intercept are free."""
+        records = [record_of(promise.constraint) for promise in self.training.promises]
+        return isinstance(self.problem.domain, WholeSpace) and all(
+            record is not None and not record.bounded.needs_threshold and not record.bounded.in_scores
+            for record in records
+        )
 
     def keeps(self, candidate: Candidate) -> bool:
         """Whether a candidate keeps the promise, and does so by ranking people."""
-        return candidate.worst <= 0 and self.ranks_people(candidate)
+        return candidate.worst <= 0 and candidate.is_predictive and self.ranks_people(candidate)
 
     def ranks_people(self, candidate: Candidate) -> bool:
         """Whether a candidate has hardly more ties than the unconstrained model, the first candidate."""
@@ -145,16 +186,35 @@ class Pool:
         more = candidate.tied > self.candidates[0].tied + self._more_ties
         return not more.any(axis=1).all()
 
-    def worth(self, candidate: Candidate) -> tuple[bool, float]:
-        """Order candidates: those that keep the promise by objective, others by how much they break it."""
+    def worth(self, candidate: Candidate) -> tuple[bool, float, float]:
+        """Order candidates: those that keep the promise by objective, others by how much they break it.
+
+        Of those that break it equally the one with the lower objective comes first.
+        """
         if self.keeps(candidate):
-            return False, candidate.objective
-        return True, candidate.worst if self.ranks_people(candidate) else np.inf
+            return False, candidate.objective, candidate.objective
+        is_admitted = candidate.is_predictive and self.ranks_people(candidate)
+        return True, candidate.worst if is_admitted else np.inf, candidate.objective
 
     @property
     def best(self) -> Candidate:
         """The best candidate so far."""
         return min(self.candidates, key=self.worth)
+
+    @property
+    def answer(self) -> Candidate:
+        """The candidate to return: the best, or of those that are about as infeasible the lowest loss."""
+        best = self.best
+        if self.keeps(best):
+            return best
+        margin = _EQUALLY_INFEASIBLE * float(self.training.max_gaps.max())
+        near = [one for one in self.candidates if self.worth(one)[1] <= best.worst + margin]
+        return min(near, key=lambda one: one.objective, default=best)
+
+    @property
+    def n_looks(self) -> int:
+        """Passes over the data that steps on the exact metric took."""
+        return sum(line.steps for line in self.tried)
 
     def _tied(self, counts: Counts) -> Floats:
         """Return shares of ties, among all and inside of the intervals; see `Candidate`."""

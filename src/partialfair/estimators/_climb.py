@@ -22,10 +22,12 @@ from partialfair._clock import check_clock
 from partialfair._typing import Floats
 from partialfair.estimators._candidates import Candidate, Pool
 
-__all__ = ["climb"]
+__all__ = ["climb", "search_all_coordinates"]
 
 _FEW_COORDINATES = 12
 """Parameters up to which every coordinate is a direction."""
+_MANY_COORDINATES, _STARTS_IN_ALL_COORDINATES = 100, 3
+"""Parameters up to which they are when the search has failed otherwise, and candidates to start from then."""
 _MOST_DIRECTIONS = 10
 """Directions of the span: the best candidates are taken first."""
 _SEGMENTS = 6
@@ -97,6 +99,26 @@ def climb(pool: Pool, n_steps: int, seed: int) -> None:
     _random_steps(pool, n_steps - used, rng, pool.worth, pool.best)
 
 
+def search_all_coordinates(pool: Pool, n_steps: int, seed: int) -> None:
+    """Take steps in all coordinates, unless they are very many, from the best candidate and from others.
+
+    Parameters
+    ----------
+    pool
+        Candidates, judged.
+    n_steps
+        Looks at the exact gap.
+    seed
+        For random steps.
+    """
+    rng = np.random.default_rng(seed)
+    # Local solutions differ: the penalty of infeasible candidates finds others than the best leads to.
+    starts = sorted(pool.candidates, key=_Penalty.of(pool))[:_STARTS_IN_ALL_COORDINATES]
+    for start in starts:
+        _random_steps(pool, n_steps // (2 * len(starts)), rng, _Penalty.of(pool), start, _MANY_COORDINATES)
+    _random_steps(pool, n_steps // 2, rng, pool.worth, pool.best, _MANY_COORDINATES)
+
+
 def _uses_its_gap(pool: Pool) -> bool:
     """Whether some gap of the best candidate is nearly as wide as it may be."""
     return bool((pool.best.excess >= -_NO_SLACK * pool.training.max_gaps).any())
@@ -105,7 +127,7 @@ def _uses_its_gap(pool: Pool) -> bool:
 def _around(pool: Pool, rng: np.random.Generator) -> Candidate:
     """Return a random model, about as far from the unconstrained one as that is from scoring all alike."""
     free = pool.candidates[0].w
-    subspace = _Subspace.of(pool, list(np.eye(free.size)))
+    subspace = _Subspace.of(pool, _coordinates(pool))
     spread = float(np.std(pool.problem.rows.at(free).counts().scores))
     far = spread / np.sqrt(subspace.n) * rng.normal(size=subspace.n)
     candidate = pool.judged(free + subspace.directions @ far)
@@ -115,8 +137,7 @@ def _around(pool: Pool, rng: np.random.Generator) -> Candidate:
 
 def _scattered(pool: Pool, n_steps: int, rng: np.random.Generator) -> None:
     """Look in all directions for a model that keeps the promise, or breaks it by less."""
-    n_parameters = pool.problem.rows.parameters.n
-    subspace = _Subspace.of(pool, list(np.eye(n_parameters)))
+    subspace = _Subspace.of(pool, _coordinates(pool))
     best = start = pool.best
     for _ in range(n_steps):
         check_clock()
@@ -198,14 +219,20 @@ class _Subspace:
         yield -step
 
 
-def _directions(pool: Pool) -> list[Floats]:
+def _coordinates(pool: Pool) -> list[Floats]:
+    """Return all coordinates as directions, in an order that does not depend on that of the columns."""
+    unconstrained = pool.candidates[0].w
+    return [np.eye(1, unconstrained.size, k)[0] for k in np.argsort(unconstrained, kind="stable")]
+
+
+def _directions(pool: Pool, most_coordinates: int) -> list[Floats]:
     """Return differences of candidates from the best, its own scale, and coordinates if they are few."""
     best, parameters = pool.best, pool.problem.rows.parameters
     others = sorted(pool.candidates, key=pool.worth)[1:_MOST_DIRECTIONS]
     given = [best.w, pool.candidates[0].w - best.w, *(one.w - best.w for one in others)]
-    few = parameters.n <= _FEW_COORDINATES
-    coordinates = range(parameters.n) if few else range(parameters.n_penalised, parameters.n)
-    return [*given, *(np.eye(1, parameters.n, k)[0] for k in coordinates)]
+    if parameters.n <= most_coordinates:
+        return [*given, *_coordinates(pool)]
+    return [*given, *(np.eye(1, parameters.n, k)[0] for k in range(parameters.n_penalised, parameters.n))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,8 +266,9 @@ def _random_steps(
     pool: Pool,
     n_steps: int,
     rng: np.random.Generator,
-    worth: Callable[[Candidate], tuple[bool, float]],
+    worth: Callable[[Candidate], tuple[bool | float, ...]],
     start: Candidate,
+    most_coordinates: int = _FEW_COORDINATES,
 ) -> None:
     """Take steps to better candidates, and add the last.
 
@@ -249,7 +277,7 @@ def _random_steps(
     if n_steps <= 0:
         return
     best, length, used = start, _FIRST_LENGTH, 0.0
-    subspace = _Subspace.of(pool, _directions(pool))
+    subspace = _Subspace.of(pool, _directions(pool, most_coordinates))
     while used < n_steps:
         kept = pool.keeps(best)
         for step in subspace.steps(rng, length):

@@ -75,7 +75,8 @@ class _Budget:
     def spent(self, round_number: int, steps: int, first: Attempt) -> bool:
         """Whether there are no more rounds, or steps."""
         more = self.more * min(1.0, _USUAL_ROWS / first.training.weights.size)
-        return round_number >= self.rounds or steps > self.times * first.steps + more
+        of_first = first.steps - first.result.history[0].step
+        return round_number >= self.rounds or steps > self.times * of_first + more
 
 
 _BEFORE, _AFTER = _Budget(rounds=8, times=3, more=150), _Budget(rounds=4, times=0.2, more=40)

@@ -17,7 +17,7 @@ from partialfair._clock import out_of_time
 from partialfair._typing import Floats
 from partialfair.constraints import Constraint
 from partialfair.estimators._inputs import read_weights
-from partialfair.estimators._path_memory import PathMemory
+from partialfair.estimators._path_memory import PathMemory, PathModel
 from partialfair.estimators._path_rows import GivenRows
 from partialfair.estimators._promise import exact_gap
 from partialfair.groups import encode_groups
@@ -143,7 +143,7 @@ def chain(
     that was interrupted.
     """
     make_known(*known)
-    memory = PathMemory()
+    memory, answers = PathMemory(), list[PathModel | None]()
     points = [] if points is None else points
     settings = estimator.get_params(deep=False)
     # Solvers given as objects, which may need constraints, and their steps are not for the first.
@@ -159,23 +159,25 @@ def chain(
             model.set_params(**with_gap(model, gap))
         if moment < float("inf"):
             model.set_params(time_limit=max(moment - time.monotonic(), TINY_TIME))
+        earlier = memory.models
         fitted, interrupted = _fitted(estimator, model, gap, memory, train)
         points.append(judged(fitted))
         if interrupted:
             raise KeyboardInterrupt  # a fit keeps its best point, a path ends
         say(points[-1])
-    # A stricter model that costs less is a better answer to the looser question: that one is asked again.
-    for k in range(len(points) - 1, 1, -1):
-        looser, stricter = points[k - 1], points[k]
+        answers.append(next((one for one in memory.models if one not in earlier), None))
+    # Candidates of one fit, whether feasible for its own limit or not, may be better answers for another.
+    for k, answer in reversed(list(enumerate(answers))):
         if out_of_time(moment):
             return points
-        if stricter.model.result_.promise_kept and stricter.objective < looser.objective:
-            model = deepcopy(looser.model)
-            again, interrupted = _fitted(estimator, model, looser.max_gap, memory, train)
+        if answer is not None and memory.has_better(answer):
+            again, interrupted = _fitted(
+                estimator, deepcopy(points[k].model), points[k].max_gap, memory, train
+            )
             if interrupted:
                 raise KeyboardInterrupt
-            points[k - 1] = judged(again)
-            say(points[k - 1])
+            points[k] = judged(again)
+            say(points[k])
     return points
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from partialfair._typing import Floats
@@ -55,10 +56,6 @@ class PathModel:
     candidate: Candidate
     attempt: Attempt
 
-    def candidate_if(self, max_gaps: Floats) -> Candidate:
-        """Return the model as it is judged where other gaps are allowed: its own do not change."""
-        return replace(self.candidate, excess=self.candidate.excess + self.max_gaps - max_gaps)
-
 
 @dataclass(eq=False)
 class PathMemory:
@@ -75,10 +72,31 @@ class PathMemory:
     prepared: PreparedRows | None = None
     free: Result | None = None
     _models: dict[tuple[float, ...], PathModel] = field(default_factory=dict, repr=False)
+    _candidates: list[Candidate] = field(default_factory=list, repr=False)
 
     def note(self, model: PathModel) -> None:
         """Remember a model, instead of one for which as much was allowed."""
         self._models[tuple(model.max_gaps.tolist())] = model
+
+    def extend(self, candidates: Sequence[Candidate], max_gaps: Floats) -> None:
+        """Remember the candidates of a fit, feasible or not, that no other beats in gaps and objective."""
+        given = [replace(one, excess=one.excess + max_gaps) for one in candidates if one.is_predictive]
+        for candidate in given:
+            if not any(_beats(other, candidate) for other in self._candidates):
+                self._candidates = [one for one in self._candidates if not _beats(candidate, one)]
+                self._candidates.append(candidate)
+
+    def has_better(self, model: PathModel) -> bool:
+        """Whether a candidate of another fit satisfies the limits of a model, and is the better answer."""
+        own = model.candidate
+        return any(
+            one.worst <= 0 and (own.worst > 0 or one.objective < own.objective)
+            for one in self.candidates(model.max_gaps)
+        )
+
+    def candidates(self, max_gaps: Floats) -> list[Candidate]:
+        """Return all candidates of earlier fits, evaluated by the given limits: gaps do not change."""
+        return [replace(one, excess=one.excess - max_gaps) for one in self._candidates]
 
     def allowing(self, max_gaps: Floats) -> PathModel | None:
         """Return the model for which as much was allowed."""
@@ -93,3 +111,9 @@ class PathMemory:
     def last(self) -> PathModel | None:
         """The last of them."""
         return self.models[-1] if self._models else None
+
+
+def _beats(one: Candidate, other: Candidate) -> bool:
+    """Whether a candidate is at least as good in every gap, in its objective and in its ties."""
+    no_more_ties = not (one.tied > other.tied).any()  # nan, where nobody has looked, is not more
+    return bool(no_more_ties and (one.excess <= other.excess).all() and one.objective <= other.objective)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +14,7 @@ from partialfair._clock import OutOfTime, acknowledge_interrupt, deadline, out_o
 from partialfair._typing import Floats
 from partialfair.constraints import Constraint, OnAGrid, join
 from partialfair.estimators._candidates import Candidate, Pool
-from partialfair.estimators._climb import climb
+from partialfair.estimators._climb import climb, search_all_coordinates
 from partialfair.estimators._exact import Attempt, about, continued, corrections, finished, obstacle, stricter
 from partialfair.estimators._path_memory import PathMemory, PathModel
 from partialfair.estimators._placing import placed
@@ -86,6 +87,65 @@ class Found:
         return self.attempt.problem.rows.at(self.w).counts()
 
 
+@dataclass(frozen=True)
+class Escalation:
+    """What a search does if it has found no feasible point with a KKT certificate.
+
+    Attributes
+    ----------
+    times
+        Passes over the data that it may take, relative to those of the search before it: an exact fit then
+        costs at most about four times as much.
+    factors
+        Limits relative to the stated one. The first fit, like the one before, begins at the unconstrained
+        model, on a finer grid of ranks. The others are a chain from loose to strict. A model for a looser
+        limit is close to one for the next, while the unconstrained model is far from all; and surrogates are
+        off by about as much at one limit as at the next. The last is stricter than stated: where groups are
+        small, its candidates satisfy the stated limit more often than those that aim at it.
+    n_functions, most_points
+        Constraint functions of the finer grid of ranks, and its points at most: quadratic programs grow with
+        the number of groups and points.
+    most_functions
+        Constraint functions beyond which there is no escalation: quadratic programs take too long.
+    least_looks
+        Share of the budget that steps in all coordinates have in any case.
+    """
+
+    times: float = 3.3
+    factors: tuple[float, ...] = (1.0, 2.5, 1.6, 1.25, 1.0, 0.9)
+    n_functions: int = 120
+    most_points: int = 25
+    most_functions: int = 400
+    least_looks: float = 0.3
+
+    def levels(
+        self, constraints: Sequence[Constraint], pool: Pool
+    ) -> Iterator[tuple[float, tuple[Constraint, ...]]]:
+        """Yield factors, and the constraints with limits that the unconstrained model exceeds."""
+        stated = pool.training.max_gaps
+        unconstrained = pool.candidates[0].excess + stated
+        unit = np.maximum(stated, 0.05 * unconstrained)  # a limit of 0 has no multiples
+        n_groups = max(len(promise.groups.labels) for promise in pool.training.promises)
+        for factor in self.factors:
+            limits = stated + (factor - 1) * unit
+            if (limits < unconstrained).any():
+                yield (
+                    factor,
+                    tuple(
+                        self._with_limit(one, float(limit), n_groups)
+                        for one, limit in zip(constraints, np.maximum(limits, 0.0), strict=True)
+                    ),
+                )
+
+    def _with_limit(self, constraint: Constraint, limit: float, n_groups: int) -> Constraint:
+        """Return the constraint with another limit, on a finer grid of ranks if it has one."""
+        limited = replace(constraint, max_gap=min(limit, constraint.largest_gap))
+        n_points = min(self.n_functions // (2 * n_groups), self.most_points)
+        if isinstance(limited, OnAGrid) and len(limited.grid.points) < n_points + 2:
+            return limited.on_grid(limited.grid.with_points(n_points))
+        return limited
+
+
 @dataclass(eq=False)
 class Search:
     """The search for a model.
@@ -114,6 +174,10 @@ class Search:
         By how much exact gaps of the earlier fit were wider than its constraints allowed in the end.
     memory
         What other fits of the same path have found, for what each of them allowed.
+    escalation
+        What to do if no feasible point with a KKT certificate was found; None: nothing.
+    solving
+        Who solves, where solves of another search of the same fit are counted too.
     """
 
     estimator: Any
@@ -126,6 +190,8 @@ class Search:
     last: tuple[Floats, Floats] | None = None
     blur: Floats | None = None
     memory: PathMemory = field(default_factory=PathMemory)
+    escalation: Escalation | None = field(default_factory=lambda: Escalation())
+    solving: Solving | None = None
     free: Result | None = None
     best: Attempt | None = None
     pool: Pool | None = None
@@ -152,7 +218,8 @@ class Search:
         best, pool = self.best, self.pool
         if pool is None or not pool.candidates:
             return Found(best.w, best.result.objective, best, cut)
-        answer, tried = pool.best, tuple(pool.tried)
+        answer, tried = pool.answer, tuple(pool.tried)
+        self.memory.extend(pool.candidates, pool.training.max_gaps)
         self.memory.note(PathModel(best.training.max_gaps, answer, best))
         keeps, certified_keeps = pool.keeps(answer), self._keeps(best)
         return Found(answer.w, answer.objective, best, cut, keeps, certified_keeps, tried)
@@ -180,15 +247,82 @@ class Search:
             self.memory.free = self.free
         if self.exact and self._free_will_do():
             return None
-        cut = None
-        if not self._takes_up_an_earlier_fit():
+        cut, is_new = None, not self._takes_up_an_earlier_fit()
+        if is_new:
             cut = self._go_on()
             if cut is None and not any(map(self._keeps, self._judged)):
                 cut = self._solve_and_correct()
         if cut is None and self.pool is not None:
             self._climb()
+            if self.escalation is None:  # candidates are all that a chain of limits is for
+                return cut
             self.best = self._certified()
+            if is_new and self._is_unfinished(self.best):
+                self._escalate(self.escalation)
+                self.best = self._certified()
         return cut
+
+    def _is_unfinished(self, attempt: Attempt) -> bool:
+        """Whether to escalate: no KKT-certified feasible point was found, and solves are affordable."""
+        if self.escalation is None or self._solves_are_long or (self._keeps(attempt) and attempt.solved):
+            return False
+        return self._problem.m <= self.escalation.most_functions
+
+    def _escalate(self, settings: Escalation) -> None:
+        """Search again for a chain of limits, each from the last answer, then step in all coordinates.
+
+        The budget is counted in passes over the data, never in seconds, so that it is the same on every
+        machine. Candidates of every limit serve all others.
+        """
+        assert self.pool is not None
+        budget = settings.times * self._n_passes
+        last, blur, used = None, None, 0
+        for factor, constraints in settings.levels(self.constraints, self.pool):
+            if used >= budget:
+                break
+            level = replace(
+                self,
+                constraints=constraints,
+                last=last,
+                blur=blur,
+                escalation=None,
+                solving=self._solving.separate(),
+                best=None,
+                pool=None,
+                _judged={},
+            )
+            try:
+                level._search()
+            finally:  # whatever ends it, its candidates are there
+                if level.pool is not None:
+                    self.memory.extend(level.pool.candidates, level.pool.training.max_gaps)
+                    self._take_from_memory("a chain of limits")
+                    self._solving.history += level._solving.history
+                    used += level._n_passes
+            if factor == 1:
+                self._judged |= level._judged
+                if any(self._keeps(attempt) and attempt.solved for attempt in level._judged):
+                    return
+            if level.pool is not None and level.best is not None and factor != settings.factors[0]:
+                last = (level.pool.answer.w, np.empty(0))
+                blur = None if level.best.rank_by_rank else level.best.blur
+        n_looks = max(int(budget - used), int(settings.least_looks * budget))
+        search_all_coordinates(self.pool, n_looks, seed_of(self.estimator))
+
+    @property
+    def _n_passes(self) -> int:
+        """Passes over the data so far, of solves and of looks at exact gaps."""
+        looks = 0 if self.pool is None else self.pool.n_looks
+        history = self._solving.history
+        return looks + (history[-1].passes - self._solving.before.passes if history else 0)
+
+    def _take_from_memory(self, how: str) -> None:
+        """Take candidates of other fits that could be the answer, or lead to it."""
+        assert self.pool is not None
+        known = {one.w.tobytes() for one in self.pool.candidates}
+        for candidate in self.memory.candidates(self.pool.training.max_gaps):
+            if candidate.w.tobytes() not in known:
+                self.pool.take(candidate, how)
 
     def _takes_up_an_earlier_fit(self) -> bool:
         """Begin with what was solved when as much was allowed: then only models of other fits are new."""
@@ -265,8 +399,7 @@ class Search:
             self._judged[self.best] = free
             return True
         self.pool.add(self._free_problem.constant_start, "everybody alike")
-        for model in self.memory.models:
-            self.pool.take(model.candidate_if(training.max_gaps), "another model")
+        self._take_from_memory("another model")
         if not self.memory.models and self.last is not None and self.last[0].size == free.w.size:
             self.pool.add(self.last[0], "the last fit")
         return False
@@ -379,6 +512,8 @@ class Search:
     @cached_property
     def _solving(self) -> Solving:
         """Who solves the problem as it is stated, and others like it."""
+        if self.solving is not None:
+            return self.solving
         estimator = self.estimator
         solver = estimator._suited(self.solver, self._problem)
         return Solving(solver, estimator.tol, estimator.callback, estimator.verbose)
