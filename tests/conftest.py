@@ -6,12 +6,20 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import is_hypothesis_test, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
+from hypothesis.internal.conjecture import providers
 
+# By default the same examples everywhere and every time, however slow the machine is. `make test-slow` draws
+# others each time, by a seed that it prints.
 _QUICK, _THOROUGH = 20, 300
-settings.register_profile("default", deadline=None, max_examples=_QUICK, derandomize="CI" in os.environ)
-settings.register_profile("thorough", deadline=None, max_examples=_THOROUGH)
+_ANYWHERE = settings(deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("default", _ANYWHERE, max_examples=_QUICK, derandomize=True)
+settings.register_profile("thorough", _ANYWHERE, max_examples=_THOROUGH, derandomize=False)
 settings.load_profile("default")
+if hasattr(providers, "_get_local_constants"):
+    # Some examples are constants that Hypothesis finds in the modules imported so far, which depends on the
+    # order of tests and on every line of code. There is no setting for it.
+    providers._get_local_constants = lambda: providers._local_constants
 
 _BESIDE_THE_REPOSITORY = Path(__file__).resolve().parents[2] / "shared" / "data"
 

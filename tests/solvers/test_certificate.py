@@ -109,7 +109,7 @@ def test_it_rejects_infeasible_points_however_low_the_loss():
 @examples(20)
 @given(problems(), seeds)
 def test_anywhere_it_proves_no_less_than_without_multipliers(task, seed):
-    """λ = 0 proves ‖∇f_0‖. The multipliers found cost ``Σ λ |f|``, which is at most what they gain, ‖∇f_0‖²/2."""
+    """λ = 0 proves ‖∇f_0‖; others cost ``Σ λ |f|``, and that is at most what they gain, ``‖∇f_0‖²/2``."""
     rng = np.random.default_rng(seed)
     x = task.domain.project(task.trivial_start + rng.normal(size=task.n))
     found, slope = certify(task, x), np.linalg.norm(task.at(x).objective_gradient())
