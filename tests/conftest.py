@@ -1,8 +1,10 @@
-"""What all tests share: how many examples hypothesis draws, and where the real data files are."""
+"""What all tests share: which examples Hypothesis draws, where the real data files are, a clock that counts."""
 
 from __future__ import annotations
 
+import itertools
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,13 @@ def data_dir() -> Path:
     if not directory.is_dir():
         pytest.skip("no real data: set $PARTIALFAIR_DATA to a directory that holds the public files")
     return directory
+
+
+@pytest.fixture
+def ticking_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the monotonic clock move on by 1 ms at each look, and by nothing else: limits of time count looks."""
+    looks = itertools.count()
+    monkeypatch.setattr(time, "monotonic", lambda: 1e-3 * next(looks))
 
 
 @pytest.hookimpl(tryfirst=True)  # before those that are not asked for are left out
