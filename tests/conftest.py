@@ -1,4 +1,4 @@
-"""What all tests share: which examples Hypothesis draws, where the real data files are, a clock that counts."""
+"""What all tests share: the examples that Hypothesis draws, the real data files, a clock that counts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def data_dir() -> Path:
 
 @pytest.fixture
 def ticking_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the monotonic clock move on by 1 ms at each look, and by nothing else: limits of time count looks."""
+    """Let the monotonic clock move on by 1 ms at each look, and by nothing else: time limits count looks."""
     looks = itertools.count()
     monkeypatch.setattr(time, "monotonic", lambda: 1e-3 * next(looks))
 

@@ -107,8 +107,8 @@ def test_unions_and_intervals_by_group(people, kind, interval):
 
 def test_most_fits_converge_and_beat_scoring_everybody_alike(people):
     statuses = []
-    for max_gap in (0.08, 0.15, 0.3):
-        for interval in ((0.0, 0.5), (0.2, 0.7), (0.5, 1.0)):
+    for max_gap in (0.08, 0.3):
+        for interval in ((0.0, 0.5), (0.5, 1.0)):
             clf = quiet_fit(
                 PartialFairClassifier(interval=interval, max_gap=max_gap, group_terms="interactions"), people
             )

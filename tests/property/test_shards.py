@@ -354,9 +354,9 @@ def test_whole_fits_see_merged_counts_only(constraint, enforce):
     Where exact gaps decide, the last bit of a sum may, and another model is found; what is said of it is true
     of it on all rows. The surrogate's solution is the same.
     """
-    rng, n = np.random.default_rng(0), 20_011
+    rng, n = np.random.default_rng(0), 5011
     groups = encode_groups(rng.choice(["a", "b", "c"], n))
-    X = np.round(3 * rng.normal(size=(n, 2)) + (groups.codes == 0)[:, None]).clip(-8, 8) / 3
+    X = np.round(1.5 * rng.normal(size=(n, 2)) + (groups.codes == 0)[:, None]).clip(-4, 4) / 1.5
     positive = X.sum(axis=1) + rng.normal(size=n) > 0.5
     terms = {"group_terms": "interactions"}
     clf = PartialFairClassifier(constraint, interval=(0.1, 0.8), max_gap=0.1, enforce=enforce, **terms)
@@ -367,7 +367,7 @@ def test_whole_fits_see_merged_counts_only(constraint, enforce):
     endings, whole = [], InMemoryData(model, objective, rows.people, n_shards=1)
     for data in (
         whole,
-        Guarded(model, objective, rows.people, borders=(0, 7, 9000, 9000)),
+        Guarded(model, objective, rows.people, borders=(0, 7, 2000, 2000)),
     ):
         stated = read_constraints(clf)
         search = Search(clf, data, np.full(6, 1e-4), rows, stated, read_solver(clf, stated))

@@ -8,7 +8,7 @@ import pytest
 
 from partialfair import PartialFairClassifier, metrics
 
-N = 20_000
+N = 5000
 
 
 def people(n):
