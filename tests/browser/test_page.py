@@ -151,6 +151,7 @@ def test_without_scripts_it_says_what_was_audited(page_of):
     assert f"{report['statistical_parity'].value:.3f}" in text
 
 
+@pytest.mark.slow
 def test_the_screenshot_of_the_readme_can_be_made(browser, tmp_path):
     script = Path(__file__).parents[2] / "docs" / "make_screenshot.py"
     subprocess.run([sys.executable, script, tmp_path], check=True, capture_output=True)
