@@ -11,7 +11,7 @@ IN_PARALLEL := -n auto --maxprocesses 4 --dist worksteal
 SEED := $(or $(SEED),$(shell date +%s))
 APT := env DEBIAN_FRONTEND=noninteractive apt-get -qq
 
-.PHONY: help demo chromium test lint coverage test-slow test-oldest bench reproduce bench-peers clean
+.PHONY: help demo chromium test quick-tests lint coverage test-slow test-oldest bench reproduce bench-peers clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -51,7 +51,11 @@ chromium: ## the browser that tests of pages need, where apt-get and the right t
 	fi; \
 	echo "chromium is missing and could not be installed: the tests of pages will be skipped"
 
-test: lint chromium ## lint, then every test but the slow ones
+# At the same time: the installation of packages and of the browser, then the linters and the tests.
+test: ## lint, and every test but the slow ones
+	@$(MAKE) --no-print-directory --jobs=2 lint chromium quick-tests
+
+quick-tests: $(VENV)/.dev chromium
 	$(PYTEST) -m "not slow" $(IN_PARALLEL)
 
 coverage: $(VENV)/.dev chromium ## the same tests with branch coverage, in twice the time
