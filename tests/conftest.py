@@ -6,12 +6,12 @@ import itertools
 import os
 import random
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
-from hypothesis.internal.conjecture import providers
 
 # By default the same examples everywhere and every time, however slow the machine is. `make test-slow` draws
 # others each time, by a seed that it prints.
@@ -20,7 +20,9 @@ _ANYWHERE = settings(deadline=None, database=None, suppress_health_check=[Health
 settings.register_profile("default", _ANYWHERE, max_examples=_QUICK, derandomize=True)
 settings.register_profile("thorough", _ANYWHERE, max_examples=_THOROUGH, derandomize=False)
 settings.load_profile("default")
-if hasattr(providers, "_get_local_constants"):
+with suppress(ImportError):  # which older versions have not
+    from hypothesis.internal.conjecture import providers
+
     # Some examples are constants that Hypothesis finds in the modules imported so far, which depends on the
     # order of tests and on every line of code. There is no setting for it.
     providers._get_local_constants = lambda: providers._local_constants
