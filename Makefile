@@ -7,9 +7,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
 PYTEST := $(BIN)/python -m pytest
+IN_PARALLEL := -n auto --maxprocesses 4 --dist worksteal
+SEED := $(or $(SEED),$(shell date +%s))
 APT := env DEBIAN_FRONTEND=noninteractive apt-get -qq
 
-.PHONY: help demo chromium test lint coverage test-slow test-oldest bench reproduce bench-peers clean
+.PHONY: help demo chromium test quick-tests lint coverage test-slow test-oldest bench reproduce bench-peers clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -49,14 +51,21 @@ chromium: ## the browser that tests of pages need, where apt-get and the right t
 	fi; \
 	echo "chromium is missing and could not be installed: the tests of pages will be skipped"
 
-test: lint chromium ## lint, then every test but the slow ones
-	$(PYTEST) -m "not slow" -n auto --maxprocesses 4 --dist worksteal
+# At the same time: the installation of packages and of the browser, then the linters and the tests.
+test: ## lint, and every test but the slow ones
+	@$(MAKE) --no-print-directory --jobs=2 lint chromium quick-tests
+
+quick-tests: $(VENV)/.dev chromium
+	$(PYTEST) -m "not slow" $(IN_PARALLEL)
 
 coverage: $(VENV)/.dev chromium ## the same tests with branch coverage, in twice the time
-	$(PYTEST) -m "not slow" -n auto --maxprocesses 4 --dist worksteal --cov --cov-report=term
+	$(PYTEST) -m "not slow" $(IN_PARALLEL) --cov --cov-report=term
 
-test-slow: $(VENV)/.dev ## the tests that take minutes, and more examples of all properties
-	$(PYTEST) -m slow --hypothesis-profile=thorough
+# Both runs take place whatever comes of the first. Tests that measure seconds have the machine to themselves.
+test-slow: $(VENV)/.dev chromium ## the tests that take minutes, and more, random examples of all properties (SEED=1234)
+	@echo "random examples are those of seed $(SEED): make test-slow SEED=$(SEED) draws them again"
+	$(PYTEST) -m "slow and not alone" --hypothesis-profile=thorough --hypothesis-seed=$(SEED) $(IN_PARALLEL); \
+	first=$$?; $(PYTEST) -m "slow and alone" && exit $$first
 
 test-oldest: ## every test but the slow ones on the oldest supported versions (tests/oldest.txt)
 	@test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest

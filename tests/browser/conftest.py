@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 GRACE = 100  # milliseconds in which a page may still complain before it is closed
+PATIENCE = 300_000  # milliseconds after which a page that does not answer is broken, however busy the machine
 
 
 @pytest.fixture(scope="package")  # not session: asyncio is out of order for all tests while Playwright runs
@@ -82,6 +83,7 @@ def watched(browser: Browser) -> Iterator[Callable[..., Page]]:
             offline=True,
             **options,
         )
+        context.set_default_timeout(PATIENCE)
         contexts.append(context)
         watch(context, file.as_uri(), wrongs)
         page = context.new_page()

@@ -73,6 +73,14 @@ def move_to(page, begin, end):
     assert ends(page) == [begin, end]
 
 
+def wait_for_sentence(page, start):
+    """Wait until the sentence above the pictures begins so, which it does once the interval rests."""
+    page.wait_for_function(
+        "start => document.getElementById('sentence').textContent.startsWith(start)", arg=start
+    )
+    return page.locator("#sentence").text_content()
+
+
 def value(page, metric, scale="interval"):
     return float(
         page.locator(f"td[data-metric='{metric}'][data-scale='{scale}']").get_attribute("data-value")

@@ -27,9 +27,10 @@ def write(tmp_path):
     return write
 
 
-def complaint_about(browser, path):
+def complaint_about(browser, path, until="true"):
+    """What a page is told off for, once an expression is true on it."""
     with pytest.raises(pytest.fail.Exception) as failure, watched(browser) as open_page:
-        open_page(path)
+        open_page(path).wait_for_function(until)
     return str(failure.value)
 
 
@@ -38,10 +39,10 @@ def test_errors_are_caught(browser, write):
         console.error("written");
         console.assert(false, "asserted");
         Promise.reject(new Error("rejected"));
-        setTimeout(() => { throw new Error("late") }, 30);
+        setTimeout(() => { window.late = true; throw new Error("late") }, 30);
         throw new Error("thrown");
     </script>"""
-    complaint = complaint_about(browser, write(script))
+    complaint = complaint_about(browser, write(script), until="window.late")
     for line in ("console error: written", "console assert: asserted"):
         assert line in complaint
     for error in ("rejected", "late", "thrown"):
@@ -50,16 +51,24 @@ def test_errors_are_caught(browser, write):
 
 
 @pytest.mark.parametrize(
-    ("content", "complaint"),
+    ("content", "complaint", "until"),
     [
-        ('<img alt="" src="http://example.invalid/x.png">', r"request: http://example\.invalid/x\.png"),
-        ('<img alt="" src="beside.png">', r"request: file:///.*/beside\.png"),
-        ('<script>new WebSocket("ws://example.invalid")</script>', "console error: WebSocket .*DISCONNECTED"),
+        (
+            '<img alt="" src="http://example.invalid/x.png">',
+            r"request: http://example\.invalid/x\.png",
+            "true",
+        ),
+        ('<img alt="" src="beside.png">', r"request: file:///.*/beside\.png", "true"),
+        (
+            '<script>new WebSocket("ws://example.invalid").onerror = () => { window.failed = true }</script>',
+            "console error: WebSocket .*DISCONNECTED",
+            "window.failed",
+        ),
     ],
     ids=["elsewhere", "beside", "socket"],
 )
-def test_requests_are_caught(browser, write, content, complaint):
-    assert re.search(f"(?m)^{complaint}", complaint_about(browser, write(content)))
+def test_requests_are_caught(browser, write, content, complaint, until):
+    assert re.search(f"(?m)^{complaint}", complaint_about(browser, write(content), until))
 
 
 def test_what_a_page_holds_is_allowed(open_page, write):

@@ -8,7 +8,16 @@ import pytest
 
 from partialfair import PartialFairClassifier, fairness_path, metrics
 from tests.browser.conftest import violations
-from tests.browser.pages import EXACT, INTERVAL, assert_changes, move_to, people, quiet_report, value
+from tests.browser.pages import (
+    EXACT,
+    INTERVAL,
+    assert_changes,
+    move_to,
+    people,
+    quiet_report,
+    value,
+    wait_for_sentence,
+)
 
 
 def test_models_side_by_side(page_of):
@@ -18,8 +27,7 @@ def test_models_side_by_side(page_of):
     assert value(page, "statistical_parity") > 0.2
     page.get_by_label("model", exact=True).select_option(label="after")
     assert value(page, "statistical_parity") < 0.05
-    page.wait_for_timeout(300)
-    assert page.locator("#sentence").text_content().startswith("after: among ranks 5–30 %")
+    wait_for_sentence(page, "after: among ranks 5–30 %")
     assert page.locator("#curve polyline.other").count() == 0
     page.get_by_label("beside it").select_option(label="before")
     assert page.locator("#curve polyline.other").count() == 1

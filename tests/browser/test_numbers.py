@@ -22,6 +22,7 @@ from tests.browser.pages import (
     quiet_report,
     thresholds_of,
     value,
+    wait_for_sentence,
 )
 
 
@@ -143,9 +144,7 @@ def test_where_lower_is_better_the_page_counts_from_the_lowest(page_of, ties):
         move_to(page, begin, end)
         # The same people in the same order: the scores are those of the other tests, turned round.
         assert_numbers(page, expected(1 - y, -risks, groups, (begin / 100, end / 100), -4.0))
-    page.wait_for_timeout(300)
-    sentence = page.locator("#sentence").text_content()
-    assert sentence.startswith("Among ranks 40–73 % from the best (lowest scores) of each group")
+    sentence = wait_for_sentence(page, "Among ranks 40–73 % from the best (lowest scores) of each group")
     assert ": below one and the same score lie " in sentence
     assert "as audited: score below 4" in page.locator("#rate-text").text_content()
     assert "selected: score below 4" in page.locator("#metrics-text").text_content()

@@ -22,6 +22,7 @@ from tests.browser.pages import (
     press,
     quiet_report,
     value,
+    wait_for_sentence,
 )
 from tests.new_constraint import NAME, TITLE, registered
 
@@ -30,12 +31,10 @@ def test_the_sentence_says_what_the_numbers_say(page_of):
     scores, groups, _ = people(2, n=6000)
     page = page_of(quiet_report(None, scores, groups))
     move_to(page, 10, 60)
-    page.wait_for_timeout(300)
-    sentence = page.locator("#sentence").text_content()
-    wanted = metrics.unfairness_map(scores, sensitive_features=groups, n_grid=100).at(0.1, 0.6)
-    assert sentence.startswith(
-        "Among ranks 10–60 % from the top of each group, group 0 and group 1 differ by "
+    sentence = wait_for_sentence(
+        page, "Among ranks 10–60 % from the top of each group, group 0 and group 1 differ by "
     )
+    wanted = metrics.unfairness_map(scores, sensitive_features=groups, n_grid=100).at(0.1, 0.6)
     assert f"{wanted.value:.3f}" in sentence
     assert f"{wanted.low:.3f}" in sentence
     shares = [float(share) / 100 for share in re.findall(r"([\d.]+) % of", sentence)]
@@ -152,6 +151,7 @@ def test_without_scripts_it_says_what_was_audited(page_of):
     assert f"{report['statistical_parity'].value:.3f}" in text
 
 
+@pytest.mark.slow
 def test_the_screenshot_of_the_readme_can_be_made(browser, tmp_path):
     script = Path(__file__).parents[2] / "docs" / "make_screenshot.py"
     subprocess.run([sys.executable, script, tmp_path], check=True, capture_output=True)

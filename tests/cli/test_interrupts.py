@@ -22,8 +22,8 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has
 AUDIT = ("audit", "scores.csv", *COLUMNS, "--out", "out", "--report", "page.html")
 TRAIN = ("train", "scores.csv", "--target", "hired", "--group", "sex", "--drop", "person", "--out", "out")
 RUN = "from partialfair.cli import main; main()"
-SECONDS = 2.0  # within which a command is to end; a busy machine may take as long again
-PATIENCE = 2 * SECONDS
+SECONDS = 2.0  # within which a command is to end
+PATIENCE = 300  # seconds after which a command hangs, however busy the machine
 
 ENDLESS_AND_DEAF = """
 import os, time
@@ -68,6 +68,17 @@ def said():
         LINE = interrupted
 
 cli.command = said
+"""
+PAUSED_WHILE_IMPORTING = """
+import os, sys, time
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "sklearn":
+            os.write(2, b"it imports\\n")
+            time.sleep(60)
+
+sys.meta_path.insert(0, Finder())
 """
 PAUSED_BEFORE_REPLACING = """
 import os, time
@@ -129,11 +140,9 @@ def wait_for(process: subprocess.Popen[str], words: str) -> None:
 
 
 def end(process: subprocess.Popen[str], number: int = signal.SIGINT) -> list[str]:
-    """Send a signal, check the code and the time, and return what is said on standard error."""
-    sent = time.monotonic()
+    """Send a signal, check the code, and return what is said on standard error."""
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
-    assert time.monotonic() - sent < PATIENCE
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + number
     assert "Traceback" not in err
     return err.splitlines()
@@ -155,9 +164,8 @@ def test_at_any_moment(start, tmp_path, moment):
 
 
 def test_while_packages_are_imported(start, tmp_path):
-    process = start(*TRAIN, before="import partialfair.cli, os; os.write(2, b'ready\\n');")
-    wait_for(process, "ready")
-    time.sleep(0.2)
+    process = start(*TRAIN, before=PAUSED_WHILE_IMPORTING)
+    wait_for(process, "it imports")
     assert end(process)[-1] == NOTHING
     assert names(tmp_path) == {"scores.csv"}
 
@@ -166,7 +174,7 @@ def test_while_packages_are_imported(start, tmp_path):
 def test_at_the_end(start, line):
     """An interrupt while the command takes its leave: it is done, and says nothing more."""
     process = start("--version", before=INTERRUPTED_AT_THE_END.replace("LINE", line))
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (0, "")
     assert out.startswith("partialfair ")
 
@@ -203,6 +211,17 @@ def test_swallowed_or_not_the_old_model_stays(start, tmp_path, before, number, w
     assert names(tmp_path) == {"scores.csv", "out"}
     assert names(tmp_path / "out") == {"model.skops"}
     assert (tmp_path / "out" / "model.skops").read_bytes() == b"an earlier one"
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+@pytest.mark.parametrize("before", [ENDLESS_AND_DEAF, ENDLESS_IN_COMPILED_CODE])
+def test_it_takes_no_more_than_seconds(start, before):
+    process = start(*TRAIN, before=before)
+    wait_for(process, "it trains")
+    sent = time.monotonic()
+    end(process)
+    assert time.monotonic() - sent < SECONDS
 
 
 class TestInThisProcess:
@@ -273,9 +292,8 @@ def test_a_reproduction_says_that_its_runs_are_kept(start, tmp_path, data_dir, j
     options = ("--dataset", "law_school", "--rows", 200, "--seeds", 1, "--data", data_dir, "--jobs", jobs)
     process = start("reproduce", "fig1", *options)
     wait_for(process, "partialfair: runs to be done")
-    patience = time.monotonic() + 60
-    while not list(tmp_path.glob("results/runs/[!.]*")) and time.monotonic() < patience:
+    while not list(tmp_path.glob("results/runs/[!.]*")) and process.poll() is None:
         time.sleep(0.05)
     sentence = "runs that were done are kept, and the same command goes on with the rest"
-    assert end(process) == [f"partialfair: interrupted; {sentence}"]
+    assert end(process)[-1] == f"partialfair: interrupted; {sentence}"
     assert list(tmp_path.glob("results/runs/[!.]*"))

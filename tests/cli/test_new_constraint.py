@@ -81,7 +81,7 @@ def test_a_path_is_judged_by_its_metric(applicants, by, n_jobs):
         y,
         sensitive_features=applicants["sex"],
         max_gaps=[5, 15],
-        alphas=[1e-4, 1e-3],
+        alphas=[1e-3],
         validation=(X, y, applicants["sex"]),
         n_jobs=n_jobs,
         random_state=0,

@@ -73,6 +73,7 @@ def test_tree_peers_benchmark_runs_and_goes_on(tmp_path, data_dir):
 
 
 @pytest.mark.real_data
+@pytest.mark.alone
 def test_trees_benchmark_measures_costs(tmp_path, data_dir):
     pytest.importorskip("lightgbm")
     fewer = (

@@ -191,6 +191,7 @@ def test_the_smoothed_penalty_has_its_gradient():
 
 @pytest.mark.filterwarnings("ignore")  # of fits that are cut short
 @pytest.mark.slow
+@pytest.mark.alone
 def test_a_hunt_ends_below_a_default_fit(tmp_path):
     """What is kept keeps the promise, no default fit is better, and the file says the same."""
     case = replace(small_case(3, n=300, n_groups=3, max_gap=0.3, d=3), key="hunted")

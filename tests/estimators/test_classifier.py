@@ -410,7 +410,7 @@ def test_callback_time_limit_and_progress(people, capsys):
     printed = capsys.readouterr()
     assert printed.err.count("violation") == 3
     assert not printed.out
-    limited = quick(time_limit=0.005, max_iter=10_000)
+    limited = quick(time_limit=1e-9, max_iter=10_000)
     limited.fit(people.X, people.y, sensitive_features=people.groups)
     assert limited.result_.status is Status.TIME_LIMIT
 

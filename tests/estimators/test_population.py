@@ -256,7 +256,7 @@ def test_groups_that_nothing_is_said_of_are_named(people, few_models):
 def test_time_and_callbacks_end_all_fits(people):
     X, y, groups = people
     for settings, status, message in [
-        ({"time_limit": 1e-3}, Status.TIME_LIMIT, "raise time_limit"),
+        ({"time_limit": 1e-9}, Status.TIME_LIMIT, "raise time_limit"),
         ({"callback": lambda line: True}, Status.STOPPED, "it was stopped"),
     ]:
         clf = PartialFairClassifier(**QUICK, **settings)

@@ -36,7 +36,7 @@ def two_groups(X):
     return groups
 
 
-CONSTRAINED = {"enforce": "surrogate", "max_gap": 0.2, "n_points": 3, "max_iter": 4, "time_limit": 1.0}
+CONSTRAINED = {"enforce": "surrogate", "max_gap": 0.2, "n_points": 3, "max_iter": 4}
 
 
 def upstream(_):

@@ -2,12 +2,10 @@
 
 import json
 import os
-import random
 import runpy
 import signal
 import subprocess
 import sys
-import time
 from html import escape
 from pathlib import Path
 
@@ -19,13 +17,14 @@ from partialfair import __version__
 from partialfair.cli import _app
 from partialfair.exceptions import InputError
 from partialfair.experiments import by_the_paper, engine, figures, networks, paper, sweep
-from partialfair.experiments.method import Method
+from partialfair.experiments.method import Method, Question
 from partialfair.experiments.methods import METHODS
 from partialfair.experiments.paper import CLAIMS
 from partialfair.experiments.runs import Run
 from partialfair.experiments.store import Store
 from partialfair.experiments.target import Scope
 from partialfair.experiments.targets import TARGETS
+from tests.sizes import quick_first
 
 ROOT = Path(__file__).parents[2]
 ROWS = 200
@@ -58,7 +57,7 @@ def options(data_dir, out):
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("protocol", ["fast", "paper"])
+@pytest.mark.parametrize("protocol", quick_first(["fast", "paper"]))
 def test_every_target_on_law_school(tmp_path, data_dir, protocol):
     own = [name for name, target in TARGETS.items() if "law_school" in target.datasets]
     done = reproduce(
@@ -267,60 +266,56 @@ def test_a_run_that_fails_is_kept_and_said(tmp_path, data_dir, monkeypatch):
     assert not store.of(run).failed
 
 
-SWEEP = """
-import sys
-from pathlib import Path
-from partialfair.experiments.methods import METHODS
-from partialfair.experiments.method import Question
-from partialfair.experiments.store import Store
-from partialfair.experiments.sweep import sweep
-
-if __name__ == "__main__":
+def few_runs():
     question = Question("law_school", "pSP", (0.7, 1.0), seeds=(0,), rows=300)
     names = ("unconstrained", "group-auc", "quantile-matching")
-    runs = [run for name in names for run in METHODS[name].runs(question)]
-    sys.exit(sweep(runs, Store(Path(sys.argv[1]), "1"), folder=Path(sys.argv[2]), jobs=2))
+    return [run for name in names for run in METHODS[name].runs(question)]
+
+
+SWEEP = """
+import os, signal, sys
+from pathlib import Path
+from partialfair.experiments.store import Store
+from partialfair.experiments.sweep import sweep
+from tests.experiments.test_reproduce import few_runs
+
+told = []
+
+def say(outcome):
+    told.append(outcome)
+    if len(told) == int(sys.argv[3]):
+        os.kill(os.getpid(), signal.SIGKILL)  # the workers find out for themselves
+
+if __name__ == "__main__":
+    sweep(few_runs(), Store(Path(sys.argv[1]), "1"), folder=Path(sys.argv[2]), jobs=2, say=say)
 """
 
 
-def _kill_and_compare(tmp_path, data_dir, times, seed):
-    """Kill a sweep at random moments, let it end, and hold it against one that nobody disturbed."""
-    script = tmp_path / "script.py"
-    script.write_text(SWEEP)
-    rng = random.Random(seed)
-
-    def start(out):
-        command = [sys.executable, str(script), str(out), str(data_dir)]
-        return subprocess.Popen(command, start_new_session=True)
-
-    started = time.monotonic()
-    assert start(tmp_path / "whole").wait() == 0
-    took = time.monotonic() - started
-    killed = 0
-    for _ in range(times):
-        process = start(tmp_path / "killed")
-        try:
-            process.wait(timeout=rng.uniform(0.2, 1.0) * took / 2)
-        except subprocess.TimeoutExpired:
-            os.kill(process.pid, signal.SIGKILL)  # the workers find out for themselves
-            process.wait()
-            killed += 1
-    assert start(tmp_path / "killed").wait() == 0
-    whole, disturbed = (
-        {run.key: outcome.without_timings() for run, outcome in Store(tmp_path / name, "1").all()}
-        for name in ("whole", "killed")
+def _kill_and_compare(tmp_path, data_dir, moments):
+    """Kill a sweep after so many of its runs, let it end, and hold it against one that nobody disturbed."""
+    whole, disturbed = (Store(tmp_path / name, "1") for name in ("whole", "killed"))
+    assert sweep.sweep(few_runs(), whole, folder=data_dir) == 0
+    (tmp_path / "script.py").write_text(SWEEP)
+    command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "killed"), str(data_dir)]
+    path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+    for n_done in moments:
+        done = subprocess.run([*command, str(n_done)], env={**os.environ, "PYTHONPATH": path}, check=False)
+        assert done.returncode == -signal.SIGKILL
+    assert disturbed.left(few_runs())
+    assert sweep.sweep(few_runs(), disturbed, folder=data_dir) == 0
+    first, second = (
+        {run.key: outcome.without_timings() for run, outcome in store.all()} for store in (whole, disturbed)
     )
-    assert killed > 0
-    assert disturbed == whole
+    assert second == first
 
 
 def test_a_sweep_that_is_killed_goes_on(tmp_path, data_dir):
-    _kill_and_compare(tmp_path, data_dir, 3, seed=0)
+    _kill_and_compare(tmp_path, data_dir, [1])
 
 
 @pytest.mark.slow
-def test_a_sweep_that_is_killed_twenty_times_goes_on(tmp_path, data_dir):
-    _kill_and_compare(tmp_path, data_dir, 20, seed=1)
+def test_a_sweep_that_is_killed_again_and_again_goes_on(tmp_path, data_dir):
+    _kill_and_compare(tmp_path, data_dir, [1, 1, 2, 1, 3, 1])
 
 
 def test_scopes_ask_for_the_papers_splits():

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from partialfair.constraints import (
@@ -44,6 +44,7 @@ STATEMENTS = (
     (StatisticalParity((0.0, 0.5), 0.2, "absolute", n_points=3), DemographicParity((0.2, 0.9), 0.1)),
     (EqualOpportunity((0.1, 0.9), 0.1), EqualizedOdds((0.0, 0.8), 0.2)),
 )
+TOL = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +104,9 @@ def contributions(problem, x, multipliers):
     statements=st.sampled_from(STATEMENTS),
     by_group=st.booleans(),
 )
+# Infeasible by 0.9, where multipliers of violated constraints used to be what rounding made them.
+@example(218, 38, [1], Logistic(), None, Ramp(0.8), STATEMENTS[2], False)
+@example(2795, 74, [1], Logistic(), None, Ramp(0.8), STATEMENTS[1], False)
 def test_any_split_gives_the_same_problem(seed, n, borders, loss, group_terms, sigma, statements, by_group):
     model, objective, block, rng = data_of(seed, n, loss, group_terms, sigma, statements, by_group)
     whole = Problem.of(model, objective, block, 0.01, n_shards=1)
@@ -128,7 +132,10 @@ def test_any_split_gives_the_same_problem(seed, n, borders, loss, group_terms, s
             size = 10 * bend * np.abs(direction).sum()
             assert theirs @ direction == pytest.approx(mine @ direction, abs=size)
     certificates = [certify(problem, x) for problem in (whole, shards)]
-    assert certificates[1].residual == pytest.approx(certificates[0].residual, abs=1e-8, rel=1e-8)
+    assert certificates[1].feasibility == pytest.approx(certificates[0].feasibility, abs=10 * value)
+    assert certificates[1].holds(TOL) == certificates[0].holds(TOL)
+    if certificates[0].feasibility <= TOL:  # elsewhere several witnesses may be equally good
+        assert certificates[1].residual == pytest.approx(certificates[0].residual, abs=1e-8, rel=1e-8)
 
 
 class Outside(RuntimeError):
@@ -347,9 +354,9 @@ def test_whole_fits_see_merged_counts_only(constraint, enforce):
     Where exact gaps decide, the last bit of a sum may, and another model is found; what is said of it is true
     of it on all rows. The surrogate's solution is the same.
     """
-    rng, n = np.random.default_rng(0), 20_011
+    rng, n = np.random.default_rng(0), 5011
     groups = encode_groups(rng.choice(["a", "b", "c"], n))
-    X = np.round(3 * rng.normal(size=(n, 2)) + (groups.codes == 0)[:, None]).clip(-8, 8) / 3
+    X = np.round(1.5 * rng.normal(size=(n, 2)) + (groups.codes == 0)[:, None]).clip(-4, 4) / 1.5
     positive = X.sum(axis=1) + rng.normal(size=n) > 0.5
     terms = {"group_terms": "interactions"}
     clf = PartialFairClassifier(constraint, interval=(0.1, 0.8), max_gap=0.1, enforce=enforce, **terms)
@@ -360,7 +367,7 @@ def test_whole_fits_see_merged_counts_only(constraint, enforce):
     endings, whole = [], InMemoryData(model, objective, rows.people, n_shards=1)
     for data in (
         whole,
-        Guarded(model, objective, rows.people, borders=(0, 7, 9000, 9000)),
+        Guarded(model, objective, rows.people, borders=(0, 7, 2000, 2000)),
     ):
         stated = read_constraints(clf)
         search = Search(clf, data, np.full(6, 1e-4), rows, stated, read_solver(clf, stated))

@@ -128,6 +128,7 @@ def test_the_papers_methods_need_no_more_either(solver):
     assert result.objective < problem.evaluate(problem.constant_start).objective
 
 
+@pytest.mark.usefixtures("ticking_clock")
 def test_endings():
     problem = task("both")
     start, solver = problem.constant_start, AugmentedLagrangian(tol=1e-9)
@@ -141,10 +142,10 @@ def test_endings():
             raise KeyboardInterrupt
 
     assert solver.solve(problem, start, callback=interrupt).status is Status.STOPPED
-    began = time.perf_counter()
-    limited = AugmentedLagrangian(max_iter=10_000, tol=1e-15).solve(problem, start, time_limit=0.2)
+    began = time.monotonic()
+    limited = AugmentedLagrangian(max_iter=10_000, tol=1e-15).solve(problem, start, time_limit=0.05)
     assert limited.status is Status.TIME_LIMIT
-    assert time.perf_counter() - began <= 1.2
+    assert time.monotonic() - began <= 0.06
     with pytest.raises(InputError, match="not balls"):
         solver.solve(task("both", domain=Ball(1.0)), start)
 

@@ -106,6 +106,16 @@ def test_it_rejects_infeasible_points_however_low_the_loss():
     assert not found.holds(0.01)
 
 
+@examples(20)
+@given(problems(), seeds)
+def test_anywhere_it_proves_no_less_than_without_multipliers(task, seed):
+    """λ = 0 proves ‖∇f_0‖; others cost ``Σ λ |f|``, and that is at most what they gain, ``‖∇f_0‖²/2``."""
+    rng = np.random.default_rng(seed)
+    x = task.domain.project(task.trivial_start + rng.normal(size=task.n))
+    found, slope = certify(task, x), np.linalg.norm(task.at(x).objective_gradient())
+    assert found.residual <= max(found.feasibility, 1.01 * slope, 1.01 * slope**2 / 2)
+
+
 def test_huge_multipliers_do_not_hide_the_gradient():
     """Without room inside two opposite constraints pin feasible points, at a price that knows no bound."""
     task = problem("demographic", max_gap=0.1, alpha=0.0)

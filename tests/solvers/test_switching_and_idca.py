@@ -127,6 +127,7 @@ def test_a_callback_sees_each_step_and_can_stop():
     assert result.history == tuple(seen)
 
 
+@pytest.mark.usefixtures("ticking_clock")
 def test_time_limit():
     task = problem()
     result = IDCA(max_iter=10_000).solve(task, task.trivial_start, time_limit=0.2)

@@ -174,12 +174,21 @@ def _understated(path):
 def test_small_files_that_ask_for_much(tmp_path, kind):
     path = HOSTILE[kind](tmp_path / "model.skops")
     assert path.stat().st_size < 1 << 20
-    start = time.process_time()
     with pytest.raises(InputError, match=r"model\.skops (is damaged|holds)") as refused:
         load_model(path)
-    assert time.process_time() - start < 5
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 1000
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_their_seconds(tmp_path, kind):
+    path = HOSTILE[kind](tmp_path / "model.skops")
+    start = time.process_time()
+    with pytest.raises(InputError):
+        load_model(path)
+    assert time.process_time() - start < 5
 
 
 def test_their_memory(tmp_path):

@@ -244,7 +244,8 @@ def _find_kinks(
         if codes[i] >= 0:
             for j in range(thetas.size):
                 if wanted[codes[i], j] != 0.0:
-                    residual = scores[i] - thetas[j] - kink_at
+                    # In this order the sign is that of score > edge, by which slopes are chosen.
+                    residual = scores[i] - (thetas[j] + kink_at)
                     moved = residual + score_moves[i] - theta_moves[j]
                     if abs(residual) <= reach or (residual > 0) != (moved > 0):
                         rows[count], thresholds[count], residuals[count] = i, j, residual

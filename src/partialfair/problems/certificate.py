@@ -10,6 +10,9 @@ How far ŵ is follows from convexity. Tangents of all f⁺ at x, and hinges for 
 ``L(v) ≥ L(x) − ε + ⟨s, v − x⟩ + M/2 ‖v − x‖²`` with ``M = μ (1 + Σ λ_i)``: s is an element of the
 ε-subdifferential of the Lagrangian. And L is M-strongly convex, so ``M/2 ‖ŵ − x‖² ≤ L(x) − L(ŵ)``, which on
 all of ℝⁿ gives ``‖ŵ − x‖² ≤ ‖s‖²/M² + 2ε/M``. Multipliers that make it small come from a quadratic program.
+In it λ_i costs ``|f_i(x)|``, its part of complementarity, on both sides of the border: if multipliers of
+violated constraints cost nothing, many would be best, and rounding would choose among them. The proof holds
+for any λ ≥ 0.
 
 Where f⁺ sums over the top of a group, people who tie at its border, or nearly, may be counted in any shares
 that add up to the top. Each such choice has a tangent that lies below f⁺: multipliers of these kinks are the
@@ -143,8 +146,8 @@ def certify(problem: Problem, x: Floats, *, mu: float = 1.0, tol: float = 1e-4) 
 
 def _witnesses(at: ProblemPoint, mu: float, outside: float, tol: float) -> Iterator[Certificate]:
     """Search for multipliers by ever other weights."""
-    slack = np.minimum(at.constraints, 0.0)
-    active = np.flatnonzero(slack > -np.sqrt(tol))
+    slack = -np.abs(at.constraints)
+    active = np.flatnonzero(at.constraints > -np.sqrt(tol))
     jacobian = at.constraint_jacobian()  # brings the objective's gradient along
     judged = _Judged(at, mu, active, slack[active], jacobian[active], at.objective_gradient())
     kinks = _nearby_kinks(at, active)

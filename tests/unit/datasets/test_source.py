@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pooch
@@ -48,11 +49,11 @@ UNREACHABLE = remote("http://127.0.0.1:9/toy.csv")
 
 
 @pytest.fixture
-def refused_url() -> str:
+def refused_url() -> Iterator[str]:
+    """Of a port that is taken, so that nobody else gets it, but at which nobody listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    return f"http://127.0.0.1:{port}/toy.csv"
+        yield f"http://127.0.0.1:{probe.getsockname()[1]}/toy.csv"
 
 
 class TestLocalCopies:

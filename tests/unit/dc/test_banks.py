@@ -230,6 +230,22 @@ def test_kinks_of_group_means_by_hand():
     assert bank.kinks(np.ones(bank.n_atoms), scores, members, theta, moves, reach, count // 3) is None
 
 
+@pytest.mark.parametrize(("width", "theta"), [(1.0, 0.1), (0.8, -0.3), (0.3, 1.7), (2.0, 1e-9)])
+def test_a_kink_lies_on_the_side_that_slopes_say(width, theta):
+    """Scores a few last digits from an edge, where ``s − θ`` may round to the edge though s is beyond it."""
+    bank = GroupMeans(Ramp(width), 1, 1, ())
+    for part, first in ((-0.5, bank.plus(0, 0)), (0.5, bank.minus(0, 0))):
+        edge = theta + part * width
+        scores = edge + np.spacing(edge) * np.arange(-8, 9)
+        members = members_of(np.zeros(scores.size, int), np.ones(scores.size), 1)
+        coefficients = np.eye(bank.n_atoms)[first]
+        moves = np.zeros(scores.size), np.zeros(1)
+        kinks = bank.kinks(coefficients, scores, members, np.array([theta]), moves, 1e-3, 100)
+        slopes = bank.by_score(1, coefficients, scores, members, np.array([theta])).scores
+        assert kinks.rows.tolist() == list(range(scores.size))
+        assert ((kinks.residuals > 0) == (slopes > 0)).all()
+
+
 def test_joined_banks_pass_kinks_on():
     block, rng = both(), np.random.default_rng(4)
     block = joined(

@@ -162,6 +162,8 @@ def test_intervals_of_thirty_groups_cover(max_cells, gap, size, monkeypatch):
     assert high >= 0.93
 
 
+@pytest.mark.slow
+@pytest.mark.alone
 def test_a_hundred_groups_are_quick():
     scores, groups, _, labels = people(100, 2000)
     start = time.perf_counter()

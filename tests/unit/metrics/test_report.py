@@ -273,6 +273,8 @@ def test_the_reports_interval_is_not_looser_than_the_maps_band():
     assert report.worst.high <= found.high
 
 
+@pytest.mark.slow
+@pytest.mark.alone
 def test_many_groups_are_quick_enough():
     rng = np.random.default_rng(0)
     g, s = rng.integers(30, size=30_000), rng.normal(size=30_000)
