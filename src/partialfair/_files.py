@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
 import stat
 import sys
@@ -78,7 +77,7 @@ class _Temporaries:
     def make(self, directory: Path, *, is_directory: bool = False) -> Path:
         """Make an empty file or directory of a name that nothing has; the caller holds `lock`."""
         for attempt in range(_MOST_NAMES):
-            path = directory / f".partialfair-{secrets.token_hex(8)}"
+            path = directory / f".partialfair-{os.urandom(8).hex()}"
             try:
                 path.mkdir() if is_directory else path.touch(exist_ok=False)
             except FileExistsError:

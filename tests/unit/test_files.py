@@ -6,7 +6,6 @@ import errno
 import hashlib
 import json
 import os
-import secrets
 import signal
 import socket
 import stat
@@ -398,8 +397,8 @@ _files.write_files({pathlib.Path(sys.argv[1]) / name: b"new" for name in "cd"})
         assert {name for name in names(tmp_path) if not name.startswith(".")} == {"new", "c", "d"}
 
     def test_a_name_that_is_taken(self, tmp_path, monkeypatch):
-        tokens = iter(["0" * 16, "0" * 16, "1" * 16])
-        monkeypatch.setattr(secrets, "token_hex", lambda n: next(tokens))
+        drawn = iter([bytes(8), bytes(8), b"\x11" * 8])
+        monkeypatch.setattr(os, "urandom", lambda n: next(drawn))
         with scratch(tmp_path) as first, scratch(tmp_path) as second:
             assert (first.name, second.name) == (f".partialfair-{'0' * 16}", f".partialfair-{'1' * 16}")
 

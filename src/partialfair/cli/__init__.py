@@ -6,6 +6,7 @@ interrupted. Never a traceback, unless ``PARTIALFAIR_DEBUG`` is set.
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import sys
@@ -25,12 +26,17 @@ _INTERRUPTED = 130
 def main() -> None:
     """Run the command line as the last thing that a process does: signals end it, and afterwards nothing."""
     with ends_on_signals():
-        command()
+        try:
+            command()
+        finally:
+            gc.freeze()  # the end need not look for garbage in all that was imported
 
 
 def command() -> NoReturn:
     """Run the command line, and raise SystemExit."""
     os.environ["MPLBACKEND"] = "Agg"  # pictures go to files; a backend for windows or notebooks may not load
+    if not os.path.isabs(os.environ.get("XDG_CACHE_HOME", "/")):
+        del os.environ["XDG_CACHE_HOME"]  # invalid; matplotlib would make it in the working directory
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # the terminal's encoding may lack a letter
     try:
