@@ -10,7 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from partialfair._text import json_visible, message_text, visible
+from partialfair.cli._streams import discard
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -84,7 +85,8 @@ def console() -> Console:
 
 def echo(text: str, *, err: bool = False) -> None:
     """Print lines of text, visible; JSON is so already."""
-    typer.echo(visible(text, lines=True), err=err)
+    with suppress(BrokenPipeError) if err else nullcontext():  # of standard output `printing` hears
+        typer.echo(visible(text, lines=True), err=err)
 
 
 def echo_data(text: str) -> None:
@@ -99,7 +101,7 @@ def printing() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
 
 
 @contextmanager
