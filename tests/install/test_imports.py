@@ -7,6 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from partialfair.cli import command
+
 _NUMERICAL = {"numpy", "pandas", "scipy", "sklearn", "numba", "pyarrow", "matplotlib", "torch", "skops"}
 
 
@@ -43,19 +45,23 @@ def test_no_command_is_defined_among_numbers():
     assert not modules_after("import partialfair.cli._app") & _NUMERICAL
 
 
-def test_predict_waits_for_neither_torch_nor_numba(tmp_path):
+def test_predict_waits_for_neither_torch_nor_numba(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"x": rng.normal(size=60), "sex": ["w", "m"] * 30, "city": [*"abc"] * 20})
     table["hired"] = (table["x"] > 0).astype(int)
     table.to_csv(tmp_path / "t.csv", index=False)
-    trained = "train t.csv --target hired --group sex --max-gap 0.5 --test-size 0 --out model"
-    modules_of_command(*trained.split(), cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    words = "train t.csv --target hired --group sex --constraint none --test-size 0 --out model"
+    monkeypatch.setattr(sys, "argv", ["partialfair", *words.split()])
+    with pytest.raises(SystemExit, match="0"):
+        command()
     loaded = modules_of_command("predict", "model", "t.csv", "--out", "s.csv", cwd=tmp_path)
     assert "skops.io" in loaded
     assert not loaded & {"torch", "numba", "matplotlib", "dask", "lightgbm", "xgboost"}
     assert len(pd.read_csv(tmp_path / "s.csv")) == 60
 
 
+@pytest.mark.slow
 def test_what_skops_is_not_shown_is_there_afterwards():
     code = """
 import sys

@@ -343,7 +343,7 @@ def predict(
     _predict.check_target(out, [*model_files, file])
     scored = _predict.predict(model_files[0], file, keep=keep, use_unkept=use_unkept)
     if out is not None:
-        _predict.write(scored.table, out)
+        _predict.write(scored, out)
     for sentence in scored.notes:
         note(sentence)
     with printing():
