@@ -97,6 +97,7 @@ bench: $(VENV)/.dev ## the benchmarks; tables in benchmarks/results/
 	$(BIN)/python benchmarks/out_of_fold.py
 	$(BIN)/python benchmarks/trees.py
 	$(BIN)/python benchmarks/growing.py
+	$(BIN)/python benchmarks/startup.py
 
 reproduce: $(VENV)/.dev ## the paper's figures and tables, in an hour on two cores; build/results/report.html
 	$(BIN)/partialfair reproduce all --jobs 2 --report --out build/results

@@ -10,23 +10,31 @@ finds every file as it was or as it will be. A directory that does not exist is 
 Several files are replaced in the order given. A record that comes last, with `digests` of the others, tells
 sets of one run from sets of two (`check_set`). Links are followed: the link stays and its target is replaced.
 A new file's mode follows the umask; a file that is replaced hands on its mode and owner.
+
+Temporaries have random names, because hosts and process ids repeat: in a restarted container both are those
+of the run that was killed. Their writer holds a lock on each, which ends with the process. One that is not
+locked and an hour old is a leftover, and the next writer in its directory removes it. The age protects
+writers on other hosts, whose locks a shared disk need not show.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import shutil
 import stat
+import sys
 import threading
-import zlib
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from partialfair.exceptions import InputError
+
+if sys.platform != "win32":
+    import fcntl
 
 __all__ = [
     "abandon",
@@ -44,11 +52,13 @@ PathLike: TypeAlias = str | os.PathLike[str]
 _LARGEST_RECORD = 1 << 26
 """Bytes of a record that are read; one of 1,000 columns has less than a thousandth of them."""
 
-_host = zlib.crc32(os.uname().nodename.encode()) if hasattr(os, "uname") else 0
-"""Tells machines that share a disk apart: a process is dead only if it is none of this machine's."""
+_TEMPORARY = re.compile(r"\.partialfair-[0-9a-f]{16}")
+_MOST_NAMES = 100
+"""Names that are tried; the second is needed once in 2⁶⁴ times, unless the disk is at fault."""
 
-_TEMPORARY = re.compile(rf"\.partialfair-{_host:08x}-(\d+)-\d+")
-_numbers = itertools.count()
+_LEFTOVER_SECONDS = 3600.0
+_LONGEST_WAIT = 5.0
+"""Seconds to wait for another writer to replace its files, which takes milliseconds."""
 
 
 class _Temporaries:
@@ -60,13 +70,22 @@ class _Temporaries:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.paths: set[Path] = set()
+        self.paths: dict[Path, int | None] = {}
+        """Each with the descriptor that holds its lock."""
         self.handed_over = False
 
-    def new(self, directory: Path) -> Path:
-        """Return an unused name; the caller holds the lock until it exists."""
-        path = directory / f".partialfair-{_host:08x}-{os.getpid()}-{next(_numbers)}"
-        self.paths.add(path)
+    def make(self, directory: Path, *, is_directory: bool = False) -> Path:
+        """Make an empty file or directory of a name that nothing has; the caller holds `lock`."""
+        for attempt in range(_MOST_NAMES):
+            path = directory / f".partialfair-{os.urandom(8).hex()}"
+            try:
+                path.mkdir() if is_directory else path.touch(exist_ok=False)
+            except FileExistsError:
+                if attempt == _MOST_NAMES - 1:
+                    raise
+            else:
+                self.paths[path] = _lock(path)
+                break
         return path
 
     def remove(self, path: Path) -> None:
@@ -76,7 +95,13 @@ class _Temporaries:
         else:
             with suppress(OSError):  # as above: it is no use to anybody, and nobody is waiting for it
                 path.unlink()
-        self.paths.discard(path)
+        self.forget(path)
+
+    def forget(self, path: Path) -> None:
+        """Release a temporary that has become its target, or is gone."""
+        descriptor = self.paths.pop(path, None)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 _temporaries = _Temporaries()
@@ -126,34 +151,52 @@ class _Staging:
 
     def __init__(self) -> None:
         self.moves: dict[Path, Path] = {}
+        self.members: dict[Path, list[Path]] = {}
+        """Files of each new directory, relative to it, in the order given."""
         self.directories: set[Path] = set()
 
     def add(self, path: Path, content: bytes) -> None:
         """Write the content beside its target, or into the tree that is built aside for a new directory."""
         target = _real(path)
-        new = _missing_directory(target)
+        # A directory that another writer makes meanwhile stays new here, so that the set remains together.
+        new = next(filter(target.is_relative_to, self.members), None) or _missing_directory(target)
         if new is None:
             self._write(self._temporary(target, is_directory=False), content, like=target)
             return
         inside = self._temporary(new, is_directory=True) / target.relative_to(new)
+        self.members.setdefault(new, []).append(target.relative_to(new))
         with _temporaries.lock:
             inside.parent.mkdir(parents=True, exist_ok=True)
         self._write(inside, content)
         _settle(inside.parent)
 
     def hand_over(self) -> None:
-        """Replace the targets, without a pause that an interruption could fall into."""
-        with _temporaries.lock:
+        """Replace the targets, without a pause that an interruption or another writer could fall into."""
+        with _exclusive(self.directories), _temporaries.lock:
             for done, (target, temporary) in enumerate(self.moves.items()):
                 try:
-                    os.replace(temporary, target)
+                    self._replace(target, temporary)
                 except OSError as error:
                     mixed = "; the files before it are new, it and those after it are not" if done else ""
                     raise InputError(f"{target} cannot be written: {error.strerror}{mixed}") from error
-                _temporaries.paths.discard(temporary)
+                _temporaries.forget(temporary)
                 _temporaries.handed_over = True
         for directory in self.directories:
             _settle(directory)
+
+    def _replace(self, target: Path, temporary: Path) -> None:
+        """Put a temporary in its target's place; a directory that another writer has made gets the files."""
+        try:
+            os.replace(temporary, target)
+        except OSError:
+            if target not in self.members or not target.is_dir():
+                raise
+            with _exclusive([target]):
+                for member in self.members[target]:
+                    (target / member).parent.mkdir(parents=True, exist_ok=True)
+                    os.replace(temporary / member, target / member)
+            _temporaries.remove(temporary)
+            _settle(target)
 
     def clear(self) -> None:
         """Remove what has not been handed over."""
@@ -165,17 +208,15 @@ class _Staging:
         """Return what is to become the target; a tree is made once."""
         if target not in self.moves:
             with _temporaries.lock:
-                self.moves[target] = _temporaries.new(target.parent)
-                if is_directory:
-                    self.moves[target].mkdir()
+                self.moves[target] = _temporaries.make(target.parent, is_directory=is_directory)
             self.directories.add(target.parent)
         return self.moves[target]
 
     @staticmethod
     def _write(path: Path, content: bytes, like: Path | None = None) -> None:
         """Write and force to the disk; the mode is that of the file to be replaced, or by the umask."""
-        with _temporaries.lock:
-            file = path.open("xb")
+        with _temporaries.lock:  # what `abandon` has removed does not come back
+            file = path.open("wb")
         with file:
             if like is not None and like.exists():
                 _hand_on(like.stat(), path)  # first, so that no one reads the content who could not before
@@ -225,20 +266,16 @@ def _check_kind(target: Path, real: Path) -> None:
 def _try_writing(directory: Path) -> None:
     """Make a temporary and remove it: permissions, quotas and kinds of disks have no shorter answer."""
     with _temporaries.lock:
-        temporary = _temporaries.new(directory)
-        try:
-            temporary.touch(exist_ok=False)
-        finally:
-            _temporaries.remove(temporary)
+        _temporaries.remove(_temporaries.make(directory))
 
 
 @contextmanager
 def scratch(directory: Path) -> Iterator[Path]:
     """Make a temporary directory inside another, made if need be; it is removed however this ends."""
     directory.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(directory)
     with _temporaries.lock:
-        temporary = _temporaries.new(directory)
-        temporary.mkdir()
+        temporary = _temporaries.make(directory, is_directory=True)
     try:
         yield temporary
     finally:
@@ -340,20 +377,53 @@ def _settle(directory: Path) -> None:
 
 def _remove_leftovers(directory: Path) -> None:
     """Remove temporaries of processes that were killed."""
-    if os.name != "posix":  # elsewhere asking for a process may end it
-        return
     with suppress(OSError):
         for path in directory.iterdir():
-            named = _TEMPORARY.fullmatch(path.name)
-            if named is not None and not _is_alive(int(named[1])):
-                _temporaries.remove(path)
+            if _TEMPORARY.fullmatch(path.name) and _is_old(path):
+                descriptor = _lock(path)
+                if descriptor is not None:
+                    _temporaries.remove(path)
+                    os.close(descriptor)
 
 
-def _is_alive(process: int) -> bool:
+def _is_old(path: Path) -> bool:
     try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
+        return time.time() - path.lstat().st_mtime > _LEFTOVER_SECONDS
+    except OSError:  # another writer was first
         return False
-    except PermissionError:
-        pass
-    return True
+
+
+@contextmanager
+def _exclusive(directories: Iterable[Path]) -> Iterator[None]:
+    """Let one writer at a time replace files in these directories, so that a set is of one of them.
+
+    Where locks cannot be had, nothing is lost but that: files are whole, and a record tells mixed sets.
+    """
+    held = [_lock(directory, _LONGEST_WAIT) for directory in sorted(directories)]
+    try:
+        yield
+    finally:
+        for descriptor in held:
+            if descriptor is not None:
+                os.close(descriptor)
+
+
+def _lock(path: Path, seconds: float = 0.0) -> int | None:
+    """Lock a file or directory until the descriptor is closed; None where another has it, or none can."""
+    if sys.platform == "win32":
+        return None
+    deadline = time.monotonic() + seconds
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return descriptor
+                except BlockingIOError:
+                    if time.monotonic() >= deadline:
+                        raise
+                    time.sleep(0.005)
+        except OSError:
+            os.close(descriptor)
+    return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import sys
 import zipfile
 from importlib.metadata import version
 from pathlib import Path
@@ -166,9 +167,28 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     return model
 
 
+def _skops() -> Any:
+    """Return skops.io, imported without the torch that it does not need.
+
+    It imports all packages of scikit-learn, to list the estimators in them, and among these the adapters to
+    other array libraries, each of which imports its own: seconds, for torch. Adapters hold no estimators. An
+    entry of None makes their import fail, which that search allows for; afterwards they are as before.
+    """
+    adapters = [f"sklearn.externals.array_api_compat.{name}" for name in ("torch", "dask", "cupy")]
+    hidden = [name for name in adapters if not {name, "skops.io"} & sys.modules.keys()]
+    for name in hidden:
+        sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        from skops import io
+    finally:
+        for name in hidden:
+            sys.modules.pop(name, None)
+    return io
+
+
 def model_bytes(model: Any) -> bytes:
     """Return what `save_model` writes."""
-    from skops import io as skops
+    skops = _skops()
 
     if not isinstance(model, BaseEstimator | TableModel):
         raise InputError(f"save_model takes a fitted model, not {_what(model)}")
@@ -193,7 +213,7 @@ def model_bytes(model: Any) -> bytes:
 
 def _unpacked(content: bytes, path: Path) -> Any:
     """Rebuild the model; damaged or made-up archives make zipfile, json, NumPy and skops raise anything."""
-    from skops import io as skops
+    skops = _skops()
 
     try:
         content = rewritten(content)

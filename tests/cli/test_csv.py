@@ -71,7 +71,7 @@ def test_tables_come_back(names, tmp_path_factory):
     path.write_text(csv_text(frame), newline="")
     if any(not name.strip() for name in names):
         return  # a name of blanks alone is no name
-    pd.testing.assert_frame_equal(read_frame(path, names, None), frame, check_dtype=False)
+    pd.testing.assert_frame_equal(read_frame(path, names, None)[0], frame, check_dtype=False)
 
 
 def test_numbers_stay_numbers():
@@ -105,7 +105,7 @@ def test_what_commands_write_and_read(run, people, tmp_path):
     assert outcome.code == 0, outcome.err
     written = (tmp_path / "out" / "movers.csv").read_bytes().decode()
     assert not [cell for cell in cells(written) if cell.startswith(STARTS) and not is_number(cell)]
-    again = read_frame(tmp_path / "out" / "movers.csv", ["person", "@sex"], None)
+    again = read_frame(tmp_path / "out" / "movers.csv", ["person", "@sex"], None)[0]
     assert set(again["@sex"]) <= set(names)
     assert set(again["person"]) <= set(frame["person"])
 
@@ -116,7 +116,7 @@ def test_groups_are_read_as_written_whatever_their_column_is_called(tmp_path, na
     written = header(name)
     (tmp_path / "a.csv").write_text(f"score,{written}\n1,01\n2,1\n")
     names = unescaped(["score", written])
-    assert read_frame(tmp_path / "a.csv", [names[written]], [names[written]]).iloc[:, 1].tolist() == [
+    assert read_frame(tmp_path / "a.csv", [names[written]], [names[written]])[0].iloc[:, 1].tolist() == [
         "01",
         "1",
     ]
@@ -142,6 +142,6 @@ def test_predictions(run, people, tmp_path, out):
     written = (tmp_path / "scores.csv").read_text() if out else outcome.out
     assert {"'=f()", "'-m"} <= set(cells(written))
     (tmp_path / "again.csv").write_text(written)
-    frame = read_frame(tmp_path / "again.csv", ["sex"], ["sex"])
+    frame = read_frame(tmp_path / "again.csv", ["sex"], ["sex"])[0]
     assert frame["sex"].tolist() == table["sex"].tolist()
     assert (frame["score"] < 0).any()

@@ -49,14 +49,14 @@ class TestPipes:
     @pytest.mark.parametrize("name", ["pipe", "pipe.csv"])
     def test_text_is_read_once_whatever_packs_it(self, tmp_path, pack, name):
         writer = through_pipe(pack(as_bytes(SMALL, "csv")), tmp_path / name)
-        frame = read_frame(tmp_path / name, ["score", "sex"], ["sex"])
+        frame = read_frame(tmp_path / name, ["score", "sex"], ["sex"])[0]
         writer.join(10)
         pd.testing.assert_frame_equal(frame, SMALL, check_dtype=False)
 
     @pytest.mark.parametrize("kind", ["parquet", "arrow"])
     def test_the_kind_is_told_from_the_first_bytes(self, tmp_path, kind):
         writer = through_pipe(as_bytes(SMALL, kind), tmp_path / "pipe")
-        frame = read_frame(tmp_path / "pipe", ["score", "sex"], ["sex"])
+        frame = read_frame(tmp_path / "pipe", ["score", "sex"], ["sex"])[0]
         writer.join(10)
         pd.testing.assert_frame_equal(frame, SMALL[["score", "sex"]], check_dtype=False)
 
@@ -160,12 +160,12 @@ def test_text_that_unpacks_to_too_much(run, tmp_path, monkeypatch):
 
 def test_one_table_in_a_zip_beside_what_a_mac_adds(tmp_path):
     (tmp_path / "a.csv.zip").write_bytes(zipped("folder/", "folder/a.csv", "__MACOSX/folder/._a.csv"))
-    assert read_frame(tmp_path / "a.csv.zip", ["score"], ["sex"])["sex"].tolist() == ["f", "m"]
+    assert read_frame(tmp_path / "a.csv.zip", ["score"], ["sex"])[0]["sex"].tolist() == ["f", "m"]
 
 
 def test_a_mark_of_byte_order_is_no_part_of_a_name(tmp_path):
     (tmp_path / "a.csv").write_bytes(b'\xef\xbb\xbf"score",sex\n1,f\n2,m\n')
-    assert read_frame(tmp_path / "a.csv", ["score"], ["sex"])["score"].tolist() == [1, 2]
+    assert read_frame(tmp_path / "a.csv", ["score"], ["sex"])[0]["score"].tolist() == [1, 2]
 
 
 def test_names_that_are_not_utf8(run, people, tmp_path):
@@ -275,7 +275,7 @@ def test_row_names_of_pandas_are_columns_like_others(tmp_path, people):
         == people["person"].tolist()
     )
     people.sample(frac=1.0, random_state=0).to_parquet(path)
-    assert list(read_frame(path, [], None).columns) == list(people.columns)
+    assert list(read_frame(path, [], None)[0].columns) == list(people.columns)
 
 
 def test_all_missing_columns_are_named_with_what_is_similar(run, scores):

@@ -33,7 +33,7 @@ def no_reading(monkeypatch) -> None:
         pytest.fail("a file was read")
 
     for module, name in (
-        ("_score_commands", "read_scores"),
+        ("_tables", "read_scores"),
         ("_prepare", "read_table"),
         ("_predict", "load_model"),
     ):

@@ -9,9 +9,11 @@ from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet
 import pytest
 
 from partialfair import PartialFairClassifier, cli, load_model, save_model
+from partialfair.cli._predict import _typed
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.tables import TableModel
 from tests.cli.conftest import BAND, TRAIN
@@ -35,6 +37,47 @@ def trained(table, tmp_path_factory):
         cli.command()
     assert stop.value.code == 0
     return directory / "out"
+
+
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory):
+    """A table with columns of several types, and a model of it whose target is a number."""
+    rng, n = np.random.default_rng(3), 200
+    frame = pd.DataFrame(
+        {
+            "number": np.arange(n) + 2**60,
+            "code": [f"{row:04d}" for row in range(n)],
+            "gap": pd.array([None, *range(1, n)], dtype="Int64"),
+            "visited": rng.random(n) < 0.5,
+            "share": rng.random(n),
+            "sex": rng.choice(["women", "men"], n),
+            "x": rng.normal(size=n).astype(np.float32),
+        }
+    )
+    frame["hired"] = (frame["x"] > 0).astype(np.int64)
+    directory = tmp_path_factory.mktemp("typed")
+    frame.to_csv(directory / "t.csv", index=False)
+    ids = [word for name in ("number", "code", "gap", "visited", "share") for word in ("--id", name)]
+    words = [
+        "train",
+        "t.csv",
+        "--target",
+        "hired",
+        "--group",
+        "sex",
+        "--max-gap",
+        "1",
+        "--test-size",
+        "0",
+    ]
+    with (
+        patch.object(sys, "argv", ["partialfair", *words, *ids]),
+        pytest.MonkeyPatch.context() as patched,
+    ):
+        patched.chdir(directory)
+        with pytest.raises(SystemExit, match="0"):
+            cli.command()
+    return directory / "model", frame
 
 
 class TestPredict:
@@ -75,6 +118,46 @@ class TestPredict:
         assert record["schema"] == "partialfair.predict/1"
         assert (record["rows"], record["pos_label"], record["out"]) == (100, "yes", "b.parquet")
         assert record["selected"] == (pd.read_csv(tmp_path / "a.csv")["score"] > 0).sum()
+
+    @pytest.mark.parametrize("source", ["csv", "parquet"])
+    def test_parquet_keeps_the_types(self, run, typed, tmp_path, source):
+        model, frame = typed
+        getattr(frame, f"to_{source}")(tmp_path / f"in.{source}", index=False)
+        run("predict", model, f"in.{source}", "--out", "out.parquet")
+        kept = ["number", "code", "gap", "visited", "share", "sex", "hired"]
+        schema = pyarrow.parquet.read_schema(tmp_path / "out.parquet")
+        expected = {"number": "int64", "gap": "int64", "visited": "bool", "share": "double", "hired": "int64"}
+        assert {name: str(schema.field(name).type) for name in expected} == expected
+        assert schema.field("decision").type == schema.field("hired").type
+        scored = pyarrow.parquet.read_table(tmp_path / "out.parquet").to_pylist()
+        truth = pyarrow.Table.from_pandas(frame[kept]).to_pylist()
+        assert [{name: row[name] for name in kept} for row in scored] == truth
+        assert all(row["decision"] == (row["score"] > 0) for row in scored)
+        assert {type(row["decision"]) for row in scored} == {int}
+
+    def test_the_type_of_decisions_is_that_of_the_target(self, run, typed, tmp_path):
+        model, frame = typed
+        for number, target in enumerate([frame["hired"].astype(float), frame["hired"].astype(str), None]):
+            given = frame.drop(columns="hired") if target is None else frame.assign(hired=target)
+            given.to_parquet(tmp_path / "in.parquet")
+            run("predict", model, "in.parquet", "--out", f"{number}.parquet")
+        types = [pyarrow.parquet.read_schema(tmp_path / f"{number}.parquet") for number in range(3)]
+        assert str(types[0].field("decision").type) == "double"
+        assert "string" in str(types[1].field("decision").type)
+        assert str(types[2].field("decision").type) == "int64"
+
+    def test_text_that_is_no_number_stays_text(self):
+        for cells in (
+            ["007", "1"],
+            ["9223372036854775808", "2"],
+            ["1" * 18, "0.5"],
+            ["nan", "1"],
+            ["", "1"],
+        ):
+            column = pd.Series(cells, dtype=object)
+            assert _typed(column) is column
+        assert _typed(pd.Series(["1", "-2", None])).tolist()[:2] == [1, -2]
+        assert _typed(pd.Series(["1", "2.5", "1e3"])).tolist() == [1.0, 2.5, 1000.0]
 
     def test_keep(self, run, trained, table, tmp_path):
         table.iloc[-100:].to_csv(tmp_path / "new.csv", index=False)

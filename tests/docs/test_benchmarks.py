@@ -19,6 +19,14 @@ def test_page_benchmark_runs(tmp_path):
     assert all(float(size) < 3 for size in sizes)
 
 
+def test_startup_benchmark_runs(tmp_path):
+    printed = run_script("benchmarks/startup.py", "--runs", 1, "--before", ROOT, "--out", tmp_path)
+    rows = json.loads((tmp_path / "startup.json").read_text())["rows"]
+    assert [row["command"] for row in rows] == ["--version", "--help", "train --help", "predict"]
+    assert all(float(row["ratio"]) > 0.2 for row in rows)
+    assert "compared with" in printed
+
+
 def test_coverage_benchmark_runs_and_goes_on(tmp_path):
     small = ("--settings", 0, 1, "--draws", 3, "--out", tmp_path)
     assert "at most" in run_script("benchmarks/bound_coverage.py", *small)

@@ -176,6 +176,7 @@ def faults(kill: Kill, ending: Ending) -> Iterator[str]:
         yield from _scores_faults(ending.work / "scores.csv", kill, ending)
     else:
         yield from _set_faults(kill, ending)
+    yield from _restart_faults(kill, ending)
 
 
 def state(ending: Ending) -> str:
@@ -236,6 +237,17 @@ def _set_faults(kill: Kill, ending: Ending) -> Iterator[str]:
         code, err = kill.kind(("predict", "set", "people.csv"), work).finish()
         if code != (2 if mixed else 0):
             yield f"the set is {'mixed' if mixed else 'of one run'}, and predict ends with {code}: {err}"
+
+
+def _restart_faults(kill: Kill, ending: Ending) -> Iterator[str]:
+    """Run the command again, among what the killed one left and with its process id: it ends well."""
+    code, err = kill.kind(_words(kill.command, "people.csv"), ending.work).finish()
+    if code:
+        yield f"a restart ends with {code}: {err[-300:]}"
+    elif kill.command == "predict":
+        yield from _scores_faults(ending.work / "scores.csv", kill, ending)
+    elif disagreeing := _disagreeing(ending.work / "set", _RECORDS[kill.command]):
+        yield f"after a restart the record disagrees with {disagreeing}"
 
 
 def _disagreeing(directory: Path, record_name: str) -> list[str] | None:

@@ -1,4 +1,7 @@
-"""Commands in processes that can be sent signals: fresh ones, or forked from one that has all imported."""
+"""Commands in processes that can be sent signals: fresh ones, or forked from one that has all imported.
+
+All of them take themselves for the same process, as the commands of a container that is restarted do.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,11 @@ from tests.fuzz.runner import become
 
 __all__ = ["Forked", "Fresh", "Process", "send"]
 
-_START = """
+_PROCESS_ID = 7
+_START = f"""
+import os
 import signal
+os.getpid = lambda: {_PROCESS_ID}
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 from partialfair.cli import main
 main()
@@ -67,6 +73,7 @@ class Forked:
         before = signal.signal(signal.SIGINT, signal.SIG_DFL)  # deadly until the command hears of it
         self.pid = os.fork()
         if self.pid == 0:
+            os.getpid = lambda: _PROCESS_ID
             become(words, work, streams=self._directory)
         signal.signal(signal.SIGINT, before)
 

@@ -3,13 +3,99 @@
 import subprocess
 import sys
 
+import numpy as np
+import pandas as pd
 import pytest
+
+from partialfair.cli import command
+
+_NUMERICAL = {"numpy", "pandas", "scipy", "sklearn", "numba", "pyarrow", "matplotlib", "torch", "skops"}
 
 
 def modules_after(statement):
     code = f"{statement}; import sys; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(run.stdout.split())
+
+
+def modules_of_command(*words, cwd=None):
+    """Return what a command that ends well has imported."""
+    code = """
+import sys
+from partialfair.cli import command
+try:
+    command()
+except SystemExit as end:
+    sys.stderr.write(" ".join(["modules:", *sys.modules]))
+    sys.exit(end.code)
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True, cwd=cwd
+    )
+    return set(run.stderr.rpartition("modules:")[2].split())
+
+
+@pytest.mark.parametrize("words", [("--version",), ("--help",), ("train", "--help"), ("data", "--help")])
+def test_help_waits_for_no_package_of_numbers(words):
+    assert not modules_of_command(*words) & _NUMERICAL
+
+
+def test_no_command_is_defined_among_numbers():
+    """As above, of all commands: their help is made of what one module imports."""
+    assert not modules_after("import partialfair.cli._app") & _NUMERICAL
+
+
+def test_predict_waits_for_neither_torch_nor_numba(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(size=60), "sex": ["w", "m"] * 30, "city": [*"abc"] * 20})
+    table["hired"] = (table["x"] > 0).astype(int)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    words = "train t.csv --target hired --group sex --constraint none --test-size 0 --out model"
+    monkeypatch.setattr(sys, "argv", ["partialfair", *words.split()])
+    with pytest.raises(SystemExit, match="0"):
+        command()
+    loaded = modules_of_command("predict", "model", "t.csv", "--out", "s.csv", cwd=tmp_path)
+    assert "skops.io" in loaded
+    assert not loaded & {"torch", "numba", "matplotlib", "dask", "lightgbm", "xgboost"}
+    assert len(pd.read_csv(tmp_path / "s.csv")) == 60
+
+
+@pytest.mark.slow
+def test_what_skops_is_not_shown_is_there_afterwards():
+    code = """
+import sys
+from partialfair.persistence import _skops
+_skops()
+assert None not in [sys.modules[name] for name in sys.modules if name.startswith("sklearn.externals")]
+assert "torch" not in sys.modules
+import sklearn.externals.array_api_compat.torch
+"""
+    pytest.importorskip("torch")
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.slow
+def test_skops_trusts_the_same_classes_as_ever():
+    names = "; print(*sorted(io._trusted_types.SKLEARN_ESTIMATOR_TYPE_NAMES))"
+    outputs = {
+        subprocess.run([sys.executable, "-c", code + names], capture_output=True, check=True).stdout
+        for code in (
+            "import skops.io as io",
+            "from partialfair.persistence import _skops; io = _skops()",
+        )
+    }
+    assert len(outputs) == 1
+    assert b"LogisticRegression" in outputs.pop()
+
+
+def test_the_help_names_all_constraints():
+    code = """
+from partialfair.cli._options import _CONSTRAINTS
+from partialfair.named_constraints import NAMED_CONSTRAINTS
+assert _CONSTRAINTS == ", ".join(NAMED_CONSTRAINTS)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)  # here other tests may have added some
 
 
 def test_the_package_itself_loads_nothing():

@@ -6,14 +6,17 @@ interrupted. Never a traceback, unless ``PARTIALFAIR_DEBUG`` is set.
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import sys
+from contextlib import suppress
 from typing import NoReturn
 
 from partialfair._extras import require
 from partialfair._text import message_text
 from partialfair.cli._interrupts import ends_on_signals, goodbye
+from partialfair.cli._streams import discard, open_closed, release
 from partialfair.cli._wording import as_options
 from partialfair.exceptions import InputError, MissingExtraError
 
@@ -24,13 +27,19 @@ _INTERRUPTED = 130
 
 def main() -> None:
     """Run the command line as the last thing that a process does: signals end it, and afterwards nothing."""
+    open_closed()
     with ends_on_signals():
-        command()
+        try:
+            command()
+        finally:
+            gc.freeze()  # the end need not look for garbage in all that was imported
 
 
 def command() -> NoReturn:
     """Run the command line, and raise SystemExit."""
     os.environ["MPLBACKEND"] = "Agg"  # pictures go to files; a backend for windows or notebooks may not load
+    if not os.path.isabs(os.environ.get("XDG_CACHE_HOME", "/")):
+        del os.environ["XDG_CACHE_HOME"]  # invalid; matplotlib would make it in the working directory
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # the terminal's encoding may lack a letter
     try:
@@ -39,10 +48,14 @@ def command() -> NoReturn:
         from partialfair.cli._app import run
 
         code = run()
+        sys.stdout.flush()
     except (InputError, MissingExtraError) as error:
         _stop(as_options(str(error)))
     except KeyboardInterrupt:  # before the parser, which makes an exit code of it, was there
         code = _INTERRUPTED
+    except BrokenPipeError:  # the reader has seen enough, of a help text say
+        discard(sys.stdout)
+        code = 0
     except OSError as error:
         _stop(f"{error.strerror}: {error.filename}" if error.filename else str(error))
     except Exception as error:
@@ -53,10 +66,17 @@ def command() -> NoReturn:
             "(PARTIALFAIR_DEBUG=1 shows the traceback)"
         )
     if code == _INTERRUPTED:  # where no thread hears of signals, or a fit was stopped
-        sys.stderr.write(goodbye("interrupted", written=False).decode())
+        _say(goodbye("interrupted", written=False).decode())
+    release()
     sys.exit(code)
 
 
 def _stop(message: str) -> NoReturn:
-    sys.stderr.write(message_text(f"partialfair: error: {message}") + "\n")
+    _say(message_text(f"partialfair: error: {message}") + "\n")
+    release()
     sys.exit(2)
+
+
+def _say(line: str) -> None:
+    with suppress(OSError):  # nobody listens
+        sys.stderr.write(line)

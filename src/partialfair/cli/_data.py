@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from partialfair import datasets
 from partialfair.cli._output import echo, printing, step
 from partialfair.cli._writing import check_directory
 from partialfair.exceptions import InputError
@@ -21,6 +20,8 @@ data_app = typer.Typer(help="List, fetch and find the datasets of the paper.", n
 @data_app.command("list", epilog="Example: partialfair data list")
 def data_list() -> None:
     """List the datasets, what they are, and whether their files are on this machine."""
+    from partialfair import datasets
+
     located = datasets.list_datasets()
     with printing():
         for found in located:
@@ -36,6 +37,8 @@ def data_fetch(
     ] = None,
 ) -> None:
     """Download a dataset's files, check them, and print where they are."""
+    from partialfair import datasets
+
     if out is not None:
         check_directory(out)
     with step(f"fetching {name}"):
@@ -48,6 +51,8 @@ def data_path(
     name: Annotated[str, typer.Argument(help="Name of a dataset, from `partialfair data list`.")],
 ) -> None:
     """Print where a dataset's files are on this machine."""
+    from partialfair import datasets
+
     located = datasets.locate(name)
     missing = [file for file, path in located.items() if path is None]
     if missing:

@@ -7,14 +7,15 @@ number. So the words of each use are joined before the line is parsed, and read 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from typer.core import TyperCommand
 
-from partialfair._typing import GapScale, GroupLabel, IntervalLike
 from partialfair.exceptions import InputError
-from partialfair.groups import Groups, group_name
-from partialfair.intervals import as_interval_set
+
+if TYPE_CHECKING:
+    from partialfair._typing import GapScale, GroupLabel, IntervalLike
+    from partialfair.groups import Groups
 
 __all__ = [
     "AUTO",
@@ -31,7 +32,7 @@ __all__ = [
 AUTO: Literal["auto"] = "auto"
 EVERYBODY = (0.0, 1.0)
 
-AskedInterval: TypeAlias = IntervalLike | Literal["auto"]
+AskedInterval: TypeAlias = "IntervalLike | Literal['auto']"
 """What was asked for; of intervals by group the keys are names as they are printed, ``"Female × Black"``."""
 
 _OPTION = "--interval"
@@ -74,6 +75,8 @@ def _wants_another(value: str) -> bool:
 
 def read_interval(uses: Sequence[str] | None) -> AskedInterval:
     """Return what the uses of ``--interval`` ask for; without any, everybody."""
+    from partialfair.intervals import as_interval_set
+
     if not uses:
         return EVERYBODY
     if AUTO in uses:
@@ -139,6 +142,8 @@ def by_label(interval: IntervalLike, groups: Groups) -> IntervalLike:
 
 def is_one(interval: AskedInterval) -> bool:
     """Whether it is one interval, the same for every group."""
+    from partialfair.intervals import as_interval_set
+
     if interval == AUTO:
         return True
     return not isinstance(interval, Mapping) and len(as_interval_set(interval).parts) == 1
@@ -161,6 +166,9 @@ def check_scale(interval: AskedInterval, gap_scale: GapScale) -> None:
 
 def interval_record(interval: AskedInterval) -> Any:
     """Return plain data for JSON: ``[low, high]``, a list of those, a mapping from group name, or "auto"."""
+    from partialfair.groups import group_name
+    from partialfair.intervals import as_interval_set
+
     if isinstance(interval, Mapping):
         return {group_name(name): interval_record(parts) for name, parts in interval.items()}
     if interval == AUTO:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from partialfair._checks import check_number
 from partialfair._extras import require
 from partialfair.cli._intervals import AUTO
 from partialfair.cli._options import FIT
@@ -76,6 +75,8 @@ def read_alpha(text: str | None, model: str) -> float | Literal["auto"]:
 
 def check_alpha(alpha: float | Literal["auto"], option: str, model: str) -> None:
     """Refuse a penalty that cannot be right."""
+    from partialfair._checks import check_number
+
     if alpha != AUTO:
         check_number(alpha, option, low=0.0)
     elif model == Models.linear:

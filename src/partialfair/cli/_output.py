@@ -10,10 +10,9 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -21,12 +20,13 @@ from rich.table import Table
 from rich.text import Text
 
 from partialfair._text import json_visible, message_text, visible
-from partialfair._typing import GroupLabel, IntervalLike
-from partialfair.metrics.curve import RankCurve
-from partialfair.plotting import plot_rank_curve
+from partialfair.cli._streams import discard
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from partialfair._typing import GroupLabel, IntervalLike
+    from partialfair.metrics.curve import RankCurve
 
 __all__ = [
     "PlainTable",
@@ -85,7 +85,8 @@ def console() -> Console:
 
 def echo(text: str, *, err: bool = False) -> None:
     """Print lines of text, visible; JSON is so already."""
-    typer.echo(visible(text, lines=True), err=err)
+    with suppress(BrokenPipeError) if err else nullcontext():  # of standard output `printing` hears
+        typer.echo(visible(text, lines=True), err=err)
 
 
 def echo_data(text: str) -> None:
@@ -100,7 +101,7 @@ def printing() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
 
 
 @contextmanager
@@ -157,6 +158,8 @@ def rank_curves(
     """Draw rank curves of several models side by side."""
     from matplotlib import pyplot
 
+    from partialfair.plotting import plot_rank_curve
+
     n = len(curves)
     many = max(len(curve.labels) for curve in curves.values()) > 6  # then the legend stands beside
     size = (n * (7.8 if many else 4.6), 4.8)
@@ -168,6 +171,8 @@ def rank_curves(
 
 
 def _finite(value: Any) -> Any:
+    import numpy as np
+
     if isinstance(value, Mapping):
         return {str(key): _finite(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,15 +26,19 @@ __all__ = ["Prediction", "check_target", "find_model", "predict", "refuse_unkept
 _RECORDS = ("train.json", "path.json")
 _ADDED = ("score", "probability", "decision")
 
+_WHOLE = re.compile(r"0|-?[1-9]\d{0,18}")
+_NUMBER = re.compile(r"-?(0|[1-9]\d{0,14})(\.\d+)?([eE][+-]?\d{1,2})?")
+
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """A table with scores, and what was strange about it."""
+    """A table with scores, whether its other cells are text as written, and what was strange about it."""
 
     model_path: Path
     path: Path
     model: TableModel
     table: pd.DataFrame
+    is_text: bool
     notes: tuple[str, ...]
 
     @property
@@ -110,7 +115,7 @@ def predict(model_path: Path, path: Path, *, keep: bool, use_unkept: bool = Fals
     if not use_unkept:
         refuse_unkept(model, model_path, "scores with it")
     with step(f"reading {path}"):
-        table = read_table(path, model.needed)
+        table, is_text = read_table(path, model.needed)
     present = list(table.columns)
     kept = present if keep else _kept(model, present)
     taken = [name for name in _ADDED if name in kept]
@@ -124,7 +129,7 @@ def predict(model_path: Path, path: Path, *, keep: bool, use_unkept: bool = Fals
             "decision": np.array(model.labels, dtype=object)[(scores > 0).astype(np.intp)],
         }
     notes = tuple(model.strangers(table))
-    return Prediction(model_path, path, model, table[kept].assign(**added), notes)
+    return Prediction(model_path, path, model, table[kept].assign(**added), is_text, notes)
 
 
 def refuse_unkept(model: Any, path: Path, then: str) -> None:
@@ -147,11 +152,47 @@ def _kept(model: TableModel, present: Sequence[str]) -> list[str]:
     return [name for name in present if name in wanted]
 
 
-def write(table: pd.DataFrame, out: Path) -> None:
+def write(scored: Prediction, out: Path) -> None:
     """Write the scores as CSV or Parquet; floats are written so that they are read back exactly."""
     content = io.BytesIO()
     if out.suffix.lower() == ".parquet":
-        table.to_parquet(content, index=False)
+        _typed_table(scored).to_parquet(content, index=False)
     else:
-        content.write(csv_text(table).encode())
+        content.write(csv_text(scored.table).encode())
     write_file(out, content.getvalue())
+
+
+def _typed_table(scored: Prediction) -> pd.DataFrame:
+    """Return the table with the types of the input, or where that is text with what the text says.
+
+    Decisions have the type of the target.
+    """
+    table = scored.table.copy(deep=False)
+    if scored.is_text:
+        for name in table.columns.difference(list(_ADDED)):
+            table[name] = _typed(table[name])
+    target = table.get(scored.model.target)
+    if target is None or pd.api.types.is_numeric_dtype(target.dtype):  # booleans are numeric
+        labels = _typed(pd.Series(scored.model.labels, dtype=object))
+        if target is not None and target.dtype.kind == "f" and pd.api.types.is_numeric_dtype(labels.dtype):
+            labels = labels.astype(np.float64)
+        table["decision"] = labels.to_numpy()[(table["score"] > 0).astype(np.intp)]
+    return table
+
+
+def _typed(column: pd.Series) -> pd.Series:
+    """Return text as the numbers or truth values that all its cells are, else as it is.
+
+    Codes such as 007 stay text, and so do whole numbers that would not be exact.
+    """
+    different = column.dropna().unique().tolist()
+    gaps = bool(column.isna().any())
+    if not different:
+        return column
+    if all(_WHOLE.fullmatch(cell) and abs(int(cell)) < 1 << 63 for cell in different):
+        return column.map(int, na_action="ignore").astype("Int64" if gaps else "int64")
+    if all(map(_NUMBER.fullmatch, different)):
+        return column.map(float, na_action="ignore").astype("float64")
+    if set(different) <= {"True", "False"}:
+        return column.map({"True": True, "False": False}).astype("boolean" if gaps else "bool")
+    return column

@@ -319,7 +319,7 @@ def prepare(path: Path, roles: Roles, settings: ModelSettings, hold_out: HoldOut
     """Read a table, split its rows, and make features by what the training rows show."""
     roles.check()
     with step(f"reading {path.name}"):
-        table = read_table(path, roles.needed)
+        table, _ = read_table(path, roles.needed)
         group_columns = _group_columns(table, roles, path, settings)
         labels = _labels(labels_of(table[roles.target], path))
         positive = positive_label(labels, path, settings.pos_label)

@@ -104,8 +104,14 @@ class _Source:
             return file.read(n_bytes)
 
 
-def read_frame(path: Path, needed: list[str], as_written: list[str] | None) -> pd.DataFrame:
-    """Read the needed columns, or if none are named that are to be kept as written, all as written."""
+def read_frame(path: Path, needed: list[str], as_written: list[str] | None) -> tuple[pd.DataFrame, bool]:
+    """Read the needed columns, or if none are named that are to be kept as written, all as written.
+
+    Returns
+    -------
+    frame, is_text
+        The table, and whether it is from a text file, which has no types.
+    """
     source = _source(path)
     if not source.size:
         raise InputError(f"{path} is empty")
@@ -119,7 +125,7 @@ def read_frame(path: Path, needed: list[str], as_written: list[str] | None) -> p
         raise InputError(f"{path} does not fit into memory, or is damaged so that it seems so") from None
     if frame.empty:
         raise InputError(f"{path} has column names but no rows")
-    return frame
+    return frame, kind == "text"
 
 
 def _source(path: Path) -> _Source:
@@ -384,7 +390,7 @@ def _read_arrow(source: _Source, needed: list[str], *, everything: bool, parquet
     Thousands of files with flipped bytes made Arrow raise errors of all kinds, while unvalidated ones ended
     the process.
     """
-    require("pyarrow", extra="cli", purpose="reading Parquet and Arrow files")
+    pyarrow = require("pyarrow", extra="cli", purpose="reading Parquet and Arrow files")
     open_table = _open_parquet if parquet else _open_arrow
     try:
         with source.open() as file:
@@ -397,7 +403,13 @@ def _read_arrow(source: _Source, needed: list[str], *, everything: bool, parquet
             table = read(wanted)
         table.validate(full=True)
         # What pandas noted about its index is left alone: a column is a column.
-        return pd.DataFrame(table.to_pandas(ignore_metadata=True))
+        frame = pd.DataFrame(table.to_pandas(ignore_metadata=True))
+        for name in wanted if everything else ():
+            values = table.column(name)
+            if values.null_count and pyarrow.types.is_integer(values.type):  # of which pandas makes floats
+                dtype = pd.api.types.pandas_dtype(str(values.type).replace("int", "Int").replace("uI", "UI"))
+                frame[name] = values.to_pandas(types_mapper={values.type: dtype}.get)
+        return frame
     except (InputError, MemoryError):
         raise
     except Exception as error:  # of any kind, in damaged files

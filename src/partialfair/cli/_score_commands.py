@@ -1,19 +1,16 @@
-"""Commands on scores: ``audit``, ``compare``, ``adjust``, ``predict``, which makes them, and ``export``."""
+"""Commands on scores: ``audit``, ``compare``, ``adjust``, ``predict``, which makes them, and ``export``.
+
+Commands import what they need when they run: neither ``--help`` nor another command waits for it.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from partialfair.cli import _audit, _compare
-from partialfair.cli._audit import AuditSettings, measure, print_audit
-from partialfair.cli._compare import print_comparison
-from partialfair.cli._csv import csv_text
-from partialfair.cli._gate import read_gate
 from partialfair.cli._intervals import check_page, read_interval
-from partialfair.cli._judging import judging_options
 from partialfair.cli._options import (
     ASKED,
     COLUMNS,
@@ -48,9 +45,12 @@ from partialfair.cli._options import (
     Within,
 )
 from partialfair.cli._output import console, echo, echo_data, json_text, note, printing, step
-from partialfair.cli._tables import ColumnNames, ScoreTable, read_scores
 from partialfair.cli._writing import Outputs, announce
 from partialfair.exceptions import InputError
+
+if TYPE_CHECKING:
+    from partialfair.cli._audit import AuditSettings
+    from partialfair.cli._tables import ColumnNames, ScoreTable
 
 __all__ = ["adjust", "audit", "compare", "export", "predict"]
 
@@ -93,6 +93,11 @@ def audit(
 
     Exits with 1 if --fail-above is exceeded.
     """
+    from partialfair.cli._audit import FILES, AuditSettings, measure, print_audit
+    from partialfair.cli._gate import read_gate
+    from partialfair.cli._judging import judging_options
+    from partialfair.cli._tables import ColumnNames
+
     settings = AuditSettings(
         **judging_options(ctx.params),
         threshold=threshold,
@@ -103,7 +108,7 @@ def audit(
     if gate is not None:
         settings.check_gate(gate)
     check_page(settings.interval, report)
-    outputs = Outputs(out, _audit.FILES, report)
+    outputs = Outputs(out, FILES, report)
     outputs.check(file)
     columns = ColumnNames(score, tuple(group), label, weight, clusters=clusters)
     result = measure(_read(file, columns, settings), settings, gate)
@@ -153,6 +158,11 @@ def compare(
     seed: Seed = 0,
 ) -> None:
     """Compare models on the same people: their gaps side by side, and who enters and leaves the interval."""
+    from partialfair.cli import _compare
+    from partialfair.cli._audit import AuditSettings
+    from partialfair.cli._judging import judging_options
+    from partialfair.cli._tables import ColumnNames
+
     if len(files) < 2:
         raise InputError("compare needs at least two files; for one use audit")
     settings = AuditSettings(
@@ -173,7 +183,7 @@ def compare(
         if as_json:
             echo(json_text(record))
         else:
-            print_comparison(comparison, console())
+            _compare.print_comparison(comparison, console())
             announce(outputs, record)
 
 
@@ -245,7 +255,9 @@ def adjust(
     Order within groups is kept, without new ties. The new scores depend on the group: scoring needs it,
     which may be unlawful where you are. Without --out the adjusted scores are printed as CSV.
     """
-    from partialfair.cli import _adjust  # with scikit-learn, for which other commands need not wait
+    from partialfair.cli import _adjust
+    from partialfair.cli._csv import csv_text
+    from partialfair.cli._tables import ColumnNames, read_scores
 
     settings = _adjust.AdjustSettings(
         interval=read_interval(interval),
@@ -322,7 +334,8 @@ def predict(
 
     Written are score (above 0 the decision is positive), probability and decision.
     """
-    from partialfair.cli import _predict  # with scikit-learn, for which other commands need not wait
+    from partialfair.cli import _predict
+    from partialfair.cli._csv import csv_text
 
     if as_json and out is None:
         raise InputError("--json needs --out, because the scores would go to standard output")
@@ -330,7 +343,7 @@ def predict(
     _predict.check_target(out, [*model_files, file])
     scored = _predict.predict(model_files[0], file, keep=keep, use_unkept=use_unkept)
     if out is not None:
-        _predict.write(scored.table, out)
+        _predict.write(scored, out)
     for sentence in scored.notes:
         note(sentence)
     with printing():
@@ -361,7 +374,7 @@ def export(
 
     Models of train and path take the columns of a table, one input each; the encoding is inside.
     """
-    from partialfair.cli import _export, _predict  # with scikit-learn, for which others need not wait
+    from partialfair.cli import _export, _predict
 
     model_files = _predict.find_model(model)
     _export.check_target(out, model_files)
@@ -376,5 +389,7 @@ def export(
 
 
 def _read(path: Path, columns: ColumnNames, settings: AuditSettings) -> ScoreTable:
+    from partialfair.cli._tables import read_scores
+
     with step(f"reading {path}"):
         return read_scores(path, columns, settings.missing_groups)

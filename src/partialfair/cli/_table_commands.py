@@ -1,4 +1,7 @@
-"""Commands that train models on tables: ``train``, ``path``, and ``demo``, which makes its table."""
+"""Commands that train models on tables: ``train``, ``path``, and ``demo``, which makes its table.
+
+Commands import what they need when they run: neither ``--help`` nor another command waits for it.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,7 @@ from typing import Annotated
 
 import typer
 
-from partialfair.cli._gate import read_gate
 from partialfair.cli._intervals import check_page
-from partialfair.cli._judging import judging_options
 from partialfair.cli._models import Model, Models, read_alpha
 from partialfair.cli._options import (
     ASKED,
@@ -151,7 +152,9 @@ def train(
 
     Exits with 1 if none was found that keeps --max-gap. What each gap costs is shown by path.
     """
-    from partialfair.cli import _train  # with scikit-learn, for which other commands need not wait
+    from partialfair.cli import _train
+    from partialfair.cli._gate import read_gate
+    from partialfair.cli._judging import judging_options
     from partialfair.cli._prepare import Roles
     from partialfair.cli._trained import MODEL, TrainSettings, file_names, print_training
 
@@ -280,7 +283,8 @@ def frontier(
 
     The first is the model without a constraint.
     """
-    from partialfair.cli import _path  # with scikit-learn
+    from partialfair.cli import _path
+    from partialfair.cli._judging import judging_options
     from partialfair.cli._prepare import Roles
 
     settings = _path.PathSettings(
@@ -331,7 +335,7 @@ def demo(
     seed: Seed = 0,
 ) -> None:
     """Train models on made admissions data, from loose to strict: before, after, and what each costs."""
-    from partialfair.cli import _demo  # with scikit-learn
+    from partialfair.cli import _demo
 
     outputs = Outputs(out, _demo.FILES, out / _demo.PAGE)
     outputs.check()

@@ -102,7 +102,7 @@ def read_scores(
     """
     names = [name for name in (columns.id, columns.clusters) if name is not None]
     as_written = [*columns.group, *names]
-    frame = read_frame(path, columns.needed, as_written)[columns.needed]
+    frame = read_frame(path, columns.needed, as_written)[0][columns.needed]
     groups = frame[list(dict.fromkeys(columns.group))]
     check_groups(groups, path, missing_groups, compared=compared)
     groups = groups.apply(_readable)
@@ -117,8 +117,8 @@ def read_scores(
     )
 
 
-def read_table(path: Path, needed: Sequence[str]) -> pd.DataFrame:
-    """Read a whole table that has at least the needed columns; cells of CSV files are text, as written."""
+def read_table(path: Path, needed: Sequence[str]) -> tuple[pd.DataFrame, bool]:
+    """Read a whole table with at least the needed columns; say whether cells are text, as in CSV files."""
     return read_frame(path, list(dict.fromkeys(needed)), None)
 
 

@@ -119,7 +119,7 @@ class CensusFile:
         try:
             states = {state: self._state(state, parts / f"{state}.parquet") for state in self.state_rows}
             _write_parquet(_stack(states), target)
-            shutil.rmtree(parts)
+            shutil.rmtree(parts, ignore_errors=True)  # the table is written, and another fetch may use them
         except OSError as error:
             raise fetch_failure(self, self.base_url, describe(error)) from error
         return target

@@ -134,10 +134,11 @@ def sha256(raw: bytes) -> str:
 
 
 def cache_directory() -> Path:
-    """Return the user's cache, where downloads are kept."""
+    """Return the user's cache, where downloads are kept; a relative ``$XDG_CACHE_HOME`` is ignored."""
     import pooch
 
-    return Path(pooch.os_cache("partialfair"))
+    directory = Path(pooch.os_cache("partialfair"))
+    return directory if directory.is_absolute() else Path.home() / ".cache" / directory.name
 
 
 def search_directories(path: PathLike | None = None) -> list[Path]:

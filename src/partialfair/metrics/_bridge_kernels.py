@@ -6,8 +6,8 @@ Bridges lie in an array (K, ranks, draws); inner loops run over the draws, which
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from partialfair._compiled import njit
 from partialfair._typing import Floats, Ints
 
 __all__ = ["raise_levels", "tie_down"]

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from numba import njit
 
+from partialfair._compiled import njit
 from partialfair._typing import Floats, GapScale, Ints
 from partialfair.intervals import RANK_TOLERANCE, holds_rank, passed_share, tie_ends
 from partialfair.metrics import _kernels

@@ -9,8 +9,8 @@ begin at ``offsets[k] − k``. Inner loops run over the draws, which are consecu
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from partialfair._compiled import njit
 from partialfair._typing import Floats, Ints
 
 __all__ = [

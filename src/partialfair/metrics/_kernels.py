@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import numpy as np
-from numba import njit
 
+from partialfair._compiled import njit
 from partialfair._typing import Floats, Ints
 from partialfair.intervals import RANK_TOLERANCE, holds_rank, passed_share
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from partialfair._compiled import njit
 from partialfair._typing import Floats, Ints
 
 __all__ = ["furthest_ends", "raise_by_candidates"]

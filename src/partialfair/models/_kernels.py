@@ -8,8 +8,8 @@ One and two values, which nearly all passes have, get loops of their own.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from partialfair._compiled import njit
 from partialfair._typing import Floats, Ints
 
 __all__ = [

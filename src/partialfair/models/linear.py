@@ -145,7 +145,9 @@ class LinearModel:
         if self._rows_are_centred:
             constants = direction[self.parameters.n_penalised :]
         products = self.design.forward(coefficients)
-        if constants.size:
+        if constants.size == 1:  # without a compiled loop, for which scoring a few rows would wait
+            products += constants[0]
+        elif constants.size:
             add_constants(products, constants, self.codes)
         return products
 

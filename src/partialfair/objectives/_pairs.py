@@ -9,10 +9,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from scipy.special import expit
 
 from partialfair._clock import check_clock
+from partialfair._compiled import njit
 from partialfair._typing import Floats
 
 __all__ = ["HingePairs", "LogisticPairs", "PairFunction", "SquaredHingePairs", "SquaredPairs"]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numba import njit
 from scipy.special import logit
 
+from partialfair._compiled import njit
 from partialfair._typing import Floats
 from partialfair.objectives._protocol import Curvature
 

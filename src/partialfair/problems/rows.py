@@ -25,7 +25,6 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from numba import get_num_threads
 
 from partialfair._checks import check_count
 from partialfair._row_columns import RowColumns, single_column
@@ -326,13 +325,19 @@ def _joined(arrays: Sequence[Any]) -> Any:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
+def _n_threads() -> int:
+    from numba import get_num_threads
+
+    return int(get_num_threads())
+
+
 def in_threads(
     work: Callable[[Any, Any], Answer], items: Sequence[Any], others: Sequence[Any]
 ) -> list[Answer]:
     """Do the work for all pairs of items, the first of them in this thread; deadlines hold in all."""
     if len(items) == 1:
         return [work(items[0], others[0])]
-    with ThreadPoolExecutor(max(1, min(len(items), get_num_threads()) - 1)) as pool:
+    with ThreadPoolExecutor(max(1, min(len(items), _n_threads()) - 1)) as pool:
         futures = [
             pool.submit(copy_context().run, work, item, other)
             for item, other in zip(items[1:], others[1:], strict=True)
@@ -399,7 +404,7 @@ class InMemoryData:
         n_shards = self.n_shards
         if n_shards is None:
             entries = getattr(self.model, "n_entries", _USUAL_ENTRIES * n_rows)
-            n_shards = max(1, min(get_num_threads(), entries // _ENTRIES_PER_THREAD))
+            n_shards = max(1, min(_n_threads(), entries // _ENTRIES_PER_THREAD))
         if n_shards == 1 or not hasattr(self.model, "take"):
             return [(slice(0, n_rows), self.model)]
         borders = np.linspace(0, n_rows, n_shards + 1).astype(int).tolist()

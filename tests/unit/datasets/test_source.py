@@ -239,6 +239,13 @@ def test_the_users_cache_is_poochs():
     assert _source.cache_directory() == Path(pooch.os_cache("partialfair"))
 
 
+@pytest.mark.parametrize("relative", ["partialfair", "relative/partialfair"])
+def test_the_users_cache_is_never_in_the_working_directory(monkeypatch, relative):
+    """As some versions of platformdirs have it, with an empty or a relative XDG_CACHE_HOME."""
+    monkeypatch.setattr(pooch, "os_cache", lambda project: Path(relative))
+    assert _source.cache_directory() == Path.home() / ".cache" / "partialfair"
+
+
 def test_importing_the_datasets_imports_nothing_heavy():
     heavy = ("sklearn", "pooch", "pyarrow", "pandas", "scipy", "requests", "PIL", "torch")
     code = f"import sys, partialfair.datasets; print([m for m in {heavy} if m in sys.modules])"
