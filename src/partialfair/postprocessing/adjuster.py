@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from partialfair._checks import check_choice, check_count, check_number, finite_vector
+from partialfair._checks import check_choice, check_count, check_number, check_sparse, finite_vector
 from partialfair._state import StoredAsPairs
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike, MissingGroups
 from partialfair.estimators._inputs import in_columns_of, names_of
@@ -388,6 +388,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         if self.scorer is None:
             scores = finite_vector(as_scores(X), "scores", ranked=True)
         else:
+            check_sparse(X, "X")
             scores = finite_vector(self._scorer.scores(X, sensitive_features), "the scorer's scores")
         if scores.size and np.abs(scores).max() > _LARGEST_SCORE:
             raise InputError(f"scores must lie within ±{_LARGEST_SCORE:g}, so that squares can be added up")
