@@ -123,8 +123,8 @@ def refuse_masked(values: ArrayLike, name: str) -> None:
 def check_sparse(X: ArrayLike, name: str) -> None:
     """Refuse a sparse matrix whose arrays do not fit each other; compiled code follows them without a look.
 
-    It takes one pass over the entries. Other things than sparse matrices pass. SciPy's ``check_format`` is not
-    enough: it skips matrices whose last pointer is 0, and only warns of pointers that are not integers.
+    It takes one pass over the entries. Other things than sparse matrices pass. SciPy's ``check_format`` is
+    not enough: it skips matrices whose last pointer is 0, and only warns of pointers that are no integers.
     """
     if not hasattr(X, "tocsr"):
         return

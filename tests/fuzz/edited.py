@@ -13,6 +13,7 @@ import pickle
 import re
 import resource
 import signal
+import sys
 import tempfile
 import traceback
 import warnings
@@ -48,7 +49,7 @@ from partialfair.trees import PartialFairTrees
 from tests.fuzz.formats import zipped
 from tests.fuzz.models import Members, canonical, hostile_model
 
-__all__ = ["Edited", "broken_by", "edit", "model_files"]
+__all__ = ["Edited", "bad_nodes", "broken_by", "edit", "model_files", "serve_edited"]
 
 _SCHEMA = "schema.json"
 _CPU_SECONDS, _WALL_SECONDS = 10, 120
@@ -72,6 +73,8 @@ class Edited:
     kind: str
     change: str
     content: bytes
+    is_bad: bool = False
+    """Whether it must be refused: the change is known to be one that no model can have."""
 
 
 def _rows() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -91,18 +94,29 @@ def _frame() -> pd.DataFrame:
 
 def _trees(model: Any, **settings: Any) -> PartialFairTrees:
     """Return what a refit of leaf values leaves in a file."""
-    return PartialFairTrees(model, max_gap=0.4, alpha=0.1, search_steps=1, n_starts=1, **settings)
+    return PartialFairTrees(model, constraint=None, alpha=0.1, **settings)
 
 
 def _lightgbm() -> Any:
     return lightgbm.LGBMClassifier(
-        n_estimators=3, num_leaves=5, n_jobs=1, verbose=-1, min_child_samples=5, cat_smooth=1.0, min_data_per_group=5
+        n_estimators=3,
+        num_leaves=5,
+        n_jobs=1,
+        verbose=-1,
+        min_child_samples=5,
+        cat_smooth=1.0,
+        min_data_per_group=5,
     )
 
 
 def _xgboost() -> Any:
     return xgboost.XGBClassifier(
-        n_estimators=3, max_depth=3, n_jobs=1, enable_categorical=True, max_cat_to_onehot=1, tree_method="hist"
+        n_estimators=3,
+        max_depth=3,
+        n_jobs=1,
+        enable_categorical=True,
+        max_cat_to_onehot=1,
+        tree_method="hist",
     )
 
 
@@ -121,8 +135,7 @@ def _fitted(model: Any, n_classes: int = 2) -> Any:
 
 
 def _refitted(model: Any, X: Any) -> Any:
-    _, y, groups = _rows()
-    return _trees(model, early_stopping=None).fit(X, y, sensitive_features=groups)
+    return _trees(model, early_stopping=None).fit(X, _rows()[1])
 
 
 _MODELS: dict[str, Callable[[], Any]] = {
@@ -130,12 +143,16 @@ _MODELS: dict[str, Callable[[], Any]] = {
     "extra trees in a pipeline": lambda: _fitted(
         make_pipeline(StandardScaler(), ExtraTreesRegressor(3, max_depth=3, random_state=0))
     ),
-    "isolation forest": lambda: _fitted(IsolationForest(n_estimators=3, max_samples=20, max_features=2, random_state=0)),
+    "isolation forest": lambda: _fitted(
+        IsolationForest(n_estimators=3, max_samples=20, max_features=2, random_state=0)
+    ),
     "boosting": lambda: _fitted(GradientBoostingClassifier(n_estimators=4, max_depth=2)),
     "boosting of three classes": lambda: _fitted(GradientBoostingClassifier(n_estimators=2, max_depth=2), 3),
     "histograms in an adjuster": lambda: _adjuster(_fitted(_histograms())),
     "histograms of three classes": lambda: _fitted(_histograms(), 3),
-    "bagged trees": lambda: _fitted(BaggingClassifier(DecisionTreeClassifier(max_depth=2), 3, random_state=0)),
+    "bagged trees": lambda: _fitted(
+        BaggingClassifier(DecisionTreeClassifier(max_depth=2), 3, random_state=0)
+    ),
     "lightgbm in a pipeline": lambda: _fitted(make_pipeline(StandardScaler(), _lightgbm())),
     "refitted lightgbm": lambda: _refitted(_lightgbm(), _frame()),
     "refitted xgboost": lambda: _refitted(_xgboost(), _frame()),
@@ -143,7 +160,9 @@ _MODELS: dict[str, Callable[[], Any]] = {
     "refitted boosting": lambda: _refitted(GradientBoostingClassifier(n_estimators=3), _rows()[0]),
     "refitted forest": lambda: _refitted(RandomForestClassifier(3, max_depth=3, random_state=0), _rows()[0]),
     "linear": lambda: _fitted(PartialFairClassifier(constraint=None)),
-    "linear in an adjuster": lambda: _adjuster(_fitted(make_pipeline(StandardScaler(), LogisticRegression()))),
+    "linear in an adjuster": lambda: _adjuster(
+        _fitted(make_pipeline(StandardScaler(), LogisticRegression()))
+    ),
 }
 
 
@@ -165,8 +184,38 @@ def model_files() -> dict[str, Members]:
         if os.waitpid(child, 0)[1]:
             raise RuntimeError("the models to edit could not be fitted")
         file.seek(0)
-        files: dict[str, Members] = pickle.load(file)  # noqa: S301 - our own
+        files: dict[str, Members] = pickle.load(file)
     return files
+
+
+_FIELDS = {
+    "feature": ("feature", "feature_idx"),
+    "left": ("left_child", "left"),
+    "right": ("right_child", "right"),
+}
+_BAD_VALUES = (("feature", 10**8), ("left", 0), ("left", -5), ("right", 10**6), ("feature", -1))
+
+
+def bad_nodes(files: dict[str, Members]) -> list[Edited]:
+    """Give all trees of each kind of model a root that no tree has, in two ways by turns."""
+    with_nodes = [
+        kind for kind in files if not any(word in kind for word in ("linear", "lightgbm", "xgboost"))
+    ]
+    return [
+        _with_roots(kind, files[kind], *_BAD_VALUES[(place + turn) % len(_BAD_VALUES)])
+        for place, kind in enumerate(with_nodes)
+        for turn in (0, 2)
+    ]
+
+
+def _with_roots(kind: str, members: Members, field: str, value: int) -> Edited:
+    members = dict(members)
+    for member in _arrays(members):
+        array = np.load(io.BytesIO(members[member]), allow_pickle=False)
+        for column in set(_FIELDS[field]) & set(array.dtype.names or ()):
+            array[column][0] = np.array(value).astype(array.dtype[column])  # -5 may become a large one
+            members[member] = _saved(array)
+    return Edited(kind, f"{field} {value}", zipped(members), is_bad=True)
 
 
 def edit(seed: int, files: dict[str, Members]) -> Edited:
@@ -282,7 +331,22 @@ def _leaf(rng: Random, members: Members) -> bytes:
 
 
 _DIGITS = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
-_TOKENS = ("-1", "-5", "0", "1", "2", "7", "1000", "100000000", "2147483647", "4294967295", "9" * 30, "1e308", "nan", "")
+_TOKENS = (
+    "-1",
+    "-5",
+    "0",
+    "1",
+    "2",
+    "7",
+    "1000",
+    "100000000",
+    "2147483647",
+    "4294967295",
+    "9" * 30,
+    "1e308",
+    "nan",
+    "",
+)
 
 
 def _changed_text(rng: Random, text: str) -> str:
@@ -325,10 +389,25 @@ def _xgboost_text(rng: Random, members: Members) -> bytes:
     return zipped({**members, name: _changed_text(rng, text).replace(",\n", ",").encode()})
 
 
-def broken_by(content: bytes, directory: Path) -> list[str]:
+def serve_edited() -> None:
+    """Answer seeds, and ``bad nodes`` for all of these, with the rules that edited files break."""
+    files = model_files()
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as directory:
+        for line in map(str.strip, sys.stdin):
+            edits = bad_nodes(files) if line == "bad nodes" else [edit(int(line), files)]
+            broken = [
+                f"{edited.kind}, {edited.change}: {rule}"
+                for edited in edits
+                for rule in broken_by(edited, Path(directory))
+            ]
+            sys.stdout.write(json.dumps({"name": line, "command": "load_model", "broken": broken}) + "\n")
+            sys.stdout.flush()
+
+
+def broken_by(edited: Edited, directory: Path) -> list[str]:
     """Return what reading a file and scoring rows with it broke, each rule one line."""
     path = directory / "model.skops"
-    path.write_bytes(content)
+    path.write_bytes(edited.content)
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -347,7 +426,8 @@ def broken_by(content: bytes, directory: Path) -> list[str]:
         return [f"{rule}: ended by {signal.Signals(number).name} after {said or 'nothing'}"]
     if os.WEXITSTATUS(status):
         return [f"exit code: {os.WEXITSTATUS(status)} after {said or 'nothing'}"]
-    return [line for line in said.splitlines() if line.startswith("raw")]
+    loaded = ["loaded: though it must be refused"] if edited.is_bad and said.startswith("loaded") else []
+    return loaded + [line for line in said.splitlines() if line.startswith("raw")]
 
 
 def _become_scorer(path: Path, writer: int) -> None:
@@ -367,7 +447,9 @@ def _become_scorer(path: Path, writer: int) -> None:
             os.write(writer, b"raw: a long message\n")
         os._exit(0)
     except BaseException as error:
-        os.write(writer, f"raw: load_model raised {type(error).__name__}: {error}"[:500].encode("utf-8", "replace"))
+        os.write(
+            writer, f"raw: load_model raised {type(error).__name__}: {error}"[:500].encode("utf-8", "replace")
+        )
         os._exit(0)
     os.write(writer, b"loaded\n")
     for call in _calls(model):

@@ -110,7 +110,7 @@ def test_good_ones_pass_and_are_not_changed(layout, shape):
         X = X.asformat(layout)
         before = X.copy()
         check_sparse(X, "X")
-        assert (X != before).nnz == 0
+        assert (before != X).nnz == 0
 
 
 def test_room_behind_the_entries_is_allowed():
