@@ -142,7 +142,7 @@ def check_sparse(X: ArrayLike, name: str) -> None:
 def _is_whole(X: Any) -> bool:
     """Whether every entry of a sparse matrix is in it."""
     if X.format == "dia":
-        return X.data.ndim == 2 and X.offsets.shape == (len(X.data),) and X.offsets.dtype.kind == "i"
+        return bool(X.data.ndim == 2 and X.offsets.shape == (len(X.data),) and X.offsets.dtype.kind == "i")
     if X.format == "coo":
         columns = ((X.row, X.shape[0]), (X.col, X.shape[1]))
         return all(len(places) == len(X.data) and _lie_below(places, end) for places, end in columns)
