@@ -131,6 +131,7 @@ def _checked_header(header: str, n_trees: int) -> tuple[list[str], int]:
         and n_trees % n_classes == 0
         and 1 <= n_features <= _MOST_FEATURES
         and len(names) == len(infos) == n_features
+        and all(names)
         and all(map(_FEATURE_INFO.fullmatch, infos))
         and (not objective or _OBJECTIVE.fullmatch(objective))
         and (n_stated == [str(n_classes)] if kind in _MULTICLASS else not n_stated)

@@ -3,7 +3,8 @@
 Nodes of scikit-learn's trees are checked in the archive, as compiled code builds them (`_stored_nodes`). Here
 everything that can be reached from a model is visited: trees stand in pipelines, searches and adjusters too.
 Ensembles hand rows to their trees without another check, so that a tree has to have been fitted to as many
-features as its ensemble, and give as many values as that adds up.
+features as its ensemble, and give as many values as that adds up. Neighbors, centers of clusters and support
+vectors are read by compiled code in the same trust.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["check_models"]
 
 _MOST_JOBS = 1 << 12
 """Threads or processes: of more, some libraries end the process, and others start them all."""
-_THREADS = ("n_jobs", "nthread", "nthreads", "num_thread", "num_threads")
+_THREADS = ("n_jobs", "_n_threads", "nthread", "nthreads", "num_thread", "num_threads")
 _BITSET = 8  # numbers of 32 bits, for 256 categories
 
 
@@ -230,6 +231,62 @@ def _check_predictor(held: dict[str, Any], categorical: np.ndarray[Any, Any]) ->
         raise InputError("a tree in it splits by categories that it does not hold")
 
 
+def _check_neighbors(model: Any) -> None:
+    """Refuse neighbors whose labels are not among the classes that votes are counted by."""
+    held = vars(model)
+    if "_fit_X" not in held:
+        return
+    rows, labels, classes = held["_fit_X"], held.get("_y"), held.get("classes_")
+    n_rows, n_features = held.get("n_samples_fit_"), held.get("n_features_in_")
+    fits = np.shape(rows) == (n_rows, n_features) and (labels is None or np.shape(labels)[:1] == (n_rows,))
+    if fits and classes is not None:
+        columns = np.asarray(labels).reshape(n_rows, -1).T
+        known = classes if isinstance(classes, list) else [classes]
+        fits = np.asarray(labels).dtype.kind == "i" and len(columns) == len(known)
+        fits = fits and all(
+            column.size == 0 or (column.min() >= 0 and column.max() < len(names))
+            for column, names in zip(columns, known, strict=True)
+        )
+    if not fits:
+        raise InputError(f"its {type(model).__name__} has parts that do not fit each other")
+
+
+def _check_centers(model: Any) -> None:
+    held = vars(model)
+    if "cluster_centers_" in held:
+        shape = np.shape(held["cluster_centers_"])
+        if not (len(shape) == 2 and shape[0] > 0 and shape[1] == held.get("n_features_in_")):
+            raise InputError(f"its {type(model).__name__} has parts that do not fit each other")
+
+
+def _check_support_vectors(model: Any) -> None:
+    """Refuse support vectors of which there are not as many as libsvm, which counts them by class, reads."""
+    held = vars(model)
+    if "support_vectors_" not in held:
+        return
+    counts, indices = np.asarray(held["_n_support"]), np.asarray(held["support_"])
+    vectors, coefficients, n_vectors = held["support_vectors_"], held["_dual_coef_"], indices.size
+    is_classifier = type(model)._impl in ("c_svc", "nu_svc")
+    n_classes = len(held["classes_"]) if is_classifier else 2
+    n_pairs = n_classes * (n_classes - 1) // 2
+    precomputed = held.get("kernel") == "precomputed"
+    fits = (
+        "_impl" not in held
+        and held.get("kernel") in ("linear", "poly", "rbf", "sigmoid", "precomputed")
+        and (precomputed or np.shape(vectors) == (n_vectors, held.get("n_features_in_")))
+        and (n_vectors == 0 or (indices.min() >= 0 and indices.max() < held["shape_fit_"][0]))
+        and counts.shape == (n_classes,)
+        and (not is_classifier or ((counts >= 0).all() and counts.sum() == n_vectors))
+        and np.shape(coefficients) == (n_classes - 1, n_vectors)
+        and (not hasattr(coefficients, "nnz") or coefficients.nnz == (n_classes - 1) * n_vectors)
+        and np.size(held["_intercept_"]) == n_pairs
+        and all(np.size(held.get(name, ())) in (0, 1, n_pairs) for name in ("_probA", "_probB"))
+        and np.size(held.get("_probA", ())) == np.size(held.get("_probB", ()))
+    )
+    if not fits:
+        raise InputError(f"its {type(model).__name__} has parts that do not fit each other")
+
+
 def _trees(estimators: Any) -> Iterator[Any]:
     """Visit decision trees, of which there has to be one."""
     if len(estimators) == 0:
@@ -258,4 +315,7 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
     "sklearn.ensemble._iforest.IsolationForest": _check_isolation_forest,
     "sklearn.ensemble._gb.BaseGradientBoosting": _check_gradient_boosting,
     "sklearn.ensemble._hist_gradient_boosting.gradient_boosting.BaseHistGradientBoosting": _check_histograms,
+    "sklearn.neighbors._base.NeighborsBase": _check_neighbors,
+    "sklearn.cluster._kmeans._BaseKMeans": _check_centers,
+    "sklearn.svm._base.BaseLibSVM": _check_support_vectors,
 }

@@ -28,6 +28,7 @@ import numpy as np
 import pandas as pd
 import skops.io  # noqa: F401 - by load_model, in every child if not here
 import xgboost
+from sklearn.cluster import KMeans
 from sklearn.ensemble import (
     BaggingClassifier,
     ExtraTreesRegressor,
@@ -37,8 +38,10 @@ from sklearn.ensemble import (
     RandomForestClassifier,
 )
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from partialfair import PartialFairClassifier, load_model
@@ -159,6 +162,10 @@ _MODELS: dict[str, Callable[[], Any]] = {
     "refitted histograms": lambda: _refitted(_histograms(categorical_features="from_dtype"), _frame()),
     "refitted boosting": lambda: _refitted(GradientBoostingClassifier(n_estimators=3), _rows()[0]),
     "refitted forest": lambda: _refitted(RandomForestClassifier(3, max_depth=3, random_state=0), _rows()[0]),
+    "neighbors": lambda: _fitted(KNeighborsClassifier(3, algorithm="brute", metric="manhattan")),
+    "clusters": lambda: _fitted(make_pipeline(StandardScaler(), KMeans(3, n_init=1, random_state=0))),
+    "support vectors in an adjuster": lambda: _adjuster(_fitted(SVC())),
+    "support vectors of three classes": lambda: _fitted(SVC(decision_function_shape="ovo"), 3),
     "linear": lambda: _fitted(PartialFairClassifier(constraint=None)),
     "linear in an adjuster": lambda: _adjuster(
         _fitted(make_pipeline(StandardScaler(), LogisticRegression()))
@@ -198,9 +205,8 @@ _BAD_VALUES = (("feature", 10**8), ("left", 0), ("left", -5), ("right", 10**6), 
 
 def bad_nodes(files: dict[str, Members]) -> list[Edited]:
     """Give all trees of each kind of model a root that no tree has, in two ways by turns."""
-    with_nodes = [
-        kind for kind in files if not any(word in kind for word in ("linear", "lightgbm", "xgboost"))
-    ]
+    words = ("forest", "tree", "boosting", "histograms")
+    with_nodes = [kind for kind in files if any(word in kind for word in words)]
     return [
         _with_roots(kind, files[kind], *_BAD_VALUES[(place + turn) % len(_BAD_VALUES)])
         for place, kind in enumerate(with_nodes)
