@@ -131,7 +131,8 @@ def load_model(path: str | os.PathLike[str]) -> Any:
 
     Only classes of a fixed list are built (`TRUSTED`, and what skops trusts of NumPy, SciPy and
     scikit-learn); the list is checked before anything is built, nothing is unpickled, and a file with
-    anything else in it is refused.
+    anything else in it is refused. What compiled code would follow without a look (nodes of trees, LightGBM's
+    text, XGBoost's JSON, neighbors, support vectors) is checked before, wherever it is in the model.
 
     Parameters
     ----------
