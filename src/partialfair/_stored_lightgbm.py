@@ -20,7 +20,7 @@ from partialfair.exceptions import InputError
 
 __all__ = ["check_booster_node", "checked_text"]
 
-_NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
+_NUMBER = r"-?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|inf)"
 _WHOLE = re.compile(r"-?\d{1,18}")
 _NUMBERS = re.compile(rf"{_NUMBER}(?: {_NUMBER})*")
 _HEADER = {
@@ -155,7 +155,8 @@ def _checked_tree(tree: str, place: int, n_features: int) -> str:
     lengths_fit = all(len(held[name]) == n_inner for name in _INNER) and all(
         len(held[name]) in ((n_leaves,) if n_inner or name == "leaf_value" else (0, 1)) for name in _LEAF
     )
-    if not lengths_fit or not all(np.isfinite(values).all() for values in held.values()):
+    finite = (values for name, values in held.items() if name != "threshold")  # which infinity can be
+    if not lengths_fit or not all(np.isfinite(values).all() for values in finite):
         raise InputError("a tree of LightGBM in it has sizes that do not fit each other")
     _numbers(found["shrinkage"])
     whole = {name: _whole_numbers(held[name]) for name in (*_WHOLE_INNER, *_CATEGORICAL)}
