@@ -124,6 +124,11 @@ def test_changed_text_is_refused(text, line, other):
         checked_text(re.sub(line, other, text, count=1))
 
 
+def test_thresholds_may_be_infinite(text):
+    changed = re.sub(r"threshold=-?\d\S*", "threshold=inf", text, count=1)
+    assert "threshold=inf" in checked_text(changed)
+
+
 def test_sizes_of_trees_are_counted_again(text):
     wrong = re.sub(r"tree_sizes=.*", "tree_sizes=5 100000000 3", text)
     assert checked_text(wrong) == checked_text(text)
