@@ -3,7 +3,8 @@
 A zip file may claim any size for its members, overlap them, or name one many times; skops believes it, keeps
 a copy for every mention, and follows references between the nodes of ``schema.json``, of which thirty can
 stand for a billion. Hence every member is unpacked against a limit, looked into, and written to a new archive
-that is not compressed, together with a schema in which every node is written out.
+that is not compressed, together with a schema in which every node is written out. Trees that compiled code
+would follow node by node are checked here, before it is given them.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
+from partialfair._stored_lightgbm import check_booster_node
+from partialfair._stored_nodes import check_tree_node
 from partialfair.exceptions import InputError
 
 __all__ = ["rewritten"]
@@ -35,6 +39,11 @@ schemas by 20 to 30 for each of those."""
 
 _NEVER = {"BytearrayNode": "bytearray"}
 """What no model holds, and skops would unpack as a list of integers."""
+
+_TREE, _BOOSTER = ("sklearn.tree._tree", "Tree"), ("lightgbm.basic", "Booster")
+_LOADERS = {_TREE: "TreeNode", _BOOSTER: "ObjectNode"}
+"""How skops has to build what compiled code stands behind: by what is checked, and not by a constructor."""
+_LOSSES = ("_loss", "sklearn._loss", "sklearn.linear_model")
 
 _SPARSE = {"csr", "csc", "coo", "bsr", "dia"}
 _LONGEST_SIDE = 1 << 26
@@ -68,6 +77,8 @@ def rewritten(content: bytes) -> bytes:
         mentions.look_at(schema)
         new = io.BytesIO()
         with zipfile.ZipFile(new, "w", zipfile.ZIP_STORED) as copy:
+            for node in mentions.boosters:  # their text is written anew
+                check_booster_node(node)
             copy.writestr(SCHEMA, json.dumps(schema))
             for name, (loaders, n_mentions) in mentions.files.items():
                 if name not in members:
@@ -79,7 +90,16 @@ def rewritten(content: bytes) -> bytes:
                     data = _checked_sparse(data, budget)
                 budget.spend((n_mentions - 1) * len(data))
                 copy.writestr(name, data)
+        with zipfile.ZipFile(new) as copy:
+            for node in mentions.trees:
+                check_tree_node(node, lambda name: _read_array(copy, name))
     return new.getvalue()
+
+
+def _read_array(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
+    """Read an array whose header was checked."""
+    array: npt.NDArray[Any] = np.load(io.BytesIO(archive.read(name)), allow_pickle=False)
+    return array
 
 
 @dataclass
@@ -135,6 +155,8 @@ class _Mentions:
     most_nodes: int
     files: dict[str, tuple[set[str], int]] = field(default_factory=dict)
     n_nodes: int = 0
+    trees: list[dict[str, Any]] = field(default_factory=list)
+    boosters: list[dict[str, Any]] = field(default_factory=list)
 
     def look_at(self, schema: Any) -> None:
         """Go through a schema, taking out marks by which nodes could be mentioned again, and old names."""
@@ -159,11 +181,25 @@ class _Mentions:
         loader = str(node["__loader__"])
         if loader in _NEVER:
             raise InputError(f"it holds a {_NEVER[loader]}, and no model does")
+        self._check_loader(node, loader)
         if loader == "RandomGeneratorNode":
             _check_pool(node)
         if isinstance(name := node.get("file"), str):
             loaders, n_mentions = self.files.get(name, (set(), 0))
             self.files[name] = ({*loaders, loader}, n_mentions + 1)
+
+    def _check_loader(self, node: dict[str, Any], loader: str) -> None:
+        """Refuse ways around the checks of what compiled code builds, and note what they are for."""
+        module, name = str(node.get("__module__")), str(node.get("__class__"))
+        is_sparse = module.startswith("scipy.sparse.")
+        if loader != _LOADERS.get((module, name), "SparseMatrixNode" if is_sparse else loader):
+            raise InputError(f"it holds a {name[:40]} that is not written as one")
+        if loader == "LossNode" and not module.startswith(_LOSSES):
+            raise InputError(f"it holds a {name[:40]}, which is not a loss")
+        if loader == "TreeNode":
+            self.trees.append(node)
+        if (module, name) == _BOOSTER:
+            self.boosters.append(node)
 
 
 def _check_pool(node: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ __all__ = [
     "check_count",
     "check_flag",
     "check_number",
+    "check_sparse",
     "check_weights",
     "finite_vector",
     "first_text",
@@ -117,6 +118,51 @@ def refuse_masked(values: ArrayLike, name: str) -> None:
         raise InputError(
             f"{name} has {len(masked)} values that are masked, the first in row {masked[0][0]}{column}"
         )
+
+
+def check_sparse(X: ArrayLike, name: str) -> None:
+    """Refuse a sparse matrix whose arrays do not fit each other; compiled code follows them without a look.
+
+    It takes one pass over the entries. Other things than sparse matrices pass. SciPy's ``check_format`` is
+    not enough: it skips matrices whose last pointer is 0, and only warns of pointers that are no integers.
+    """
+    if not hasattr(X, "tocsr"):
+        return
+    try:
+        fits = _is_whole(X if X.format in ("csr", "csc", "bsr", "coo", "dia") else X.tocsr())
+    except (ValueError, TypeError, IndexError, AttributeError, OverflowError):
+        fits = False
+    if not fits:
+        raise InputError(
+            f"{name} is a sparse matrix whose arrays do not fit each other or its shape {X.shape}: build it "
+            "anew from its entries"
+        )
+
+
+def _is_whole(X: Any) -> bool:
+    """Whether every entry of a sparse matrix is in it."""
+    if X.format == "dia":
+        return bool(X.data.ndim == 2 and X.offsets.shape == (len(X.data),) and X.offsets.dtype.kind == "i")
+    if X.format == "coo":
+        columns = ((X.row, X.shape[0]), (X.col, X.shape[1]))
+        return all(len(places) == len(X.data) and _lie_below(places, end) for places, end in columns)
+    n_rows, n_columns = X.shape if X.format != "bsr" else np.floor_divide(X.shape, X.data.shape[1:])
+    if X.format == "csc":
+        n_rows, n_columns = n_columns, n_rows
+    starts, places = X.indptr, X.indices
+    return (
+        starts.dtype.kind == "i"
+        and starts.shape == (n_rows + 1,)
+        and starts[0] == 0
+        and bool((starts[1:] >= starts[:-1]).all())
+        and starts[-1] <= len(places) == len(X.data)
+        and X.data.ndim == (3 if X.format == "bsr" else 1)
+        and _lie_below(places[: starts[-1]], n_columns)
+    )
+
+
+def _lie_below(places: npt.NDArray[Any], end: int) -> bool:
+    return places.dtype.kind == "i" and (not places.size or bool(0 <= places.min() <= places.max() < end))
 
 
 def refuse_dates(values: npt.NDArray[Any], name: str) -> None:

@@ -42,6 +42,7 @@ __all__ = [
     "check_set",
     "check_targets",
     "digests",
+    "is_file_name",
     "scratch",
     "write_file",
     "write_files",
@@ -51,6 +52,7 @@ PathLike: TypeAlias = str | os.PathLike[str]
 
 _LARGEST_RECORD = 1 << 26
 """Bytes of a record that are read; one of 1,000 columns has less than a thousandth of them."""
+_LONGEST_NAME = 255  # bytes, on most systems
 
 _TEMPORARY = re.compile(r"\.partialfair-[0-9a-f]{16}")
 _MOST_NAMES = 100
@@ -297,11 +299,13 @@ def check_set(directory: Path, record_name: str) -> dict[str, Any]:
     """
     record = _read_record(directory / record_name)
     known = record.get("files", {})
-    if not isinstance(known, dict):
-        raise InputError(f"{directory / record_name} is damaged: its files are not a mapping")
+    if not (isinstance(known, dict) and all(map(is_file_name, known))):
+        raise InputError(
+            f"{directory / record_name} is damaged: its files are not a mapping from their names"
+        )
     for name, digest in known.items():
         path = directory / name
-        if path.parent != directory or not path.is_file():
+        if not path.is_file():
             continue
         if digests({name: path.read_bytes()})[name] != digest:
             raise InputError(
@@ -309,6 +313,16 @@ def check_set(directory: Path, record_name: str) -> dict[str, Any]:
                 "of two runs, or one was changed since; run the command again, or name the file you want"
             )
     return record
+
+
+def is_file_name(name: object) -> bool:
+    """Whether a value out of a record names a file in a directory, and nothing elsewhere."""
+    if not isinstance(name, str) or name in ("", ".", "..") or "\0" in name or Path(name).name != name:
+        return False
+    try:
+        return len(os.fsencode(name)) <= _LONGEST_NAME
+    except UnicodeEncodeError:
+        return False
 
 
 def _read_record(path: Path) -> dict[str, Any]:

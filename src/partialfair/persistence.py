@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 
 from partialfair._archive import rewritten
 from partialfair._files import write_file
+from partialfair._stored_models import check_models
 from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._population import is_rows
 from partialfair.exceptions import InputError
@@ -131,7 +132,8 @@ def load_model(path: str | os.PathLike[str]) -> Any:
 
     Only classes of a fixed list are built (`TRUSTED`, and what skops trusts of NumPy, SciPy and
     scikit-learn); the list is checked before anything is built, nothing is unpickled, and a file with
-    anything else in it is refused.
+    anything else in it is refused. What compiled code would follow without a look (nodes of trees, LightGBM's
+    text, XGBoost's JSON, neighbors, support vectors) is checked before, wherever it is in the model.
 
     Parameters
     ----------
@@ -159,11 +161,14 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     model = _unpacked(content, path)
     if not isinstance(model, BaseEstimator | TableModel):
         raise InputError(f"{path} holds {_what(model)}, which is not a fitted model")
-    if isinstance(model, TableModel | PartialFairEstimator | PartialParityAdjuster):
-        try:
-            model._check_stored() if isinstance(model, PartialFairEstimator) else model.check()
-        except Exception as error:  # of any kind, in models that are made up
-            raise InputError(f"{path} is damaged: {_one_line(error)}") from error
+    try:
+        check_models(model)
+        if isinstance(model, PartialFairEstimator):
+            model._check_stored()
+        elif isinstance(model, TableModel | PartialParityAdjuster):
+            model.check()
+    except Exception as error:  # of any kind, in models that are made up
+        raise InputError(f"{path} is damaged: {_one_line(error)}") from error
     return model
 
 
@@ -196,6 +201,7 @@ def model_bytes(model: Any) -> bytes:
     try:
         content = skops.dumps(model, compression=zipfile.ZIP_DEFLATED)
         rewritten(content)  # what would not be loaded is not saved
+        check_models(model)
     except (TypeError, ValueError, AttributeError, RecursionError) as error:  # objects unknown to skops
         raise InputError(f"the model cannot be saved: {_one_line(error)}") from error
     strange = sorted(set(skops.get_untrusted_types(data=content)) - set(TRUSTED))

@@ -8,6 +8,9 @@
 ``python -m tests.fuzz --serve``
     reads seeds, and names of kills, from standard input, a line each, and answers with a line of JSON: what
     was broken.
+``python -m tests.fuzz --serve-edited``
+    does the same for model files with something changed in them: seeds, or
+    ``bad nodes``.
 """
 
 from __future__ import annotations
@@ -20,6 +23,11 @@ def main(words: list[str]) -> int:
     """Run with one thread: a process with threads cannot be forked safely, and a case is to cost one core."""
     for library in ("NUMBA", "OMP", "OPENBLAS", "ARROW"):
         os.environ[f"{library}_NUM_THREADS"] = "1"
+    if words == ["--serve-edited"]:  # without the libraries' threads in the process of the other cases
+        from tests.fuzz.edited import serve_edited
+
+        serve_edited()
+        return 0
     from tests.fuzz.session import serve, show, show_kills
 
     if words == ["--serve"]:

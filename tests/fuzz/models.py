@@ -7,6 +7,7 @@ import json
 import struct
 import zipfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -27,8 +28,8 @@ def canonical(model: bytes) -> Members:
     with zipfile.ZipFile(io.BytesIO(model)) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     schema = members[_SCHEMA].decode()
-    arrays = sorted((name for name in members if name.endswith(".npy")), key=schema.index)
-    renamed = {name: f"{k}.npy" for k, name in enumerate(arrays)}
+    arrays = sorted((name for name in members if name not in (_SCHEMA, _NOTE)), key=schema.index)
+    renamed = {name: f"{k}{Path(name).suffix}" for k, name in enumerate(arrays)}
     identities: dict[int, int] = {}
     tree = json.loads(schema)
     for node in _objects(tree):

@@ -257,9 +257,11 @@ class TestSets:
         with pytest.raises(InputError, match=r"record\.json is damaged"):
             check_set(directory, "record.json")
 
-    def test_no_other_directory_is_looked_at(self, directory):
-        self.write(directory, {}, {"files": {"../model": "0", "/etc/passwd": "0", "..": "0"}})
-        check_set(directory, "record.json")
+    @pytest.mark.parametrize("name", ["../model", "/etc/passwd", "..", "a/b", "", "x" * 300, "\ud800", "\0"])
+    def test_no_other_directory_is_looked_at(self, directory, name):
+        self.write(directory, {}, {"files": {name: "0"}})
+        with pytest.raises(InputError, match=r"record\.json is damaged: its files"):
+            check_set(directory, "record.json")
 
 
 @posix

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from partialfair._extras import require
-from partialfair._files import check_set, check_targets, write_file
+from partialfair._files import check_set, check_targets, is_file_name, write_file
 from partialfair.cli._csv import csv_text
 from partialfair.cli._output import step
 from partialfair.cli._tables import read_table
@@ -82,7 +82,7 @@ def find_model(path: Path) -> list[Path]:
             f"{record_path} tells of no model that was saved, and what models are beside it are of earlier "
             "runs; name the file of one of them if you want it"
         )
-    if not isinstance(model, str) or (path / model).parent != path:
+    if not is_file_name(model):
         raise InputError(f"{record_path} is damaged: its model is not a file beside it")
     members = [path / name for name in record.get("files", {}) if name != model]
     return [path / model, record_path, *members]

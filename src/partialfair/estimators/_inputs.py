@@ -13,7 +13,15 @@ from scipy import sparse
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_array, validate_data
 
-from partialfair._checks import check_choice, check_weights, first_text, refuse_dates, refuse_masked, shown
+from partialfair._checks import (
+    check_choice,
+    check_sparse,
+    check_weights,
+    first_text,
+    refuse_dates,
+    refuse_masked,
+    shown,
+)
 from partialfair._text import listed
 from partialfair._typing import ArrayLike, Floats, GroupLabel, Ints
 from partialfair.categoricals import CategoricalCodes
@@ -47,6 +55,7 @@ def read_features(
     ``n_features_in_`` and ``feature_names_in_`` describe X as it was passed, sensitive columns included.
     """
     refuse_masked(X, "X")
+    check_sparse(X, "X")
     if isinstance(X, CategoricalCodes):
         if sensitive_columns is not None:
             raise InputError("sensitive_columns cannot be read from integer codes; pass sensitive_features")

@@ -13,6 +13,7 @@ __all__ = ["FORMAT", "Outcome", "Run", "read_outcome", "read_run"]
 FORMAT = 1
 """Of the files of a run; another number means that they are read in another way."""
 _KEY_DIGITS = 16
+_LARGEST_WHOLE = 1 << 53
 
 
 @dataclass(frozen=True)
@@ -108,12 +109,19 @@ class Outcome:
 
 
 def read_run(content: Mapping[str, Any]) -> Run:
-    """Return the run of a file's content; KeyError, TypeError or ValueError if it is none."""
+    """Return the run of a file's content; LookupError, TypeError or ValueError if it is none."""
     fields = {name: value for name, value in content.items() if name != "format"}
     if content["format"] != FORMAT:
         raise ValueError(f"its format is {content['format']}, not {FORMAT}")
     interval = fields.get("interval")
-    return Run(**{**fields, "interval": None if interval is None else (interval[0], interval[1])})
+    run = Run(**{**fields, "interval": None if interval is None else (interval[0], interval[1])})
+    numbers = (run.seed, run.alpha, run.tolerance, run.n_points, run.rows, *(run.interval or ()))
+    texts = (run.dataset, run.method, run.protocol, run.fairness)
+    if not all(number is None or _is_number(number) for number in numbers):
+        raise ValueError("its numbers are none")
+    if not all(text is None or isinstance(text, str) for text in texts):
+        raise ValueError("its names are none")
+    return run
 
 
 def read_outcome(content: Mapping[str, Any]) -> Outcome:
@@ -122,6 +130,16 @@ def read_outcome(content: Mapping[str, Any]) -> Outcome:
     for name in ("fit", "validation", "test", "history", "environment"):
         if not isinstance(getattr(outcome, name), Mapping):
             raise ValueError(f"its {name} is no object")
+    if not (outcome.error is None or isinstance(outcome.error, str)) or not _is_number(outcome.seconds):
+        raise ValueError("its error is no text, or its seconds are no number")
+    for measures in (outcome.validation, outcome.test):
+        if not all(map(_is_number, measures.values())):
+            raise ValueError("its measures are no numbers")
     if not outcome.failed and not (outcome.validation and outcome.test):
         raise ValueError("it has neither measures nor an error")
     return outcome
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is a float, or an integer that one can hold; not known measures are NaN."""
+    return isinstance(value, float) or (type(value) is int and abs(value) <= _LARGEST_WHOLE)

@@ -70,8 +70,9 @@ class Store:
             ) from None
         written = content.get("format"), content.get("version")
         if written != (FORMAT, self.version):
+            number, version = (str(part)[:40] for part in written)
             raise InputError(
-                f"{self.directory} holds results of partialfair {written[1]} (format {written[0]}), and this "
+                f"{self.directory} holds results of partialfair {version} (format {number}), and this "
                 f"is {self.version} (format {FORMAT}): give --out another directory, nothing was changed"
             )
 
@@ -124,7 +125,7 @@ class Store:
                 continue  # what a process that was killed had not finished
             try:
                 run = read_run(_read(home / _RUN))
-            except (KeyError, TypeError, ValueError) as error:
+            except (LookupError, TypeError, ValueError) as error:
                 raise _damaged(home / _RUN, error) from None
             if run.key != home.name:
                 raise InputError(f"{home / _RUN} is not the run of its directory: it was changed, or moved")
@@ -169,7 +170,8 @@ def _outcome(home: Path) -> Outcome:
 def _read(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        json.dumps(content, ensure_ascii=False).encode()  # escapes can stand for half a character
+    except (OSError, ValueError, RecursionError) as error:
         raise _damaged(path, error) from None
     if not isinstance(content, dict):
         raise _damaged(path, "it holds no object")
@@ -177,7 +179,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _damaged(path: Path, why: object) -> InputError:
-    reason = str(why).splitlines()[0] if str(why) else type(why).__name__
+    reason = (str(why).splitlines() or [type(why).__name__])[0][:200]
     return InputError(f"{path} is damaged ({reason}): remove {path.parent} to run it again")
 
 

@@ -156,6 +156,7 @@ def _linear_model(model: Any) -> Exported:
     coef = np.atleast_2d(np.asarray(model.coef_, dtype=np.float64))
     if len(coef) > 1:
         raise InputError(f"{_name(model)} has several scores a row; only models with one can be exported")
+    _check_shape(model, coef, (1, model.n_features_in_))
     intercept = np.broadcast_to(np.asarray(model.intercept_, dtype=np.float64).ravel(), (1,))
     decision = None
     if is_classifier(model):
@@ -204,6 +205,9 @@ def _pipeline(model: Pipeline) -> Exported:
     for _, step in model.steps[:-1]:
         if step is not None and step != "passthrough":
             steps += _scaling(step)
+    widths = {step.n_features_in_ for _, step in model.steps if hasattr(step, "n_features_in_")}
+    if len(widths) > 1:  # no step that is exported adds or drops columns
+        raise InputError(f"the steps of {_name(model)} have different numbers of features")
     names = _feature_names(model) or inner.feature_names
     return replace(inner, scores=Scaled(inner.scores, tuple(steps)), feature_names=names)
 
@@ -230,7 +234,16 @@ def _scaling(step: Any) -> list[tuple[str, Floats]]:
                 f"the step {_name(step)} cannot be exported; convert it with skl2onnx, export the last step "
                 "alone, and join both with onnx.compose.merge_models"
             )
-    return [(what, np.asarray(held, dtype=np.float64)) for what, held in wanted if held is not None]
+    numbers = [(what, np.asarray(held, dtype=np.float64)) for what, held in wanted if held is not None]
+    for _, held in numbers:
+        _check_shape(step, held, (step.n_features_in_,))
+    return numbers
+
+
+def _check_shape(model: Any, numbers: Floats, shape: tuple[int, ...]) -> None:
+    """Refuse numbers, out of an edited file say, that do not fit the features: onnx's checker may crash."""
+    if numbers.shape != shape:
+        raise InputError(f"{_name(model)} holds {numbers.shape} numbers, and its features need {shape}")
 
 
 def _is_nan(value: Any) -> bool:

@@ -12,8 +12,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from partialfair._checks import check_choice, check_count, check_number, finite_vector
+from partialfair._checks import check_choice, check_count, check_number, check_sparse, finite_vector, shown
 from partialfair._state import StoredAsPairs
+from partialfair._text import listed
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike, MissingGroups
 from partialfair.estimators._inputs import in_columns_of, names_of
 from partialfair.exceptions import InputError
@@ -22,7 +23,7 @@ from partialfair.metrics._inputs import oriented, scored_groups
 from partialfair.metrics.report import FairnessReport, fairness_report
 from partialfair.postprocessing._fitting import Asked, fitted_maps, measured
 from partialfair.postprocessing._scorer import Response, Scorer, as_scores, read_scorer
-from partialfair.postprocessing.maps import ScoreMap, maps_frame, read_maps, write_maps
+from partialfair.postprocessing.maps import LARGEST_SCORE, ScoreMap, maps_frame, read_maps, write_maps
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["PartialParityAdjuster"]
 
 _ROUTED = {"sensitive_features": True}
-_LARGEST_SCORE = 1e100
-"""Squares of larger scores, and their sums, leave the range of floats."""
 
 
 def _has_scorer(adjuster: PartialParityAdjuster) -> bool:
@@ -388,9 +387,10 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         if self.scorer is None:
             scores = finite_vector(as_scores(X), "scores", ranked=True)
         else:
+            check_sparse(X, "X")
             scores = finite_vector(self._scorer.scores(X, sensitive_features), "the scorer's scores")
-        if scores.size and np.abs(scores).max() > _LARGEST_SCORE:
-            raise InputError(f"scores must lie within ±{_LARGEST_SCORE:g}, so that squares can be added up")
+        if scores.size and np.abs(scores).max() > LARGEST_SCORE:
+            raise InputError(f"scores must lie within ±{LARGEST_SCORE:g}, so that squares can be added up")
         if (bounds := self._range) is not None:
             outside = np.flatnonzero((scores < bounds[0]) | (scores > bounds[1]))
             if outside.size:
@@ -408,7 +408,8 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         known = [one.group for one in self.maps_]
         for label in given.labels:
             if label not in known:
-                raise InputError(f"group {label!r} was not seen in fit, which saw {known}")
+                names = listed([shown(one) for one in known], most=8)
+                raise InputError(f"group {shown(label)} was not seen in fit, which saw {names}")
         return given.regrouped([known.index(label) for label in given.labels], tuple(known))
 
     def _mapped(self, scores: Floats, groups: Groups) -> Floats:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from partialfair._checks import shown
 from partialfair._files import write_file
 from partialfair._typing import Floats, GroupLabel
 from partialfair.exceptions import InputError
@@ -18,7 +19,19 @@ from partialfair.groups import group_name
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SCHEMA", "ScoreMap", "maps_frame", "maps_record", "read_maps", "score_map", "write_maps"]
+__all__ = [
+    "LARGEST_SCORE",
+    "SCHEMA",
+    "ScoreMap",
+    "maps_frame",
+    "maps_record",
+    "read_maps",
+    "score_map",
+    "write_maps",
+]
+
+LARGEST_SCORE = 1e100
+"""Squares of larger scores, and their sums, leave the range of floats."""
 
 SCHEMA = "partialfair.adjustment/1"
 """Of the file. Its number changes when a reader would have to."""
@@ -65,9 +78,11 @@ class ScoreMap:
             isinstance(one, np.ndarray) and one.dtype == np.float64 and one.ndim == 1 for one in columns
         ):
             raise InputError("a map of scores holds other things than scores")
-        rising = all(np.isfinite(one).all() and (np.diff(one) > 0).all() for one in columns)
+        rising = all((np.abs(one) <= LARGEST_SCORE).all() and (np.diff(one) > 0).all() for one in columns)
         if not (rising and 0 < self.knots.size == self.values.size):
-            raise InputError(f"the map of group {self.group!r} does not rise strictly from score to score")
+            raise InputError(
+                f"the map of group {shown(self.group)} does not rise strictly from score to score"
+            )
 
     def fixed_at(self, bounds: tuple[float, float]) -> ScoreMap:
         """Return the map with both ends of a range as knots that stay, so that no score leaves it."""
@@ -147,6 +162,7 @@ def read_maps(path: str | os.PathLike[str]) -> tuple[tuple[ScoreMap, ...], tuple
         raise InputError(f"{path} is no table of an adjuster: its schema is not {SCHEMA!r}")
     try:
         columns = tuple(map(str, record.get("columns", ())))
+        "".join(columns).encode()
         maps = tuple(_read_map(line) for line in record["groups"])
     except (KeyError, TypeError, ValueError, OverflowError):
         raise InputError(f"{path} is damaged: it does not hold rising scores of groups") from None
@@ -157,8 +173,10 @@ def read_maps(path: str | os.PathLike[str]) -> tuple[tuple[ScoreMap, ...], tuple
 
 def _read_map(line: Any) -> ScoreMap:
     label = line["group"]
-    if not isinstance(label, str | int | float | list):
+    parts = label if isinstance(label, list) else [label]
+    if not all(isinstance(part, str | int | float) for part in parts):
         raise TypeError
+    "".join(map(str, parts)).encode()  # JSON can hold half a character, and no table can: a ValueError
     knots, values = (np.array([float(x) for x in line[name]]) for name in ("score_from", "score_to"))
     inside = tuple((float(low), float(high)) for low, high in line.get("inside", ()))
     one = ScoreMap(tuple(label) if isinstance(label, list) else label, knots, values, inside)

@@ -1,8 +1,9 @@
 """Libraries' models as files and copies hold them, and what of them is looked at before they are used.
 
-XGBoost keeps its trees in a ``bytearray``, which files of models do not hold: these get its own UBJSON.
-Models of LightGBM hold their own text, those of scikit-learn plain arrays; but HistGradientBoosting reads
-tables with categories by a partial function, which no file holds either, and which is always the same.
+XGBoost keeps its trees in a ``bytearray``, which files of models do not hold: these get its own JSON, which
+is checked and written anew before XGBoost reads it. Models of LightGBM hold their own text, those of
+scikit-learn plain arrays; but HistGradientBoosting reads tables with categories by a partial function, which
+no file holds either, and which is always the same.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import check_array
 
 from partialfair._extras import require
+from partialfair._stored_xgboost import checked_json
 from partialfair.estimators.result import FitResult
 from partialfair.exceptions import InputError
 from partialfair.trees._refusals import name_of
@@ -39,7 +41,7 @@ class StoredXGBoost:
     settings
         The parameters of an estimator; none of a booster.
     content
-        The trees, in the library's own format UBJSON.
+        The trees, in the library's own JSON.
     frozen
         Whether it is in a ``FrozenEstimator``.
     """
@@ -64,7 +66,7 @@ def stored(model: Any) -> Any:
     kind = name_of(inner)
     booster = inner if kind == _BOOSTER else inner.get_booster()
     settings = {} if kind == _BOOSTER else inner.get_params()
-    return StoredXGBoost(kind, settings, bytes(booster.save_raw("ubj")), frozen)
+    return StoredXGBoost(kind, settings, checked_json(booster.save_raw("json")), frozen)
 
 
 def restored(held: Any) -> Any:
@@ -77,7 +79,7 @@ def restored(held: Any) -> Any:
     if held.kind not in (_BOOSTER, "XGBClassifier", "XGBRegressor", "XGBRFClassifier", "XGBRFRegressor"):
         raise InputError(f"its model is a {held.kind[:40]}, which is none of XGBoost's")
     model = getattr(xgboost, held.kind)(**held.settings)
-    model.load_model(bytearray(held.content))
+    model.load_model(bytearray(checked_json(held.content)))
     return FrozenEstimator(model) if held.frozen else model
 
 

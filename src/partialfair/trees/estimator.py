@@ -19,7 +19,7 @@ from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from partialfair._checks import check_number, finite_vector, refuse_masked
+from partialfair._checks import check_number, check_sparse, finite_vector, refuse_masked
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
@@ -381,6 +381,7 @@ class PartialFairTrees(PartialFairEstimator):
 
     def _read_features(self, X: ArrayLike, *, reset: bool) -> tuple[Any, dict[str, ArrayLike] | None]:
         refuse_masked(X, "X")
+        check_sparse(X, "X")
         if not hasattr(X, "shape"):
             X = np.asarray(X)
         if len(X.shape) != 2:
