@@ -67,8 +67,9 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         Ranks from the top: ``(0.05, 0.30)`` holds ranks 5–30 %, score percentiles 70–95. Also a list of such
         pairs (their union), or a mapping from group to either.
     max_gap
-        κ, the largest gap allowed, in [0, 1]. Scores without new ties cannot go below ``result_.floor``;
-        what is below is refused, unless the gap is that narrow already.
+        κ, the largest gap allowed, in [0, 1]. Scores without new ties always reach ``result_.floor``; a
+        smaller limit raises `InputError` exactly if no such scores reach it, and the message names the
+        smallest that they do.
     constraint
         ``"statistical_parity"``, or ``"demographic_parity"`` at ``constraint_threshold``.
     constraint_threshold
@@ -102,8 +103,9 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
     margin
         For statistical parity on the absolute scale: by how much the interval is widened, in ranks, while
         maps are sought. There a threshold counts wholly or not at all, so that maps jump where the interval
-        ends, and new people's ranks are a little off. ``"auto"`` is ``1.36 / √n`` of the smallest group; 0
-        finds the least change, and may be far off for new people. On the interval scale it is not used.
+        ends, and new people's ranks are a little off. ``"auto"`` is ``1.36 / √n`` of the smallest group, or 0
+        where ``max_gap`` cannot be reached on an interval so wide; 0 finds the least change, and may be far
+        off for new people. On the interval scale it is not used.
 
     Attributes
     ----------
