@@ -18,6 +18,7 @@ __all__ = [
     "check_choice",
     "check_count",
     "check_flag",
+    "check_fraction",
     "check_number",
     "check_weights",
     "finite_vector",
@@ -60,6 +61,13 @@ def check_count(value: Any, name: str, *, low: int = 1) -> None:
     check_number(value, name, low=low)
     if int(value) != value:
         raise InputError(f"{name} must be a whole number, not {value!r}")
+
+
+def check_fraction(value: Any, name: str) -> None:
+    """Refuse what is not a number strictly between 0 and 1, as a confidence is."""
+    check_number(value, name)
+    if not 0 < value < 1:
+        raise InputError(f"{name} must lie between 0 and 1, not {shown(value)}")
 
 
 def check_flag(value: Any, name: str) -> None:

@@ -34,6 +34,7 @@ __all__ = [
     "Intervals",
     "Label",
     "LowerIsBetter",
+    "MaxGroups",
     "MinGroup",
     "Missing",
     "MissingGroups",
@@ -261,6 +262,15 @@ Enforce = Annotated[
         "--enforce",
         help="'exact' bounds the gap itself on the training rows, 'surrogate' the paper's smooth stand-in.",
         rich_help_panel=ASKED,
+    ),
+]
+MaxGroups = Annotated[
+    int,
+    typer.Option(
+        "--max-groups",
+        metavar="N",
+        help="Refuse a group column with more distinct values; run time grows with pairs of groups.",
+        rich_help_panel=JUDGED,
     ),
 ]
 MinGroup = Annotated[

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from partialfair._checks import check_count
 from partialfair.cli import _audit, _compare
 from partialfair.cli._audit import AuditSettings, measure, print_audit
 from partialfair.cli._compare import print_comparison
@@ -29,6 +30,7 @@ from partialfair.cli._options import (
     Intervals,
     Label,
     LowerIsBetter,
+    MaxGroups,
     MinGroup,
     Missing,
     MissingGroups,
@@ -48,7 +50,7 @@ from partialfair.cli._options import (
     Within,
 )
 from partialfair.cli._output import console, echo, echo_data, json_text, note, printing, step
-from partialfair.cli._tables import ColumnNames, ScoreTable, read_scores
+from partialfair.cli._tables import MAX_GROUPS, ColumnNames, ScoreTable, read_scores
 from partialfair.cli._writing import Outputs, announce
 from partialfair.exceptions import InputError
 
@@ -70,6 +72,7 @@ def audit(
     gap_scale: Scale = Scales.interval,
     rank_within: Within = RankWithin.group,
     min_group: MinGroup = 10,
+    max_groups: MaxGroups = MAX_GROUPS,
     small_groups: Small = SmallGroups.list,
     missing_groups: Missing = MissingGroups.error,
     confidence: Confidence = 0.95,
@@ -100,13 +103,14 @@ def audit(
     )
     gate = read_gate(fail_metric, fail_above, fail_on)
     settings.check()
+    check_count(max_groups, "--max-groups", low=2)
     if gate is not None:
         settings.check_gate(gate)
     check_page(settings.interval, report)
     outputs = Outputs(out, _audit.FILES, report)
     outputs.check(file)
     columns = ColumnNames(score, tuple(group), label, weight, clusters=clusters)
-    result = measure(_read(file, columns, settings), settings, gate)
+    result = measure(_read(file, columns, settings, max_groups), settings, gate)
     record = outputs.write(result.files, result.record(gate, pairs=as_json or out is not None), result.page)
     with printing():
         if as_json:
@@ -144,6 +148,7 @@ def compare(
     gap_scale: Scale = Scales.interval,
     rank_within: Within = RankWithin.group,
     min_group: MinGroup = 10,
+    max_groups: MaxGroups = MAX_GROUPS,
     small_groups: Small = SmallGroups.list,
     missing_groups: Missing = MissingGroups.error,
     confidence: Confidence = 0.95,
@@ -161,11 +166,12 @@ def compare(
         rank_within=rank_within.value,
     )
     settings.check()
+    check_count(max_groups, "--max-groups", low=2)
     check_page(settings.interval, report)
     outputs = Outputs(out, _compare.FILES, report)
     outputs.check(*files)
     columns = ColumnNames(score, tuple(group), label, weight, id_column, clusters)
-    comparison = _compare.compare([_read(file, columns, settings) for file in files], settings)
+    comparison = _compare.compare([_read(file, columns, settings, max_groups) for file in files], settings)
     record = outputs.write(
         comparison.files, comparison.record(pairs=as_json or out is not None), comparison.page
     )
@@ -375,6 +381,6 @@ def export(
                 echo(f"it {what}: " + ", ".join(f"{name}: {kind}" for name, kind in values))
 
 
-def _read(path: Path, columns: ColumnNames, settings: AuditSettings) -> ScoreTable:
+def _read(path: Path, columns: ColumnNames, settings: AuditSettings, max_groups: int) -> ScoreTable:
     with step(f"reading {path}"):
-        return read_scores(path, columns, settings.missing_groups)
+        return read_scores(path, columns, settings.missing_groups, max_groups=max_groups)

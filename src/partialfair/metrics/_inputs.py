@@ -24,7 +24,7 @@ from partialfair._checks import (
 from partialfair._text import listed
 from partialfair._typing import ArrayLike, Floats, GapScale, GroupLabel, IntervalLike, Ints, MissingGroups
 from partialfair.exceptions import InputError
-from partialfair.groups import Groups, encode_groups, group_name
+from partialfair.groups import MAX_GROUPS, Groups, encode_groups, group_name
 from partialfair.intervals import IntervalSet, band_weights, intervals_by_group, running_weight
 
 __all__ = [
@@ -200,6 +200,7 @@ def scored_groups(
     clusters: ArrayLike | None = None,
     higher_is_better: bool = True,
     missing_groups: MissingGroups = "error",
+    max_groups: int = MAX_GROUPS,
 ) -> ScoredGroups:
     """Check, split and sort: O(n log n), and O(n) more for each group.
 
@@ -213,7 +214,7 @@ def scored_groups(
     weights = None if sample_weight is None else check_weights(sample_weight, scores.size)
     if positive is not None and positive.size != scores.size:
         raise InputError(f"y_true has {positive.size} rows, but there are {scores.size} scores")
-    encoded = encoded_groups(sensitive_features, scores.size, missing_groups)
+    encoded = encoded_groups(sensitive_features, scores.size, missing_groups, max_groups)
     together = None if clusters is None else cluster_codes(clusters, scores.size)
     n_missing = int(((encoded.codes < 0) & (True if weights is None else weights > 0)).sum())
     members = [np.flatnonzero(encoded.codes == code) for code in range(len(encoded.labels))]
@@ -239,12 +240,17 @@ def scored_groups(
 
 
 def encoded_groups(
-    sensitive_features: ArrayLike, n_rows: int, missing_groups: MissingGroups = "error"
+    sensitive_features: ArrayLike,
+    n_rows: int,
+    missing_groups: MissingGroups = "error",
+    max_groups: int = MAX_GROUPS,
 ) -> Groups:
     """Return the group of every row, −1 where it is missing and ``missing_groups="ignore"``."""
     check_choice(missing_groups, "missing_groups", get_args(MissingGroups))
     advice = "; missing_groups='ignore' leaves such rows out"
-    return encode_groups(sensitive_features, n_rows=n_rows, missing=missing_groups, advice=advice)
+    return encode_groups(
+        sensitive_features, n_rows=n_rows, missing=missing_groups, advice=advice, max_groups=max_groups
+    )
 
 
 def oriented(scores: _Scores, higher_is_better: bool) -> _Scores:
