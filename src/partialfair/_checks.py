@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from datetime import date, time, timedelta
 from numbers import Real
@@ -42,11 +43,12 @@ def check_number(
 ) -> None:
     """Refuse what is not one finite number with ``low ≤ value ≤ high`` and ``value > above``."""
     is_number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-    if is_number and np.isfinite(value) and low <= value <= high and value > above:
+    is_finite = is_number and _is_finite(value)
+    if is_finite and low <= value <= high and value > above:
         return
     if high < np.inf:
         wanted = f"lie in ({above:g}, {high:g}]" if above > -np.inf else f"lie in [{low:g}, {high:g}]"
-    elif not (is_number and np.isfinite(value)):  # inf is at least 0, and yet refused
+    elif not is_finite:  # inf is at least 0, and yet refused
         limit = f" above {above:g}" if above > -np.inf else f" of at least {low:g}" if low > -np.inf else ""
         wanted = f"be a finite number{limit}"
     elif above > -np.inf:
@@ -56,11 +58,19 @@ def check_number(
     raise InputError(f"{name} must {wanted}, not {shown(value)}")
 
 
+def _is_finite(value: Any) -> bool:
+    """Whether a number is one that floats hold: 10**400 is not."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
 def check_count(value: Any, name: str, *, low: int = 1) -> None:
     """Refuse what is not a whole number of at least 1, or whatever is the lowest."""
     check_number(value, name, low=low)
     if int(value) != value:
-        raise InputError(f"{name} must be a whole number, not {value!r}")
+        raise InputError(f"{name} must be a whole number, not {shown(value)}")
 
 
 def check_fraction(value: Any, name: str) -> None:
@@ -174,7 +184,10 @@ def _undecided(given: npt.NDArray[np.floating[Any]], values: ArrayLike) -> npt.N
 
 def shown(value: Any, most: int = 80) -> str:
     """Write a value for a message, on one line and not at length."""
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except (RecursionError, ValueError):  # too deep, or an integer with too many digits
+        text = f"a value of type {type(value).__name__}"
     return text if len(text) <= most else f"{text[:most]}…"
 
 
