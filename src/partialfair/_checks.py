@@ -24,11 +24,16 @@ __all__ = [
     "check_weights",
     "finite_vector",
     "first_text",
+    "is_finite_number",
     "merged_by_floats",
+    "one_array",
     "outside_weights",
+    "random_generator",
     "refuse_dates",
+    "refuse_lazy",
     "refuse_masked",
     "shown",
+    "squarable",
 ]
 
 
@@ -42,8 +47,7 @@ def check_number(
     value: Any, name: str, *, low: float = -np.inf, high: float = np.inf, above: float = -np.inf
 ) -> None:
     """Refuse what is not one finite number with ``low ≤ value ≤ high`` and ``value > above``."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-    is_finite = is_number and _is_finite(value)
+    is_finite = is_finite_number(value)
     if is_finite and low <= value <= high and value > above:
         return
     if high < np.inf:
@@ -58,8 +62,10 @@ def check_number(
     raise InputError(f"{name} must {wanted}, not {shown(value)}")
 
 
-def _is_finite(value: Any) -> bool:
-    """Whether a number is one that floats hold: 10**400 is not."""
+def is_finite_number(value: Any) -> bool:
+    """Whether it is one number that floats hold: True is not, nor is 10**400."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        return False
     try:
         return math.isfinite(value)
     except OverflowError:
@@ -78,6 +84,16 @@ def check_fraction(value: Any, name: str) -> None:
     check_number(value, name)
     if not 0 < value < 1:
         raise InputError(f"{name} must lie between 0 and 1, not {shown(value)}")
+
+
+def random_generator(random_state: Any, name: str = "random_state") -> np.random.Generator:
+    """Return the generator that a seed stands for, or a complaint that names it."""
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{name} must be None, a whole number of at least 0 or a generator, not {shown(random_state)}"
+        ) from None
 
 
 def check_flag(value: Any, name: str) -> None:
@@ -99,10 +115,7 @@ def finite_vector(values: ArrayLike, name: str, *, ranked: bool = False) -> Floa
     if values is None:
         raise InputError(f"{name} is missing")
     refuse_masked(values, name)
-    try:
-        given = np.asarray(values)
-    except ValueError:  # rows of different lengths
-        raise InputError(f"{name} must have one dimension, not rows of different lengths") from None
+    given = one_array(values, name)
     if given.dtype.kind == "f" and not hasattr(values, "dtype"):
         given = _undecided(given, values)
     refuse_dates(given, name)
@@ -110,8 +123,8 @@ def finite_vector(values: ArrayLike, name: str, *, ranked: bool = False) -> Floa
         if given.dtype.kind == "c":
             raise TypeError
         vector = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        culprit = first_text(values)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        culprit = first_text(values) if given.ndim == 1 else None
         held = type(values).__name__ if culprit is None else shown(culprit)
         raise InputError(f"{name} holds {held}, which is not a number") from None
     if vector.ndim != 1:
@@ -128,13 +141,62 @@ def finite_vector(values: ArrayLike, name: str, *, ranked: bool = False) -> Floa
     return vector
 
 
+LARGEST_TARGET = 1e75
+"""Sums of squares of larger targets need not be finite."""
+
+
+def squarable(values: ArrayLike, name: str) -> Floats:
+    """Return one column of finite numbers whose squares can be added up, or a complaint that names it."""
+    vector = finite_vector(values, name)
+    if (large := np.flatnonzero(np.abs(vector) > LARGEST_TARGET)).size:
+        raise InputError(
+            f"{name} has {vector[large[0]]:g} in row {large[0]}, which is too large to square; rescale it"
+        )
+    return vector
+
+
+def refuse_lazy(values: Any, name: str) -> None:
+    """Refuse what holds no values yet: Dask collections, lazy frames, queries. Imports none of them."""
+    module, kind = type(values).__module__.partition(".")[0], type(values).__name__
+    if hasattr(values, "__dask_graph__"):
+        remedy = "compute"
+    elif module in _GATHERED_BY:
+        remedy = _GATHERED_BY[module]
+    elif callable(getattr(values, "collect", None)) and not hasattr(values, "__len__"):  # lazy frames
+        remedy = "collect"
+    else:
+        return
+    raise InputError(
+        f"{name} is lazy (a {kind} of {module}) and holds no values yet; gather it first, .{remedy}()"
+    )
+
+
+_GATHERED_BY = {"dask": "compute", "dask_expr": "compute", "ibis": "execute", "pyspark": "toPandas"}
+
+
 def refuse_masked(values: ArrayLike, name: str) -> None:
-    """Refuse arrays with masked entries, whose values are not to be looked at."""
+    """Refuse arrays with masked entries, whose values are not to be looked at, and what has none yet."""
+    refuse_lazy(values, name)
     if isinstance(values, np.ma.MaskedArray) and (masked := np.argwhere(np.ma.getmaskarray(values))).size:
         column = f", column {masked[0][1]}" if masked.shape[1] > 1 else ""
         raise InputError(
             f"{name} has {len(masked)} values that are masked, the first in row {masked[0][0]}{column}"
         )
+
+
+def one_array(values: ArrayLike, name: str) -> npt.NDArray[Any]:
+    """Return values as an array of whatever type, refusing rows of different lengths and lists too deep."""
+    columns = getattr(values, "column_names", None)  # a table of Arrow, which is no array of one column
+    if columns is not None and hasattr(values, "column"):
+        if len(columns) != 1:
+            raise InputError(f"{name} must have one column, not {len(columns)}")
+        values = values.column(0)
+    try:
+        return np.asarray(values)
+    except (ValueError, RecursionError):
+        raise InputError(
+            f"{name} must have one dimension, not rows of different lengths or nested values"
+        ) from None
 
 
 def refuse_dates(values: npt.NDArray[Any], name: str) -> None:

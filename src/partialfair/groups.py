@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from partialfair._checks import refuse_lazy
 from partialfair._typing import ArrayLike, Floats, GroupLabel, Ints
 from partialfair.exceptions import InputError
 
@@ -193,6 +194,7 @@ def _columns(features: ArrayLike) -> list[tuple[str, ArrayLike]]:
     """Name and split the columns of whatever was given."""
     if features is None:
         raise InputError("sensitive_features is missing; give one group per row")
+    refuse_lazy(features, "sensitive_features")
     if isinstance(features, str):
         raise InputError(f"sensitive_features must hold one group per row, not the name {features!r}")
     if isinstance(features, Mapping):
@@ -225,6 +227,7 @@ def _plain_dtype(features: ArrayLike) -> Any:
 
 
 def _encode_column(column: ArrayLike, name: str) -> tuple[Ints, tuple[GroupLabel, ...]]:
+    refuse_lazy(column, name)
     if isinstance(column, np.ma.MaskedArray):
         known = ~np.ma.getmaskarray(column)
         codes = np.full(column.size, -1, dtype=np.int32)

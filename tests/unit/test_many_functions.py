@@ -59,5 +59,6 @@ def test_group_auc_of_a_hundred_groups_takes_little_memory():
         values, (_, peak) = system.values(atoms), tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert values.shape == (9900,) and plus.shape == minus.shape == (9900, system.n_atoms)
+    assert values.shape == (9900,)
+    assert plus.shape == minus.shape == (9900, system.n_atoms)
     assert peak < 200 * 2**20  # dense, the slopes alone take 6 GiB

@@ -59,7 +59,7 @@ class StatisticalParity(Constraint):
         if not (self.points is None or isinstance(self.points, Sequence)) or isinstance(self.points, str):
             raise InputError(f"points of statistical parity must be a tuple of numbers, not {self.points!r}")
         for point in self.points or ():
-            check_number(point, "a point of statistical parity", low=0.0, high=1.0)
+            check_number(point, "each of the points of statistical parity", low=0.0, high=1.0)
 
     def build(
         self, groups: Groups, weights: Floats, surrogate: Surrogate, positive: Positive = None

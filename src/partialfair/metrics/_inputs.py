@@ -17,6 +17,7 @@ from partialfair._checks import (
     check_flag,
     check_weights,
     finite_vector,
+    one_array,
     refuse_dates,
     refuse_masked,
     shown,
@@ -270,8 +271,13 @@ def check_gap_scale(gap_scale: GapScale, scored: ScoredGroups) -> None:
 
 def check_threshold(threshold: Any) -> None:
     """Refuse what is not one real number."""
-    if not isinstance(threshold, Real) or np.isnan(float(threshold)):
-        raise InputError(f"threshold must be a number, not {threshold!r}")
+    is_number = isinstance(threshold, Real) and not isinstance(threshold, bool | np.bool_)
+    try:
+        if is_number and not np.isnan(float(threshold)):
+            return
+    except OverflowError:  # 10**400
+        pass
+    raise InputError(f"threshold must be a number, not {shown(threshold)}")
 
 
 def ranked_threshold(scored: ScoredGroups, threshold: Any) -> float:
@@ -287,7 +293,7 @@ def positives(y_true: ArrayLike, pos_label: Any) -> npt.NDArray[np.bool_]:
     if y_true is None:
         raise InputError("y_true is missing; this metric needs labels")
     refuse_masked(y_true, "y_true")
-    labels = np.asarray(y_true)
+    labels = one_array(y_true, "y_true")
     refuse_dates(labels, "y_true")
     if labels.ndim != 1:
         raise InputError(f"y_true must have one dimension, not {labels.ndim}")
@@ -325,7 +331,7 @@ def cluster_codes(clusters: ArrayLike, n_rows: int) -> Ints:
     import pandas as pd
 
     refuse_masked(clusters, "clusters")
-    names = np.asarray(clusters)
+    names = one_array(clusters, "clusters")
     if names.ndim != 1 or names.size != n_rows:
         raise InputError(f"clusters must name the cluster of each of the {n_rows} rows, not {names.shape}")
     codes, _ = pd.factorize(names)

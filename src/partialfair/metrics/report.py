@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from partialfair._checks import random_generator
 from partialfair._typing import (
     ArrayLike,
     GapScale,
@@ -332,6 +333,7 @@ def fairness_report(
     >>> report.worst.metric, report.worst.groups
     ('statistical_parity', ('North', 'Islands'))
     """
+    draws = random_generator(random_state)
     read = judged_scores(
         y_true,
         y_score,
@@ -353,7 +355,7 @@ def fairness_report(
     )
     judged, setting, few, omitted = read.judged, read.setting, read.few, read.omitted
     scored = judged.scored
-    draw = DrawsOfGroups(scored, setting.threshold, n_resamples, np.random.default_rng(random_state))
+    draw = DrawsOfGroups(scored, setting.threshold, n_resamples, draws)
     rows = tuple(
         metric_row(name, metric, draw.without(few.get(name, ())), setting, confidence)
         for name, metric in METRICS.items()

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from partialfair._checks import check_choice, check_count, check_number, finite_vector
+from partialfair._checks import check_choice, check_count, check_number, finite_vector, refuse_lazy, shown
 from partialfair._state import StoredAsPairs
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike, MissingGroups
 from partialfair.estimators._inputs import in_columns_of, names_of
@@ -377,16 +377,19 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         if self.score_range is not None:
             try:
                 low, high = map(float, self.score_range)
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 low, high = 1.0, 0.0
             if not low < high:
-                raise InputError(f"score_range must be (low, high) with low < high, not {self.score_range!r}")
+                raise InputError(
+                    f"score_range must be (low, high) with low < high, not {shown(self.score_range)}"
+                )
             return low, high
         probabilities = self.scorer is not None and self._scorer.method == "predict_proba"
         return (0.0, 1.0) if probabilities else None
 
     def _scores(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:
         """Return the scores of the rows, checked."""
+        refuse_lazy(X, "scores" if self.scorer is None else "X")
         if self.scorer is None:
             scores = finite_vector(as_scores(X), "scores", ranked=True)
         else:
