@@ -59,7 +59,7 @@ def measure(**given):
 
 def classify(**given):
     given = {"X": X, "y": Y, "sensitive_features": GROUPS, **given}
-    return PartialFairClassifier(constraint=None).fit(**given)
+    return PartialFairClassifier(max_gap=1.0).fit(**given)
 
 
 def regress(**given):
@@ -121,21 +121,22 @@ def deep(depth=3000):
     return values
 
 
+DEEP = "nested lists"  # made in the test: no message can show them
 HOSTILE = [
     (regress, "y", 1e308 * np.sign(SCORES)),
     (regress, "y", [10**400] * N),
     (regress, "y", 1e200 * SCORES),
     (classify, "y", np.c_[Y, Y]),
     (classify, "X", [[10**400, 1.0]] * N),
-    (classify, "X", [deep()] * N),
-    (classify, "y", [deep()] * N),
-    (measure, "y_score", [deep()] * N),
+    (classify, "X", DEEP),
+    (classify, "y", DEEP),
+    (measure, "y_score", DEEP),
     (measure, "y_score", [{"a": {"b": 1}}] * N),
     (measure, "y_score", [10**400] * N),
     (measure, "sample_weight", [10**400] * N),
     (measure, "sensitive_features", [{"a": {"b": 1}}] * N),
-    (measure, "sensitive_features", [deep()] * N),
-    (measure, "y_true", [deep()] * N),
+    (measure, "sensitive_features", DEEP),
+    (measure, "y_true", DEEP),
 ]
 
 
@@ -144,7 +145,7 @@ def test_nested_and_huge_values_are_refused_by_name(call, name, value):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with pytest.raises(InputError, match=name):
-            call(**{name: value})
+            call(**{name: [deep()] * N if value is DEEP else value})
 
 
 def test_a_table_of_arrow_with_one_column_is_a_column():
@@ -164,16 +165,9 @@ def test_torch_names_the_argument():
 
     for constraint in (StatisticalParity(), GroupAUC()):
         functions = ScoreConstraints(constraint, GROUPS)
-        with pytest.raises(
-            InputError, match=r"scores are torch\.float64, and the constraints torch\.float32"
-        ):
+        with pytest.raises(InputError, match=r"scores are torch\.float64, .*torch\.float32"):
             functions(torch.zeros(N, dtype=torch.float64), functions.codes(GROUPS))
-    for name, value in {
-        "n_processes": 0,
-        "rank": 1,
-        "seed": -1,
-        "batch_size": 10**400,
-        "least": np.nan,
-    }.items():
+    bad = {"n_processes": 0, "rank": 1, "seed": -1, "batch_size": 10**400, "least": np.nan}
+    for name, value in bad.items():
         with pytest.raises(InputError, match=name):
             GroupBatches(GROUPS, **{"batch_size": 8, name: value})

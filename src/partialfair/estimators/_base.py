@@ -42,7 +42,7 @@ from partialfair.estimators._promise import (
     small_group_warning,
     small_groups,
 )
-from partialfair.estimators._scales import ColumnUnits, column_units
+from partialfair.estimators._scales import ColumnUnits, column_units, penalized_warning
 from partialfair.estimators._search import Search, ending, remarks_on
 from partialfair.estimators._statement import Automatic, read_constraints, seed_of
 from partialfair.estimators._stored import check_stored
@@ -292,7 +292,12 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             search=found.tried,
             interval_chosen=any(isinstance(one.interval, Automatic) for one in constraints),
         )
-        remarks: list[Warning | None] = [units.remark(self), small_group_warning(training.promises)]
+        penalized = penalized_warning(self, rows.X, units, self.alpha) if self._origin is None else None
+        remarks: list[Warning | None] = [
+            units.remark(self),
+            penalized,
+            small_group_warning(training.promises),
+        ]
         free = None if search.free is None else model.scores(search.free.x)
         remarks.append(flat_scores_warning(self.result_, found.counts, free))
         if self.result_.tied_share < 1:
