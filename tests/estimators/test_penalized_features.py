@@ -52,7 +52,7 @@ def test_disabled_columns_are_named_and_they_are_disabled(kind, form):
 
 def test_the_remedies_help():
     X = PLAIN * SCALES
-    standardized, found = penalized((X - X.mean(axis=0)) / X.std(axis=0))
+    _, found = penalized((X - X.mean(axis=0)) / X.std(axis=0))
     assert not found
     lower, found = penalized(X[:, 1:], alpha=1e-12)
     assert not found

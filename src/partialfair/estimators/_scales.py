@@ -37,7 +37,7 @@ _NARROW = 1e-3
 one in a million lacks is not: it needs no centring."""
 
 _DISABLED = 100.0
-"""Penalty in units of a feature's scale from which on its coefficient is less than a hundredth of its best."""
+"""Penalty, in units of a feature's scale, that leaves less than a hundredth of its best coefficient."""
 
 
 @dataclass(frozen=True, eq=False)
