@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from datetime import date, time, timedelta
 from numbers import Real
@@ -18,16 +19,22 @@ __all__ = [
     "check_choice",
     "check_count",
     "check_flag",
+    "check_fraction",
     "check_number",
     "check_sparse",
     "check_weights",
     "finite_vector",
     "first_text",
+    "is_finite_number",
     "merged_by_floats",
+    "one_array",
     "outside_weights",
+    "random_generator",
     "refuse_dates",
+    "refuse_lazy",
     "refuse_masked",
     "shown",
+    "squarable",
 ]
 
 
@@ -41,12 +48,12 @@ def check_number(
     value: Any, name: str, *, low: float = -np.inf, high: float = np.inf, above: float = -np.inf
 ) -> None:
     """Refuse what is not one finite number with ``low ≤ value ≤ high`` and ``value > above``."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
-    if is_number and np.isfinite(value) and low <= value <= high and value > above:
+    is_finite = is_finite_number(value)
+    if is_finite and low <= value <= high and value > above:
         return
     if high < np.inf:
         wanted = f"lie in ({above:g}, {high:g}]" if above > -np.inf else f"lie in [{low:g}, {high:g}]"
-    elif not (is_number and np.isfinite(value)):  # inf is at least 0, and yet refused
+    elif not is_finite:  # inf is at least 0, and yet refused
         limit = f" above {above:g}" if above > -np.inf else f" of at least {low:g}" if low > -np.inf else ""
         wanted = f"be a finite number{limit}"
     elif above > -np.inf:
@@ -56,11 +63,38 @@ def check_number(
     raise InputError(f"{name} must {wanted}, not {shown(value)}")
 
 
+def is_finite_number(value: Any) -> bool:
+    """Whether it is one number that floats hold: True is not, nor is 10**400."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
 def check_count(value: Any, name: str, *, low: int = 1) -> None:
     """Refuse what is not a whole number of at least 1, or whatever is the lowest."""
     check_number(value, name, low=low)
     if int(value) != value:
-        raise InputError(f"{name} must be a whole number, not {value!r}")
+        raise InputError(f"{name} must be a whole number, not {shown(value)}")
+
+
+def check_fraction(value: Any, name: str) -> None:
+    """Refuse what is not a number strictly between 0 and 1, as a confidence is."""
+    check_number(value, name)
+    if not 0 < value < 1:
+        raise InputError(f"{name} must lie between 0 and 1, not {shown(value)}")
+
+
+def random_generator(random_state: Any, name: str = "random_state") -> np.random.Generator:
+    """Return the generator that a seed stands for, or a complaint that names it."""
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{name} must be None, a whole number of at least 0 or a generator, not {shown(random_state)}"
+        ) from None
 
 
 def check_flag(value: Any, name: str) -> None:
@@ -82,10 +116,7 @@ def finite_vector(values: ArrayLike, name: str, *, ranked: bool = False) -> Floa
     if values is None:
         raise InputError(f"{name} is missing")
     refuse_masked(values, name)
-    try:
-        given = np.asarray(values)
-    except ValueError:  # rows of different lengths
-        raise InputError(f"{name} must have one dimension, not rows of different lengths") from None
+    given = one_array(values, name)
     if given.dtype.kind == "f" and not hasattr(values, "dtype"):
         given = _undecided(given, values)
     refuse_dates(given, name)
@@ -93,8 +124,8 @@ def finite_vector(values: ArrayLike, name: str, *, ranked: bool = False) -> Floa
         if given.dtype.kind == "c":
             raise TypeError
         vector = np.asarray(given, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        culprit = first_text(values)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        culprit = first_text(values) if given.ndim == 1 else None
         held = type(values).__name__ if culprit is None else shown(culprit)
         raise InputError(f"{name} holds {held}, which is not a number") from None
     if vector.ndim != 1:
@@ -111,8 +142,42 @@ def finite_vector(values: ArrayLike, name: str, *, ranked: bool = False) -> Floa
     return vector
 
 
+LARGEST_TARGET = 1e75
+"""Sums of squares of larger targets need not be finite."""
+
+
+def squarable(values: ArrayLike, name: str) -> Floats:
+    """Return one column of finite numbers whose squares can be added up, or a complaint that names it."""
+    vector = finite_vector(values, name)
+    if (large := np.flatnonzero(np.abs(vector) > LARGEST_TARGET)).size:
+        raise InputError(
+            f"{name} has {vector[large[0]]:g} in row {large[0]}, which is too large to square; rescale it"
+        )
+    return vector
+
+
+def refuse_lazy(values: Any, name: str) -> None:
+    """Refuse what holds no values yet: Dask collections, lazy frames, queries. Imports none of them."""
+    module, kind = type(values).__module__.partition(".")[0], type(values).__name__
+    if hasattr(values, "__dask_graph__"):
+        remedy = "compute"
+    elif module in _GATHERED_BY:
+        remedy = _GATHERED_BY[module]
+    elif callable(getattr(values, "collect", None)) and not hasattr(values, "__len__"):  # lazy frames
+        remedy = "collect"
+    else:
+        return
+    raise InputError(
+        f"{name} is lazy (a {kind} of {module}) and holds no values yet; gather it first, .{remedy}()"
+    )
+
+
+_GATHERED_BY = {"dask": "compute", "dask_expr": "compute", "ibis": "execute", "pyspark": "toPandas"}
+
+
 def refuse_masked(values: ArrayLike, name: str) -> None:
-    """Refuse arrays with masked entries, whose values are not to be looked at."""
+    """Refuse arrays with masked entries, whose values are not to be looked at, and what has none yet."""
+    refuse_lazy(values, name)
     if isinstance(values, np.ma.MaskedArray) and (masked := np.argwhere(np.ma.getmaskarray(values))).size:
         column = f", column {masked[0][1]}" if masked.shape[1] > 1 else ""
         raise InputError(
@@ -165,6 +230,21 @@ def _lie_below(places: npt.NDArray[Any], end: int) -> bool:
     return places.dtype.kind == "i" and (not places.size or bool(0 <= places.min() <= places.max() < end))
 
 
+def one_array(values: ArrayLike, name: str) -> npt.NDArray[Any]:
+    """Return values as an array of whatever type, refusing rows of different lengths and lists too deep."""
+    columns = getattr(values, "column_names", None)  # a table of Arrow, which is no array of one column
+    if columns is not None and hasattr(values, "column"):
+        if len(columns) != 1:
+            raise InputError(f"{name} must have one column, not {len(columns)}")
+        values = values.column(0)
+    try:
+        return np.asarray(values)
+    except (ValueError, RecursionError):
+        raise InputError(
+            f"{name} must have one dimension, not rows of different lengths or nested values"
+        ) from None
+
+
 def refuse_dates(values: npt.NDArray[Any], name: str) -> None:
     """Refuse dates and times, which NumPy would turn into counts of nanoseconds, and missing ones too."""
     if values.dtype.kind in "mM":
@@ -212,7 +292,10 @@ def _undecided(given: npt.NDArray[np.floating[Any]], values: ArrayLike) -> npt.N
 
 def shown(value: Any, most: int = 80) -> str:
     """Write a value for a message, on one line and not at length."""
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except (RecursionError, ValueError):  # too deep, or an integer with too many digits
+        text = f"a value of type {type(value).__name__}"
     return text if len(text) <= most else f"{text[:most]}…"
 
 

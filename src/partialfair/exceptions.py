@@ -9,6 +9,7 @@ __all__ = [
     "InputError",
     "MissingExtraError",
     "OverfittedGapWarning",
+    "PenalizedFeatureWarning",
     "SmallGroupWarning",
     "SurrogateWarning",
     "UndefinedGapWarning",
@@ -37,6 +38,10 @@ class IdleThresholdWarning(UserWarning):
 
 class OverfittedGapWarning(UserWarning):
     """The gap asked for in training is far narrower than so few people can show: others will see a wider."""
+
+
+class PenalizedFeatureWarning(UserWarning):
+    """A feature is counted in such a small unit that the penalty keeps its coefficient at nearly 0."""
 
 
 class SmallGroupWarning(UserWarning):

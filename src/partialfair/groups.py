@@ -15,11 +15,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from partialfair._checks import refuse_lazy
 from partialfair._typing import ArrayLike, Floats, GroupLabel, Ints
 from partialfair.exceptions import InputError
 
 __all__ = [
     "LABEL_KINDS",
+    "MAX_GROUPS",
     "Groups",
     "Members",
     "encode_groups",
@@ -29,6 +31,9 @@ __all__ = [
     "members_of",
     "members_text",
 ]
+
+MAX_GROUPS = 1000
+"""More groups are refused: all pairs are compared, and a column of numbers given by mistake has thousands."""
 
 _MAX_INTEGER_SPREAD = 1 << 16
 LABEL_KINDS = {True: "positives", False: "negatives"}
@@ -143,6 +148,7 @@ def encode_groups(
     rows_of: str = "scores",
     missing: Literal["error", "ignore"] = "error",
     advice: str = "",
+    max_groups: int = MAX_GROUPS,
 ) -> Groups:
     """Turn sensitive features into `Groups`.
 
@@ -159,6 +165,8 @@ def encode_groups(
         What to do with rows that lack a value in some column: refuse them, or code them −1.
     advice
         What to add to that complaint.
+    max_groups
+        How many groups there may be. `Groups` were counted when they were made.
     """
     if isinstance(sensitive_features, Groups):
         codes = sensitive_features.codes
@@ -177,13 +185,16 @@ def encode_groups(
     if missing == "error":
         for (codes, _), (name, _) in zip(encoded, columns, strict=True):
             _refuse_missing(codes, name, advice)
-    return _cross(encoded)
+    if isinstance(sensitive_features, Groups):
+        return Groups(*encoded[0])
+    return _cross(encoded, [name for name, _ in columns], max_groups)
 
 
 def _columns(features: ArrayLike) -> list[tuple[str, ArrayLike]]:
     """Name and split the columns of whatever was given."""
     if features is None:
         raise InputError("sensitive_features is missing; give one group per row")
+    refuse_lazy(features, "sensitive_features")
     if isinstance(features, str):
         raise InputError(f"sensitive_features must hold one group per row, not the name {features!r}")
     if isinstance(features, Mapping):
@@ -216,6 +227,7 @@ def _plain_dtype(features: ArrayLike) -> Any:
 
 
 def _encode_column(column: ArrayLike, name: str) -> tuple[Ints, tuple[GroupLabel, ...]]:
+    refuse_lazy(column, name)
     if isinstance(column, np.ma.MaskedArray):
         known = ~np.ma.getmaskarray(column)
         codes = np.full(column.size, -1, dtype=np.int32)
@@ -282,19 +294,28 @@ def _refuse_missing(codes: Ints, name: str, advice: str) -> None:
         raise InputError(f"{name} has {rows.size} missing values, the first in row {rows[0]}{advice}")
 
 
-def _cross(encoded: list[tuple[Ints, tuple[GroupLabel, ...]]]) -> Groups:
-    """Intersect the columns, keeping only the combinations that occur."""
+def _cross(encoded: list[tuple[Ints, tuple[GroupLabel, ...]]], names: list[str], max_groups: int) -> Groups:
+    """Intersect the columns, keeping only the combinations that occur; refuse more than ``max_groups``."""
+    codes, labels = encoded[0]
+    _refuse_many(len(labels), names[:1], max_groups)
     if len(encoded) == 1:
-        return Groups(*encoded[0])
-    known = np.logical_and.reduce([codes >= 0 for codes, _ in encoded])
-    sizes = tuple(max(len(labels), 1) for _, labels in encoded)
-    combined = np.ravel_multi_index([np.where(known, codes, 0) for codes, _ in encoded], sizes)
-    present, codes = np.unique(combined, return_inverse=True)
-    present_known = np.unique(combined[known])
-    codes = np.where(known, np.searchsorted(present_known, present[codes]), -1).astype(np.int32)
-    positions = zip(*np.unravel_index(present_known, sizes), strict=True)
-    labels = tuple(
-        tuple(column_labels[p] for (_, column_labels), p in zip(encoded, place, strict=True))
-        for place in positions
-    )
-    return Groups(codes, labels)
+        return Groups(codes, labels)
+    crossed: list[tuple[GroupLabel, ...]] = [(label,) for label in labels]
+    # One column after the other: the product of all their numbers of values may not fit an integer.
+    for last, (added, added_labels) in enumerate(encoded[1:], start=1):
+        known = (codes >= 0) & (added >= 0)
+        n_added = max(len(added_labels), 1)
+        combined = np.where(known, codes.astype(np.int64) * n_added + added, -1)
+        present = np.unique(combined[known])
+        _refuse_many(present.size, names[: last + 1], max_groups)
+        codes = np.where(known, np.searchsorted(present, combined), -1).astype(np.int32)
+        crossed = [(*crossed[at // n_added], added_labels[at % n_added]) for at in present.tolist()]
+    return Groups(codes, tuple(crossed))
+
+
+def _refuse_many(n_groups: int, names: list[str], max_groups: int) -> None:
+    if n_groups > max_groups:
+        raise InputError(
+            f"{' × '.join(names)} has {n_groups:,} groups, more than {max_groups:,}; if it is a number or an "
+            "identifier, bin it or use another column (fairness_report reports on more with max_groups)"
+        )

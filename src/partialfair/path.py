@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone, is_regressor
-from sklearn.utils import check_random_state
 
-from partialfair._checks import check_choice, check_number, shown
+from partialfair._checks import check_choice, check_count, check_number, refuse_lazy, shown
 from partialfair._typing import ArrayLike, Ints, SmallGroups
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
@@ -28,6 +27,7 @@ from partialfair.estimators._path_rows import (
     read_rows,
     split_rows,
 )
+from partialfair.estimators._statement import read_seed
 from partialfair.exceptions import InputError
 from partialfair.metrics.paired import GapComparison, compare_gaps
 from partialfair.metrics.report import FairnessReport, ReportRow
@@ -313,6 +313,8 @@ def fairness_path(
     0.2
     """
     _check_estimator(estimator, scoring)
+    refuse_lazy(X, "X")
+    refuse_lazy(y, "y")
     if callback is not None and not callable(callback):
         raise InputError(f"callback must be a function of one PathPoint, not {shown(callback)}")
     gaps = _numbers(max_gaps, "max_gaps")[::-1]
@@ -321,7 +323,9 @@ def fairness_path(
     if alphas is not None and isinstance(estimator.alpha, str):
         raise InputError("alphas are penalties to try, and alpha='auto' chooses one; leave one of them out")
     penalties = [None] if alphas is None else _numbers(alphas, "alphas")
-    seed = int(check_random_state(random_state).randint(2**31 - 1))
+    if n_jobs is not None:
+        check_count(n_jobs, "n_jobs", low=-1000)
+    seed = read_seed(random_state)
     rows = read_rows(estimator, X, y, sensitive_features, sample_weight, clusters)
     parts = _parts(estimator, rows, validation, cv, seed)
     parts.check(estimator, scoring)

@@ -13,11 +13,10 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-from partialfair._checks import check_choice
+from partialfair._checks import check_choice, check_number
 from partialfair._compiled import njit
 from partialfair._pieces import Pieces, hinge_pieces, look_up, moments, sums_of_differences
 from partialfair._typing import Floats, Ints
-from partialfair.exceptions import InputError
 
 __all__ = [
     "SURROGATES",
@@ -196,8 +195,7 @@ class Surrogate:
     kinks: ClassVar[tuple[Kink, ...]] = ()
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.width, float | int | np.number) and 0 < self.width < np.inf):
-            raise InputError(f"surrogate_width must be a positive number, not {self.width!r}")
+        check_number(self.width, "surrogate_width", above=0.0)
 
     def __call__(self, x: Floats) -> Floats:
         """Return σ(x)."""

@@ -82,7 +82,7 @@ def test_at_a_threshold_shares_above_it_are_alike(run, scores, tmp_path):
     [
         ((), ["--max-gap is missing"]),
         (("--max-gap", 2), ["--max-gap must lie in [0, 1], not 2"]),
-        (("--max-gap", 0), ["--max-gap 0 is narrower than scores without new ties can reach"]),
+        (("--max-gap", 0), ["--max-gap 0 is smaller than scores without new ties can reach"]),
         (("--max-gap", 0.1, "--interval", "auto"), ["--interval auto"]),
         (("--max-gap", 0.1, "--json"), ["--json needs --out"]),
         (("--max-gap", 0.1, "--max-knots", 1), ["--max-knots must be at least 10"]),

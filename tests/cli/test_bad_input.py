@@ -105,7 +105,11 @@ def with_value(column, value, row=4):
             ["--label", "hired"],
             ["'hired'", "only one class (0)", "need two"],
         ),
-        (lambda f: f.assign(sex=np.arange(600)), [], ["'sex'", "600 different values", "at most"]),
+        (
+            lambda f: f.assign(sex=np.arange(600)),
+            [],
+            ["'sex'", "600 different values", "at most", "--max-groups"],
+        ),
     ],
 )
 def test_cells(run, people, tmp_path, change, options, words):

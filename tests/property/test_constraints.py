@@ -233,13 +233,12 @@ def test_the_unit_of_scores_is_that_of_the_width(name, rows, sigma, factor):
 @few
 @given(rows=rows_to_train_on(), sigma=SURROGATES, unit=st.sampled_from([0.125, 1.0, 64.0]))
 def test_in_other_units_constraints_say_the_same(name, rows, sigma, unit):
-    """f(s, θ) of scores is f'(s / unit, θ / unit); quadratic ones are in squares of the unit."""
+    """f(s, θ) of scores is f'(s / unit, θ / unit)."""
     constraint = stated(name, rows, threshold=0.1)
     scaled = replace(rows, scores=rows.scores / unit)
     narrower = replace(sigma, width=sigma.width / unit)
     in_units = values(constraint.in_units(unit), scaled, narrower, factor=1 / unit)
-    factor = unit**2 if type(constraint) in QUADRATIC else 1.0
-    assert factor * in_units == pytest.approx(values(constraint, rows, sigma), rel=1e-9, abs=1e-9 * factor)
+    assert in_units == pytest.approx(values(constraint, rows, sigma), rel=1e-9, abs=1e-9)
     assert constraint.in_units(unit).in_units(1 / unit) == constraint
 
 

@@ -227,7 +227,7 @@ class Audit:
 def measure(table: ScoreTable, settings: AuditSettings, gate: Gate | None = None) -> Audit:
     """Judge one table of scores."""
     label = None if table.labels is None else positive_label(table.labels, table.path, settings.pos_label)
-    groups = encode_groups(table.groups, missing=settings.missing_groups)
+    groups = encode_groups(table.groups, missing=settings.missing_groups, max_groups=len(table.groups))
     with step(f"measuring {len(table.scores):,} scores"), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         choice = _choice(table, settings, groups, None if label is None else label.value)

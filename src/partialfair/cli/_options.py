@@ -13,6 +13,7 @@ __all__ = [
     "COLUMNS",
     "FIT",
     "JUDGED",
+    "MAX_GROUPS",
     "OUTPUT",
     "AsJson",
     "Categories",
@@ -32,6 +33,7 @@ __all__ = [
     "Intervals",
     "Label",
     "LowerIsBetter",
+    "MaxGroups",
     "MinGroup",
     "Missing",
     "MissingGroups",
@@ -262,6 +264,18 @@ Enforce = Annotated[
         "--enforce",
         help="'exact' bounds the gap itself on the training rows, 'surrogate' the paper's smooth stand-in.",
         rich_help_panel=ASKED,
+    ),
+]
+MAX_GROUPS = 200
+"""Default of ``--max-groups``: reports and pages show all pairs, and those of 1,000 groups take minutes."""
+
+MaxGroups = Annotated[
+    int,
+    typer.Option(
+        "--max-groups",
+        metavar="N",
+        help="Refuse a group column with more distinct values; run time grows with pairs of groups.",
+        rich_help_panel=JUDGED,
     ),
 ]
 MinGroup = Annotated[

@@ -16,6 +16,7 @@ from partialfair.cli._options import (
     COLUMNS,
     FIT,
     JUDGED,
+    MAX_GROUPS,
     OUTPUT,
     AsJson,
     Clusters,
@@ -26,6 +27,7 @@ from partialfair.cli._options import (
     Intervals,
     Label,
     LowerIsBetter,
+    MaxGroups,
     MinGroup,
     Missing,
     MissingGroups,
@@ -70,6 +72,7 @@ def audit(
     gap_scale: Scale = Scales.interval,
     rank_within: Within = RankWithin.group,
     min_group: MinGroup = 10,
+    max_groups: MaxGroups = MAX_GROUPS,
     small_groups: Small = SmallGroups.list,
     missing_groups: Missing = MissingGroups.error,
     confidence: Confidence = 0.95,
@@ -93,6 +96,7 @@ def audit(
 
     Exits with 1 if --fail-above is exceeded.
     """
+    from partialfair._checks import check_count
     from partialfair.cli._audit import FILES, AuditSettings, measure, print_audit
     from partialfair.cli._gate import read_gate
     from partialfair.cli._judging import judging_options
@@ -105,13 +109,14 @@ def audit(
     )
     gate = read_gate(fail_metric, fail_above, fail_on)
     settings.check()
+    check_count(max_groups, "--max-groups", low=2)
     if gate is not None:
         settings.check_gate(gate)
     check_page(settings.interval, report)
     outputs = Outputs(out, FILES, report)
     outputs.check(file)
     columns = ColumnNames(score, tuple(group), label, weight, clusters=clusters)
-    result = measure(_read(file, columns, settings), settings, gate)
+    result = measure(_read(file, columns, settings, max_groups), settings, gate)
     record = outputs.write(result.files, result.record(gate, pairs=as_json or out is not None), result.page)
     with printing():
         if as_json:
@@ -149,6 +154,7 @@ def compare(
     gap_scale: Scale = Scales.interval,
     rank_within: Within = RankWithin.group,
     min_group: MinGroup = 10,
+    max_groups: MaxGroups = MAX_GROUPS,
     small_groups: Small = SmallGroups.list,
     missing_groups: Missing = MissingGroups.error,
     confidence: Confidence = 0.95,
@@ -158,6 +164,7 @@ def compare(
     seed: Seed = 0,
 ) -> None:
     """Compare models on the same people: their gaps side by side, and who enters and leaves the interval."""
+    from partialfair._checks import check_count
     from partialfair.cli import _compare
     from partialfair.cli._audit import AuditSettings
     from partialfair.cli._judging import judging_options
@@ -171,11 +178,12 @@ def compare(
         rank_within=rank_within.value,
     )
     settings.check()
+    check_count(max_groups, "--max-groups", low=2)
     check_page(settings.interval, report)
     outputs = Outputs(out, _compare.FILES, report)
     outputs.check(*files)
     columns = ColumnNames(score, tuple(group), label, weight, id_column, clusters)
-    comparison = _compare.compare([_read(file, columns, settings) for file in files], settings)
+    comparison = _compare.compare([_read(file, columns, settings, max_groups) for file in files], settings)
     record = outputs.write(
         comparison.files, comparison.record(pairs=as_json or out is not None), comparison.page
     )
@@ -388,8 +396,8 @@ def export(
                 echo(f"it {what}: " + ", ".join(f"{name}: {kind}" for name, kind in values))
 
 
-def _read(path: Path, columns: ColumnNames, settings: AuditSettings) -> ScoreTable:
+def _read(path: Path, columns: ColumnNames, settings: AuditSettings, max_groups: int) -> ScoreTable:
     from partialfair.cli._tables import read_scores
 
     with step(f"reading {path}"):
-        return read_scores(path, columns, settings.missing_groups)
+        return read_scores(path, columns, settings.missing_groups, max_groups=max_groups)

@@ -14,6 +14,7 @@ import pandas as pd
 
 from partialfair._checks import WEIGHT_RANGE, merged_by_floats, outside_weights, shown
 from partialfair._typing import Floats
+from partialfair.cli._options import MAX_GROUPS
 from partialfair.cli._reading import read_frame
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups, group_name
@@ -30,9 +31,6 @@ __all__ = [
     "read_table",
     "weights_of",
 ]
-
-MAX_GROUPS = 200
-"""More distinct values than this and a column is not a group column (an id, say)."""
 
 _DATES = {"date", "datetime", "datetime64", "time", "timedelta", "timedelta64", "period"}
 _SINGLE = {"string", "integer", "floating", "boolean", "decimal", "mixed-integer-float", "empty", *_DATES}
@@ -94,6 +92,7 @@ def read_scores(
     missing_groups: Literal["error", "ignore"] = "error",
     *,
     compared: bool = True,
+    max_groups: int = MAX_GROUPS,
 ) -> ScoreTable:
     """Read and check the named columns; every complaint names the file, the column and the row.
 
@@ -104,7 +103,7 @@ def read_scores(
     as_written = [*columns.group, *names]
     frame = read_frame(path, columns.needed, as_written)[0][columns.needed]
     groups = frame[list(dict.fromkeys(columns.group))]
-    check_groups(groups, path, missing_groups, compared=compared)
+    check_groups(groups, path, missing_groups, compared=compared, max_groups=max_groups)
     groups = groups.apply(_readable)
     return ScoreTable(
         path,
@@ -128,24 +127,26 @@ def check_groups(
     missing_groups: Literal["error", "ignore"] = "error",
     *,
     compared: bool = True,
+    max_groups: int = MAX_GROUPS,
 ) -> None:
-    """Refuse columns that are not two to two hundred groups (or one, if not compared); missing are none."""
+    """Refuse columns with fewer than two groups (one, if not compared) or too many; missing are none."""
     for name in groups.columns:
         _refuse_nested(groups[name], path)
         if missing_groups == "error":
             complete(groups[name], path, "; --missing-groups ignore leaves such rows out of all ranks")
     names = " × ".join(map(repr, groups.columns))
-    labels = encode_groups(groups, missing=missing_groups).labels
+    labels = encode_groups(groups, missing=missing_groups, max_groups=len(groups)).labels
     if not labels:
         raise InputError(f"column {names} of {path} is empty in every row; a gap needs two groups")
     if len(labels) == 1 and compared:
         raise InputError(
             f"column {names} of {path} has only one group ({shown(group_name(labels[0]))}); a gap needs two"
         )
-    if len(labels) > MAX_GROUPS:
+    if len(labels) > max_groups:
         raise InputError(
             f"column {names} of {path} has {len(labels):,} different values; "
-            f"a group column has at most {MAX_GROUPS}"
+            f"a group column has at most {max_groups:,}; if it is a number or an identifier, bin it or use "
+            "another column (audit and compare take more with --max-groups)"
         )
 
 

@@ -71,6 +71,10 @@ class Constraint(StoredAsPairs, ABC):
         """κ with some room inside."""
         return max(self.max_gap, LEAST_GAP)
 
+    def can_bind(self, most: float) -> bool:
+        """Whether some scores violate it, given the largest gap that there is; if not, it is not built."""
+        return self.kappa < most
+
     @abstractmethod
     def build(
         self, groups: Groups, weights: Floats, surrogate: Surrogate, positive: Positive = None

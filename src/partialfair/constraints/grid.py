@@ -86,6 +86,8 @@ class RankGrid:
         intervals
             Of the same groups.
         """
+        if self.kappa >= 1:
+            return self  # no gap exceeds it: there is nothing to look at
         passed = np.array(ranks)
         if self.gap_scale == "interval":
             both = zip(intervals, ranks, strict=True)

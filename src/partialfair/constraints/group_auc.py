@@ -62,7 +62,7 @@ class GroupAUC(Constraint):
             bottoms=tuple(tuple(end for end in group_ends if end < 1) for group_ends in ends),
         )
         functions, names = [], []
-        for position, (k, other) in enumerate(pairs):
+        for position, (k, other) in enumerate(pairs if self.can_bind(0.5) else ()):
             mean = DC()
             for top, b in enumerate(bank.tops[k]):
                 for bottom, r in enumerate(bank.bottoms[other]):

@@ -59,7 +59,7 @@ class StatisticalParity(Constraint):
         if not (self.points is None or isinstance(self.points, Sequence)) or isinstance(self.points, str):
             raise InputError(f"points of statistical parity must be a tuple of numbers, not {self.points!r}")
         for point in self.points or ():
-            check_number(point, "a point of statistical parity", low=0.0, high=1.0)
+            check_number(point, "each of the points of statistical parity", low=0.0, high=1.0)
 
     def build(
         self, groups: Groups, weights: Floats, surrogate: Surrogate, positive: Positive = None
@@ -110,7 +110,7 @@ class StatisticalParity(Constraint):
         """Return lower and upper ranks and points, without those at which a θ beyond all scores would do."""
         points = np.array(paper_points(self.n_points, self._common) if self.points is None else self.points)
         lows, highs = self.bands(points, groups)
-        asked = (lows > _VACUOUS).any(axis=1) & (highs < 1 - _VACUOUS).any(axis=1)
+        asked = (lows > _VACUOUS).any(axis=1) & (highs < 1 - _VACUOUS).any(axis=1) & self.can_bind(1.0)
         return lows[asked], highs[asked], tuple(points[asked].tolist())
 
     @property
@@ -168,9 +168,11 @@ class AtThreshold(Constraint):
         n_groups = len(groups.labels)
         refuse_empty_groups(groups, weights, kind.strip() or self.counted)
         bank = GroupMeans(surrogate, n_groups, 0, fixed=(float(self.threshold),))
-        shares = [self._share(bank, k, part) for k, part in enumerate(self.intervals(groups))]
+        intervals = self.intervals(groups)
+        shares = [self._share(bank, k, part) for k, part in enumerate(intervals)]
         functions, names = [], []
-        for k, other in permutations(range(n_groups), 2):
+        most = intervals[0].measure if self.gap_scale == "absolute" else 1.0
+        for k, other in permutations(range(n_groups), 2) if self.can_bind(most) else ():
             functions.append(shares[k] - shares[other] - self.kappa)
             names.append(
                 f"{groups.names[k]}{kind} selected at most {self.max_gap:g} more than "

@@ -34,8 +34,9 @@ class _Quadratic(Constraint):
 
     Margin and κ are in units of scores and of their squares. Where scores are counted in another unit,
     ``½ (margin + s − t)² = unit² · ½ (margin/unit + s/unit − t/unit)²``: `in_units` divides the margin by the
-    unit and κ by its square, and all functions are then those before divided by ``unit²``. In a negative unit
-    the margin is negative: it is t that should be ahead.
+    unit and κ by its square. Functions are divided by ``max(κ, margin²)``: they are then the same in any
+    unit, and a solver's tolerance is relative to the limit. In a negative unit the margin is negative: it is
+    t that should be ahead.
 
     Parameters
     ----------
@@ -65,8 +66,13 @@ class _Quadratic(Constraint):
         """κ with some room inside, which is measured by the margin."""
         return max(self.max_gap, LEAST_GAP * self.margin**2)
 
+    @property
+    def _scale(self) -> float:
+        """What violations are counted in."""
+        return max(self.kappa, self.margin**2)
+
     def in_units(self, unit: float) -> _Quadratic:
-        """Return the constraint whose functions are these divided by ``unit²``."""
+        """Return the constraint with the same functions of scores in that unit."""
         return replace(self, max_gap=self.max_gap / unit**2, margin=self.margin / unit)
 
     @abstractmethod
@@ -101,7 +107,8 @@ class _Quadratic(Constraint):
         for k, other in ordered:
             compared = self.cells(k, other)
             total = sum((atom(position[cells]) for cells in compared), DC())
-            functions.append(total - (0.5 * self.margin**2 * len(compared) + self.kappa))
+            limit = 0.5 * self.margin**2 * len(compared) + self.kappa
+            functions.append((1 / self._scale) * (total - limit))
         at_most = f"{self.max_gap / self.margin**2:g}{'' if self.margin == 1 else ' squared margins'}"
         names = [
             f"{self.called} of {groups.names[k]} over {groups.names[other]} at most {at_most}"

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from partialfair._checks import check_count, random_generator
 from partialfair.datasets._entry import Entry
 from partialfair.datasets._task import Dataset, categorical, group_series
-from partialfair.exceptions import InputError
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -55,9 +55,8 @@ def make_admissions(n: int = 6000, *, seed: int = 0) -> Dataset:
     seed
         The same seed gives the same data.
     """
-    if n < _FEWEST_ROWS:
-        raise InputError(f"n must be at least {_FEWEST_ROWS} for three groups to have members, not {n}")
-    rng = np.random.default_rng(seed)
+    check_count(n, "n", low=_FEWEST_ROWS)  # three groups are to have members
+    rng = random_generator(seed, "seed")
     group = _group_codes(n, rng)
     merit = _merit(group, rng)
     record = merit + _SHIFT[group] * _tent(merit)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,25 @@ from partialfair._typing import Floats, Ints
 if TYPE_CHECKING:
     from scipy import sparse
 
-__all__ = ["DC", "Affine", "DCSystem", "Tangents", "Ties", "atom", "maximum"]
+__all__ = [
+    "DC",
+    "Affine",
+    "DCSystem",
+    "Slopes",
+    "Tangents",
+    "Ties",
+    "atom",
+    "dense_rows",
+    "maximum",
+    "positive_part",
+]
+
+Slopes: TypeAlias = Any
+"""Slopes of functions in atoms, (m, n_atoms): an array, or a CSR array where that would be large."""
+
+_MOST_DENSE = 1 << 22
+"""Entries up to which matrices are dense: small products are faster, and keep the order of their sums. Group
+AUC of 100 groups has 9,900 functions of as many atoms, two of which each function depends on."""
 
 
 @dataclass(frozen=True)
@@ -118,9 +136,9 @@ class Ties:
     slopes: Floats
     keys: Ints
 
-    def net(self, net: Floats) -> Floats:
+    def net(self, net: Slopes) -> Floats:
         """Slopes in the atoms of the functions on these pieces: (K, n_atoms), given all (m, n_atoms) here."""
-        return np.asarray(net[self.functions] + self.factors[:, None] * self.slopes)
+        return np.asarray(dense_rows(net, self.functions) + self.factors[:, None] * self.slopes)
 
     def nearest(self) -> Ties:
         """Return the nearest of each maximum: what several pieces gain does not add up."""
@@ -169,8 +187,10 @@ class DCSystem:
         """Subgradients of f⁺_i and f⁻_i in the atoms, from the first active piece of each maximum."""
         return self.combined(atoms, np.eye(1, self.m, i)[0])
 
-    def slopes(self, atoms: Floats) -> tuple[Floats, Floats]:
+    def slopes(self, atoms: Floats) -> tuple[Slopes, Slopes]:
         """Subgradients of all f⁺ and of all f⁻ in the atoms: (m, n_atoms) each."""
+        if self.m * self.n_atoms > _MOST_DENSE:
+            return self._sparse_slopes(atoms)
         plus, minus = np.zeros((self.m, self.n_atoms)), np.zeros((self.m, self.n_atoms))
         if self._owner.size:
             active = self._sparse[self._active(atoms)].tocoo()  # one row for each maximum
@@ -178,6 +198,16 @@ class DCSystem:
             for side, sign in ((plus, 1), (minus, -1)):
                 np.add.at(side, entries, np.maximum(sign * self._factor[active.row], 0) * active.data)
         return plus, minus
+
+    def _sparse_slopes(self, atoms: Floats) -> tuple[Slopes, Slopes]:
+        from scipy import sparse
+
+        active = self._sparse[self._active(atoms)].tocoo()
+        entries, shape = (self._owner[active.row], active.col), (self.m, self.n_atoms)
+        return tuple(
+            sparse.csr_array((np.maximum(sign * self._factor[active.row], 0) * active.data, entries), shape)
+            for sign in (1, -1)
+        )
 
     def combined(self, atoms: Floats, multipliers: Floats) -> tuple[Floats, Floats]:
         """Subgradients of ``Σ λ_i f⁺_i`` and ``Σ λ_i f⁻_i`` in the atoms: λ times those of `slopes`."""
@@ -223,7 +253,7 @@ class DCSystem:
             term[near],
             self._factor[term[near]],
             gaps[near],
-            self._matrix[near] - self._matrix[highest[near]],
+            dense_rows(self._matrix, near) - dense_rows(self._matrix, highest[near]),
             near * gaps.size + highest[near],
         )
 
@@ -236,7 +266,9 @@ class DCSystem:
         return [piece for _, _, pieces in self._terms for piece in pieces]
 
     @cached_property
-    def _matrix(self) -> Floats:
+    def _matrix(self) -> Slopes:
+        if len(self._pieces) * self.n_atoms > _MOST_DENSE:
+            return self._sparse
         matrix = np.zeros((len(self._pieces), self.n_atoms))
         for row, piece in enumerate(self._pieces):
             for position, coefficient in piece.atoms:
@@ -248,7 +280,10 @@ class DCSystem:
         """The matrix again: of thousands of atoms a piece has one or two."""
         from scipy import sparse  # late: constraints on tensors do without it
 
-        return sparse.csr_array(self._matrix)
+        entries = [(row, *entry) for row, piece in enumerate(self._pieces) for entry in piece.atoms]
+        rows, columns, data = np.array(entries, dtype=np.float64).reshape(-1, 3).T
+        indices = rows.astype(np.intp), columns.astype(np.intp)
+        return sparse.csr_array((data, indices), (len(self._pieces), self.n_atoms))
 
     @cached_property
     def _transposed(self) -> sparse.csr_array:
@@ -277,3 +312,14 @@ class DCSystem:
     @cached_property
     def _constants(self) -> Floats:
         return np.array([f.constant for f in self.functions], dtype=np.float64)
+
+
+def dense_rows(slopes: Slopes, rows: Any) -> Floats:
+    """Return some rows of slopes as an array, however they are stored."""
+    chosen = slopes[rows]
+    return np.asarray(chosen if isinstance(chosen, np.ndarray) else chosen.toarray())
+
+
+def positive_part(slopes: Slopes) -> Slopes:
+    """Return ``max(slopes, 0)``, stored as the slopes are."""
+    return np.maximum(slopes, 0.0) if isinstance(slopes, np.ndarray) else slopes.maximum(0.0)

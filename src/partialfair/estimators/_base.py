@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from inspect import Parameter, signature
-from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from partialfair._checks import check_count, check_flag, check_number
+from partialfair._checks import check_count, check_flag, check_number, is_finite_number
 from partialfair._clock import deadline_in, noticing_interrupts, unhurried
 from partialfair._state import StoredAsPairs
 from partialfair._typing import ArrayLike, Floats
@@ -43,9 +42,9 @@ from partialfair.estimators._promise import (
     small_group_warning,
     small_groups,
 )
-from partialfair.estimators._scales import ColumnUnits, column_units
+from partialfair.estimators._scales import ColumnUnits, column_units, penalized_warning
 from partialfair.estimators._search import Search, ending, remarks_on
-from partialfair.estimators._statement import Automatic, read_constraints
+from partialfair.estimators._statement import Automatic, read_constraints, seed_of
 from partialfair.estimators._stored import check_stored
 from partialfair.estimators._threads import one_blas_thread
 from partialfair.estimators._training import FitRows
@@ -114,6 +113,11 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         check_count(self.min_group_size, "min_group_size")
         check_flag(self.higher_is_better, "higher_is_better")
         check_flag(self.allow_ties, "allow_ties")
+        check_flag(self.warm_start, "warm_start")
+        if not isinstance(self.verbose, bool):
+            check_count(self.verbose, "verbose", low=0)
+        if not isinstance(self.random_state, np.random.RandomState):  # from which that would draw
+            seed_of(self)
         check_count(self.search_steps, "search_steps", low=0)
         check_count(self.surrogate_halvings, "surrogate_halvings", low=0)
         check_population_settings(self)
@@ -128,7 +132,8 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
 
     def _deadline(self) -> float:
         """Return when the fit that begins now has to end; settings are checked later."""
-        return deadline_in(float(self.time_limit) if isinstance(self.time_limit, Real) else None)
+        limit = self.time_limit
+        return deadline_in(float(limit) if limit is not None and is_finite_number(limit) else None)
 
     def _fit_for_new_people(
         self,
@@ -287,7 +292,12 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             search=found.tried,
             interval_chosen=any(isinstance(one.interval, Automatic) for one in constraints),
         )
-        remarks: list[Warning | None] = [units.remark(self), small_group_warning(training.promises)]
+        penalized = penalized_warning(self, rows.X, units, self.alpha) if self._origin is None else None
+        remarks: list[Warning | None] = [
+            units.remark(self),
+            penalized,
+            small_group_warning(training.promises),
+        ]
         free = None if search.free is None else model.scores(search.free.x)
         remarks.append(flat_scores_warning(self.result_, found.counts, free))
         if self.result_.tied_share < 1:

@@ -18,7 +18,9 @@ from partialfair._checks import (
     check_sparse,
     check_weights,
     first_text,
+    one_array,
     refuse_dates,
+    refuse_lazy,
     refuse_masked,
     shown,
 )
@@ -73,6 +75,7 @@ def part_features(
     estimator: Any, X: ArrayLike, sensitive_columns: Any, *, reset: bool
 ) -> tuple[Features, dict[str, ArrayLike] | None]:
     """Return X as it is but for the columns that hold the group, and those columns, if there are any."""
+    refuse_lazy(X, "X")
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     if sensitive_columns is None:
         return X, None
@@ -160,8 +163,11 @@ def read_target(y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
     if y is None:
         raise InputError("fit requires y to be passed, but the target y is None")
     refuse_masked(y, "y")
-    refuse_dates(np.asarray(y), "y")
-    target = np.asarray(column_or_1d(y, warn=True))
+    given = one_array(y, "y")
+    refuse_dates(given, "y")
+    if given.ndim > 2 or (given.ndim == 2 and given.shape[1] != 1):
+        raise InputError(f"y must have one column, not the shape {given.shape}")
+    target = np.asarray(column_or_1d(given, warn=True))
     if len(target) != n_rows:
         raise InputError(f"y has {len(target)} rows, but there are {n_rows} rows of X")
     if (missing := np.flatnonzero(pd.isna(target) | np.isin(target, [np.inf, -np.inf]))).size:
@@ -198,7 +204,9 @@ def _numbers(check: Callable[..., Features], X: ArrayLike) -> Features:
         _refuse_dates(X)  # scikit-learn would take them for counts of nanoseconds
     try:
         return check(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError) as error:
+        if isinstance(error, OverflowError) or str(error).startswith("setting an array element"):
+            raise InputError(f"X cannot be read as numbers: {error}") from None
         table = X if hasattr(X, "columns") else np.asarray(X, dtype=object)
         _refuse_dates(table)
         for place in range(_width(table)):

@@ -14,15 +14,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from partialfair._text import listed
-from partialfair._typing import Floats
+from partialfair._typing import Floats, Ints
+from partialfair.categoricals import CategoricalCodes
 from partialfair.estimators._inputs import Features, feature_name, n_rows_of
-from partialfair.exceptions import FarFromZeroWarning, InputError
+from partialfair.exceptions import FarFromZeroWarning, InputError, PenalizedFeatureWarning
 from partialfair.models._designs import DenseDesign, as_design
 from partialfair.models.linear import FARTHEST_CORRECTED
 
-__all__ = ["ColumnUnits", "column_units"]
+__all__ = ["ColumnUnits", "column_units", "penalized_warning"]
 
 _FARTHEST_DENSE = 1e9
 """Mean in standard deviations up to which dense features are centred without a word: predictions, which are
@@ -33,6 +35,9 @@ subtracting it would cost time and change nothing."""
 _NARROW = 1e-3
 """Sparse features are far from zero only if all values are within this share of the mean. An indicator that
 one in a million lacks is not: it needs no centring."""
+
+_DISABLED = 100.0
+"""Penalty, in units of a feature's scale, that leaves less than a hundredth of its best coefficient."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +75,39 @@ class ColumnUnits:
             f"{who}: a mean more than {limit:g} standard deviations from 0 leaves too few digits to tell "
             f"values apart; {advice}"
         )
+
+
+def penalized_warning(
+    estimator: Any, X: Features, units: ColumnUnits, alpha: float
+) -> PenalizedFeatureWarning | None:
+    """Say which features the penalty disables; None if there are none.
+
+    In units of a feature's scale s the penalty is ``alpha / s²``, and the loss bends by at most about 1: the
+    best coefficient shrinks by that factor. A rare indicator has a small s as well, and deserves it; there
+    a coefficient of ordinary size still moves some scores. So the largest deviation from the centre has to be
+    small, too.
+    """
+    if isinstance(X, CategoricalCodes) or not alpha > 0:
+        return None
+    columns = np.flatnonzero(np.isfinite(units.scales) & (alpha >= _DISABLED * units.scales**2))
+    if not columns.size:
+        return None
+    ends = [np.asarray(end.toarray() if issparse(end) else end).ravel() for end in _ends(X, columns)]
+    largest = np.max(np.abs(np.stack(ends) - units.centres[columns]), axis=0)
+    disabled = columns[(alpha >= largest**2) & (largest > 0)]
+    if not disabled.size:
+        return None
+    who = listed([feature_name(estimator, column)[:50] for column in disabled.tolist()], most=2)
+    return PenalizedFeatureWarning(
+        f"{who}: values this small need coefficients so large that alpha={alpha:g} keeps them near 0; "
+        "standardize the features (StandardScaler), or lower alpha"
+    )
+
+
+def _ends(X: Features, columns: Ints) -> tuple[Any, Any]:
+    """Return the largest and the smallest value of some columns."""
+    part = X[:, columns]
+    return part.max(axis=0), part.min(axis=0)
 
 
 def column_units(X: Features, weights: Floats, *, centred: bool) -> ColumnUnits:

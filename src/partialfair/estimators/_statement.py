@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from partialfair._checks import check_choice
+from partialfair._checks import check_choice, check_number, shown
 from partialfair.constraints import Constraint
 from partialfair.exceptions import InputError
 from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.solvers import SOLVERS, Newton, Solver, as_solver
 
-__all__ = ["Automatic", "read_constraints", "read_solver", "seed_of"]
+__all__ = ["Automatic", "read_constraints", "read_seed", "read_solver", "seed_of"]
 
 
 class Automatic(tuple[float, float]):
@@ -92,10 +92,22 @@ def _by_name(estimator: Any, kind: type[Constraint]) -> Constraint:
     if isinstance(given["interval"], str) and given["interval"] == "auto":
         given["interval"] = Automatic((0.0, 1.0))
     given["threshold"] = given.pop("constraint_threshold")
+    if any(field.name == "threshold" for field in fields(kind)):
+        check_number(given["threshold"], "constraint_threshold")
     return kind(**{field.name: given[field.name] for field in fields(kind) if field.name in given})
 
 
 def seed_of(estimator: Any) -> int:
     """Return the seed of all that is random in a fit; without ``random_state`` it is always the same."""
-    state = estimator.random_state
-    return 0 if state is None else int(check_random_state(state).randint(2**31 - 1))
+    return 0 if estimator.random_state is None else read_seed(estimator.random_state)
+
+
+def read_seed(random_state: Any) -> int:
+    """Return a seed drawn from a random state, or a complaint that names it."""
+    try:
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    except (TypeError, ValueError):
+        raise InputError(
+            f"random_state must be None, a whole number of at least 0 or a RandomState, not "
+            f"{shown(random_state)}"
+        ) from None

@@ -15,6 +15,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
+from partialfair._checks import check_flag
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
@@ -294,6 +295,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         """
         moment = self._deadline()
         self._check_settings()
+        check_flag(self.fit_intercept, "fit_intercept")
         if self.enforce == "population":
             return self._fit_for_new_people(X, y, sensitive_features, sample_weight, clusters, moment)
         self._refuse_clusters(clusters)

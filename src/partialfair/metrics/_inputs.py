@@ -17,6 +17,7 @@ from partialfair._checks import (
     check_flag,
     check_weights,
     finite_vector,
+    one_array,
     refuse_dates,
     refuse_masked,
     shown,
@@ -24,7 +25,7 @@ from partialfair._checks import (
 from partialfair._text import listed
 from partialfair._typing import ArrayLike, Floats, GapScale, GroupLabel, IntervalLike, Ints, MissingGroups
 from partialfair.exceptions import InputError
-from partialfair.groups import Groups, encode_groups, group_name
+from partialfair.groups import MAX_GROUPS, Groups, encode_groups, group_name
 from partialfair.intervals import IntervalSet, band_weights, intervals_by_group, running_weight
 
 __all__ = [
@@ -200,6 +201,7 @@ def scored_groups(
     clusters: ArrayLike | None = None,
     higher_is_better: bool = True,
     missing_groups: MissingGroups = "error",
+    max_groups: int = MAX_GROUPS,
 ) -> ScoredGroups:
     """Check, split and sort: O(n log n), and O(n) more for each group.
 
@@ -213,7 +215,7 @@ def scored_groups(
     weights = None if sample_weight is None else check_weights(sample_weight, scores.size)
     if positive is not None and positive.size != scores.size:
         raise InputError(f"y_true has {positive.size} rows, but there are {scores.size} scores")
-    encoded = encoded_groups(sensitive_features, scores.size, missing_groups)
+    encoded = encoded_groups(sensitive_features, scores.size, missing_groups, max_groups)
     together = None if clusters is None else cluster_codes(clusters, scores.size)
     n_missing = int(((encoded.codes < 0) & (True if weights is None else weights > 0)).sum())
     members = [np.flatnonzero(encoded.codes == code) for code in range(len(encoded.labels))]
@@ -239,12 +241,17 @@ def scored_groups(
 
 
 def encoded_groups(
-    sensitive_features: ArrayLike, n_rows: int, missing_groups: MissingGroups = "error"
+    sensitive_features: ArrayLike,
+    n_rows: int,
+    missing_groups: MissingGroups = "error",
+    max_groups: int = MAX_GROUPS,
 ) -> Groups:
     """Return the group of every row, −1 where it is missing and ``missing_groups="ignore"``."""
     check_choice(missing_groups, "missing_groups", get_args(MissingGroups))
     advice = "; missing_groups='ignore' leaves such rows out"
-    return encode_groups(sensitive_features, n_rows=n_rows, missing=missing_groups, advice=advice)
+    return encode_groups(
+        sensitive_features, n_rows=n_rows, missing=missing_groups, advice=advice, max_groups=max_groups
+    )
 
 
 def oriented(scores: _Scores, higher_is_better: bool) -> _Scores:
@@ -264,8 +271,13 @@ def check_gap_scale(gap_scale: GapScale, scored: ScoredGroups) -> None:
 
 def check_threshold(threshold: Any) -> None:
     """Refuse what is not one real number."""
-    if not isinstance(threshold, Real) or np.isnan(float(threshold)):
-        raise InputError(f"threshold must be a number, not {threshold!r}")
+    is_number = isinstance(threshold, Real) and not isinstance(threshold, bool | np.bool_)
+    try:
+        if is_number and not np.isnan(float(threshold)):
+            return
+    except OverflowError:  # 10**400
+        pass
+    raise InputError(f"threshold must be a number, not {shown(threshold)}")
 
 
 def ranked_threshold(scored: ScoredGroups, threshold: Any) -> float:
@@ -281,7 +293,7 @@ def positives(y_true: ArrayLike, pos_label: Any) -> npt.NDArray[np.bool_]:
     if y_true is None:
         raise InputError("y_true is missing; this metric needs labels")
     refuse_masked(y_true, "y_true")
-    labels = np.asarray(y_true)
+    labels = one_array(y_true, "y_true")
     refuse_dates(labels, "y_true")
     if labels.ndim != 1:
         raise InputError(f"y_true must have one dimension, not {labels.ndim}")
@@ -319,7 +331,7 @@ def cluster_codes(clusters: ArrayLike, n_rows: int) -> Ints:
     import pandas as pd
 
     refuse_masked(clusters, "clusters")
-    names = np.asarray(clusters)
+    names = one_array(clusters, "clusters")
     if names.ndim != 1 or names.size != n_rows:
         raise InputError(f"clusters must name the cluster of each of the {n_rows} rows, not {names.shape}")
     codes, _ = pd.factorize(names)

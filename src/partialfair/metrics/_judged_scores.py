@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from partialfair._checks import check_choice, check_count
+from partialfair._checks import check_choice, check_count, check_fraction
 from partialfair._text import listed
 from partialfair._typing import (
     ArrayLike,
@@ -19,6 +19,7 @@ from partialfair._typing import (
     SmallGroups,
 )
 from partialfair.exceptions import InputError, SmallGroupWarning
+from partialfair.groups import MAX_GROUPS
 from partialfair.metrics._differences import Setting
 from partialfair.metrics._inputs import (
     ScoredGroups,
@@ -79,16 +80,18 @@ def judged_scores(
     min_group_size: int,
     small_groups: SmallGroups,
     missing_groups: MissingGroups,
+    max_groups: int = MAX_GROUPS,
 ) -> JudgedScores:
     """Check what `fairness_report` is given, find who is judged by what, and warn of small groups."""
-    if not 0 < confidence < 1:
-        raise InputError(f"confidence must lie between 0 and 1, not {confidence}")
+    check_fraction(confidence, "confidence")
+    check_count(n_resamples, "n_resamples")
     if n_resamples * (1 - confidence) < 5 - 1e-9:
         needed = int(np.ceil(5 / (1 - confidence) - 1e-9))
         raise InputError(f"confidence {confidence} needs n_resamples of at least {needed}, not {n_resamples}")
     check_choice(rank_within, "rank_within", get_args(RankWithin))
     check_choice(small_groups, "small_groups", get_args(SmallGroups))
     check_count(min_group_size, "min_group_size")
+    check_count(max_groups, "max_groups", low=2)
     check_merging(small_groups, interval)
     if threshold is not None:
         check_threshold(threshold)
@@ -102,6 +105,7 @@ def judged_scores(
         clusters=clusters,
         higher_is_better=higher_is_better,
         missing_groups=missing_groups,
+        max_groups=max_groups,
     )
     check_gap_scale(gap_scale, everyone)
     ranked = None if threshold is None else ranked_threshold(everyone, threshold)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from partialfair._checks import check_fraction, check_number, random_generator
 from partialfair._typing import ArrayLike, Floats, MissingGroups
 from partialfair.exceptions import InputError
 from partialfair.intervals import as_interval_set
@@ -106,10 +107,9 @@ def choose_interval(
     """
     import pandas as pd
 
-    if not 0 < width <= 1:
-        raise InputError(f"width must lie in (0, 1], not {width:g}")
-    if not 0 < confidence < 1:
-        raise InputError(f"confidence must lie between 0 and 1, not {confidence}")
+    check_number(width, "width", above=0.0, high=1.0)
+    check_fraction(confidence, "confidence")
+    draws = random_generator(random_state)
     scored = scored_groups(
         y_score,
         sensitive_features,
@@ -125,7 +125,7 @@ def choose_interval(
         scored.on(as_interval_set(ends_of)) for ends_of in zip(starts.tolist(), ends.tolist(), strict=True)
     ]
     gaps = np.array([statistical_parity_gap(candidate, "interval").value for candidate in moved])
-    radius = _radius_of_all(moved, confidence, np.random.default_rng(random_state))
+    radius = _radius_of_all(moved, confidence, draws)
     tied = np.flatnonzero(gaps >= gaps.max() - _TIE).tolist()
     # The surer lower bound first, then the middle that is nearer to the rate.
     chosen = min(tied, key=lambda p: (radius[p], abs((starts[p] + ends[p]) / 2 - rate)))
@@ -143,8 +143,7 @@ def choose_interval(
 
 def _positive_rate(scored: ScoredGroups, positive_rate: float | None, threshold: float | None) -> float:
     if positive_rate is not None:
-        if not 0 <= positive_rate <= 1:
-            raise InputError(f"positive_rate must lie in [0, 1], not {positive_rate:g}")
+        check_number(positive_rate, "positive_rate", low=0.0, high=1.0)
         return float(positive_rate)
     if threshold is None:
         raise InputError(

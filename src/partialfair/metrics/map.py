@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from partialfair._checks import check_count, check_fraction
 from partialfair._typing import ArrayLike, Floats, GapScale, GroupLabel, Ints, MissingGroups
 from partialfair.exceptions import InputError
 from partialfair.metrics import _kernels
@@ -153,8 +154,8 @@ def unfairness_map(
     -------
     UnfairnessMap
     """
-    if int(n_grid) != n_grid or n_grid < 2:
-        raise InputError(f"n_grid must be a whole number of at least 2, not {n_grid!r}")
+    check_count(n_grid, "n_grid", low=2)
+    check_fraction(confidence, "confidence")
     scored = scored_groups(
         y_score,
         sensitive_features,

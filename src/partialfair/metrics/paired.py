@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from partialfair._checks import random_generator
 from partialfair._typing import (
     ArrayLike,
     Floats,
@@ -226,7 +227,7 @@ def compare_gaps(
     ]
     few = {name: _either(name, read) for name in METRICS}
     omitted = _omitted(read, few, min_group_size)
-    seed = np.random.default_rng(random_state).integers(2**63)
+    seed = random_generator(random_state).integers(2**63)
     draws = [
         DrawsOfGroups(one.judged.scored, one.setting.threshold, n_resamples, np.random.default_rng(seed))
         for one in read

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from partialfair._checks import random_generator
 from partialfair._typing import (
     ArrayLike,
     GapScale,
@@ -16,7 +17,7 @@ from partialfair._typing import (
     RankWithin,
     SmallGroups,
 )
-from partialfair.groups import Groups, group_name, label_kind
+from partialfair.groups import MAX_GROUPS, Groups, group_name, label_kind
 from partialfair.metrics._differences import Setting
 from partialfair.metrics._inputs import ScoredGroups, ranked_threshold
 from partialfair.metrics._judged_scores import judged_scores
@@ -268,6 +269,7 @@ def fairness_report(
     min_group_size: int = 10,
     small_groups: SmallGroups = "list",
     missing_groups: MissingGroups = "error",
+    max_groups: int = MAX_GROUPS,
 ) -> FairnessReport:
     """Compute every partial metric that the data allow, each with a confidence interval.
 
@@ -299,6 +301,9 @@ def fairness_report(
         called ``"small groups"`` (judged if it is large enough, else they are listed), or ``"keep"`` them,
         and judge all. What is merged are groups with too few members; those with enough of them, but too few
         positives or negatives, are only left out of the metrics that need these.
+    max_groups
+        More groups raise `InputError`: a column of numbers given by mistake has thousands, and time and
+        memory grow with the number of pairs.
 
     Returns
     -------
@@ -328,6 +333,7 @@ def fairness_report(
     >>> report.worst.metric, report.worst.groups
     ('statistical_parity', ('North', 'Islands'))
     """
+    draws = random_generator(random_state)
     read = judged_scores(
         y_true,
         y_score,
@@ -345,10 +351,11 @@ def fairness_report(
         min_group_size=min_group_size,
         small_groups=small_groups,
         missing_groups=missing_groups,
+        max_groups=max_groups,
     )
     judged, setting, few, omitted = read.judged, read.setting, read.few, read.omitted
     scored = judged.scored
-    draw = DrawsOfGroups(scored, setting.threshold, n_resamples, np.random.default_rng(random_state))
+    draw = DrawsOfGroups(scored, setting.threshold, n_resamples, draws)
     rows = tuple(
         metric_row(name, metric, draw.without(few.get(name, ())), setting, confidence)
         for name, metric in METRICS.items()

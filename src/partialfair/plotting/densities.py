@@ -11,7 +11,7 @@ from partialfair._extras import require
 from partialfair._typing import ArrayLike, Floats, IntervalLike, MissingGroups
 from partialfair.exceptions import InputError
 from partialfair.metrics._discrete import DiscreteScores, score_span
-from partialfair.metrics._inputs import GroupScores, ScoredGroups, scored_groups
+from partialfair.metrics._inputs import GroupScores, ScoredGroups, check_threshold, scored_groups
 from partialfair.plotting._style import GROUP_COLOURS, INTERVAL_COLOUR, MAX_SHOWN, percent_axis, safe_name
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ def plot_score_densities(
         higher_is_better=higher_is_better,
         missing_groups=missing_groups,
     )
+    if threshold is not None:
+        check_threshold(threshold)
     return plot_group_densities(scored, threshold=threshold, axes=axes)
 
 

@@ -21,6 +21,7 @@ from partialfair.metrics.calibration import CalibrationByGroup, calibration_by_g
 from partialfair.metrics.partial import WorstGap, demographic_parity_gap, statistical_parity_gap
 from partialfair.metrics.small_groups import members_inside
 from partialfair.postprocessing._parity import (
+    ParityMaps,
     identity_map,
     parity_maps,
     squared_change,
@@ -86,8 +87,7 @@ def fitted_maps(scored: ScoredGroups, asked: Asked) -> Found:
     check_gap_scale(asked.gap_scale, scored)
     judged = _judged(scored, asked.min_group_size)
     if asked.threshold is None:
-        wider = _with_margin(judged, asked)
-        found = parity_maps(wider, asked.max_gap, asked.gap_scale, asked.max_knots)
+        found = _parity_maps(judged, asked)
         maps, floor, is_exact = found.maps, found.floor, found.is_exact
     else:
         measure = judged.groups[0].interval.measure if asked.gap_scale == "absolute" else 1.0
@@ -97,6 +97,23 @@ def fitted_maps(scored: ScoredGroups, asked: Asked) -> Found:
         replace(of_group.get(group.label) or identity_map(group), inside=_inside(group)) for group in scored
     )
     return Found(scored, everybody, judged, floor, is_exact)
+
+
+def _parity_maps(scored: ScoredGroups, asked: Asked) -> ParityMaps:
+    """Return maps for the wider interval, or for the interval itself where only those exist.
+
+    A margin that users give is part of what they ask for; one that is chosen here must not make a limit
+    unreachable that the constraint alone allows.
+    """
+    wider = _with_margin(scored, asked)
+    try:
+        return parity_maps(wider, asked.max_gap, asked.gap_scale, asked.max_knots)
+    except InputError as error:
+        if wider is scored or asked.margin == 0:
+            raise
+        if asked.margin != "auto":
+            raise InputError(f"{error}, or lower margin, {asked.margin:g}") from None
+        return parity_maps(scored, asked.max_gap, asked.gap_scale, asked.max_knots)
 
 
 def _with_margin(scored: ScoredGroups, asked: Asked) -> ScoredGroups:

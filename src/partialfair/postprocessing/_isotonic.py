@@ -11,6 +11,8 @@ order that no row contradicts, from the worst up: nobody stays below a knot that
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from partialfair._compiled import njit
@@ -39,20 +41,33 @@ _LARGEST = 1e30
 
 def least_change(knots: Knots, rows: Rows) -> Floats:
     """Return the scores nearest to those of the knots that obey all rows, strictly where anybody moves."""
-    center = np.average(knots.scores, weights=knots.weights)
-    spread = _root_mean_square(knots.scores - center, knots.weights) or 1.0
-    targets = (knots.scores - center) / spread
-    weights = knots.weights / knots.weights.mean()
+    if rows.point_of is None:
+        return _nearest(knots.scores, knots.weights, rows, np.zeros(knots.scores.size, dtype=np.bool_))
+    # The mean is counted from one score of each point: that of equal scores is then exact.
+    first = np.unique(rows.point_of, return_index=True)[1]
+    offsets = knots.weights * (knots.scores - knots.scores[first][rows.point_of])
+    weights = np.bincount(rows.point_of, weights=knots.weights).astype(np.float64, copy=False)
+    scores = knots.scores[first] + np.bincount(rows.point_of, weights=offsets) / weights
+    moved = np.bincount(rows.point_of, weights=knots.scores != scores[rows.point_of]) > 0
+    return _nearest(scores, weights, rows, moved)[rows.point_of]
+
+
+def _nearest(scores: Floats, weights: Floats, rows: Rows, moved: Bools) -> Floats:
+    """Return the new scores of points, some of which are means that move their knots already."""
+    center = np.average(scores, weights=weights)
+    spread = _root_mean_square(scores - center, weights) or 1.0
+    targets = (scores - center) / spread
+    weights = weights / weights.mean()
     solved, active = _solved_row_by_row(targets, weights, rows)
     blocks = _blocks(targets.size, rows, active)
     sums = np.bincount(blocks, weights=weights)
     means = (np.bincount(blocks, weights=weights * targets) / sums)[blocks]
     values = center + spread * np.where(np.abs(means - solved) <= _NEAR, means, solved)
     alone = np.bincount(blocks)[blocks] == 1
-    values[alone] = knots.scores[alone]
-    sequence = np.argsort(knots.order[rows.lower], kind="stable")
+    values[alone] = scores[alone]
+    sequence = np.argsort(rows.order[rows.lower], kind="stable")
     _lift(values, rows.lower[sequence], rows.upper[sequence])
-    return told_apart(values, knots.scores, knots.order, _APART * spread)
+    return told_apart(values, scores, rows.order, _APART * spread, moved | (values != scores))
 
 
 def _root_mean_square(values: Floats, weights: Floats) -> float:
@@ -84,7 +99,7 @@ def _solved_row_by_row(targets: Floats, weights: Floats, rows: Rows) -> tuple[Fl
             by_knot = candidates[np.lexsort((-broken[candidates], rows.lower[candidates]))]
             candidates = by_knot[np.append(True, np.diff(rows.lower[by_knot]) > 0)]
         taken[candidates] = True
-        some = Rows(rows.lower[taken], rows.upper[taken], rows.n_within)
+        some = replace(rows, lower=rows.lower[taken], upper=rows.upper[taken])
         values, active[taken] = _solved(targets, weights, some)
     return values, active
 
@@ -138,7 +153,7 @@ def _lift(values: Floats, lower: Ints, upper: Ints) -> None:
         values[upper[row]] = max(values[upper[row]], values[lower[row]])
 
 
-def told_apart(values: Floats, before: Floats, order: Ints, apart: float) -> Floats:
+def told_apart(values: Floats, before: Floats, order: Ints, apart: float, moves: Bools) -> Floats:
     """Spread equal values, one of which was moved, by at most ``apart``, in an order that no row contradicts.
 
     A block takes at most a quarter of the way to its neighbours, and never leaves the range of the scores.
@@ -149,7 +164,7 @@ def told_apart(values: Floats, before: Floats, order: Ints, apart: float) -> Flo
     begins = np.concatenate([[0], np.flatnonzero(ranked[1:] != ranked[:-1]) + 1])
     sizes = np.diff(np.append(begins, ranked.size))
     heights = ranked[begins]
-    moved = np.add.reduceat((ranked != originals).astype(np.intp), begins) > 0
+    moved = np.add.reduceat(moves[sequence].astype(np.intp), begins) > 0
     bounds = np.concatenate([[min(before.min(), heights[0])], heights, [max(before.max(), heights[-1])]])
     half = np.minimum(apart, np.minimum(np.diff(bounds)[:-1], np.diff(bounds)[1:]) / 4)
     half = np.where(moved & (sizes > 1), half, 0.0)

@@ -18,6 +18,12 @@ with ``e_jr > e_ki + κ``.
 least ½ (b_k + b_j), b being the largest p of a group, all these rows lead from larger u to smaller u,
 strictly: ``u_jl = e_j,l−1 + ½ p_jl < e_ki − κ + ½ p_jl ≤ u_ki``. So placing everybody by u satisfies them
 without a tie, and sorting by u puts every row's lower end before its upper end (`Knots.order`).
+
+The floor is sufficient, not necessary. Below it rows may form cycles, whose knots all have the same score.
+That is a new tie within a group if a cycle holds two knots of that group; a cycle with at most one knot of
+each group only ties scores of *different* groups, which no definition forbids. So maps exist exactly if no
+strongly connected component of the rows holds two knots of one group (`order_rows`): two groups with the same
+ten shares on ten scores reach a gap of 0, whatever these scores are.
 """
 
 from __future__ import annotations
@@ -67,11 +73,21 @@ class Blocks:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Pairs of knots, the lower of which must not have the higher score; those within groups come first."""
+    """Pairs of points, the lower of which must not have the higher score; those within groups come first.
+
+    Attributes
+    ----------
+    order : (n,)
+        Place of each point in an order from the worst up that no row contradicts.
+    point_of
+        Point of each knot, where rows tie knots of different groups; None if every knot is a point.
+    """
 
     lower: Ints
     upper: Ints
     n_within: int
+    order: Ints
+    point_of: Ints | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +224,8 @@ def order_rows(knots: Knots, max_gap: float, interval: IntervalSet | None) -> Ro
     Returns
     -------
     rows
-        None if ``max_gap`` is below the floor of the knots: rows then need not be met without ties.
+        None if no scores without new ties obey them. Where not every score is a knot, None already below the
+        floor of the knots: scores between tied knots would pass each other.
     """
     inner = np.setdiff1d(np.arange(knots.scores.size), knots.first[:-1])
     lower, upper = [inner], [inner - 1]
@@ -216,8 +233,34 @@ def order_rows(knots: Knots, max_gap: float, interval: IntervalSet | None) -> Ro
         for low, high in _rows_between(knots, k, j, max_gap, interval):
             lower.append(low)
             upper.append(high)
-    rows = Rows(np.concatenate(lower), np.concatenate(upper), inner.size)
-    return rows if bool((knots.order[rows.lower] < knots.order[rows.upper]).all()) else None
+    rows = Rows(np.concatenate(lower), np.concatenate(upper), inner.size, knots.order)
+    if bool((rows.order[rows.lower] < rows.order[rows.upper]).all()):
+        return rows
+    return _merge_cycles(knots, rows) if knots.is_all else None
+
+
+def _merge_cycles(knots: Knots, rows: Rows) -> Rows | None:
+    """Return the rows between strongly connected components; None if one holds two knots of a group."""
+    from graphlib import TopologicalSorter
+
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    n = knots.scores.size
+    graph = coo_matrix((np.ones(rows.lower.size), (rows.lower, rows.upper)), shape=(n, n))
+    n_points, point_of = connected_components(graph, directed=True, connection="strong")
+    point_of = point_of.astype(np.intp)
+    lower, upper = point_of[rows.lower], point_of[rows.upper]
+    if (lower[: rows.n_within] == upper[: rows.n_within]).any():
+        return None
+    between = lower != upper
+    lower, upper = lower[between], upper[between]
+    below: dict[int, list[int]] = {point: [] for point in range(n_points)}
+    for low, high in zip(lower.tolist(), upper.tolist(), strict=True):
+        below[high].append(low)
+    order = np.empty(n_points, dtype=np.intp)
+    order[list(TopologicalSorter(below).static_order())] = np.arange(n_points)
+    return Rows(lower, upper, rows.n_within, order, point_of)
 
 
 def _rows_between(

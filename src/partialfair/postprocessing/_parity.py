@@ -37,6 +37,9 @@ _MANY_GROUPS, _FEWEST_KNOTS = 4, 200
 """With more groups than this each has fewer knots, though not fewer than so many: twenty groups with a
 thousand knots each took a minute, and take three seconds with two hundred."""
 
+_STEPS = 10_000
+"""Gaps are written with four digits."""
+
 _MORE = 4
 """So many times as many knots are taken where few cannot keep the promise."""
 
@@ -63,8 +66,10 @@ def parity_maps(
     floor = _floor(blocks, max_gap, interval)
     if statistical_parity_gap(scored, gap_scale).value <= max_gap + RANK_TOLERANCE:
         return ParityMaps(tuple(map(identity_map, scored)), floor, True)
-    if max_gap < floor - RANK_TOLERANCE:
-        raise InputError(_too_narrow(scored, blocks, max_gap, floor, interval))
+    every = knots_of(blocks, None)
+    if max_gap < floor - RANK_TOLERANCE and order_rows(every, max_gap, interval) is None:
+        least = _smallest_gap(every, max_gap, floor, interval)
+        raise InputError(_too_small(scored, blocks, max_gap, least, interval))
     search = _Search(scored, max_gap, gap_scale, interval)
     borders = [] if interval is None else _borders(interval, max_gap)
     size = max_knots
@@ -75,7 +80,7 @@ def parity_maps(
         if maps is not None:
             return ParityMaps(maps, floor, False)
         size *= _MORE
-    maps = search.solved(knots_of(blocks, None, borders), max_gap)
+    maps = search.solved(every, max_gap)
     if maps is None or search.gap(maps) > max_gap + RANK_TOLERANCE:
         raise InputError(
             f"scores are so close to each other that floats cannot tell them apart at max_gap {max_gap:g}; "
@@ -176,21 +181,46 @@ def _floor(blocks: list[Blocks], max_gap: float, interval: IntervalSet | None) -
     return float(np.sort(largest_shares(blocks, max_gap, interval))[-2:].sum() / 2)
 
 
-def _too_narrow(
-    scored: ScoredGroups, blocks: list[Blocks], max_gap: float, floor: float, interval: IntervalSet | None
+def _smallest_gap(knots: Knots, refused: float, floor: float, interval: IntervalSet | None) -> float:
+    """Return the smallest gap that scores without new ties reach, rounded up to four digits.
+
+    Rows only get stricter as the gap shrinks, so the gaps between one that is refused and the floor can be
+    halved. On the absolute scale the floor of ``refused`` looks at fewer scores than that of itself: 1 is
+    always reached.
+    """
+    low = int(np.floor(refused * _STEPS))
+    high = int(np.ceil(floor * _STEPS))
+    if order_rows(knots, high / _STEPS, interval) is None:
+        high = _STEPS
+    while high - low > 1:
+        middle = (low + high) // 2
+        if order_rows(knots, middle / _STEPS, interval) is None:
+            low = middle
+        else:
+            high = middle
+    return high / _STEPS
+
+
+def _too_small(
+    scored: ScoredGroups, blocks: list[Blocks], max_gap: float, least: float, interval: IntervalSet | None
 ) -> str:
-    """Say that the gap is below the floor, and whose scores make it so high."""
+    """Say that no map reaches the gap, whose scores are the reason, and what would help."""
     shares: Floats = largest_shares(blocks, max_gap, interval)
-    worst = [scored.groups[k] for k in np.argsort(-shares, kind="stable")[:2]]
-    held = listed(
-        [
+    worst = np.argsort(-shares, kind="stable")[:2].tolist()
+    described, few_scores = [], False
+    for k in worst:
+        group, n_scores = scored.groups[k], int((blocks[k].masses > 0).sum())
+        tied = bool(shares[k] * members_inside(group) > 2)  # without ties a score holds one member
+        few_scores |= tied
+        count = f"{n_scores:,} distinct score{'' if n_scores == 1 else 's'}, " if tied else ""
+        described.append(
             f"{group.name!r} ({members_text(members_inside(group))} effective members in the interval, "
-            f"{100 * share:.3g} % of it on one score)"
-            for group, share in zip(worst, np.sort(shares)[::-1], strict=False)
-        ]
+            f"{count}{100 * shares[k]:.3g}% of it on one score)"
+        )
+    remedy = (
+        "use scores with more distinct values" if few_scores else "leave small groups out with min_group_size"
     )
-    rounded = np.ceil(floor * 1e4) / 1e4
     return (
-        f"max_gap {max_gap:g} is narrower than scores without new ties can reach, about {rounded:g}, because "
-        f"of {held}; allow at least that, or leave small groups out with min_group_size"
+        f"max_gap {max_gap:g} is smaller than scores without new ties can reach, {least:g}, because of "
+        f"{listed(described)}; allow at least that, or {remedy}"
     )

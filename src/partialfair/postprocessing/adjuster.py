@@ -12,7 +12,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from partialfair._checks import check_choice, check_count, check_number, check_sparse, finite_vector, shown
+from partialfair._checks import (
+    check_choice,
+    check_count,
+    check_number,
+    check_sparse,
+    finite_vector,
+    refuse_lazy,
+    shown,
+)
 from partialfair._state import StoredAsPairs
 from partialfair._text import listed
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike, MissingGroups
@@ -66,8 +74,9 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         Ranks from the top: ``(0.05, 0.30)`` holds ranks 5–30 %, score percentiles 70–95. Also a list of such
         pairs (their union), or a mapping from group to either.
     max_gap
-        κ, the largest gap allowed, in [0, 1]. Scores without new ties cannot go below ``result_.floor``;
-        what is below is refused, unless the gap is that narrow already.
+        κ, the largest gap allowed, in [0, 1]. Scores without new ties always reach ``result_.floor``; a
+        smaller limit raises `InputError` exactly if no such scores reach it, and the message names the
+        smallest that they do.
     constraint
         ``"statistical_parity"``, or ``"demographic_parity"`` at ``constraint_threshold``.
     constraint_threshold
@@ -101,8 +110,9 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
     margin
         For statistical parity on the absolute scale: by how much the interval is widened, in ranks, while
         maps are sought. There a threshold counts wholly or not at all, so that maps jump where the interval
-        ends, and new people's ranks are a little off. ``"auto"`` is ``1.36 / √n`` of the smallest group; 0
-        finds the least change, and may be far off for new people. On the interval scale it is not used.
+        ends, and new people's ranks are a little off. ``"auto"`` is ``1.36 / √n`` of the smallest group, or 0
+        where ``max_gap`` cannot be reached on an interval so wide; 0 finds the least change, and may be far
+        off for new people. On the interval scale it is not used.
 
     Attributes
     ----------
@@ -374,16 +384,19 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         if self.score_range is not None:
             try:
                 low, high = map(float, self.score_range)
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 low, high = 1.0, 0.0
             if not low < high:
-                raise InputError(f"score_range must be (low, high) with low < high, not {self.score_range!r}")
+                raise InputError(
+                    f"score_range must be (low, high) with low < high, not {shown(self.score_range)}"
+                )
             return low, high
         probabilities = self.scorer is not None and self._scorer.method == "predict_proba"
         return (0.0, 1.0) if probabilities else None
 
     def _scores(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:
         """Return the scores of the rows, checked."""
+        refuse_lazy(X, "scores" if self.scorer is None else "X")
         if self.scorer is None:
             scores = finite_vector(as_scores(X), "scores", ranked=True)
         else:

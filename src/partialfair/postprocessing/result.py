@@ -30,7 +30,8 @@ class Adjustment:
         at which they differ, as `partialfair.metrics` measures them.
     floor
         ``max ½ (b_k + b_j)`` over pairs of groups, b being the largest share of a group's interval on one
-        score: the gap that scores without new ties can always reach. 0 for demographic parity.
+        score: the gap that scores without new ties can always reach. A sufficient condition: on discrete
+        scores ``gap`` may be smaller. 0 for demographic parity.
     mean_squared_change
         ``Σ w (s' − s)² / Σ w`` over everybody.
     largest_change
@@ -103,7 +104,7 @@ class Adjustment:
         pair = " and ".join(map(group_name, self.worst.groups))
         lines = [
             f"{self.constraint}: exact gap {self.gap_before:.4g} before and {self.gap:.4g} after (max_gap "
-            f"{self.max_gap:g}, floor {self.floor:.2g}), between {pair}",
+            f"{self.max_gap:g}, always attainable {self.floor:.2g}), between {pair}",
             f"mean squared change {self.mean_squared_change:.4g}, largest change {self.largest_change:.4g}; "
             f"{100 * self.moved_share:.1f} % moved, {self.n_moved_outside:,} of them outside the interval",
             "new scores depend on the group: scoring needs it, which may be unlawful where you are",

@@ -95,5 +95,5 @@ def _longest_subgradient(problem: Problem, x: Floats, mu: float) -> float:
         point.gradient_of(LossParts.CONVEX) + point.penalty_gradient,
         point.gradient_of(LossParts.SUBTRACTED),
     ]
-    gradients += [slope @ point.atoms_jacobian for slopes in point.slopes for slope in slopes]
+    gradients += [row for slopes in point.slopes for row in slopes @ point.atoms_jacobian]
     return max(float(np.linalg.norm(gradient + mu * x)) for gradient in gradients)

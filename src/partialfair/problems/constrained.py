@@ -17,6 +17,7 @@ from partialfair._clock import check_clock
 from partialfair._typing import Floats
 from partialfair.constraints import ConstraintBlock
 from partialfair.dc import JoinedBank
+from partialfair.dc.algebra import Slopes, positive_part
 from partialfair.models.blocks import ArrowMatrix
 from partialfair.models.limited import LimitedMemory
 from partialfair.objectives import Difference, Loss, Objective
@@ -312,7 +313,7 @@ class ProblemPoint:
         return self.problem.constraints.system.values(self.atoms)
 
     @cached_property
-    def slopes(self) -> tuple[Floats, Floats]:
+    def slopes(self) -> tuple[Slopes, Slopes]:
         """Subgradients of all f⁺ and of all f⁻ in the atoms: (m, n_atoms) each."""
         check_clock()
         return self.problem.constraints.system.slopes(self.atoms)
@@ -430,7 +431,7 @@ class ProblemPoint:
         return self._kinks(self.slopes[0], multipliers, reach, towards, limit)
 
     def _kinks(
-        self, net: Floats, multipliers: Floats, reach: float, towards: ProblemPoint | None, limit: int
+        self, net: Slopes, multipliers: Floats, reach: float, towards: ProblemPoint | None, limit: int
     ) -> Kinks | None:
         """Return the kinks of functions with these slopes in the atoms, (m, n_atoms)."""
         wanted = multipliers > 0
@@ -440,7 +441,7 @@ class ProblemPoint:
             search = KinkSearch(
                 self.problem.bank,
                 self.theta,
-                np.maximum(np.vstack([net[wanted], ties.net(net)]), 0.0).sum(axis=0),
+                positive_part(net[wanted]).sum(axis=0) + np.maximum(ties.net(net), 0.0).sum(axis=0),
                 np.zeros(self.theta.size) if towards is None else towards.theta - self.theta,
                 reach,
                 _MORE_BEFORE_MERGING * limit,

@@ -33,7 +33,7 @@ import numpy as np
 
 from partialfair._typing import Floats, Ints
 from partialfair.dc import AtomKinks
-from partialfair.dc.algebra import Ties
+from partialfair.dc.algebra import Slopes, Ties, dense_rows, positive_part
 from partialfair.problems.asks import KinksOfRows
 
 __all__ = ["Kinks", "joined_kinks", "no_kinks"]
@@ -135,7 +135,7 @@ def no_kinks(n: int, m: int) -> Kinks:
 
 
 def joined_kinks(
-    of_rows: KinksOfRows | None, ties: Ties, tie_rows: Floats, net: Floats, limit: int
+    of_rows: KinksOfRows | None, ties: Ties, tie_rows: Floats, net: Slopes, limit: int
 ) -> Kinks | None:
     """Return kinks of atoms and of maxima as kinks of the functions; None if those of atoms are too many.
 
@@ -150,7 +150,7 @@ def joined_kinks(
     limit
         How many kinks of atoms, after those of equal rows of the data are joined, are too many.
     """
-    m, n, n_ties = len(net), tie_rows.shape[1], ties.gaps.size
+    m, n, n_ties = net.shape[0], tie_rows.shape[1], ties.gaps.size
     shares = np.zeros((n_ties, m))
     shares[np.arange(n_ties), ties.functions] = ties.factors
     of_maxima = Kinks.alone(tie_rows, ties.gaps, shares, np.zeros((n_ties, n_ties)), -1 - ties.keys)
@@ -160,14 +160,14 @@ def joined_kinks(
     n_kinks = kinks.atoms.size
     if n_kinks > limit:
         return None
-    here = np.maximum(net, 0.0)
-    changes = (np.maximum(ties.net(net), 0.0) - here[ties.functions]) / ties.factors[:, None]
+    here = positive_part(net)
+    changes = (np.maximum(ties.net(net), 0.0) - dense_rows(here, ties.functions)) / ties.factors[:, None]
     beyond = np.zeros((n_kinks + n_ties, n_kinks + n_ties))
     beyond[:n_kinks, n_kinks:] = changes[:, kinks.atoms].T
     return Kinks(
         np.vstack([_away_from(kinks, directions, n), of_maxima.rows]),
         np.concatenate([kinks.weights * np.abs(kinks.residuals), of_maxima.gaps]),
-        np.vstack([here[:, kinks.atoms].T, of_maxima.shares]),
+        np.vstack([dense_rows(here.T, kinks.atoms), of_maxima.shares]),
         beyond,
         np.concatenate([kinks.keys(of_rows.n_rows), of_maxima.keys]),
         np.concatenate([kinks.border_keys, of_maxima.borders]),

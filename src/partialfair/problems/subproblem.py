@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from partialfair._typing import Floats
+from partialfair.dc.algebra import dense_rows
 from partialfair.models.blocks import ArrowMatrix
 from partialfair.objectives import Difference
 from partialfair.problems.asks import GradientOf, LossParts, TangentRise, Values
@@ -119,7 +120,7 @@ class ScoreTangents(TangentForm):
     def constraint_gradient(self, point: ProblemPoint, i: int) -> Floats:
         """As in `TangentForm`; one pass."""
         plus = point.problem.constraints.system.slope(point.atoms, i)[0]
-        minus = self.here.slopes[1][i]
+        minus = dense_rows(self.here.slopes[1], [i])[0]
         ask = GradientOf(
             point.problem.bank,
             LossParts.NONE,

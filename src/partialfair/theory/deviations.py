@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 
-from partialfair._checks import check_count, check_number
-from partialfair.exceptions import InputError
+from partialfair._checks import check_count, check_fraction, check_number
 
 __all__ = [
-    "check_confidence",
     "describe_bound",
     "dkw_bound",
     "members_needed",
@@ -31,8 +29,9 @@ def dkw_bound(n_effective: float, confidence: float = 0.95, *, n_comparisons: in
     n_comparisons
         ``m``: how many groups must hold simultaneously (union bound).
     """
-    _check_size(n_effective, "n_effective")
-    check_confidence(confidence)
+    check_number(n_effective, "n_effective", low=1.0)
+    check_fraction(confidence, "confidence")
+    check_count(n_comparisons, "n_comparisons")
     return math.sqrt(math.log(2 * n_comparisons / (1 - confidence)) / (2 * n_effective))
 
 
@@ -65,8 +64,8 @@ def uniform_deviation_bound(
     the first root. McDiarmid's inequality then asks only for ``sqrt(log(2 |G| / δ) / (2 n))``: the supremum
     runs over all thresholds already, so |Î| need not be paid for.
     """
-    _check_size(n, "n")
-    check_confidence(confidence)
+    check_count(n, "n")
+    check_fraction(confidence, "confidence")
     for name, value in {"vc_dimension": vc_dimension, "n_points": n_points, "n_groups": n_groups}.items():
         check_count(value, name)
     delta = 1 - confidence
@@ -101,15 +100,3 @@ def members_needed(
 def describe_bound(bound: float) -> str:
     """Write a bound on a gap in words: a bound of 1 or more is vacuous, since no gap exceeds 1."""
     return f"{bound:.3g} (vacuous: no gap exceeds 1)" if bound >= 1 else f"{bound:.3g}"
-
-
-def _check_size(n: float, name: str) -> None:
-    """Refuse a sample without anybody in it."""
-    if not n >= 1:
-        raise InputError(f"{name} must be at least 1, not {n}")
-
-
-def check_confidence(confidence: float) -> None:
-    """Refuse certainty, and no confidence at all."""
-    if not 0 < confidence < 1:
-        raise InputError(f"confidence must lie between 0 and 1, not {confidence}")

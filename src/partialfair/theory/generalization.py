@@ -9,13 +9,12 @@ from typing import Protocol
 
 import numpy as np
 
-from partialfair._checks import check_count, check_number, finite_vector
+from partialfair._checks import check_count, check_fraction, check_number, finite_vector
 from partialfair._typing import ArrayLike, Floats, GroupLabel, IntervalLike
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups, group_name
 from partialfair.intervals import intervals_by_group
 from partialfair.theory.deviations import (
-    check_confidence,
     describe_bound,
     dkw_bound,
     members_needed,
@@ -412,7 +411,7 @@ def objective_bound(
         check_number(value, name, above=0.0)
     for name, count in {"n_points": n_points, "n_groups": n_groups}.items():
         check_count(count, name)
-    check_confidence(confidence)
+    check_fraction(confidence, "confidence")
     reach = lipschitz * coef_norm * feature_norm
     loss_range = min(loss_at_zero + reach, 2 * reach)
     return ObjectiveBound(

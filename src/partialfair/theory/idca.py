@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from partialfair._checks import check_number, shown
 from partialfair.exceptions import InputError
 
 __all__ = ["IdcaBudget", "idca_budget"]
@@ -47,13 +48,14 @@ def idca_budget(*, lipschitz: float, mu: float, nu: float, epsilon: float, decre
     decrease
         ``f_0(w⁰) − f_lb``, at most the loss at the start.
     """
-    if not nu > 0:
+    if isinstance(nu, int | float) and nu <= 0:
         raise InputError(
-            f"the theorem needs nu > 0 (Slater's condition), not {nu}; at max_gap = 0 there is no such slack"
+            f"the theorem needs nu > 0 (Slater's condition), not {shown(nu)}; at max_gap = 0 there is no "
+            "such slack"
         )
-    for name, value in {"lipschitz": lipschitz, "mu": mu, "epsilon": epsilon, "decrease": decrease}.items():
-        if not value > 0:
-            raise InputError(f"{name} must be positive, not {value}")
+    given = {"lipschitz": lipschitz, "mu": mu, "nu": nu, "epsilon": epsilon, "decrease": decrease}
+    for name, value in given.items():
+        check_number(value, name, above=0.0)
     c = min(1.0, 1 / (4 * lipschitz**2), mu * nu / (8 * lipschitz**4))
     epsilon_k = c * mu * epsilon**2 / 8
     n_inner = 4 * lipschitz**2 / (epsilon_k * mu) * math.log1p(4 * lipschitz**2 / (mu * epsilon_k))

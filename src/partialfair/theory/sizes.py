@@ -6,11 +6,10 @@ import math
 
 from scipy import special
 
-from partialfair._checks import check_choice, check_number
+from partialfair._checks import check_choice, check_fraction, check_number
 from partialfair._typing import GapScale, IntervalLike
 from partialfair.exceptions import InputError
 from partialfair.intervals import IntervalSet, as_interval_set
-from partialfair.theory.deviations import check_confidence
 
 __all__ = ["required_size", "smallest_gap"]
 
@@ -111,7 +110,7 @@ def smallest_gap(
 
 def _errors_to_allow(confidence: float, power: float) -> float:
     """Return ``z + 2 K``, in standard errors: what the bound adds, and what the measured gap may."""
-    check_confidence(confidence)
+    check_fraction(confidence, "confidence")
     check_number(power, "power", above=0.0)
     if power >= 1:
         raise InputError(f"power must be below 1, not {power:g}")

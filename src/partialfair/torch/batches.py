@@ -74,6 +74,11 @@ class GroupBatches(Sampler[list[int]]):
         self.labels = known.labels
         self.members = [np.flatnonzero(known.codes == code) for code in range(len(known.labels))]
         check_count(batch_size, "batch_size", low=1)
+        check_count(n_processes, "n_processes")
+        check_count(rank, "rank", low=0)
+        check_count(seed, "seed", low=0)
+        if rank >= n_processes:
+            raise InputError(f"rank must be below n_processes, {n_processes}, not {rank}")
         self.n_rows, self.batch_size = known.codes.size, batch_size
         self.seed, self.rank, self.n_processes, self.epoch = seed, rank, n_processes, 0
         if batch_size * n_processes > self.n_rows:

@@ -192,7 +192,7 @@ class PartialFairness(nn.Module):
             Positions of the batch among the rows that the constructor was told of; without them tangents are
             taken at the batch's own scores.
         """
-        scores = score_vector(scores)
+        scores = score_vector(scores, self.functions.theta.dtype)
         self._check_batch(loss, scores, groups, y, rows)
         if not (self.training and torch.is_grad_enabled()):
             return loss

@@ -122,7 +122,7 @@ class ScoreConstraints(nn.Module):
         y : (n,)
             Their labels, where the constraints need them.
         """
-        scores = score_vector(scores)
+        scores = score_vector(scores, self.theta.dtype)
         self.check_batch(scores, groups, y)
         plus, minus = self.maxima.parts(self.at(scores, self.weights(groups, y)).values)
         return plus - minus
@@ -185,8 +185,15 @@ def scores_of(outputs: Tensor) -> Tensor:
     raise InputError(f"a network must have one or two outputs for each row, not shape {tuple(outputs.shape)}")
 
 
-def score_vector(scores: Tensor) -> Tensor:
-    """Return scores as functions of them take them; what is no vector is refused."""
+def score_vector(scores: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return scores as functions of them take them; what is no vector, or too precise, is refused."""
+    if not isinstance(scores, Tensor):
+        raise InputError(f"scores must be a tensor, not {type(scores).__name__}")
+    if scores.dtype == torch.float64 and dtype != torch.float64:
+        raise InputError(
+            f"scores are torch.float64, and the constraints {dtype}: give dtype=torch.float64 to the "
+            "constraints, or scores.float()"
+        )
     if scores.ndim != 1:
         raise InputError(f"scores must be a vector, not of shape {tuple(scores.shape)}")
     return precise(scores)

@@ -19,7 +19,7 @@ from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from partialfair._checks import check_number, check_sparse, finite_vector, refuse_masked
+from partialfair._checks import check_number, check_sparse, refuse_masked, squarable
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
@@ -414,7 +414,7 @@ class PartialFairTrees(PartialFairEstimator):
         target, weights = read_target(y, n_rows), read_weights(sample_weight, n_rows)
         present = weights > 0
         if is_regressor(self):
-            target, positive = finite_vector(target, "y"), None
+            target, positive = squarable(target, "y"), None
         else:
             positive = target[present] == two_classes(target[present])[1]
         with warnings.catch_warnings():
