@@ -153,7 +153,8 @@ def as_interval_set(interval: Any) -> IntervalSet:
     """
     if isinstance(interval, IntervalSet):
         return interval
-    if isinstance(interval, str) or not isinstance(interval, Sequence | np.ndarray) or len(interval) == 0:
+    is_text = isinstance(interval, str | bytes)
+    if is_text or not isinstance(interval, Sequence | np.ndarray) or np.shape(interval)[:1] in ((), (0,)):
         raise InputError(f"interval must be (low, high) or a list of such pairs, not {interval!r}")
     is_single = all(isinstance(end, Real) for end in interval)
     parts = sorted(_read_part(part) for part in ([interval] if is_single else interval))

@@ -16,11 +16,21 @@ _ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(scope="session")
 def broken() -> Iterator[Callable[[str], list[str]]]:
     """Return what is broken, a function of a seed or of the name of a kill; the process starts when asked."""
+    yield from _asking("--serve")
+
+
+@pytest.fixture(scope="session")
+def broken_by_calls() -> Iterator[Callable[[str], list[str]]]:
+    """Return what a call of the Python interface breaks, a function of a seed."""
+    yield from _asking("--serve-calls")
+
+
+def _asking(mode: str) -> Iterator[Callable[[str], list[str]]]:
     server: list[subprocess.Popen[str]] = []
 
     def ask(line: str) -> list[str]:
         if not server:
-            server.append(_server())
+            server.append(_server(mode))
         (process,) = server
         assert process.stdin is not None
         assert process.stdout is not None
@@ -41,9 +51,9 @@ def broken() -> Iterator[Callable[[str], list[str]]]:
         process.communicate()
 
 
-def _server() -> subprocess.Popen[str]:
+def _server(mode: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.fuzz", "--serve"],
+        [sys.executable, "-m", "tests.fuzz", mode],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

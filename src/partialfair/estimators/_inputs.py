@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from numbers import Number
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -17,7 +18,7 @@ from partialfair._checks import check_choice, check_weights, first_text, refuse_
 from partialfair._text import listed
 from partialfair._typing import ArrayLike, Floats, GroupLabel, Ints
 from partialfair.categoricals import CategoricalCodes
-from partialfair.exceptions import InputError
+from partialfair.exceptions import InputError, InputTypeError
 from partialfair.groups import Groups, encode_groups
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "read_groups",
     "read_target",
     "read_weights",
+    "refuse_repeated_names",
     "take_rows",
 ]
 
@@ -151,7 +153,13 @@ def read_target(y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
     if y is None:
         raise InputError("fit requires y to be passed, but the target y is None")
     refuse_masked(y, "y")
-    refuse_dates(np.asarray(y), "y")
+    refuse_repeated_names(y, "y")
+    try:
+        refuse_dates(np.asarray(y), "y")
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError("y must have one dimension, not rows of different lengths") from None
     target = np.asarray(column_or_1d(y, warn=True))
     if len(target) != n_rows:
         raise InputError(f"y has {len(target)} rows, but there are {n_rows} rows of X")
@@ -184,13 +192,16 @@ def _read_codes(estimator: Any, X: CategoricalCodes, reset: bool) -> Categorical
 
 
 def _numbers(check: Callable[..., Features], X: ArrayLike) -> Features:
-    """Convert a table by scikit-learn's check; if text or dates are in the way, say where."""
+    """Convert a table by scikit-learn's check; if text, dates or objects are in the way, say where."""
+    refuse_repeated_names(X, "X")
     if not sparse.issparse(X) and any(getattr(one, "kind", "O") in "mMO" for one in _dtypes(X)):
         _refuse_dates(X)  # scikit-learn would take them for counts of nanoseconds
     try:
         return check(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
     except (ValueError, TypeError):
         table = X if hasattr(X, "columns") else np.asarray(X, dtype=object)
+        if not table.shape:
+            raise InputError(f"X must have two dimensions, not 0: it is {shown(X)}") from None
         _refuse_dates(table)
         for place in range(_width(table)):
             if (text := first_text(_column(table, place))) is not None:
@@ -198,7 +209,26 @@ def _numbers(check: Callable[..., Features], X: ArrayLike) -> Features:
                     f"{_named(X, place)} holds {shown(text)}, which is not a number; encode it first, or "
                     "name it in sensitive_columns if it is the group"
                 ) from None
+            if (thing := _first_object(_column(table, place))) is not None:
+                raise InputTypeError(
+                    f"{_named(X, place)} holds {shown(thing)}; an argument must be a string or a real number"
+                ) from None
         raise
+
+
+def _first_object(values: ArrayLike) -> Any:
+    """Return the first value that is neither a number nor a text, or None."""
+    readable = str | bytes | Number | np.generic
+    objects = np.asarray(values, dtype=object).ravel()
+    return next((one for one in objects if not isinstance(one, readable) and one is not None), None)
+
+
+def refuse_repeated_names(table: ArrayLike, name: str) -> None:
+    """Refuse a table with two columns of one name."""
+    names = () if sparse.issparse(table) else names_of(table)  # some formats are mappings
+    if len(set(names)) < len(names):
+        twice = next(one for k, one in enumerate(names) if one in names[:k])
+        raise InputError(f"{name} has several columns named {twice!r}; give each a name of its own")
 
 
 def _refuse_dates(X: ArrayLike) -> None:

@@ -16,7 +16,7 @@ from sklearn.base import clone, is_classifier
 from partialfair._extras import require
 from partialfair._typing import Floats
 from partialfair.estimators._path_rows import GivenRows, split_rows
-from partialfair.exceptions import InputError
+from partialfair.exceptions import InputError, InputTypeError
 from partialfair.trees._refusals import name_of
 
 __all__ = ["grown", "naming_model"]
@@ -138,10 +138,6 @@ def _fitted(model: Any, rows: GivenRows, **settings: Any) -> Any:
         return model.fit(rows.X, rows.y, **weights, **settings)
 
 
-class _InputTypeError(InputError, TypeError):
-    """A value of a type that a library does not read: scikit-learn's estimators raise a TypeError for it."""
-
-
 @contextmanager
 def naming_model(model: Any, what: str) -> Iterator[None]:
     """Turn the errors of a model's library into one sentence that names the model and what failed."""
@@ -149,7 +145,7 @@ def naming_model(model: Any, what: str) -> Iterator[None]:
         yield
     except _errors_of(model) as error:
         complaint, _, _ = str(error).partition(_NATIVE_TRACE)
-        kind = _InputTypeError if isinstance(error, TypeError) else InputError
+        kind = InputTypeError if isinstance(error, TypeError) else InputError
         raise kind(f"{name_of(model)} {what}: {' '.join(complaint.split())}") from error
 
 

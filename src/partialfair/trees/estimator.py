@@ -26,7 +26,13 @@ from partialfair._checks import check_number, finite_vector, refuse_masked
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
-from partialfair.estimators._inputs import names_of, part_features, read_target, read_weights
+from partialfair.estimators._inputs import (
+    names_of,
+    part_features,
+    read_target,
+    read_weights,
+    refuse_repeated_names,
+)
 from partialfair.estimators._path_fits import TINY_TIME, with_gap
 from partialfair.estimators._path_rows import GivenRows
 from partialfair.estimators._statement import seed_of
@@ -392,6 +398,7 @@ class PartialFairTrees(PartialFairEstimator):
                 f"X must have two dimensions, not {len(X.shape)}. Reshape your data: X.reshape(-1, 1) is one "
                 "feature, X.reshape(1, -1) is one row"
             )
+        refuse_repeated_names(X, "X")
         features, columns = part_features(self, X, self.sensitive_columns, reset=reset)
         if not features.shape[1]:
             raise InputError(f"X has 0 feature(s) (shape={features.shape}) while a minimum of 1 is required.")
