@@ -153,8 +153,9 @@ def as_interval_set(interval: Any) -> IntervalSet:
     """
     if isinstance(interval, IntervalSet):
         return interval
-    is_text = isinstance(interval, str | bytes)
-    if is_text or not isinstance(interval, Sequence | np.ndarray) or np.shape(interval)[:1] in ((), (0,)):
+    is_array = isinstance(interval, np.ndarray) and interval.ndim > 0
+    is_list = isinstance(interval, Sequence) and not isinstance(interval, str | bytes)
+    if not (is_array or is_list) or len(interval) == 0:
         raise InputError(f"interval must be (low, high) or a list of such pairs, not {interval!r}")
     is_single = all(isinstance(end, Real) for end in interval)
     parts = sorted(_read_part(part) for part in ([interval] if is_single else interval))

@@ -38,7 +38,7 @@ def broken_by_call(outcome: Outcome) -> list[str]:
     if outcome.code == 1 or "Traceback (most recent call last)" in outcome.err.decode("utf-8", "replace"):
         lines = outcome.err.decode("utf-8", "replace").strip().splitlines()
         rules.append(f"raw exception: {out[:60]} {(lines or [''])[-1][:300]}")
-    elif outcome.code not in (0, REFUSED):
+    elif outcome.code not in (0, REFUSED) and not outcome.signal:
         rules.append(f"irregular: {out[:300]}")
     return rules
 

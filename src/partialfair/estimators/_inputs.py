@@ -155,11 +155,12 @@ def read_target(y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
     refuse_masked(y, "y")
     refuse_repeated_names(y, "y")
     try:
-        refuse_dates(np.asarray(y), "y")
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
+        given = np.asarray(y)
+    except ValueError:
         raise InputError("y must have one dimension, not rows of different lengths") from None
+    if given.dtype.names:
+        raise InputError("y must be one column, not records with fields")
+    refuse_dates(given, "y")
     target = np.asarray(column_or_1d(y, warn=True))
     if len(target) != n_rows:
         raise InputError(f"y has {len(target)} rows, but there are {n_rows} rows of X")
@@ -321,8 +322,9 @@ def _feature_names(estimator: Any, X: ArrayLike, sensitive_columns: Any) -> list
 
 def _check_finite(X: Features, names: list[str]) -> None:
     values = X.data if sparse.issparse(X) else X
-    if np.isfinite(values.sum()) or np.isfinite(values).all():  # a finite sum spares the second look
-        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()) or np.isfinite(values).all():  # a finite sum spares the second look
+            return
     bad = ~np.isfinite(values)
     what = "NaN" if np.isnan(values).any() else "infinity"
     if sparse.issparse(X):
