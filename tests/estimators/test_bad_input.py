@@ -237,6 +237,10 @@ def test_features_that_are_not_a_table_of_numbers(people, replace, match):
     ("replace", "match"),
     [
         (lambda y: pd.DataFrame({0: y, 1: y}).set_axis(["same"] * 2, axis=1), "y has several columns named"),
+        (
+            lambda y: np.array(["no", 1] * (len(y) // 2), dtype=object),
+            r"y holds labels of different types \(int, str\)",
+        ),
         (lambda y: [[1, [2]]] * len(y), "y must have one dimension, not rows of different lengths"),
         (lambda y: np.zeros(len(y), dtype=[("a", "i4"), ("b", "f8")]), "y must be one column, not records"),
     ],
@@ -250,6 +254,11 @@ def test_an_infinity_of_each_sign_does_not_warn(people):
     refuses(people, "X contains infinity: 2 values are not finite", X=infinite)
 
 
-@pytest.mark.parametrize("bad", [np.array(0.5), b"ab"])
-def test_intervals_without_two_ends(people, bad):
-    refuses(people, "interval must be", {"interval": bad})
+@pytest.mark.parametrize("bad", [np.array(0.5), b"ab", np.zeros((2, 2, 2)), (0, 10**400)])
+def test_intervals_that_are_not_two_ranks(people, bad):
+    refuses(people, "interval", {"interval": bad})
+
+
+@pytest.mark.parametrize("bad", [-1, 2**63, "0"])
+def test_seeds(people, bad):
+    refuses(people, "random_state must be None, a whole number", {"random_state": bad, "solver": "auto"})

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, validate_data
 
 from partialfair._checks import check_choice, check_weights, first_text, refuse_dates, refuse_masked, shown
@@ -23,6 +24,7 @@ from partialfair.groups import Groups, encode_groups
 
 __all__ = [
     "Features",
+    "check_labels",
     "feature_name",
     "in_columns_of",
     "known_groups",
@@ -169,6 +171,15 @@ def read_target(y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
             f"y has {missing.size} values that are NaN or infinite, the first in row {missing[0]}"
         )
     return target
+
+
+def check_labels(labels: npt.NDArray[Any]) -> None:
+    """Refuse a target of a classifier that is not labels: continuous numbers, or types without an order."""
+    try:
+        check_classification_targets(labels)
+    except TypeError:  # of labels that cannot be sorted
+        kinds = sorted({type(label).__name__ for label in labels.tolist()})
+        raise InputError(f"y holds labels of different types ({', '.join(kinds)}); use one type") from None
 
 
 def take_rows(X: Features, rows: npt.NDArray[np.bool_]) -> Features:

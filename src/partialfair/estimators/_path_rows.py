@@ -11,14 +11,13 @@ import numpy.typing as npt
 from scipy import sparse
 from sklearn.base import is_regressor
 from sklearn.utils import _safe_indexing
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples
 
 from partialfair._checks import check_choice, check_count, check_weights, finite_vector, shown
 from partialfair._typing import Ints, SmallGroups
 from partialfair.categoricals import CategoricalCodes
 from partialfair.constraints import Constraint
-from partialfair.estimators._inputs import read_target
+from partialfair.estimators._inputs import check_labels, read_target
 from partialfair.estimators._splits import drawn_rows, strata_of
 from partialfair.estimators._statement import Automatic
 from partialfair.exceptions import InputError
@@ -96,7 +95,7 @@ def read_rows(
     try:
         rows = replace(rows, y=read_target(y, rows.n))
         if not is_regressor(estimator):
-            check_classification_targets(rows.y)
+            check_labels(rows.y)
         encode_groups(
             rows.groups, n_rows=rows.n, rows_of="rows of X", missing=estimator.missing_groups, advice=advice
         )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from partialfair._checks import check_choice
+from partialfair._checks import check_choice, shown
 from partialfair.constraints import Constraint
 from partialfair.exceptions import InputError
 from partialfair.named_constraints import NAMED_CONSTRAINTS
@@ -98,4 +98,10 @@ def _by_name(estimator: Any, kind: type[Constraint]) -> Constraint:
 def seed_of(estimator: Any) -> int:
     """Return the seed of all that is random in a fit; without ``random_state`` it is always the same."""
     state = estimator.random_state
-    return 0 if state is None else int(check_random_state(state).randint(2**31 - 1))
+    try:
+        return 0 if state is None else int(check_random_state(state).randint(2**31 - 1))
+    except (ValueError, TypeError, OverflowError):
+        raise InputError(
+            f"random_state must be None, a whole number from 0 to 2³² − 1 or a RandomState, not "
+            f"{shown(state)}"
+        ) from None

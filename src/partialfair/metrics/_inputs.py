@@ -281,7 +281,10 @@ def positives(y_true: ArrayLike, pos_label: Any) -> npt.NDArray[np.bool_]:
     if y_true is None:
         raise InputError("y_true is missing; this metric needs labels")
     refuse_masked(y_true, "y_true")
-    labels = np.asarray(y_true)
+    try:
+        labels = np.asarray(y_true)
+    except ValueError:
+        raise InputError("y_true must have one dimension, not rows of different lengths") from None
     refuse_dates(labels, "y_true")
     if labels.ndim != 1 or labels.dtype.names:
         n_dimensions = labels.ndim + bool(labels.dtype.names)

@@ -19,7 +19,6 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags, get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from partialfair._checks import check_number, finite_vector, refuse_masked
@@ -27,6 +26,7 @@ from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._inputs import (
+    check_labels,
     names_of,
     part_features,
     read_target,
@@ -392,7 +392,10 @@ class PartialFairTrees(PartialFairEstimator):
     def _read_features(self, X: ArrayLike, *, reset: bool) -> tuple[Any, dict[str, ArrayLike] | None]:
         refuse_masked(X, "X")
         if not hasattr(X, "shape"):
-            X = np.asarray(X)
+            try:
+                X = np.asarray(X)
+            except ValueError:
+                raise InputError("X has rows of different lengths; trees need a table") from None
         if len(X.shape) != 2:
             raise InputError(
                 f"X must have two dimensions, not {len(X.shape)}. Reshape your data: X.reshape(-1, 1) is one "
@@ -435,7 +438,7 @@ class PartialFairTrees(PartialFairEstimator):
         if is_regressor(self):
             target, positive = finite_vector(target, "y"), None
         else:
-            check_classification_targets(target)
+            check_labels(target)
             positive = target[present] == two_classes(target[present])[1]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the refit says it again

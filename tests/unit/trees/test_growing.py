@@ -115,3 +115,8 @@ def test_libraries_get_weights_as_they_were_given():
     weighted = trees.fit(X[:60], y, sample_weight=weights).grown_.predict_proba(X)
     repeated = trees.fit(X[:60].repeat(weights, axis=0), y.repeat(weights)).grown_.predict_proba(X)
     np.testing.assert_allclose(weighted, repeated, atol=1e-6)
+
+
+def test_ragged_rows_are_refused():
+    with pytest.raises(InputError, match="X has rows of different lengths"):
+        PartialFairTrees(lightgbm()).fit([[1.0, 2.0], [3.0]], [0, 1], sensitive_features=["a", "b"])
