@@ -227,6 +227,7 @@ def test_prediction(people):
         (lambda X: pd.DataFrame(X, columns=["same"] * X.shape[1]), "X has several columns named 'same'"),
         (lambda X: with_value(X.astype(object), 3, 1, {"a": 1}), r"column 1 of X holds \{'a': 1\}"),
         (lambda X: "text", "X must have two dimensions, not 0"),
+        (lambda X: [[1.0, 2.0], [1.0]], "X has rows of different lengths"),
     ],
 )
 def test_features_that_are_not_a_table_of_numbers(people, replace, match):
@@ -262,3 +263,8 @@ def test_intervals_that_are_not_two_ranks(people, bad):
 @pytest.mark.parametrize("bad", [-1, 2**63, "0"])
 def test_seeds(people, bad):
     refuses(people, "random_state must be None, a whole number", {"random_state": bad, "solver": "auto"})
+
+
+@pytest.mark.parametrize("bad", [0.5, np.array(0.5)])
+def test_sensitive_columns_that_name_nothing(people, bad):
+    refuses(people, "sensitive_columns must name columns", {"sensitive_columns": bad})

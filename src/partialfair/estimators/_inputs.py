@@ -214,6 +214,8 @@ def _numbers(check: Callable[..., Features], X: ArrayLike) -> Features:
         table = X if hasattr(X, "columns") else np.asarray(X, dtype=object)
         if not table.shape:
             raise InputError(f"X must have two dimensions, not 0: it is {shown(X)}") from None
+        if len(table.shape) == 1 and any(isinstance(row, list | tuple) for row in table):
+            raise InputError("X has rows of different lengths") from None
         _refuse_dates(table)
         for place in range(_width(table)):
             if (text := first_text(_column(table, place))) is not None:
@@ -268,7 +270,10 @@ def _locate(X: ArrayLike, sensitive_columns: Any) -> tuple[list[str], list[int]]
     if len(np.shape(X)) != 2:
         raise InputError(f"X must have two dimensions, not {len(np.shape(X))}")
     single = isinstance(sensitive_columns, str | int | np.integer)
-    wanted = [sensitive_columns] if single else list(sensitive_columns)
+    try:
+        wanted = [sensitive_columns] if single else list(sensitive_columns)
+    except TypeError:
+        raise InputError(f"sensitive_columns must name columns, not {shown(sensitive_columns)}") from None
     if not wanted:
         raise InputError("sensitive_columns is empty; name the columns of X that hold the group")
     columns = list(X.columns) if hasattr(X, "columns") else None

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from partialfair._checks import check_count
 from partialfair._typing import ArrayLike, Floats, GroupLabel, MissingGroups
-from partialfair.exceptions import InputError
 from partialfair.metrics._inputs import ScoredGroups, oriented, scored_groups
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ def rank_curve(
     n_points
         At most this many thresholds, evenly spaced among the distinct scores; None keeps all of them.
     """
-    if n_points is not None and n_points < 2:
-        raise InputError(f"n_points must be at least 2, not {n_points}")
+    if n_points is not None:
+        check_count(n_points, "n_points", low=2)
     scored = scored_groups(
         y_score,
         sensitive_features,
