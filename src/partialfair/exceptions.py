@@ -7,6 +7,7 @@ __all__ = [
     "FarFromZeroWarning",
     "IdleThresholdWarning",
     "InputError",
+    "InputTypeError",
     "MissingExtraError",
     "OverfittedGapWarning",
     "PenalizedFeatureWarning",
@@ -18,6 +19,10 @@ __all__ = [
 
 class InputError(ValueError):
     """The caller's data or settings cannot be used; the message names the culprit in one sentence."""
+
+
+class InputTypeError(InputError, TypeError):
+    """Data hold a value that is neither a number nor a text; scikit-learn's estimators raise a TypeError."""
 
 
 class MissingExtraError(ImportError):

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from partialfair._checks import shown
 from partialfair._compiled import njit
 from partialfair._typing import Floats, GroupLabel, IntervalLike, Ints
 from partialfair.exceptions import InputError
@@ -153,8 +154,10 @@ def as_interval_set(interval: Any) -> IntervalSet:
     """
     if isinstance(interval, IntervalSet):
         return interval
-    if isinstance(interval, str) or not isinstance(interval, Sequence | np.ndarray) or len(interval) == 0:
-        raise InputError(f"interval must be (low, high) or a list of such pairs, not {interval!r}")
+    is_array = isinstance(interval, np.ndarray) and interval.ndim > 0
+    is_list = isinstance(interval, Sequence) and not isinstance(interval, str | bytes)
+    if not (is_array or is_list) or len(interval) == 0:
+        raise InputError(f"interval must be (low, high) or a list of such pairs, not {shown(interval)}")
     is_single = all(isinstance(end, Real) for end in interval)
     parts = sorted(_read_part(part) for part in ([interval] if is_single else interval))
     joined = [parts[0]]
@@ -241,8 +244,11 @@ def _read_part(part: Any) -> tuple[float, float]:
     except (TypeError, ValueError):
         low = high = None
     if not (isinstance(low, Real) and isinstance(high, Real)):
-        raise InputError(f"an interval is two numbers (low, high), not {part!r}")
-    low, high = float(low), float(high)
+        raise InputError(f"an interval is two numbers (low, high), not {shown(part)}")
+    try:
+        low, high = float(low), float(high)
+    except OverflowError:
+        raise InputError(f"interval {shown(part)} lies outside [0, 1]") from None
     if not (0.0 <= low <= 1.0 and 0.0 <= high <= 1.0):
         raise InputError(f"interval ({low:g}, {high:g}) lies outside [0, 1]; 30 % is written 0.30")
     if low >= high:

@@ -219,3 +219,52 @@ def test_prediction(people):
         clf.predict([[np.nan, 0.0]], sensitive_features=["f"])
     with pytest.raises(ValueError, match="expecting 2 features"):
         clf.predict([[0.0]], sensitive_features=["f"])
+
+
+@pytest.mark.parametrize(
+    ("replace", "match"),
+    [
+        (lambda X: pd.DataFrame(X, columns=["same"] * X.shape[1]), "X has several columns named 'same'"),
+        (lambda X: with_value(X.astype(object), 3, 1, {"a": 1}), r"column 1 of X holds \{'a': 1\}"),
+        (lambda X: "text", "X must have two dimensions, not 0"),
+        (lambda X: [[1.0, 2.0], [1.0]], "X has rows of different lengths"),
+    ],
+)
+def test_features_that_are_not_a_table_of_numbers(people, replace, match):
+    refuses(people, match, X=replace(people.X))
+
+
+@pytest.mark.parametrize(
+    ("replace", "match"),
+    [
+        (lambda y: pd.DataFrame({0: y, 1: y}).set_axis(["same"] * 2, axis=1), "y has several columns named"),
+        (
+            lambda y: np.array(["no", 1] * (len(y) // 2), dtype=object),
+            r"y holds labels of different types \(int, str\)",
+        ),
+        (lambda y: [[1, [2]]] * len(y), "y must have one dimension, not rows of different lengths"),
+        (lambda y: np.zeros(len(y), dtype=[("a", "i4"), ("b", "f8")]), "y must be one column, not records"),
+    ],
+)
+def test_targets_that_are_not_a_column(people, replace, match):
+    refuses(people, match, y=replace(people.y))
+
+
+def test_an_infinity_of_each_sign_does_not_warn(people):
+    infinite = with_value(with_value(people.X, 0, 0, np.inf), 1, 0, -np.inf)
+    refuses(people, "X contains infinity: 2 values are not finite", X=infinite)
+
+
+@pytest.mark.parametrize("bad", [np.array(0.5), b"ab", np.zeros((2, 2, 2)), (0, 10**400)])
+def test_intervals_that_are_not_two_ranks(people, bad):
+    refuses(people, "interval", {"interval": bad})
+
+
+@pytest.mark.parametrize("bad", [-1, 2**63, "0"])
+def test_seeds(people, bad):
+    refuses(people, "random_state must be None, a whole number", {"random_state": bad, "solver": "auto"})
+
+
+@pytest.mark.parametrize("bad", [0.5, np.array(0.5)])
+def test_sensitive_columns_that_name_nothing(people, bad):
+    refuses(people, "sensitive_columns must name columns", {"sensitive_columns": bad})

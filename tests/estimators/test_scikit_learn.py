@@ -28,7 +28,7 @@ def two_groups(X):
     """A row's group depends on that row alone, so that repeating rows and shuffling them change nothing."""
     try:
         dense = np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=float)
-        groups = np.floor(10 * np.abs(np.nan_to_num(dense)).sum(axis=1)) % 2
+        groups = np.floor(10 * np.abs(np.nan_to_num(dense, posinf=0.0, neginf=0.0)).sum(axis=1)) % 2
     except Exception:  # not a table of numbers: the classifier is about to say so
         return None
     if np.bincount(groups.astype(int), minlength=2).min() < 2:  # a handful of rows, or equal ones

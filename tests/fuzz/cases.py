@@ -10,7 +10,7 @@ from random import Random
 from tests.fuzz.formats import Blob, damaged, stored, zipped
 from tests.fuzz.models import Members, hostile_model
 from tests.fuzz.options import Arguments, arguments
-from tests.fuzz.tables import Table, make_table, plain_table, second_scores
+from tests.fuzz.tables import FOREIGN_NAMES, Table, make_table, plain_table, second_scores
 
 __all__ = ["BYSTANDER", "Case", "Earlier", "make_case", "write_case"]
 
@@ -117,7 +117,10 @@ def _blobs(rng: Random, command: str, table: Table) -> list[Blob]:
     if rng.random() < 0.03:
         blobs[0] = Blob(rng.choice(_OUTPUT_NAMES), blobs[0].content)
     if rng.random() < 0.03:
-        odd = rng.choice(["\x1b[31mdata.csv", "caf\udce9.csv", "-data.csv", "da\nta.csv", "=1+1.csv"])
+        foreign = [f"{name}.csv" for name in FOREIGN_NAMES]
+        odd = rng.choice(
+            ["\x1b[31mdata.csv", "caf\udce9.csv", "-data.csv", "da\nta.csv", "=1+1.csv", *foreign]
+        )
         blobs[0] = Blob(odd, blobs[0].content)
     return blobs
 

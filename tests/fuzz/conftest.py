@@ -25,6 +25,12 @@ def broken_by_edits() -> Iterator[Callable[[str], list[str]]]:
     yield from _asking("--serve-edited")
 
 
+@pytest.fixture(scope="session")
+def broken_by_calls() -> Iterator[Callable[[str], list[str]]]:
+    """Return what a call of the Python interface breaks, a function of a seed."""
+    yield from _asking("--serve-calls")
+
+
 def _asking(mode: str) -> Iterator[Callable[[str], list[str]]]:
     server: list[subprocess.Popen[str]] = []
 

@@ -5,6 +5,7 @@ A child costs milliseconds instead of the seconds of a fresh command, and its de
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import logging
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +25,24 @@ from random import Random
 from typing import NoReturn
 
 from partialfair import cli
+from tests.fuzz.calls import KINDS, Draw, perform
 from tests.fuzz.cases import Case, Earlier, write_case
 from tests.fuzz.formats import as_arrow, as_csv, as_parquet
 from tests.fuzz.models import canonical
 from tests.fuzz.tables import plain_table, second_scores
 
-__all__ = ["MEMORY_LIMIT", "Outcome", "Snapshot", "become", "cpu_seconds", "run_case", "snapshot", "warm_up"]
+__all__ = [
+    "MEMORY_LIMIT",
+    "Outcome",
+    "Snapshot",
+    "become",
+    "cpu_seconds",
+    "run_call",
+    "run_case",
+    "snapshot",
+    "warm_up",
+    "warm_up_calls",
+]
 
 MEMORY_LIMIT = 2 << 30
 _CPU_LIMIT = 20.0
@@ -82,15 +96,29 @@ def _signature(path: Path) -> str:
 
 def run_case(case: Case, directory: Path) -> Outcome:
     """Run a case in ``directory / "work"``; beside it are its home, temporaries and streams."""
-    work = directory / "work"
+    work = _make_places(directory)
+    write_case(case, work)
+    return _run(directory, case.arguments.words, case.stdin, cli.main)
+
+
+def run_call(seed: int, directory: Path) -> Outcome:
+    """Run a call of the Python interface in the same kind of place."""
+    _make_places(directory)
+    return _run(directory, (), b"", lambda: sys.exit(perform(seed)))
+
+
+def _make_places(directory: Path) -> Path:
     for name in ("work", "home", "tmp"):
         (directory / name).mkdir(parents=True)
-    write_case(case, work)
+    return directory / "work"
+
+
+def _run(directory: Path, words: tuple[str, ...], stdin: bytes, call: Callable[[], None]) -> Outcome:
     before = _all(directory)
     started = time.monotonic()
     child = os.fork()
     if child == 0:
-        become(case.arguments.words, work, streams=directory, stdin=case.stdin)
+        become(words, directory / "work", streams=directory, stdin=stdin, call=call)
     status, usage = _wait(child, started)
     return Outcome(
         code=os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else -1,
@@ -146,7 +174,14 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def become(words: tuple[str, ...], work: Path, *, streams: Path, stdin: bytes = b"") -> NoReturn:
+def become(
+    words: tuple[str, ...],
+    work: Path,
+    *,
+    streams: Path,
+    stdin: bytes = b"",
+    call: Callable[[], None] = cli.main,
+) -> NoReturn:
     """Become a command, for good: its arguments, directory, environment and streams, which are files."""
     code = 1
     try:
@@ -159,7 +194,7 @@ def become(words: tuple[str, ...], work: Path, *, streams: Path, stdin: bytes = 
         os.environ |= {"HOME": str(streams / "home"), "TMPDIR": str(streams / "tmp"), "COLUMNS": "100"}
         tempfile.tempdir = None
         os.chdir(work)
-        code = _called(words, cli.main)
+        code = _called(words, call)
         sys.stdout.flush()
         sys.stderr.flush()
     except BaseException:  # what the interpreter would print
@@ -217,6 +252,24 @@ def warm_up() -> Earlier:
         sets = {kind: _contents(directory / kind) for kind in ("audit", "compare", "train", "path")}
         (unkept,) = (directory / "unkept").glob("*.skops")
         return Earlier(canonical(sets["train"]["model.skops"]), unkept.read_bytes(), sets)
+
+
+def warm_up_calls() -> None:
+    """Import and compile what the Python interface needs, so that no call does it."""
+    out = sys.stdout
+    with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
+        here = Path.cwd()
+        os.chdir(name)
+        sys.stdout = io.StringIO()
+        try:
+            good = Draw(Random(0), plain_table(Random(0), 120, ("women", "men")), bad=0.0)
+            warnings.simplefilter("ignore")
+            for kind in KINDS:
+                with contextlib.suppress(ValueError, TypeError):
+                    kind(good)
+        finally:
+            sys.stdout = out
+            os.chdir(here)
 
 
 def _contents(directory: Path) -> dict[str, bytes]:

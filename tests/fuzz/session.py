@@ -13,10 +13,13 @@ from signal import SIGINT
 
 from tests.fuzz.cases import Case, Earlier, make_case
 from tests.fuzz.kills import HANDFUL, campaign, faults, run_and_kill, state
-from tests.fuzz.runner import Outcome, run_case, warm_up
-from tests.fuzz.verdicts import broken_rules
+from tests.fuzz.runner import Outcome, run_call, run_case, warm_up, warm_up_calls
+from tests.fuzz.verdicts import broken_by_call, broken_rules
 
-__all__ = ["serve", "show", "show_kills"]
+__all__ = ["CALL", "serve", "serve_calls", "show", "show_calls", "show_kills"]
+
+CALL = "call-"
+"""What names of calls of the Python interface begin with; a number follows."""
 
 
 def judge(seed: int, earlier: Earlier, directory: Path) -> tuple[Case, Outcome, list[str]]:
@@ -24,6 +27,12 @@ def judge(seed: int, earlier: Earlier, directory: Path) -> tuple[Case, Outcome, 
     case = make_case(seed, earlier)
     outcome = run_case(case, directory)
     return case, outcome, broken_rules(case, outcome, directory)
+
+
+def judge_call(seed: int, directory: Path) -> tuple[Outcome, list[str]]:
+    """Make and run one call of the Python interface."""
+    outcome = run_call(seed, directory)
+    return outcome, broken_by_call(outcome)
 
 
 def serve() -> None:
@@ -41,6 +50,19 @@ def serve() -> None:
                 command = _command(case)
             shutil.rmtree(root / line)
             sys.stdout.write(json.dumps({"name": line, "command": command, "broken": broken}) + "\n")
+            sys.stdout.flush()
+
+
+def serve_calls() -> None:
+    """Answer seeds with the rules that calls of the Python interface break."""
+    warm_up_calls()
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
+        for line in map(str.strip, sys.stdin):
+            outcome, broken = judge_call(int(line), Path(name) / line)
+            shutil.rmtree(Path(name) / line)
+            command = outcome.out.decode(errors="replace").partition(":")[0]
+            answer = {"name": f"{CALL}{line}", "command": command, "broken": broken}
+            sys.stdout.write(json.dumps(answer) + "\n")
             sys.stdout.flush()
 
 
@@ -69,6 +91,23 @@ def show_kills() -> int:
         )
     _say(f"slowest end after SIGINT: {slowest:.2f} s of computing, {slowest_wall:.2f} s in all")
     return int(n_faults > 0)
+
+
+def show_calls(seeds: list[int]) -> int:
+    """Print what each call of the Python interface breaks; the streams of a single one."""
+    total, place = Counter[str](), Path(tempfile.mkdtemp(prefix="fuzz-"))
+    warm_up_calls()
+    for seed in seeds:
+        outcome, broken = judge_call(seed, place / str(seed))
+        total[f"exit {outcome.code}"] += 1
+        if len(seeds) == 1:
+            _say(f"{outcome.out.decode(errors='replace')}{outcome.err.decode(errors='replace')}")
+        for rule in broken:
+            total[rule.partition(":")[0]] += 1
+            _say(f"{CALL}{seed}: {rule}")
+    shutil.rmtree(place)
+    _say(", ".join(f"{name} {count}" for name, count in total.items()))
+    return int(total.total() > len(seeds))
 
 
 def show(seeds: list[int]) -> int:

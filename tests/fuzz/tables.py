@@ -11,7 +11,7 @@ from random import Random
 
 import pyarrow as pa
 
-__all__ = ["HOSTILE_TEXTS", "Column", "Table", "make_table", "plain_table", "second_scores"]
+__all__ = ["FOREIGN_NAMES", "HOSTILE_TEXTS", "Column", "Table", "make_table", "plain_table", "second_scores"]
 
 HOSTILE_TEXTS = (
     "\x1b[31mred\x1b[0m",
@@ -51,6 +51,19 @@ HOSTILE_TEXTS = (
     "01",
     "1e400",
 )
+
+
+FOREIGN_NAMES = (
+    "\u05e6\u05d9\u05d5\u05df",
+    "\u0646\u062a\u064a\u062c\u0629 \u0661\u0662",
+    "\u5f97\u5206",
+    "\u0151sz \u0141\u00f3d\u017a",
+    "caf\u00e9",
+    "cafe\u0301",  # the same word, written otherwise
+    "\u00b2",
+    "\u0130\u0131",
+)
+"""Hebrew, Arabic, Chinese, accents as one character and as two, and letters that change with case."""
 
 
 @dataclass(frozen=True)
@@ -285,7 +298,28 @@ def _codes(rng: Random, table: Table) -> Table:
     return table.with_column(_some_column(rng, table), values=tuple(values))
 
 
+def _decimal_commas(rng: Random, table: Table) -> Table:
+    """Write numbers as spreadsheets of many countries do."""
+    for role in rng.sample(["score", "weight"], rng.choice([1, 2])):
+        values = table.columns[table.of(role)].values
+        written = (str(value).replace(".", ",") if isinstance(value, float) else value for value in values)
+        table = table.with_column(table.of(role), values=tuple(written), kind=None)
+    return table
+
+
+def _foreign_names(rng: Random, table: Table) -> Table:
+    """Rename a column, and a group, to words outside ASCII, some of them written from right to left."""
+    table = table.with_column(_some_column(rng, table), name=rng.choice(FOREIGN_NAMES))
+    position = table.of("group")
+    old, new = rng.choice(table.columns[position].values), rng.choice(FOREIGN_NAMES)
+    values = (new if value == old else value for value in table.columns[position].values)
+    return table.with_column(position, values=tuple(values), kind=None)
+
+
 TRICKS: tuple[Trick, ...] = (
+    _decimal_commas,
+    _foreign_names,
+    _foreign_names,
     _ties,
     _tiny_group,
     _gaps,

@@ -1,6 +1,7 @@
 """Whatever the files and options: no traceback, no half-written output, no input lost, no waste.
 
-A case that fails is named by its seed; ``python -m tests.fuzz SEED`` shows it.
+A case that fails is named by its seed; ``python -m tests.fuzz SEED`` shows it, and ``call-SEED`` a call of
+the Python interface.
 """
 
 from __future__ import annotations
@@ -29,6 +30,16 @@ def test_hostile_files_and_options(broken: Callable[[str], list[str]]) -> None:
 @pytest.mark.parametrize("seeds", _chunks(_QUICK, _THOROUGH, _THOROUGH_CHUNK), ids=_name)
 def test_more_hostile_files_and_options(broken: Callable[[str], list[str]], seeds: range) -> None:
     _fail_where_broken(broken, seeds)
+
+
+def test_hostile_calls(broken_by_calls: Callable[[str], list[str]]) -> None:
+    _fail_where_broken(broken_by_calls, range(_QUICK))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", _chunks(_QUICK, _THOROUGH, 150), ids=_name)
+def test_more_hostile_calls(broken_by_calls: Callable[[str], list[str]], seeds: range) -> None:
+    _fail_where_broken(broken_by_calls, seeds)
 
 
 def _fail_where_broken(broken: Callable[[str], list[str]], seeds: range) -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
+from sklearn.utils import check_array
 
+from partialfair._checks import check_number
+from tests.fuzz.calls import IRREGULAR, REFUSED, Draw, find_flaws
 from tests.fuzz.cases import Case, Earlier, make_case
 from tests.fuzz.formats import as_arrow, as_csv, as_parquet
 from tests.fuzz.options import Arguments
 from tests.fuzz.runner import Outcome
-from tests.fuzz.tables import make_table
-from tests.fuzz.verdicts import broken_rules
+from tests.fuzz.tables import make_table, plain_table
+from tests.fuzz.verdicts import broken_by_call, broken_rules
 
 _SCHEMA = {"__loader__": "ListNode", "content": [{"__loader__": "JsonNode", "content": "1"}]}
 
@@ -114,3 +118,46 @@ _REFUSED = b"partialfair: error: no\n"
 )
 def test_every_rule_can_be_broken(tmp_path: Path, run: dict[str, object], rules: str) -> None:
     assert _broken(tmp_path, **run) == rules
+
+
+def test_a_seed_is_a_call() -> None:
+    table = plain_table(Random(0), 30, ("a", "b"))
+    first, second = (Draw(Random(7), table, 0.1) for _ in range(2))
+    for _ in range(30):
+        assert repr(first.interval()) == repr(second.interval())
+        assert np.asarray(first.column("group")).tolist() == np.asarray(second.column("group")).tolist()
+
+
+@pytest.mark.parametrize(
+    ("ending", "rules"),
+    [
+        ({"code": 0, "out": b"metric: done\n"}, ""),
+        ({"code": REFUSED, "out": b"metric: InputError: no\n"}, ""),
+        ({"code": IRREGULAR, "out": b"metric: the gap is 2\n"}, "irregular"),
+        ({"code": 1, "err": b"Traceback (most recent call last)\nIndexError: 3\n"}, "raw exception"),
+        ({"code": -1, "signal": 11}, "signal"),
+        ({"cpu_seconds": 21.0}, "time"),
+        ({"peak_bytes": 3 << 30}, "memory"),
+    ],
+)
+def test_calls_can_break_every_rule(ending: dict[str, object], rules: str) -> None:
+    good = {"code": 0, "signal": 0, "out": b"", "err": b"", "before": {}, "after": {}}
+    measured = {"cpu_seconds": 1.0, "wall_seconds": 1.0, "peak_bytes": 10**8}
+    outcome = Outcome(**(good | measured | ending))
+    assert " ".join(rule.partition(":")[0] for rule in broken_by_call(outcome)) == rules
+
+
+@pytest.mark.parametrize(
+    ("call", "raw"),
+    [
+        (lambda: check_number("1", "alpha"), False),
+        (lambda: check_array([["a"]], dtype=float), True),  # NumPy's complaint, which names no argument
+        (lambda: check_array(np.zeros(3)), False),
+        (lambda: float("text"), True),
+        (lambda: np.zeros(3) + np.zeros(4), True),
+    ],
+)
+def test_raw_exceptions_are_told_from_those_that_were_meant(call: Callable[[], object], raw: bool) -> None:
+    with pytest.raises((ValueError, TypeError)) as caught:
+        call()
+    assert ("raw exception" in list(find_flaws(caught.value))) is raw

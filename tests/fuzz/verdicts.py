@@ -16,10 +16,11 @@ import pyarrow.parquet
 
 from partialfair import load_model
 from partialfair.exceptions import InputError
+from tests.fuzz.calls import REFUSED
 from tests.fuzz.cases import BYSTANDER, Case
 from tests.fuzz.runner import MEMORY_LIMIT, Outcome
 
-__all__ = ["broken_rules", "flaw"]
+__all__ = ["broken_by_call", "broken_rules", "flaw"]
 
 _LONGEST = 1000
 _BIDI = frozenset("\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -28,6 +29,18 @@ _BIDI = frozenset("\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\
 def broken_rules(case: Case, outcome: Outcome, directory: Path) -> list[str]:
     """Return the rules that a run broke."""
     return [*_ending(outcome), *_streams(case, outcome), *_files(case, outcome, directory)]
+
+
+def broken_by_call(outcome: Outcome) -> list[str]:
+    """Return the rules that a call of the Python interface broke."""
+    out = outcome.out.decode("utf-8", "replace").strip()
+    rules = [rule for rule in _ending(outcome) if not rule.startswith("exit code")]
+    if outcome.code == 1 or "Traceback (most recent call last)" in outcome.err.decode("utf-8", "replace"):
+        lines = outcome.err.decode("utf-8", "replace").strip().splitlines()
+        rules.append(f"raw exception: {out[:60]} {(lines or [''])[-1][:300]}")
+    elif outcome.code not in (0, REFUSED) and not outcome.signal:
+        rules.append(f"irregular: {out[:300]}")
+    return rules
 
 
 def _ending(outcome: Outcome) -> Iterator[str]:

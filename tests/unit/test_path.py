@@ -6,7 +6,9 @@ from dataclasses import replace
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.sparse import coo_array
 from sklearn.linear_model import LogisticRegression
 
 from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path
@@ -353,3 +355,26 @@ def test_two_models_are_compared_on_the_validation_rows(path):
     assert (row.gap_a, row.gap_b) == (path.gap(loose, 0.9).value, path.gap(strict, 0.9).value)
     assert row.low <= row.difference <= row.high
     assert found.confidence == 0.9
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [lambda X, y: (X, y[:, None]), lambda X, y: (X, pd.DataFrame({"y": y})), lambda X, y: (coo_array(X), y)],
+    ids=["column", "frame", "sparse"],
+)
+def test_a_path_reads_targets_and_features_as_fits_do(people, shape):
+    X, y, groups = (part[:400] for part in people)
+    clf = PartialFairClassifier(interval=(0.1, 0.6), enforce="surrogate")
+
+    def fitted(X, y):
+        path = fairness_path(clf, X, y, sensitive_features=groups, max_gaps=[0.3], random_state=0)
+        return path.to_frame()["training_gap"].to_numpy()
+
+    np.testing.assert_allclose(fitted(*shape(X, y)), fitted(X, y), atol=1e-3)
+
+
+def test_targets_without_an_order_are_refused(people):
+    X, y, groups = (part[:400] for part in people)
+    mixed = np.where(y, "yes", None)
+    with pytest.raises(InputError, match=r"y has \d+ values that are NaN or infinite"):
+        fairness_path(PartialFairClassifier(), X, mixed, sensitive_features=groups, max_gaps=[0.3])

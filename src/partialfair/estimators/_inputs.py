@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from numbers import Number
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import sparse
 from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, validate_data
 
 from partialfair._checks import (
@@ -27,11 +29,12 @@ from partialfair._checks import (
 from partialfair._text import listed
 from partialfair._typing import ArrayLike, Floats, GroupLabel, Ints
 from partialfair.categoricals import CategoricalCodes
-from partialfair.exceptions import InputError
+from partialfair.exceptions import InputError, InputTypeError
 from partialfair.groups import Groups, encode_groups
 
 __all__ = [
     "Features",
+    "check_labels",
     "feature_name",
     "in_columns_of",
     "known_groups",
@@ -42,6 +45,7 @@ __all__ = [
     "read_groups",
     "read_target",
     "read_weights",
+    "refuse_repeated_names",
     "take_rows",
 ]
 
@@ -163,7 +167,10 @@ def read_target(y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
     if y is None:
         raise InputError("fit requires y to be passed, but the target y is None")
     refuse_masked(y, "y")
+    refuse_repeated_names(y, "y")
     given = one_array(y, "y")
+    if given.dtype.names:
+        raise InputError("y must be one column, not records with fields")
     refuse_dates(given, "y")
     if given.ndim > 2 or (given.ndim == 2 and given.shape[1] != 1):
         raise InputError(f"y must have one column, not the shape {given.shape}")
@@ -175,6 +182,15 @@ def read_target(y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
             f"y has {missing.size} values that are NaN or infinite, the first in row {missing[0]}"
         )
     return target
+
+
+def check_labels(labels: npt.NDArray[Any]) -> None:
+    """Refuse a target of a classifier that is not labels: continuous numbers, or types without an order."""
+    try:
+        check_classification_targets(labels)
+    except TypeError:  # of labels that cannot be sorted
+        kinds = sorted({type(label).__name__ for label in labels.tolist()})
+        raise InputError(f"y holds labels of different types ({', '.join(kinds)}); use one type") from None
 
 
 def take_rows(X: Features, rows: npt.NDArray[np.bool_]) -> Features:
@@ -199,7 +215,8 @@ def _read_codes(estimator: Any, X: CategoricalCodes, reset: bool) -> Categorical
 
 
 def _numbers(check: Callable[..., Features], X: ArrayLike) -> Features:
-    """Convert a table by scikit-learn's check; if text or dates are in the way, say where."""
+    """Convert a table by scikit-learn's check; if text, dates or objects are in the way, say where."""
+    refuse_repeated_names(X, "X")
     if not sparse.issparse(X) and any(getattr(one, "kind", "O") in "mMO" for one in _dtypes(X)):
         _refuse_dates(X)  # scikit-learn would take them for counts of nanoseconds
     try:
@@ -208,6 +225,10 @@ def _numbers(check: Callable[..., Features], X: ArrayLike) -> Features:
         if isinstance(error, OverflowError) or str(error).startswith("setting an array element"):
             raise InputError(f"X cannot be read as numbers: {error}") from None
         table = X if hasattr(X, "columns") else np.asarray(X, dtype=object)
+        if not table.shape:
+            raise InputError(f"X must have two dimensions, not 0: it is {shown(X)}") from None
+        if len(table.shape) == 1 and any(isinstance(row, list | tuple) for row in table):
+            raise InputError("X has rows of different lengths") from None
         _refuse_dates(table)
         for place in range(_width(table)):
             if (text := first_text(_column(table, place))) is not None:
@@ -215,7 +236,26 @@ def _numbers(check: Callable[..., Features], X: ArrayLike) -> Features:
                     f"{_named(X, place)} holds {shown(text)}, which is not a number; encode it first, or "
                     "name it in sensitive_columns if it is the group"
                 ) from None
+            if (thing := _first_object(_column(table, place))) is not None:
+                raise InputTypeError(
+                    f"{_named(X, place)} holds {shown(thing)}; an argument must be a string or a real number"
+                ) from None
         raise
+
+
+def _first_object(values: ArrayLike) -> Any:
+    """Return the first value that is neither a number nor a text, or None."""
+    readable = str | bytes | Number | np.generic
+    objects = np.asarray(values, dtype=object).ravel()
+    return next((one for one in objects if not isinstance(one, readable) and one is not None), None)
+
+
+def refuse_repeated_names(table: ArrayLike, name: str) -> None:
+    """Refuse a table with two columns of one name."""
+    names = () if sparse.issparse(table) else names_of(table)  # some formats are mappings
+    if len(set(names)) < len(names):
+        twice = next(one for k, one in enumerate(names) if one in names[:k])
+        raise InputError(f"{name} has several columns named {twice!r}; give each a name of its own")
 
 
 def _refuse_dates(X: ArrayLike) -> None:
@@ -243,7 +283,10 @@ def _locate(X: ArrayLike, sensitive_columns: Any) -> tuple[list[str], list[int]]
     if len(np.shape(X)) != 2:
         raise InputError(f"X must have two dimensions, not {len(np.shape(X))}")
     single = isinstance(sensitive_columns, str | int | np.integer)
-    wanted = [sensitive_columns] if single else list(sensitive_columns)
+    try:
+        wanted = [sensitive_columns] if single else list(sensitive_columns)
+    except TypeError:
+        raise InputError(f"sensitive_columns must name columns, not {shown(sensitive_columns)}") from None
     if not wanted:
         raise InputError("sensitive_columns is empty; name the columns of X that hold the group")
     columns = list(X.columns) if hasattr(X, "columns") else None
@@ -308,8 +351,9 @@ def _feature_names(estimator: Any, X: ArrayLike, sensitive_columns: Any) -> list
 
 def _check_finite(X: Features, names: list[str]) -> None:
     values = X.data if sparse.issparse(X) else X
-    if np.isfinite(values.sum()) or np.isfinite(values).all():  # a finite sum spares the second look
-        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()) or np.isfinite(values).all():  # a finite sum spares the second look
+            return
     bad = ~np.isfinite(values)
     what = "NaN" if np.isnan(values).any() else "infinity"
     if sparse.issparse(X):

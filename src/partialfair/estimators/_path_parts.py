@@ -37,7 +37,7 @@ __all__ = ["HeldOut", "OutOfFold", "read_folds"]
 
 def read_folds(cv: Any, rows: GivenRows, seed: int) -> Ints:
     """Return the fold of every row: drawn within groups and labels, or by a splitter of scikit-learn."""
-    if hasattr(cv, "split") and not isinstance(cv, str):
+    if hasattr(cv, "split") and not isinstance(cv, str | bytes | type):
         return given_folds(cv, np.asarray(rows.y), rows.cluster_codes)
     if not isinstance(cv, Integral):
         raise InputError(f"cv must be a number of folds or a splitter of scikit-learn, not {shown(cv)}")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 from sklearn.base import is_regressor
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
@@ -16,6 +17,7 @@ from partialfair._checks import check_choice, check_count, check_weights, finite
 from partialfair._typing import Ints, SmallGroups
 from partialfair.categoricals import CategoricalCodes
 from partialfair.constraints import Constraint
+from partialfair.estimators._inputs import check_labels, read_target
 from partialfair.estimators._splits import drawn_rows, strata_of
 from partialfair.estimators._statement import Automatic
 from partialfair.exceptions import InputError
@@ -88,7 +90,12 @@ def read_rows(
     if (found := _num_samples(y)) != rows.n:
         raise InputError(f"y{of} has {found} rows, but X{of} has {rows.n}")
     advice = "; missing_groups='ignore' lets such rows count in the loss only"
+    if sparse.issparse(X):
+        rows = replace(rows, X=X.tocsr())  # other formats have no rows to take
     try:
+        rows = replace(rows, y=read_target(y, rows.n))
+        if not is_regressor(estimator):
+            check_labels(rows.y)
         encode_groups(
             rows.groups, n_rows=rows.n, rows_of="rows of X", missing=estimator.missing_groups, advice=advice
         )

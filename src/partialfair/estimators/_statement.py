@@ -106,7 +106,7 @@ def read_seed(random_state: Any) -> int:
     """Return a seed drawn from a random state, or a complaint that names it."""
     try:
         return int(check_random_state(random_state).randint(2**31 - 1))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(
             f"random_state must be None, a whole number of at least 0 or a RandomState, not "
             f"{shown(random_state)}"

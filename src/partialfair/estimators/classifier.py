@@ -13,13 +13,12 @@ from scipy.special import expit, log_expit
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 
 from partialfair._checks import check_flag
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
-from partialfair.estimators._inputs import n_rows_of, read_target, read_weights, take_rows
+from partialfair.estimators._inputs import check_labels, n_rows_of, read_target, read_weights, take_rows
 from partialfair.estimators._statement import read_solver
 from partialfair.estimators._training import FitRows
 from partialfair.exceptions import InputError, SurrogateWarning
@@ -305,7 +304,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         features, columns = self._read_features(X, reset=True)
         n_rows = n_rows_of(features)
         labels = read_target(y, n_rows)
-        check_classification_targets(labels)
+        check_labels(labels)
         weights = read_weights(sample_weight, n_rows)
         present = weights > 0
         weights, labels = weights[present], labels[present]

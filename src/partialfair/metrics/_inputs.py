@@ -295,8 +295,9 @@ def positives(y_true: ArrayLike, pos_label: Any) -> npt.NDArray[np.bool_]:
     refuse_masked(y_true, "y_true")
     labels = one_array(y_true, "y_true")
     refuse_dates(labels, "y_true")
-    if labels.ndim != 1:
-        raise InputError(f"y_true must have one dimension, not {labels.ndim}")
+    if labels.ndim != 1 or labels.dtype.names:
+        n_dimensions = labels.ndim + bool(labels.dtype.names)
+        raise InputError(f"y_true must have one dimension, not {n_dimensions}")
     if (missing := np.flatnonzero(pd.isna(labels))).size:
         raise InputError(f"y_true has {missing.size} missing values, the first in row {missing[0]}")
     classes = pd.unique(labels).tolist()

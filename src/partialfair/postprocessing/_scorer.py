@@ -114,5 +114,8 @@ def _takes_groups(ask: Any) -> bool:
 
 def as_scores(values: Floats) -> Floats:
     """Return one column of scores; a table with one column is one."""
-    given = np.asarray(values)
+    try:
+        given = np.asarray(values)
+    except ValueError:  # rows of different lengths, which are refused later
+        return values
     return given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else values

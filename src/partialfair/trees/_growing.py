@@ -16,10 +16,10 @@ from sklearn.base import clone, is_classifier
 from partialfair._extras import require
 from partialfair._typing import Floats
 from partialfair.estimators._path_rows import GivenRows, split_rows
-from partialfair.exceptions import InputError
+from partialfair.exceptions import InputError, InputTypeError
 from partialfair.trees._refusals import name_of
 
-__all__ = ["grown"]
+__all__ = ["grown", "naming_model"]
 
 _PATIENCE = 20
 """Trees without gain on the rows held out after which growing stops."""
@@ -45,7 +45,8 @@ def grown(
         What it is grown on, with weights.
     early_stopping
         Share of the rows that show when to stop, by whatever the library measures; None leaves the model's
-        own settings alone. Models that were told how to stop early, and forests, are left alone as well.
+        own settings alone. Models that have settings for early stopping, forests, and rows too few to hold
+        any out are left alone as well.
     seed
         For the rows held out, and for models whose ``random_state`` is None.
     unseen : (n,)
@@ -59,11 +60,13 @@ def grown(
     if home == "xgboost" and is_classifier(copy):  # it takes no other labels than 0 and 1
         rows = replace(rows, y=np.unique(rows.y, return_inverse=True)[1])
     if early_stopping is not None and home in _GROWN_BY and not name_of(copy).startswith(_XGBOOST_FORESTS):
-        parts = split_rows(rows, early_stopping, seed) if unseen is None else rows.parted(unseen)
-        return _GROWN_BY[home](copy, *parts)
+        train, held_out = split_rows(rows, early_stopping, seed) if unseen is None else rows.parted(unseen)
+        if held_out.n:
+            return _GROWN_BY[home](copy, train, held_out)
+        early_stopping = None  # a share of each of such small groups is less than half a row
     if unseen is not None:
         rows, _ = rows.parted(unseen)
-    if early_stopping is None:
+    if early_stopping is None or not _can_stratify(copy, rows, early_stopping):
         return _fitted(copy, rows)
     if settings.get("early_stopping") == "auto":  # HistGradientBoosting
         stop = {"early_stopping": True, "n_iter_no_change": _PATIENCE}
@@ -71,6 +74,12 @@ def grown(
     elif "n_iter_no_change" in settings and settings["n_iter_no_change"] is None:  # GradientBoosting
         copy.set_params(n_iter_no_change=_PATIENCE, validation_fraction=early_stopping)
     return _fitted(copy, rows)
+
+
+def _can_stratify(model: Any, rows: GivenRows, share: float) -> bool:
+    """Whether scikit-learn can hold out a share of the rows, of a classifier within classes."""
+    sizes = np.unique(np.asarray(rows.y), return_counts=True)[1]
+    return not is_classifier(model) or (sizes.min() >= 2 and share * rows.n > sizes.size - 1)
 
 
 def _by_lightgbm(model: Any, train: GivenRows, held_out: GivenRows) -> Any:
@@ -96,7 +105,7 @@ def _by_xgboost(model: Any, train: GivenRows, held_out: GivenRows) -> Any:
 
 def _by_catboost(model: Any, train: GivenRows, held_out: GivenRows) -> Any:
     Pool = require("catboost", extra="boosting", purpose="growing trees of CatBoost").Pool
-    with _told_with_its_name(model):
+    with naming_model(model, _FAILED):
         watched = Pool(
             held_out.X, held_out.y, weight=_weights(held_out), cat_features=model.get_param("cat_features")
         )
@@ -113,6 +122,8 @@ _GROWN_BY = {"lightgbm": _by_lightgbm, "xgboost": _by_xgboost, "catboost": _by_c
 _ERRORS = {"lightgbm": ("lightgbm.basic", "LightGBMError"), "catboost": ("catboost", "CatBoostError")}
 """Where libraries keep exceptions that know no other kind than ``Exception``."""
 
+_FAILED = "could not be grown"
+
 _NATIVE_TRACE = "Stack trace:"
 """Where XGBoost's complaint ends and addresses of its machine code begin."""
 
@@ -123,18 +134,19 @@ def _weights(rows: GivenRows) -> Floats:
 
 def _fitted(model: Any, rows: GivenRows, **settings: Any) -> Any:
     weights = {} if rows.weights is None else {"sample_weight": rows.weights}
-    with _told_with_its_name(model):
+    with naming_model(model, _FAILED):
         return model.fit(rows.X, rows.y, **weights, **settings)
 
 
 @contextmanager
-def _told_with_its_name(model: Any) -> Iterator[None]:
-    """Tell what a model's library complains of in one sentence that names the model."""
+def naming_model(model: Any, what: str) -> Iterator[None]:
+    """Turn the errors of a model's library into one sentence that names the model and what failed."""
     try:
         yield
     except _errors_of(model) as error:
         complaint, _, _ = str(error).partition(_NATIVE_TRACE)
-        raise InputError(f"{name_of(model)} could not be grown: {' '.join(complaint.split())}") from error
+        kind = InputTypeError if isinstance(error, TypeError) else InputError
+        raise kind(f"{name_of(model)} {what}: {' '.join(complaint.split())}") from error
 
 
 def _errors_of(model: Any) -> tuple[type[Exception], ...]:

@@ -9,13 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 from sklearn.base import clone, is_regressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils import ClassifierTags, RegressorTags
+from sklearn.utils import ClassifierTags, RegressorTags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -23,7 +25,14 @@ from partialfair._checks import check_number, check_sparse, refuse_masked, squar
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
-from partialfair.estimators._inputs import names_of, part_features, read_target, read_weights
+from partialfair.estimators._inputs import (
+    check_labels,
+    names_of,
+    part_features,
+    read_target,
+    read_weights,
+    refuse_repeated_names,
+)
 from partialfair.estimators._path_fits import TINY_TIME, with_gap
 from partialfair.estimators._path_rows import GivenRows
 from partialfair.estimators._statement import seed_of
@@ -35,7 +44,7 @@ from partialfair.solvers import Record, Solver
 from partialfair.surrogates import Surrogate
 from partialfair.trees._alpha import check_alpha, chosen_refit, is_auto, judging_rows
 from partialfair.trees._calibration import calibrations
-from partialfair.trees._growing import grown
+from partialfair.trees._growing import grown, naming_model
 from partialfair.trees._grown_on import check_classes, check_order, check_width
 from partialfair.trees._leaf_rows import LeafRows, judged_by_library
 from partialfair.trees._refitting import LeafValues, has_bounds, loss_of
@@ -57,6 +66,8 @@ _ADVICE = (
     "grow more trees, or larger ones, that can close",
 )
 """What linear models lack where nothing keeps the promise, and what trees do."""
+_LEAF_VALUES: WeakKeyDictionary[PartialFairTrees, LeafValues] = WeakKeyDictionary()
+"""Leaf values by estimator. They are not an attribute: ``predict`` must not change an estimator."""
 
 
 def _classifies(estimator: PartialFairTrees) -> bool:
@@ -340,17 +351,16 @@ class PartialFairTrees(PartialFairEstimator):
 
     @property
     def _written(self) -> LeafValues:
-        """The trees of ``model_``, which take a moment to be read."""
+        """The trees of ``model_``; reading them costs time, so the values of the last call are used again."""
         check_is_fitted(self)
-        if self._read is None or self._read.ensemble.model is not self.model_:
-            self._read = LeafValues(ensemble_of(self.model_))
-        return self._read
-
-    _read: LeafValues | None = None
+        values = _LEAF_VALUES.get(self)
+        if values is None or values.ensemble.model is not self.model_:
+            values = _LEAF_VALUES[self] = LeafValues(ensemble_of(self.model_))
+        return values
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is stored: models as their libraries write them."""
-        state = {name: value for name, value in super().__getstate__().items() if name != "_read"}
+        state = super().__getstate__()
         return state | {name: stored(state[name]) for name in _MODELS if name in state}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -383,10 +393,23 @@ class PartialFairTrees(PartialFairEstimator):
         refuse_masked(X, "X")
         check_sparse(X, "X")
         if not hasattr(X, "shape"):
-            X = np.asarray(X)
+            try:
+                X = np.asarray(X)
+            except ValueError:
+                raise InputError("X has rows of different lengths; trees need a table") from None
         if len(X.shape) != 2:
-            raise InputError(f"X must have two dimensions, not {len(X.shape)}")
+            raise InputError(
+                f"X must have two dimensions, not {len(X.shape)}. Reshape your data: X.reshape(-1, 1) is one "
+                "feature, X.reshape(1, -1) is one row"
+            )
+        refuse_repeated_names(X, "X")
         features, columns = part_features(self, X, self.sensitive_columns, reset=reset)
+        if not features.shape[1]:
+            raise InputError(f"X has 0 feature(s) (shape={features.shape}) while a minimum of 1 is required.")
+        if sparse.issparse(features):
+            # Libraries read some formats only, and CatBoost neither arrays nor long indices.
+            rows = features.tocsr()
+            return sparse.csr_matrix((rows.data, rows.indices, rows.indptr), shape=rows.shape), columns
         polars = hasattr(features, "to_pandas") and not hasattr(features, "iloc")
         return features.to_pandas() if polars else features, columns
 
@@ -409,13 +432,14 @@ class PartialFairTrees(PartialFairEstimator):
         """Return the rows that have weight, with their groups; refuse what no refit could begin with."""
         features, columns = self._read_features(X, reset=True)
         n_rows = int(features.shape[0])
-        if n_rows == 0:
-            raise InputError("X has no rows")
+        if n_rows < 2:
+            raise InputError(f"X has {'1 sample' if n_rows else 'no rows'}; trees need at least 2")
         target, weights = read_target(y, n_rows), read_weights(sample_weight, n_rows)
         present = weights > 0
         if is_regressor(self):
             target, positive = squarable(target, "y"), None
         else:
+            check_labels(target)
             positive = target[present] == two_classes(target[present])[1]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the refit says it again
@@ -424,7 +448,9 @@ class PartialFairTrees(PartialFairEstimator):
             )
         if groups is None:
             groups = Groups(np.zeros(int(present.sum()), dtype=np.int32), ("everybody",))
-        kept = GivenRows(features, target, target, None if sample_weight is None else weights, clusters)
+        # As given, not scaled: what regularizes a tree (hessians, smallest leaves) depends on their sum.
+        given = None if sample_weight is None else finite_vector(sample_weight, "sample_weight")
+        kept = GivenRows(features, target, target, given, clusters)
         if not present.all():
             kept = kept.take(np.flatnonzero(present))
         return replace(kept, groups=groups)
@@ -484,12 +510,17 @@ class PartialFairTrees(PartialFairEstimator):
     def _scores(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:
         """Score rows by the library's model; it never asks for the group."""
         check_is_fitted(self)
-        return self._written.scores(self._read_features(X, reset=False)[0])
+        features, written = self._read_features(X, reset=False)[0], self._written
+        with naming_model(self.model_, "could not score X"):
+            return written.scores(features)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.allow_nan = True
+        model = unwrapped(self.model)
+        if hasattr(model, "get_params") and not isinstance(model, type):
+            tags.input_tags = get_tags(model).input_tags
+        else:  # boosters of LightGBM and XGBoost
+            tags.input_tags.sparse = tags.input_tags.allow_nan = True
         tags.target_tags.required = True
         if predicts_numbers(self.model):
             tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()

@@ -426,3 +426,8 @@ def test_warnings_are_none_for_ordinary_data(people):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         PartialParityAdjuster(INTERVAL, 0.1).fit(X[:, 0], y, sensitive_features=groups)
+
+
+def test_scores_in_rows_of_different_lengths_are_refused():
+    with pytest.raises(InputError, match="must have one dimension, not rows of different lengths"):
+        PartialParityAdjuster().fit([[0.1, [0.2]]] * 6, sensitive_features=list("aabbab"))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import ensemble
 
 from partialfair.estimators._path_rows import GivenRows
 from partialfair.exceptions import InputError
@@ -92,3 +93,30 @@ def test_columns_in_another_order_than_a_fitted_model_s_are_refused(as_booster):
         InputError, match="was grown on the columns 'a_b', 'b', 'c' and 1 more, and X has them"
     ):
         trees.fit(table[["b", "a b", "c", "d"]], LABELS, sensitive_features=GROUPS)
+
+
+@pytest.mark.parametrize("make", [lightgbm, catboost, lambda: xgboost("XGBClassifier")])
+def test_groups_too_small_to_hold_out_rows_of(make):
+    rows = GivenRows(X[:12], LABELS[:12], np.repeat(np.arange(6), 2))
+    assert ensemble_of(grown(make(), rows, 0.15, 0)).n_trees > 0
+
+
+@pytest.mark.parametrize("name", ["HistGradientBoostingClassifier", "GradientBoostingClassifier"])
+def test_a_class_too_small_to_hold_out_rows_of(name):
+    rows = GivenRows(X[:50], np.arange(50) == 7, GROUPS[:50])
+    assert ensemble_of(grown(getattr(ensemble, name)(), rows, 0.15, 0)).n_trees > 0
+
+
+def test_libraries_get_weights_as_they_were_given():
+    """Regularization has the units of weights, so that a row of weight 4 is not four rows of a scaled 1."""
+    model, y = xgboost("XGBClassifier", max_depth=2, random_state=0), LABELS[:60]
+    weights = np.arange(60) % 5
+    trees = PartialFairTrees(model, constraint=None, early_stopping=None)
+    weighted = trees.fit(X[:60], y, sample_weight=weights).grown_.predict_proba(X)
+    repeated = trees.fit(X[:60].repeat(weights, axis=0), y.repeat(weights)).grown_.predict_proba(X)
+    np.testing.assert_allclose(weighted, repeated, atol=1e-6)
+
+
+def test_ragged_rows_are_refused():
+    with pytest.raises(InputError, match="X has rows of different lengths"):
+        PartialFairTrees(lightgbm()).fit([[1.0, 2.0], [3.0]], [0, 1], sensitive_features=["a", "b"])
