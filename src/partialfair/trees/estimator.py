@@ -21,7 +21,7 @@ from sklearn.utils import ClassifierTags, RegressorTags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from partialfair._checks import check_number, check_sparse, refuse_masked, squarable
+from partialfair._checks import check_number, check_sparse, finite_vector, refuse_masked, squarable
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
