@@ -14,6 +14,7 @@ __all__ = [
     "SmallGroupWarning",
     "SurrogateWarning",
     "UndefinedGapWarning",
+    "UninformativeModelWarning",
 ]
 
 
@@ -59,3 +60,7 @@ class SurrogateWarning(UserWarning):
 
 class UndefinedGapWarning(UserWarning):
     """A gap is nan because some group has nobody to compare (for instance no positives in the band)."""
+
+
+class UninformativeModelWarning(UserWarning):
+    """The training objective of a model is not below that of the constant model, whose scores are equal."""

@@ -266,6 +266,8 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         with unhurried():
             x = result.x if same else attempt.problem.start_at(found.w)
             violation = result.violation if same else attempt.problem.evaluate(x).violation
+            constant_objective = search.constant_objective
+        accuracy, constant_accuracy = _accuracies(found.counts, sign=1.0 if self.higher_is_better else -1.0)
         self.coef_, intercepts = (part.copy() for part in model.unpack(found.w))
         labels = () if rows.groups is None else rows.groups.labels
         n_intercepts = 1 if self.group_terms is None else len(labels)
@@ -291,6 +293,9 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             higher_is_better=self.higher_is_better,
             search=found.tried,
             interval_chosen=any(isinstance(one.interval, Automatic) for one in constraints),
+            constant_objective=constant_objective,
+            accuracy=accuracy,
+            constant_accuracy=constant_accuracy,
         )
         penalized = penalized_warning(self, rows.X, units, self.alpha) if self._origin is None else None
         remarks: list[Warning | None] = [
@@ -394,6 +399,15 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         if (self.coef_.shape, intercepts.shape) != shapes:
             return None
         return model.pack(self.coef_, intercepts), self.result_.thresholds
+
+
+def _accuracies(counts: Counts, sign: float) -> tuple[float, float]:
+    """Return the accuracy of scores and of the best constant prediction; nan without labels."""
+    if counts.positive is None:
+        return float("nan"), float("nan")
+    rate = float(np.average(counts.positive, weights=counts.weights))
+    accuracy = np.average((sign * counts.scores > 0) == counts.positive, weights=counts.weights)
+    return float(accuracy), max(rate, 1 - rate)
 
 
 def _same(labels: Sequence[Any], groups: Any) -> bool:

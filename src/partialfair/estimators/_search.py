@@ -23,7 +23,7 @@ from partialfair.estimators._statement import seed_of
 from partialfair.estimators._training import FitRows, Training
 from partialfair.estimators._watch import Solving, unsolved
 from partialfair.estimators.result import FitResult, Tried
-from partialfair.exceptions import SurrogateWarning
+from partialfair.exceptions import SurrogateWarning, UninformativeModelWarning
 from partialfair.problems import Box, Certificate, Counts, Problem, TrainingData, certify
 from partialfair.solvers import CUT_SHORT, GOOD, Newton, Result, Solver, Status, decided
 from partialfair.solvers.result import unconstrained_start
@@ -223,6 +223,12 @@ class Search:
         self.memory.note(PathModel(best.training.max_gaps, answer, best))
         keeps, certified_keeps = pool.keeps(answer), self._keeps(best)
         return Found(answer.w, answer.objective, best, cut, keeps, certified_keeps, tried)
+
+    @property
+    def constant_objective(self) -> float:
+        """The objective of the model whose scores are all equal."""
+        problem = self._free_problem
+        return problem.evaluate(problem.constant_start).objective
 
     def certificate(self, attempt: Attempt, moment: float) -> Certificate:
         """Return the certificate of an attempt; a moment after the deadline is left for it."""
@@ -577,6 +583,14 @@ def remarks_on(result: FitResult) -> list[Warning]:
         )
     if result.gaps and result.tied_share == 1:
         remarks.append(SurrogateWarning("all training scores are equal: the model ranks nobody"))
+    elif result.constraints and result.objective >= result.constant_objective:
+        remarks.append(
+            UninformativeModelWarning(
+                f"training objective {result.objective:.4g} is not below {result.constant_objective:.4g}, "
+                "that of a model with equal scores: the constraint leaves nothing to predict with; raise "
+                "max_gap, or add features or group_terms"
+            )
+        )
     elif (
         result.surrogate
         and result.spread < result.surrogate.width

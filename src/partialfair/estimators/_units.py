@@ -88,6 +88,7 @@ def _result(result: FitResult, unit: float) -> FitResult:
     return replace(
         result,
         objective=unit**2 * result.objective,
+        constant_objective=unit**2 * result.constant_objective,
         constraints=tuple(one.in_units(1 / unit) for one in result.constraints),
         gaps=tuple(
             _gap(gap, constraint, unit)

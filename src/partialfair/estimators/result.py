@@ -166,6 +166,10 @@ class FitResult:
         What rows held out say, with ``enforce="population"``; else None.
     interval_chosen
         Whether an interval was chosen on the training rows (``interval="auto"``); ``constraints`` has it.
+    constant_objective
+        The objective of the constant model, whose scores are all equal: what a model without features has.
+    accuracy, constant_accuracy
+        Weighted training accuracy of the model and of the constant model; nan for regressors.
     """
 
     status: Status
@@ -187,6 +191,9 @@ class FitResult:
     search: tuple[Tried, ...] = ()
     population: Population | None = None
     interval_chosen: bool = False
+    constant_objective: float = float("nan")
+    accuracy: float = float("nan")
+    constant_accuracy: float = float("nan")
 
     @property
     def improvement(self) -> float:
@@ -273,6 +280,11 @@ class FitResult:
                     f"{type(constraint).__name__}: exact training gap {gap.value:.4g} (max_gap "
                     f"{constraint.max_gap:g}), between {pair}{where}"
                 )
+        lines.append(f"constant model: objective {self.constant_objective:.6g}")
+        if not np.isnan(self.accuracy):
+            lines[-1] += f", accuracy {self.constant_accuracy:.4f}; this model: accuracy {self.accuracy:.4f}"
+            if self.accuracy <= self.constant_accuracy:
+                lines[-1] += ", which is not higher"
         if self.interval_chosen:
             lines.append(CHOSEN_IN_TRAINING)
         if self.population is not None and self.population.not_judged:
