@@ -259,6 +259,17 @@ class Fluctuation:
         np.maximum.at(ends, pair, pairs.moved(self.places.size, radius, pair))
         return ends
 
+    def pair_ends(self) -> tuple[Ints, Floats, Floats, Floats]:
+        """Return positions, gap, and interval of every row of a pair, each as if it were the only one."""
+        return (
+            self.positions,
+            self.pairs.gap,
+            *(
+                self.pairs.moved(self.pairs.gap, -self.own),
+                self.upper_ends(self.error / 2),
+            ),
+        )
+
     def radius_everywhere(self, error: float) -> Floats:
         """How far the gaps of all pairs may be off at once, but with that probability."""
         return self.pairs.radius(float(np.quantile(self.everywhere, 1 - error, method="higher")), error)

@@ -16,6 +16,7 @@ from partialfair.intervals import IntervalSet
 from partialfair.metrics import _differences, partial, ranking
 from partialfair.metrics._differences import Setting
 from partialfair.metrics._inputs import GroupScores, ScoredGroups, scored_groups
+from partialfair.metrics._proportions import ProportionGaps, proportion_gaps
 from partialfair.metrics._text import fixed
 from partialfair.metrics.bounds import Differences
 from partialfair.metrics.resampling import Resamples
@@ -39,7 +40,8 @@ class Metric:
     can be. ``of_selected`` says that only who is above the threshold matters to the gap, where ranks are
     counted among people of the same label: estimators then judge models without sorting. ``in_scores`` says
     that gaps are counted in units of the scores, and not as shares of people: they grow as scores do,
-    and have no widest. ``around_half`` says that they are distances of a chance from ½.
+    and have no widest. ``around_half`` says that they are distances of a chance from ½. ``proportions``
+    returns the bounds of gaps that are differences of proportions at the threshold; these need no draws.
     """
 
     title: str
@@ -53,6 +55,7 @@ class Metric:
     largest: float = 1.0
     in_scores: bool = False
     around_half: bool = False
+    proportions: Callable[[ScoredGroups, Setting, float], ProportionGaps] | None = None
     reach: Callable[[ScoredGroups, Setting, float], tuple[float, float]] = lambda scored, s, gap: (gap, gap)
 
     def __post_init__(self) -> None:
@@ -89,6 +92,7 @@ METRICS: dict[str, Metric] = {
         _differences.demographic_parity,
         needs_threshold=True,
         of_selected=True,
+        proportions=lambda scored, s, confidence: proportion_gaps(scored, s, (None,), confidence),
     ),
     "group_auc": Metric(
         "group AUC (pGAUC)",
@@ -106,6 +110,7 @@ METRICS: dict[str, Metric] = {
         needs_threshold=True,
         of_selected=True,
         labels=(True,),
+        proportions=lambda scored, s, confidence: proportion_gaps(scored, s, (True,), confidence),
     ),
     "equalized_odds": Metric(
         "equalized odds (pEOD)",
@@ -114,6 +119,7 @@ METRICS: dict[str, Metric] = {
         needs_labels=True,
         needs_threshold=True,
         of_selected=True,
+        proportions=lambda scored, s, confidence: proportion_gaps(scored, s, (True, False), confidence),
     ),
     "inter_group_pairwise": Metric(
         "inter-group pairwise (all ranks)",

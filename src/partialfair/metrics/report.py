@@ -348,9 +348,10 @@ def fairness_report(
     )
     judged, setting, few, omitted = read.judged, read.setting, read.few, read.omitted
     scored = judged.scored
-    draw = DrawsOfGroups(scored, setting.threshold, n_resamples, np.random.default_rng(random_state))
+    seed = int(np.random.default_rng(random_state).integers(2**63))
+    draws = DrawsOfGroups(scored, setting.threshold, n_resamples, seed)
     rows = tuple(
-        metric_row(name, metric, draw.without(few.get(name, ())), setting, confidence)
+        metric_row(name, metric, draws, few.get(name, ()), setting, confidence)
         for name, metric in METRICS.items()
         if name not in omitted
     )
