@@ -223,18 +223,24 @@ def n_members(metric: Metric, scored: ScoredGroups, setting: Setting) -> list[fl
 
 
 def _parity_reach(scored: ScoredGroups, setting: Setting, gap: float) -> tuple[float, float]:
-    """Absolute gaps of the interval shrunk and widened by two standard errors of a rank, if there are ties.
+    """Absolute gaps of the interval shrunk and widened by two standard errors of its ends, if there are ties.
 
     A block of ties near an end of the interval belongs to it or not by a hair, and the absolute gap jumps
-    with it. The bootstrap follows ranks continuously and does not see the jump.
+    with it. The bootstrap follows ranks continuously and does not see the jump. Errors of an end are those of
+    the smallest group's ranks there.
     """
     tied = any((group.scores[1:] == group.scores[:-1]).any() for group in scored)
     if setting.gap_scale == "interval" or not tied:
         return gap, gap
-    margin = 1 / np.sqrt(min(group.n_effective for group in scored))
+    n = min(group.n_effective for group in scored)
+
+    def moved(end: float, inwards: int) -> float:
+        """Move an end by two standard errors and one member."""
+        return float(np.clip(end + inwards * (2 * np.sqrt(end * (1 - end) / n) + 1 / n), 0.0, 1.0))
+
     parts = scored.groups[0].interval.parts
-    shrunk = [(low + margin, high - margin) for low, high in parts if low + margin < high - margin]
-    widened = [(max(low - margin, 0.0), min(high + margin, 1.0)) for low, high in parts]
+    shrunk = [(moved(low, 1), moved(high, -1)) for low, high in parts if moved(low, 1) < moved(high, -1)]
+    widened = [(moved(low, -1), moved(high, 1)) for low, high in parts]
     # Each part by itself: widened parts may overlap, and the gap of a union is that of its worst part.
     least, most = (
         max((_absolute_gap(scored, part) for part in changed), default=0.0) for changed in (shrunk, widened)
