@@ -1,5 +1,4 @@
 import time
-
 import warnings
 
 import numpy as np
