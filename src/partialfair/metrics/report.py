@@ -281,7 +281,8 @@ def fairness_report(
         Score above which (below which, where lower is better) a row is selected, or None; then the metrics
         that need it are left out.
     confidence
-        Nominal coverage of each interval; see `partialfair.metrics.resampling` for how it is reached.
+        Nominal coverage of each interval; see `partialfair.metrics.bounds` for how it is reached, and
+        `partialfair.metrics._proportions` for metrics at one threshold.
     rank_within, pos_label
         As in `partial_equal_opportunity_difference`.
     clusters
@@ -290,7 +291,8 @@ def fairness_report(
     n_resamples
         Bootstrap draws; the cost does not depend on the number of rows, unless there are clusters.
     random_state
-        Seed or generator of the draws.
+        Seed or generator of the draws. Each metric has its own random stream, so its interval does not depend
+        on options that other metrics need.
     min_group_size
         A group with fewer effective members inside the interval is too small to be judged. Metrics that need
         labels leave out, in the same way, groups with too few positives or negatives.
