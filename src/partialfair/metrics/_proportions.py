@@ -17,7 +17,11 @@ or of the interval's rows with one label (pEOP, pEOD). Their bounds use no draws
   ``X / [(1 − T)(1 − h_A) + T (1 − h_B)]`` rows, and has the Clopper–Pearson limits of so many. With a
   proportion h of labels that is linear in the rank, T changes with F by ``h(F)`` over the labels' mass, and
   ``h(F) = (1 − ρ) h_A + ρ h_B`` if the threshold selects the proportion ρ of the interval. The two distances
-  are added in squares. On the interval (0, 1), T is a binomial proportion of the rows with the label.
+  are added in squares. If h jumps at an end of the interval, that is not enough: rows beyond the end may
+  come in. So distances are at least those of another sum of squares, of limits of T in X rows, were the
+  scores at the ends known, and of changes of T with ends at their limits (on the absolute scale these two
+  errors are not independent, and such a jump is not allowed for). On the interval (0, 1), T is a
+  binomial proportion of the rows with the label.
 
 Weights and clusters change sizes: the effective size is ``p (1 − p) / v`` with the linearized variance v
 between rows or clusters, corrected by Student's quantile (Korn and Graubard), and never more than
@@ -45,7 +49,7 @@ import numpy as np
 from scipy import sparse, special
 
 from partialfair._typing import Floats, Ints
-from partialfair.intervals import RANK_TOLERANCE
+from partialfair.intervals import RANK_TOLERANCE, tie_ends
 from partialfair.metrics._differences import Setting
 from partialfair.metrics._inputs import GroupScores, ScoredGroups
 from partialfair.metrics.bounds import CANDIDATE_SHARE
@@ -99,6 +103,54 @@ class _Proportion:
     fixed_outside: bool = True
     degrees: float = np.inf
     influence: tuple[Ints, Floats] | None = None
+    ends: _Ends | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Ends:
+    """A label's proportion T as a function of the ends of the interval.
+
+    Attributes
+    ----------
+    parts
+        The interval.
+    ranks, labeled
+        Ranks at which blocks of ties end, and the mass of rows with the label that has been passed there.
+    rank
+        F, up to which rows are selected.
+    n_labeled
+        Effective size of the rows with the label.
+    """
+
+    parts: tuple[tuple[float, float], ...]
+    ranks: Floats
+    labeled: Floats
+    rank: float
+    n_labeled: float
+
+    def value(self, lows: Floats, highs: Floats) -> float:
+        """T, were these the ends."""
+        lows = np.minimum(lows, highs)
+        passed = [np.interp(at, self.ranks, self.labeled) for at in (lows, highs)]
+        until = np.interp(np.clip(self.rank, lows, highs), self.ranks, self.labeled)
+        selected, inside = float((until - passed[0]).sum()), float((passed[1] - passed[0]).sum())
+        return selected / inside if inside > 0 else np.nan
+
+    def distances(self, n_rank: float, n_labeled: float, error: float) -> tuple[float, float]:
+        """Distances from T to its limits: given the ends, and with ends at the limits of their ranks."""
+        starts, stops = (np.array(ends) for ends in zip(*self.parts, strict=True))
+        first, last = float(starts[0]), float(stops[-1])
+        together = np.sqrt(first * (1 - last) / max(last * (1 - first), RANK_TOLERANCE))
+        estimate = self.value(starts, stops)
+        limits = [_limits(ends, np.full(ends.size, n_rank), error) for ends in (starts, stops)]
+        given = _limits(np.array([estimate]), np.array([n_labeled]), error)
+        distances = []
+        for side in (1, 0):  # with ends at higher ranks T is smaller
+            moved = [self.value(limits[0][side], stops), self.value(starts, limits[1][side])]
+            a, b = (0.0 if np.isnan(value) else abs(value - estimate) for value in moved)
+            alone = abs(float(given[1 - side][0]) - estimate)
+            distances.append(float(np.sqrt(alone**2 + a**2 + b**2 + 2 * together * a * b)))
+        return distances[0], distances[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,6 +255,12 @@ class ProportionGaps:
             low, high = _limits(self._values, _corrected(size, degrees, error), error)
             below = np.where(uncertain, np.hypot(below, np.maximum(self._values - low, 0.0)), below)
             above = np.where(uncertain, np.hypot(above, np.maximum(high - self._values, 0.0)), above)
+        for place, proportion in np.ndenumerate(np.array(self.by_label, dtype=object)):
+            if proportion.ends is not None and within_reach[place]:
+                sizes = np.array([proportion.n_rank, proportion.ends.n_labeled])
+                corrected = _corrected(sizes, np.full(2, proportion.degrees), error)
+                low_end, high_end = proportion.ends.distances(*corrected.tolist(), error)
+                below[place], above[place] = max(below[place], low_end), max(above[place], high_end)
         return below, above
 
     @cached_property
@@ -295,6 +353,20 @@ def _of_label(group: GroupScores, setting: Setting, label: bool) -> _Proportion:
     labeled = total[has_label]
     size = _effective_size(group, value, errors, _kish(labeled) / known, group.with_label(label))
     influence = slope * mass * (is_selected - rank) + errors
+    ends = None
+    if setting.gap_scale == "interval":
+        blocks = tie_ends(group.scores[::-1])
+        passed_rows, passed_labels = (
+            np.concatenate([[0.0], np.cumsum(part[::-1])])[blocks] for part in (mass, mass * has_label)
+        )
+        given_ends = has_label * (selected - value * total) / with_label
+        ends = _Ends(
+            group.interval.parts,
+            passed_rows / passed_rows[-1],
+            passed_labels,
+            rank,
+            _effective_size(group, value, given_ends, _kish(labeled), group.with_label(label)),
+        )
     return _Proportion(
         value,
         rank,
@@ -305,6 +377,7 @@ def _of_label(group: GroupScores, setting: Setting, label: bool) -> _Proportion:
         fixed_outside=not (selected.any() and others.any()),
         degrees=_degrees(group),
         influence=None if group.clusters is None else (group.clusters, influence),
+        ends=ends,
     )
 
 
