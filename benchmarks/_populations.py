@@ -56,11 +56,6 @@ class Case:
     rows: str
 
     @property
-    def members_inside(self) -> float:
-        """Members of the smallest group inside the interval."""
-        return self.n * (self.interval[1] - self.interval[0])
-
-    @property
     def shifts(self) -> np.ndarray:
         """By how much the scores of each group are shifted."""
         if self.truth == "spread":
