@@ -38,7 +38,13 @@ __all__ = [
 ]
 
 RANK_TOLERANCE = 1e-12
-"""Two ranks closer than this are the same rank: sums of fractional weights are not exact."""
+"""Two ranks closer than this are the same rank.
+
+Weights and ends of intervals are meant as they are written: three weights of 0.1 among ten reach the rank
+0.3, and ``[0.1, 0.3)`` does not contain it. The nearest binary numbers do not add up so exactly, and are off
+by some 1e-16. Two different ranks are as close as the tolerance only if a row has less than that part of its
+group's weight.
+"""
 
 
 @njit(cache=True)
@@ -230,8 +236,11 @@ def band_weights(scores: Floats, weights: Floats | None, interval: IntervalSet) 
     ends = tie_ends(scores[from_top])
     ranks = above[ends] / above[-1]
     shares_of_set = np.diff(interval.passed(ranks))
-    # A block inside holds its weight: the difference of its ranks would lose the digits of a light one.
-    inside = np.abs(shares_of_set * interval.measure - np.diff(ranks)) <= RANK_TOLERANCE
+    # A block inside holds its weight: the difference of its ranks would lose the digits of a light one. A
+    # block that reaches in by no more than the tolerance is outside: what it holds is rounding.
+    low, high = interval.starts - RANK_TOLERANCE, interval.starts + interval.lengths + RANK_TOLERANCE
+    inside = ((ranks[:-1, None] >= low) & (ranks[1:, None] <= high)).any(axis=1)
+    shares_of_set[shares_of_set * interval.measure <= RANK_TOLERANCE] = 0.0
     held = np.where(inside, 1 / (interval.measure * above[-1]), shares_of_set / np.diff(above[ends]))
     shares = np.empty(scores.size)
     shares[from_top] = np.repeat(held, np.diff(ends))

@@ -38,6 +38,11 @@ def held(kind, column):
     return 100 * float(entry("coverage_summary", column, what=kind))
 
 
+def missed(bound):
+    """How often a bound missed, in percent, in the worst setting with few selected rows."""
+    return 100 * float(entry("coverage_few_summary", "most", bound=bound))
+
+
 def out_of_fold(models, members, column):
     return float(entry("out_of_fold", column, models=models, members=members))
 
@@ -114,6 +119,8 @@ QUOTES = [
     Quote("docs/metrics.md", f"and {NUMBER} % in the worst setting", lambda: held("covered", "lowest")),
     Quote("docs/metrics.md", f"`at_least` {NUMBER} %", lambda: held("at least", "mean")),
     Quote("docs/metrics.md", f"`at_least` [0-9.]+ % and {NUMBER} %", lambda: held("at least", "lowest")),
+    Quote("docs/metrics.md", f"missed {NUMBER} % of the time at most, for 5%", lambda: missed("at most")),
+    Quote("docs/metrics.md", f"and `high` {NUMBER} %, for 2.5%", lambda: missed("high")),
     Quote("docs/metrics.md", f"`at_most` {NUMBER} % and", lambda: held("at most", "mean")),
     Quote("docs/metrics.md", f"`at_most` [0-9.]+ % and {NUMBER} %", lambda: held("at most", "lowest")),
     Quote("docs/page.md", f"scores of two groups make {NUMBER} MB", lambda: megabytes(2)),

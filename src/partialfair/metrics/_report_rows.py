@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from partialfair._typing import GroupLabel
 from partialfair.groups import group_name
 from partialfair.metrics._differences import Setting
 from partialfair.metrics._inputs import ScoredGroups
+from partialfair.metrics._proportions import ProportionGaps
 from partialfair.metrics.bounds import Fluctuation, fluctuation
 from partialfair.metrics.catalogue import Metric, n_members
 from partialfair.metrics.resampling import Resamples, resample
@@ -57,7 +58,7 @@ class ReportRow:
     label: bool | None
     at_least: float
     at_most: float
-    fluctuation: Fluctuation | None
+    fluctuation: Fluctuation | ProportionGaps | None
     least: float
     most: float
     largest: float
@@ -83,33 +84,46 @@ class ReportRow:
 
 @dataclass(frozen=True, eq=False)
 class DrawsOfGroups:
-    """Draws of the groups, made anew for metrics that compare fewer of them."""
+    """Draws of the groups, for each metric by itself.
+
+    Every metric has its own random stream and draws only what it needs, so its interval does not depend on
+    which other metrics, labels or thresholds a report has.
+    """
 
     scored: ScoredGroups
     threshold: float | None
     n_resamples: int
-    rng: np.random.Generator
-    _by_absent: dict[tuple[GroupLabel, ...], Resamples] = field(default_factory=dict)
+    seed: int
 
-    def without(self, small: tuple[SmallGroup, ...]) -> Resamples:
-        """Return the draws of all groups but those."""
-        absent = tuple(group.group for group in small)
-        if absent not in self._by_absent:
-            compared = tuple(group for group in self.scored if group.label not in absent)
-            self._by_absent[absent] = resample(
-                replace(self.scored, groups=compared),
-                threshold=self.threshold,
-                n_resamples=self.n_resamples,
-                rng=self.rng,
-            )
-        return self._by_absent[absent]
+    def compared(self, metric: Metric, small: tuple[SmallGroup, ...]) -> ScoredGroups:
+        """Return all groups but the small ones, with labels if the metric needs them."""
+        absent = {group.group for group in small}
+        groups = tuple(group for group in self.scored if group.label not in absent)
+        if not metric.needs_labels and groups[0].positive is not None:
+            groups = tuple(replace(group, positive=None) for group in groups)
+        return replace(self.scored, groups=groups)
+
+    def of(self, name: str, metric: Metric, small: tuple[SmallGroup, ...]) -> Resamples:
+        """Draw weights of the groups that the metric compares."""
+        stream = np.random.SeedSequence(self.seed, spawn_key=tuple(name.encode()))
+        return resample(
+            self.compared(metric, small),
+            threshold=self.threshold if metric.needs_threshold else None,
+            n_resamples=self.n_resamples,
+            rng=np.random.default_rng(stream),
+        )
 
 
 def metric_row(
-    name: str, metric: Metric, resamples: Resamples, setting: Setting, confidence: float
+    name: str,
+    metric: Metric,
+    draws: DrawsOfGroups,
+    small: tuple[SmallGroup, ...],
+    setting: Setting,
+    confidence: float,
 ) -> ReportRow:
-    """Return the line of one metric; see `fairness_report`."""
-    scored = resamples.scored
+    """Return the line of one metric, without its small groups; see `fairness_report`."""
+    scored = draws.compared(metric, small)
     gap = metric.gap(scored, setting).in_units(scored.higher_is_better)
     sizes = {group.label: group.n for group in scored}
     where = (gap.groups, gap.threshold, gap.ranks, (sizes[gap.groups[0]], sizes[gap.groups[1]]), gap.label)
@@ -128,10 +142,17 @@ def metric_row(
             most=unknown,
             largest=metric.largest,
         )
-    members = n_members(metric, scored, setting)
-    differences = metric.differences(resamples, setting)
-    widest = metric.widest_difference(scored)
-    spread = fluctuation(differences, confidence, members, widest, around_half=metric.around_half)
+    spread: Fluctuation | ProportionGaps
+    if metric.proportions is not None:
+        spread = metric.proportions(scored, setting, confidence)
+    else:
+        spread = fluctuation(
+            metric.differences(draws.of(name, metric, small), setting),
+            confidence,
+            n_members(metric, scored, setting),
+            metric.widest_difference(scored),
+            around_half=metric.around_half,
+        )
     least, most = metric.reach(scored, setting, gap.value)
     error = 1 - confidence
     # Each end of the interval may miss with half of the probability, a bound with all of it.

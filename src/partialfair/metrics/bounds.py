@@ -3,7 +3,8 @@
 A percentile bootstrap of a maximum is wrong: resampling adds noise, noise widens a maximum, and at a true gap
 of 0 the interval never reaches 0. Instead write the gap as ``max_j |d_j|`` over pairs of groups and
 thresholds, and bootstrap the *fluctuation* ``d*_j − d_j`` of all differences together. The two sides of a
-maximum are different questions.
+maximum are different questions. Gaps at one threshold need no bootstrap: see
+`partialfair.metrics._proportions`.
 
 **At least.** "Some difference is larger than L" is a choice among all j, which must be allowed for:
 
@@ -258,6 +259,17 @@ class Fluctuation:
         ends = np.zeros(pairs.gap.size)
         np.maximum.at(ends, pair, pairs.moved(self.places.size, radius, pair))
         return ends
+
+    def pair_ends(self) -> tuple[Ints, Floats, Floats, Floats]:
+        """Return positions, gap, and interval of every row of a pair, each as if it were the only one."""
+        return (
+            self.positions,
+            self.pairs.gap,
+            *(
+                self.pairs.moved(self.pairs.gap, -self.own),
+                self.upper_ends(self.error / 2),
+            ),
+        )
 
     def radius_everywhere(self, error: float) -> Floats:
         """How far the gaps of all pairs may be off at once, but with that probability."""

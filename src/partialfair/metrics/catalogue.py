@@ -16,6 +16,7 @@ from partialfair.intervals import IntervalSet
 from partialfair.metrics import _differences, partial, ranking
 from partialfair.metrics._differences import Setting
 from partialfair.metrics._inputs import GroupScores, ScoredGroups, scored_groups
+from partialfair.metrics._proportions import ProportionGaps, proportion_gaps
 from partialfair.metrics._text import fixed
 from partialfair.metrics.bounds import Differences
 from partialfair.metrics.resampling import Resamples
@@ -39,7 +40,8 @@ class Metric:
     can be. ``of_selected`` says that only who is above the threshold matters to the gap, where ranks are
     counted among people of the same label: estimators then judge models without sorting. ``in_scores`` says
     that gaps are counted in units of the scores, and not as shares of people: they grow as scores do,
-    and have no widest. ``around_half`` says that they are distances of a chance from ½.
+    and have no widest. ``around_half`` says that they are distances of a chance from ½. ``proportions``
+    returns the bounds of gaps that are differences of proportions at the threshold; these need no draws.
     """
 
     title: str
@@ -53,6 +55,7 @@ class Metric:
     largest: float = 1.0
     in_scores: bool = False
     around_half: bool = False
+    proportions: Callable[[ScoredGroups, Setting, float], ProportionGaps] | None = None
     reach: Callable[[ScoredGroups, Setting, float], tuple[float, float]] = lambda scored, s, gap: (gap, gap)
 
     def __post_init__(self) -> None:
@@ -89,6 +92,7 @@ METRICS: dict[str, Metric] = {
         _differences.demographic_parity,
         needs_threshold=True,
         of_selected=True,
+        proportions=lambda scored, s, confidence: proportion_gaps(scored, s, (None,), confidence),
     ),
     "group_auc": Metric(
         "group AUC (pGAUC)",
@@ -106,6 +110,7 @@ METRICS: dict[str, Metric] = {
         needs_threshold=True,
         of_selected=True,
         labels=(True,),
+        proportions=lambda scored, s, confidence: proportion_gaps(scored, s, (True,), confidence),
     ),
     "equalized_odds": Metric(
         "equalized odds (pEOD)",
@@ -114,6 +119,7 @@ METRICS: dict[str, Metric] = {
         needs_labels=True,
         needs_threshold=True,
         of_selected=True,
+        proportions=lambda scored, s, confidence: proportion_gaps(scored, s, (True, False), confidence),
     ),
     "inter_group_pairwise": Metric(
         "inter-group pairwise (all ranks)",
@@ -217,18 +223,24 @@ def n_members(metric: Metric, scored: ScoredGroups, setting: Setting) -> list[fl
 
 
 def _parity_reach(scored: ScoredGroups, setting: Setting, gap: float) -> tuple[float, float]:
-    """Absolute gaps of the interval shrunk and widened by two standard errors of a rank, if there are ties.
+    """Absolute gaps of the interval shrunk and widened by two standard errors of its ends, if there are ties.
 
     A block of ties near an end of the interval belongs to it or not by a hair, and the absolute gap jumps
-    with it. The bootstrap follows ranks continuously and does not see the jump.
+    with it. The bootstrap follows ranks continuously and does not see the jump. Errors of an end are those of
+    the smallest group's ranks there.
     """
     tied = any((group.scores[1:] == group.scores[:-1]).any() for group in scored)
     if setting.gap_scale == "interval" or not tied:
         return gap, gap
-    margin = 1 / np.sqrt(min(group.n_effective for group in scored))
+    n = min(group.n_effective for group in scored)
+
+    def moved(end: float, inwards: int) -> float:
+        """Move an end by two standard errors and one member."""
+        return float(np.clip(end + inwards * (2 * np.sqrt(end * (1 - end) / n) + 1 / n), 0.0, 1.0))
+
     parts = scored.groups[0].interval.parts
-    shrunk = [(low + margin, high - margin) for low, high in parts if low + margin < high - margin]
-    widened = [(max(low - margin, 0.0), min(high + margin, 1.0)) for low, high in parts]
+    shrunk = [(moved(low, 1), moved(high, -1)) for low, high in parts if moved(low, 1) < moved(high, -1)]
+    widened = [(moved(low, -1), moved(high, 1)) for low, high in parts]
     # Each part by itself: widened parts may overlap, and the gap of a union is that of its worst part.
     least, most = (
         max((_absolute_gap(scored, part) for part in changed), default=0.0) for changed in (shrunk, widened)

@@ -227,16 +227,15 @@ def compare_gaps(
     ]
     few = {name: _either(name, read) for name in METRICS}
     omitted = _omitted(read, few, min_group_size)
-    seed = random_generator(random_state).integers(2**63)
-    draws = [
-        DrawsOfGroups(one.judged.scored, one.setting.threshold, n_resamples, np.random.default_rng(seed))
-        for one in read
-    ]
+    seed = int(random_generator(random_state).integers(2**63))
+    draws = [DrawsOfGroups(one.judged.scored, one.setting.threshold, n_resamples, seed) for one in read]
     rows = []
     for name, metric in METRICS.items():
         if name not in omitted:
-            # Both generators are asked for the same groups in the same order, so they give the same weights.
-            models = [(draw.without(few[name]), one.setting) for draw, one in zip(draws, read, strict=True)]
+            # Both models have the metric's stream and the same groups, so rows have the same weights in both.
+            models = [
+                (draw.of(name, metric, few[name]), one.setting) for draw, one in zip(draws, read, strict=True)
+            ]
             rows.append(_difference(name, metric, models, confidence))
     return GapComparison(tuple(rows), omitted, confidence, n_resamples)
 

@@ -9,6 +9,7 @@ import numpy as np
 from partialfair._typing import GroupLabel
 from partialfair.metrics._differences import Setting
 from partialfair.metrics._inputs import ScoredGroups
+from partialfair.metrics._proportions import ProportionGaps
 from partialfair.metrics.bounds import Fluctuation
 from partialfair.metrics.catalogue import Metric
 
@@ -37,7 +38,9 @@ class PairGap:
     label: bool | None = None
 
 
-def pair_gaps(metric: Metric, scored: ScoredGroups, setting: Setting, spread: Fluctuation) -> list[PairGap]:
+def pair_gaps(
+    metric: Metric, scored: ScoredGroups, setting: Setting, spread: Fluctuation | ProportionGaps
+) -> list[PairGap]:
     """Return the gaps of all pairs, the widest first.
 
     Parameters
@@ -50,15 +53,14 @@ def pair_gaps(metric: Metric, scored: ScoredGroups, setting: Setting, spread: Fl
         How far their gaps may be off.
     """
     of_pair: dict[tuple[int, int], list[int]] = {}
-    for row, (k, j) in enumerate(np.sort(spread.positions, axis=1).tolist()):
+    positions, values, lows, highs = spread.pair_ends()
+    for row, (k, j) in enumerate(np.sort(positions, axis=1).tolist()):
         of_pair.setdefault((k, j), []).append(row)  # both orders, or both labels, are rows of one pair
-    lows = spread.pairs.moved(spread.pairs.gap, -spread.own)
-    highs = spread.upper_ends(spread.error / 2)
     gaps = []
     for (k, j), rows in of_pair.items():
         gap = metric.gap(replace(scored, groups=(scored.groups[k], scored.groups[j])), setting)
         # Differences are followed on cells of scores; the exact gap differs by what a cell blurs.
-        blurred = gap.value - float(spread.pairs.gap[rows].max())
+        blurred = gap.value - float(values[rows].max())
         low, high = float(lows[rows].max()) + blurred, float(highs[rows].max()) + blurred
         gaps.append(PairGap(gap.groups, gap.value, max(low, 0.0), min(high, metric.largest), gap.label))
     return sorted(gaps, key=lambda gap: -gap.value)

@@ -28,7 +28,6 @@ from partialfair._typing import (
     Ties,
 )
 from partialfair.exceptions import UndefinedGapWarning
-from partialfair.intervals import RANK_TOLERANCE
 from partialfair.metrics import _kernels
 from partialfair.metrics._descent import pair_aucs, parity_gaps
 from partialfair.metrics._inputs import (
@@ -405,8 +404,7 @@ def labelled_share(
         share = group.interval.measure * selected / (weights[with_label].sum() / weights.sum())
         return min(float(share), 1.0)  # all of them selected may round to a little more
     total = in_band.sum()
-    # Shares of a short interval magnify what ranks are off by: whether anybody is there is a matter of ranks.
-    return float(selected / total) if total * group.interval.measure > RANK_TOLERANCE else float("nan")
+    return float(selected / total) if total > 0 else float("nan")
 
 
 def _widest_difference(scored: ScoredGroups, shares: list[float], threshold: float) -> WorstGap:

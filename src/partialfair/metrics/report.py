@@ -283,7 +283,8 @@ def fairness_report(
         Score above which (below which, where lower is better) a row is selected, or None; then the metrics
         that need it are left out.
     confidence
-        Nominal coverage of each interval; see `partialfair.metrics.resampling` for how it is reached.
+        Nominal coverage of each interval; see `partialfair.metrics.bounds` for how it is reached, and
+        `partialfair.metrics._proportions` for metrics at one threshold.
     rank_within, pos_label
         As in `partial_equal_opportunity_difference`.
     clusters
@@ -292,7 +293,8 @@ def fairness_report(
     n_resamples
         Bootstrap draws; the cost does not depend on the number of rows, unless there are clusters.
     random_state
-        Seed or generator of the draws.
+        Seed or generator of the draws. Each metric has its own random stream, so its interval does not depend
+        on options that other metrics need.
     min_group_size
         A group with fewer effective members inside the interval is too small to be judged. Metrics that need
         labels leave out, in the same way, groups with too few positives or negatives.
@@ -333,7 +335,7 @@ def fairness_report(
     >>> report.worst.metric, report.worst.groups
     ('statistical_parity', ('North', 'Islands'))
     """
-    draws = random_generator(random_state)
+    seed = int(random_generator(random_state).integers(2**63))
     read = judged_scores(
         y_true,
         y_score,
@@ -355,9 +357,9 @@ def fairness_report(
     )
     judged, setting, few, omitted = read.judged, read.setting, read.few, read.omitted
     scored = judged.scored
-    draw = DrawsOfGroups(scored, setting.threshold, n_resamples, draws)
+    draws = DrawsOfGroups(scored, setting.threshold, n_resamples, seed)
     rows = tuple(
-        metric_row(name, metric, draw.without(few.get(name, ())), setting, confidence)
+        metric_row(name, metric, draws, few.get(name, ()), setting, confidence)
         for name, metric in METRICS.items()
         if name not in omitted
     )

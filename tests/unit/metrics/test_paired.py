@@ -74,7 +74,7 @@ def test_similar_models_are_told_apart_better_than_by_their_own_intervals(shift_
     reports = [fairness_report(y, scores, sensitive_features=groups, **SETTINGS) for scores in (a, b)]
     for metric in ("statistical_parity", "demographic_parity", "group_auc"):
         separate = sum(report[metric].high - report[metric].low for report in reports)
-        assert found[metric].high - found[metric].low < 0.75 * separate
+        assert found[metric].high - found[metric].low < 0.8 * separate
 
 
 def test_models_in_other_units_have_thresholds_of_their_own():

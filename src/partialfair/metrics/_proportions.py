@@ -1,0 +1,440 @@
+"""Confidence bounds for gaps at one threshold, which are differences of proportions.
+
+At one threshold θ a gap compares one proportion ``P_k`` of each group: selected rows of the interval (pDP),
+or of the interval's rows with one label (pEOP, pEOD). Their bounds use no draws.
+
+**Limits of one proportion.** Two things are sampled:
+
+- The rank ``F = F̄_k(θ)`` of the threshold is a binomial proportion with exact (Clopper–Pearson) limits. P
+  changes with F by ``1/m`` inside the interval and not at all outside. At an end of the interval, half of the
+  estimates of P have no error, and of the others those that help are lost: limits that are clipped like P
+  would miss up to 9% of the time, for 5%. The slope is therefore carried across the ends, until the interval
+  is out of reach of F's limits at half of the error. What is left is up to 6% where both groups' ranks lie
+  at ends (5.4% where one does).
+- Where ranks are taken in the whole group and the proportion is one of a label, labels are sampled too. Let
+  ``h_A`` and ``h_B`` be the proportions with the label among the selected rows A and the other rows B, and T
+  the proportion of A among the X rows with the label. Given the ranks, T varies as if it were a proportion of
+  ``X / [(1 − T)(1 − h_A) + T (1 − h_B)]`` rows, and has the Clopper–Pearson limits of so many. With a
+  proportion h of labels that is linear in the rank, T changes with F by ``h(F)`` over the labels' mass, and
+  ``h(F) = (1 − ρ) h_A + ρ h_B`` if the threshold selects the proportion ρ of the interval. The two distances
+  are added in squares. If h jumps at an end of the interval, that is not enough: rows beyond the end may
+  come in. So distances are at least those of another sum of squares, of limits of T in X rows, were the
+  scores at the ends known, and of changes of T with ends at their limits (on the absolute scale these two
+  errors are not independent, and such a jump is not allowed for). On the interval (0, 1), T is a
+  binomial proportion of the rows with the label.
+
+Weights and clusters change sizes: the effective size is ``p (1 − p) / v`` with the linearized variance v
+between rows or clusters, corrected by Student's quantile (Korn and Graubard), and never more than
+``(Σw)² / Σw²`` of the rows. Where p is 0 or 1, which has no variance, it is that of the clusters.
+
+**Differences** (MOVER: Zou and Donner, Newcombe). Let ``l_k`` and ``u_k`` be the distances from P_k to its
+limits. Then ``P_k − P_j`` is at most ``P_k − P_j + √(u_k² + l_j² − 2 r u_k l_j)``, where r is the correlation
+that clusters with rows in both groups cause, else 0.
+
+**At most.** "No difference is larger than U" is a claim about every pair, sign and label, so U is the largest
+of their upper limits, each at the whole error (intersection–union).
+
+**At least.** "Some difference is larger than L" is a choice among them. A tenth of the error goes to
+simultaneous limits, which leave the candidates for the largest difference; the rest is divided among these
+(Bonferroni), and L is the largest of their lower limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import sparse, special
+
+from partialfair._typing import Floats, Ints
+from partialfair.intervals import RANK_TOLERANCE, tie_ends
+from partialfair.metrics._differences import Setting
+from partialfair.metrics._inputs import GroupScores, ScoredGroups
+from partialfair.metrics.bounds import CANDIDATE_SHARE
+from partialfair.metrics.partial import labelled_share, selected_share
+
+__all__ = ["ProportionGaps", "proportion_gaps"]
+
+_PSEUDO_ROWS = 4.0
+"""Rows with the interval's proportion of labels that are added on each side of the threshold: a few rows
+there say little about how labels change with the rank."""
+
+_REACH_SHARE = 0.5
+"""Of the error, for the limits of a rank that put the interval out of reach. At an end of the interval, where
+it matters most, this adds 0.1% to the probability of a miss."""
+
+_BISECTIONS = 40
+_SMALLEST_ERROR = 1e-12
+
+
+@dataclass(frozen=True)
+class _Proportion:
+    """Estimated proportion of one group, and what its limits depend on.
+
+    Attributes
+    ----------
+    value
+        P.
+    rank, n_rank
+        F and its effective size.
+    slope
+        Change of P with F.
+    next_start, last_end
+        Ends of the parts of the interval between which the rank lies, if it lies outside; ∓∞ inside.
+    n_labels
+        Effective size of T given the ranks; infinite where labels do not matter.
+    fixed_outside
+        Whether P is known once the rank is known to lie outside.
+    degrees
+        Degrees of freedom of the variances behind the sizes; infinite for plain counts.
+    influence
+        Derivative of P in the weight of each row, in order of its ``clusters``; None without clusters.
+    """
+
+    value: float
+    rank: float
+    n_rank: float
+    slope: float
+    next_start: float
+    last_end: float
+    n_labels: float = np.inf
+    fixed_outside: bool = True
+    degrees: float = np.inf
+    influence: tuple[Ints, Floats] | None = None
+    ends: _Ends | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Ends:
+    """A label's proportion T as a function of the ends of the interval.
+
+    Attributes
+    ----------
+    parts
+        The interval.
+    ranks, labeled
+        Ranks at which blocks of ties end, and the mass of rows with the label that has been passed there.
+    rank
+        F, up to which rows are selected.
+    n_labeled
+        Effective size of the rows with the label.
+    """
+
+    parts: tuple[tuple[float, float], ...]
+    ranks: Floats
+    labeled: Floats
+    rank: float
+    n_labeled: float
+
+    def value(self, lows: Floats, highs: Floats) -> float:
+        """T, were these the ends."""
+        lows = np.minimum(lows, highs)
+        passed = [np.interp(at, self.ranks, self.labeled) for at in (lows, highs)]
+        until = np.interp(np.clip(self.rank, lows, highs), self.ranks, self.labeled)
+        selected, inside = float((until - passed[0]).sum()), float((passed[1] - passed[0]).sum())
+        return selected / inside if inside > 0 else np.nan
+
+    def distances(self, n_rank: float, n_labeled: float, error: float) -> tuple[float, float]:
+        """Distances from T to its limits: given the ends, and with ends at the limits of their ranks."""
+        starts, stops = (np.array(ends) for ends in zip(*self.parts, strict=True))
+        first, last = float(starts[0]), float(stops[-1])
+        together = np.sqrt(first * (1 - last) / max(last * (1 - first), RANK_TOLERANCE))
+        estimate = self.value(starts, stops)
+        limits = [_limits(ends, np.full(ends.size, n_rank), error) for ends in (starts, stops)]
+        given = _limits(np.array([estimate]), np.array([n_labeled]), error)
+        distances = []
+        for side in (1, 0):  # with ends at higher ranks T is smaller
+            moved = [self.value(limits[0][side], stops), self.value(starts, limits[1][side])]
+            a, b = (0.0 if np.isnan(value) else abs(value - estimate) for value in moved)
+            alone = abs(float(given[1 - side][0]) - estimate)
+            distances.append(float(np.sqrt(alone**2 + a**2 + b**2 + 2 * together * a * b)))
+        return distances[0], distances[1]
+
+
+@dataclass(frozen=True, eq=False)
+class ProportionGaps:
+    """Bounds of the largest difference of proportions between groups, over one or two labels.
+
+    Attributes
+    ----------
+    by_label
+        For each label that is compared (pDP: for all rows), the proportions of the groups.
+    error
+        One minus the confidence of the intervals of pairs.
+    """
+
+    by_label: tuple[tuple[_Proportion, ...], ...]
+    error: float
+
+    @property
+    def gap(self) -> float:
+        """The largest difference."""
+        return float(np.abs(self._differences).max())
+
+    def above(self, error: float) -> float:
+        """How far the truth may lie above the gap, but with that probability."""
+        return float(self._upper(error).max()) - self.gap
+
+    def below(self, error: float) -> float:
+        """How far the truth may lie below the gap, but with that probability."""
+        return self.gap - self._lower_bound(error)
+
+    def p_value(self, excess: float) -> float:
+        """Smallest error at which the lower bound shows that the gap is larger than ``gap − excess``."""
+        if excess <= 0:
+            return 1.0
+        low, high = np.log(_SMALLEST_ERROR), 0.0
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.below(float(np.exp(middle))) < excess else (middle, high)
+        return float(np.exp(high))
+
+    def pair_ends(self) -> tuple[Ints, Floats, Floats, Floats]:
+        """Return positions, gap, and interval of every pair of groups, each as if it were the only one."""
+        k, j = np.triu_indices(len(self.by_label[0]), 1)
+        either = [
+            np.maximum(ends[:, k, j], ends[:, j, k]).max(axis=0)
+            for ends in (
+                self._differences,
+                self._lower(self.error / (2 * len(self.by_label))),
+                self._upper(self.error / 2),
+            )
+        ]
+        gaps, lows, highs = either
+        return np.stack([k, j], axis=1), gaps, lows, highs
+
+    def _lower_bound(self, error: float) -> float:
+        spent = CANDIDATE_SHARE * error
+        n_groups = len(self.by_label[0])
+        n_pairs = max(len(self.by_label) * n_groups * (n_groups - 1) // 2, 1)
+        each = spent / (2 * n_pairs)
+        lower, upper = self._lower(each), self._upper(each)
+        # A difference and its negative are at [k, j] and [j, k]; candidates may be the largest of all.
+        candidates = (upper >= max(lower.max(), 0.0)) & ~np.eye(n_groups, dtype=bool)
+        level = (error - spent) / max(int(np.count_nonzero(candidates)), 1)
+        return float(np.where(candidates, self._lower(level), 0.0).max())
+
+    @cached_property
+    def _values(self) -> Floats:
+        return self._field("value")
+
+    @cached_property
+    def _differences(self) -> Floats:
+        """``P_k − P_j`` at ``[label, k, j]``."""
+        return np.asarray(self._values[:, :, None] - self._values[:, None, :])
+
+    def _upper(self, error: float) -> Floats:
+        """Upper limit of each difference by itself; that of a group with itself is 0."""
+        below, above = self._distances(error)
+        return np.asarray(self._differences + self._joint(above, below))
+
+    def _lower(self, error: float) -> Floats:
+        return np.asarray(-np.swapaxes(self._upper(error), 1, 2))
+
+    def _joint(self, first: Floats, second: Floats) -> Floats:
+        first, second = first[:, :, None], second[:, None, :]
+        squares = first**2 + second**2 - 2 * self._correlations * first * second
+        squares[:, np.arange(squares.shape[1]), np.arange(squares.shape[1])] = 0.0
+        return np.sqrt(np.maximum(squares, 0.0))
+
+    def _distances(self, error: float) -> tuple[Floats, Floats]:
+        """Distances from each proportion to its lower and upper limit."""
+        rank, n_rank, slope = self._field("rank"), self._field("n_rank"), self._field("slope")
+        degrees, n_labels = self._field("degrees"), self._field("n_labels")
+        low, high = _limits(rank, _corrected(n_rank, degrees, error), error)
+        strict = _REACH_SHARE * error
+        least, most = _limits(rank, _corrected(n_rank, degrees, strict), strict)
+        within_reach = (most > self._field("next_start")) | (least < self._field("last_end"))
+        slope = np.where(within_reach, slope, 0.0)
+        below, above = slope * np.maximum(rank - low, 0.0), slope * np.maximum(high - rank, 0.0)
+        uncertain = np.isfinite(n_labels) & (within_reach | ~self._field("fixed_outside").astype(bool))
+        if uncertain.any():
+            size = np.where(uncertain, n_labels, 1.0)
+            low, high = _limits(self._values, _corrected(size, degrees, error), error)
+            below = np.where(uncertain, np.hypot(below, np.maximum(self._values - low, 0.0)), below)
+            above = np.where(uncertain, np.hypot(above, np.maximum(high - self._values, 0.0)), above)
+        for place, proportion in np.ndenumerate(np.array(self.by_label, dtype=object)):
+            if proportion.ends is not None and within_reach[place]:
+                sizes = np.array([proportion.n_rank, proportion.ends.n_labeled])
+                corrected = _corrected(sizes, np.full(2, proportion.degrees), error)
+                low_end, high_end = proportion.ends.distances(*corrected.tolist(), error)
+                below[place], above[place] = max(below[place], low_end), max(above[place], high_end)
+        return below, above
+
+    @cached_property
+    def _correlations(self) -> Floats:
+        """Correlations of the groups' estimates: a cluster may have rows in several groups."""
+        if self.by_label[0][0].influence is None:
+            return np.zeros((1, 1, 1))
+        correlations = []
+        for proportions in self.by_label:
+            rows = [proportion.influence for proportion in proportions if proportion.influence is not None]
+            clusters = np.concatenate([each for each, _ in rows])
+            groups = np.repeat(np.arange(len(rows)), [each.size for each, _ in rows])
+            values = np.concatenate([each for _, each in rows])
+            sums = sparse.coo_array((values, (clusters, groups))).tocsr()
+            products = np.asarray((sums.T @ sums).todense())
+            size = np.sqrt(np.maximum(np.diag(products), np.finfo(np.float64).tiny))
+            correlations.append(np.clip(products / size[:, None] / size, -1.0, 1.0))
+        return np.array(correlations)
+
+    def _field(self, name: str) -> Floats:
+        return np.array([[getattr(each, name) for each in row] for row in self.by_label], dtype=np.float64)
+
+
+def proportion_gaps(
+    scored: ScoredGroups, setting: Setting, labels: Sequence[bool | None], confidence: float
+) -> ProportionGaps:
+    """Return the proportions of all groups at the threshold, for each label or (None) for all rows."""
+    return ProportionGaps(
+        tuple(tuple(_proportion(group, setting, label) for group in scored) for label in labels),
+        1 - confidence,
+    )
+
+
+def _proportion(group: GroupScores, setting: Setting, label: bool | None) -> _Proportion:
+    if label is None:
+        return _of_ranks(group, setting)
+    if setting.rank_within == "group_and_label" or group.interval.parts == ((0.0, 1.0),):
+        return _of_ranks(group.with_label(label), setting)
+    return _of_label(group, setting, label)
+
+
+def _of_ranks(group: GroupScores, setting: Setting) -> _Proportion:
+    """Proportion of a group's interval that is selected."""
+    assert setting.threshold is not None
+    slope = 1 / group.interval.measure if setting.gap_scale == "interval" else 1.0
+    rank, mass = float(group.rank(setting.threshold)), _mass(group)
+    errors = mass * ((group.scores > setting.threshold) - rank)
+    return _Proportion(
+        selected_share(group, setting.threshold, setting.gap_scale),
+        rank,
+        _effective_size(group, rank, errors, _kish(mass)),
+        slope,
+        *_neighbors(group, rank),
+        degrees=_degrees(group),
+        influence=None if group.clusters is None else (group.clusters, slope * errors),
+    )
+
+
+def _of_label(group: GroupScores, setting: Setting, label: bool) -> _Proportion:
+    """Proportion, of a label's rows in the interval, that is selected; ranks are those of the whole group."""
+    assert setting.threshold is not None
+    assert group.positive is not None
+    is_selected, has_label = group.scores > setting.threshold, group.positive == label
+    rank, mass, measure = float(group.rank(setting.threshold)), _mass(group), group.interval.measure
+    inside = measure * group.in_band
+    total = (
+        inside if setting.gap_scale == "interval" else mass
+    )  # T is a proportion of these rows with the label
+    selected = inside * is_selected
+    with_label = float(total[has_label].sum())
+    value = labelled_share(group, setting.threshold, setting.gap_scale, setting.rank_within, label)
+
+    def label_rate(part: Floats, pseudo_rows: float, rate: float) -> float:
+        """Proportion with the label, of rows of that mass and some more with a given rate."""
+        n_rows = part.sum() * group.n_effective
+        n_labeled = part[has_label].sum() * group.n_effective
+        return float((n_labeled + pseudo_rows * rate) / (n_rows + pseudo_rows))
+
+    inside_rate = float(inside[has_label].sum() / inside.sum())
+    upper, lower = (label_rate(part, _PSEUDO_ROWS, inside_rate) for part in (selected, inside - selected))
+    depth = float(selected.sum() / inside.sum())
+    slope = ((1 - depth) * upper + depth * lower) / with_label
+    # What labels add. A row without the label is added on each side, so that no rate is 1 for want of rows.
+    others = total - selected
+    known = (1 - value) * (1 - label_rate(selected, 1.0, 0.0)) + value * (1 - label_rate(others, 1.0, 0.0))
+    rates = [float(part[has_label].sum() / part.sum()) if part.any() else 0.0 for part in (selected, others)]
+    errors = (
+        (1 - value) * selected * (has_label - rates[0]) - value * others * (has_label - rates[1])
+    ) / with_label
+    labeled = total[has_label]
+    size = _effective_size(group, value, errors, _kish(labeled) / known, group.with_label(label))
+    influence = slope * mass * (is_selected - rank) + errors
+    ends = None
+    if setting.gap_scale == "interval":
+        blocks = tie_ends(group.scores[::-1])
+        passed_rows, passed_labels = (
+            np.concatenate([[0.0], np.cumsum(part[::-1])])[blocks] for part in (mass, mass * has_label)
+        )
+        given_ends = has_label * (selected - value * total) / with_label
+        ends = _Ends(
+            group.interval.parts,
+            passed_rows / passed_rows[-1],
+            passed_labels,
+            rank,
+            _effective_size(group, value, given_ends, _kish(labeled), group.with_label(label)),
+        )
+    return _Proportion(
+        value,
+        rank,
+        _effective_size(group, rank, mass * (is_selected - rank), _kish(mass)),
+        slope,
+        *_neighbors(group, rank),
+        n_labels=size,
+        fixed_outside=not (selected.any() and others.any()),
+        degrees=_degrees(group),
+        influence=None if group.clusters is None else (group.clusters, influence),
+        ends=ends,
+    )
+
+
+def _limits(proportion: Floats, size: Floats, error: float) -> tuple[Floats, Floats]:
+    """Clopper–Pearson limits, each with that error; sizes may be fractions."""
+    hits, others = proportion * size, (1 - proportion) * size
+    tiny = np.finfo(np.float64).tiny
+    low = special.betaincinv(np.maximum(hits, tiny), others + 1, error)
+    high = special.betaincinv(hits + 1, np.maximum(others, tiny), 1 - error)
+    return np.where(hits > 0, low, 0.0), np.where(others > 0, high, 1.0)
+
+
+def _corrected(size: Floats, degrees: Floats, error: float) -> Floats:
+    """Effective sizes for normal quantiles whose variances were estimated."""
+    student = np.where(np.isfinite(degrees), special.stdtrit(np.minimum(degrees, 1e9), 1 - error), 1.0)
+    normal = np.where(np.isfinite(degrees), special.ndtri(1 - error), 1.0)
+    return np.asarray(np.maximum(size * (normal / student) ** 2, 1.0)) if error < 0.5 else size
+
+
+def _effective_size(
+    group: GroupScores, proportion: float, errors: Floats, most: float, members: GroupScores | None = None
+) -> float:
+    """Rows of equal weight, each by itself, among which the proportion would vary as it does here.
+
+    ``errors`` are what each row adds to the estimate's error, ``most`` is the size if rows were independent,
+    and ``members`` are the rows that count where the proportion is 0 or 1.
+    """
+    if group.weights is None and group.clusters is None:
+        return most
+    if not RANK_TOLERANCE < proportion < 1 - RANK_TOLERANCE:
+        return min(most, (group if members is None else members).n_effective)
+    sums = errors if group.clusters is None else np.bincount(group.clusters, weights=errors)
+    n_units = errors.size if group.clusters is None else np.unique(group.clusters).size
+    variance = float((sums**2).sum()) * n_units / max(n_units - 1, 1)
+    return (
+        min(most, proportion * (1 - proportion) / variance) if variance > 0 else min(most, group.n_effective)
+    )
+
+
+def _degrees(group: GroupScores) -> float:
+    plain = group.weights is None and group.clusters is None
+    return np.inf if plain else max(group.n_effective - 1, 1.0)
+
+
+def _mass(group: GroupScores) -> Floats:
+    """Weights of the rows, which add up to 1."""
+    return np.full(group.n, 1 / group.n) if group.weights is None else group.weights / group.weights.sum()
+
+
+def _kish(weights: Floats) -> float:
+    return float(weights.sum() ** 2 / (weights**2).sum())
+
+
+def _neighbors(group: GroupScores, rank: float) -> tuple[float, float]:
+    """Return the start of the next part of the interval and the end of the last one, or ∓∞ inside a part."""
+    if group.interval.side(rank) == "inside":
+        return -np.inf, np.inf
+    starts = [low for low, _ in group.interval.parts if low > rank]
+    ends = [high for _, high in group.interval.parts if high < rank]
+    return min(starts, default=np.inf), max(ends, default=-np.inf)
