@@ -143,7 +143,7 @@ def test_there_are_as_many_shards_as_threads_have_work(monkeypatch):
     """A shard for each thread, unless entries are few; formulas of pairs see all rows at once."""
     n_entries = task_rows(SMOOTH)[0].model.n_entries
     monkeypatch.setattr("partialfair.problems.rows._ENTRIES_PER_THREAD", n_entries // 4)
-    monkeypatch.setattr("partialfair.problems.rows.get_num_threads", lambda: 3)
+    monkeypatch.setattr("partialfair.problems.rows._n_threads", lambda: 3)
     assert [len(shard.objective.shares) for shard in task_rows(SMOOTH)] == [30, 30, 30]
     assert len(task_rows((*SMOOTH, QuadraticGroupAUC(2.0)))) == 1
     monkeypatch.setattr("partialfair.problems.rows._ENTRIES_PER_THREAD", n_entries // 2 + 1)

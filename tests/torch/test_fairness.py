@@ -346,8 +346,8 @@ def test_evaluation_and_overflows_leave_no_trace():
 def test_what_allows_everything_adds_nothing():
     X, y, groups = made(50)
     fair = PartialFairness(StatisticalParity((0.0, 1.0), 1.0), groups, free_passes=0.0)
-    loss = bce(X[:, 0], y)
-    assert fair(loss, X[:, 0], fair.codes(groups), None, torch.arange(50)) is loss
+    loss = bce(X[:, 0].float(), y)
+    assert fair(loss, X[:, 0].float(), fair.codes(groups), None, torch.arange(50)) is loss
     fair.step()
 
 
@@ -411,7 +411,7 @@ def test_a_first_batch_may_hold_nobody_of_a_group():
     X, _, groups = made(100)
     fair = PartialFairness(StatisticalParity((0.2, 0.6), 0.1), groups, free_passes=0.0)
     rows = torch.from_numpy(np.flatnonzero(groups == "a"))
-    loss = fair(torch.zeros(()), X[rows, 0], fair.codes(groups)[rows])
+    loss = fair(torch.zeros(()), X[rows, 0].float(), fair.codes(groups)[rows])
     assert torch.isfinite(loss)
     assert torch.isfinite(fair.functions.theta).all()
 
@@ -420,7 +420,7 @@ def test_a_group_that_never_comes_is_one_sentence():
     X, _, groups = made(100)
     fair = PartialFairness(StatisticalParity((0.2, 0.6), 0.1), groups, free_passes=1.0)
     rows = torch.from_numpy(np.flatnonzero(groups == "a"))
-    batch = torch.zeros(()), X[rows, 0], fair.codes(groups)[rows], None, rows
+    batch = torch.zeros(()), X[rows, 0].float(), fair.codes(groups)[rows], None, rows
     fair(*batch)
     fair(*batch)
     with pytest.raises(InputError, match="no batch held a row of group 'b'"):
@@ -434,7 +434,7 @@ def test_labels_that_make_no_difference_are_not_asked_for():
     constraint = StatisticalParity((0.2, 0.6), 0.1)
     told, untold = (PartialFairness(constraint, groups, given, free_passes=0.0) for given in (y, None))
     codes = told.codes(groups)
-    assert told(torch.zeros(()), X[:, 0], codes) == untold(torch.zeros(()), X[:, 0], codes)
+    assert told(torch.zeros(()), X[:, 0].float(), codes) == untold(torch.zeros(()), X[:, 0].float(), codes)
 
 
 def test_labels_may_be_a_column_of_a_table():
@@ -447,7 +447,7 @@ def test_labels_may_be_a_column_of_a_table():
 def test_the_hook_in_bfloat16():
     X, _, groups = made(100)
     fair = PartialFairness(StatisticalParity((0.2, 0.6), 0.1), groups, free_passes=0.0).to(torch.bfloat16)
-    assert torch.isfinite(fair(torch.zeros(()), X[:, 0], fair.codes(groups), None, torch.arange(100)))
+    assert torch.isfinite(fair(torch.zeros(()), X[:, 0].float(), fair.codes(groups), None, torch.arange(100)))
 
 
 WITHOUT = """

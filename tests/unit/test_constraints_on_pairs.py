@@ -111,7 +111,8 @@ def intra_group(cell, k, other):
 def test_baselines_say_what_the_paper_writes(kind, cells, margin, seed):
     """(inprocess_gauc_approx), (inprocess_igpf_approx) and (inprocess_itgpf_approx), by all pairs.
 
-    There the margin is 1; with any, scores that are all equal have the value −κ.
+    There the margin is 1; with any, scores that are all equal have the value −κ. Functions are divided by
+    max(κ, margin²).
     """
     groups, labels, positive, rng = people(seed)
     scores, weights, kappa = 3 * rng.normal(size=N), rng.random(N), 1.5
@@ -124,8 +125,9 @@ def test_baselines_say_what_the_paper_writes(kind, cells, margin, seed):
         means = [mean_square(scores, weights, *pair, margin) for pair in cells(cell, k, other)]
         expected.append(sum(means) - 0.5 * margin**2 * len(means) - kappa)
     block = kind(kappa, margin=margin).build(groups, weights, Ramp(1.0), positive)
-    assert functions_of(block, np.full(N, 0.7)) == pytest.approx(-kappa)
-    assert functions_of(block, scores) == pytest.approx(expected)
+    scale = max(kappa, margin**2)
+    assert functions_of(block, np.full(N, 0.7)) == pytest.approx(-kappa / scale)
+    assert functions_of(block, scores) == pytest.approx(np.array(expected) / scale)
     assert block.system.parts(atoms_of(block, scores))[1].tolist() == [0] * block.system.m
 
 
@@ -144,13 +146,14 @@ def test_baselines_take_the_papers_gaps_and_no_interval():
 @pytest.mark.parametrize("kappa", [0.0, 2.0])
 @pytest.mark.parametrize("kind", [QuadraticGroupAUC, InterGroupPairwise, IntraGroupPairwise])
 def test_baselines_in_other_units_are_the_same_functions(kind, kappa, unit):
-    """f(s) = unit² · f'(s / unit), also where the unit is negative, and where κ is the least one."""
+    """f(s) = f'(s / unit), also where the unit is negative, and where κ is the least one."""
     groups, _, positive, rng = people(3)
     scores, weights = 5 * rng.normal(size=N), rng.random(N)
     stated, scaled = kind(kappa), kind(kappa).in_units(unit)
     block, other = (c.build(groups, weights, Ramp(1.0), positive) for c in (stated, scaled))
-    expected = unit**2 * functions_of(other, scores / unit)
-    assert functions_of(block, scores) == pytest.approx(expected, rel=1e-9, abs=1e-9 * unit**2)
+    assert functions_of(block, scores) == pytest.approx(
+        functions_of(other, scores / unit), rel=1e-9, abs=1e-9
+    )
     assert scaled.in_units(1 / unit) == stated
 
 

@@ -406,7 +406,7 @@ def test_long_passes_go_on_in_stretches_and_look_at_the_clock(kind, terms, monke
 
 @pytest.mark.parametrize("name", _kernels.__all__)
 def test_shards_can_be_worked_on_by_threads(name):
-    assert getattr(_kernels, name).targetoptions["nogil"]
+    assert getattr(_kernels, name).dispatcher.targetoptions["nogil"]
 
 
 def test_codes_of_more_levels_than_two_bytes_count():

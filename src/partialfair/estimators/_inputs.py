@@ -222,13 +222,15 @@ def _numbers(check: Callable[..., Features], X: ArrayLike) -> Features:
     try:
         return check(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
     except (ValueError, TypeError, OverflowError) as error:
-        if isinstance(error, OverflowError) or str(error).startswith("setting an array element"):
+        if isinstance(error, OverflowError):
             raise InputError(f"X cannot be read as numbers: {error}") from None
         table = X if hasattr(X, "columns") else np.asarray(X, dtype=object)
         if not table.shape:
             raise InputError(f"X must have two dimensions, not 0: it is {shown(X)}") from None
         if len(table.shape) == 1 and any(isinstance(row, list | tuple) for row in table):
             raise InputError("X has rows of different lengths") from None
+        if str(error).startswith("setting an array element"):
+            raise InputError(f"X cannot be read as numbers: {error}") from None
         _refuse_dates(table)
         for place in range(_width(table)):
             if (text := first_text(_column(table, place))) is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -97,11 +97,10 @@ class Escalation:
         Passes over the data that it may take, relative to those of the search before it: an exact fit then
         costs at most about four times as much.
     factors
-        Limits relative to the stated one. The first fit, like the one before, begins at the unconstrained
-        model, on a finer grid of ranks. The others are a chain from loose to strict. A model for a looser
-        limit is close to one for the next, while the unconstrained model is far from all; and surrogates are
-        off by about as much at one limit as at the next. The last is stricter than stated: where groups are
-        small, its candidates satisfy the stated limit more often than those that aim at it.
+        Limits of the chain relative to the stated one, from loose to strict. A model for a looser limit is
+        close to one for the next, while the unconstrained model is far from all; and surrogates are off by
+        about as much at one limit as at the next. The last is stricter than stated: where groups are small,
+        its candidates satisfy the stated limit more often than those that aim at it.
     n_functions, most_points
         Constraint functions of the finer grid of ranks, and its points at most: quadratic programs grow with
         the number of groups and points.
@@ -112,30 +111,24 @@ class Escalation:
     """
 
     times: float = 3.3
-    factors: tuple[float, ...] = (1.0, 2.5, 1.6, 1.25, 1.0, 0.9)
+    factors: tuple[float, ...] = (2.5, 1.6, 1.25, 1.0, 0.9)
     n_functions: int = 120
     most_points: int = 25
     most_functions: int = 400
     least_looks: float = 0.3
 
-    def levels(
-        self, constraints: Sequence[Constraint], pool: Pool
-    ) -> Iterator[tuple[float, tuple[Constraint, ...]]]:
-        """Yield factors, and the constraints with limits that the unconstrained model exceeds."""
+    def limited(self, constraints: Sequence[Constraint], pool: Pool, factor: float) -> tuple[Constraint, ...]:
+        """Return the constraints with other limits, on finer grids of ranks where they have such."""
         stated = pool.training.max_gaps
+        # A limit of 0 has no multiples, and no limit need be above the gap of the unconstrained model.
         unconstrained = pool.candidates[0].excess + stated
-        unit = np.maximum(stated, 0.05 * unconstrained)  # a limit of 0 has no multiples
+        limits = stated + (factor - 1) * np.maximum(stated, 0.05 * unconstrained)
+        limits = np.clip(limits, 0.0, np.maximum(stated, 0.9 * unconstrained))
         n_groups = max(len(promise.groups.labels) for promise in pool.training.promises)
-        for factor in self.factors:
-            limits = stated + (factor - 1) * unit
-            if (limits < unconstrained).any():
-                yield (
-                    factor,
-                    tuple(
-                        self._with_limit(one, float(limit), n_groups)
-                        for one, limit in zip(constraints, np.maximum(limits, 0.0), strict=True)
-                    ),
-                )
+        return tuple(
+            self._with_limit(one, limit, n_groups)
+            for one, limit in zip(constraints, limits.tolist(), strict=True)
+        )
 
     def _with_limit(self, constraint: Constraint, limit: float, n_groups: int) -> Constraint:
         """Return the constraint with another limit, on a finer grid of ranks if it has one."""
@@ -195,6 +188,7 @@ class Search:
     free: Result | None = None
     best: Attempt | None = None
     pool: Pool | None = None
+    looks_elsewhere: int = 0
     _judged: dict[Attempt, Candidate] = field(default_factory=dict)
 
     @property
@@ -270,9 +264,10 @@ class Search:
 
     def _is_unfinished(self, attempt: Attempt) -> bool:
         """Whether to escalate: no KKT-certified feasible point was found, and solves are affordable."""
-        if self.escalation is None or self._solves_are_long or (self._keeps(attempt) and attempt.solved):
+        if self.escalation is None or self._solves_are_long or not self.estimator.search_steps:
             return False
-        return self._problem.m <= self.escalation.most_functions
+        found = self._keeps(attempt) and attempt.solved
+        return not found and self._problem.m <= self.escalation.most_functions
 
     def _escalate(self, settings: Escalation) -> None:
         """Search again for a chain of limits, each from the last answer, then step in all coordinates.
@@ -281,46 +276,70 @@ class Search:
         machine. Candidates of every limit serve all others.
         """
         assert self.pool is not None
-        budget = settings.times * self._n_passes
-        last, blur, used = None, None, 0
-        for factor, constraints in settings.levels(self.constraints, self.pool):
-            if used >= budget:
+        end = self._n_passes * (1 + settings.times)
+        finer = self._search_at(settings.limited(self.constraints, self.pool, 1.0))
+        if any(self._keeps(attempt) and attempt.solved for attempt in finer._judged):
+            return
+        last, blur = self.pool.candidates[0].w, None
+        for factor in settings.factors:
+            if self._n_passes >= end:
                 break
-            level = replace(
-                self,
-                constraints=constraints,
-                last=last,
-                blur=blur,
-                escalation=None,
-                solving=self._solving.separate(),
-                best=None,
-                pool=None,
-                _judged={},
-            )
-            try:
-                level._search()
-            finally:  # whatever ends it, its candidates are there
-                if level.pool is not None:
-                    self.memory.extend(level.pool.candidates, level.pool.training.max_gaps)
-                    self._take_from_memory("a chain of limits")
-                    self._solving.history += level._solving.history
-                    used += level._n_passes
-            if factor == 1:
-                self._judged |= level._judged
-                if any(self._keeps(attempt) and attempt.solved for attempt in level._judged):
-                    return
-            if level.pool is not None and level.best is not None and factor != settings.factors[0]:
-                last = (level.pool.answer.w, np.empty(0))
-                blur = None if level.best.rank_by_rank else level.best.blur
-        n_looks = max(int(budget - used), int(settings.least_looks * budget))
-        search_all_coordinates(self.pool, n_looks, seed_of(self.estimator))
+            level = self._search_at(settings.limited(self.constraints, self.pool, factor), last, blur)
+            assert level.pool is not None
+            last = level.pool.answer.w
+            if level.best is not None and not level.best.rank_by_rank:
+                blur = level.best.blur
+        n_looks = max(end - self._n_passes, settings.least_looks * end)
+        search_all_coordinates(self.pool, int(n_looks), seed_of(self.estimator))
+
+    def _search_at(
+        self, constraints: tuple[Constraint, ...], last: Floats | None = None, blur: Floats | None = None
+    ) -> Search:
+        """Search for other limits, and take over the candidates; attempts too where limits are as stated.
+
+        Parameters
+        ----------
+        constraints
+            With the other limits.
+        last, blur
+            The model to begin at, and by how much its exact gaps exceeded the surrogate limits. Without it,
+            the search begins at the unconstrained model, like the first.
+        """
+        assert self.pool is not None
+        level = replace(
+            self,
+            constraints=constraints,
+            last=None if last is None else (last, np.empty(0)),
+            blur=blur,
+            escalation=None,
+            solving=self._solving.separate(),
+            best=None,
+            pool=None,
+            looks_elsewhere=0,
+            _judged={},
+        )
+        try:
+            level._search()
+        finally:  # whatever ends it, its candidates are there
+            if level.pool is not None:
+                self.memory.extend(level.pool.candidates, level.pool.training.max_gaps)
+                self._take_from_memory("another limit or a finer grid")
+                self.looks_elsewhere += level.pool.n_looks
+            self._solving.history += level._solving.history
+        if level.pool is not None and (level.pool.training.max_gaps == self.pool.training.max_gaps).all():
+            self._judged |= level._judged
+        return level
 
     @property
     def _n_passes(self) -> int:
         """Passes over the data so far, of solves and of looks at exact gaps."""
         looks = 0 if self.pool is None else self.pool.n_looks
         history = self._solving.history
-        return looks + (history[-1].passes - self._solving.before.passes if history else 0)
+        return (
+            self.looks_elsewhere
+            + looks
+            + (history[-1].passes - self._solving.before.passes if history else 0)
+        )
 
     def _take_from_memory(self, how: str) -> None:
         """Take candidates of other fits that could be the answer, or lead to it."""
