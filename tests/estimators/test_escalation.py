@@ -57,7 +57,11 @@ def quiet_fit(X, y, groups, **settings):
 def test_orders_and_names_do_not_decide(seed):
     table = conflicting_integers(seed)
     unconstrained = quiet_fit(*table, constraint=None).result_.objective
-    first = quiet_fit(*table).result_
+    records = []
+    first = quiet_fit(*table, callback=lambda record: records.append(record)).result_
+    for counted in ("step", "passes", "seconds"):
+        column = [getattr(record, counted) for record in records]
+        assert column == sorted(column)
     second = quiet_fit(*permute(*table, seed=7)).result_
     assert first.promise_kept
     assert second.status is first.status

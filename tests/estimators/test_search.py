@@ -129,7 +129,7 @@ def test_ties_are_no_way_out():
 
 
 def test_models_of_a_path_cost_no_less_if_more_is_asked_for():
-    X, y, groups = crowd(7, n=600, d=4)
+    X, y, groups = crowd(7, n=300, d=4)
     clf = PartialFairClassifier(interval=(0.1, 0.6))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

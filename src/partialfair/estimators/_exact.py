@@ -36,7 +36,16 @@ from partialfair.problems import Certificate, Problem, certify
 from partialfair.solvers import CUT_SHORT, Result, Status
 from partialfair.surrogates import Ramp, Surrogate
 
-__all__ = ["Attempt", "about", "continued", "corrections", "finished", "obstacle", "stricter"]
+__all__ = [
+    "Attempt",
+    "about",
+    "continued",
+    "corrections",
+    "finished",
+    "is_reachable",
+    "obstacle",
+    "stricter",
+]
 
 _FAILURES, _LOST = 2, 0.25
 """Solves that may go wrong: end with constraints violated by that share of the stated gap, or with an exact
@@ -403,6 +412,11 @@ def obstacle(training: Training, gaps: Sequence[WorstGap]) -> str:
         f"{reached}, and without ties it can hardly be below {floor:.2g}, because the interval holds "
         f"{members:.3g} members of group {name!r}"
     )
+
+
+def is_reachable(promise: Promise) -> bool:
+    """Whether scores without ties can satisfy a constraint, as far as the sizes of groups say."""
+    return bool(promise.constraint.max_gap >= _floor(promise)[0])
 
 
 def _floor(promise: Promise) -> tuple[float, str, float]:

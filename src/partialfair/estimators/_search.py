@@ -15,7 +15,16 @@ from partialfair._typing import Floats
 from partialfair.constraints import Constraint, OnAGrid, join
 from partialfair.estimators._candidates import Candidate, Pool
 from partialfair.estimators._climb import climb, search_all_coordinates
-from partialfair.estimators._exact import Attempt, about, continued, corrections, finished, obstacle, stricter
+from partialfair.estimators._exact import (
+    Attempt,
+    about,
+    continued,
+    corrections,
+    finished,
+    is_reachable,
+    obstacle,
+    stricter,
+)
 from partialfair.estimators._path_memory import PathMemory, PathModel
 from partialfair.estimators._placing import placed
 from partialfair.estimators._promise import Promise, check_promises
@@ -266,8 +275,9 @@ class Search:
         """Whether to escalate: no KKT-certified feasible point was found, and solves are affordable."""
         if self.escalation is None or self._solves_are_long or not self.estimator.search_steps:
             return False
-        found = self._keeps(attempt) and attempt.solved
-        return not found and self._problem.m <= self.escalation.most_functions
+        if (self._keeps(attempt) and attempt.solved) or self._problem.m > self.escalation.most_functions:
+            return False
+        return all(map(is_reachable, self._stated[0].promises))
 
     def _escalate(self, settings: Escalation) -> None:
         """Search again for a chain of limits, each from the last answer, then step in all coordinates.

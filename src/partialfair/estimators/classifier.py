@@ -134,7 +134,8 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         How many models the search on the exact metric itself looks at, after the last correction, if there
         are some 12,000 rows; more where rows or parameters are few, fewer where rows are many. With more than
         3,000 parameters it comes between corrections as well, until a model keeps the promise. It lowers the
-        objective at the same gap; 0 leaves it out.
+        objective at the same gap; 0 leaves it out, and with it the longer search for a feasible model that
+        follows where no feasible point with a KKT certificate was found.
     allow_ties
         Whether the promise may be kept by more ties (by .01 of the weight) than the unconstrained model has:
         equal scores meet any constraint, and rank nobody.
