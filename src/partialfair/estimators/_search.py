@@ -265,19 +265,24 @@ class Search:
             self._climb()
             if self.escalation is None:  # candidates are all that a chain of limits is for
                 return cut
-            self.best = self._certified()
-            if is_new and self._is_unfinished(self.best):
+            if is_new and self._is_unfinished:
                 self._escalate(self.escalation)
-                self.best = self._certified()
+            self.best = self._certified()
         return cut
 
-    def _is_unfinished(self, attempt: Attempt) -> bool:
-        """Whether to escalate: no KKT-certified feasible point was found, and solves are affordable."""
+    @property
+    def _is_unfinished(self) -> bool:
+        """Whether to escalate: corrections found no feasible point with a KKT certificate.
+
+        Certificates near the best model, which `_certified` looks for, do not count: rounding decides whether
+        one is found there.
+        """
         if self.escalation is None or self._solves_are_long or not self.estimator.search_steps:
             return False
-        if (self._keeps(attempt) and attempt.solved) or self._problem.m > self.escalation.most_functions:
+        if any(self._keeps(attempt) and attempt.solved for attempt in self._judged):
             return False
-        return all(map(is_reachable, self._stated[0].promises))
+        is_affordable = self._problem.m <= self.escalation.most_functions
+        return is_affordable and all(map(is_reachable, self._stated[0].promises))
 
     def _escalate(self, settings: Escalation) -> None:
         """Search again for a chain of limits, each from the last answer, then step in all coordinates.
