@@ -66,7 +66,7 @@ class Problem:
         return replace(self, X=self.X[:n], y=self.y[:n], groups=self.groups[:n])
 
 
-def draw_acs(path: Path | None, seed: int, n_features: int) -> Problem:
+def draw_acs(path: Path | None, n_features: int, max_gap: float, seed: int = 0) -> Problem:
     """Return a stratified sample of ACS income: numbers, most of them small integers, and four groups."""
     directory = path or Path(os.environ["PARTIALFAIR_DATA"])
     names = list(_ACS_FEATURES[:n_features])
@@ -77,7 +77,8 @@ def draw_acs(path: Path | None, seed: int, n_features: int) -> Problem:
     table = pd.concat(parts).sample(frac=1.0, random_state=seed)
     X: Any = table[names].to_numpy(dtype=float)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
-    return Problem(X, table["label"].to_numpy(dtype=int), table["race"].to_numpy(dtype=str), (0.3, 0.7), 0.1)
+    y, groups = table["label"].to_numpy(dtype=int), table["race"].to_numpy(dtype=str)
+    return Problem(X, y, groups, (0.3, 0.7), max_gap)
 
 
 def draw_adult(path: Path | None, seed: int, n: int = 9000) -> Problem:
@@ -118,11 +119,12 @@ def draw_one_hot(seed: int, n: int = 9000) -> Problem:
 
 
 PROBLEMS: dict[str, Callable[[Path | None], Problem]] = {
-    "ACS income, six features": lambda path: draw_acs(path, 0, 6),
+    "ACS income, six features, limit 0.1": lambda path: draw_acs(path, 6, 0.1),
+    "ACS income, six features, limit 0.125": lambda path: draw_acs(path, 6, 0.125),
     "integers 1": lambda path: draw_integers(1),
     "one-hot 1": lambda path: draw_one_hot(1),
     "Adult, one-hot": lambda path: draw_adult(path, 1),
-    "ACS income, nine features": lambda path: draw_acs(path, 0, 9),
+    "ACS income, nine features": lambda path: draw_acs(path, 9, 0.1),
     "integers 3": lambda path: draw_integers(3),
     "one-hot 4": lambda path: draw_one_hot(4),
 }

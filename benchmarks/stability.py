@@ -4,8 +4,8 @@ Run ``python benchmarks/stability.py [--before DIR | --before-commit COMMIT]``; 
 The data sets are those of ``_unstable.py``, selected because searches that did not escalate failed on them.
 Each is fitted in its original order, under ``--permutations`` of rows, columns and group names, and with
 ``--perturbations`` of its features by 1e-9, relative to their values; then ``fairness_path`` fits four
-limits. One process per data set and checkout measures everything, on one thread. The table has one row for
-each of them:
+limits. One process per data set and checkout measures everything, on one thread. Rows of data sets that
+``--problems`` leaves out stay in the record. The table has one row for each data set and checkout:
 
 - statuses, and none: how fits ended, and how many found no feasible model.
 - lowest, highest, spread: objectives of feasible fits, and their difference as a share of the *rise*, that of
@@ -37,6 +37,7 @@ from _record import RESULTS, write
 from _unstable import PROBLEMS, Problem
 from partialfair import PartialFairClassifier, fairness_path
 
+TITLE = "Exact fits of data in their original order, permuted, and perturbed"
 PATH_FACTORS = (2.0, 1.4, 1.0, 0.9)
 """Limits of a path, relative to that of the problem."""
 MAX_SPREAD = 0.02
@@ -195,18 +196,16 @@ def main() -> None:
         print(json.dumps(measure(problem, arguments)))
         return
     compares = arguments.before is not None or arguments.before_commit is not None
-    rows: list[dict[str, Any]] = []
+    record = arguments.out / "stability.json"
+    rows = json.loads(record.read_text())["rows"] if record.exists() else []
     with earlier_checkout(arguments) if compares else nullcontext() as before:
         checkouts = {"now": ROOT} if before is None else {"before": before, "now": ROOT}
-        commits = ", ".join(f"{code}: {commit_of(checkout)}" for code, checkout in checkouts.items())
-        title = (
-            f"Exact fits of data in their original order, under {arguments.permutations} permutations and "
-            f"{arguments.perturbations} perturbations ({commits})"
-        )
+        commits = {code: commit_of(checkout) for code, checkout in checkouts.items()}
         for name in filter(lambda name: re.search(arguments.problems, name), PROBLEMS):
             measured = {code: run(name, checkout, arguments) for code, checkout in checkouts.items()}
-            rows += [{"data": name, **row} for row in summarize(measured)]
-            write("stability", title, rows, arguments.out)  # after every data set: a stop loses one of them
+            added = [{"data": name, "commit": commits[row["code"]], **row} for row in summarize(measured)]
+            rows = [row for row in rows if row["data"] != name] + added
+            write("stability", TITLE, rows, arguments.out)  # after every data set: a stop loses one of them
 
 
 if __name__ == "__main__":
