@@ -27,6 +27,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -93,7 +94,7 @@ def describe(result: Any, max_gap: float) -> dict[str, Any]:
 
 def measure(problem: Problem, arguments: argparse.Namespace) -> dict[str, Any]:
     """Make all fits of a problem with the package at hand."""
-    fit(problem.head(300))  # compiles
+    fit(replace(problem.head(300), max_gap=0.5))  # compiles
     return {
         "package": str(Path(partialfair.__file__).resolve()),
         "max_gap": problem.max_gap,
