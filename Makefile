@@ -92,6 +92,7 @@ bench: $(VENV)/.dev ## the benchmarks; tables in benchmarks/results/
 	$(BIN)/python benchmarks/bank_encodings.py
 	$(BIN)/python benchmarks/network.py
 	$(BIN)/python benchmarks/optimality.py
+	$(BIN)/python benchmarks/stability.py
 	$(BIN)/python benchmarks/search_steps.py
 	$(BIN)/python benchmarks/torch_estimators.py
 	$(BIN)/python benchmarks/out_of_fold.py

@@ -71,11 +71,16 @@ def _table(name: str, path: Path | None, n: int | None) -> tuple[Part, tuple[flo
     return train, data.interval
 
 
-def load_adult(path: Path | None) -> Part:
-    """Return UCI Adult as it is published: standardised numbers, a column for each other value, sex apart."""
+def read_adult(path: Path | None) -> pd.DataFrame:
+    """Return the training rows of UCI Adult as they are published."""
     directory = path or Path(os.environ["PARTIALFAIR_DATA"])
     text = gzip.decompress((directory / "adult" / "adult.data.gz").read_bytes()).decode()
-    table = pd.read_csv(io.StringIO(text), names=list(_ADULT), skipinitialspace=True)
+    return pd.read_csv(io.StringIO(text), names=list(_ADULT), skipinitialspace=True)
+
+
+def load_adult(path: Path | None) -> Part:
+    """Return UCI Adult as it is published: standardised numbers, a column for each other value, sex apart."""
+    table = read_adult(path)
     numbers: Any = table[list(_NUMERIC)].to_numpy(dtype=float)
     numbers = (numbers - numbers.mean(axis=0)) / numbers.std(axis=0)
     names = [name for name in _ADULT[:-1] if name not in (*_NUMERIC, "sex")]

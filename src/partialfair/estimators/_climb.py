@@ -91,7 +91,7 @@ def climb(pool: Pool, n_steps: int, seed: int) -> None:
         _scattered(pool, n_steps // 3, rng)
     used += _along_segments(pool, n_steps // 2)
     if few and used < n_steps // 2:
-        # Local solutions differ, and where parameters are few, those of a penalty are quickly found.
+        # Critical points differ, and where parameters are few, those of a penalty are quickly found.
         for number in range(_PENALTY_STARTS):
             start = _around(pool, rng) if number else pool.candidates[0]
             used += n_steps // _SHARE_OF_A_START
@@ -112,7 +112,7 @@ def search_all_coordinates(pool: Pool, n_steps: int, seed: int) -> None:
         For random steps.
     """
     rng = np.random.default_rng(seed)
-    # Local solutions differ: the penalty of infeasible candidates finds others than the best leads to.
+    # Critical points differ: the penalty of infeasible candidates finds others than the best leads to.
     starts = sorted(pool.candidates, key=_Penalty.of(pool))[:_STARTS_IN_ALL_COORDINATES]
     for start in starts:
         _random_steps(pool, n_steps // (2 * len(starts)), rng, _Penalty.of(pool), start, _MANY_COORDINATES)

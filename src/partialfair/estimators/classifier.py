@@ -125,7 +125,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         with settings of its own. Without constraints a name means Newton's method.
     n_starts
         Starts of ``solver="auto"``: the unconstrained model, the best model that scores everybody alike, and
-        random ones. Local solutions differ; the best is kept.
+        random ones. Critical points differ; the best is returned.
     surrogate_halvings
         How often the search may make the surrogate half as wide, up to 3 and as long as it covers enough
         people, and correct constraints rank by rank. Models then cost less at the same training gap, since

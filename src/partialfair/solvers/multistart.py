@@ -52,7 +52,7 @@ _MU = 1e-2
 
 @dataclass(frozen=True)
 class MultiStartSQP(Solver):
-    """Local solutions differ: set out from several starts, and follow the best until its certificate holds.
+    """Critical points differ: set out from several starts, and follow the best until its certificate holds.
 
     A few steps of `SQP` are taken from each start. Then the paths are followed in turn, the most promising
     first and ever longer, until one is stationary: some creep while others arrive. If none can be, steps of

@@ -401,7 +401,7 @@ def objective_bound(
       its three differences needs 2; the third has a fixed w* and needs none.
     - The paper takes losses in [0, 1]; c makes up for that.
     - A penalty is not part of f_0: it adds up to ``½ alpha ‖w*‖²``.
-    - The problem is not convex. Solvers find local solutions, of which this says nothing.
+    - The problem is not convex. Solvers find critical points, of which this says nothing.
     - The paper's logarithm is kept. It leaves so much room that this and `gap_bound` hold at once with the
       one confidence: the two events here have probability ``δ / (2 |Î| |G|)`` together, those there far less.
     """
