@@ -37,7 +37,6 @@ def raise_ends(
     other: tuple[Floats, Ints],
     reference: Floats,
     factors: Floats,
-    close: float,
     n_beyond: Ints,
     floors: Floats,
     ends: Floats,
@@ -54,9 +53,6 @@ def raise_ends(
         A lower bound of the other model's gap g: the estimate, and the draws.
     factors : (p,)
         What each pair's deviations are multiplied by.
-    close
-        The other model's difference at the same place is used as well if its standard deviation is at most
-        this fraction of that of the comparison with ``reference``.
     n_beyond : (l,)
         Draws beyond each of several quantiles.
     floors : (l, p)
@@ -90,7 +86,7 @@ def raise_ends(
                     deviations[way] = max(np.sqrt(squares / n_draws), 1e-12 * widest)
                 # A second way that is hopeless would only widen the first: its end would be much higher.
                 hopeless = estimates[1] + 2 * deviations[1] > estimates[0] + 3 * deviations[0]
-                n_ways = 1 if hopeless or deviations[1] > close * deviations[0] else 2
+                n_ways = 1 if hopeless else 2
                 for b in range(n_draws):
                     largest[b] = errors[0, b] / deviations[0]
                     if n_ways == 2:
