@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from partialfair.exceptions import InputError, SmallGroupWarning
 from partialfair.metrics import compare_gaps, fairness_report
@@ -149,7 +150,7 @@ def test_what_is_missing_is_said():
 
 
 def test_a_smaller_gap_at_an_unknown_threshold_is_shown():
-    """A test that knows both thresholds shows it in 97% of samples, and intervals of every place in none."""
+    """A test that knows both thresholds shows it in 97% of samples, and intervals of every place in few."""
     n_shown = 0
     for seed in range(24):
         rng = np.random.default_rng([11, seed])
@@ -166,7 +167,33 @@ def test_a_smaller_gap_at_an_unknown_threshold_is_shown():
         )["statistical_parity"]
         assert (row.p_value <= 0.05) == (row.at_most < 0)
         n_shown += row.at_most < 0
-    assert n_shown >= 12
+    assert n_shown >= 8
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("gap_scale", quick_first(["absolute", "interval"]))
+@pytest.mark.parametrize("correlation", quick_first([0.95, 0.5, 0.0]))
+def test_equal_gaps_are_rarely_distinguished_where_one_model_has_tied_maxima(gap_scale, correlation):
+    """Scores of A differ by 0.1 in rank at all thresholds, and those of B, of four levels, at one."""
+    n_missed, n_samples = 0, 150
+    for seed in range(n_samples):
+        rng = np.random.default_rng([14, seed])
+        groups = np.repeat([0, 1], 400)
+        common, other = rng.normal(size=(2, 800))
+        mixed = stats.norm.cdf(correlation * common + np.sqrt(1 - correlation**2) * other)
+        levels = (mixed > 0.25).astype(float) + (mixed > 0.7 - 0.1 * groups) + (mixed > 0.95)
+        row = compare_gaps(
+            None,
+            stats.norm.cdf(common) + 0.1 * groups,
+            levels,
+            sensitive_features=groups,
+            interval=(0.1, 0.5),
+            gap_scale=gap_scale,
+            n_resamples=200,
+            random_state=seed,
+        )["statistical_parity"]
+        n_missed += row.at_most < 0
+    assert n_missed <= 0.08 * n_samples  # 7.5 are expected of a bound that holds with 95%
 
 
 def test_contenders_are_the_places_that_may_be_the_largest():
@@ -183,8 +210,7 @@ def test_contenders_are_the_places_that_may_be_the_largest():
     assert total == pytest.approx(signed[chosen].sum(axis=0))
 
 
-@pytest.mark.parametrize("distance", [0.0, 0.6])
-def test_an_end_is_the_largest_of_the_ends_of_all_places(distance):
+def test_an_end_is_the_largest_of_the_ends_of_all_places():
     """Brute force: each row and sign by itself, with one lower bound of the other gap or with two."""
     rng = np.random.default_rng(13)
     n_draws, n_beyond, floors = 200, np.array([5, 10]), np.array([[0.03], [0.01]])
@@ -207,7 +233,7 @@ def test_an_end_is_the_largest_of_the_ends_of_all_places(distance):
         0.2,
         (np.array([50.0]), 1.0),
     )
-    expected, chances = [], []
+    expected, chances, n_bounds = [], [], set()
     for ours, theirs in zip(*blocks, strict=True):
         for sign in (1, -1):
             ways = [sign * ours - reference, sign * (ours - theirs)]
@@ -215,6 +241,7 @@ def test_an_end_is_the_largest_of_the_ends_of_all_places(distance):
             spreads = [np.sqrt((error**2).mean()) for error in errors]
             hopeless = ways[1][0] + 2 * spreads[1] > ways[0][0] + 3 * spreads[0]
             n_ways = 1 if hopeless else 2
+            n_bounds.add(n_ways)
             largest = np.max([errors[k] / spreads[k] for k in range(n_ways)], axis=0)
             quantiles = np.sort(largest)[n_draws - 1 - n_beyond]
             expected.append(
@@ -226,6 +253,7 @@ def test_an_end_is_the_largest_of_the_ends_of_all_places(distance):
             distance = max((0.2 - ways[k][0]) / spreads[k] for k in range(n_ways))
             unseen = (1 - np.clip(0.2 - min(way[0] for way in ways[:n_ways]), 0, 1)) ** 50
             chances.append(max((1 + (largest >= distance).sum()) / (1 + n_draws), unseen))
+    assert n_bounds == {1, 2}
     assert ends == pytest.approx(np.max(expected, axis=0))
     assert p_value == pytest.approx(max(chances))
 
