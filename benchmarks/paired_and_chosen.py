@@ -349,8 +349,9 @@ def _measure_choices(arguments: argparse.Namespace) -> None:
 def _measure_pairs(arguments: argparse.Namespace) -> None:
     rows: list[Row] = []
     for name, pair in PAIRS.items():
-        rows.extend(paired(name, pair, arguments.paired_draws))
-        print(*rows[-len(PAIRS) :], sep="\n", flush=True)
+        measured = paired(name, pair, arguments.paired_draws)
+        print(*measured, sep="\n", flush=True)
+        rows.extend(measured)
     shares = [row["held"] for row in rows]
     summary = {
         "intervals": len(rows),
