@@ -2,9 +2,13 @@
 
 Run ``python benchmarks/paired_and_chosen.py [--draws 2000] [--paired-draws 600] [--only PART]``. The parts:
 
-- paired: two models of the same people, whose scores are correlated; how often the interval of
-  ``gap(B) − gap(A)`` holds the true difference (nominal .95; the bar: not significantly below .94, binomial
-  tests, Holm at 5 %)
+- paired: two models of the same rows, whose scores are correlated; how often the interval of
+  ``gap(B) − gap(A)`` contains the true difference (nominal 0.95; the bar: not significantly below 0.94,
+  binomial tests, Holm at 5%), for normal scores and every metric
+- equal: the same for statistical parity and models with equal gaps, of which one has many tied maxima and the
+  other a single one, which is the hardest case, above all if the other has few levels of scores
+- power: how often the one-sided bound at 95% shows that B's gap is smaller, compared with a paired z-test
+  that knows the two maximizing thresholds
 - chosen: an interval is chosen for two groups of one distribution, or of two; how often each end of its gap's
   interval misses the gap that it has in truth (nominal .025; the bar: .035)
 """
@@ -22,7 +26,14 @@ from scipy import special, stats
 
 from _holm import n_below
 from _record import RESULTS, write
-from partialfair.metrics import choose_interval, compare_gaps
+from partialfair._typing import Floats, GapScale, Ints
+from partialfair.metrics import (
+    GapComparison,
+    GapDifference,
+    choose_interval,
+    compare_gaps,
+    fairness_report,
+)
 
 BAR, CHOSEN_BAR = 0.94, 0.035
 N_RESAMPLES, N_POPULATION = 300, 200_000
@@ -53,9 +64,9 @@ class Pair:
         labels = rng.random(groups.size) < special.expit(1.5 * common)
         return labels, score_a, score_b, groups
 
-    def compared(self, rng: np.random.Generator, n: int, n_resamples: int) -> Any:
+    def compared(self, rng: np.random.Generator) -> GapComparison:
         """Return the comparison on a fresh sample."""
-        labels, score_a, score_b, groups = self.sample(rng, n)
+        labels, score_a, score_b, groups = self.sample(rng, self.n)
         return compare_gaps(
             labels,
             score_a,
@@ -63,10 +74,128 @@ class Pair:
             sensitive_features=groups,
             interval=INTERVAL,
             threshold=self.threshold,
-            n_resamples=n_resamples,
+            n_resamples=N_RESAMPLES,
             random_state=rng,
         )
 
+    def true_differences(self) -> dict[str, float]:
+        """Return the difference of the gaps of a very large sample, by every metric."""
+        labels, *scores, groups = self.sample(np.random.default_rng(0), N_POPULATION)
+        gap_a, gap_b = (
+            fairness_report(
+                labels,
+                score,
+                sensitive_features=groups,
+                interval=INTERVAL,
+                threshold=self.threshold,
+                n_resamples=100,
+            )
+            for score in scores
+        )
+        same = self.shifts[0] == self.shifts[1]
+        return {row.metric: 0.0 if same else gap_b[row.metric].value - row.value for row in gap_a.rows}
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """Two models whose groups differ in rank from uniform scores by known profiles, a height times a shape.
+
+    Attributes
+    ----------
+    a, b
+        Shape and height of each group's profile under A and under B.
+    n, correlation
+        Rows of each group, and the correlation of the normal scores under the uniform ones.
+    step
+        Scores are rounded down to multiples of this; 0 for no ties.
+    weighted, repeats
+        Whether rows have random weights, and how many equal rows, of one cluster, there are of each.
+    levels_b
+        Where the levels of B's scores begin, if it has few.
+    """
+
+    a: tuple[tuple[str, float], ...]
+    b: tuple[tuple[str, float], ...]
+    n: int = 400
+    correlation: float = 0.95
+    step: float = 0.0
+    weighted: bool = False
+    repeats: int = 1
+    levels_b: tuple[float, ...] = ()
+
+    def compared(self, rng: np.random.Generator, gap_scale: GapScale) -> GapDifference:
+        """Return the comparison of statistical parity on a fresh sample."""
+        groups = np.repeat(np.arange(len(self.a)), self.n)
+        common, other = rng.normal(size=(2, groups.size))
+        mixed = self.correlation * common + np.sqrt(1 - self.correlation**2) * other
+        weights = np.exp(0.5 * rng.normal(size=groups.size)) if self.weighted else None
+        scores = [_moved(stats.norm.cdf(x), groups, y) for x, y in ((common, self.a), (mixed, self.b))]
+        if self.step:
+            scores = [np.floor(each / self.step + 1e-9) * self.step for each in scores]
+        if self.levels_b:
+            scores[1] = np.digitize(scores[1], self.levels_b).astype(np.float64)
+        rows = np.repeat(np.arange(groups.size), self.repeats)
+        return compare_gaps(
+            None,
+            scores[0][rows],
+            scores[1][rows],
+            sensitive_features=groups[rows],
+            interval=INTERVAL,
+            gap_scale=gap_scale,
+            sample_weight=None if weights is None else weights[rows],
+            clusters=rows if self.repeats > 1 else None,
+            n_resamples=N_RESAMPLES,
+            random_state=rng,
+        )["statistical_parity"]
+
+
+_GRID = np.linspace(0.0, 1.0, 2001)
+SHAPES = {
+    "flat": np.clip(np.minimum((_GRID - 0.30) / 0.15, (0.97 - _GRID) / 0.13), 0, 1),
+    "peak": np.clip(1 - np.abs(_GRID - 0.70) / 0.15, 0, 1),
+    "high peak": np.clip(1 - np.abs(_GRID - 0.80) / 0.12, 0, 1),
+    "low peak": np.clip(1 - np.abs(_GRID - 0.60) / 0.12, 0, 1),
+}
+"""Differences in rank by uniform score; the interval is the scores from 0.5 to 0.9."""
+
+
+def _moved(uniform: Floats, groups: Ints, profiles: tuple[tuple[str, float], ...]) -> Floats:
+    """Return scores of which each group has as many more above a score as its profile says."""
+    scores = uniform.copy()
+    for k, (shape, height) in enumerate(profiles):
+        scores[groups == k] = np.interp(uniform[groups == k], _GRID - height * SHAPES[shape], _GRID)
+    return scores
+
+
+_NONE, _FLAT, _PEAK = ("flat", 0.0), ("flat", 0.1), ("peak", 0.1)
+_LEVELS = (0.25, 0.7, 0.95)  # one of them where the peak is
+
+EQUAL_GAPS = {
+    "flat, one peak": Profiles((_NONE, _FLAT), (_NONE, _PEAK)),
+    "flat, one peak, 100 rows": Profiles((_NONE, _FLAT), (_NONE, _PEAK), n=100),
+    "flat, one peak, 1,000 rows": Profiles((_NONE, _FLAT), (_NONE, _PEAK), n=1000),
+    "flat, one peak, 3,000 rows": Profiles((_NONE, _FLAT), (_NONE, _PEAK), n=3000),
+    "flat, one peak, correlation 0.5": Profiles((_NONE, _FLAT), (_NONE, _PEAK), correlation=0.5),
+    "flat, one peak, five groups": Profiles(
+        (_NONE, _FLAT, _NONE, _FLAT, _NONE), (_NONE, ("peak", 0.05), ("peak", -0.05), _NONE, _NONE), n=200
+    ),
+    "flat, one peak, ties": Profiles((_NONE, _FLAT), (_NONE, _PEAK), step=0.02),
+    "flat, few levels": Profiles((_NONE, _FLAT), (_NONE, _PEAK), levels_b=_LEVELS),
+    "flat, few levels, 100 rows": Profiles((_NONE, _FLAT), (_NONE, _PEAK), n=100, levels_b=_LEVELS),
+    "flat, few levels, 3,000 rows": Profiles((_NONE, _FLAT), (_NONE, _PEAK), n=3000, levels_b=_LEVELS),
+    "flat, few levels, correlation 0.5": Profiles(
+        (_NONE, _FLAT), (_NONE, _PEAK), correlation=0.5, levels_b=_LEVELS
+    ),
+    "flat, few levels, correlation 0": Profiles(
+        (_NONE, _FLAT), (_NONE, _PEAK), correlation=0.0, levels_b=_LEVELS
+    ),
+    "flat, few levels, opposite": Profiles((_NONE, _FLAT), (_NONE, ("peak", -0.1)), levels_b=_LEVELS),
+    "flat, one peak, weights": Profiles((_NONE, _FLAT), (_NONE, _PEAK), weighted=True),
+    "flat, one peak, clusters of 2": Profiles((_NONE, _FLAT), (_NONE, _PEAK), repeats=2),
+    "peaks at different thresholds": Profiles((_NONE, ("high peak", 0.1)), (_NONE, ("low peak", 0.1))),
+    "flat, opposite": Profiles((_NONE, _FLAT), (_NONE, ("flat", -0.1))),
+    "no gaps": Profiles((_NONE, _NONE), (_NONE, _NONE)),
+}
 
 PAIRS = {
     "no gaps": Pair((0.0, 0.0), 600, 0.6),
@@ -75,19 +204,18 @@ PAIRS = {
     "equal gaps, opposite": Pair((0.3, -0.3), 600, 0.6),
     "few people": Pair((0.5, 0.1), 120, 0.6),
     "threshold outside": Pair((0.5, 0.1), 600, 1.6),
+    "threshold at an end": Pair((0.5, 0.1), 600, 0.0),
     "many people": Pair((0.3, 0.2), 3000, 0.6),
 }
 
 
 def paired(name: str, pair: Pair, n_draws: int) -> list[Row]:
     """Measure one pair of models, metric by metric."""
-    population = pair.compared(np.random.default_rng(0), N_POPULATION, 100).rows
-    alike = pair.shifts[0] == pair.shifts[1]
-    truths = {row.metric: 0.0 if alike else row.difference for row in population}
+    truths = pair.true_differences()
     found: dict[str, list[tuple[float, float]]] = {metric: [] for metric in truths}
     for draw in range(n_draws):
         # Samples with too few positives or negatives inside have no line of some metrics.
-        for row in pair.compared(np.random.default_rng([1, draw]), pair.n, N_RESAMPLES).rows:
+        for row in pair.compared(np.random.default_rng([1, draw])).rows:
             found[row.metric].append((row.low, row.high))
     return [
         {
@@ -101,6 +229,55 @@ def paired(name: str, pair: Pair, n_draws: int) -> list[Row]:
         for metric, ends in found.items()
         if ends
     ]
+
+
+def equal_gaps(name: str, models: Profiles, gap_scale: GapScale, n_draws: int) -> Row:
+    """Measure one pair of models with equal gaps, by statistical parity."""
+    found = [models.compared(np.random.default_rng([3, draw]), gap_scale) for draw in range(n_draws)]
+    return {
+        "models": name,
+        "scale": gap_scale,
+        "held": float(np.mean([row.low <= 0 <= row.high for row in found])),
+        "at_most below 0": float(np.mean([row.at_most < 0 for row in found])),
+        "at_least above 0": float(np.mean([row.at_least > 0 for row in found])),
+        "length": float(np.mean([row.high - row.low for row in found])),
+        "draws": n_draws,
+    }
+
+
+def power(n: int, gap_scale: GapScale, n_draws: int) -> Row:
+    """Measure how often B's smaller gap is shown: A = z + 0.3g, B = 0.95z + √(1 − 0.95²)ε + 0.1g."""
+    shown, verdicts, known = 0, 0, 0
+    groups = np.repeat([0, 1], n)
+    for draw in range(n_draws):
+        rng = np.random.default_rng([4, draw])
+        common, other = rng.normal(size=(2, groups.size))
+        score_a = common + 0.3 * groups
+        score_b = 0.95 * common + np.sqrt(1 - 0.95**2) * other + 0.1 * groups
+        row = compare_gaps(
+            None,
+            score_a,
+            score_b,
+            sensitive_features=groups,
+            interval=INTERVAL,
+            gap_scale=gap_scale,
+            random_state=rng,
+        )["statistical_parity"]
+        shown += row.at_most < 0
+        verdicts += row.verdict == "fairer"
+        # Both gaps are largest where the second group reaches rank 0.5, at its medians.
+        moved = (score_a > 0.3).astype(np.float64) - (score_b > 0.1)
+        first, second = moved[groups == 0], moved[groups == 1]
+        error = np.sqrt((first.var(ddof=1) + second.var(ddof=1)) / n)
+        known += (second.mean() - first.mean()) / error > stats.norm.ppf(0.95)
+    return {
+        "rows in a group": n,
+        "scale": gap_scale,
+        "at_most below 0": shown / n_draws,
+        "two-sided interval below 0": verdicts / n_draws,
+        "known thresholds": known / n_draws,
+        "draws": n_draws,
+    }
 
 
 def chosen(shift: float, n: int, n_draws: int) -> Row:
@@ -143,14 +320,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--draws", type=int, default=2000, help="of choices")
     parser.add_argument("--paired-draws", type=int, default=600)
-    parser.add_argument("--only", default="", choices=["", "paired", "chosen"])
+    parser.add_argument("--power-draws", type=int, default=1000)
+    parser.add_argument("--only", default="", choices=["", "paired", "equal", "power", "chosen"])
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")  # few people are the point
-    if arguments.only != "paired":
+    if arguments.only in ("", "chosen"):
         _measure_choices(arguments)
-    if arguments.only != "chosen":
+    if arguments.only in ("", "power"):
+        sizes: tuple[tuple[int, GapScale], ...] = ((200, "interval"), (400, "interval"), (800, "interval"))
+        rows = [power(n, scale, arguments.power_draws) for n, scale in (*sizes, (400, "absolute"))]
+        title = "How often the one-sided 95% bound shows the smaller gap of model B"
+        write("paired_gaps_power", title, _rounded(rows), arguments.out)
+    if arguments.only in ("", "paired"):
         _measure_pairs(arguments)
+    if arguments.only in ("", "equal"):
+        _measure_equal_gaps(arguments)
 
 
 def _measure_choices(arguments: argparse.Namespace) -> None:
@@ -164,8 +349,9 @@ def _measure_choices(arguments: argparse.Namespace) -> None:
 def _measure_pairs(arguments: argparse.Namespace) -> None:
     rows: list[Row] = []
     for name, pair in PAIRS.items():
-        rows.extend(paired(name, pair, arguments.paired_draws))
-        print(*rows[-len(PAIRS) :], sep="\n", flush=True)
+        measured = paired(name, pair, arguments.paired_draws)
+        print(*measured, sep="\n", flush=True)
+        rows.extend(measured)
     shares = [row["held"] for row in rows]
     summary = {
         "intervals": len(rows),
@@ -176,6 +362,23 @@ def _measure_pairs(arguments: argparse.Namespace) -> None:
     title = "Intervals of the difference of two models' gaps"
     write("paired_gaps_summary", title, [summary], arguments.out)
     write("paired_gaps", f"{title}, one by one", _rounded(rows), arguments.out)
+
+
+def _measure_equal_gaps(arguments: argparse.Namespace) -> None:
+    rows: list[Row] = []
+    for name, models in EQUAL_GAPS.items():
+        for scale in ("interval", "absolute") if models.n == 400 else ("interval",):
+            rows.append(equal_gaps(name, models, scale, arguments.paired_draws))
+            print(rows[-1], flush=True)
+    n_draws = [row["draws"] for row in rows]
+    n_too_low = n_below([row["held"] for row in rows], n_draws, [BAR] * len(rows))
+    valid = [1 - row[bound] for bound in ("at_most below 0", "at_least above 0") for row in rows]
+    n_missed = n_below(valid, n_draws * 2, [0.95] * len(valid))
+    title = (
+        f"Models with equal gaps by statistical parity: {n_too_low} significantly below {BAR}, "
+        f"{n_missed} one-sided bounds that miss significantly more than 5%"
+    )
+    write("paired_gaps_equal", title, _rounded(rows), arguments.out)
 
 
 def _rounded(rows: list[Row]) -> list[Row]:
