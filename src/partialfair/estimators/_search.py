@@ -103,8 +103,9 @@ class Escalation:
     Attributes
     ----------
     times
-        Passes over the data that it may take, relative to those of the search before it: an exact fit then
-        costs at most about four times as much.
+        Passes over the data that it may take, relative to those of the search before it. Run time grows by
+        more, since quadratic programs on finer grids take longer: by up to ten times
+        (benchmarks/results/stability.md).
     factors
         Limits of the chain relative to the stated one, from loose to strict. A model for a looser limit is
         close to one for the next, while the unconstrained model is far from all; and surrogates are off by
