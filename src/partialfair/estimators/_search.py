@@ -192,7 +192,7 @@ class Search:
     last: tuple[Floats, Floats] | None = None
     blur: Floats | None = None
     memory: PathMemory = field(default_factory=PathMemory)
-    escalation: Escalation | None = field(default_factory=lambda: Escalation())
+    escalation: Escalation | None = Escalation()
     solving: Solving | None = None
     free: Result | None = None
     best: Attempt | None = None
@@ -266,10 +266,21 @@ class Search:
             if self.escalation is None:  # candidates are all that a chain of limits is for
                 return cut
             self.best = self._certified()
-            if is_new and self._is_unfinished(self.best):
-                self._escalate(self.escalation)
-                self.best = self._certified()
+            if not is_new:  # only attempts of this fit say whether it was cut short
+                return cut
+            cut = self._cut_short
+            if cut is None and self._is_unfinished(self.best):
+                cut = self._escalate(self.escalation)
+                if cut is None:
+                    self.best = self._certified()
+                    cut = self._cut_short
         return cut
+
+    @property
+    def _cut_short(self) -> Status | None:
+        """What cut a solve short: the user or the clock."""
+        endings = (attempt.result.ended for attempt in self._judged)
+        return next((status for status in endings if status in CUT_SHORT), None)
 
     def _is_unfinished(self, attempt: Attempt) -> bool:
         """Whether to escalate: no KKT-certified feasible point was found, and solves are affordable."""
@@ -279,33 +290,40 @@ class Search:
             return False
         return all(map(is_reachable, self._stated[0].promises))
 
-    def _escalate(self, settings: Escalation) -> None:
+    def _escalate(self, settings: Escalation) -> Status | None:
         """Search again for a chain of limits, each from the last answer, then step in all coordinates.
+
+        Returns what cut it short.
 
         The budget is counted in passes over the data, never in seconds, so that it is the same on every
         machine. Candidates of every limit serve all others.
         """
         assert self.pool is not None
         end = self._n_passes * (1 + settings.times)
-        finer = self._search_at(settings.limited(self.constraints, self.pool, 1.0))
-        if any(self._keeps(attempt) and attempt.solved for attempt in finer._judged):
-            return
+        finer, cut = self._search_at(settings.limited(self.constraints, self.pool, 1.0))
+        if cut is not None or any(self._keeps(attempt) and attempt.solved for attempt in finer._judged):
+            return cut
         last, blur = self.pool.candidates[0].w, None
         for factor in settings.factors:
             if self._n_passes >= end:
                 break
-            level = self._search_at(settings.limited(self.constraints, self.pool, factor), last, blur)
+            level, cut = self._search_at(settings.limited(self.constraints, self.pool, factor), last, blur)
+            if cut is not None:
+                return cut
             assert level.pool is not None
             last = level.pool.answer.w
             if level.best is not None and not level.best.rank_by_rank:
                 blur = level.best.blur
         n_looks = max(end - self._n_passes, settings.least_looks * end)
         search_all_coordinates(self.pool, int(n_looks), seed_of(self.estimator))
+        return None
 
     def _search_at(
         self, constraints: tuple[Constraint, ...], last: Floats | None = None, blur: Floats | None = None
-    ) -> Search:
+    ) -> tuple[Search, Status | None]:
         """Search for other limits, and take over the candidates; attempts too where limits are as stated.
+
+        Returns the search, and what cut it short.
 
         Parameters
         ----------
@@ -329,7 +347,7 @@ class Search:
             _judged={},
         )
         try:
-            level._search()
+            cut = level._search()
         finally:  # whatever ends it, its candidates are there
             if level.pool is not None:
                 self.memory.extend(level.pool.candidates, level.pool.training.max_gaps)
@@ -338,7 +356,7 @@ class Search:
             self._solving.history += level._solving.history
         if level.pool is not None and (level.pool.training.max_gaps == self.pool.training.max_gaps).all():
             self._judged |= level._judged
-        return level
+        return level, cut
 
     @property
     def _n_passes(self) -> int:
