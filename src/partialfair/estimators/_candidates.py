@@ -159,11 +159,10 @@ class Pool:
             return rejected, rejected
         if w is candidate.w:
             return candidate, candidate
-        objective = self.problem.at(w).objective
         scaled = self.judged(w, ties=True)
         assert scaled is not None
-        # Scores may be rounded elsewhere, by the library that grew a tree: then ranks may differ by a tie.
-        is_better = objective < candidate.objective and scaled.worst <= candidate.worst
+        # Scores may be rounded elsewhere, by a library of trees: then ranks may differ by a tie.
+        is_better = scaled.objective < candidate.objective and scaled.worst <= candidate.worst
         return candidate, scaled if is_better else candidate
 
     @cached_property

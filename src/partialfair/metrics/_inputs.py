@@ -34,6 +34,7 @@ __all__ = [
     "check_gap_scale",
     "check_threshold",
     "cluster_codes",
+    "effective_size",
     "encoded_groups",
     "oriented",
     "positives",
@@ -103,7 +104,7 @@ class GroupScores:
             weights = np.bincount(self.clusters, weights=weights).astype(np.float64, copy=False)
         if weights is None:
             return float(self.n)
-        return float(weights.sum() ** 2 / (weights**2).sum())
+        return effective_size(weights)
 
     @property
     def ranked(self) -> tuple[Floats, Floats]:
@@ -238,6 +239,11 @@ def scored_groups(
         bool(higher_is_better),
         n_missing,
     )
+
+
+def effective_size(weights: Floats) -> float:
+    """Return ``(Σw)² / Σw²``, the number of rows of equal weight that are as many."""
+    return float(weights.sum() ** 2 / (weights**2).sum())
 
 
 def encoded_groups(
