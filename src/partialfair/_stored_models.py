@@ -273,6 +273,7 @@ def _check_support_vectors(model: Any) -> None:
     fits = (
         "_impl" not in held
         and held.get("kernel") in ("linear", "poly", "rbf", "sigmoid", "precomputed")
+        and np.ndim(held["_gamma"]) == 0
         and (precomputed or np.shape(vectors) == (n_vectors, held.get("n_features_in_")))
         and (n_vectors == 0 or (indices.min() >= 0 and indices.max() < held["shape_fit_"][0]))
         and counts.shape == (n_classes,)

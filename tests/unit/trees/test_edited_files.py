@@ -15,6 +15,7 @@ from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     RandomForestClassifier,
 )
+from sklearn.svm import SVC
 
 from partialfair import load_model, save_model
 from partialfair._stored_lightgbm import checked_text
@@ -298,3 +299,12 @@ def test_ways_around_the_checks(tmp_path, change):
     path.write_bytes(_edited_schema(FOREST, change))
     with pytest.raises(InputError, match="is damaged"):
         load_model(path)
+
+
+def test_support_vectors_have_one_gamma():
+    rng = np.random.default_rng(0)
+    model = SVC().fit(rng.normal(size=(30, 2)), np.arange(30) % 2)
+    check_models(model)
+    model._gamma = np.array([0.5, 0.5])
+    with pytest.raises(InputError, match="do not fit each other"):
+        check_models(model)
