@@ -15,7 +15,7 @@ import numpy.typing as npt
 from partialfair._stored_nodes import check_links, check_splits, is_count
 from partialfair.exceptions import InputError
 
-__all__ = ["checked_json"]
+__all__ = ["rewrite_json"]
 
 _OBJECTIVES = (
     "binary:logistic",
@@ -43,7 +43,7 @@ _WHOLE = ("default_left", "left_children", "right_children", "parents", "split_i
 _CATEGORIES = ("categories", "categories_nodes", "categories_segments", "categories_sizes")
 
 
-def checked_json(content: bytes) -> bytes:
+def rewrite_json(content: bytes) -> bytes:
     """Return a model's JSON as XGBoost may read it.
 
     Raises

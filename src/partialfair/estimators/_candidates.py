@@ -138,7 +138,7 @@ class Pool:
 
         Returns the candidate as it was given, but for `Candidate.is_predictive`.
         """
-        given, candidate = self._rescaled(candidate)
+        given, candidate = self._rescale(candidate)
         self.candidates.append(candidate)
         now = time.perf_counter()
         gaps = candidate.excess + self.training.max_gaps
@@ -148,7 +148,7 @@ class Pool:
         self._since = now
         return given
 
-    def _rescaled(self, candidate: Candidate) -> tuple[Candidate, Candidate]:
+    def _rescale(self, candidate: Candidate) -> tuple[Candidate, Candidate]:
         """Return a candidate, and the one with the best scale and intercept; gaps do not change."""
         if not self.candidates or not self._ranks_decide:  # the first one is the unconstrained optimum
             return candidate, candidate
@@ -211,7 +211,7 @@ class Pool:
         return min(near, key=lambda one: one.objective, default=best)
 
     @property
-    def n_looks(self) -> int:
+    def n_evaluations(self) -> int:
         """Passes over the data that steps on the exact metric took."""
         return sum(line.steps for line in self.tried)
 

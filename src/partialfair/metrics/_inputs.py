@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from partialfair._checks import (
+    as_array,
     check_choice,
     check_flag,
     check_weights,
     finite_vector,
-    one_array,
     refuse_dates,
     refuse_masked,
     shown,
@@ -299,7 +299,7 @@ def positives(y_true: ArrayLike, pos_label: Any) -> npt.NDArray[np.bool_]:
     if y_true is None:
         raise InputError("y_true is missing; this metric needs labels")
     refuse_masked(y_true, "y_true")
-    labels = one_array(y_true, "y_true")
+    labels = as_array(y_true, "y_true")
     refuse_dates(labels, "y_true")
     if labels.ndim != 1 or labels.dtype.names:
         n_dimensions = labels.ndim + bool(labels.dtype.names)
@@ -338,7 +338,7 @@ def cluster_codes(clusters: ArrayLike, n_rows: int) -> Ints:
     import pandas as pd
 
     refuse_masked(clusters, "clusters")
-    names = one_array(clusters, "clusters")
+    names = as_array(clusters, "clusters")
     if names.ndim != 1 or names.size != n_rows:
         raise InputError(f"clusters must name the cluster of each of the {n_rows} rows, not {names.shape}")
     codes, _ = pd.factorize(names)

@@ -244,22 +244,22 @@ class ProportionGaps:
         """Distances from each proportion to its lower and upper limit."""
         rank, n_rank, slope = self._field("rank"), self._field("n_rank"), self._field("slope")
         degrees, n_labels = self._field("degrees"), self._field("n_labels")
-        low, high = _limits(rank, _corrected(n_rank, degrees, error), error)
+        low, high = _limits(rank, _correct_sizes(n_rank, degrees, error), error)
         strict = _REACH_SHARE * error
-        least, most = _limits(rank, _corrected(n_rank, degrees, strict), strict)
+        least, most = _limits(rank, _correct_sizes(n_rank, degrees, strict), strict)
         within_reach = (most > self._field("next_start")) | (least < self._field("last_end"))
         slope = np.where(within_reach, slope, 0.0)
         below, above = slope * np.maximum(rank - low, 0.0), slope * np.maximum(high - rank, 0.0)
         uncertain = np.isfinite(n_labels) & (within_reach | ~self._field("fixed_outside").astype(bool))
         if uncertain.any():
             size = np.where(uncertain, n_labels, 1.0)
-            low, high = _limits(self._values, _corrected(size, degrees, error), error)
+            low, high = _limits(self._values, _correct_sizes(size, degrees, error), error)
             below = np.where(uncertain, np.hypot(below, np.maximum(self._values - low, 0.0)), below)
             above = np.where(uncertain, np.hypot(above, np.maximum(high - self._values, 0.0)), above)
         for place, proportion in np.ndenumerate(np.array(self.by_label, dtype=object)):
             if proportion.ends is not None and within_reach[place]:
                 sizes = np.array([proportion.n_rank, proportion.ends.n_labeled])
-                corrected = _corrected(sizes, np.full(2, proportion.degrees), error)
+                corrected = _correct_sizes(sizes, np.full(2, proportion.degrees), error)
                 low_end, high_end = proportion.ends.distances(*corrected.tolist(), error)
                 below[place], above[place] = max(below[place], low_end), max(above[place], high_end)
         return below, above
@@ -390,7 +390,7 @@ def _limits(proportion: Floats, size: Floats, error: float) -> tuple[Floats, Flo
     return np.where(hits > 0, low, 0.0), np.where(others > 0, high, 1.0)
 
 
-def _corrected(size: Floats, degrees: Floats, error: float) -> Floats:
+def _correct_sizes(size: Floats, degrees: Floats, error: float) -> Floats:
     """Effective sizes for normal quantiles whose variances were estimated."""
     student = np.where(np.isfinite(degrees), special.stdtrit(np.minimum(degrees, 1e9), 1 - error), 1.0)
     normal = np.where(np.isfinite(degrees), special.ndtri(1 - error), 1.0)
