@@ -189,7 +189,7 @@ def check_sparse(X: ArrayLike, name: str) -> None:
     """Refuse a sparse matrix whose arrays do not fit each other; compiled code follows them without a look.
 
     It takes one pass over the entries. Other things than sparse matrices pass. SciPy's ``check_format`` is
-    not enough: it skips matrices whose last pointer is 0, and only warns of pointers that are no integers.
+    not enough: it skips matrices whose last pointer is 0, and only warns of pointers that are not integers.
     """
     if not hasattr(X, "tocsr"):
         return
@@ -232,7 +232,7 @@ def _lie_below(places: npt.NDArray[Any], end: int) -> bool:
 
 def as_array(values: ArrayLike, name: str) -> npt.NDArray[Any]:
     """Return values as an array of whatever type, refusing rows of different lengths and lists too deep."""
-    columns = getattr(values, "column_names", None)  # a table of Arrow, which is no array of one column
+    columns = getattr(values, "column_names", None)  # a table of Arrow is not an array of one column
     if columns is not None and hasattr(values, "column"):
         if len(columns) != 1:
             raise InputError(f"{name} must have one column, not {len(columns)}")

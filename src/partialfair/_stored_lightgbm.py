@@ -208,7 +208,7 @@ def _check_parameters(rest: str) -> list[str]:
     within, marker, _ = after.partition("\nend of parameters")
     lines = [line for line in within.split("\n") if line]
     if not marker or not all(map(_PARAMETER.fullmatch, lines)):
-        raise InputError("a model of LightGBM in it has parameters that are none")
+        raise InputError("a model of LightGBM in it has parameters that cannot be checked")
     return lines
 
 

@@ -78,11 +78,11 @@ def _check_document(document: Any) -> None:
     booster = learner["gradient_booster"]
     _check_keys(booster, {"model", "name"})
     if booster["name"] != "gbtree":
-        raise InputError("its model of XGBoost is no sum of trees")
+        raise InputError("its model of XGBoost is not a sum of trees")
     n_rounds = _check_trees(booster["model"], n_features)
     attributes = learner["attributes"]
     if not all(isinstance(text, str) for text in [*attributes, *attributes.values()]):
-        raise InputError("its model of XGBoost has attributes that are no text")
+        raise InputError("its model of XGBoost has attributes that are not text")
     if "best_iteration" in attributes and not 0 <= int(attributes["best_iteration"]) < n_rounds:
         raise InputError("its model of XGBoost has no best iteration")
 
@@ -207,7 +207,7 @@ def _n_categories(column: Any) -> int:
         return 0
     whole = starts[0] == 0 and (np.diff(starts) >= 0).all() and starts[-1] == len(letters)
     if not whole or not ((letters >= -128) & (letters < 128)).all():
-        raise InputError("its model of XGBoost has names of categories that are none")
+        raise InputError("its model of XGBoost has names of categories that are not text")
     return len(starts) - 1
 
 

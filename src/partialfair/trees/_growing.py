@@ -140,7 +140,7 @@ def _fitted(model: Any, rows: GivenRows, **settings: Any) -> Any:
 
 @contextmanager
 def name_model_in_errors(model: Any, what: str) -> Iterator[None]:
-    """Turn the errors of a model's library into one sentence that names the model and what failed."""
+    """Raise the errors of a model's library as `InputError`, with the model's name and what failed."""
     try:
         yield
     except _errors_of(model) as error:
