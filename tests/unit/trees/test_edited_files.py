@@ -10,6 +10,7 @@ import zipfile
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.cluster import KMeans
 from sklearn.ensemble import (
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
@@ -299,6 +300,15 @@ def test_ways_around_the_checks(tmp_path, change):
     path.write_bytes(_edited_schema(FOREST, change))
     with pytest.raises(InputError, match="is damaged"):
         load_model(path)
+
+
+@pytest.mark.parametrize("n_threads", [-1, 0, 1 << 20])
+def test_clusters_have_a_positive_number_of_threads(n_threads):
+    model = KMeans(n_clusters=2, n_init=1).fit(np.arange(20.0).reshape(10, 2))
+    check_models(model)
+    model._n_threads = n_threads
+    with pytest.raises(InputError, match="_n_threads is not a number of jobs"):
+        check_models(model)
 
 
 def test_support_vectors_have_one_gamma():
