@@ -16,6 +16,7 @@ from partialfair.exceptions import InputError
 
 __all__ = [
     "WEIGHT_RANGE",
+    "as_array",
     "check_choice",
     "check_count",
     "check_flag",
@@ -27,14 +28,13 @@ __all__ = [
     "first_text",
     "is_finite_number",
     "merged_by_floats",
-    "one_array",
     "outside_weights",
     "random_generator",
     "refuse_dates",
     "refuse_lazy",
     "refuse_masked",
     "shown",
-    "squarable",
+    "squarable_vector",
 ]
 
 
@@ -116,7 +116,7 @@ def finite_vector(values: ArrayLike, name: str, *, ranked: bool = False) -> Floa
     if values is None:
         raise InputError(f"{name} is missing")
     refuse_masked(values, name)
-    given = one_array(values, name)
+    given = as_array(values, name)
     if given.dtype.kind == "f" and not hasattr(values, "dtype"):
         given = _undecided(given, values)
     refuse_dates(given, name)
@@ -146,7 +146,7 @@ LARGEST_TARGET = 1e75
 """Sums of squares of larger targets need not be finite."""
 
 
-def squarable(values: ArrayLike, name: str) -> Floats:
+def squarable_vector(values: ArrayLike, name: str) -> Floats:
     """Return one column of finite numbers whose squares can be added up, or a complaint that names it."""
     vector = finite_vector(values, name)
     if (large := np.flatnonzero(np.abs(vector) > LARGEST_TARGET)).size:
@@ -189,7 +189,7 @@ def check_sparse(X: ArrayLike, name: str) -> None:
     """Refuse a sparse matrix whose arrays do not fit each other; compiled code follows them without a look.
 
     It takes one pass over the entries. Other things than sparse matrices pass. SciPy's ``check_format`` is
-    not enough: it skips matrices whose last pointer is 0, and only warns of pointers that are no integers.
+    not enough: it skips matrices whose last pointer is 0, and only warns of pointers that are not integers.
     """
     if not hasattr(X, "tocsr"):
         return
@@ -230,9 +230,9 @@ def _lie_below(places: npt.NDArray[Any], end: int) -> bool:
     return places.dtype.kind == "i" and (not places.size or bool(0 <= places.min() <= places.max() < end))
 
 
-def one_array(values: ArrayLike, name: str) -> npt.NDArray[Any]:
+def as_array(values: ArrayLike, name: str) -> npt.NDArray[Any]:
     """Return values as an array of whatever type, refusing rows of different lengths and lists too deep."""
-    columns = getattr(values, "column_names", None)  # a table of Arrow, which is no array of one column
+    columns = getattr(values, "column_names", None)  # a table of Arrow is not an array of one column
     if columns is not None and hasattr(values, "column"):
         if len(columns) != 1:
             raise InputError(f"{name} must have one column, not {len(columns)}")

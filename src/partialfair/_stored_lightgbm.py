@@ -18,7 +18,7 @@ import numpy.typing as npt
 from partialfair._stored_nodes import check_links, check_splits, is_count, plain_value
 from partialfair.exceptions import InputError
 
-__all__ = ["check_booster_node", "checked_text"]
+__all__ = ["check_booster_node", "rewrite_text"]
 
 _NUMBER = r"-?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|inf)"
 _WHOLE = re.compile(r"-?\d{1,18}")
@@ -59,10 +59,10 @@ def check_booster_node(node: dict[str, Any]) -> None:
     text = plain_value(held["_handle"])
     if not isinstance(text, str) or not is_count(plain_value(held["best_iteration"]), -1, 1 << 30):
         raise InputError("a model of LightGBM in it is not what it says")
-    held["_handle"]["content"] = json.dumps(checked_text(text))
+    held["_handle"]["content"] = json.dumps(rewrite_text(text))
 
 
-def checked_text(text: str) -> str:
+def rewrite_text(text: str) -> str:
     """Return a model's text as LightGBM may read it.
 
     Raises
@@ -71,22 +71,22 @@ def checked_text(text: str) -> str:
         For anything that LightGBM does not write, and for trees with linear leaves.
     """
     try:
-        return _written_anew(text)
+        return _rewrite(text)
     except (KeyError, ValueError, IndexError, OverflowError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError("a model of LightGBM in it is not what it says") from error
 
 
-def _written_anew(text: str) -> str:
+def _rewrite(text: str) -> str:
     model, marker, rest = text.partition("\nend of trees\n")
     if not marker:
         raise InputError("a model of LightGBM in it has no end")
     header, *trees = re.split(r"(?m)^(?=Tree=)", model + "\n")
-    lines, n_features = _checked_header(header, len(trees))
-    blocks = [_checked_tree(tree, place, n_features) for place, tree in enumerate(trees)]
+    lines, n_features = _check_header(header, len(trees))
+    blocks = [_check_tree(tree, place, n_features) for place, tree in enumerate(trees)]
     sizes = " ".join(str(len(block.encode())) for block in blocks)
-    parameters = _checked_parameters(rest)
+    parameters = _check_parameters(rest)
     return "".join(
         [
             *(f"{line}\n" for line in lines),
@@ -108,7 +108,7 @@ def _pairs(lines: list[str], allowed: set[str]) -> dict[str, str]:
     return found
 
 
-def _checked_header(header: str, n_trees: int) -> tuple[list[str], int]:
+def _check_header(header: str, n_trees: int) -> tuple[list[str], int]:
     """Return the lines of the header but the sizes of trees, and the number of features."""
     first, *lines = [line for line in header.split("\n") if line]
     flags = [line for line in lines if "=" not in line]
@@ -143,7 +143,7 @@ def _checked_header(header: str, n_trees: int) -> tuple[list[str], int]:
     return [line for line in [first, *lines] if not line.startswith("tree_sizes=")], n_features
 
 
-def _checked_tree(tree: str, place: int, n_features: int) -> str:
+def _check_tree(tree: str, place: int, n_features: int) -> str:
     """Return a tree's lines, as LightGBM writes them."""
     found = _pairs([line for line in tree.split("\n") if line], _TREE)
     n_leaves, n_categorical = _whole(found["num_leaves"]), _whole(found["num_cat"])
@@ -200,7 +200,7 @@ def _check_categories(whole: dict[str, npt.NDArray[np.int64]], thresholds: Any, 
         raise InputError("a tree of LightGBM in it splits by categories that it does not hold")
 
 
-def _checked_parameters(rest: str) -> list[str]:
+def _check_parameters(rest: str) -> list[str]:
     """Return the lines that say what a model was trained with."""
     _, marker, after = rest.partition("\nparameters:\n")
     if not marker:
@@ -208,7 +208,7 @@ def _checked_parameters(rest: str) -> list[str]:
     within, marker, _ = after.partition("\nend of parameters")
     lines = [line for line in within.split("\n") if line]
     if not marker or not all(map(_PARAMETER.fullmatch, lines)):
-        raise InputError("a model of LightGBM in it has parameters that are none")
+        raise InputError("a model of LightGBM in it has parameters that cannot be checked")
     return lines
 
 

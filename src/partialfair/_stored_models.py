@@ -22,7 +22,9 @@ __all__ = ["check_models"]
 
 _MOST_JOBS = 1 << 12
 """Threads or processes: of more, some libraries end the process, and others start them all."""
-_THREADS = ("n_jobs", "_n_threads", "nthread", "nthreads", "num_thread", "num_threads")
+_JOBS = ("n_jobs", "nthread", "nthreads", "num_thread", "num_threads")
+_FEWEST = {"_n_threads": 1, **dict.fromkeys(_JOBS, -_MOST_JOBS)}
+"""Least numbers. KMeans passes ``_n_threads`` to OpenMP, which ends the process if it is negative."""
 _BITSET = 8  # numbers of 32 bits, for 256 categories
 
 
@@ -62,9 +64,9 @@ def _parts(model: Any) -> Iterator[Any]:
 
 
 def _check_threads(held: dict[Any, Any]) -> None:
-    for name in _THREADS:
+    for name, fewest in _FEWEST.items():
         value = held.get(name)
-        if value is not None and not is_count(value, -_MOST_JOBS, _MOST_JOBS):
+        if value is not None and not is_count(value, fewest, _MOST_JOBS):
             raise InputError(f"its {name} is not a number of jobs")
 
 
@@ -273,6 +275,7 @@ def _check_support_vectors(model: Any) -> None:
     fits = (
         "_impl" not in held
         and held.get("kernel") in ("linear", "poly", "rbf", "sigmoid", "precomputed")
+        and np.ndim(held["_gamma"]) == 0
         and (precomputed or np.shape(vectors) == (n_vectors, held.get("n_features_in_")))
         and (n_vectors == 0 or (indices.min() >= 0 and indices.max() < held["shape_fit_"][0]))
         and counts.shape == (n_classes,)

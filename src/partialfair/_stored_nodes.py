@@ -24,12 +24,12 @@ _MOST_FEATURES = 1 << 26
 
 
 def is_count(value: Any, low: int, high: int) -> bool:
-    """Whether a value is an integer, and no boolean, between two others."""
+    """Whether a value is an integer, not a boolean, between two others."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(low <= value <= high)
 
 
 def check_links(left: npt.NDArray[Any], right: npt.NDArray[Any], inner: npt.NDArray[np.bool_]) -> None:
-    """Refuse children that are no nodes, the root, or children of several nodes.
+    """Refuse children that do not exist, are the root, or have several parents.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def check_links(left: npt.NDArray[Any], right: npt.NDArray[Any], inner: npt.NDAr
     """
     children = np.concatenate([left[inner], right[inner]]).astype(np.int64)
     if children.size and not (children.min() > 0 and children.max() < len(inner)):
-        raise InputError("a tree in it has children that are no nodes")
+        raise InputError("a tree in it has children that do not exist")
     if children.size and np.bincount(children).max() > 1:
         raise InputError("a tree in it has nodes with several parents")
 

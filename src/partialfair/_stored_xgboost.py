@@ -15,7 +15,7 @@ import numpy.typing as npt
 from partialfair._stored_nodes import check_links, check_splits, is_count
 from partialfair.exceptions import InputError
 
-__all__ = ["checked_json"]
+__all__ = ["rewrite_json"]
 
 _OBJECTIVES = (
     "binary:logistic",
@@ -43,7 +43,7 @@ _WHOLE = ("default_left", "left_children", "right_children", "parents", "split_i
 _CATEGORIES = ("categories", "categories_nodes", "categories_segments", "categories_sizes")
 
 
-def checked_json(content: bytes) -> bytes:
+def rewrite_json(content: bytes) -> bytes:
     """Return a model's JSON as XGBoost may read it.
 
     Raises
@@ -78,11 +78,11 @@ def _check_document(document: Any) -> None:
     booster = learner["gradient_booster"]
     _check_keys(booster, {"model", "name"})
     if booster["name"] != "gbtree":
-        raise InputError("its model of XGBoost is no sum of trees")
+        raise InputError("its model of XGBoost is not a sum of trees")
     n_rounds = _check_trees(booster["model"], n_features)
     attributes = learner["attributes"]
     if not all(isinstance(text, str) for text in [*attributes, *attributes.values()]):
-        raise InputError("its model of XGBoost has attributes that are no text")
+        raise InputError("its model of XGBoost has attributes that are not text")
     if "best_iteration" in attributes and not 0 <= int(attributes["best_iteration"]) < n_rounds:
         raise InputError("its model of XGBoost has no best iteration")
 
@@ -207,7 +207,7 @@ def _n_categories(column: Any) -> int:
         return 0
     whole = starts[0] == 0 and (np.diff(starts) >= 0).all() and starts[-1] == len(letters)
     if not whole or not ((letters >= -128) & (letters < 128)).all():
-        raise InputError("its model of XGBoost has names of categories that are none")
+        raise InputError("its model of XGBoost has names of categories that are not text")
     return len(starts) - 1
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from partialfair import PartialFairClassifier, cli, load_model, save_model
-from partialfair.cli._predict import _typed
+from partialfair.cli._predict import _infer_type
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.tables import TableModel
 from tests.cli.conftest import BAND, TRAIN
@@ -155,9 +155,9 @@ class TestPredict:
             ["", "1"],
         ):
             column = pd.Series(cells, dtype=object)
-            assert _typed(column) is column
-        assert _typed(pd.Series(["1", "-2", None])).tolist()[:2] == [1, -2]
-        assert _typed(pd.Series(["1", "2.5", "1e3"])).tolist() == [1.0, 2.5, 1000.0]
+            assert _infer_type(column) is column
+        assert _infer_type(pd.Series(["1", "-2", None])).tolist()[:2] == [1, -2]
+        assert _infer_type(pd.Series(["1", "2.5", "1e3"])).tolist() == [1.0, 2.5, 1000.0]
 
     def test_keep(self, run, trained, table, tmp_path):
         table.iloc[-100:].to_csv(tmp_path / "new.csv", index=False)

@@ -12,11 +12,12 @@ from scipy.optimize import minimize
 from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path
 from partialfair.constraints import join
 from partialfair.estimators._rescaling import rescale
-from partialfair.estimators._search import remarks_on
+from partialfair.estimators._search import Search, remarks_on
 from partialfair.exceptions import UninformativeModelWarning
 from partialfair.models import linear_model
 from partialfair.objectives import Logistic
 from partialfair.problems import Problem
+from partialfair.solvers import Status
 
 INTERVAL, MAX_GAP = (0.3, 0.7), 0.1
 
@@ -67,6 +68,23 @@ def test_orders_and_names_do_not_decide(seed):
     assert second.status is first.status
     rise = first.objective - unconstrained
     assert abs(second.objective - first.objective) <= 0.02 * rise
+
+
+def test_the_user_can_stop_it(monkeypatch):
+    began, calls = [], []
+
+    def escalate(search, settings, original=Search._escalate):
+        began.append(len(calls))
+        return original(search, settings)
+
+    def stop(record):
+        calls.append(record)
+        return bool(began)
+
+    monkeypatch.setattr(Search, "_escalate", escalate)
+    result = quiet_fit(*conflicting_integers(1, n=500), callback=stop).result_
+    assert result.status is Status.STOPPED
+    assert began == [len(calls) - 1]
 
 
 def test_candidates_serve_every_limit_of_a_path():

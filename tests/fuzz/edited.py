@@ -50,7 +50,7 @@ from partialfair.persistence import model_bytes
 from partialfair.postprocessing import PartialParityAdjuster
 from partialfair.trees import PartialFairTrees
 from tests.fuzz.formats import zipped
-from tests.fuzz.models import Members, canonical, hostile_model
+from tests.fuzz.models import Members, array_bytes, array_members, canonical, hostile_model
 
 __all__ = ["Edited", "bad_nodes", "broken_by", "edit", "model_files", "serve_edited"]
 
@@ -216,11 +216,11 @@ def bad_nodes(files: dict[str, Members]) -> list[Edited]:
 
 def _with_roots(kind: str, members: Members, field: str, value: int) -> Edited:
     members = dict(members)
-    for member in _arrays(members):
+    for member in array_members(members):
         array = np.load(io.BytesIO(members[member]), allow_pickle=False)
         for column in set(_FIELDS[field]) & set(array.dtype.names or ()):
             array[column][0] = np.array(value).astype(array.dtype[column])  # -5 may become a large one
-            members[member] = _saved(array)
+            members[member] = array_bytes(array)
     return Edited(kind, f"{field} {value}", zipped(members), is_bad=True)
 
 
@@ -238,23 +238,13 @@ def edit(seed: int, files: dict[str, Members]) -> Edited:
     return Edited(kind, change.__name__.strip("_"), change(rng, members))
 
 
-def _arrays(members: Members) -> list[str]:
-    return [name for name in members if name.endswith(".npy")]
-
-
-def _saved(array: np.ndarray) -> bytes:
-    written = io.BytesIO()
-    np.save(written, array, allow_pickle=False)
-    return written.getvalue()
-
-
 _WHOLE = (-5, -2, -1, 0, 1, 2, 3, 7, 100, 255, 256, 10**8, 2**31 - 1, 2**31, -(2**31), 2**32 - 1, 2**62)
 _REAL = (np.nan, np.inf, -np.inf, 0.0, -1.0, 0.5, 2.0, 1e308, -1e308, 1e-320, 1e8)
 
 
 def _number(rng: Random, members: Members) -> bytes:
     """Change one number of an array, or one field of a node; those with fields more often."""
-    arrays = {name: np.load(io.BytesIO(members[name]), allow_pickle=False) for name in _arrays(members)}
+    arrays = {name: np.load(io.BytesIO(members[name]), allow_pickle=False) for name in array_members(members)}
     names = [name for name, array in arrays.items() if array.size]
     records = [name for name in names if arrays[name].dtype.names]
     name = rng.choice(records if records and rng.random() < 0.8 else names)
@@ -273,14 +263,14 @@ def _number(rng: Random, members: Members) -> bytes:
         column[place] = not column[place]
     else:
         column[place] = rng.choice(["", "x", "women"])
-    return zipped({**members, name: _saved(array)})
+    return zipped({**members, name: array_bytes(array)})
 
 
 def _array(rng: Random, members: Members) -> bytes:
     """Give an array another length, shape, type or place."""
-    name = rng.choice(_arrays(members))
+    name = rng.choice(array_members(members))
     array = np.load(io.BytesIO(members[name]), allow_pickle=False)
-    other = rng.choice(_arrays(members))
+    other = rng.choice(array_members(members))
     if (choice := rng.randrange(6)) == 0:
         return zipped({**members, name: members[other], other: members[name]})
     if choice == 1:
@@ -291,7 +281,7 @@ def _array(rng: Random, members: Members) -> bytes:
         array[None],
         array.astype("f4") if array.dtype.names is None and array.dtype.kind in "iuf" else array[:0],
     ][choice - 2]
-    return zipped({**members, name: _saved(changed)})
+    return zipped({**members, name: array_bytes(changed)})
 
 
 def _byte(rng: Random, members: Members) -> bytes:

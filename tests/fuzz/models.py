@@ -16,7 +16,7 @@ import numpy as np
 from tests.fuzz.formats import Blob, damaged, zipped
 from tests.fuzz.tables import HOSTILE_TEXTS
 
-__all__ = ["canonical", "hostile_model"]
+__all__ = ["Members", "array_bytes", "array_members", "canonical", "hostile_model"]
 
 _SCHEMA, _NOTE = "schema.json", "partialfair.json"
 
@@ -131,11 +131,11 @@ def _many_nodes(rng: Random, members: Members) -> bytes:
     return zipped({**members, _SCHEMA: written if len(written) < 30_000_000 else written[:1_000_000]})
 
 
-def _arrays(members: Members) -> list[str]:
+def array_members(members: Members) -> list[str]:
     return [name for name in members if name.endswith(".npy")]
 
 
-def _saved(array: np.ndarray) -> bytes:
+def array_bytes(array: np.ndarray) -> bytes:
     written = io.BytesIO()
     np.save(written, array, allow_pickle=True)
     return written.getvalue()
@@ -155,8 +155,8 @@ def _array_swapped(rng: Random, members: Members) -> bytes:
         np.array(["2020-01-01"], dtype="datetime64[D]"),
         np.full(5, 1e308),
     )
-    names = _arrays(members)
-    contents = [_saved(rng.choice(arrays)), members[rng.choice(names)], b"", members[names[0]][:90]]
+    names = array_members(members)
+    contents = [array_bytes(rng.choice(arrays)), members[rng.choice(names)], b"", members[names[0]][:90]]
     changed = dict.fromkeys(rng.sample(names, rng.choice([1, 2])), rng.choice(contents))
     return zipped({**members, **changed})
 
@@ -164,13 +164,13 @@ def _array_swapped(rng: Random, members: Members) -> bytes:
 def _array_bomb(rng: Random, members: Members) -> bytes:
     """Zeros that pack well: in one array, or in an .npz in its place, or declared but absent."""
     size = rng.choice([20_000_000, 90_000_000, 150_000_000])
-    name = rng.choice(_arrays(members))
+    name = rng.choice(array_members(members))
     header = {"descr": "<f8", "fortran_order": False, "shape": (size,)}
     declared = io.BytesIO()
     np.lib.format.write_array_header_2_0(declared, header)
     small = io.BytesIO()
     np.savez_compressed(small, a=np.zeros(5_000_000))
-    packed = rng.choice([_saved(np.zeros(5_000_000)), declared.getvalue() + bytes(16), small.getvalue()])
+    packed = rng.choice([array_bytes(np.zeros(5_000_000)), declared.getvalue() + bytes(16), small.getvalue()])
     method = rng.choice([zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
     return _under_a_megabyte(zipped({**members, name: packed}, method), members)
 

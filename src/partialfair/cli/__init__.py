@@ -78,5 +78,5 @@ def _stop(message: str) -> NoReturn:
 
 
 def _say(line: str) -> None:
-    with suppress(OSError):  # nobody listens
+    with suppress(OSError):  # standard error has no reader
         sys.stderr.write(line)

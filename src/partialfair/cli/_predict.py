@@ -156,13 +156,13 @@ def write(scored: Prediction, out: Path) -> None:
     """Write the scores as CSV or Parquet; floats are written so that they are read back exactly."""
     content = io.BytesIO()
     if out.suffix.lower() == ".parquet":
-        _typed_table(scored).to_parquet(content, index=False)
+        _infer_types(scored).to_parquet(content, index=False)
     else:
         content.write(csv_text(scored.table).encode())
     write_file(out, content.getvalue())
 
 
-def _typed_table(scored: Prediction) -> pd.DataFrame:
+def _infer_types(scored: Prediction) -> pd.DataFrame:
     """Return the table with the types of the input, or where that is text with what the text says.
 
     Decisions have the type of the target.
@@ -170,17 +170,17 @@ def _typed_table(scored: Prediction) -> pd.DataFrame:
     table = scored.table.copy(deep=False)
     if scored.is_text:
         for name in table.columns.difference(list(_ADDED)):
-            table[name] = _typed(table[name])
+            table[name] = _infer_type(table[name])
     target = table.get(scored.model.target)
     if target is None or pd.api.types.is_numeric_dtype(target.dtype):  # booleans are numeric
-        labels = _typed(pd.Series(scored.model.labels, dtype=object))
+        labels = _infer_type(pd.Series(scored.model.labels, dtype=object))
         if target is not None and target.dtype.kind == "f" and pd.api.types.is_numeric_dtype(labels.dtype):
             labels = labels.astype(np.float64)
         table["decision"] = labels.to_numpy()[(table["score"] > 0).astype(np.intp)]
     return table
 
 
-def _typed(column: pd.Series) -> pd.Series:
+def _infer_type(column: pd.Series) -> pd.Series:
     """Return text as the numbers or truth values that all its cells are, else as it is.
 
     Codes such as 007 stay text, and so do whole numbers that would not be exact.

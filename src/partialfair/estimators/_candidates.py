@@ -138,7 +138,7 @@ class Pool:
 
         Returns the candidate as it was given, but for `Candidate.is_predictive`.
         """
-        given, candidate = self._rescaled(candidate)
+        given, candidate = self._rescale(candidate)
         self.candidates.append(candidate)
         now = time.perf_counter()
         gaps = candidate.excess + self.training.max_gaps
@@ -148,7 +148,7 @@ class Pool:
         self._since = now
         return given
 
-    def _rescaled(self, candidate: Candidate) -> tuple[Candidate, Candidate]:
+    def _rescale(self, candidate: Candidate) -> tuple[Candidate, Candidate]:
         """Return a candidate, and the one with the best scale and intercept; gaps do not change."""
         if not self.candidates or not self._ranks_decide:  # the first one is the unconstrained optimum
             return candidate, candidate
@@ -159,11 +159,10 @@ class Pool:
             return rejected, rejected
         if w is candidate.w:
             return candidate, candidate
-        objective = self.problem.at(w).objective
         scaled = self.judged(w, ties=True)
         assert scaled is not None
-        # Scores may be rounded elsewhere, by the library that grew a tree: then ranks may differ by a tie.
-        is_better = objective < candidate.objective and scaled.worst <= candidate.worst
+        # Scores may be rounded elsewhere, by a library of trees: then ranks may differ by a tie.
+        is_better = scaled.objective < candidate.objective and scaled.worst <= candidate.worst
         return candidate, scaled if is_better else candidate
 
     @cached_property
@@ -212,7 +211,7 @@ class Pool:
         return min(near, key=lambda one: one.objective, default=best)
 
     @property
-    def n_looks(self) -> int:
+    def n_evaluations(self) -> int:
         """Passes over the data that steps on the exact metric took."""
         return sum(line.steps for line in self.tried)
 

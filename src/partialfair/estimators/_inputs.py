@@ -16,11 +16,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, validate_data
 
 from partialfair._checks import (
+    as_array,
     check_choice,
     check_sparse,
     check_weights,
     first_text,
-    one_array,
     refuse_dates,
     refuse_lazy,
     refuse_masked,
@@ -168,7 +168,7 @@ def read_target(y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
         raise InputError("fit requires y to be passed, but the target y is None")
     refuse_masked(y, "y")
     refuse_repeated_names(y, "y")
-    given = one_array(y, "y")
+    given = as_array(y, "y")
     if given.dtype.names:
         raise InputError("y must be one column, not records with fields")
     refuse_dates(given, "y")

@@ -115,5 +115,5 @@ class PathMemory:
 
 def _beats(one: Candidate, other: Candidate) -> bool:
     """Whether a candidate is at least as good in every gap, in its objective and in its ties."""
-    no_more_ties = not (one.tied > other.tied).any()  # nan, where nobody has looked, is not more
+    no_more_ties = not (one.tied > other.tied).any()  # nan, unknown, is not more
     return bool(no_more_ties and (one.excess <= other.excess).all() and one.objective <= other.objective)

@@ -116,7 +116,7 @@ class Escalation:
         the number of groups and points.
     most_functions
         Constraint functions beyond which there is no escalation: quadratic programs take too long.
-    least_looks
+    least_steps
         Share of the budget that steps in all coordinates have in any case.
     """
 
@@ -125,9 +125,11 @@ class Escalation:
     n_functions: int = 120
     most_points: int = 25
     most_functions: int = 400
-    least_looks: float = 0.3
+    least_steps: float = 0.3
 
-    def limited(self, constraints: Sequence[Constraint], pool: Pool, factor: float) -> tuple[Constraint, ...]:
+    def with_limits(
+        self, constraints: Sequence[Constraint], pool: Pool, factor: float
+    ) -> tuple[Constraint, ...]:
         """Return the constraints with other limits, on finer grids of ranks where they have such."""
         stated = pool.training.max_gaps
         # A limit of 0 has no multiples, and no limit need be above the gap of the unconstrained model.
@@ -193,12 +195,12 @@ class Search:
     last: tuple[Floats, Floats] | None = None
     blur: Floats | None = None
     memory: PathMemory = field(default_factory=PathMemory)
-    escalation: Escalation | None = field(default_factory=lambda: Escalation())
+    escalation: Escalation | None = Escalation()
     solving: Solving | None = None
     free: Result | None = None
     best: Attempt | None = None
     pool: Pool | None = None
-    looks_elsewhere: int = 0
+    n_evaluations_elsewhere: int = 0
     _judged: dict[Attempt, Candidate] = field(default_factory=dict)
 
     @property
@@ -267,9 +269,18 @@ class Search:
             if self.escalation is None:  # candidates are all that a chain of limits is for
                 return cut
             if is_new and self._is_unfinished:
-                self._escalate(self.escalation)
-            self.best = self._certified()
+                cut = self._escalate(self.escalation)
+            if cut is None:
+                self.best = self._certified()
+                if is_new:  # only attempts of this fit say whether it was cut short
+                    cut = self._cut_short
         return cut
+
+    @property
+    def _cut_short(self) -> Status | None:
+        """What cut a solve short: the user or the clock."""
+        endings = (attempt.result.ended for attempt in self._judged)
+        return next((status for status in endings if status in CUT_SHORT), None)
 
     @property
     def _is_unfinished(self) -> bool:
@@ -285,33 +296,42 @@ class Search:
         is_affordable = self._problem.m <= self.escalation.most_functions
         return is_affordable and all(map(is_reachable, self._stated[0].promises))
 
-    def _escalate(self, settings: Escalation) -> None:
+    def _escalate(self, settings: Escalation) -> Status | None:
         """Search again for a chain of limits, each from the last answer, then step in all coordinates.
+
+        Returns what cut it short.
 
         The budget is counted in passes over the data, never in seconds, so that it is the same on every
         machine. Candidates of every limit serve all others.
         """
         assert self.pool is not None
         end = self._n_passes * (1 + settings.times)
-        finer = self._search_at(settings.limited(self.constraints, self.pool, 1.0))
-        if any(self._keeps(attempt) and attempt.solved for attempt in finer._judged):
-            return
+        finer, cut = self._search_at(settings.with_limits(self.constraints, self.pool, 1.0))
+        if cut is not None or any(self._keeps(attempt) and attempt.solved for attempt in finer._judged):
+            return cut
         last, blur = self.pool.candidates[0].w, None
         for factor in settings.factors:
             if self._n_passes >= end:
                 break
-            level = self._search_at(settings.limited(self.constraints, self.pool, factor), last, blur)
+            level, cut = self._search_at(
+                settings.with_limits(self.constraints, self.pool, factor), last, blur
+            )
+            if cut is not None:
+                return cut
             assert level.pool is not None
             last = level.pool.answer.w
             if level.best is not None and not level.best.rank_by_rank:
                 blur = level.best.blur
-        n_looks = max(end - self._n_passes, settings.least_looks * end)
-        search_all_coordinates(self.pool, int(n_looks), seed_of(self.estimator))
+        n_evaluations = max(end - self._n_passes, settings.least_steps * end)
+        search_all_coordinates(self.pool, int(n_evaluations), seed_of(self.estimator))
+        return None
 
     def _search_at(
         self, constraints: tuple[Constraint, ...], last: Floats | None = None, blur: Floats | None = None
-    ) -> Search:
+    ) -> tuple[Search, Status | None]:
         """Search for other limits, and take over the candidates; attempts too where limits are as stated.
+
+        Returns the search, and what cut it short.
 
         Parameters
         ----------
@@ -331,29 +351,29 @@ class Search:
             solving=self._solving.separate(),
             best=None,
             pool=None,
-            looks_elsewhere=0,
+            n_evaluations_elsewhere=0,
             _judged={},
         )
         try:
-            level._search()
+            cut = level._search()
         finally:  # whatever ends it, its candidates are there
             if level.pool is not None:
                 self.memory.extend(level.pool.candidates, level.pool.training.max_gaps)
                 self._take_from_memory("another limit or a finer grid")
-                self.looks_elsewhere += level.pool.n_looks
+                self.n_evaluations_elsewhere += level.pool.n_evaluations
             self._solving.history += level._solving.history
         if level.pool is not None and (level.pool.training.max_gaps == self.pool.training.max_gaps).all():
             self._judged |= level._judged
-        return level
+        return level, cut
 
     @property
     def _n_passes(self) -> int:
-        """Passes over the data so far, of solves and of looks at exact gaps."""
-        looks = 0 if self.pool is None else self.pool.n_looks
+        """Passes over the data so far, of solves and of evaluations of exact gaps."""
+        n_evaluations = 0 if self.pool is None else self.pool.n_evaluations
         history = self._solving.history
         return (
-            self.looks_elsewhere
-            + looks
+            self.n_evaluations_elsewhere
+            + n_evaluations
             + (history[-1].passes - self._solving.before.passes if history else 0)
         )
 

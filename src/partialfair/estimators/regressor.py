@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from partialfair._checks import check_flag, squarable
+from partialfair._checks import check_flag, squarable_vector
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
@@ -195,7 +195,7 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         n_rows = n_rows_of(features)
         if constraints and n_rows == 1:
             raise InputError("X has one sample; a constraint compares people of at least two groups")
-        targets = squarable(read_target(y, n_rows), "y")
+        targets = squarable_vector(read_target(y, n_rows), "y")
         weights = read_weights(sample_weight, n_rows)
         present = weights > 0
         weights, targets = weights[present], targets[present]

@@ -118,9 +118,9 @@ def read_run(content: Mapping[str, Any]) -> Run:
     numbers = (run.seed, run.alpha, run.tolerance, run.n_points, run.rows, *(run.interval or ()))
     texts = (run.dataset, run.method, run.protocol, run.fairness)
     if not all(number is None or _is_number(number) for number in numbers):
-        raise ValueError("its numbers are none")
+        raise ValueError("its numbers are not numbers")
     if not all(text is None or isinstance(text, str) for text in texts):
-        raise ValueError("its names are none")
+        raise ValueError("its names are not text")
     return run
 
 
@@ -131,15 +131,15 @@ def read_outcome(content: Mapping[str, Any]) -> Outcome:
         if not isinstance(getattr(outcome, name), Mapping):
             raise ValueError(f"its {name} is no object")
     if not (outcome.error is None or isinstance(outcome.error, str)) or not _is_number(outcome.seconds):
-        raise ValueError("its error is no text, or its seconds are no number")
+        raise ValueError("its error is not text, or its seconds are not a number")
     for measures in (outcome.validation, outcome.test):
         if not all(map(_is_number, measures.values())):
-            raise ValueError("its measures are no numbers")
+            raise ValueError("its measures are not numbers")
     if not outcome.failed and not (outcome.validation and outcome.test):
         raise ValueError("it has neither measures nor an error")
     return outcome
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a value is a float, or an integer that one can hold; not known measures are NaN."""
+    """Whether a value is a float, or an integer that one can hold; unknown measures are NaN."""
     return isinstance(value, float) or (type(value) is int and abs(value) <= _LARGEST_WHOLE)

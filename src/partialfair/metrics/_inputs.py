@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from partialfair._checks import (
+    as_array,
     check_choice,
     check_flag,
     check_weights,
     finite_vector,
-    one_array,
     refuse_dates,
     refuse_masked,
     shown,
@@ -34,6 +34,7 @@ __all__ = [
     "check_gap_scale",
     "check_threshold",
     "cluster_codes",
+    "effective_size",
     "encoded_groups",
     "oriented",
     "positives",
@@ -103,7 +104,7 @@ class GroupScores:
             weights = np.bincount(self.clusters, weights=weights).astype(np.float64, copy=False)
         if weights is None:
             return float(self.n)
-        return float(weights.sum() ** 2 / (weights**2).sum())
+        return effective_size(weights)
 
     @property
     def ranked(self) -> tuple[Floats, Floats]:
@@ -240,6 +241,11 @@ def scored_groups(
     )
 
 
+def effective_size(weights: Floats) -> float:
+    """Return ``(Σw)² / Σw²``, the number of rows of equal weight that are as many."""
+    return float(weights.sum() ** 2 / (weights**2).sum())
+
+
 def encoded_groups(
     sensitive_features: ArrayLike,
     n_rows: int,
@@ -293,7 +299,7 @@ def positives(y_true: ArrayLike, pos_label: Any) -> npt.NDArray[np.bool_]:
     if y_true is None:
         raise InputError("y_true is missing; this metric needs labels")
     refuse_masked(y_true, "y_true")
-    labels = one_array(y_true, "y_true")
+    labels = as_array(y_true, "y_true")
     refuse_dates(labels, "y_true")
     if labels.ndim != 1 or labels.dtype.names:
         n_dimensions = labels.ndim + bool(labels.dtype.names)
@@ -332,7 +338,7 @@ def cluster_codes(clusters: ArrayLike, n_rows: int) -> Ints:
     import pandas as pd
 
     refuse_masked(clusters, "clusters")
-    names = one_array(clusters, "clusters")
+    names = as_array(clusters, "clusters")
     if names.ndim != 1 or names.size != n_rows:
         raise InputError(f"clusters must name the cluster of each of the {n_rows} rows, not {names.shape}")
     codes, _ = pd.factorize(names)

@@ -51,7 +51,7 @@ from scipy import sparse, special
 from partialfair._typing import Floats, Ints
 from partialfair.intervals import RANK_TOLERANCE, tie_ends
 from partialfair.metrics._differences import Setting
-from partialfair.metrics._inputs import GroupScores, ScoredGroups
+from partialfair.metrics._inputs import GroupScores, ScoredGroups, effective_size
 from partialfair.metrics.bounds import CANDIDATE_SHARE
 from partialfair.metrics.partial import labelled_share, selected_share
 
@@ -90,7 +90,9 @@ class _Proportion:
     degrees
         Degrees of freedom of the variances behind the sizes; infinite for plain counts.
     influence
-        Derivative of P in the weight of each row, in order of its ``clusters``; None without clusters.
+        Clusters of the rows, and the derivative of P in the weight of each row; None without clusters.
+    ends
+        P as a function of the ends of the interval, where labels and these are sampled; else None.
     """
 
     value: float
@@ -194,15 +196,14 @@ class ProportionGaps:
     def pair_ends(self) -> tuple[Ints, Floats, Floats, Floats]:
         """Return positions, gap, and interval of every pair of groups, each as if it were the only one."""
         k, j = np.triu_indices(len(self.by_label[0]), 1)
-        either = [
+        gaps, lows, highs = (
             np.maximum(ends[:, k, j], ends[:, j, k]).max(axis=0)
             for ends in (
                 self._differences,
                 self._lower(self.error / (2 * len(self.by_label))),
                 self._upper(self.error / 2),
             )
-        ]
-        gaps, lows, highs = either
+        )
         return np.stack([k, j], axis=1), gaps, lows, highs
 
     def _lower_bound(self, error: float) -> float:
@@ -243,22 +244,22 @@ class ProportionGaps:
         """Distances from each proportion to its lower and upper limit."""
         rank, n_rank, slope = self._field("rank"), self._field("n_rank"), self._field("slope")
         degrees, n_labels = self._field("degrees"), self._field("n_labels")
-        low, high = _limits(rank, _corrected(n_rank, degrees, error), error)
+        low, high = _limits(rank, _correct_sizes(n_rank, degrees, error), error)
         strict = _REACH_SHARE * error
-        least, most = _limits(rank, _corrected(n_rank, degrees, strict), strict)
+        least, most = _limits(rank, _correct_sizes(n_rank, degrees, strict), strict)
         within_reach = (most > self._field("next_start")) | (least < self._field("last_end"))
         slope = np.where(within_reach, slope, 0.0)
         below, above = slope * np.maximum(rank - low, 0.0), slope * np.maximum(high - rank, 0.0)
         uncertain = np.isfinite(n_labels) & (within_reach | ~self._field("fixed_outside").astype(bool))
         if uncertain.any():
             size = np.where(uncertain, n_labels, 1.0)
-            low, high = _limits(self._values, _corrected(size, degrees, error), error)
+            low, high = _limits(self._values, _correct_sizes(size, degrees, error), error)
             below = np.where(uncertain, np.hypot(below, np.maximum(self._values - low, 0.0)), below)
             above = np.where(uncertain, np.hypot(above, np.maximum(high - self._values, 0.0)), above)
         for place, proportion in np.ndenumerate(np.array(self.by_label, dtype=object)):
             if proportion.ends is not None and within_reach[place]:
                 sizes = np.array([proportion.n_rank, proportion.ends.n_labeled])
-                corrected = _corrected(sizes, np.full(2, proportion.degrees), error)
+                corrected = _correct_sizes(sizes, np.full(2, proportion.degrees), error)
                 low_end, high_end = proportion.ends.distances(*corrected.tolist(), error)
                 below[place], above[place] = max(below[place], low_end), max(above[place], high_end)
         return below, above
@@ -311,7 +312,7 @@ def _of_ranks(group: GroupScores, setting: Setting) -> _Proportion:
     return _Proportion(
         selected_share(group, setting.threshold, setting.gap_scale),
         rank,
-        _effective_size(group, rank, errors, _kish(mass)),
+        _effective_size(group, rank, errors, effective_size(mass)),
         slope,
         *_neighbors(group, rank),
         degrees=_degrees(group),
@@ -326,9 +327,8 @@ def _of_label(group: GroupScores, setting: Setting, label: bool) -> _Proportion:
     is_selected, has_label = group.scores > setting.threshold, group.positive == label
     rank, mass, measure = float(group.rank(setting.threshold)), _mass(group), group.interval.measure
     inside = measure * group.in_band
-    total = (
-        inside if setting.gap_scale == "interval" else mass
-    )  # T is a proportion of these rows with the label
+    # T is a proportion of these rows with the label.
+    total = inside if setting.gap_scale == "interval" else mass
     selected = inside * is_selected
     with_label = float(total[has_label].sum())
     value = labelled_share(group, setting.threshold, setting.gap_scale, setting.rank_within, label)
@@ -351,7 +351,7 @@ def _of_label(group: GroupScores, setting: Setting, label: bool) -> _Proportion:
         (1 - value) * selected * (has_label - rates[0]) - value * others * (has_label - rates[1])
     ) / with_label
     labeled = total[has_label]
-    size = _effective_size(group, value, errors, _kish(labeled) / known, group.with_label(label))
+    size = _effective_size(group, value, errors, effective_size(labeled) / known, group.with_label(label))
     influence = slope * mass * (is_selected - rank) + errors
     ends = None
     if setting.gap_scale == "interval":
@@ -365,12 +365,12 @@ def _of_label(group: GroupScores, setting: Setting, label: bool) -> _Proportion:
             passed_rows / passed_rows[-1],
             passed_labels,
             rank,
-            _effective_size(group, value, given_ends, _kish(labeled), group.with_label(label)),
+            _effective_size(group, value, given_ends, effective_size(labeled), group.with_label(label)),
         )
     return _Proportion(
         value,
         rank,
-        _effective_size(group, rank, mass * (is_selected - rank), _kish(mass)),
+        _effective_size(group, rank, mass * (is_selected - rank), effective_size(mass)),
         slope,
         *_neighbors(group, rank),
         n_labels=size,
@@ -390,7 +390,7 @@ def _limits(proportion: Floats, size: Floats, error: float) -> tuple[Floats, Flo
     return np.where(hits > 0, low, 0.0), np.where(others > 0, high, 1.0)
 
 
-def _corrected(size: Floats, degrees: Floats, error: float) -> Floats:
+def _correct_sizes(size: Floats, degrees: Floats, error: float) -> Floats:
     """Effective sizes for normal quantiles whose variances were estimated."""
     student = np.where(np.isfinite(degrees), special.stdtrit(np.minimum(degrees, 1e9), 1 - error), 1.0)
     normal = np.where(np.isfinite(degrees), special.ndtri(1 - error), 1.0)
@@ -425,10 +425,6 @@ def _degrees(group: GroupScores) -> float:
 def _mass(group: GroupScores) -> Floats:
     """Weights of the rows, which add up to 1."""
     return np.full(group.n, 1 / group.n) if group.weights is None else group.weights / group.weights.sum()
-
-
-def _kish(weights: Floats) -> float:
-    return float(weights.sum() ** 2 / (weights**2).sum())
 
 
 def _neighbors(group: GroupScores, rank: float) -> tuple[float, float]:

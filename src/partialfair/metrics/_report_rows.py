@@ -95,7 +95,7 @@ class DrawsOfGroups:
     n_resamples: int
     seed: int
 
-    def compared(self, metric: Metric, small: tuple[SmallGroup, ...]) -> ScoredGroups:
+    def select_groups(self, metric: Metric, small: tuple[SmallGroup, ...]) -> ScoredGroups:
         """Return all groups but the small ones, with labels if the metric needs them."""
         absent = {group.group for group in small}
         groups = tuple(group for group in self.scored if group.label not in absent)
@@ -103,11 +103,11 @@ class DrawsOfGroups:
             groups = tuple(replace(group, positive=None) for group in groups)
         return replace(self.scored, groups=groups)
 
-    def of(self, name: str, metric: Metric, small: tuple[SmallGroup, ...]) -> Resamples:
+    def draw(self, name: str, metric: Metric, small: tuple[SmallGroup, ...]) -> Resamples:
         """Draw weights of the groups that the metric compares."""
         stream = np.random.SeedSequence(self.seed, spawn_key=tuple(name.encode()))
         return resample(
-            self.compared(metric, small),
+            self.select_groups(metric, small),
             threshold=self.threshold if metric.needs_threshold else None,
             n_resamples=self.n_resamples,
             rng=np.random.default_rng(stream),
@@ -123,7 +123,7 @@ def metric_row(
     confidence: float,
 ) -> ReportRow:
     """Return the line of one metric, without its small groups; see `fairness_report`."""
-    scored = draws.compared(metric, small)
+    scored = draws.select_groups(metric, small)
     gap = metric.gap(scored, setting).in_units(scored.higher_is_better)
     sizes = {group.label: group.n for group in scored}
     where = (gap.groups, gap.threshold, gap.ranks, (sizes[gap.groups[0]], sizes[gap.groups[1]]), gap.label)
@@ -147,7 +147,7 @@ def metric_row(
         spread = metric.proportions(scored, setting, confidence)
     else:
         spread = fluctuation(
-            metric.differences(draws.of(name, metric, small), setting),
+            metric.differences(draws.draw(name, metric, small), setting),
             confidence,
             n_members(metric, scored, setting),
             metric.widest_difference(scored),

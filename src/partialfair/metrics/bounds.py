@@ -262,14 +262,8 @@ class Fluctuation:
 
     def pair_ends(self) -> tuple[Ints, Floats, Floats, Floats]:
         """Return positions, gap, and interval of every row of a pair, each as if it were the only one."""
-        return (
-            self.positions,
-            self.pairs.gap,
-            *(
-                self.pairs.moved(self.pairs.gap, -self.own),
-                self.upper_ends(self.error / 2),
-            ),
-        )
+        lows = self.pairs.moved(self.pairs.gap, -self.own)
+        return self.positions, self.pairs.gap, lows, self.upper_ends(self.error / 2)
 
     def radius_everywhere(self, error: float) -> Floats:
         """How far the gaps of all pairs may be off at once, but with that probability."""

@@ -234,13 +234,13 @@ def _parity_reach(scored: ScoredGroups, setting: Setting, gap: float) -> tuple[f
         return gap, gap
     n = min(group.n_effective for group in scored)
 
-    def moved(end: float, inwards: int) -> float:
+    def move(end: float, inwards: int) -> float:
         """Move an end by two standard errors and one member."""
         return float(np.clip(end + inwards * (2 * np.sqrt(end * (1 - end) / n) + 1 / n), 0.0, 1.0))
 
     parts = scored.groups[0].interval.parts
-    shrunk = [(moved(low, 1), moved(high, -1)) for low, high in parts if moved(low, 1) < moved(high, -1)]
-    widened = [(moved(low, -1), moved(high, 1)) for low, high in parts]
+    shrunk = [(move(low, 1), move(high, -1)) for low, high in parts if move(low, 1) < move(high, -1)]
+    widened = [(move(low, -1), move(high, 1)) for low, high in parts]
     # Each part by itself: widened parts may overlap, and the gap of a union is that of its worst part.
     least, most = (
         max((_absolute_gap(scored, part) for part in changed), default=0.0) for changed in (shrunk, widened)

@@ -255,7 +255,8 @@ def compare_gaps(
         if name not in omitted:
             # Both models have the metric's stream and the same groups, so rows have the same weights in both.
             models = [
-                (draw.of(name, metric, few[name]), one.setting) for draw, one in zip(draws, read, strict=True)
+                (drawn.draw(name, metric, few[name]), one.setting)
+                for drawn, one in zip(draws, read, strict=True)
             ]
             rows.append(_difference(name, metric, models, confidence))
     return GapComparison(tuple(rows), omitted, confidence, n_resamples)

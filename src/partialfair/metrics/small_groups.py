@@ -17,7 +17,7 @@ from partialfair._text import listed
 from partialfair._typing import GroupLabel, IntervalLike, RankWithin, SmallGroups
 from partialfair.exceptions import InputError, SmallGroupWarning
 from partialfair.groups import LABEL_KINDS, enough, group_name, members_text
-from partialfair.metrics._inputs import GroupScores, ScoredGroups
+from partialfair.metrics._inputs import GroupScores, ScoredGroups, effective_size
 
 __all__ = [
     "MERGED",
@@ -153,7 +153,7 @@ def labelled_in_interval(group: GroupScores, label: bool, rank_within: RankWithi
     inside = np.where(group.positive == label, group.in_band, 0.0)
     if group.clusters is not None:
         inside = np.bincount(group.clusters, weights=inside)
-    return float(inside.sum() ** 2 / (inside**2).sum()) if inside.any() else 0.0
+    return effective_size(inside) if inside.any() else 0.0
 
 
 def too_few_labelled(

@@ -176,9 +176,7 @@ class _Confidence:
     def of(cls, reports: Mapping[str, FairnessReport], seen_in_training: bool) -> _Confidence:
         first = next(iter(reports.values()))
         confidence = f"{100 * first.confidence:g} %"
-        bootstrap = (
-            "Confidence intervals under “As audited” are a bootstrap's and hold for that one interval."
-        )
+        audited = "Confidence intervals under “As audited” hold for that one interval."
         if seen_in_training:
             text = (
                 "The models were trained on these rows, so that gaps on new people are mostly wider: there "
@@ -195,7 +193,7 @@ class _Confidence:
             f"Bands hold with {about}{confidence} confidence for all intervals, pairs and thresholds at "
             f"once, those of each metric and scale by themselves{each}. They follow from how far ranks in "
             f"two samples are off everywhere, {source}, so they allow for having looked everywhere, and are "
-            f"wide.{rough} They take the rows for a random sample that the model had not seen. {bootstrap}"
+            f"wide.{rough} They take the rows for a random sample that the model had not seen. {audited}"
         )
         return cls(about + confidence, True, text)
 

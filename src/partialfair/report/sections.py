@@ -84,7 +84,7 @@ def audited_section(
     seen_in_training: bool = False,
     explained: bool = True,
 ) -> Section:
-    """Return what the report says of the audited interval, with its bootstrap's confidence intervals.
+    """Return what the report says of the audited interval, with its confidence intervals.
 
     What intervals and bounds claim is said where ``explained``: once on a page of several models.
     """
@@ -120,7 +120,7 @@ _TRAINED_ON = "The model was trained on these rows: intervals and bounds say not
 def _claims(report: FairnessReport) -> str:
     """Say what intervals and bounds are, and how sure."""
     return (
-        f"Confidence intervals are a bootstrap's, for this interval of ranks alone. {report.assurance} "
+        f"Confidence intervals hold for this interval of ranks alone. {report.assurance} "
         "“At least” and “at most” are bounds on one side, with the same confidence: the true gap is shown to "
         "be no smaller, or no wider, than that. Where one side alone matters, read that bound."
     )

@@ -186,7 +186,7 @@ def scores_of(outputs: Tensor) -> Tensor:
 
 
 def score_vector(scores: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return scores as functions of them take them; what is no vector, or too precise, is refused."""
+    """Return scores as functions of them take them; refuse other shapes, and double precision in single."""
     if not isinstance(scores, Tensor):
         raise InputError(f"scores must be a tensor, not {type(scores).__name__}")
     if scores.dtype == torch.float64 and dtype != torch.float64:

@@ -19,7 +19,7 @@ from partialfair.estimators._path_rows import GivenRows, split_rows
 from partialfair.exceptions import InputError, InputTypeError
 from partialfair.trees._refusals import name_of
 
-__all__ = ["grown", "naming_model"]
+__all__ = ["grown", "name_model_in_errors"]
 
 _PATIENCE = 20
 """Trees without gain on the rows held out after which growing stops."""
@@ -105,7 +105,7 @@ def _by_xgboost(model: Any, train: GivenRows, held_out: GivenRows) -> Any:
 
 def _by_catboost(model: Any, train: GivenRows, held_out: GivenRows) -> Any:
     Pool = require("catboost", extra="boosting", purpose="growing trees of CatBoost").Pool
-    with naming_model(model, _FAILED):
+    with name_model_in_errors(model, _FAILED):
         watched = Pool(
             held_out.X, held_out.y, weight=_weights(held_out), cat_features=model.get_param("cat_features")
         )
@@ -134,13 +134,13 @@ def _weights(rows: GivenRows) -> Floats:
 
 def _fitted(model: Any, rows: GivenRows, **settings: Any) -> Any:
     weights = {} if rows.weights is None else {"sample_weight": rows.weights}
-    with naming_model(model, _FAILED):
+    with name_model_in_errors(model, _FAILED):
         return model.fit(rows.X, rows.y, **weights, **settings)
 
 
 @contextmanager
-def naming_model(model: Any, what: str) -> Iterator[None]:
-    """Turn the errors of a model's library into one sentence that names the model and what failed."""
+def name_model_in_errors(model: Any, what: str) -> Iterator[None]:
+    """Raise the errors of a model's library as `InputError`, with the model's name and what failed."""
     try:
         yield
     except _errors_of(model) as error:

@@ -19,7 +19,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import check_array
 
 from partialfair._extras import require
-from partialfair._stored_xgboost import checked_json
+from partialfair._stored_xgboost import rewrite_json
 from partialfair.estimators.result import FitResult
 from partialfair.exceptions import InputError
 from partialfair.trees._refusals import name_of
@@ -66,7 +66,7 @@ def stored(model: Any) -> Any:
     kind = name_of(inner)
     booster = inner if kind == _BOOSTER else inner.get_booster()
     settings = {} if kind == _BOOSTER else inner.get_params()
-    return StoredXGBoost(kind, settings, checked_json(booster.save_raw("json")), frozen)
+    return StoredXGBoost(kind, settings, rewrite_json(booster.save_raw("json")), frozen)
 
 
 def restored(held: Any) -> Any:
@@ -79,7 +79,7 @@ def restored(held: Any) -> Any:
     if held.kind not in (_BOOSTER, "XGBClassifier", "XGBRegressor", "XGBRFClassifier", "XGBRFRegressor"):
         raise InputError(f"its model is a {held.kind[:40]}, which is none of XGBoost's")
     model = getattr(xgboost, held.kind)(**held.settings)
-    model.load_model(bytearray(checked_json(held.content)))
+    model.load_model(bytearray(rewrite_json(held.content)))
     return FrozenEstimator(model) if held.frozen else model
 
 

@@ -21,7 +21,7 @@ from sklearn.utils import ClassifierTags, RegressorTags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from partialfair._checks import check_number, check_sparse, finite_vector, refuse_masked, squarable
+from partialfair._checks import check_number, check_sparse, finite_vector, refuse_masked, squarable_vector
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
@@ -44,7 +44,7 @@ from partialfair.solvers import Record, Solver
 from partialfair.surrogates import Surrogate
 from partialfair.trees._alpha import check_alpha, chosen_refit, is_auto, judging_rows
 from partialfair.trees._calibration import calibrations
-from partialfair.trees._growing import grown, naming_model
+from partialfair.trees._growing import grown, name_model_in_errors
 from partialfair.trees._grown_on import check_classes, check_order, check_width
 from partialfair.trees._leaf_rows import LeafRows, judged_by_library
 from partialfair.trees._refitting import LeafValues, has_bounds, loss_of
@@ -437,7 +437,7 @@ class PartialFairTrees(PartialFairEstimator):
         target, weights = read_target(y, n_rows), read_weights(sample_weight, n_rows)
         present = weights > 0
         if is_regressor(self):
-            target, positive = squarable(target, "y"), None
+            target, positive = squarable_vector(target, "y"), None
         else:
             check_labels(target)
             positive = target[present] == two_classes(target[present])[1]
@@ -511,7 +511,7 @@ class PartialFairTrees(PartialFairEstimator):
         """Score rows by the library's model; it never asks for the group."""
         check_is_fitted(self)
         features, written = self._read_features(X, reset=False)[0], self._written
-        with naming_model(self.model_, "could not score X"):
+        with name_model_in_errors(self.model_, "could not score X"):
             return written.scores(features)
 
     def __sklearn_tags__(self) -> Any:

@@ -10,16 +10,18 @@ import zipfile
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.cluster import KMeans
 from sklearn.ensemble import (
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
     RandomForestClassifier,
 )
+from sklearn.svm import SVC
 
 from partialfair import load_model, save_model
-from partialfair._stored_lightgbm import checked_text
+from partialfair._stored_lightgbm import rewrite_text
 from partialfair._stored_models import check_models
-from partialfair._stored_xgboost import checked_json
+from partialfair._stored_xgboost import rewrite_json
 from partialfair.exceptions import InputError
 from partialfair.persistence import model_bytes
 
@@ -59,9 +61,9 @@ def document():
 def test_good_text_is_written_as_it_was(text):
     before, _, _ = text.partition("end of trees")
     assert "cat_threshold=" in before
-    assert checked_text(text).partition("end of trees")[0] == before
+    assert rewrite_text(text).partition("end of trees")[0] == before
     parameters = re.search(r"(?s)\nparameters:\n.*end of parameters", text)[0]
-    assert parameters in checked_text(text)
+    assert parameters in rewrite_text(text)
 
 
 def test_several_classes_and_trees_without_splits():
@@ -79,7 +81,7 @@ def test_several_classes_and_trees_without_splits():
             "bagging_fraction": 0.5,
         } | settings
         text = lightgbm.LGBMClassifier(**settings).fit(X, labels).booster_.model_to_string()
-        assert checked_text(text).partition("end of trees")[0] == text.partition("end of trees")[0]
+        assert rewrite_text(text).partition("end of trees")[0] == text.partition("end of trees")[0]
 
 
 def test_linear_leaves_are_not_saved(tmp_path):
@@ -121,21 +123,21 @@ def test_linear_leaves_are_not_saved(tmp_path):
 def test_changed_text_is_refused(text, line, other):
     assert re.search(line, text)
     with pytest.raises(InputError, match=r"LightGBM in it|a tree in it"):
-        checked_text(re.sub(line, other, text, count=1))
+        rewrite_text(re.sub(line, other, text, count=1))
 
 
 def test_thresholds_may_be_infinite(text):
     changed = re.sub(r"threshold=-?\d\S*", "threshold=inf", text, count=1)
-    assert "threshold=inf" in checked_text(changed)
+    assert "threshold=inf" in rewrite_text(changed)
 
 
 def test_sizes_of_trees_are_counted_again(text):
     wrong = re.sub(r"tree_sizes=.*", "tree_sizes=5 100000000 3", text)
-    assert checked_text(wrong) == checked_text(text)
+    assert rewrite_text(wrong) == rewrite_text(text)
 
 
 def test_good_json_says_the_same(document):
-    assert json.loads(checked_json(document)) == json.loads(document)
+    assert json.loads(rewrite_json(document)) == json.loads(document)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +173,7 @@ def test_changed_trees_of_xgboost_are_refused(document, path, value):
         part = part[key]
     part[last] = value
     with pytest.raises(InputError, match=r"XGBoost|a tree in it"):
-        checked_json(json.dumps(whole).encode())
+        rewrite_json(json.dumps(whole).encode())
 
 
 @pytest.mark.parametrize(
@@ -198,7 +200,7 @@ def test_changed_json_of_xgboost_is_refused(document, path, value):
         part = part[key]
     part[last] = value
     with pytest.raises(InputError, match="XGBoost"):
-        checked_json(json.dumps(whole).encode())
+        rewrite_json(json.dumps(whole).encode())
 
 
 @pytest.mark.parametrize(
@@ -206,7 +208,7 @@ def test_changed_json_of_xgboost_is_refused(document, path, value):
 )
 def test_other_texts_for_xgboost(content):
     with pytest.raises(InputError, match="XGBoost"):
-        checked_json(content)
+        rewrite_json(content)
 
 
 FOREST = RandomForestClassifier(3, max_depth=2, random_state=0).fit(X, LABELS)
@@ -298,3 +300,21 @@ def test_ways_around_the_checks(tmp_path, change):
     path.write_bytes(_edited_schema(FOREST, change))
     with pytest.raises(InputError, match="is damaged"):
         load_model(path)
+
+
+@pytest.mark.parametrize("n_threads", [-1, 0, 1 << 20])
+def test_clusters_have_a_positive_number_of_threads(n_threads):
+    model = KMeans(n_clusters=2, n_init=1).fit(np.arange(20.0).reshape(10, 2))
+    check_models(model)
+    model._n_threads = n_threads
+    with pytest.raises(InputError, match="_n_threads is not a number of jobs"):
+        check_models(model)
+
+
+def test_support_vectors_have_one_gamma():
+    rng = np.random.default_rng(0)
+    model = SVC().fit(rng.normal(size=(30, 2)), np.arange(30) % 2)
+    check_models(model)
+    model._gamma = np.array([0.5, 0.5])
+    with pytest.raises(InputError, match="do not fit each other"):
+        check_models(model)
