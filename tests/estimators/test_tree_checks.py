@@ -20,6 +20,7 @@ from partialfair.trees import PartialFairTrees
 from tests.estimators.test_scikit_learn import CONSTRAINED, two_groups, upstream
 
 pytestmark = pytest.mark.filterwarnings(
+    "ignore::partialfair.exceptions.UninformativeModelWarning",  # tables of noise
     "ignore::sklearn.exceptions.ConvergenceWarning",
     "ignore::partialfair.exceptions.SurrogateWarning",
     "ignore::partialfair.exceptions.OverfittedGapWarning",

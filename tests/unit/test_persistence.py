@@ -67,6 +67,7 @@ def quick(**settings):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::partialfair.exceptions.UninformativeModelWarning")
 @pytest.mark.parametrize(
     ("settings", "groups"),
     [
