@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
 from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path
-from partialfair.constraints import join
+from partialfair.constraints import StatisticalParity, join
+from partialfair.estimators._exact import is_reachable
+from partialfair.estimators._promise import Promise
 from partialfair.estimators._rescaling import rescale
 from partialfair.estimators._search import Search, remarks_on
 from partialfair.exceptions import UninformativeModelWarning
+from partialfair.groups import encode_groups
+from partialfair.metrics.catalogue import METRICS
 from partialfair.models import linear_model
 from partialfair.objectives import Logistic
 from partialfair.problems import Problem
@@ -68,6 +73,15 @@ def test_orders_and_names_do_not_decide(seed):
     assert second.status is first.status
     rise = first.objective - unconstrained
     assert abs(second.objective - first.objective) <= 0.02 * rise
+
+
+def test_sizes_of_groups_say_nothing_about_gaps_in_units_of_scores():
+    groups = encode_groups(["a", "b"] * 5)
+    promise = Promise(StatisticalParity(max_gap=1e-3), groups, np.ones(2, dtype=bool), {}, 2)
+    assert not is_reachable(promise)
+    in_scores = replace(METRICS["statistical_parity"], in_scores=True)
+    with patch.dict(METRICS, statistical_parity=in_scores):
+        assert is_reachable(promise)
 
 
 def test_the_user_can_stop_it(monkeypatch):

@@ -274,7 +274,7 @@ MaxGroups = Annotated[
     typer.Option(
         "--max-groups",
         metavar="N",
-        help="Refuse a group column with more distinct values; run time grows with pairs of groups.",
+        help="Largest number of groups; more raise an error. Run time grows with the pairs of groups.",
         rich_help_panel=JUDGED,
     ),
 ]

@@ -416,6 +416,9 @@ def obstacle(training: Training, gaps: Sequence[WorstGap]) -> str:
 
 def is_reachable(promise: Promise) -> bool:
     """Whether scores without ties can satisfy a constraint, as far as the sizes of groups say."""
+    record = record_of(promise.constraint)
+    if record is not None and record.bounded.in_scores:  # sizes bound differences of proportions
+        return True
     return bool(promise.constraint.max_gap >= _floor(promise)[0])
 
 
