@@ -268,11 +268,15 @@ class Search:
             self._climb()
             if self.escalation is None:  # candidates are all that a chain of limits is for
                 return cut
-            if is_new and self._is_unfinished:
+            is_unfinished = is_new and self._is_unfinished
+            self.best = self._certified()
+            if not is_new:  # only attempts of this fit say whether it was cut short
+                return cut
+            cut = self._cut_short
+            if cut is None and is_unfinished:
                 cut = self._escalate(self.escalation)
-            if cut is None:
-                self.best = self._certified()
-                if is_new:  # only attempts of this fit say whether it was cut short
+                if cut is None:
+                    self.best = self._certified()
                     cut = self._cut_short
         return cut
 
