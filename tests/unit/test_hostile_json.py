@@ -1,4 +1,4 @@
-"""JSON that commands wrote and somebody changed: it is read, or refused in one sentence."""
+"""JSON that commands wrote and somebody changed: it is read, or refused with a clear error."""
 
 from __future__ import annotations
 

@@ -110,9 +110,9 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
     margin
         For statistical parity on the absolute scale: by how much the interval is widened, in ranks, while
         maps are sought. There a threshold counts wholly or not at all, so that maps jump where the interval
-        ends, and new people's ranks are a little off. ``"auto"`` is ``1.36 / √n`` of the smallest group, or 0
+        ends, and ranks of new rows are a little off. ``"auto"`` is ``1.36 / √n`` of the smallest group, or 0
         where ``max_gap`` cannot be reached on an interval so wide; 0 finds the least change, and may be far
-        off for new people. On the interval scale it is not used.
+        off on new data. On the interval scale it is not used.
 
     Attributes
     ----------
