@@ -28,7 +28,7 @@ def write(tmp_path):
 
 
 def complaint_about(browser, path, until="true"):
-    """What a page is told off for, once an expression is true on it."""
+    """Return why a page fails its test, once an expression is true on it."""
     with pytest.raises(pytest.fail.Exception) as failure, watched(browser) as open_page:
         open_page(path).wait_for_function(until)
     return str(failure.value)

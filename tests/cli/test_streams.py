@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="of a POSIX shel
 
 
 def run(shell: str, *words: str, cwd=None) -> subprocess.CompletedProcess[str]:
-    """Run a command as a shell does that is told what to do with its streams; the exit code is its own."""
+    """Run a command in a shell that redirects its streams, and print the exit code of the command."""
     script = f'exec 3>&1; {{ {{ "$@"; echo code $? >&3; }} {shell}; }}'
     return subprocess.run(
         ["sh", "-c", script, "sh", sys.executable, "-m", "partialfair", *words],
