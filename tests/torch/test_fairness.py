@@ -225,11 +225,13 @@ PROCESSES = """
 import sys
 import torch
 import torch.distributed as dist
+from tests.torch.processes import leave_together
 from tests.torch.test_fairness import trained
 
 rank, address, out = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
 torch.save(trained(rank, 2), f"{out}.{rank}")
+leave_together(out)
 """
 
 

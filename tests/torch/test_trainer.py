@@ -294,6 +294,7 @@ import torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, TensorDataset
 from partialfair.torch import GroupBatches, Indexed, PartialFairTrainer
+from tests.torch.processes import leave_together
 from tests.torch.test_trainer import CONSTRAINT, adam, made
 
 dist.init_process_group("gloo")
@@ -320,13 +321,11 @@ for resume in (False, True):
 if rank == 0:
     losses = torch.tensor([record.loss for record in training.history])
     torch.save(torch.cat([model(X).detach()[:, 0], losses]), f"{out}.{size}.scores")
-dist.barrier()  # neither may leave while the other still talks
-dist.destroy_process_group()
+leave_together(out)
 """
 
 
-# Rarely, on a busy machine, gloo aborts a process that is leaving: not a test to rely on at every change.
-@pytest.mark.slow
+@pytest.mark.slow  # torchrun starts slowly
 def test_torchrun_with_two_processes(tmp_path):
     """Two processes write one checkpoint, go on from it, and end with the network of one process."""
     script = tmp_path / "script.py"
