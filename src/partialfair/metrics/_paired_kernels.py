@@ -11,24 +11,31 @@ __all__ = ["add_contenders", "raise_ends"]
 
 
 @njit(cache=True)
-def add_contenders(block: Floats, top: Floats, n_deviations: float, total: Floats) -> int:
-    """Add the rows that may be the largest in truth, each with its sign, to ``total``; return their number.
+def add_contenders(block: Floats, starts: Ints, top: Floats, n_deviations: float, total: Floats) -> float:
+    """Add the rows that may be the largest in truth, weighted and signed, to ``total``; return their weight.
 
     A row is a contender if ``|top| − |d_i|`` is at most ``n_deviations`` standard deviations of that
-    difference. Column 0 is the estimate, the others are draws; ``top`` is positive.
+    difference. Its weight is the square of its variance, compared with the largest variance of its pair.
+    Column 0 is the estimate, the others are draws; ``top`` is positive, and ``starts`` says where each pair's
+    rows begin.
     """
-    n_contenders = 0
-    for row in range(block.shape[0]):
-        values = block[row]
-        sign = -1.0 if values[0] < 0 else 1.0
-        shortfall, squares = top[0] - sign * values[0], 0.0
-        for b in range(1, top.size):
-            squares += (top[b] - sign * values[b] - shortfall) ** 2
-        if shortfall <= n_deviations * np.sqrt(squares / (top.size - 1)):
-            n_contenders += 1
-            for b in range(top.size):
-                total[b] += sign * values[b]
-    return n_contenders
+    weight, squares = 0.0, np.empty(block.shape[0])
+    for pair in range(starts.size - 1):
+        first, end = starts[pair], starts[pair + 1]
+        for row in range(first, end):
+            squares[row] = np.sum((block[row, 1:] - block[row, 0]) ** 2)
+        largest = squares[first:end].max() if end > first else 0.0
+        for row in range(first, end):
+            values = block[row]
+            sign = -1.0 if values[0] < 0 else 1.0
+            shortfall = top[0] - sign * values[0]
+            spread = np.sum((top[1:] - sign * values[1:] - shortfall) ** 2)
+            if shortfall <= n_deviations * np.sqrt(spread / (top.size - 1)):
+                # Not 0: the only contender may be a row without variance.
+                relative = max((squares[row] / largest) ** 2, 1e-9) if largest > 0 else 1.0
+                weight += relative
+                total += relative * sign * values
+    return weight
 
 
 @njit(cache=True)
@@ -84,8 +91,8 @@ def raise_ends(
                         errors[way, b] = factors[pair] * (reached - estimates[way])
                         squares += errors[way, b] ** 2
                     deviations[way] = max(np.sqrt(squares / n_draws), 1e-12 * widest)
-                # A second way that is hopeless would only widen the first: its end would be much higher.
-                hopeless = estimates[1] + 2 * deviations[1] > estimates[0] + 3 * deviations[0]
+                # A second way whose end is higher would only widen the first.
+                hopeless = estimates[1] + 2 * deviations[1] > estimates[0] + 2 * deviations[0]
                 n_ways = 1 if hopeless else 2
                 for b in range(n_draws):
                     largest[b] = errors[0, b] / deviations[0]

@@ -55,7 +55,7 @@ from partialfair.metrics._inputs import GroupScores, ScoredGroups, effective_siz
 from partialfair.metrics.bounds import CANDIDATE_SHARE
 from partialfair.metrics.partial import labelled_share, selected_share
 
-__all__ = ["ProportionGaps", "proportion_gaps"]
+__all__ = ["ProportionGaps", "correlations", "proportion_gaps"]
 
 _PSEUDO_ROWS = 4.0
 """Rows with the interval's proportion of labels that are added on each side of the threshold: a few rows
@@ -218,17 +218,18 @@ class ProportionGaps:
         return float(np.where(candidates, self._lower(level), 0.0).max())
 
     @cached_property
-    def _values(self) -> Floats:
+    def values(self) -> Floats:
+        """Proportions by label and group."""
         return self._field("value")
 
     @cached_property
     def _differences(self) -> Floats:
         """``P_k − P_j`` at ``[label, k, j]``."""
-        return np.asarray(self._values[:, :, None] - self._values[:, None, :])
+        return np.asarray(self.values[:, :, None] - self.values[:, None, :])
 
     def _upper(self, error: float) -> Floats:
         """Upper limit of each difference by itself; that of a group with itself is 0."""
-        below, above = self._distances(error)
+        below, above = self.distances(error)
         return np.asarray(self._differences + self._joint(above, below))
 
     def _lower(self, error: float) -> Floats:
@@ -240,7 +241,7 @@ class ProportionGaps:
         squares[:, np.arange(squares.shape[1]), np.arange(squares.shape[1])] = 0.0
         return np.sqrt(np.maximum(squares, 0.0))
 
-    def _distances(self, error: float) -> tuple[Floats, Floats]:
+    def distances(self, error: float) -> tuple[Floats, Floats]:
         """Distances from each proportion to its lower and upper limit."""
         rank, n_rank, slope = self._field("rank"), self._field("n_rank"), self._field("slope")
         degrees, n_labels = self._field("degrees"), self._field("n_labels")
@@ -253,9 +254,9 @@ class ProportionGaps:
         uncertain = np.isfinite(n_labels) & (within_reach | ~self._field("fixed_outside").astype(bool))
         if uncertain.any():
             size = np.where(uncertain, n_labels, 1.0)
-            low, high = _limits(self._values, _correct_sizes(size, degrees, error), error)
-            below = np.where(uncertain, np.hypot(below, np.maximum(self._values - low, 0.0)), below)
-            above = np.where(uncertain, np.hypot(above, np.maximum(high - self._values, 0.0)), above)
+            low, high = _limits(self.values, _correct_sizes(size, degrees, error), error)
+            below = np.where(uncertain, np.hypot(below, np.maximum(self.values - low, 0.0)), below)
+            above = np.where(uncertain, np.hypot(above, np.maximum(high - self.values, 0.0)), above)
         for place, proportion in np.ndenumerate(np.array(self.by_label, dtype=object)):
             if proportion.ends is not None and within_reach[place]:
                 sizes = np.array([proportion.n_rank, proportion.ends.n_labeled])
@@ -269,20 +270,22 @@ class ProportionGaps:
         """Correlations of the groups' estimates: a cluster may have rows in several groups."""
         if self.by_label[0][0].influence is None:
             return np.zeros((1, 1, 1))
-        correlations = []
-        for proportions in self.by_label:
-            rows = [proportion.influence for proportion in proportions if proportion.influence is not None]
-            clusters = np.concatenate([each for each, _ in rows])
-            groups = np.repeat(np.arange(len(rows)), [each.size for each, _ in rows])
-            values = np.concatenate([each for _, each in rows])
-            sums = sparse.coo_array((values, (clusters, groups))).tocsr()
-            products = np.asarray((sums.T @ sums).todense())
-            size = np.sqrt(np.maximum(np.diag(products), np.finfo(np.float64).tiny))
-            correlations.append(np.clip(products / size[:, None] / size, -1.0, 1.0))
-        return np.array(correlations)
+        return np.array([correlations(proportions) for proportions in self.by_label])
 
     def _field(self, name: str) -> Floats:
         return np.array([[getattr(each, name) for each in row] for row in self.by_label], dtype=np.float64)
+
+
+def correlations(proportions: Sequence[_Proportion]) -> Floats:
+    """Return the correlations of estimated proportions that share rows or clusters; 0 where one is fixed."""
+    rows = [proportion.influence for proportion in proportions if proportion.influence is not None]
+    clusters = np.concatenate([each for each, _ in rows])
+    columns = np.repeat(np.arange(len(rows)), [each.size for each, _ in rows])
+    values = np.concatenate([each for _, each in rows])
+    sums = sparse.coo_array((values, (clusters, columns))).tocsr()
+    products = np.asarray((sums.T @ sums).todense())
+    size = np.sqrt(np.maximum(np.diag(products), np.finfo(np.float64).tiny))
+    return np.clip(products / size[:, None] / size, -1.0, 1.0)
 
 
 def proportion_gaps(
