@@ -53,7 +53,7 @@ def _newton(along, sign, alpha):
     return np.logaddexp(0, -sign * (rows @ x)).mean() + 0.5 * alpha * x[0] ** 2
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_two_features_against_all_angles(seed):
     X, y, groups = crowd(seed)
     clf = fitted(X, y, groups, max_gap=0.2)
@@ -128,6 +128,7 @@ def test_ties_are_no_way_out():
     assert strict.result_.tied_share < 0.2
 
 
+@pytest.mark.slow
 def test_models_of_a_path_cost_no_less_if_more_is_asked_for():
     X, y, groups = crowd(7, n=300, d=4)
     clf = PartialFairClassifier(interval=(0.1, 0.6))

@@ -210,11 +210,6 @@ class Pool:
         near = [one for one in self.candidates if self.worth(one)[1] <= best.worst + margin]
         return min(near, key=lambda one: one.objective, default=best)
 
-    @property
-    def n_evaluations(self) -> int:
-        """Passes over the data that steps on the exact metric took."""
-        return sum(line.steps for line in self.tried)
-
     def _tied(self, counts: Counts) -> Floats:
         """Return shares of ties, among all and inside of the intervals; see `Candidate`."""
         inside = np.any([promise.inside(counts) for promise in self.training.promises], axis=0)

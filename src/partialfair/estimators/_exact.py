@@ -11,9 +11,9 @@ That is all by default. It can be done rank by rank as well, by constraints
 
 where h_i is f_i with the indicator itself in place of its surrogate: at x_c the constraint says what is true,
 and the surrogate, which becomes narrower as long as it covers enough people to have a slope that means
-something, only says how that changes with x. Models come to cost less at the same training gap, but a rank is
-a matter of chance, and people not seen pay for it (benchmarks/results/quality_rank_by_rank.md): it is for
-``surrogate_halvings``, and for promises that cannot be kept otherwise.
+something, only says how that changes with x. The objective falls at the same training gap, but counts at one
+rank are subject to chance, and fitting them can cost accuracy on new data: it is for ``surrogate_halvings``,
+and for limits that cannot be satisfied otherwise.
 """
 
 from __future__ import annotations
@@ -42,9 +42,11 @@ __all__ = [
     "continued",
     "corrections",
     "finished",
+    "indicator_values",
     "is_reachable",
     "obstacle",
     "stricter",
+    "with_point_at",
 ]
 
 _FAILURES, _LOST = 2, 0.25
@@ -268,13 +270,14 @@ def _is_lost(attempt: Attempt, last: Attempt) -> bool:
     return bool(violated or (attempt.excess > np.maximum(last.excess, 0.0) + stated).any())
 
 
-def about(attempt: Attempt, w: Floats, allowed: Floats, solve: Solve) -> Attempt:
+def about(attempt: Attempt, w: Floats, allowed: Floats, solve: Solve, halved: int = 0) -> Attempt:
     """Solve the problem whose constraints are true of a model, and allow given gaps.
 
-    The surrogate is as wide as at first: such problems are solved soonest.
+    With a surrogate as wide as at first such problems are solved soonest; with one that is halved some times
+    solutions are closer to the model.
     """
     at = replace(attempt, result=replace(attempt.result, x=attempt.problem.start_at(w)))
-    return _corrected(at, allowed, solve, 0, rank_by_rank=True)
+    return _corrected(at, allowed, solve, halved, rank_by_rank=True)
 
 
 def continued(begin: Attempt, w: Floats, blur: Floats, solve: Solve) -> Iterator[Attempt]:
@@ -334,7 +337,7 @@ def _corrected(last: Attempt, allowed: Floats, solve: Solve, halved: int, *, ran
         constraints = [_denser(one) for one in last.constraints]
     else:
         triples = zip(last.constraints, last.gaps, training.promises, strict=True)
-        constraints = [_refined(one, gap, promise.groups) for one, gap, promise in triples]
+        constraints = [with_point_at(one, gap, promise.groups) for one, gap, promise in triples]
     if sigma is not None:
         sigma = replace(sigma, width=sigma.width * 0.5 ** (halved - last.halved))
     trained = tuple(replace(one, max_gap=gap) for one, gap in zip(constraints, allowed.tolist(), strict=True))
@@ -346,24 +349,29 @@ def _corrected(last: Attempt, allowed: Floats, solve: Solve, halved: int, *, ran
         last.problem.constraints.joined_thresholds, theta, smooth.rows.at(w).ranks
     )
     start = np.concatenate([w, thresholds])
-    blur = _blur(training, trained, sigma, smooth, start) if rank_by_rank else np.zeros(smooth.m)
+    blur = np.zeros(smooth.m)
+    if rank_by_rank and sigma is not None:
+        blur = indicator_values(training, trained, sigma, start) - smooth.evaluate(start).constraints
     problem = training.problem([block.raised(blur)])
     result = solve(problem, start)
     return Attempt(training, trained, sigma, problem, result, last.number + 1, rank_by_rank, halved)
 
 
-def _blur(
-    training: Training,
-    trained: tuple[Constraint, ...],
-    sigma: Surrogate | None,
-    smooth: Problem,
-    x: Floats,
+def indicator_values(
+    training: Training, constraints: Sequence[Constraint], sigma: Surrogate, x: Floats
 ) -> Floats:
-    """Return ``h_i(x) − f_i(x)``: by how much constraints with the indicator differ from those with σ."""
-    if sigma is None or any(record_of(one) is None for one in trained):
-        return np.zeros(smooth.m)  # nothing exact is known of some of them
-    sharp = training.problem(training.blocks(trained, Ramp(_INDICATOR * sigma.width)))
-    return np.asarray(sharp.evaluate(x).constraints - smooth.evaluate(x).constraints)
+    """Return ``h_i(x)``: constraints with the indicator in place of σ; with σ where no metric is known."""
+    indicator = Ramp(_INDICATOR * sigma.width)
+    blocks = [
+        constraint.build(
+            promise.groups,
+            training.weights,
+            sigma if record_of(constraint) is None else indicator,
+            training.positive,
+        )
+        for constraint, promise in zip(constraints, training.promises, strict=True)
+    ]
+    return training.problem(blocks).evaluate(x).constraints
 
 
 def _narrowest(first: Attempt) -> int:
@@ -382,7 +390,7 @@ def _denser(constraint: Constraint) -> Constraint:
     return constraint.on_grid(constraint.grid.denser()) if isinstance(constraint, OnAGrid) else constraint
 
 
-def _refined(constraint: Constraint, gap: WorstGap, groups: Groups) -> Constraint:
+def with_point_at(constraint: Constraint, gap: WorstGap, groups: Groups) -> Constraint:
     """Look also where the exact gap is widest, if that is at some ranks."""
     if np.isnan(gap.ranks).any() or not isinstance(constraint, OnAGrid):
         return constraint

@@ -16,7 +16,7 @@ cancel. And folds lean against each other: a group that is too high in the rows 
 that its model was trained on, which a constraint corrects the wrong way. Where the constraint is met by
 fitting the noise of the training rows, the two cancel in the mean, to the last row in the worst case (one
 threshold and an intercept per group). Judging fold by fold and averaging five gaps instead is worse: gaps are
-maxima, and those of a fifth of the people are too wide by √5 times as much; see benchmarks/out_of_fold.py.
+maxima, and those of a fifth of the people are too wide by √5 times as much.
 
 **On which scale.** Models of different folds differ in intercept and spread, more so the fewer the rows. Put
 side by side as they are, their scores mix people of different ranks, which blurs the groups' difference. All

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -13,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from partialfair._clock import OutOfTime, acknowledge_interrupt, deadline, out_of_time, unhurried
 from partialfair._typing import Floats
 from partialfair.constraints import Constraint, OnAGrid, join
+from partialfair.estimators._boundary import BoundarySearch, follow_boundary
 from partialfair.estimators._candidates import Candidate, Pool
 from partialfair.estimators._climb import climb, search_all_coordinates
 from partialfair.estimators._exact import (
@@ -44,7 +44,11 @@ __all__ = ["Found", "Search", "ending", "remarks_on"]
 _GRACE = 0.25
 
 _LOOKS = 3
-"""Solves that look for a certified point near the best model."""
+"""Solves in a row that look for a certified point near the best model."""
+
+_NEAR_BEST = ((0, 1.0, _LOOKS), (1, 0.7, 2), (2, 0.7, 2), (3, 0.7, 2), (3, 0.5, 2))
+"""Halvings of the surrogate, shares of the limits and solves of such series, until one has found a certified
+point. On problems of benchmarks/stability.py the first series often fails, and a narrower one succeeds."""
 
 _TIMES_BESIDE_LONG_SOLVES = 5
 """Looks at the exact metric, in units of what is usual, as long as no model keeps the promise, where a solve
@@ -102,53 +106,27 @@ class Escalation:
 
     Attributes
     ----------
-    times
-        Passes over the data that it may take, relative to those of the search before it. Run time grows by
-        more, since quadratic programs on finer grids take longer: by up to ten times
-        (benchmarks/results/stability.md).
-    factors
-        Limits of the chain relative to the stated one, from loose to strict. A model for a looser limit is
-        close to one for the next, while the unconstrained model is far from all; and surrogates are off by
-        about as much at one limit as at the next. The last is stricter than stated: where groups are small,
-        its candidates satisfy the stated limit more often than those that aim at it.
-    n_functions, most_points
-        Constraint functions of the finer grid of ranks, and its points at most: quadratic programs grow with
-        the number of groups and points.
+    halvings
+        How often the surrogate of runs along the boundary is halved. Wide surrogates have reliable slopes
+        where members are few, narrow ones where scores tie; both are tried.
+    boundary
+        Settings of a run. Runs begin at the best model, at the first solution of the fit, and at the
+        unconstrained model: the last two do not depend on later steps, which rounding may decide. Later fits
+        of a path begin at the best model only.
+    n_steps
+        Random steps in all coordinates after that.
+    usual_rows
+        Rows up to which there are as many steps. Beyond, they are fewer by the square root of the ratio: a
+        step costs as much as there are rows.
     most_functions
         Constraint functions beyond which there is no escalation: quadratic programs take too long.
-    least_steps
-        Share of the budget that steps in all coordinates have in any case.
     """
 
-    times: float = 3.3
-    factors: tuple[float, ...] = (2.5, 1.6, 1.25, 1.0, 0.9)
-    n_functions: int = 120
-    most_points: int = 25
+    halvings: tuple[int, ...] = (1, 3)
+    boundary: BoundarySearch = field(default_factory=BoundarySearch)
+    n_steps: int = 800
+    usual_rows: int = 20_000
     most_functions: int = 400
-    least_steps: float = 0.3
-
-    def with_limits(
-        self, constraints: Sequence[Constraint], pool: Pool, factor: float
-    ) -> tuple[Constraint, ...]:
-        """Return the constraints with other limits, on finer grids of ranks where they have such."""
-        stated = pool.training.max_gaps
-        # A limit of 0 has no multiples, and no limit need be above the gap of the unconstrained model.
-        unconstrained = pool.candidates[0].excess + stated
-        limits = stated + (factor - 1) * np.maximum(stated, 0.05 * unconstrained)
-        limits = np.clip(limits, 0.0, np.maximum(stated, 0.9 * unconstrained))
-        n_groups = max(len(promise.groups.labels) for promise in pool.training.promises)
-        return tuple(
-            self._with_limit(one, limit, n_groups)
-            for one, limit in zip(constraints, limits.tolist(), strict=True)
-        )
-
-    def _with_limit(self, constraint: Constraint, limit: float, n_groups: int) -> Constraint:
-        """Return the constraint with another limit, on a finer grid of ranks if it has one."""
-        limited = replace(constraint, max_gap=min(limit, constraint.largest_gap))
-        n_points = min(self.n_functions // (2 * n_groups), self.most_points)
-        if isinstance(limited, OnAGrid) and len(limited.grid.points) < n_points + 2:
-            return limited.on_grid(limited.grid.with_points(n_points))
-        return limited
 
 
 @dataclass(eq=False)
@@ -180,9 +158,7 @@ class Search:
     memory
         What other fits of the same path have found, for what each of them allowed.
     escalation
-        What to do if no feasible point with a KKT certificate was found; None: nothing.
-    solving
-        Who solves, where solves of another search of the same fit are counted too.
+        What to do if no feasible point with a KKT certificate was found.
     """
 
     estimator: Any
@@ -195,12 +171,11 @@ class Search:
     last: tuple[Floats, Floats] | None = None
     blur: Floats | None = None
     memory: PathMemory = field(default_factory=PathMemory)
-    escalation: Escalation | None = Escalation()
-    solving: Solving | None = None
+    escalation: Escalation = Escalation()
     free: Result | None = None
     best: Attempt | None = None
     pool: Pool | None = None
-    n_evaluations_elsewhere: int = 0
+    escalates: bool = False
     _judged: dict[Attempt, Candidate] = field(default_factory=dict)
 
     @property
@@ -266,18 +241,12 @@ class Search:
                 cut = self._solve_and_correct()
         if cut is None and self.pool is not None:
             self._climb()
-            if self.escalation is None:  # candidates are all that a chain of limits is for
-                return cut
-            is_unfinished = is_new and self._is_unfinished
+            self.escalates = is_new and self._is_unfinished
+            if self.escalates and (stopped := self._escalate(self.escalation)):
+                return stopped
             self.best = self._certified()
-            if not is_new:  # only attempts of this fit say whether it was cut short
-                return cut
-            cut = self._cut_short
-            if cut is None and is_unfinished:
-                cut = self._escalate(self.escalation)
-                if cut is None:
-                    self.best = self._certified()
-                    cut = self._cut_short
+            if is_new:  # only attempts of this fit say whether it was cut short
+                cut = self._cut_short
         return cut
 
     @property
@@ -288,12 +257,8 @@ class Search:
 
     @property
     def _is_unfinished(self) -> bool:
-        """Whether to escalate: corrections found no feasible point with a KKT certificate.
-
-        Certificates near the best model, which `_certified` looks for, do not count: rounding decides whether
-        one is found there.
-        """
-        if self.escalation is None or self._solves_are_long or not self.estimator.search_steps:
+        """Whether to escalate: corrections found no feasible point with a KKT certificate."""
+        if self._solves_are_long or not self.estimator.search_steps:
             return False
         if any(self._keeps(attempt) and attempt.solved for attempt in self._judged):
             return False
@@ -301,85 +266,26 @@ class Search:
         return is_affordable and all(map(is_reachable, self._stated[0].promises))
 
     def _escalate(self, settings: Escalation) -> Status | None:
-        """Search again for a chain of limits, each from the last answer, then step in all coordinates.
+        """Follow the boundary of the feasible set from several models, then step at random.
 
-        Returns what cut it short.
-
-        The budget is counted in passes over the data, never in seconds, so that it is the same on every
-        machine. Candidates of every limit serve all others.
+        The number of steps is fixed, never their seconds, so that outcomes are the same on every machine.
+        Returns STOPPED if the user's callback says so.
         """
         assert self.pool is not None
-        end = self._n_passes * (1 + settings.times)
-        finer, cut = self._search_at(settings.with_limits(self.constraints, self.pool, 1.0))
-        if cut is not None or any(self._keeps(attempt) and attempt.solved for attempt in finer._judged):
-            return cut
-        last, blur = self.pool.candidates[0].w, None
-        for factor in settings.factors:
-            if self._n_passes >= end:
-                break
-            level, cut = self._search_at(
-                settings.with_limits(self.constraints, self.pool, factor), last, blur
-            )
-            if cut is not None:
-                return cut
-            assert level.pool is not None
-            last = level.pool.answer.w
-            if level.best is not None and not level.best.rank_by_rank:
-                blur = level.best.blur
-        n_evaluations = max(end - self._n_passes, settings.least_steps * end)
-        search_all_coordinates(self.pool, int(n_evaluations), seed_of(self.estimator))
+        training, trained, sigma = self._stated
+        assert sigma is not None
+        share = min(1.0, (settings.usual_rows / training.weights.size) ** 0.5)
+        boundary = replace(settings.boundary, n_steps=max(1, int(share * settings.boundary.n_steps)))
+        surrogates = [replace(sigma, width=sigma.width * 0.5**halved) for halved in settings.halvings]
+        # Other fits of a path have been where other starts lead: their candidates are in the pool.
+        first = next(iter(self._judged.values()))
+        for start in (None,) if self.memory.models else (None, first, self.pool.candidates[0]):
+            for narrower in surrogates:
+                if self._solving.is_stopped():
+                    return Status.STOPPED
+                follow_boundary(self.pool, trained, narrower, start or self.pool.best, boundary)
+        search_all_coordinates(self.pool, int(share * settings.n_steps), seed_of(self.estimator))
         return None
-
-    def _search_at(
-        self, constraints: tuple[Constraint, ...], last: Floats | None = None, blur: Floats | None = None
-    ) -> tuple[Search, Status | None]:
-        """Search for other limits, and take over the candidates; attempts too where limits are as stated.
-
-        Returns the search, and what cut it short.
-
-        Parameters
-        ----------
-        constraints
-            With the other limits.
-        last, blur
-            The model to begin at, and by how much its exact gaps exceeded the surrogate limits. Without it,
-            the search begins at the unconstrained model, like the first.
-        """
-        assert self.pool is not None
-        level = replace(
-            self,
-            constraints=constraints,
-            last=None if last is None else (last, np.empty(0)),
-            blur=blur,
-            escalation=None,
-            solving=self._solving.separate(),
-            best=None,
-            pool=None,
-            n_evaluations_elsewhere=0,
-            _judged={},
-        )
-        try:
-            cut = level._search()
-        finally:  # whatever ends it, its candidates are there
-            if level.pool is not None:
-                self.memory.extend(level.pool.candidates, level.pool.training.max_gaps)
-                self._take_from_memory("another limit or a finer grid")
-                self.n_evaluations_elsewhere += level.pool.n_evaluations
-            self._solving.history += level._solving.history
-        if level.pool is not None and (level.pool.training.max_gaps == self.pool.training.max_gaps).all():
-            self._judged |= level._judged
-        return level, cut
-
-    @property
-    def _n_passes(self) -> int:
-        """Passes over the data so far, of solves and of evaluations of exact gaps."""
-        n_evaluations = 0 if self.pool is None else self.pool.n_evaluations
-        history = self._solving.history
-        return (
-            self.n_evaluations_elsewhere
-            + n_evaluations
-            + (history[-1].passes - self._solving.before.passes if history else 0)
-        )
 
     def _take_from_memory(self, how: str) -> None:
         """Take candidates of other fits that could be the answer, or lead to it."""
@@ -513,17 +419,25 @@ class Search:
         return None
 
     def _certified_near_best(self, last: Attempt) -> Attempt | None:
-        """Return a certified attempt that keeps the promise, from solves that begin at the best model."""
+        """Return a certified attempt that keeps the promise, from solves that begin at the best model.
+
+        A solve with a wide surrogate is the quickest, but its solution may be far away. Then, in a search
+        that escalates, surrogates become narrower, limits stricter, and solves begin at the best model again.
+        """
         assert self.pool is not None
-        near, allowed = self.pool.best, last.training.max_gaps
-        for _ in range(_LOOKS):
-            last = about(last, near.w, allowed, self._solving.again)
-            judged = self._judge(last, "correction of the best")
-            if not self.pool.keeps(judged):
-                allowed = stricter(last, allowed)
-            elif last.solved:
-                return last
-            near = judged
+        best, stated = self.pool.best, last.training.max_gaps
+        for halved, share, n_looks in _NEAR_BEST if self.escalates else _NEAR_BEST[:1]:
+            near, allowed = best, share * stated
+            for _ in range(n_looks):
+                last = about(last, near.w, allowed, self._solving.again, halved)
+                judged = self._judge(last, "correction of the best")
+                if last.result.ended in CUT_SHORT:
+                    return None
+                if not self.pool.keeps(judged):
+                    allowed = stricter(last, allowed)
+                elif last.solved:
+                    return last
+                near = judged
         return None
 
     @cached_property
@@ -577,8 +491,6 @@ class Search:
     @cached_property
     def _solving(self) -> Solving:
         """Who solves the problem as it is stated, and others like it."""
-        if self.solving is not None:
-            return self.solving
         estimator = self.estimator
         solver = estimator._suited(self.solver, self._problem)
         return Solving(solver, estimator.tol, estimator.callback, estimator.verbose)

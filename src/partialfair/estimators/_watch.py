@@ -93,15 +93,12 @@ class Solving:
         For the first problem.
     tol, callback, verbose
         As in `Watch`.
-    before
-        What earlier solves of the same fit took, which this history leaves out.
     """
 
     solver: Solver
     tol: float
     callback: Callable[[Record], bool | None] | None
     verbose: int
-    before: Record = _NOTHING
     history: list[Record] = field(default_factory=list)
 
     def __call__(self, problem: Problem, start: Floats) -> Result:
@@ -112,13 +109,13 @@ class Solving:
         """Solve a problem that is nearly the last one, whose solution is the start."""
         return self._solve(self.solver.again(), problem, start)
 
-    def separate(self) -> Solving:
-        """Return who solves other problems of the same fit, and counts on from here."""
-        return replace(self, before=self._last, history=[])
+    def is_stopped(self) -> bool:
+        """Ask the user's callback, between solves, whether to stop."""
+        return self.callback is not None and bool(self.callback(self._last))
 
     @property
     def _last(self) -> Record:
-        return self.history[-1] if self.history else self.before
+        return self.history[-1] if self.history else _NOTHING
 
     def _solve(self, solver: Solver, problem: Problem, start: Floats) -> Result:
         before = self._last
