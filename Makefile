@@ -73,31 +73,18 @@ test-oldest: ## every test but the slow ones on the oldest supported versions (t
 	.venv-oldest/bin/python -m pytest -m "not slow"
 
 bench: $(VENV)/.dev ## the benchmarks; tables in benchmarks/results/
-	$(BIN)/python benchmarks/metrics_speed.py
-	$(BIN)/python benchmarks/paper_switching.py
 	$(BIN)/python benchmarks/solvers.py
 	@$(PIP) -e '.[peers]'
-	$(BIN)/python benchmarks/quadratic.py
 	$(BIN)/python benchmarks/engine.py
-	$(BIN)/python benchmarks/growth.py
-	$(BIN)/python benchmarks/exact.py
 	$(BIN)/python benchmarks/path.py
 	$(BIN)/python benchmarks/price.py
-	$(BIN)/python benchmarks/page.py
 	$(BIN)/python benchmarks/many_groups.py
-	$(BIN)/python benchmarks/map_band.py
 	$(BIN)/python benchmarks/bound_coverage.py
 	$(BIN)/python benchmarks/paired_and_chosen.py
 	$(BIN)/python benchmarks/population.py
-	$(BIN)/python benchmarks/bank_encodings.py
-	$(BIN)/python benchmarks/network.py
 	$(BIN)/python benchmarks/optimality.py
 	$(BIN)/python benchmarks/stability.py
-	$(BIN)/python benchmarks/search_steps.py
-	$(BIN)/python benchmarks/torch_estimators.py
-	$(BIN)/python benchmarks/out_of_fold.py
 	$(BIN)/python benchmarks/trees.py
-	$(BIN)/python benchmarks/growing.py
 	$(BIN)/python benchmarks/startup.py
 
 reproduce: $(VENV)/.dev ## the paper's figures and tables, in an hour on two cores; build/results/report.html

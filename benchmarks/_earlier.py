@@ -43,10 +43,20 @@ def earlier_checkout(arguments: Any) -> Iterator[Path]:
 
 
 def commit_of(checkout: Path) -> str:
-    """Return the commit of a checkout, in short; what is not committed is said."""
-    command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--exclude=*"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    return done.stdout.strip() or checkout.name
+    """Return the short commit of a checkout, with "+changes" if other files than records differ from it.
+
+    Of a directory that git does not know, return its name.
+    """
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(checkout), *words]
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+    commit = git("rev-parse", "--short", "HEAD")
+    changes = git(
+        "status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)benchmarks/results"
+    )
+    return (commit or checkout.name) + ("+changes" if changes else "")
 
 
 def answer_of(

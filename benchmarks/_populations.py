@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import asdict, dataclass
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -125,7 +126,7 @@ def line_of(case: Case, rng: np.random.Generator, confidence: float, n_resamples
     weights = more.pop("sample_weight", None)
     scored = scored_groups(scores, groups, case.interval, weights, labels, **more)
     setting = MetricSetting(case.gap_scale, case.threshold, "group")  # type: ignore[arg-type]
-    if not hasattr(DrawsOfGroups, "of"):  # an earlier commit
+    if "small" not in signature(metric_row).parameters:  # an earlier commit
         drawn = resample(scored, threshold=case.threshold, n_resamples=n_resamples, rng=rng)
         return metric_row(case.metric, METRICS[case.metric], drawn, setting, confidence)
     draws = DrawsOfGroups(scored, case.threshold, n_resamples, int(rng.integers(2**31)))

@@ -1,33 +1,29 @@
-"""Timing, and tables that name the machine they were measured on."""
+"""Records of benchmarks: tables as JSON and Markdown that state what made them."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
-import time
-from collections.abc import Callable
-from importlib.metadata import version
+import shlex
+import sys
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from _earlier import ROOT, commit_of
+
 RESULTS = Path(__file__).parent / "results"
-"""Where tables are kept, unless a benchmark is given another ``--out``."""
+"""Where records are stored, unless a benchmark is given another ``--out``."""
 
+COMMIT = os.environ.get("BENCHMARK_COMMIT") or commit_of(ROOT)
+"""The commit that is measured; the variable names it on machines with a copy of the files but without git."""
 
-def best_of(call: Callable[[], Any], repeats: int = 3) -> float:
-    """Return the least wall-clock seconds of some calls, after one that compiles and warms up."""
-    call()
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "numba", "piqp", "lightgbm", "fairlearn", "torch")
 
 
 def machine() -> dict[str, Any]:
-    """Return what the timings depend on."""
+    """Return the hardware that timings depend on."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -35,31 +31,87 @@ def machine() -> dict[str, Any]:
             line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if "model name" in line
         ]
         cpu = names[0] if names else cpu
-    packages = ("numpy", "scipy", "scikit-learn", "pandas", "numba")
-    return {
-        "cpu": cpu,
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        **{name: version(name) for name in packages},
-    }
+    hardware = {"cpu": cpu, "cores": os.cpu_count()}
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        hardware["gpu"] = torch.cuda.get_device_name()
+    return hardware
 
 
-def write(name: str, title: str, rows: list[dict[str, Any]], out: Path = RESULTS) -> None:
-    """Write rows as JSON and as a Markdown table into a directory, and print the table."""
-    host = machine()
+def packages() -> dict[str, str]:
+    """Return the versions of Python and of those packages that are installed."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def command_line() -> str:
+    """Return the command that is running; of paths outside the repository only the last part."""
+
+    def relative(word: str) -> str:
+        option, equals, value = word.rpartition("=")
+        path = Path(value)
+        if not path.is_absolute():
+            return word
+        return f"{option}{equals}{path.relative_to(ROOT) if path.is_relative_to(ROOT) else path.name}"
+
+    script = relative(str(Path(sys.argv[0]).resolve()))
+    return shlex.join(["python", script, *map(relative, sys.argv[1:])])
+
+
+def write(
+    name: str,
+    title: str,
+    rows: list[dict[str, Any]],
+    out: Path = RESULTS,
+    *,
+    seeds: str | None = None,
+    **more: Any,
+) -> None:
+    """Write rows as JSON and as a Markdown table, with what made them, and print the table.
+
+    Parameters
+    ----------
+    name, title
+        Of the record.
+    rows
+        All with the same columns. Rows of several runs have a column with the commit of each.
+    out
+        The directory.
+    seeds
+        Which random seeds were used, if any.
+    more
+        Further entries of the JSON.
+    """
     out.mkdir(parents=True, exist_ok=True)
-    record = {"title": title, "machine": host, "rows": rows}
+    origin = {"commit": COMMIT, "command": command_line(), "seeds": seeds}
+    record = {"title": title, **origin, "machine": machine(), "packages": packages(), "rows": rows, **more}
+    record = {key: value for key, value in record.items() if value is not None}
     (out / f"{name}.json").write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-    columns = list(rows[0])
+    text = as_markdown(record)
+    (out / f"{name}.md").write_text(text)
+    print(text)
+
+
+def as_markdown(record: dict[str, Any]) -> str:
+    """Return a record as a page with a table."""
+
+    def shown(value: Any) -> str:
+        return ", ".join(f"{key} {each}" for key, each in value.items()) if isinstance(value, dict) else value
+
+    rows, columns = record["rows"], list(record["rows"][0])
+    origin = [key for key in ("commit", "command", "seeds", "machine", "packages") if key in record]
     lines = [
-        f"# {title}",
+        f"# {record['title']}",
         "",
-        "Machine: " + ", ".join(f"{key} {value}" for key, value in host.items()),
+        *(f"- {key.capitalize()}: {shown(record[key])}" for key in origin),
         "",
         "| " + " | ".join(columns) + " |",
         "|" + "---|" * len(columns),
         *("| " + " | ".join(str(row[column]) for column in columns) + " |" for row in rows),
     ]
-    text = "\n".join(lines) + "\n"
-    (out / f"{name}.md").write_text(text)
-    print(text)
+    return "\n".join(lines) + "\n"

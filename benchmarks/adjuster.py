@@ -214,10 +214,11 @@ def main() -> None:
         match(few, halves)  # imports
     if arguments.data:
         rows = [row for name in arguments.data for row in rows_of(name, arguments.path, DATA[name])]
-        write("adjuster", "Adjusted scores beside whole-range quantile matching", rows, arguments.out)
+        title = "Adjusted scores compared with whole-range quantile matching"
+        write("adjuster", title, rows, arguments.out, seeds="split 0")
     if arguments.sizes:
         title = "Seconds of an adjustment, max_gap 0.05"
-        write("adjuster_speed", title, speed_rows(arguments.sizes), arguments.out)
+        write("adjuster_speed", title, speed_rows(arguments.sizes), arguments.out, seeds="0")
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ FEW_DRAWS, MOST_MISSES = 5000, 0.065
 ENDS = {"at most": 0.05, "high": 0.025, "at least": 0.05, "low": 0.025}
 N_RESAMPLES = 300
 KINDS = ("covered", "at least", "at most")
+SEEDS, SEEDS_FEW = "(number of the setting, draw)", "(number of the setting, 0)"
 
 Row = dict[str, Any]
 
@@ -107,7 +108,8 @@ def write_few(n_draws: int, out: Path) -> None:
         }
         for case, row in zip(FEW_SELECTED, rows, strict=True)
     ]
-    write("coverage_few", "Bounds at one threshold that selects few rows: how often they miss", table, out)
+    title = "Bounds at one threshold that selects few rows: how often they miss"
+    write("coverage_few", title, table, out, seeds=SEEDS_FEW)
     summary = [
         {
             "bound": end,
@@ -120,7 +122,8 @@ def write_few(n_draws: int, out: Path) -> None:
         }
         for end in ENDS
     ]
-    write("coverage_few_summary", "Do bounds at one threshold hold where few are selected", summary, out)
+    title = "Do bounds at one threshold hold where few are selected"
+    write("coverage_few_summary", title, summary, out, seeds=SEEDS_FEW)
 
 
 def judged(rows: list[Row]) -> list[Row]:
@@ -189,12 +192,14 @@ def main() -> None:
     write_few(arguments.few_draws, arguments.out)
     rows = [known[k] for k in numbers]
     summary = judged(rows)
-    write("coverage_summary", "Do confidence bounds hold, and how near are they", summary, arguments.out)
+    title = "Do confidence bounds hold, and how near are they"
+    write("coverage_summary", title, summary, arguments.out, seeds=SEEDS)
     write(
         "coverage",
         "Coverage of confidence bounds, setting by setting",
         [{**cases[k].described(), **_rounded(known[k])} for k in numbers],
         arguments.out,
+        seeds=SEEDS,
     )
 
 

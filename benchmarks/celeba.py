@@ -34,6 +34,7 @@ from typing import Any
 
 import numpy as np
 
+from _record import COMMIT, RESULTS
 from partialfair import __version__
 from partialfair.experiments.figures import Networks
 from partialfair.experiments.frontiers import Mean, curves, read_at
@@ -45,7 +46,6 @@ from partialfair.experiments.sweep import sweep
 from partialfair.experiments.target import Scope
 from partialfair.experiments.targets import TARGETS
 
-RESULTS = Path(__file__).parent / "results"
 FIGURE, SCOPE = TARGETS["fig12"], Scope(("celeba",))
 assert isinstance(FIGURE, Networks)
 BAND, WHOLE = (0.2, 0.4), (0.0, 1.0)
@@ -84,12 +84,25 @@ def train(data: Path, out: Path, jobs: int, seconds: float) -> None:
 
 
 def write_records(store: Store, path: Path) -> None:
-    """Write all runs, a line each."""
+    """Write all runs, a line each, with the commit that trained them."""
+    known = commits_of(RESULTS / "celeba.jsonl")
     lines = [
-        json.dumps({"run": {"format": FORMAT, **asdict(run)}, "outcome": asdict(outcome)})
+        json.dumps(
+            {
+                "commit": known.get(run, COMMIT),
+                "run": {"format": FORMAT, **asdict(run)},
+                "outcome": asdict(outcome),
+            }
+        )
         for run, outcome in store.all()
     ]
     path.write_text("\n".join(lines) + "\n")
+
+
+def commits_of(path: Path) -> dict[Run, str]:
+    """Return the commit of every run of a record, if there is one."""
+    lines = map(json.loads, path.read_text().splitlines() if path.exists() else ())
+    return {read_run(line["run"]): line["commit"] for line in lines}
 
 
 def recorded(path: Path) -> Iterator[tuple[Run, Any]]:
@@ -139,7 +152,7 @@ def judged_on_validation(data: Path, end: float, case: tuple[Run, NetworkSetting
     parts = parts_of(run, data)
     model, _ = trained_network(run, parts, settings)
     measures = judged(parts.validation, network_scores(model, parts.validation), parts)
-    return {"run": asdict(run), "settings": asdict(settings), "validation": measures}
+    return {"commit": COMMIT, "run": asdict(run), "settings": asdict(settings), "validation": measures}
 
 
 def search(data: Path, out: Path, jobs: int, seconds: float) -> None:
@@ -182,6 +195,7 @@ def write_table() -> None:
         figure = FIGURE.rows(SCOPE, store)
     lines = [
         "# ResNet-18 on faces, with constraints on the band and on all ranks",
+        f"Commit: {', '.join(sorted(set(commits_of(RESULTS / 'celeba.jsonl').values())))}. "
         f"Machine: one {machine}, several networks at a time. CelebA, 16,000 training and 4,640 test images "
         "of 96 px; accuracy and fairness (1 − absolute pSP gap on ranks 20-40 %) on the test part. Settings "
         "and κ were chosen on the validation part (celeba_search.jsonl).",

@@ -8,7 +8,8 @@ after 1e-5 f_unc are taken off. Lower objectives that fits find become reference
 during it.
 
 ``--make`` looks for better references instead, ``--seconds`` for each setting (its κ together); it can be
-stopped and called again, and writes after every setting.
+stopped and called again, and writes after every setting. References found by "GPU search" are those of
+``gpu_references.py``, which commit b74b186 has; like all others they are evaluated here.
 
 - two-feature: pSP on two features; f* is the global optimum, by a sweep of all critical angles.
 - tiny: up to 25 rows, 2 to 4 features; f* is the global optimum, by mixed-integer programming.
@@ -193,7 +194,8 @@ def compare(arguments: argparse.Namespace, references: References) -> None:
     title = f"{fits} against references {references.digest}. "
     title += " ".join(f"{name}: {line}." for name, line in lines.items())
     title += f" Objectives that a stricter fit of the same setting beats: {behind}."
-    write(arguments.name, title, [shown(row) for row in results], arguments.out)
+    table = [shown(row) for row in results]
+    write(arguments.name, title, table, arguments.out, seeds="in the names of synthetic problems")
     references.save()
 
 

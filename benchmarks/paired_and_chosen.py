@@ -7,6 +7,7 @@ Run ``python benchmarks/paired_and_chosen.py [--draws 2000] [--paired-draws 600]
   binomial tests, Holm at 5%), for normal scores and every metric
 - equal: the same for statistical parity and models with equal gaps, of which one has many tied maxima and the
   other a single one, which is the hardest case, above all if the other has few levels of scores
+- few: the same for metrics with one threshold, where few rows or none are selected
 - power: how often the one-sided bound at 95% shows that B's gap is smaller, compared with a paired z-test
   that knows the two maximizing thresholds
 - chosen: an interval is chosen for two groups of one distribution, or of two; how often each end of its gap's
@@ -149,6 +150,54 @@ class Profiles:
         )["statistical_parity"]
 
 
+@dataclass(frozen=True)
+class FewSelected:
+    """Two models that select few rows of the interval: the true proportions of both groups, by each model.
+
+    Attributes
+    ----------
+    a, b
+        Proportion of each group's interval that A and B select; of either label as of all rows.
+    n, correlation
+        Rows of each group, and the correlation of the normal scores.
+    interval
+        Ranks that count.
+    """
+
+    a: tuple[float, float]
+    b: tuple[float, float]
+    n: int = 100
+    correlation: float = 0.8
+    interval: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    def true_difference(self) -> float:
+        """Gap of B minus gap of A, by every metric with a threshold."""
+        return abs(self.b[0] - self.b[1]) - abs(self.a[0] - self.a[1])
+
+    def compared(self, rng: np.random.Generator) -> GapComparison:
+        """Return the comparison on a fresh sample; half of the rows are positive."""
+        groups = np.repeat([0, 1], self.n)
+        common, other = rng.normal(size=(2, groups.size))
+        mixed = self.correlation * common + np.sqrt(1 - self.correlation**2) * other
+        low, high = self.interval
+        # A row is selected if its score is above 0; the shift makes that the proportion.
+        score_a, score_b = (
+            noise - stats.norm.isf(low + (high - low) * np.array(selected))[groups]
+            for noise, selected in ((common, self.a), (mixed, self.b))
+        )
+        return compare_gaps(
+            rng.random(groups.size) < 0.5,
+            np.nan_to_num(score_a, neginf=-99.0),
+            np.nan_to_num(score_b, neginf=-99.0),
+            sensitive_features=groups,
+            interval=self.interval,
+            threshold=0.0,
+            n_resamples=N_RESAMPLES,
+            random_state=rng,
+        )
+
+
 _GRID = np.linspace(0.0, 1.0, 2001)
 SHAPES = {
     "flat": np.clip(np.minimum((_GRID - 0.30) / 0.15, (0.97 - _GRID) / 0.13), 0, 1),
@@ -189,12 +238,30 @@ EQUAL_GAPS = {
     "flat, few levels, correlation 0": Profiles(
         (_NONE, _FLAT), (_NONE, _PEAK), correlation=0.0, levels_b=_LEVELS
     ),
+    "flat, few levels, correlation 0.5, 3,000 rows": Profiles(
+        (_NONE, _FLAT), (_NONE, _PEAK), n=3000, correlation=0.5, levels_b=_LEVELS
+    ),
     "flat, few levels, opposite": Profiles((_NONE, _FLAT), (_NONE, ("peak", -0.1)), levels_b=_LEVELS),
     "flat, one peak, weights": Profiles((_NONE, _FLAT), (_NONE, _PEAK), weighted=True),
     "flat, one peak, clusters of 2": Profiles((_NONE, _FLAT), (_NONE, _PEAK), repeats=2),
     "peaks at different thresholds": Profiles((_NONE, ("high peak", 0.1)), (_NONE, ("low peak", 0.1))),
     "flat, opposite": Profiles((_NONE, _FLAT), (_NONE, ("flat", -0.1))),
     "no gaps": Profiles((_NONE, _NONE), (_NONE, _NONE)),
+}
+
+FEW_SELECTED = {
+    "equal gaps": FewSelected((0.05, 0.0), (0.05, 0.0)),
+    "equal gaps, 60 rows": FewSelected((0.1, 0.0), (0.1, 0.0), n=60),
+    "equal gaps, 200 rows": FewSelected((0.03, 0.0), (0.03, 0.0), n=200),
+    "equal gaps, correlation 0": FewSelected((0.05, 0.0), (0.05, 0.0), correlation=0.0),
+    "equal gaps, correlation 0.98": FewSelected((0.05, 0.0), (0.05, 0.0), correlation=0.98),
+    "equal gaps, opposite": FewSelected((0.05, 0.0), (0.0, 0.05)),
+    "equal gaps, no zeros": FewSelected((0.1, 0.03), (0.1, 0.03)),
+    "equal gaps, interval 10-50%": FewSelected((0.1, 0.0), (0.1, 0.0), n=200, interval=INTERVAL),
+    "B selects none": FewSelected((0.1, 0.0), (0.0, 0.0)),
+    "B selects none, 60 rows": FewSelected((0.1, 0.03), (0.0, 0.0), n=60),
+    "B selects none, 200 rows": FewSelected((0.05, 0.0), (0.0, 0.0), n=200),
+    "smaller gap, no zeros": FewSelected((0.1, 0.03), (0.06, 0.03), n=200),
 }
 
 PAIRS = {
@@ -243,6 +310,32 @@ def equal_gaps(name: str, models: Profiles, gap_scale: GapScale, n_draws: int) -
         "length": float(np.mean([row.high - row.low for row in found])),
         "draws": n_draws,
     }
+
+
+def few_selected(name: str, models: FewSelected, n_draws: int) -> list[Row]:
+    """Measure one pair of models that select few rows, metric by metric."""
+    found: dict[str, list[GapDifference]] = {
+        metric: [] for metric in ("demographic_parity", "equal_opportunity", "equalized_odds")
+    }
+    for draw in range(n_draws):
+        comparison = models.compared(np.random.default_rng([5, draw]))
+        for row in comparison.rows:
+            if row.metric in found:
+                found[row.metric].append(row)
+    truth = models.true_difference
+    return [
+        {
+            "models": name,
+            "metric": metric,
+            "true difference": truth,
+            "held": float(np.mean([row.low <= truth <= row.high for row in rows])),
+            "at_most too low": float(np.mean([row.at_most < truth for row in rows])),
+            "at_least too high": float(np.mean([row.at_least > truth for row in rows])),
+            "length": float(np.mean([row.high - row.low for row in rows])),
+            "draws": len(rows),
+        }
+        for metric, rows in found.items()
+    ]
 
 
 def power(n: int, gap_scale: GapScale, n_draws: int) -> Row:
@@ -321,7 +414,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=2000, help="of choices")
     parser.add_argument("--paired-draws", type=int, default=600)
     parser.add_argument("--power-draws", type=int, default=1000)
-    parser.add_argument("--only", default="", choices=["", "paired", "equal", "power", "chosen"])
+    parser.add_argument("--only", default="", choices=["", "paired", "equal", "few", "power", "chosen"])
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")  # few people are the point
@@ -331,11 +424,13 @@ def main() -> None:
         sizes: tuple[tuple[int, GapScale], ...] = ((200, "interval"), (400, "interval"), (800, "interval"))
         rows = [power(n, scale, arguments.power_draws) for n, scale in (*sizes, (400, "absolute"))]
         title = "How often the one-sided 95% bound shows the smaller gap of model B"
-        write("paired_gaps_power", title, _rounded(rows), arguments.out)
+        write("paired_gaps_power", title, _rounded(rows), arguments.out, seeds="(4, draw)")
     if arguments.only in ("", "paired"):
         _measure_pairs(arguments)
     if arguments.only in ("", "equal"):
         _measure_equal_gaps(arguments)
+    if arguments.only in ("", "few"):
+        _measure_few_selected(arguments)
 
 
 def _measure_choices(arguments: argparse.Namespace) -> None:
@@ -343,7 +438,8 @@ def _measure_choices(arguments: argparse.Namespace) -> None:
     for shift, n in ((0.0, 600), (0.0, 120), (0.2, 600)):
         choices.append(chosen(shift, n, arguments.draws))
         print(choices[-1], flush=True)
-    write("chosen_interval", "Bounds after an interval was chosen", _rounded(choices), arguments.out)
+    title = "Bounds after an interval was chosen"
+    write("chosen_interval", title, _rounded(choices), arguments.out, seeds="(2, draw)")
 
 
 def _measure_pairs(arguments: argparse.Namespace) -> None:
@@ -360,8 +456,8 @@ def _measure_pairs(arguments: argparse.Namespace) -> None:
         f"significantly below {BAR}": n_below(shares, [row["draws"] for row in rows], [BAR] * len(rows)),
     }
     title = "Intervals of the difference of two models' gaps"
-    write("paired_gaps_summary", title, [summary], arguments.out)
-    write("paired_gaps", f"{title}, one by one", _rounded(rows), arguments.out)
+    write("paired_gaps_summary", title, [summary], arguments.out, seeds="(1, draw)")
+    write("paired_gaps", f"{title}, one by one", _rounded(rows), arguments.out, seeds="(1, draw)")
 
 
 def _measure_equal_gaps(arguments: argparse.Namespace) -> None:
@@ -378,7 +474,24 @@ def _measure_equal_gaps(arguments: argparse.Namespace) -> None:
         f"Models with equal gaps by statistical parity: {n_too_low} significantly below {BAR}, "
         f"{n_missed} one-sided bounds that miss significantly more than 5%"
     )
-    write("paired_gaps_equal", title, _rounded(rows), arguments.out)
+    write("paired_gaps_equal", title, _rounded(rows), arguments.out, seeds="(3, draw)")
+
+
+def _measure_few_selected(arguments: argparse.Namespace) -> None:
+    rows: list[Row] = []
+    for name, models in FEW_SELECTED.items():
+        measured = few_selected(name, models, arguments.paired_draws)
+        print(*measured, sep="\n", flush=True)
+        rows.extend(measured)
+    n_draws = [row["draws"] for row in rows]
+    n_too_low = n_below([row["held"] for row in rows], n_draws, [BAR] * len(rows))
+    valid = [1 - row[bound] for bound in ("at_most too low", "at_least too high") for row in rows]
+    n_missed = n_below(valid, n_draws * 2, [0.95] * len(valid))
+    title = (
+        f"Models that select few rows: {n_too_low} significantly below {BAR}, "
+        f"{n_missed} one-sided bounds that miss significantly more than 5%"
+    )
+    write("paired_gaps_few", title, _rounded(rows), arguments.out)
 
 
 def _rounded(rows: list[Row]) -> list[Row]:

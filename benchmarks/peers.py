@@ -271,6 +271,7 @@ def main() -> None:
         "Peers on the same problem",
         [shown(row, [*columns, "settings"]) for row in rows],
         arguments.out,
+        seeds="split 0; torch: 0",
     )
 
 

@@ -30,7 +30,7 @@ import numpy as np
 from scipy import optimize, stats
 
 from _data import LOADERS, Part, as_part
-from _record import RESULTS, write
+from _record import COMMIT, RESULTS, write
 from partialfair import PartialFairClassifier, fairness_path
 from partialfair._certified_choice import certified_places
 from partialfair.exceptions import InputError
@@ -231,13 +231,19 @@ def main() -> None:
         "acs": lambda: acs(arguments.data, arguments.acs_draws, begun),
         "law": lambda: law(arguments.data, arguments.splits, begun),
     }
-    measured = {name: part() for name, part in parts.items() if arguments.only in ("", name)}
+    measured = {
+        name: [{**row, "commit": COMMIT} for row in part()]
+        for name, part in parts.items()
+        if arguments.only in ("", name)
+    }
     file = arguments.out / "population.json"
     earlier = json.loads(file.read_text())["rows"] if file.exists() else []
     rows = [
         row for name in parts for row in measured.get(name, [row for row in earlier if row["part"] == name])
     ]
-    write("population", "Promises about new people: how often they are made, and broken", rows, arguments.out)
+    title = "Population guarantees: how often they are given, and how often they fail"
+    seeds = f"number of the draw; law school: {FIRST_SPLIT} + number of the split"
+    write("population", title, rows, arguments.out, seeds=seeds)
 
 
 if __name__ == "__main__":

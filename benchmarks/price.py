@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from _record import RESULTS, write
+from _record import COMMIT, RESULTS, write
 from _tables import TABLES, Table
 from partialfair import PartialFairClassifier, fairness_path
 
@@ -164,10 +164,10 @@ def main() -> None:
         command = [sys.executable, __file__, "--one", name]
         command += ["--data", str(arguments.data)] if arguments.data else []
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        rows_of[name] = json.loads(done.stdout.splitlines()[-1])
+        rows_of[name] = [{**row, "commit": COMMIT} for row in json.loads(done.stdout.splitlines()[-1])]
         print(*rows_of[name], sep="\n", flush=True)
     rows = [row for rows in rows_of.values() for row in rows]
-    write("price", "What a fit costs, in logistic regressions", rows, arguments.out)
+    write("price", "Run time of a fit, in logistic regressions", rows, arguments.out, seeds="0")
 
 
 if __name__ == "__main__":

@@ -24,8 +24,6 @@ has the same test rows in all of them): they say how much chance is in the choic
 differs, a row is below -2.5 standard errors by chance once in 60 times with ten splits, once in 23 with four.
 The mean over all rows averages the rows of a table within each split first, since they share it.
 
-With ``--surrogate-halvings 3`` corrections go rank by rank, and the tables are called quality_rank_by_rank.
-
 Fits by table: law_school and a9a 10 splits, five gaps, pSP and pDP, with interactions and as one model; bank
 8 splits, four gaps, pSP and pDP, with interactions; acs_income 4 splits of 40,000 training rows, three gaps,
 pSP, with interactions and as one model.
@@ -132,13 +130,12 @@ PLANS = {
 
 @dataclass(frozen=True)
 class Job:
-    """The fits of one worker: a table and one of its splits, and `surrogate_halvings` where it is not 0."""
+    """The fits of one worker: a table and one of its splits."""
 
     data: str
     split: int
     n_rows: int | None
     settings: tuple[Setting, ...]
-    halvings: int = 0
 
 
 def fitted(job: Job, folder: Path | None) -> dict[str, Any]:
@@ -150,7 +147,6 @@ def fitted(job: Job, folder: Path | None) -> dict[str, Any]:
     if job.n_rows is not None and job.n_rows < len(rows):
         rows = np.random.default_rng(job.split).choice(rows, job.n_rows, replace=False)
     train, test = whole.take(rows), whole.take(split.test)
-    options = {"surrogate_halvings": job.halvings} if job.halvings else {}
     fits = []
     for kind, terms, max_gap in job.settings:
         asked = Case(
@@ -166,7 +162,7 @@ def fitted(job: Job, folder: Path | None) -> dict[str, Any]:
         )
         unseen = replace(asked, X=test.X, y=test.y, groups=test.groups)
         start = time.perf_counter()
-        clf = asked.fitted(enforce="exact", **options)
+        clf = asked.fitted(enforce="exact")
         seconds = time.perf_counter() - start
         scores = unseen.model_of(clf).scores
         fits.append(
@@ -237,9 +233,8 @@ def all_fits(jobs: list[Job], before: Path, arguments: argparse.Namespace) -> li
         return fits
 
     left = []
-    for asked in jobs:
+    for job in jobs:
         for side in SIDES:
-            job = asked if side == "after" else replace(asked, halvings=0)  # the earlier package has none
             fits = kept.of(key_of(job, digests[side]))
             if fits is None:
                 left.append((job, side))
@@ -349,10 +344,8 @@ def fits_row(fits: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def record(fits: list[dict[str, Any]], commits: str, halvings: int, out: Path) -> None:
+def record(fits: list[dict[str, Any]], commits: str, out: Path) -> None:
     """Write both tables: accuracies at equal gaps, and the fits behind them."""
-    name = "quality_rank_by_rank" if halvings else "quality_exact"
-    what = f"exact fits with surrogate_halvings={halvings}" if halvings else "exact fits"
     rows, by_setting, differences = [], [], {}
     for data in dict.fromkeys(fit["data"] for fit in fits):
         of_data = _where(fits, data=data)
@@ -364,9 +357,10 @@ def record(fits: list[dict[str, Any]], commits: str, halvings: int, out: Path) -
             differences[data][kind, terms] = {split: level.difference for split, level in levels.items()}
             max_gaps = dict.fromkeys(fit["max_gap"] for fit in own)
             by_setting += [fits_row(_where(own, max_gap=max_gap)) for max_gap in max_gaps]
-    write(f"{name}_fits", f"{what.capitalize()}, {commits}: means over splits", by_setting, out)
-    title = f"Test accuracy of {what} at equal test gap, {commits}; {verdict(rows, overall(differences))}"
-    write(name, title, rows, out)
+    seeds = "number of the split"
+    write("quality_exact_fits", f"Exact fits, {commits}: means over splits", by_setting, out, seeds=seeds)
+    title = f"Test accuracy of exact fits at equal test gap, {commits}; {verdict(rows, overall(differences))}"
+    write("quality_exact", title, rows, out, seeds=seeds)
 
 
 def verdict(rows: list[dict[str, Any]], mean: Paired) -> str:
@@ -392,8 +386,7 @@ def jobs_of(arguments: argparse.Namespace) -> list[Job]:
         settings = tuple(one for one in plan.settings() if one[0] in arguments.constraints)
         n_splits = arguments.splits or plan.splits
         n_rows = arguments.rows or plan.n_rows
-        halvings = arguments.surrogate_halvings
-        jobs += [Job(data, split, n_rows, settings, halvings) for split in range(n_splits) if settings]
+        jobs += [Job(data, split, n_rows, settings) for split in range(n_splits) if settings]
     return jobs
 
 
@@ -406,7 +399,6 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=None, help="of every table")
     parser.add_argument("--max-gaps", nargs="*", type=float, default=None, help="of every table")
     parser.add_argument("--rows", type=int, default=None, help="training rows, for a quick look")
-    parser.add_argument("--surrogate-halvings", type=int, default=0, help="of the fits after")
     parser.add_argument("--workers", type=int, default=2, help="processes at a time; they share the cores")
     parser.add_argument("--kept", type=Path, default=ROOT / "build" / "quality_exact.jsonl")
     parser.add_argument("--data", type=Path, default=None, help="directory of the data files")
@@ -421,7 +413,7 @@ def main() -> None:
         fits = all_fits(jobs_of(arguments), before, arguments)
     # Workers end in any order, tables do not.
     fits.sort(key=lambda fit: (list(PLANS).index(fit["data"]), fit["split"]))
-    record(fits, commits, arguments.surrogate_halvings, arguments.out)
+    record(fits, commits, arguments.out)
 
 
 if __name__ == "__main__":

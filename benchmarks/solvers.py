@@ -132,7 +132,8 @@ def main() -> None:
                     }
                 )
                 print(table[-1], flush=True)
-    write("solvers", "The engine beside IDCA with switching subgradients", table, arguments.out)
+    title = "The engine compared with IDCA with switching subgradients"
+    write("solvers", title, table, arguments.out, seeds="split 0")
 
 
 if __name__ == "__main__":

@@ -206,7 +206,8 @@ def main() -> None:
             measured = {code: run(name, checkout, arguments) for code, checkout in checkouts.items()}
             added = [{"data": name, "commit": commits[row["code"]], **row} for row in summarize(measured)]
             rows = [row for row in rows if row["data"] != name] + added
-            write("stability", TITLE, rows, arguments.out)  # after every data set: a stop loses one of them
+            # After every data set: an interruption loses one of them.
+            write("stability", TITLE, rows, arguments.out, seeds="number of the permutation or perturbation")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ the device.
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from _record import RESULTS, write
 from partialfair.constraints import StatisticalParity
 from partialfair.torch import PartialFairness
 from partialfair.torch.networks import ResNet18
@@ -133,18 +133,13 @@ def replayed_and_launched(batch: int = 64) -> dict[str, float]:
 def main() -> None:
     """Measure batches of 64, 256 and 512."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     torch.backends.cudnn.benchmark = True
     rows = [measured(batch) for batch in (64, 256, 512)]
-    record = {
-        "machine": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "rows": rows,
-        "replayed beside launched": replayed_and_launched(),
-    }
-    (arguments.out / "torch_step.json").write_text(json.dumps(record, indent=2) + "\n")
-    print(json.dumps(record, indent=2))
+    graphs = {"CUDA graph compared with launched kernels": replayed_and_launched()}
+    title = "Milliseconds of a ResNet-18 step with and without the hook"
+    write("torch_step", title, rows, arguments.out, seeds="0", **graphs)
 
 
 if __name__ == "__main__":

@@ -339,7 +339,7 @@ def write_tables(every: dict[Row, list[Asked]], known: dict[Asked, Answer], out:
     }
     for name, (title, lines) in tables.items():
         if lines:
-            write(name, title, lines, out)
+            write(name, title, lines, out, seeds="number of the split")
 
 
 def main() -> None:

@@ -1,22 +1,12 @@
 """What is not run rots: the benchmarks at toy size, each in a process of its own."""
 
-import importlib
 import json
-import re
 
-import numpy as np
 import pytest
 
 from tests.docs.scripts import ROOT, run_script, run_smaller
 
 pytestmark = pytest.mark.slow  # two minutes, all together
-
-
-def test_page_benchmark_runs(tmp_path):
-    printed = run_script("benchmarks/page.py", "--scores", 9000, "--groups", 2, 16, "--out", tmp_path)
-    sizes = re.findall(r"\| ([\d.]+) \| 3 MB", printed)
-    assert len(sizes) == 2
-    assert all(float(size) < 3 for size in sizes)
 
 
 def test_startup_benchmark_runs(tmp_path):
@@ -95,33 +85,6 @@ def test_trees_benchmark_measures_costs(tmp_path, data_dir):
     assert [row["bar"] for row in rows] == ["seconds of the refit ≤ 30: yes", "peak GiB ≤ 3: yes"]
 
 
-@pytest.mark.real_data
-def test_growing_benchmark_runs(tmp_path, data_dir):
-    pytest.importorskip("lightgbm")
-    fewer = "script.TABLES, script.MAX_GAPS = ('law_school',), {'interval': (0.3,)}"
-    small = ("--splits", 1, "--rows", 1500, "--more", 3, "--leaves", 3, "--data", data_dir, "--out", tmp_path)
-    printed = run_smaller("benchmarks/growing.py", fewer, *small)
-    assert "| for the constraint − for the loss | law_school | interval | auc | 1 |" in printed
-    rows = json.loads((tmp_path / "growing_summary.json").read_text())["rows"]
-    assert [row["beside"] for row in rows] == ["refit", "for the loss"]
-
-
-def test_map_band_benchmark_runs(tmp_path):
-    one_of_each = "script.CASES = [script.CASES[k] for k in (0, 5, 9, 12)]; script.POPULATION = 500"
-    printed = run_smaller("benchmarks/map_band.py", one_of_each, "--draws", 3, "--out", tmp_path)
-    ratios = [float(ratio) for ratio in re.findall(r"([\d.]+) \| [\d.]+ \|$", printed, re.MULTILINE)]
-    assert len(ratios) == 8
-    assert max(ratios) < 0.8
-    assert (tmp_path / "map_band.md").exists()
-
-
-def test_out_of_fold_benchmark_runs(tmp_path):
-    fewer = "script.N_NEW = 3000; script.SIZES = ((100, 200),)"
-    printed = run_smaller("benchmarks/out_of_fold.py", fewer, "--draws", 2, "--out", tmp_path)
-    assert "| decisions evened | 100 and 200 |" in printed
-    assert (tmp_path / "out_of_fold.md").exists()
-
-
 def test_many_groups_benchmark_runs(tmp_path):
     one_audit = "row = script.row('few', [20] * 12); script.row = lambda *_: row"
     printed = run_smaller("benchmarks/many_groups.py", one_audit, "--groups", 12, "--out", tmp_path)
@@ -134,13 +97,6 @@ def test_many_groups_benchmark_runs_on_all_sizes(tmp_path):
     assert "20 in each but one" in printed
 
 
-def test_speed_benchmark_runs(tmp_path):
-    once = "script.import_seconds.__defaults__ = (1,)"
-    printed = run_smaller("benchmarks/metrics_speed.py", once, "--scores", 60_000, "--out", tmp_path)
-    assert "pSP gap" in printed
-    assert (tmp_path / "metrics_speed.md").read_text().strip() in printed
-
-
 @pytest.mark.real_data
 def test_solvers_benchmark_runs(tmp_path, data_dir):
     smallest_data = "script.load_bank = script.load_a9a = lambda path, **_: script.load_law_school(path=path)"
@@ -149,14 +105,6 @@ def test_solvers_benchmark_runs(tmp_path, data_dir):
     printed = run_smaller("benchmarks/solvers.py", f"{smallest_data}; {few_steps}", *small)
     assert printed.count("DemographicParity") >= 3
     assert (tmp_path / "solvers.md").exists()
-
-
-@pytest.mark.real_data
-def test_switching_benchmark_runs(tmp_path, data_dir):
-    small = ["--outer", 50, "--steps", 2, "--epsilons", 0.002]
-    printed = run_script("benchmarks/paper_switching.py", *small, "--data", data_dir, "--out", tmp_path)
-    assert "law_school" in printed
-    assert (tmp_path / "switching_step.md").exists()
 
 
 @pytest.mark.real_data
@@ -176,24 +124,6 @@ def test_peers_benchmark_runs(tmp_path, data_dir):
 
 
 @pytest.mark.real_data
-def test_exact_benchmark_runs(tmp_path, data_dir):
-    small = ["--only", "law_school", "--rows", 1500, "--data", data_dir, "--out", tmp_path]
-    printed = run_smaller("benchmarks/exact.py", "script.MAX_GAPS = script.MAX_GAPS[:1]", *small)
-    assert "of 4 fits converged, 0 of them broke the promise" in printed
-
-
-@pytest.mark.real_data
-def test_before_and_after_benchmark_runs(tmp_path, data_dir):
-    """A checkout compared with itself differs in nothing but seconds."""
-    small = ["--only", "engine", "--data-sets", "law_school", "--rows", 1500, "--runs", 1]
-    options = ["--before", ROOT, "--data", data_dir, "--out", tmp_path]
-    printed = run_script("benchmarks/before_after.py", *small, *options)
-    assert "statuses that differ: none" in printed
-    assert "passes that rose: none" in printed
-    assert (tmp_path / "before_after.md").read_text().count("| engine | law_school |") == 3
-
-
-@pytest.mark.real_data
 def test_quality_of_exact_fits_benchmark_runs(tmp_path, data_dir):
     """A checkout compared with itself is as accurate; what was fitted is not fitted again."""
     small = ["--only", "law_school", "--rows", 1500, "--splits", 2, "--max-gaps", 0.1, 0.2]
@@ -203,77 +133,6 @@ def test_quality_of_exact_fits_benchmark_runs(tmp_path, data_dir):
     assert "4 of 4 workers" in printed
     assert (tmp_path / "quality_exact.md").read_text().count("| law_school |") == 4
     assert "4 of 4 workers were done before" in run_script("benchmarks/quality_exact.py", *small, *options)
-
-
-def test_search_steps_benchmark_runs(tmp_path):
-    """More steps of the same search never cost more: the lowest objective is what is kept."""
-    fewer = "script.STEPS = (0, 100)"
-    small = ["--only", "tiny", "--problems", "tiny/1[24]", "--out", tmp_path]
-    printed = run_smaller("benchmarks/search_steps.py", fewer, *small)
-    assert "by search_steps; at the default of 100" in printed
-    rows = json.loads((tmp_path / "search_steps.json").read_text())["rows"]
-    assert [row["search_steps"] for row in rows] == [0, 100] * 2
-    assert float(rows[1]["largest"]) <= float(rows[0]["largest"])
-    assert (tmp_path / "search_steps.png").stat().st_size > 10_000
-
-
-@pytest.mark.real_data
-def test_network_benchmark_runs(tmp_path, data_dir):
-    """Every method trains a network given by two functions; what needs more is refused in one sentence."""
-    small = ["--rows", 1500, "--share", 0.2, "--seeds", 1]
-    printed = run_script("benchmarks/network.py", *small, "--data", data_dir, "--out", tmp_path)
-    record = json.loads((tmp_path / "network.json").read_text())
-    by_model = {row["model"]: row for row in record["rows"]}
-    for method in ("augmented Lagrangian", "direct switching", "IDCA, switching"):
-        row = by_model[f"network, {method}"]
-        assert float(row["exact gap"]) < 0.6 * float(by_model["network, unconstrained"]["exact gap"])
-        assert row["status"] != "converged"  # without a certificate nobody may say so
-    for question in ("SQP", "a certificate"):
-        answer = by_model[f"network, asked for {question}"]["status"]
-        assert answer.startswith(f"{question} needs ")
-        assert "scores that are linear in the parameters, which this model does not give" in answer
-    assert "Largest exact gap" in printed
-
-
-def test_estimators_benchmark_runs(tmp_path, data_dir):
-    pytest.importorskip("torch")
-    fewer = "script.CASES, script.EPOCHS = script.CASES[2:4], 3"
-    options = ("--seeds", 2, "--data", data_dir, "--out", tmp_path)
-    run_smaller("benchmarks/torch_estimators.py", fewer, *options)
-    rows = json.loads((tmp_path / "torch_estimators.json").read_text())["rows"]
-    assert [row["batches"] for row in rows] == ["at random", "by group"]
-
-
-def test_heads_of_the_benchmark_are_refitted_with_a_promise(monkeypatch):
-    """On made features, of which the network's own head is the sum."""
-    pytest.importorskip("torch")
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    script = importlib.import_module("refit_faces")
-    monkeypatch.setattr(script, "MAX_GAPS", (0.3, 0.1))
-    monkeypatch.setattr(script, "ALPHAS", (1e-2,))
-    rng, arrays = np.random.default_rng(0), {}
-    for part, n in (("unseen", 600), ("validation", 300), ("test", 300)):
-        groups = rng.integers(0, 2, n)
-        features = rng.normal(size=(n, 6)) + 0.4 * groups[:, None]
-        y = features.sum(axis=1) + rng.normal(size=n) > 1
-        arrays |= {f"{part}_features": features.astype(np.float16), f"{part}_groups": groups}
-        arrays |= {f"{part}_y": y.astype(np.int8), f"{part}_scores": features.sum(axis=1) - 1}
-    row = script.compared(arrays)
-    assert row["promises kept by the layer in float32"] == "2 of 2"
-    assert float(row["fairness"]) < float(row["refitted fairness"].split(" to ")[1])
-
-
-def test_the_network_of_the_benchmark_pulls_back_its_derivatives(monkeypatch):
-    """``J(w)ᵀ v`` is the gradient of ``v · s(w)``, by central differences."""
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    from network import Network
-
-    rng = np.random.default_rng(0)
-    network = Network(rng.standard_normal((30, 4)), n_hidden=5)
-    w, v, step = rng.standard_normal(network.n_parameters), rng.standard_normal(30), 1e-5
-    moves = step * np.eye(w.size)
-    differences = [v @ (network.score(w + move) - network.score(w - move)) / (2 * step) for move in moves]
-    np.testing.assert_allclose(network.pull_back(w, v), differences, atol=1e-8)
 
 
 @pytest.mark.real_data
@@ -292,3 +151,76 @@ def test_adjuster_benchmark_runs(tmp_path):
     gaps = [float(line.split("|")[4]) for line in printed.splitlines() if line.startswith("| 3,000")]
     assert len(gaps) == 2
     assert max(gaps) <= 0.05
+
+
+@pytest.mark.real_data
+def test_engine_benchmark_runs(tmp_path, data_dir):
+    small = ["--only", "law_school", "--methods", "ours", "LogisticRegression"]
+    run_script("benchmarks/engine.py", *small, "--data", data_dir, "--out", tmp_path)
+    rows = json.loads((tmp_path / "engine.json").read_text())["rows"]
+    assert [(row["constraint"], row["method"]) for row in rows] == [
+        ("pSP", "ours"),
+        ("pSP", "LogisticRegression"),
+        ("pDP", "ours"),
+    ]
+    assert all(float(row["accuracy"]) > 0.8 for row in rows)
+
+
+@pytest.mark.real_data
+def test_path_benchmark_runs(tmp_path, data_dir):
+    pytest.importorskip("fairlearn")
+    fewer = "script.MAX_GAPS = script.MAX_GAPS[:2]"
+    small = ["--rows", 1500, "--splits", 1, "--data", data_dir, "--out", tmp_path]
+    printed = run_smaller("benchmarks/path.py", fewer, *small)
+    assert printed.count("law school, 1 splits in thirds") == 2
+
+
+@pytest.mark.real_data
+def test_price_benchmark_runs_and_keeps_other_rows(tmp_path, data_dir):
+    """Rows of a data set that is not measured again keep their commit."""
+    fewer = (
+        "import json, types\n"
+        "whole, name = script.TABLES['a9a, sparse'], 'a9a, sparse'\n"
+        "def few(folder):\n"
+        "    table = whole(folder)\n"
+        "    return script.Table(table.rows.few(), table.interval, table.settings)\n"
+        "script.TABLES[name], script.ROUNDS = few, 1\n"
+        f"answer = json.dumps(script.measured(name, script.Path({str(data_dir)!r})))\n"
+        "script.subprocess.run = lambda *_, **__: types.SimpleNamespace(stdout=answer)"
+    )
+    small = ["--only", "a9a, sparse", "--out", tmp_path]
+    run_smaller("benchmarks/price.py", fewer, *small)
+    record = json.loads((tmp_path / "price.json").read_text())
+    kept = {**record["rows"][0], "table": "text, 1 × 1", "commit": "earlier"}
+    (tmp_path / "price.json").write_text(json.dumps({**record, "rows": [*record["rows"], kept]}))
+    run_smaller("benchmarks/price.py", fewer, *small)
+    rows = json.loads((tmp_path / "price.json").read_text())["rows"]
+    assert [row["commit"] for row in rows] == [record["commit"]] * (len(rows) - 1) + ["earlier"]
+    assert len(rows) == len(record["rows"]) + 1
+
+
+def test_paired_and_chosen_benchmark_runs(tmp_path):
+    few = ["--draws", 2, "--paired-draws", 2, "--power-draws", 2]
+    fewer = "script.N_POPULATION = 2000; script.PAIRS = dict([next(iter(script.PAIRS.items()))])"
+    run_smaller("benchmarks/paired_and_chosen.py", fewer, *few, "--out", tmp_path)
+    assert {path.stem for path in tmp_path.glob("*.json")} == {
+        "chosen_interval",
+        "paired_gaps",
+        "paired_gaps_equal",
+        "paired_gaps_few",
+        "paired_gaps_power",
+        "paired_gaps_summary",
+    }
+
+
+def test_torch_step_benchmark_runs(tmp_path):
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    fewer = "script.N_ROWS, script.BLOCK, script.BLOCKS, script.EPOCHS = 1024, 2, 1, 1"
+    run_smaller("benchmarks/torch_step.py", fewer, "--out", tmp_path)
+    assert [row["batch"] for row in json.loads((tmp_path / "torch_step.json").read_text())["rows"]] == [
+        64,
+        256,
+        512,
+    ]

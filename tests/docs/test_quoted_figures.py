@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -43,20 +42,12 @@ def missed(bound):
     return 100 * float(entry("coverage_few_summary", "most", bound=bound))
 
 
-def out_of_fold(models, members, column):
-    return float(entry("out_of_fold", column, models=models, members=members))
-
-
 def law_school(column):
     return number_in(entry("population", column, part="law"), before=r"\(")
 
 
 def hook_ratio(batch):
     return float(entry("torch_step", "ratio", batch=batch))
-
-
-def megabytes(groups):
-    return float(entry("page", "MB", groups=groups))
 
 
 def tight(method):
@@ -72,10 +63,9 @@ def prices(method, column="times"):
     return sorted(float(row[column]) for row in rows)
 
 
-def grown_for_the_constraint(table):
-    """By how much test accuracy is higher, on the interval scale."""
-    where = {"what": "for the constraint − refit", "table": table, "measure": "accuracy"}
-    return float(entry("growing", "mean", scale="interval", **where).partition(" ")[0])
+def solver_figures(solver, column):
+    """A column of the record that compares with the paper's solver."""
+    return [float(str(row[column]).replace(",", "")) for row in rows_of("solvers") if row["solver"] == solver]
 
 
 @dataclass(frozen=True)
@@ -94,6 +84,13 @@ QUOTES = [
     Quote("README.md", f"to {NUMBER} logistic regressions", lambda: prices("surrogate")[-1]),
     Quote("README.md", f"regressions .{{,60}}`tol=1e-6` {NUMBER} to", lambda: tight("surrogate")[0]),
     Quote("README.md", f"`tol=1e-6` [0-9.]+ to {NUMBER}\\), and far", lambda: tight("surrogate")[-1]),
+    Quote("README.md", f"bank and a9a {NUMBER} to", lambda: min(solver_figures("engine", "passes"))),
+    Quote("README.md", f"bank and a9a [0-9.]+ to {NUMBER} passes",
+          lambda: max(solver_figures("engine", "passes"))),
+    Quote("README.md", f"instead of [0-9,]+, {NUMBER} to",
+          lambda: min(solver_figures("IDCA, switching", "times faster"))),
+    Quote("README.md", f"instead of [0-9,]+, [0-9.]+ to {NUMBER} times faster",
+          lambda: max(solver_figures("IDCA, switching", "times faster"))),
     Quote("README.md", f"gap itself, costs {NUMBER} to", lambda: prices("exact")[0]),
     Quote("README.md", f"gap itself, costs [0-9.]+ to {NUMBER}", lambda: prices("exact")[-1]),
     Quote("README.md", f"gap itself, .{{,30}}`tol=1e-6` {NUMBER} to", lambda: tight("exact")[0]),
@@ -103,18 +100,6 @@ QUOTES = [
     Quote("docs/choosing.md", f"chose a model {NUMBER} times on the interval scale",
           lambda: law_school("a model returned")),
     Quote("docs/choosing.md", f"such a model was returned in at most {NUMBER} %", too_wide, at_most=True),
-    *(
-        Quote("docs/choosing.md", rf"{line} \| {members} \| {before}{NUMBER} \|",
-              partial(out_of_fold, line.partition(", ")[0], members, column))
-        for line, members in (("ordinary, pSP", "100 and 200"), ("ordinary, pSP", "500 and 1000"),
-                              ("means removed, pSP", "500 and 1000"),
-                              ("decisions evened, pDP", "500 and 1000"))
-        for before, column in (("", "true gap"), (r"[0-9.]+ \| ", "out of fold"),
-                               (r"[0-9.]+ \| [0-9.]+ \| ", "mean of folds"),
-                               (r"[0-9.]+ \| [0-9.]+ \| [0-9.]+ \| ", "interval holds"))
-    ),
-    Quote("docs/choosing.md", f"one-sided `at_most` held in {NUMBER} of those draws",
-          lambda: out_of_fold("decisions evened", "500 and 1000", "at most holds")),
     Quote("docs/metrics.md", f"nominal 95 % held {NUMBER} %", lambda: held("covered", "mean")),
     Quote("docs/metrics.md", f"and {NUMBER} % in the worst setting", lambda: held("covered", "lowest")),
     Quote("docs/metrics.md", f"`at_least` {NUMBER} %", lambda: held("at least", "mean")),
@@ -123,10 +108,6 @@ QUOTES = [
     Quote("docs/metrics.md", f"and `high` {NUMBER} %, for 2.5%", lambda: missed("high")),
     Quote("docs/metrics.md", f"`at_most` {NUMBER} % and", lambda: held("at most", "mean")),
     Quote("docs/metrics.md", f"`at_most` [0-9.]+ % and {NUMBER} %", lambda: held("at most", "lowest")),
-    Quote("docs/page.md", f"scores of two groups make {NUMBER} MB", lambda: megabytes(2)),
-    Quote("docs/page.md", f"of fifty groups under {NUMBER} MB", lambda: megabytes(50), at_most=True),
-    Quote("docs/trees.md", f"test accuracy rose by {NUMBER} ±", lambda: grown_for_the_constraint("bank")),
-    Quote("docs/trees.md", f"on law school by {NUMBER} ±", lambda: grown_for_the_constraint("law_school")),
     Quote("docs/torch.md", f"{NUMBER} times as much with the hook at batches of 64", lambda: hook_ratio(64)),
     Quote("docs/torch.md", f"{NUMBER} times at 256", lambda: hook_ratio(256)),
     Quote("docs/torch.md", f"{NUMBER} times at 512", lambda: hook_ratio(512)),

@@ -4,7 +4,6 @@ from partialfair.problems.certificate import Certificate, certify
 from partialfair.problems.constants import ProblemConstants, estimate_constants
 from partialfair.problems.constrained import Evaluation, Problem, ProblemPoint
 from partialfair.problems.domains import Ball, Box, Domain, WholeSpace
-from partialfair.problems.lagrangian import ScoreLagrangian
 from partialfair.problems.ranks import Counts, People, SortedRanks
 from partialfair.problems.rows import (
     Ask,
@@ -35,7 +34,6 @@ __all__ = [
     "ProblemConstants",
     "ProblemPoint",
     "Rows",
-    "ScoreLagrangian",
     "ScoredRows",
     "Shard",
     "ShardRows",
