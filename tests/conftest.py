@@ -27,6 +27,13 @@ with suppress(ImportError):  # which older versions have not
     # order of tests and on every line of code. There is no setting for it.
     providers._get_local_constants = lambda: providers._local_constants
 
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give workers one thread each: threads that wait for a core keep it busy."""
+    if getattr(config.option, "numprocesses", None):
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
 _BESIDE_THE_REPOSITORY = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

@@ -75,13 +75,14 @@ def run(
 ) -> Callable[..., Outcome]:
     """Run ``partialfair`` with some arguments, in an empty directory.
 
-    With fewer resamples, steps of the search and a coarser map than usual, and pictures that are not
-    painted, for speed.
+    With fewer resamples and steps of the search, no escalation, a coarser map than usual, and pictures that
+    are not painted, for speed.
     """
     for module in (_judging, _certifying):
         monkeypatch.setattr(module, "fairness_report", partial(fairness_report, n_resamples=100))
     monkeypatch.setattr(_compare, "compare_gaps", partial(compare_gaps, n_resamples=100))
     monkeypatch.setattr(_search, "climb", _short_climb)
+    monkeypatch.setattr(_search.Search, "_escalate", lambda search, settings: None)
     monkeypatch.setattr(_audit, "MAP_GRID", 20)
     monkeypatch.setattr(_writing, "png", _unpainted)
     monkeypatch.chdir(tmp_path)

@@ -150,8 +150,9 @@ def test_networks_need_torch_and_nothing_else_does(tmp_path, data_dir, monkeypat
     assert "needs torch" not in other.output
 
 
-def test_the_recorded_networks_are_those_of_the_figure(tmp_path):
+def test_the_recorded_networks_are_those_of_the_figure(tmp_path, monkeypatch):
     """Figure 12 is drawn anywhere from what a GPU has recorded."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
     celeba = runpy.run_path(str(ROOT / "benchmarks" / "celeba.py"))
     celeba["put_into_store"](tmp_path / "r")
     done = reproduce("fig12", "--out", tmp_path / "r", "--report", "--dry-run")

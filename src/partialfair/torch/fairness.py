@@ -64,8 +64,8 @@ class PartialFairness(nn.Module):
     constraints, groups, y, surrogate, surrogate_width, reaching, batch_shares, dtype
         As in `ScoreConstraints`.
     method
-        ``"augmented_lagrangian"``, which meets constraints in fewer steps and wanders less from epoch to
-        epoch, or ``"primal_dual"``, the paper's; benchmarks/results/torch_estimators.md has both.
+        ``"augmented_lagrangian"``, whose penalty acts before multipliers have grown, or ``"primal_dual"``,
+        the paper's.
     dual_step
         How fast multipliers grow with violations, which are in shares of a group; by default .36 divided by
         the number of ranks that are looked at.

@@ -83,7 +83,25 @@ def raw_scores(model: Any, X: Any) -> np.ndarray:
     return 2 * model.predict_proba(X)[:, 1] - 1 if hasattr(model, "predict_proba") else model.predict(X)
 
 
-@pytest.mark.parametrize("name", GROW)
+ONE_OF_EVERY_KIND = {
+    "LGBMClassifier",
+    "lightgbm.Booster",
+    "XGBRegressor",
+    "XGBRFClassifier",
+    "xgboost.Booster",
+    "CatBoostRegressor",
+    "HistGradientBoostingClassifier",
+    "GradientBoostingRegressor",
+    "RandomForestClassifier",
+    "ExtraTreesRegressor",
+}
+"""A classifier or a regressor; the tests of the others are slow."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in ONE_OF_EVERY_KIND else pytest.param(name, marks=pytest.mark.slow) for name in GROW],
+)
 def test_the_promise_holds_on_the_scores_of_the_library(name):
     model = grown(name).model
     X = mixed_table(400, 7)
@@ -235,8 +253,17 @@ def values_of(forest: Any) -> np.ndarray:
     return np.asarray(ensemble.values) * ensemble.n_trees
 
 
-@pytest.mark.parametrize("kind", [RandomForestClassifier, ExtraTreesClassifier])
-@pytest.mark.parametrize("settings", [{}, {"higher_is_better": False}, {"enforce": "surrogate"}])
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        (RandomForestClassifier, {}),
+        (ExtraTreesClassifier, {"higher_is_better": False}),
+        (RandomForestClassifier, {"enforce": "surrogate"}),
+        pytest.param(ExtraTreesClassifier, {}, marks=pytest.mark.slow),
+        pytest.param(RandomForestClassifier, {"higher_is_better": False}, marks=pytest.mark.slow),
+        pytest.param(ExtraTreesClassifier, {"enforce": "surrogate"}, marks=pytest.mark.slow),
+    ],
+)
 def test_forests_hold_probabilities_and_score_as_they_were_fitted(kind, settings):
     X, y, groups = people(500)
     forest = kind(8, max_leaf_nodes=6, random_state=0)
