@@ -1,7 +1,7 @@
 """Whether promises about new people hold, and how often one can be made.
 
-Run ``python benchmarks/population.py [--draws 2000] [--acs-draws 400] [--splits 40] [--only PART]``; data
-files as in docs/data.md. The parts:
+Run ``python benchmarks/population.py [--draws 2000] [--acs-draws 400] [--splits 40] [--only PART] [--jobs N]``;
+data files as in docs/data.md. The parts:
 
 - sequences: samples of two groups under nine models whose true gaps are known, tested in an adverse order;
   how often a model is returned whose gap is larger than allowed (by 1e-6; the bar: .06 for a nominal .05),
@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from scipy import optimize, stats
 
 from _data import LOADERS, Part, as_part
@@ -98,7 +99,7 @@ def returned(
     return list(certified_places(len(gaps), ERROR, passes))
 
 
-def sequences(n_draws: int) -> list[Row]:
+def sequences(n_draws: int, n_jobs: int) -> list[Row]:
     """Return how often wrong models are certified in adverse orders, and right ones in a kind one."""
     of_digit = {"0": ALLOWED + HAIR, "1": ALLOWED - HAIR, "7": 0.7 * ALLOWED}
     rows = []
@@ -106,7 +107,9 @@ def sequences(n_draws: int) -> list[Row]:
         shifts = {gap: shift_with(metric, gap) for gap in of_digit.values()}
         for name, digits in [*ADVERSE.items(), ("all at .7", "777777777")]:
             gaps = [of_digit[digit] for digit in digits]
-            found = [returned(metric, gaps, np.random.default_rng([k]), shifts) for k in range(n_draws)]
+            found = Parallel(n_jobs)(
+                delayed(returned)(metric, gaps, np.random.default_rng([k]), shifts) for k in range(n_draws)
+            )
             wrong = np.mean([any(gaps[place] > ALLOWED for place in places) for places in found])
             some = np.mean([bool(places) for places in found])
             bad = "0" in digits
@@ -132,7 +135,7 @@ def gap_of(model: Any, rows: Part, interval: Any) -> float:
     )
 
 
-def acs(folder: Path | None, n_draws: int, begun: Path) -> list[Row]:
+def acs(folder: Path | None, n_draws: int, begun: Path, n_jobs: int) -> list[Row]:
     """Return how often the model of a sample is less fair among all rows than promised."""
     data = LOADERS["acs_income"](path=folder)
     everybody = as_part(data)
@@ -144,12 +147,12 @@ def acs(folder: Path | None, n_draws: int, begun: Path) -> list[Row]:
         model = _best(train, held_out, data.interval, draw, ALLOWED_ON_ACS, alpha=1e-2)
         return None if model is None else gap_of(model, everybody, data.interval)
 
-    draws = _drawn("acs", n_draws, true_gap_of_best, begun)
+    draws = _drawn("acs", n_draws, true_gap_of_best, begun, n_jobs)
     what = f"best(max_gap={ALLOWED_ON_ACS:g}), ACS income, 5,000 of all rows, half held out"
     return [_promise("acs", what, draws, ALLOWED_ON_ACS, "too wide ≤ 0.075")]
 
 
-def law(folder: Path | None, n_splits: int, begun: Path) -> list[Row]:
+def law(folder: Path | None, n_splits: int, begun: Path, n_jobs: int) -> list[Row]:
     """Return in how many splits of law school a model qualifies."""
     data = LOADERS["law_school"](path=folder)
     everybody = as_part(data)
@@ -160,24 +163,30 @@ def law(folder: Path | None, n_splits: int, begun: Path) -> list[Row]:
         model = _best(train, held_out, data.interval, split, ALLOWED)
         return None if model is None else gap_of(model, test, data.interval)
 
-    draws = _drawn("law", n_splits, test_gap_of_best, begun)
+    draws = _drawn("law", n_splits, test_gap_of_best, begun, n_jobs)
     what = f"best(max_gap={ALLOWED:g}), law school in thirds; gaps are those of the last third, a sample"
     return [_promise("law", what, draws, ALLOWED, "a model returned ≥ .5")]
 
 
-def _drawn(part: str, n_draws: int, gap_of_best: Callable[[int], float | None], begun: Path) -> list[Row]:
+def _drawn(
+    part: str, n_draws: int, gap_of_best: Callable[[int], float | None], begun: Path, n_jobs: int
+) -> list[Row]:
     """Return the gap of each draw's model, and its seconds; what is known is not drawn again."""
-    lines = [json.loads(line) for line in begun.read_text().splitlines()] if begun.exists() else []
-    known = {line["draw"]: line for line in lines if line["part"] == part}
-    for draw in range(n_draws):
-        if draw in known:
-            continue
+
+    def measure(draw: int) -> Row:
+        warnings.simplefilter("ignore")
         start = time.perf_counter()
         gap = gap_of_best(draw)
-        known[draw] = {"part": part, "draw": draw, "gap": gap, "seconds": time.perf_counter() - start}
+        return {"part": part, "draw": draw, "gap": gap, "seconds": time.perf_counter() - start}
+
+    lines = [json.loads(line) for line in begun.read_text().splitlines()] if begun.exists() else []
+    known = {line["draw"]: line for line in lines if line["part"] == part}
+    missing = (draw for draw in range(n_draws) if draw not in known)
+    for line in Parallel(n_jobs, return_as="generator_unordered")(delayed(measure)(k) for k in missing):
+        known[line["draw"]] = line
         with begun.open("a") as file:
-            file.write(json.dumps(known[draw]) + "\n")
-        print(part, draw, "nothing" if gap is None else f"{gap:.3f}", flush=True)
+            file.write(json.dumps(line) + "\n")
+        print(part, line["draw"], "none" if line["gap"] is None else f"{line['gap']:.3f}", flush=True)
     return [known[draw] for draw in range(n_draws)]
 
 
@@ -219,6 +228,7 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=40, help="of law school")
     parser.add_argument("--only", default="", choices=["", "sequences", "acs", "law"])
     parser.add_argument("--data", type=Path, default=None, help="directory of the data files")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--fresh", action="store_true", help="forget the draws of an earlier run")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
@@ -227,9 +237,9 @@ def main() -> None:
     if arguments.fresh:
         begun.unlink(missing_ok=True)
     parts = {
-        "sequences": lambda: sequences(arguments.draws),
-        "acs": lambda: acs(arguments.data, arguments.acs_draws, begun),
-        "law": lambda: law(arguments.data, arguments.splits, begun),
+        "sequences": lambda: sequences(arguments.draws, arguments.jobs),
+        "acs": lambda: acs(arguments.data, arguments.acs_draws, begun, arguments.jobs),
+        "law": lambda: law(arguments.data, arguments.splits, begun, arguments.jobs),
     }
     measured = {
         name: [{**row, "commit": COMMIT} for row in part()]
