@@ -1,7 +1,7 @@
 """Whether promises about new people hold, and how often one can be made.
 
-Run ``python benchmarks/population.py [--draws 2000] [--acs-draws 400] [--splits 40] [--only PART] [--jobs N]``;
-data files as in docs/data.md. The parts:
+Run ``python benchmarks/population.py [--draws 2000] [--acs-draws 400] [--splits 40] [--only PART]
+[--jobs N]``; data files as in docs/data.md. The parts:
 
 - sequences: samples of two groups under nine models whose true gaps are known, tested in an adverse order;
   how often a model is returned whose gap is larger than allowed (by 1e-6; the bar: .06 for a nominal .05),
@@ -233,6 +233,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
+    arguments.out.mkdir(parents=True, exist_ok=True)
     begun = arguments.out / "population.jsonl"
     if arguments.fresh:
         begun.unlink(missing_ok=True)
