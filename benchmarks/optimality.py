@@ -96,7 +96,9 @@ def compared(case: Case, reference: Reference, references: References, **setting
     says_kept = clf.result_.promise_kept or str(clf.result_.status) == "converged"
     known = reference.objective
     share, beyond = shares_of_price(objective if kept else None, reference)
-    possible = known is not None and reference.gap <= CLEARLY_POSSIBLE * case.max_gap
+    # A fit rejects models that order rows against their labels, whose loss is not below that of equal scores.
+    is_predictive = known is not None and known < clf.result_.constant_objective
+    possible = is_predictive and reference.gap <= CLEARLY_POSSIBLE * case.max_gap
     result = {
         "problem": case.key,
         "status": str(clf.result_.status),
