@@ -32,10 +32,10 @@ _SMALL, _HIGHEST_RATIO = 1 << 27, 50
 """Bytes: a model may unpack to 128 MiB, or to fifty times its file; loading makes three copies of that."""
 
 _SMALL_SCHEMA, _SCHEMA_RATIO = 1 << 25, 40
-_FEW_NODES, _BYTES_A_NODE = 200_000, 8
-"""A node takes skops some 10 µs. Models have one for every attribute and every level of a column of text:
-thousands, or hundreds of thousands where tables are wide. Such files grow by 16 bytes for a node, and their
-schemas by 20 to 30 for each of those."""
+_FEW_NODES, _BYTES_A_NODE = 50_000, 8
+"""A node takes skops some 10 to 100 µs. Models have one for every attribute and every level of a column of
+text: thousands, or hundreds of thousands where tables are wide. Such files grow by 16 bytes for a node, and
+their schemas by 20 to 30 for each of those."""
 
 _NEVER = {"BytearrayNode": "bytearray"}
 """What no model holds, and skops would unpack as a list of integers."""
@@ -91,8 +91,16 @@ def rewritten(content: bytes) -> bytes:
                 budget.spend((n_mentions - 1) * len(data))
                 copy.writestr(name, data)
         with zipfile.ZipFile(new) as copy:
+            # Thousands of trees may share arrays, and to read one takes longer than to check it.
+            shared = {
+                name: _read_array(copy, name)
+                for name, (loaders, n_mentions) in mentions.files.items()
+                if n_mentions > 1 and "NdArrayNode" in loaders
+            }
             for node in mentions.trees:
-                check_tree_node(node, lambda name: _read_array(copy, name))
+                check_tree_node(
+                    node, lambda name: shared[name] if name in shared else _read_array(copy, name)
+                )
     return new.getvalue()
 
 

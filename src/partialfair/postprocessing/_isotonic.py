@@ -174,17 +174,26 @@ def told_apart(values: Floats, before: Floats, order: Ints, apart: float, moves:
     spread[np.repeat(half == 0, sizes)] = ranked[np.repeat(half == 0, sizes)]
     tied = np.append(False, (originals[1:] == originals[:-1]) & ~np.repeat(moved, sizes)[1:])
     result = np.empty(values.size)
-    result[sequence] = rising(spread, tied)
+    result[sequence] = rising(spread, tied, before.max())
     return result
 
 
 @njit(cache=True)
-def rising(values: Floats, tied: Bools) -> Floats:
-    """Return values that rise strictly, but where they may stay tied, raised by as little as floats can."""
+def rising(values: Floats, tied: Bools, highest: float) -> Floats:
+    """Return values that rise strictly, but where they may stay tied, and end at ``highest`` at most.
+
+    They are raised by as little as floats can, and lowered by as little where that led above the end.
+    """
     raised = values.copy()
     for i in range(1, raised.size):
         if tied[i]:
             raised[i] = max(raised[i], raised[i - 1])
         elif raised[i] <= raised[i - 1]:
             raised[i] = np.nextafter(raised[i - 1], np.inf)
+    raised[-1] = min(raised[-1], highest)
+    for i in range(raised.size - 2, -1, -1):
+        if tied[i + 1]:
+            raised[i] = min(raised[i], raised[i + 1])
+        elif raised[i] >= raised[i + 1]:
+            raised[i] = np.nextafter(raised[i + 1], -np.inf)
     return raised

@@ -86,12 +86,14 @@ def _crossed(blocks: Blocks, threshold: float, number: int) -> Floats:
         room = scores[now - 1] - threshold if now else np.inf
         steps = min(_APART * spread, room / 2) * np.arange(1, number - now + 1) / (number - now)
         scores[now:number] = (threshold + steps)[::-1]
-        raised = rising(np.append(threshold, scores[:number][::-1]), np.zeros(number + 1, dtype=np.bool_))
+        raised = rising(
+            np.append(threshold, scores[:number][::-1]), np.zeros(number + 1, dtype=np.bool_), np.inf
+        )
         scores[:number] = raised[:0:-1]
     elif number < now:  # from the best down, the first of them at the threshold
         room = threshold - scores[now] if now < scores.size else np.inf
         steps = min(_APART * spread, room / 2) * np.arange(now - number) / (now - number)
         scores[number:now] = threshold - steps
         lowered = np.append(np.nextafter(threshold, np.inf), scores[number:])
-        scores[number:] = -rising(-lowered, np.zeros(lowered.size, dtype=np.bool_))[1:]
+        scores[number:] = -rising(-lowered, np.zeros(lowered.size, dtype=np.bool_), np.inf)[1:]
     return scores
