@@ -53,7 +53,7 @@ def test_the_widest_difference_is_the_gap(table, gap_scale, rank_within):
             continue  # see the next test
         found = both_ways(name, scored, setting)
         if found is not None:
-            assert found[1] == pytest.approx(found[0], abs=1e-9), name
+            assert found[1] == pytest.approx(found[0], rel=1e-9, abs=1e-12), name
 
 
 @examples(30)
