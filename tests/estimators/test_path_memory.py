@@ -28,10 +28,9 @@ def fits(people, *max_gaps):
     clf = PartialFairClassifier(interval=INTERVAL, warm_start=True)
     results = []
     for max_gap in max_gaps:
-        clf._memory = memory
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            clf.set_params(max_gap=max_gap).fit(X, y, sensitive_features=groups)
+            clf.set_params(max_gap=max_gap)._fit(X, y, groups, None, memory=memory)
         results.append(clf.result_)
     return memory, results
 

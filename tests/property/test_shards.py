@@ -370,7 +370,8 @@ def test_whole_fits_see_merged_counts_only(constraint, enforce):
         Guarded(model, objective, rows.people, borders=(0, 7, 2000, 2000)),
     ):
         stated = read_constraints(clf)
-        search = Search(clf, data, np.full(6, 1e-4), rows, stated, read_solver(clf, stated))
+        settings = clf._fit_settings(read_solver(clf, stated))
+        search = Search(settings, data, np.full(6, 1e-4), rows, stated)
         found = search.run(np.inf)
         status, _ = ending(found, search.certificate(found.attempt, np.inf), search.exact)
         endings.append((status, found.objective, found.attempt.training.gaps(found.counts)[0].value))

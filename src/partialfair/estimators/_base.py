@@ -14,13 +14,12 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from partialfair._checks import check_count, check_flag, check_number, is_finite_number
-from partialfair._clock import deadline_in, noticing_interrupts, unhurried
+from partialfair._clock import deadline_in
 from partialfair._state import StoredAsPairs
 from partialfair._typing import ArrayLike, Floats
 from partialfair.constraints import Constraint
 from partialfair.constraints.base import Positive
-from partialfair.estimators._flat import flat_scores_warning
-from partialfair.estimators._idle import idle_threshold_warning
+from partialfair.estimators._fit import FitSettings, WarmStart, fit_linear
 from partialfair.estimators._inputs import (
     Features,
     in_columns_of,
@@ -32,44 +31,23 @@ from partialfair.estimators._inputs import (
 )
 from partialfair.estimators._origin import Origin
 from partialfair.estimators._overfitted import overfitted_gap_warning
-from partialfair.estimators._path_memory import PathMemory, PreparedRows
+from partialfair.estimators._path_memory import PathMemory
 from partialfair.estimators._path_rows import GivenRows
 from partialfair.estimators._population import check_population_settings, fit_for_new_people
-from partialfair.estimators._promise import (
-    Promise,
-    check_promises,
-    promised,
-    small_group_warning,
-    small_groups,
-)
-from partialfair.estimators._scales import ColumnUnits, column_units, penalized_warning
-from partialfair.estimators._search import Search, ending, remarks_on
-from partialfair.estimators._statement import Automatic, read_constraints, seed_of
+from partialfair.estimators._promise import check_promises, promises_of
+from partialfair.estimators._scales import penalized_warning
+from partialfair.estimators._search import remarks_on
+from partialfair.estimators._statement import read_constraints, seed_of
 from partialfair.estimators._stored import check_stored
-from partialfair.estimators._threads import one_blas_thread
 from partialfair.estimators._training import FitRows
-from partialfair.estimators._units import estimator_in_units, take_over
 from partialfair.estimators.result import FitResult
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, group_name
 from partialfair.models import linear_model
-from partialfair.models.linear import LinearModel
-from partialfair.problems import Counts, InMemoryData, Problem
-from partialfair.problems.ranks import spread, tied_share
-from partialfair.solvers import IDCA, Newton, Result, Solver
+from partialfair.solvers import Solver
 from partialfair.surrogates import Surrogate, surrogate
 
 __all__ = ["PartialFairEstimator"]
-
-# Width of a surrogate in units of the spread of the unconstrained scores. On a9a, law school and the made
-# admissions at max_gap .05 the exact gap was smallest between .15 and .4.
-_RELATIVE_WIDTH = 0.25
-
-# Scores whose spread is smaller, relative to their size, are all alike but for rounding errors.
-_SPREAD_AT_ALL = 1e-9
-
-_FREE_TOL = 1e-2
-"""Gradient of the unconstrained model, which is only a start, in units of tol."""
 
 
 class PartialFairEstimator(StoredAsPairs, BaseEstimator):
@@ -79,12 +57,6 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
     """
 
     result_: FitResult
-
-    _memory: PathMemory | None = None
-    """What other fits of the same rows have found: `fairness_path`."""
-
-    _origin: Origin | None = None
-    """Another model that coefficients are counted from: `partialfair.trees`."""
 
     takes_tables: ClassVar[bool] = False
     """Whether features may be categories, and missing."""
@@ -207,126 +179,83 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         if constraints and len(groups.labels) < 2:
             who = f"only group {group_name(groups.labels[0])!r}" if groups.labels else "no group"
             raise InputError(f"sensitive_features has {who}; a constraint needs at least two groups")
-        promises = self._promises(constraints, groups, weights, positive)
+        promises = promises_of(constraints, groups, weights, positive, self.min_group_size)
         check_promises(promises)
         remark = overfitted_gap_warning(promises, weights, positive)
         if remark is not None:
-            warnings.warn(remark, stacklevel=3)
+            warnings.warn(remark, stacklevel=4)
         self._group_columns = names_of(sensitive_features)
         return groups
 
-    def _promises(
-        self, constraints: Sequence[Constraint], groups: Groups, weights: Floats, positive: Positive
-    ) -> tuple[Promise, ...]:
-        """Return every constraint with the groups that are large enough for it."""
-        return tuple(
-            promised(stated, groups, weights, positive, self.min_group_size) for stated in constraints
-        )
-
-    def _fit_in_units(
-        self, unit: float, rows: FitRows, constraints: Sequence[Constraint], solver: Solver
+    def _fit_rows(
+        self,
+        rows: FitRows,
+        constraints: Sequence[Constraint],
+        solver: Solver,
+        *,
+        unit: float,
+        memory: PathMemory | None,
+        offset: Origin | None,
     ) -> None:
-        """Fit a copy that counts scores in a unit, and take over what it says; then warn.
+        """Fit the model, set the fitted attributes, and warn of what the fit leaves open.
 
         The loss of the rows counts scores in the unit already. A negative unit makes low scores high.
         """
-        scaled = estimator_in_units(self, unit)
-        stated = [one.in_units(unit) for one in constraints]
-        remarks = scaled._fit_model(rows, stated, solver)
-        take_over(self, scaled, unit)
-        for remark in [*remarks_on(self.result_), *remarks]:
-            warnings.warn(remark, stacklevel=3)
-
-    def _fit_model(self, rows: FitRows, constraints: Sequence[Constraint], solver: Solver) -> list[Warning]:
-        """Solve, certify, measure, and set the fitted attributes; return what is to be warned of."""
-        # The first model of a path has no constraint, and may do without the groups of its rows.
-        memory = self._memory if self._memory is not None and constraints else PathMemory()
-        prepared = memory.prepared = memory.prepared or self._prepared(rows)
-        rows = replace(prepared.rows, deadline=rows.deadline)
-        units, model = prepared.units, prepared.model
-        # NumPy and SciPy bring a BLAS each, whose threads get in each other's way: small products, of which a
-        # solve has many, take several times as long with both.
-        with one_blas_thread(), noticing_interrupts():
-            last = self._last(model, rows.groups)
-            blur = getattr(self, "_blur", None)
-            if blur is not None and blur.size != len(constraints):
-                blur = None
-            box = None if self._origin is None else self._origin.domain(model)
-            search = Search(
-                self, prepared.data, prepared.alpha, rows, tuple(constraints), solver, box, last, blur, memory
-            )
-            found = search.run(rows.deadline)
-            certificate = search.certificate(found.attempt, rows.deadline)
-            status, obstacle = ending(found, certificate, search.exact)
-        attempt, training = found.attempt, found.attempt.training
-        if self.warm_start and attempt.constraints and not attempt.rank_by_rank:
-            self._blur = attempt.blur
-        result = attempt.result
-        same = np.array_equal(found.w, attempt.w)
-        with unhurried():
-            x = result.x if same else attempt.problem.start_at(found.w)
-            violation = result.violation if same else attempt.problem.evaluate(x).violation
-            constant_objective = search.constant_objective
-        accuracy, constant_accuracy = _accuracies(found.counts, sign=1.0 if self.higher_is_better else -1.0)
-        self.coef_, intercepts = (part.copy() for part in model.unpack(found.w))
-        labels = () if rows.groups is None else rows.groups.labels
-        n_intercepts = 1 if self.group_terms is None else len(labels)
-        self.intercept_ = intercepts if self.fit_intercept else np.zeros(n_intercepts)
-        self.groups_: Any = _object_array(labels) if rows.groups is not None else None
-        self.n_iter_ = max(1, result.history[-1].step)
-        self.result_ = FitResult(
-            status=status,
-            objective=found.objective,
-            max_violation=violation,
-            constraints=tuple(promise.stated for promise in training.promises),
-            gaps=training.gaps(found.counts),
-            thresholds=attempt.problem.split(x)[1].copy(),
-            obstacle=obstacle,
-            surrogate=attempt.sigma,
-            tied_share=tied_share(found.counts),
-            spread=spread(found.counts),
-            history=result.history,
-            kkt=replace(certificate, objective=result.objective, gap=attempt.gap),
-            tol=self.tol,
-            enforce=self.enforce,
-            small_groups=small_groups(training.promises),
-            higher_is_better=self.higher_is_better,
-            search=found.tried,
-            interval_chosen=any(isinstance(one.interval, Automatic) for one in constraints),
-            constant_objective=constant_objective,
-            accuracy=accuracy,
-            constant_accuracy=constant_accuracy,
+        fit = fit_linear(
+            rows,
+            constraints,
+            self._fit_settings(solver),
+            unit=unit,
+            warm_start=self._warm_start(),
+            offset=offset,
+            memory=memory,
         )
-        penalized = penalized_warning(self, rows.X, units, self.alpha) if self._origin is None else None
-        remarks: list[Warning | None] = [
-            units.remark(self),
-            penalized,
-            small_group_warning(training.promises),
-        ]
-        free = None if search.free is None else model.scores(search.free.x)
-        remarks.append(flat_scores_warning(self.result_, found.counts, free))
-        if self.result_.tied_share < 1:
-            remarks.append(idle_threshold_warning(training.promises, found.counts))
-        return [remark for remark in remarks if remark is not None]
+        self.coef_, self.intercept_, self.result_ = fit.coef, fit.intercept, fit.result
+        self.groups_: Any = None if fit.labels is None else _object_array(fit.labels)
+        self.n_iter_ = max(1, fit.result.history[-1].step)
+        if self.warm_start:
+            self._free = fit.unconstrained if fit.unconstrained is not None else getattr(self, "_free", None)
+            self._blur = fit.blur if fit.blur is not None else getattr(self, "_blur", None)
+        penalized = penalized_warning(self, rows.X, fit.units, self.alpha) if offset is None else None
+        of_features = [remark for remark in (fit.units.remark(self), penalized) if remark is not None]
+        for remark in [*remarks_on(fit.result), *of_features, *fit.remarks]:
+            warnings.warn(remark, stacklevel=4)
 
-    def _prepared(self, rows: FitRows) -> PreparedRows:
-        """Return rows in units that suit the solver."""
-        units = column_units(rows.X, rows.weights, centred=self.fit_intercept)
-        model = self._model(rows.X, rows.groups, units)
-        alpha = np.tile(units.penalties(self.alpha), model.n_vectors)
-        data = InMemoryData(model, rows.objective, rows.people)
-        return PreparedRows(rows, units, model, alpha, data)
+    def _fit_settings(self, solver: Solver) -> FitSettings:
+        """Return the parameters that describe a fit, as settings of it."""
+        return FitSettings(
+            solver=solver,
+            solver_name=self.solver if isinstance(self.solver, str) else None,
+            max_iter=self.max_iter,
+            enforce=self.enforce,
+            surrogate=self.surrogate,
+            surrogate_width=self.surrogate_width,
+            surrogate_halvings=self.surrogate_halvings,
+            search_steps=self.search_steps,
+            allow_ties=self.allow_ties,
+            min_group_size=self.min_group_size,
+            tol=self.tol,
+            seed=seed_of(self),
+            callback=self.callback,
+            verbose=self.verbose,
+            alpha=self.alpha,
+            fit_intercept=self.fit_intercept,
+            group_terms=self.group_terms,
+            higher_is_better=self.higher_is_better,
+        )
 
-    def _suited(self, solver: Solver, problem: Problem) -> Solver:
-        """Return the solver, or one that suits the problem better if it was chosen by name."""
-        if not isinstance(self.solver, str):
-            return solver
-        if not problem.m:
-            return Newton()  # constraints that nothing can violate
-        if self.solver == "idca" and problem.rows.parameters.block_size > Newton.largest_block:
-            # Hessians would be too large.
-            return IDCA() if self.max_iter is None else IDCA(max_iter=self.max_iter)
-        return solver
+    def _warm_start(self) -> WarmStart | None:
+        """Return what the last fit left, when starting warm."""
+        if not (self.warm_start and hasattr(self, "result_")):
+            return None
+        return WarmStart(
+            self.coef_,
+            self.intercept_,
+            () if self.groups_ is None else tuple(self.groups_),
+            self.result_.thresholds,
+            getattr(self, "_free", None),
+            getattr(self, "_blur", None),
+        )
 
     def _scores(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:
         """Score rows as fitted; the group is read only if the model has group terms."""
@@ -355,63 +284,6 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
                 f"X has {model.design.shape[1]} features, but there are {self.coef_.shape[1]} coefficients"
             )
         return model.scores(model.pack(self.coef_, self.intercept_))
-
-    def _model(self, X: Features, groups: Groups | None, units: ColumnUnits) -> LinearModel:
-        model = linear_model(
-            X,
-            codes=None if groups is None else groups.codes,
-            n_groups=1 if groups is None else len(groups.labels),
-            group_terms=self.group_terms,
-            fit_intercept=self.fit_intercept,
-            scales=units.scales,
-            centres=units.centres,
-        )
-        return model if self._origin is None else self._origin.moved(model)
-
-    def _free_fit(self, problem: Problem) -> Result:
-        """Return the unconstrained model."""
-        last = getattr(self, "_free", None) if self.warm_start else None
-        if last is None or last.size != problem.n:
-            last = problem.constant_start if self._origin is None else np.zeros(problem.n)
-        start = last
-        free = Newton(tol=max(1e-6, _FREE_TOL * self.tol)).solve(problem, start)
-        if self.warm_start:
-            self._free = free.x
-        return free
-
-    def _sigma(self, counts: Counts) -> Surrogate:
-        """Return the surrogate; "auto" makes it as wide as suits the spread of the unconstrained scores."""
-        if isinstance(self.surrogate, Surrogate):
-            return self.surrogate
-        if self.surrogate_width != "auto":
-            return surrogate(self.surrogate, float(self.surrogate_width))
-        unit = spread(counts)
-        width = _RELATIVE_WIDTH * unit if unit > _SPREAD_AT_ALL * (1 + np.abs(counts.scores).max()) else 1.0
-        return surrogate("rounded_ramp" if self.surrogate == "ramp" else self.surrogate, width)
-
-    def _last(self, model: LinearModel, groups: Groups | None) -> tuple[Floats, Floats] | None:
-        """Return parameters and thresholds of the last fit, when starting warm and if they fit the model."""
-        labels = () if groups is None else groups.labels
-        if not (self.warm_start and hasattr(self, "result_") and _same(labels, self.groups_)):
-            return None
-        intercepts = self.intercept_ if self.fit_intercept else np.empty(0)
-        shapes = (model.n_vectors, model.design.shape[1]), (model.n_intercepts,)
-        if (self.coef_.shape, intercepts.shape) != shapes:
-            return None
-        return model.pack(self.coef_, intercepts), self.result_.thresholds
-
-
-def _accuracies(counts: Counts, sign: float) -> tuple[float, float]:
-    """Return the accuracy of scores and of the best constant prediction; nan without labels."""
-    if counts.positive is None:
-        return float("nan"), float("nan")
-    rate = float(np.average(counts.positive, weights=counts.weights))
-    accuracy = np.average((sign * counts.scores > 0) == counts.positive, weights=counts.weights)
-    return float(accuracy), max(rate, 1 - rate)
-
-
-def _same(labels: Sequence[Any], groups: Any) -> bool:
-    return tuple(labels) == (() if groups is None else tuple(groups))
 
 
 def _object_array(labels: Sequence[Any]) -> npt.NDArray[np.object_]:

@@ -187,11 +187,9 @@ def _fitted(
     """Fit one model of a path, which knows the others; say whether Ctrl-C ended the fit."""
     start = time.perf_counter()
     listener = Listener(estimator.callback)
-    model._memory = memory
     model.set_params(callback=listener)
-    model.fit(train.X, train.y, sensitive_features=train.groups, sample_weight=train.weights)
+    model._fit(train.X, train.y, train.groups, train.weights, memory=memory)
     model.set_params(callback=estimator.callback)
-    del model._memory
     interrupted = model.result_.status is Status.STOPPED and not listener.stopped
     if gap < float("inf"):
         (constraint,), training_gap = model.result_.constraints, model.result_.gap

@@ -98,7 +98,7 @@ def fit_for_new_people(
     estimator._group_columns = names_of(groups)
     estimator.result_ = result = _result(inner, chosen, train, population, fits.cut, shortfall)
     for remark in _remarks(result, [*fits.remarks.get(chosen, ()), *judging.remarks[chosen]]):
-        warnings.warn(remark, stacklevel=4)
+        warnings.warn(remark, stacklevel=5)
 
 
 def _choice(

@@ -23,7 +23,15 @@ from partialfair.intervals import band_weights
 from partialfair.metrics.partial import WorstGap
 from partialfair.problems import Counts
 
-__all__ = ["Promise", "check_promises", "exact_gap", "promised", "small_group_warning", "small_groups"]
+__all__ = [
+    "Promise",
+    "check_promises",
+    "exact_gap",
+    "promised",
+    "promises_of",
+    "small_group_warning",
+    "small_groups",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +104,13 @@ def promised(
     small = {label: size for label, size in sizes.items() if not enough(size, least)}
     judged = np.array([label not in small for label in groups.labels])
     return Promise(stated, groups, judged, small, least)
+
+
+def promises_of(
+    constraints: Sequence[Constraint], groups: Groups, weights: Floats, positive: Positive, least: float
+) -> tuple[Promise, ...]:
+    """Return every constraint with the groups that are large enough for it."""
+    return tuple(promised(stated, groups, weights, positive, least) for stated in constraints)
 
 
 def exact_gap(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Literal
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -27,18 +28,18 @@ from partialfair.estimators._exact import (
 )
 from partialfair.estimators._path_memory import PathMemory, PathModel
 from partialfair.estimators._placing import placed
-from partialfair.estimators._promise import Promise, check_promises
-from partialfair.estimators._statement import seed_of
+from partialfair.estimators._promise import Promise, check_promises, promises_of
 from partialfair.estimators._training import FitRows, Training
 from partialfair.estimators._watch import Solving, unsolved
 from partialfair.estimators.result import FitResult, Tried
 from partialfair.exceptions import SurrogateWarning, UninformativeModelWarning
 from partialfair.problems import Box, Certificate, Counts, Problem, TrainingData, certify
-from partialfair.solvers import CUT_SHORT, GOOD, Newton, Result, Solver, Status, decided
+from partialfair.problems.ranks import spread
+from partialfair.solvers import CUT_SHORT, GOOD, IDCA, Newton, Record, Result, Solver, Status, decided
 from partialfair.solvers.result import unconstrained_start
-from partialfair.surrogates import Surrogate
+from partialfair.surrogates import Surrogate, surrogate
 
-__all__ = ["Found", "Search", "ending", "remarks_on"]
+__all__ = ["Found", "Search", "SearchSettings", "ending", "remarks_on"]
 
 # Seconds after the deadline that the certificate of the best point may take.
 _GRACE = 0.25
@@ -54,6 +55,16 @@ _TIMES_BESIDE_LONG_SOLVES = 5
 """Looks at the exact metric, in units of what is usual, as long as no model keeps the promise, where a solve
 costs hundreds of looks."""
 
+_RELATIVE_WIDTH = 0.25
+"""Width of a surrogate in units of the spread of the unconstrained scores. On a9a, law school and the
+synthetic admissions at max_gap 0.05 the exact gap was smallest between 0.15 and 0.4."""
+
+_MIN_SPREAD = 1e-9
+"""Scores whose spread is smaller, relative to their size, are equal but for rounding errors."""
+
+_UNCONSTRAINED_TOL = 1e-2
+"""Gradient of the unconstrained model, which is only a start, in units of tol."""
+
 _ADVICE = {
     Status.MAX_ITER: "raise max_iter or tol",
     Status.TIME_LIMIT: "raise time_limit or tol",
@@ -66,6 +77,65 @@ _ADVICE = {
         "max_gap or search_steps, or add features or group_terms that can close the gap"
     ),
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings:
+    """How a model is searched for; parameters of the estimators describe most of it.
+
+    Attributes
+    ----------
+    solver, solver_name, max_iter
+        The solver, and the name and limit by which it was chosen; a solver that was not chosen by name (None)
+        is never replaced by one that suits the problem better.
+    enforce
+        Whether exact gaps, or only surrogate constraints, are to be small enough.
+    surrogate, surrogate_width
+        The surrogate of the indicator, or its name and width.
+    surrogate_halvings, search_steps, allow_ties, min_group_size, tol
+        As in `PartialFairClassifier`.
+    seed
+        Of all that is random.
+    callback, verbose
+        What is called, and shown, as solvers proceed.
+    """
+
+    solver: Solver
+    solver_name: str | None = None
+    max_iter: int | None = None
+    enforce: Literal["exact", "surrogate", "population"] = "exact"
+    surrogate: str | Surrogate = "ramp"
+    surrogate_width: float | Literal["auto"] = "auto"
+    surrogate_halvings: int = 0
+    search_steps: int = 100
+    allow_ties: bool = False
+    min_group_size: int = 2
+    tol: float = 1e-4
+    seed: int = 0
+    callback: Callable[[Record], bool | None] | None = None
+    verbose: int = 0
+
+    def surrogate_for(self, counts: Counts) -> Surrogate:
+        """Return the surrogate; "auto" makes it as wide as suits the spread of the unconstrained scores."""
+        if isinstance(self.surrogate, Surrogate):
+            return self.surrogate
+        if self.surrogate_width != "auto":
+            return surrogate(self.surrogate, float(self.surrogate_width))
+        unit = spread(counts)
+        is_constant = unit <= _MIN_SPREAD * (1 + np.abs(counts.scores).max())
+        width = 1.0 if is_constant else _RELATIVE_WIDTH * unit
+        return surrogate("rounded_ramp" if self.surrogate == "ramp" else self.surrogate, width)
+
+    def solver_for(self, problem: Problem) -> Solver:
+        """Return the solver, or one that suits the problem better if it was chosen by name."""
+        if self.solver_name is None:
+            return self.solver
+        if not problem.m:
+            return Newton()  # constraints that nothing can violate
+        if self.solver_name == "idca" and problem.rows.parameters.block_size > Newton.largest_block:
+            # Hessians would be too large.
+            return IDCA() if self.max_iter is None else IDCA(max_iter=self.max_iter)
+        return self.solver
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,20 +209,23 @@ class Search:
 
     Attributes
     ----------
-    estimator
-        Its settings, and what an earlier fit left for a warm start.
+    settings
+        How to search.
     data
         The rows, wherever they lie.
     alpha
         Of the penalty, for each penalised parameter.
     rows
         What is known of the rows beside their features.
-    constraints, solver
-        What is asked for, and who solves it.
+    constraints
+        What the model has to satisfy.
+    begin
+        Where the unconstrained fit begins; None: at a constant score.
     box
         Where parameters may lie; None: anywhere.
-    last
-        Parameters and thresholds of an earlier fit to start from, if there is one.
+    last, last_free
+        Parameters and thresholds of an earlier fit to start from, and its unconstrained model, if there are
+        such.
     blur
         By how much exact gaps of the earlier fit were wider than its constraints allowed in the end.
     memory
@@ -161,14 +234,15 @@ class Search:
         What to do if no feasible point with a KKT certificate was found.
     """
 
-    estimator: Any
+    settings: SearchSettings
     data: TrainingData
     alpha: Floats
     rows: FitRows
     constraints: tuple[Constraint, ...]
-    solver: Solver
+    begin: Floats | None = None
     box: Box | None = None
     last: tuple[Floats, Floats] | None = None
+    last_free: Floats | None = None
     blur: Floats | None = None
     memory: PathMemory = field(default_factory=PathMemory)
     escalation: Escalation = Escalation()
@@ -181,7 +255,7 @@ class Search:
     @property
     def exact(self) -> bool:
         """Whether exact gaps are to be small enough."""
-        return self.estimator.enforce == "exact" and bool(self.constraints)
+        return self.settings.enforce == "exact" and bool(self.constraints)
 
     def run(self, moment: float) -> Found:
         """Return the best that was found until a moment."""
@@ -228,7 +302,7 @@ class Search:
     def _search(self) -> Status | None:
         """Search; return what cut it short."""
         if self.constraints:
-            self.free = self.memory.free or self.estimator._free_fit(self._free_problem)
+            self.free = self.memory.free or self._solve_unconstrained()
             if self.free.ended in CUT_SHORT:
                 return self.free.ended
             self.memory.free = self.free
@@ -258,7 +332,7 @@ class Search:
     @property
     def _is_unfinished(self) -> bool:
         """Whether to escalate: corrections found no feasible point with a KKT certificate."""
-        if self._solves_are_long or not self.estimator.search_steps:
+        if self._solves_are_long or not self.settings.search_steps:
             return False
         if any(self._keeps(attempt) and attempt.solved for attempt in self._judged):
             return False
@@ -284,7 +358,7 @@ class Search:
                 if self._solving.is_stopped():
                     return Status.STOPPED
                 follow_boundary(self.pool, trained, narrower, start or self.pool.best, boundary)
-        search_all_coordinates(self.pool, int(share * settings.n_steps), seed_of(self.estimator))
+        search_all_coordinates(self.pool, int(share * settings.n_steps), self.settings.seed)
         return None
 
     def _take_from_memory(self, how: str) -> None:
@@ -326,7 +400,7 @@ class Search:
             return first.result.ended
         if self.pool is None:
             return None
-        halvings, long = self.estimator.surrogate_halvings, self._solves_are_long
+        halvings, long = self.settings.surrogate_halvings, self._solves_are_long
         for attempt in corrections(first, halvings, self._solving.again, solves_are_long=long):
             way = ", rank by rank" if attempt.rank_by_rank else ""
             self._judge(attempt, f"correction {attempt.number}{way}")
@@ -351,7 +425,7 @@ class Search:
         assert self.pool is not None
         long = self._solves_are_long and not self.pool.keeps(self.pool.best)
         times = _TIMES_BESIDE_LONG_SOLVES if long else 1
-        climb(self.pool, times * self.estimator.search_steps, seed_of(self.estimator))
+        climb(self.pool, times * self.settings.search_steps, self.settings.seed)
 
     @property
     def _solves_are_long(self) -> bool:
@@ -363,7 +437,7 @@ class Search:
         assert self.free is not None
         training, _, sigma = self._stated
         assert sigma is not None
-        self.pool = Pool(training, self._free_problem, sigma, self.estimator.allow_ties)
+        self.pool = Pool(training, self._free_problem, sigma, self.settings.allow_ties)
         free = self.pool.add(self.free.x, "no constraint")
         if self.pool.keeps(free):
             self.best = Attempt(training, (), None, self._free_problem, self.free)
@@ -440,6 +514,13 @@ class Search:
                 near = judged
         return None
 
+    def _solve_unconstrained(self) -> Result:
+        """Return the unconstrained model, from that of an earlier fit if there is one."""
+        problem, start = self._free_problem, self.last_free
+        if start is None or start.size != problem.n:
+            start = problem.constant_start if self.begin is None else self.begin
+        return Newton(tol=max(1e-6, _UNCONSTRAINED_TOL * self.settings.tol)).solve(problem, start)
+
     @cached_property
     def _free_problem(self) -> Problem:
         return Problem.about(self.data, self.rows.objective, join([]), self.alpha, self.box)
@@ -447,16 +528,20 @@ class Search:
     @cached_property
     def _stated(self) -> tuple[Training, tuple[Constraint, ...], Surrogate | None]:
         """What is promised, what is to be trained for it, and by which surrogate."""
-        estimator, constraints = self.estimator, self.constraints
+        constraints = self.constraints
         sigma: Surrogate | None = None
         promises: tuple[Promise, ...] = ()
         if constraints:
             assert self.rows.groups is not None
             counts = self._free_problem.rows.at(self._free_w).counts()
-            sigma = estimator._sigma(counts)
+            sigma = self.settings.surrogate_for(counts)
             constraints = placed(constraints, counts, self.rows.groups.labels)
-            promises = estimator._promises(
-                constraints, self.rows.groups, self.rows.weights, self.rows.positive
+            promises = promises_of(
+                constraints,
+                self.rows.groups,
+                self.rows.weights,
+                self.rows.positive,
+                self.settings.min_group_size,
             )
             check_promises(promises)
         training = Training(
@@ -466,7 +551,7 @@ class Search:
             self.rows.weights,
             self.rows.positive,
             promises,
-            estimator.tol,
+            self.settings.tol,
             self.box,
         )
         return training, tuple(self._trained(promise.constraint) for promise in promises), sigma
@@ -491,9 +576,8 @@ class Search:
     @cached_property
     def _solving(self) -> Solving:
         """Who solves the problem as it is stated, and others like it."""
-        estimator = self.estimator
-        solver = estimator._suited(self.solver, self._problem)
-        return Solving(solver, estimator.tol, estimator.callback, estimator.verbose)
+        settings = self.settings
+        return Solving(settings.solver_for(self._problem), settings.tol, settings.callback, settings.verbose)
 
     def _unsolved(self, because: Status) -> Attempt:
         """Show where the solver would have begun."""

@@ -7,9 +7,7 @@ the top, need not know. Units are powers of two, or minus one, so that scaling r
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
-from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,11 +17,8 @@ from partialfair.estimators.result import FitResult
 from partialfair.metrics.partial import WorstGap
 from partialfair.named_constraints import record_of
 from partialfair.solvers import Record
-from partialfair.surrogates import Surrogate
 
-__all__ = ["estimator_in_units", "take_over", "unit_of"]
-
-E = TypeVar("E")
+__all__ = ["record_in_users_units", "result_in_users_units", "unit_of"]
 
 
 def unit_of(targets: Floats, weights: Floats) -> float:
@@ -34,34 +29,8 @@ def unit_of(targets: Floats, weights: Floats) -> float:
     return float(2.0 ** np.round(np.log2(size))) if 1e-150 < size < 1e150 else 1.0
 
 
-def estimator_in_units(estimator: E, unit: float) -> E:
-    """Return a copy that counts scores in other units, with what an earlier fit left for a warm start."""
-    scaled: Any = copy.copy(estimator)
-    if isinstance(scaled.surrogate, Surrogate):
-        scaled.surrogate = replace(scaled.surrogate, width=scaled.surrogate.width / abs(unit))
-    elif scaled.surrogate_width != "auto":
-        scaled.surrogate_width = scaled.surrogate_width / abs(unit)
-    if scaled.callback is not None:
-        call = scaled.callback
-        scaled.callback = lambda record: call(_record(record, unit))
-    if scaled._origin is not None:
-        scaled._origin = scaled._origin.in_units(unit)
-    if hasattr(scaled, "result_"):
-        scaled.coef_, scaled.intercept_ = scaled.coef_ / unit, scaled.intercept_ / unit
-        scaled.result_ = replace(scaled.result_, thresholds=scaled.result_.thresholds / unit)
-    return scaled  # type: ignore[no-any-return]
-
-
-def take_over(estimator: Any, scaled: Any, unit: float) -> None:
-    """Give an estimator what the fit of its scaled copy found."""
-    settings = estimator.get_params(deep=False)
-    own = {*settings, "_memory", "_origin"}
-    vars(estimator).update({name: value for name, value in vars(scaled).items() if name not in own})
-    estimator.coef_, estimator.intercept_ = unit * scaled.coef_, unit * scaled.intercept_
-    estimator.result_ = _result(scaled.result_, unit)
-
-
-def _record(record: Record, unit: float) -> Record:
+def record_in_users_units(record: Record, unit: float) -> Record:
+    """Return a record of a solver with its objective in units of 1."""
     return replace(record, objective=unit**2 * record.objective)
 
 
@@ -77,7 +46,8 @@ def _in_scores(constraint: Constraint) -> bool:
     return record is not None and record.bounded.in_scores
 
 
-def _result(result: FitResult, unit: float) -> FitResult:
+def result_in_users_units(result: FitResult, unit: float) -> FitResult:
+    """Return a result with everything that depends on the unit of scores in units of 1."""
     sigma = result.surrogate
 
     def in_users_units(gap: float) -> float:
@@ -97,7 +67,7 @@ def _result(result: FitResult, unit: float) -> FitResult:
         thresholds=unit * result.thresholds,
         surrogate=None if sigma is None else replace(sigma, width=abs(unit) * sigma.width),
         spread=abs(unit) * result.spread,
-        history=tuple(_record(record, unit) for record in result.history),
+        history=tuple(record_in_users_units(record, unit) for record in result.history),
         kkt=replace(result.kkt, objective=unit**2 * result.kkt.objective, gap=in_users_units(result.kkt.gap)),
         search=tuple(
             replace(line, gap=in_users_units(line.gap), objective=unit**2 * line.objective)

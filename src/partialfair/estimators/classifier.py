@@ -19,6 +19,8 @@ from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._inputs import check_labels, n_rows_of, read_target, read_weights, take_rows
+from partialfair.estimators._origin import Origin
+from partialfair.estimators._path_memory import PathMemory
 from partialfair.estimators._statement import read_solver
 from partialfair.estimators._training import FitRows
 from partialfair.exceptions import InputError, SurrogateWarning
@@ -293,6 +295,20 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
             With ``enforce="population"``, which rows belong together, as several of one person do: they are
             held out together, and confidence is that of so many clusters.
         """
+        return self._fit(X, y, sensitive_features, sample_weight, clusters)
+
+    def _fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sensitive_features: ArrayLike | None,
+        sample_weight: ArrayLike | None,
+        clusters: ArrayLike | None = None,
+        *,
+        memory: PathMemory | None = None,
+        offset: Origin | None = None,
+    ) -> Self:
+        """Fit the model, given what other fits of its rows found, or where coefficients begin."""
         moment = self._deadline()
         self._check_settings()
         check_flag(self.fit_intercept, "fit_intercept")
@@ -319,7 +335,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         if not self.higher_is_better:
             objective = replace(objective, loss=mirrored(objective.loss))
         rows = FitRows(take_rows(features, present), weights, groups, objective, moment, positive)
-        self._fit_in_units(unit, rows, constraints, solver)
+        self._fit_rows(rows, constraints, solver, unit=unit, memory=memory, offset=offset)
         self.classes_ = classes
         if isinstance(settings, PartialAUC):
             _warn_if_flat(settings, self.result_.spread)
@@ -402,5 +418,5 @@ def _warn_if_flat(loss: PartialAUC, spread: float) -> None:
             f"positives do not beat the negatives of fpr={loss.fpr} on average, and then nearly equal scores "
             "are best, whose order depends on the rounding; widen fpr, or add features",
             SurrogateWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

@@ -13,6 +13,8 @@ from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._inputs import n_rows_of, read_target, read_weights, take_rows
+from partialfair.estimators._origin import Origin
+from partialfair.estimators._path_memory import PathMemory
 from partialfair.estimators._statement import read_solver
 from partialfair.estimators._training import FitRows
 from partialfair.estimators._units import unit_of
@@ -182,6 +184,20 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
             With ``enforce="population"``, which rows belong together, as several of one person do: they are
             held out together, and confidence is that of so many clusters.
         """
+        return self._fit(X, y, sensitive_features, sample_weight, clusters)
+
+    def _fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sensitive_features: ArrayLike | None,
+        sample_weight: ArrayLike | None,
+        clusters: ArrayLike | None = None,
+        *,
+        memory: PathMemory | None = None,
+        offset: Origin | None = None,
+    ) -> Self:
+        """Fit the model, given what other fits of its rows found, or where coefficients begin."""
         moment = self._deadline()
         self._check_settings()
         check_flag(self.fit_intercept, "fit_intercept")
@@ -203,7 +219,7 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         unit = unit_of(targets, weights) * (1 if self.higher_is_better else -1)
         objective = settings.build(targets / unit, weights, anchored=self.fit_intercept)
         rows = FitRows(take_rows(features, present), weights, groups, objective, moment)
-        self._fit_in_units(unit, rows, constraints, solver)
+        self._fit_rows(rows, constraints, solver, unit=unit, memory=memory, offset=offset)
         return self
 
     def predict(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:

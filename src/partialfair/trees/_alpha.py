@@ -32,7 +32,7 @@ from partialfair._typing import Floats
 from partialfair.estimators._inputs import read_weights
 from partialfair.estimators._path_fits import TINY_TIME, Listener
 from partialfair.estimators._path_rows import GivenRows
-from partialfair.estimators._promise import check_promises
+from partialfair.estimators._promise import check_promises, promises_of
 from partialfair.estimators._splits import drawn_rows
 from partialfair.estimators._statement import seed_of
 from partialfair.estimators.classifier import two_classes
@@ -83,7 +83,8 @@ def judging_rows(linear: Any, rows: GivenRows, share: float | None) -> npt.NDArr
     try:
         positive = None if is_regressor(linear) else held_out.y == two_classes(held_out.y)[1]
         weights = read_weights(held_out.weights, held_out.n)
-        check_promises(linear._promises(linear._read_constraints(), held_out.groups, weights, positive))
+        stated, least = linear._read_constraints(), linear.min_group_size
+        check_promises(promises_of(stated, held_out.groups, weights, positive, least))
     except InputError as error:
         raise InputError(
             f"alpha='auto' compares alphas on {held_out.n} rows held out: {error}; or give alpha a number"

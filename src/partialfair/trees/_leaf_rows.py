@@ -60,11 +60,7 @@ class LeafRows:
             What other fits of the same rows have found.
         """
         rows = self.rows
-        linear._memory, linear._origin = memory, self.origin
-        try:
-            linear.fit(rows.X, rows.y, sensitive_features=rows.groups, sample_weight=rows.weights)
-        finally:
-            del linear._memory, linear._origin
+        linear._fit(rows.X, rows.y, rows.groups, rows.weights, memory=memory, offset=self.origin)
         return linear
 
     def scores(self, linear: Any) -> Floats:

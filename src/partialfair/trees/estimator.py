@@ -34,6 +34,7 @@ from partialfair.estimators._inputs import (
     refuse_repeated_names,
 )
 from partialfair.estimators._path_fits import TINY_TIME, with_gap
+from partialfair.estimators._path_memory import PathMemory
 from partialfair.estimators._path_rows import GivenRows
 from partialfair.estimators._statement import seed_of
 from partialfair.estimators.classifier import PartialFairClassifier, two_classes
@@ -264,6 +265,19 @@ class PartialFairTrees(PartialFairEstimator):
         clusters : (n,)
             As in `PartialFairClassifier`, with ``enforce="population"``.
         """
+        return self._fit(X, y, sensitive_features, sample_weight, clusters)
+
+    def _fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sensitive_features: ArrayLike | None,
+        sample_weight: ArrayLike | None,
+        clusters: ArrayLike | None = None,
+        *,
+        memory: PathMemory | None = None,
+    ) -> Self:
+        """Fit the model, given what other fits of the same rows have found."""
         moment = self._deadline()
         self._check_settings()
         if self.enforce == "population":
@@ -274,7 +288,7 @@ class PartialFairTrees(PartialFairEstimator):
         leaf_values = LeafValues(self._trees(rows, unseen))
         leaf_rows = LeafRows.of(leaf_values, rows)
         linear = self._linear() if unseen is None else self._chosen(leaf_rows, unseen, moment)
-        self._refit = self._refitted(linear, leaf_rows, moment)
+        self._refit = self._refitted(linear, leaf_rows, moment, memory)
         self.alpha_ = float(self._refit.alpha)
         written = leaf_values.refitted(self._refit.coef_, self._refit.intercept_)
         self.grown_, self.model_ = leaf_values.ensemble.model, written.ensemble.model
@@ -496,15 +510,15 @@ class PartialFairTrees(PartialFairEstimator):
             linear.set_params(**with_gap(self, gaps[len(gaps) // 2]))
         return chosen_refit(linear, rows, unseen, moment)
 
-    def _refitted(self, linear: Any, rows: LeafRows, moment: float) -> Any:
+    def _refitted(self, linear: Any, rows: LeafRows, moment: float, memory: PathMemory | None) -> Any:
         """Return the linear model on the leaves, with what is added to their values as coefficients."""
         if moment < float("inf"):
             linear.set_params(time_limit=max(moment - time.monotonic(), TINY_TIME))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            rows.refit(linear, self._memory)
+            rows.refit(linear, memory)
         for remark in caught:  # as said where fit was called
-            warnings.warn(str(remark.message).replace(*_ADVICE), remark.category, stacklevel=3)
+            warnings.warn(str(remark.message).replace(*_ADVICE), remark.category, stacklevel=4)
         return linear.set_params(callback=None, warm_start=self.warm_start)  # it is kept, in files as well
 
     def _scores(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:
