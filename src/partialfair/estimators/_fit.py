@@ -202,7 +202,7 @@ def fit_linear(
         intercept = np.zeros(1 if settings.group_terms is None else len(labels))
     remarks: list[Warning | None] = [
         small_group_warning(attempt.training.promises),
-        flat_scores_warning(result, found.counts, None if free is None else model.scores(free.x)),
+        flat_scores_warning(result, found.counts, search.unconstrained_counts),
     ]
     if result.tied_share < 1:
         remarks.append(idle_threshold_warning(attempt.training.promises, found.counts))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from partialfair._typing import Floats
 from partialfair.estimators.result import FitResult
 from partialfair.exceptions import SurrogateWarning
 from partialfair.problems import Counts
@@ -23,24 +22,24 @@ _ROUNDING = 1e-9
 """The same relative to the scores' size: what differs by less does so by accident."""
 
 
-def flat_scores_warning(result: FitResult, counts: Counts, free_scores: Floats | None) -> Warning | None:
+def flat_scores_warning(result: FitResult, counts: Counts, unconstrained: Counts | None) -> Warning | None:
     """Say that a model's scores are nearly equal; None if they are not, or if others say so already.
 
     Parameters
     ----------
     result, counts
         What was found, and its scores.
-    free_scores : (n,)
+    unconstrained
         Scores of the unconstrained model; None where the model is just that.
     """
     if result.gaps and result.tied_share == 1:
         return None
-    own, size = _deviation(counts.scores, counts.weights), 1 + float(np.abs(counts.scores).max())
+    own, size = _deviation(counts), 1 + float(np.abs(counts.scores).max())
     if own <= _ROUNDING * size:
         return SurrogateWarning(
             "all training scores are equal but for rounding errors: the model ranks nobody"
         )
-    free = own if free_scores is None else _deviation(free_scores, counts.weights)
+    free = own if unconstrained is None else _deviation(unconstrained)
     if own >= _FLAT * free:
         return None
     return SurrogateWarning(
@@ -50,7 +49,7 @@ def flat_scores_warning(result: FitResult, counts: Counts, free_scores: Floats |
     )
 
 
-def _deviation(scores: Floats, weights: Floats) -> float:
-    """Return the weighted standard deviation."""
-    mean = np.average(scores, weights=weights)
-    return float(np.sqrt(np.average((scores - mean) ** 2, weights=weights)))
+def _deviation(counts: Counts) -> float:
+    """Return the weighted standard deviation of scores."""
+    mean = np.average(counts.scores, weights=counts.weights)
+    return float(np.sqrt(np.average((counts.scores - mean) ** 2, weights=counts.weights)))

@@ -280,6 +280,11 @@ class Search:
         return Found(answer.w, answer.objective, best, cut, keeps, certified_keeps, tried)
 
     @property
+    def unconstrained_counts(self) -> Counts | None:
+        """How much weight has which score under the unconstrained model; None without constraints."""
+        return None if self.free is None else self._free_problem.rows.at(self.free.x).counts()
+
+    @property
     def constant_objective(self) -> float:
         """The objective of the model whose scores are all equal."""
         problem = self._free_problem
