@@ -8,17 +8,16 @@ torch and NumPy alone, the interpreter runs the loops: the results are the same,
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import update_wrapper
 from threading import RLock
 from types import CodeType
 from typing import Any
 
+from partialfair._environment import absolute_user_directories
+
 __all__ = ["njit"]
 
-_CACHE_HOME = "XDG_CACHE_HOME"
 _lock = RLock()
 
 
@@ -78,25 +77,8 @@ def _decorate(function: Callable[..., Any], options: dict[str, Any]) -> Any:
         import numba
     except ModuleNotFoundError:
         return function
-    with _absolute_cache_home():
+    with absolute_user_directories():
         try:
             return numba.njit(**options)(function)
         except RuntimeError:  # no place for the cache
             return numba.njit(**{**options, "cache": False})(function)
-
-
-@contextmanager
-def _absolute_cache_home() -> Iterator[None]:
-    """Hide a cache directory that is not absolute, as the specification says; an empty one is none.
-
-    numba would make it in the working directory.
-    """
-    given = os.environ.get(_CACHE_HOME)
-    if given is None or os.path.isabs(given):
-        yield
-        return
-    del os.environ[_CACHE_HOME]
-    try:
-        yield
-    finally:
-        os.environ[_CACHE_HOME] = given

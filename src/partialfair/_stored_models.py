@@ -277,6 +277,10 @@ def _check_support_vectors(model: Any) -> None:
         and held.get("kernel") in ("linear", "poly", "rbf", "sigmoid", "precomputed")
         and np.ndim(held["_gamma"]) == 0
         and (precomputed or np.shape(vectors) == (n_vectors, held.get("n_features_in_")))
+        and all(
+            getattr(held[name], "dtype", None) == np.float64
+            for name in ("support_vectors_", "_dual_coef_", "_intercept_")
+        )
         and (n_vectors == 0 or (indices.min() >= 0 and indices.max() < held["shape_fit_"][0]))
         and counts.shape == (n_classes,)
         and (not is_classifier or ((counts >= 0).all() and counts.sum() == n_vectors))
@@ -288,6 +292,62 @@ def _check_support_vectors(model: Any) -> None:
     )
     if not fits:
         raise InputError(f"its {type(model).__name__} has parts that do not fit each other")
+
+
+def _check_linear(model: Any) -> None:
+    """Refuse coefficients that are not one per feature, and as many rows as scores of the classes."""
+    held = vars(model)
+    if "coef_" not in held or not type(model).__module__.startswith("sklearn."):
+        return
+    shape: tuple[int, ...] = getattr(held["coef_"], "shape", ())
+    classes = held.get("classes_")
+    n_scores = shape[0] if len(shape) == 2 else 1
+    fits = (
+        len(shape) in (1, 2)
+        and held["coef_"].dtype.kind == "f"
+        and is_count(held.get("n_features_in_"), shape[-1], shape[-1])
+        and np.size(held.get("intercept_", 0.0)) in (1, n_scores)
+        and (classes is None or np.shape(classes) == (2 if n_scores == 1 else n_scores,))
+    )
+    if not fits:
+        raise InputError(f"its {type(model).__name__} has parts that do not fit each other")
+
+
+def _check_bagging(model: Any) -> None:
+    """Refuse columns of the base estimators that the ensemble does not have, and other numbers of classes."""
+    held = vars(model)
+    if "estimators_features_" not in held:
+        return
+    features = [np.asarray(chosen) for chosen in held["estimators_features_"]]
+    fits = (
+        is_count(held.get("n_features_in_"), 1, 1 << 62)
+        and len(features) == len(held["estimators_"])
+        and all(
+            chosen.dtype.kind in "iu" and bool(((chosen >= 0) & (chosen < held["n_features_in_"])).all())
+            for chosen in features
+        )
+        and ("classes_" not in held or np.shape(held["classes_"]) == (held.get("n_classes_"),))
+    )
+    if not fits:
+        raise InputError(f"its {type(model).__name__} has parts that do not fit each other")
+
+
+def _check_scaler(model: Any) -> None:
+    """Refuse means and scales that are not one per feature."""
+    held = vars(model)
+    for name in ("mean_", "var_", "scale_"):
+        if held.get(name) is not None and np.shape(held[name]) != (held.get("n_features_in_"),):
+            raise InputError(f"its {type(model).__name__} has parts that do not fit each other")
+
+
+def _check_names(model: Any) -> None:
+    """Refuse names of features that are not one per feature, and classes that are not a list."""
+    held = vars(model)
+    if isinstance(classes := held.get("classes_"), np.ndarray) and classes.ndim != 1:
+        raise InputError(f"its {type(model).__name__} has no list of classes")
+    names = held.get("feature_names_in_")
+    if names is not None and np.shape(names) != (held.get("n_features_in_"),):
+        raise InputError(f"its {type(model).__name__} has other features than it has names for them")
 
 
 def _trees(estimators: Any) -> Iterator[Any]:
@@ -321,4 +381,9 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
     "sklearn.neighbors._base.NeighborsBase": _check_neighbors,
     "sklearn.cluster._kmeans._BaseKMeans": _check_centers,
     "sklearn.svm._base.BaseLibSVM": _check_support_vectors,
+    "sklearn.ensemble._bagging.BaseBagging": _check_bagging,
+    "sklearn.linear_model._base.LinearClassifierMixin": _check_linear,
+    "sklearn.linear_model._base.LinearModel": _check_linear,
+    "sklearn.preprocessing._data.StandardScaler": _check_scaler,
+    "sklearn.base.BaseEstimator": _check_names,
 }

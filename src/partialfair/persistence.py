@@ -14,6 +14,7 @@ from typing import Any
 from sklearn.base import BaseEstimator
 
 from partialfair._archive import rewritten
+from partialfair._environment import import_quickly
 from partialfair._files import write_file
 from partialfair._stored_models import check_models
 from partialfair.estimators._base import PartialFairEstimator
@@ -184,7 +185,8 @@ def _skops() -> Any:
     for name in hidden:
         sys.modules[name] = None  # type: ignore[assignment]
     try:
-        from skops import io
+        with import_quickly():
+            from skops import io
     finally:
         for name in hidden:
             sys.modules.pop(name, None)

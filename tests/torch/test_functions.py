@@ -166,3 +166,69 @@ def test_bad_input_is_one_sentence(make, match):
     groups, y, _, _ = people(1)
     with pytest.raises(InputError, match=match):
         make(groups, y)
+
+
+@pytest.mark.parametrize("call", ["forward", "place_thresholds"])
+@pytest.mark.parametrize(
+    ("name", "wrong", "match"),
+    [
+        ("scores", torch.Tensor.double, "scores are torch.float64, and the constraints torch.float32"),
+        ("scores", torch.Tensor.int, "scores must be a tensor of floating-point numbers, not torch.int32"),
+        ("scores", torch.Tensor.bool, "scores must be a tensor of floating-point numbers"),
+        ("scores", lambda s: s.to(torch.complex64), "scores must be a tensor of floating-point numbers"),
+        ("scores", torch.Tensor.to_sparse, "scores must be .*, not a sparse or nested tensor"),
+        ("scores", torch.Tensor.numpy, "scores must be a tensor of floating-point numbers, not ndarray"),
+        ("scores", lambda s: s[0], r"scores must be a vector, not of shape \(\)"),
+        ("scores", lambda s: s[:0], "a batch must have rows"),
+        ("scores", lambda s: s.to("meta"), "scores are on meta, and the constraints on cpu"),
+        ("groups", lambda g: g + 2, "groups must be from 0 to"),
+        ("groups", torch.Tensor.float, "groups must be a tensor of whole numbers"),
+        ("groups", torch.Tensor.to_sparse, "groups must be .*, not a sparse or nested tensor"),
+        ("groups", lambda g: g[:-1], "groups has shape"),
+        ("groups", lambda g: g.to("meta"), "groups is on meta, and the scores on cpu"),
+        ("y", lambda y: y.tolist(), "y must be a tensor of numbers, not list"),
+        ("y", lambda y: y[:, None], "y has shape"),
+        ("y", lambda y: y - 0.5, "y must be 0 or 1 everywhere"),
+        ("y", lambda y: y.to("meta"), "y is on meta, and groups on cpu"),
+    ],
+)
+def test_bad_tensors_are_named(call, name, wrong, match):
+    groups, y, scores, _ = people(1)
+    functions = ScoreConstraints(EqualOpportunity((0.1, 0.6), 0.1), groups, y)
+    given = {
+        "scores": torch.from_numpy(scores).float(),
+        "groups": functions.codes(groups),
+        "y": torch.as_tensor(np.asarray(y, dtype=np.int64)),
+    }
+    given[name] = wrong(given[name])
+    with pytest.raises(InputError, match=match):
+        getattr(functions, call)(**given)
+
+
+def test_thresholds_are_not_placed_at_what_is_not_finite():
+    groups, _, scores, _ = people(1)
+    functions = ScoreConstraints(StatisticalParity((0.1, 0.6), 0.1), groups)
+    with pytest.raises(InputError, match="scores must be finite"):
+        functions.place_thresholds(torch.from_numpy(scores).float() / 0, functions.codes(groups))
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"dtype": torch.int32}, "dtype must be torch.float32 or torch.float64, not torch.int32"),
+        ({"dtype": torch.float16}, "dtype must be torch.float32 or"),
+        ({"dtype": "float32"}, "dtype must be torch.float32 or"),
+        ({"reaching": torch.ones(3)}, "reaching must be True or False"),
+        ({"batch_shares": 0}, "batch_shares must map groups to shares"),
+        ({"batch_shares": {"a": "x", "b": 1.0}}, r"batch_shares\['a'\] must be a"),
+    ],
+)
+def test_bad_settings_are_named(options, match):
+    with pytest.raises(InputError, match=match):
+        ScoreConstraints(StatisticalParity((0.1, 0.6), 0.1), ["a", "b"] * 20, **options)
+
+
+@pytest.mark.parametrize("wrong", [3, None, float("nan"), "statistical_parity", {}, torch.ones(2)])
+def test_bad_constraints_are_named(wrong):
+    with pytest.raises(InputError, match="constraints must be one of"):
+        ScoreConstraints(wrong, ["a", "b"] * 20)

@@ -101,7 +101,7 @@ def test_other_labels_are_one_sentence():
     model, head = network(1)
     X, y, groups = made(100)
     clf = PartialFairClassifier(interval=INTERVAL, max_gap=MAX_GAP)
-    with pytest.raises(InputError, match="labels must be 0 or 1 everywhere"):
+    with pytest.raises(InputError, match="y must be 0 or 1 everywhere"):
         refit_head(model, head, batches(X, y + 1, groups), clf)
     with pytest.raises(InputError, match="no batches to fit"):
         refit_head(model, head, [], clf)

@@ -85,7 +85,43 @@ def near(scores=SCORES, thresholds=(0.0,)):
     return near_thresholds(scores, thresholds, sensitive_features=GROUPS, surrogate=Ramp(1.0))
 
 
+def follow_on(**given):
+    rows = {"X": X, "y": Y, "sensitive_features": GROUPS, **given}
+    estimator = PartialFairClassifier(max_iter=3)
+    return fairness_path(
+        estimator, X, Y, sensitive_features=GROUPS, max_gaps=[0.5], validation=tuple(rows.values())
+    )
+
+
+def compare(**given):
+    given = {"score_a": SCORES, "score_b": SCORES, **given}
+    return metrics.compare_gaps(Y, sensitive_features=GROUPS, **given)
+
+
+def changes(**given):
+    given = {"before": SCORES, "after": SCORES, **given}
+    return metrics.band_changes(sensitive_features=GROUPS, interval=(0.0, 0.5), **given)
+
+
+def score(y):
+    return classify().score(X, y)
+
+
+def score_regressor(y):
+    return regress().score(X, y)
+
+
+def score_trees(y):
+    return grow().score(X, y)
+
+
 CALLS = {
+    follow_on: {"X": X, "y": Y, "sensitive_features": GROUPS},
+    compare: {"score_a": SCORES, "score_b": SCORES},
+    changes: {"before": SCORES, "after": SCORES},
+    score: {"y": Y},
+    score_regressor: {"y": SCORES},
+    score_trees: {"y": Y},
     measure: {"y_score": SCORES, "sensitive_features": GROUPS, "sample_weight": WEIGHTS, "y_true": Y},
     classify: {"X": X, "y": Y, "sensitive_features": GROUPS, "sample_weight": WEIGHTS},
     regress: {"X": X, "y": SCORES},
@@ -99,7 +135,7 @@ CALLS = {
 @pytest.mark.parametrize("make", LAZY, ids=lambda make: make.__name__)
 @pytest.mark.parametrize(("call", "name"), [(call, name) for call, given in CALLS.items() for name in given])
 def test_lazy_values_are_refused_with_the_way_to_gather_them(call, name, make):
-    with pytest.raises(InputError, match=rf"^{name} is lazy .*\.{LAZY[make]}\(\)"):
+    with pytest.raises(InputError, match=rf"^{name}( of validation)? is lazy .*\.{LAZY[make]}\(\)"):
         call(**{name: make(CALLS[call][name])})
 
 

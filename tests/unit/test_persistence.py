@@ -21,6 +21,7 @@ import sklearn
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import InconsistentVersionWarning
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
@@ -29,6 +30,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from skops import io as skops
 
 from partialfair import PartialFairClassifier, constraints, load_model, save_model, solvers, surrogates
+from partialfair._stored_models import check_models
 from partialfair.constraints import Constraint, DemographicParity, StatisticalParity
 from partialfair.estimators import FitResult
 from partialfair.exceptions import InputError
@@ -483,3 +485,46 @@ def test_wide_tables_of_text_are_saved(rows):
     )
     clf.coef_, clf.n_features_in_ = np.zeros((1, 60_000)), 60_000
     assert len(model_bytes(TableModel("y", ("no", "yes"), columns, (), (), clf))) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("coef_", np.zeros((1, 4))),
+        ("coef_", np.zeros((3, 3))),
+        ("coef_", np.zeros((1, 3), dtype=int)),
+        ("coef_", 1.0),
+        ("intercept_", np.zeros(2)),
+        ("n_features_in_", 4),
+        ("n_features_in_", "3"),
+        ("classes_", np.array([0])),
+        ("classes_", np.array(0)),
+        ("feature_names_in_", np.array(["a"], dtype=object)),
+    ],
+)
+def test_a_linear_model_whose_parts_do_not_fit_is_refused(name, value):
+    model = LogisticRegression().fit(np.eye(3), [0, 1, 1])
+    check_models(model)
+    setattr(model, name, value)
+    with pytest.raises(InputError, match="its LogisticRegression has"):
+        check_models(make_pipeline(StandardScaler(), model))
+
+
+@pytest.mark.parametrize("name", ["mean_", "scale_", "n_features_in_"])
+def test_a_scaler_whose_parts_do_not_fit_is_refused(name):
+    scaler = StandardScaler().fit(np.eye(3))
+    setattr(scaler, name, 4 if name == "n_features_in_" else np.ones(4))
+    with pytest.raises(InputError, match="its StandardScaler has parts that do not fit"):
+        check_models(scaler)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("estimators_features_", [np.array([0, 3])] * 2), ("classes_", np.array([0])), ("n_features_in_", 2)],
+)
+def test_bagging_whose_parts_do_not_fit_is_refused(name, value):
+    model = BaggingClassifier(LogisticRegression(), 2, random_state=0).fit(np.eye(3), [0, 1, 1])
+    check_models(model)
+    setattr(model, name, value)
+    with pytest.raises(InputError, match="its BaggingClassifier has parts that do not fit"):
+        check_models(model)

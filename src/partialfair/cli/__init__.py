@@ -13,6 +13,7 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
+from partialfair._environment import absolute_user_directories
 from partialfair._extras import require
 from partialfair._text import message_text
 from partialfair.cli._interrupts import ends_on_signals, goodbye
@@ -28,7 +29,7 @@ _INTERRUPTED = 130
 def main() -> None:
     """Run the command line as the last thing that a process does: signals end it, and afterwards nothing."""
     open_closed()
-    with ends_on_signals():
+    with ends_on_signals(), absolute_user_directories():
         try:
             command()
         finally:
@@ -38,8 +39,6 @@ def main() -> None:
 def command() -> NoReturn:
     """Run the command line, and raise SystemExit."""
     os.environ["MPLBACKEND"] = "Agg"  # pictures go to files; a backend for windows or notebooks may not load
-    if not os.path.isabs(os.environ.get("XDG_CACHE_HOME", "/")):
-        del os.environ["XDG_CACHE_HOME"]  # invalid; matplotlib would make it in the working directory
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # the terminal's encoding may lack a letter
     try:

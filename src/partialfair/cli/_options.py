@@ -267,14 +267,19 @@ Enforce = Annotated[
     ),
 ]
 MAX_GROUPS = 200
-"""Default of ``--max-groups``: reports and pages show all pairs, and those of 1,000 groups take minutes."""
+"""Default of ``--max-groups``, smaller than the 1,000 of the library.
+
+Commands compare all pairs of groups several times, also on the grid of the map and of the HTML report. With
+1,000 groups of 100 rows that takes four minutes and 1.8 GiB, with 200 groups of 200 rows 20 s and 1 GiB.
+"""
 
 MaxGroups = Annotated[
     int,
     typer.Option(
         "--max-groups",
         metavar="N",
-        help="Largest number of groups; more raise an error. Run time grows with the pairs of groups.",
+        help="Largest number of groups; more raise an error. Run time grows with the pairs of groups: "
+        "1,000 take minutes and 2 GiB.",
         rich_help_panel=JUDGED,
     ),
 ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from partialfair._environment import import_quickly
 from partialfair.cli._intervals import check_page, read_interval
 from partialfair.cli._options import (
     ASKED,
@@ -342,8 +343,11 @@ def predict(
 
     Written are score (above 0 the decision is positive), probability and decision.
     """
-    from partialfair.cli import _predict
-    from partialfair.cli._csv import csv_text
+    with import_quickly():
+        import scipy.special  # noqa: F401 - first: skops looks for its functions in every module before it
+
+        from partialfair.cli import _predict
+        from partialfair.cli._csv import csv_text
 
     if as_json and out is None:
         raise InputError("--json needs --out, because the scores would go to standard output")

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from partialfair._environment import absolute_user_directories
 from partialfair._files import scratch, write_files
 from partialfair.exceptions import DataFetchError, InputError
 
@@ -137,8 +138,8 @@ def cache_directory() -> Path:
     """Return the user's cache, where downloads are kept; a relative ``$XDG_CACHE_HOME`` is ignored."""
     import pooch
 
-    directory = Path(pooch.os_cache("partialfair"))
-    return directory if directory.is_absolute() else Path.home() / ".cache" / directory.name
+    with absolute_user_directories():
+        return Path(pooch.os_cache("partialfair"))
 
 
 def search_directories(path: PathLike | None = None) -> list[Path]:

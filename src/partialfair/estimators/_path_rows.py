@@ -13,7 +13,7 @@ from sklearn.base import is_regressor
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
-from partialfair._checks import check_choice, check_count, check_weights, finite_vector, shown
+from partialfair._checks import check_choice, check_count, check_weights, finite_vector, refuse_lazy, shown
 from partialfair._typing import Ints, SmallGroups
 from partialfair.categoricals import CategoricalCodes
 from partialfair.constraints import Constraint
@@ -117,6 +117,9 @@ def check_validation(validation: Sequence[Any]) -> None:
             "validation must be a share of the rows, or (X, y, sensitive_features), with sample_weight as a "
             f"fourth and clusters as a fifth if need be, not {len(validation)} things"
         )
+    names = ("X", "y", "sensitive_features", "sample_weight", "clusters")
+    for values, name in zip(validation, names, strict=False):
+        refuse_lazy(values, f"{name} of validation")
 
 
 def check_apart(train: GivenRows, held_out: GivenRows) -> None:

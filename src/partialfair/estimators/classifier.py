@@ -14,7 +14,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.metaestimators import available_if
 
-from partialfair._checks import check_flag
+from partialfair._checks import check_flag, refuse_lazy
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
@@ -371,6 +371,8 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         sensitive_features: ArrayLike | None = None,
     ) -> float:
         """Return the accuracy."""
+        refuse_lazy(y, "y")
+        refuse_lazy(sample_weight, "sample_weight")
         return float(accuracy_score(y, self.predict(X, sensitive_features), sample_weight=sample_weight))
 
     def _class_factors(

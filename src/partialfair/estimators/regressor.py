@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from partialfair._checks import check_flag, squarable_vector
+from partialfair._checks import check_flag, refuse_lazy, squarable_vector
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
@@ -235,6 +235,8 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         sensitive_features: ArrayLike | None = None,
     ) -> float:
         """Return R²."""
+        refuse_lazy(y, "y")
+        refuse_lazy(sample_weight, "sample_weight")
         return float(r2_score(y, self.predict(X, sensitive_features), sample_weight=sample_weight))
 
     def _read_loss(self) -> Squared:

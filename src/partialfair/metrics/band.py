@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from partialfair._checks import check_flag, check_weights, finite_vector
+from partialfair._checks import check_flag, check_weights, finite_vector, refuse_lazy
 from partialfair._typing import ArrayLike, Floats, IntervalLike, MissingGroups
 from partialfair.groups import group_name
 from partialfair.intervals import band_weights, intervals_by_group
@@ -79,6 +79,8 @@ def band_changes(
     """
     import pandas as pd
 
+    refuse_lazy(before, "before")
+    refuse_lazy(after, "after")
     old, new = (
         band_membership(
             scores,

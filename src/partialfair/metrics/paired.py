@@ -59,7 +59,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from partialfair._checks import random_generator
+from partialfair._checks import random_generator, refuse_lazy
 from partialfair._typing import (
     ArrayLike,
     Floats,
@@ -231,6 +231,8 @@ def compare_gaps(
     >>> round(found["statistical_parity"].difference, 2), found["statistical_parity"].verdict
     (-0.12, 'not shown')
     """
+    refuse_lazy(score_a, "score_a")
+    refuse_lazy(score_b, "score_b")
     n_rows = np.shape(score_a)[0] if np.ndim(score_a) else 0
     if np.shape(score_b) != np.shape(score_a):
         raise InputError(

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from partialfair._checks import shown
 from partialfair._typing import ArrayLike
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups
 from partialfair.torch.batches import Indexed
 
-__all__ = ["Batches", "check_length", "check_validation", "moved", "unpacked"]
+__all__ = ["Batches", "as_tensor", "check_length", "check_validation", "moved", "unpacked"]
 
 
 class Batches(Protocol):
@@ -31,6 +32,8 @@ def check_validation(validation: Any) -> None:
     if not isinstance(validation, tuple) or len(validation) != 2:
         raise InputError("validation must be a pair: batches of rows held out, and their groups")
     batches, groups = validation
+    if not isinstance(batches, Iterable):
+        raise InputError(f"validation must begin with batches, not {shown(batches)}")
     if isinstance(batches, Iterator):
         raise InputError("validation is gone after one epoch: give a loader or a list, not an iterator")
     check_length(batches, groups, "rows held out")
@@ -51,6 +54,17 @@ def unpacked(batch: Any) -> tuple[Any, Any, Any]:
         raise InputError("batches must be (inputs, labels, rows): wrap the data set in Indexed")
     inputs, y, rows = batch
     return inputs, y, rows
+
+
+def as_tensor(values: Any, name: str) -> Tensor:
+    """Return values of a batch as a tensor, or a complaint that names them."""
+    try:
+        tensor = torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        tensor = torch.empty(())
+    if tensor.is_nested or tensor.ndim == 0:
+        raise InputError(f"{name} of a batch must be a vector of numbers, not {shown(values)}")
+    return tensor
 
 
 def moved(inputs: Any, device: torch.device) -> Any:

@@ -11,14 +11,14 @@ import torch
 import torch.distributed
 from torch import Tensor, nn
 
-from partialfair._checks import check_choice, check_count, check_number
+from partialfair._checks import check_choice, check_count, check_flag, check_number
 from partialfair._typing import ArrayLike
 from partialfair.constraints import Constraint
 from partialfair.exceptions import InputError
 from partialfair.torch._atoms import AtomsAt
 from partialfair.torch._processes import mean_over_processes, n_processes
 from partialfair.torch._replay import Replays
-from partialfair.torch.functions import ScoreConstraints, check_positions, score_vector
+from partialfair.torch.functions import ScoreConstraints, check_positions, check_scores, score_vector
 
 __all__ = ["PartialFairness"]
 
@@ -124,6 +124,7 @@ class PartialFairness(nn.Module):
         check_number(free_passes, "free_passes", low=0.0)
         check_number(largest, "largest", above=0.0)
         check_count(refresh_every, "refresh_every", low=0)
+        check_flag(cuda_graph, "cuda_graph")
         self.functions: ScoreConstraints = ScoreConstraints(constraints, groups, y, **functions)
         self.method, self.memory = method, memory
         # At each rank every group is bounded from above and from below.
@@ -192,7 +193,7 @@ class PartialFairness(nn.Module):
             Positions of the batch among the rows that the constructor was told of; without them tangents are
             taken at the batch's own scores.
         """
-        scores = score_vector(scores, self.functions.theta.dtype)
+        scores = score_vector(scores, self.functions.theta)
         self._check_batch(loss, scores, groups, y, rows)
         if not (self.training and torch.is_grad_enabled()):
             return loss
@@ -219,12 +220,13 @@ class PartialFairness(nn.Module):
         self, loss: Tensor, scores: Tensor, groups: Tensor, y: Tensor | None, rows: Tensor | None
     ) -> None:
         """Refuse a batch that cannot be right, from the first one on: constraints join only later."""
+        check_scores(loss, "loss")
         if loss.ndim != 0:
             raise InputError(f"loss must be one number, such as a mean, not of shape {tuple(loss.shape)}")
         self.functions.check_batch(scores, groups, y)
         if rows is not None:
             meaning = "positions among the rows of training"
-            check_positions(rows, "rows", len(scores), self.functions.n_rows, meaning)
+            check_positions(rows, "rows", scores, self.functions.n_rows, meaning)
 
     def step(self) -> None:
         """Count a step; call it once after each step of the optimizer.
@@ -252,6 +254,7 @@ class PartialFairness(nn.Module):
             Of all training rows, by position.
         """
         if scores is not None:
+            scores = score_vector(scores, self.functions.theta)
             if scores.shape != self.row_scores.shape:
                 raise InputError(
                     f"scores have shape {tuple(scores.shape)}, and there are {len(self.row_scores)} rows"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from partialfair._checks import check_flag, check_number, shown
 from partialfair._typing import ArrayLike, Floats, GroupLabel
 from partialfair.constraints import Constraint, OnAGrid, check_compatible, join
 from partialfair.constraints.base import Positive
@@ -20,8 +21,18 @@ from partialfair.surrogates import Surrogate
 from partialfair.surrogates import surrogate as surrogate_named
 from partialfair.torch._atoms import AtomsAt, AtomsOfBank, JoinedAt, atoms_of_bank
 
-__all__ = ["ScoreConstraints", "check_labels", "check_positions", "score_vector", "scores_of"]
+__all__ = [
+    "ScoreConstraints",
+    "check_labels",
+    "check_positions",
+    "check_scores",
+    "score_vector",
+    "scores_of",
+    "stated_constraints",
+]
 
+_SCORES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_POSITIONS = (torch.int32, torch.int64)
 _NEEDS_LABELS = "these constraints compare members with the same label: give y, too"
 
 
@@ -70,11 +81,10 @@ class ScoreConstraints(nn.Module):
         super().__init__()
         known = encode_groups(groups)
         positive = None if y is None else _positive(y, known.codes.size)
-        stated = [constraints] if isinstance(constraints, Constraint) else list(constraints or ())
-        if not stated or not all(isinstance(one, Constraint) for one in stated):
-            raise InputError(
-                f"constraints must be one of partialfair.constraints or a list, not {constraints!r}"
-            )
+        stated = stated_constraints(constraints)
+        check_flag(reaching, "reaching")
+        if dtype not in (None, torch.float32, torch.float64):
+            raise InputError(f"dtype must be torch.float32 or torch.float64, not {shown(dtype)}")
         if len(known.labels) < 2:
             raise InputError(f"there is only group {known.labels[0]!r}; a gap needs at least two groups")
         check_compatible(stated, known)
@@ -122,7 +132,7 @@ class ScoreConstraints(nn.Module):
         y : (n,)
             Their labels, where the constraints need them.
         """
-        scores = score_vector(scores, self.theta.dtype)
+        scores = score_vector(scores, self.theta)
         self.check_batch(scores, groups, y)
         plus, minus = self.maxima.parts(self.at(scores, self.weights(groups, y)).values)
         return plus - minus
@@ -131,14 +141,12 @@ class ScoreConstraints(nn.Module):
         """Refuse what does not belong to the scores; values are looked at on the host alone."""
         if len(scores) == 0:
             raise InputError("a batch must have rows, and there are none")
-        check_positions(groups, "groups", len(scores), len(self.labels), "as codes() returns them")
+        check_positions(groups, "groups", scores, len(self.labels), "as codes() returns them")
         if not self.uses_labels:
             return
         if y is None:
             raise InputError(_NEEDS_LABELS)
-        if y.shape != scores.shape:
-            raise InputError(f"y has shape {tuple(y.shape)}, and there are {len(scores)} scores")
-        check_labels(y)
+        check_labels(y, groups)
 
     def weights(self, groups: Tensor, y: Tensor | None, *, everybody: bool = False) -> Tensor:
         """Return how much rows count in the sums of each group, (n_banks, n_groups, n).
@@ -166,6 +174,10 @@ class ScoreConstraints(nn.Module):
     @torch.no_grad()
     def place_thresholds(self, scores: Tensor, groups: Tensor, y: Tensor | None = None) -> None:
         """Move θ to where they suit the scores of all rows, or of many."""
+        scores = score_vector(scores, self.theta)
+        self.check_batch(scores, groups, y)
+        if not scores.isfinite().all():
+            raise InputError("scores must be finite where thresholds are placed")
         on_host = precise(scores).double().cpu().numpy()
         ranked = [_Ranked(on_host, own.double().cpu().numpy()) for own in self.weights(groups, y)]
         values = self.joined_thresholds.at(ranked.__getitem__)
@@ -176,8 +188,23 @@ class ScoreConstraints(nn.Module):
         return cast("list[AtomsOfBank]", list(self.banks))
 
 
+def stated_constraints(constraints: object) -> list[Constraint]:
+    """Return one constraint or several as a list, or refuse anything else."""
+    stated = [constraints] if isinstance(constraints, Constraint) else constraints
+    if (
+        not isinstance(stated, list | tuple)
+        or not stated
+        or not all(isinstance(one, Constraint) for one in stated)
+    ):
+        raise InputError(
+            f"constraints must be one of partialfair.constraints or a list, not {shown(constraints)}"
+        )
+    return list(stated)
+
+
 def scores_of(outputs: Tensor) -> Tensor:
     """Return the scores of a network's outputs: one output is the score, of two the second less the first."""
+    check_scores(outputs, "the output of a network")
     if outputs.ndim == 1:
         return outputs
     if outputs.ndim == 2 and outputs.shape[1] in (1, 2):
@@ -185,34 +212,64 @@ def scores_of(outputs: Tensor) -> Tensor:
     raise InputError(f"a network must have one or two outputs for each row, not shape {tuple(outputs.shape)}")
 
 
-def score_vector(scores: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return scores as functions of them take them; refuse other shapes, and double precision in single."""
-    if not isinstance(scores, Tensor):
-        raise InputError(f"scores must be a tensor, not {type(scores).__name__}")
-    if scores.dtype == torch.float64 and dtype != torch.float64:
+def score_vector(scores: Tensor, theta: Tensor) -> Tensor:
+    """Return scores as functions of them and θ take them; refuse double precision where θ is single."""
+    check_scores(scores, "scores")
+    if scores.dtype == torch.float64 and theta.dtype != torch.float64:
         raise InputError(
-            f"scores are torch.float64, and the constraints {dtype}: give dtype=torch.float64 to the "
+            f"scores are torch.float64, and the constraints {theta.dtype}: give dtype=torch.float64 to the "
             "constraints, or scores.float()"
         )
     if scores.ndim != 1:
         raise InputError(f"scores must be a vector, not of shape {tuple(scores.shape)}")
+    if scores.device != theta.device:
+        raise InputError(f"scores are on {scores.device}, and the constraints on {theta.device}")
     return precise(scores)
 
 
-def check_positions(given: object, name: str, n: int, most: int, meaning: str) -> None:
-    """Refuse what is no vector of n positions below some number; values are looked at on the host alone."""
-    if not isinstance(given, Tensor) or given.dtype not in (torch.int32, torch.int64):
-        kind = given.dtype if isinstance(given, Tensor) else type(given).__name__
-        raise InputError(f"{name} must be a tensor of whole numbers, {meaning}, not {kind}")
-    if given.shape != (n,):
-        raise InputError(f"{name} has shape {tuple(given.shape)}, and there are {n} scores")
-    if given.device.type == "cpu" and n and not (int(given.min()) >= 0 and int(given.max()) < most):
+def check_scores(given: object, name: str) -> None:
+    """Refuse what is not a dense tensor of floating-point numbers."""
+    check_tensor(given, name, "floating-point numbers", _SCORES)
+
+
+def check_tensor(given: object, name: str, what: str, dtypes: Collection[torch.dtype]) -> None:
+    """Refuse what is not a dense tensor of some types."""
+    if not isinstance(given, Tensor) or given.is_nested or given.layout != torch.strided:
+        kind = "a sparse or nested tensor" if isinstance(given, Tensor) else type(given).__name__
+    elif given.dtype in dtypes:
+        return
+    else:
+        kind = str(given.dtype)
+    raise InputError(f"{name} must be a tensor of {what}, not {kind}")
+
+
+def check_positions(given: object, name: str, like: Tensor, most: int, meaning: str) -> None:
+    """Refuse what is no vector of positions below some number; values are checked on the host alone.
+
+    There must be as many as rows of ``like``, and they must be on its device or on the host.
+    """
+    check_tensor(given, name, f"whole numbers, {meaning}", _POSITIONS)
+    given = cast("Tensor", given)
+    if given.shape != like.shape[:1]:
+        raise InputError(f"{name} has shape {tuple(given.shape)}, and there are {len(like)} scores")
+    if given.device.type == "cpu" and len(given) and not (int(given.min()) >= 0 and int(given.max()) < most):
         odd = given[(given < 0) | (given >= most)][0].item()
         raise InputError(f"{name} must be from 0 to {most - 1}, {meaning}, and there is {odd}")
+    if given.device.type != "cpu" and given.device != like.device:
+        raise InputError(f"{name} is on {given.device}, and the scores on {like.device}")
 
 
-def check_labels(y: Tensor) -> None:
-    """Refuse labels other than 0 and 1, if they are on the host: looking would make a device wait."""
+def check_labels(y: object, like: Tensor | None = None) -> None:
+    """Refuse labels other than 0 and 1, if they are on the host: looking would make a device wait.
+
+    There must be as many as rows of ``like``, and they must be where it is.
+    """
+    check_tensor(y, "y", "numbers", (*_SCORES, *_POSITIONS, torch.int8, torch.uint8, torch.int16, torch.bool))
+    y = cast("Tensor", y)
+    if like is not None and y.shape != like.shape:
+        raise InputError(f"y has shape {tuple(y.shape)}, and there are {len(like)} scores")
+    if like is not None and y.device != like.device:
+        raise InputError(f"y is on {y.device}, and groups on {like.device}")
     if y.device.type == "cpu" and not ((y == 0) | (y == 1)).all():
         odd = y[(y != 0) & (y != 1)][0].item()
         raise InputError(f"y must be 0 or 1 everywhere, and there is {odd}")
@@ -261,9 +318,13 @@ def _corrections(groups: Groups, batch_shares: Mapping[GroupLabel, float] | None
     """Return by how much rows of each group count more because batches hold fewer of them, (n_groups,)."""
     if batch_shares is None:
         return np.ones(len(groups.labels))
+    if not isinstance(batch_shares, Mapping):
+        raise InputError(f"batch_shares must map groups to shares, not {shown(batch_shares)}")
     if set(batch_shares) != set(groups.labels):
         odd = next(iter(set(batch_shares) ^ set(groups.labels)))
         raise InputError(f"batch_shares must be given for the groups {groups.labels}; see {odd!r}")
+    for label in groups.labels:
+        check_number(batch_shares[label], f"batch_shares[{label!r}]", above=0.0)
     in_batches = np.array([batch_shares[label] for label in groups.labels], dtype=np.float64)
     if not (in_batches > 0).all() or not np.isclose(in_batches.sum(), 1):
         raise InputError(f"batch_shares must be positive and add up to 1, not {dict(batch_shares)}")

@@ -11,10 +11,12 @@ import torch
 from sklearn.base import clone
 from torch import Tensor, nn
 
+from partialfair._checks import shown
 from partialfair.constraints import Constraint
 from partialfair.estimators import FitResult, PartialFairClassifier
 from partialfair.exceptions import InputError
-from partialfair.torch.functions import scores_of
+from partialfair.torch._loading import as_tensor, moved
+from partialfair.torch.functions import check_labels, scores_of
 from partialfair.torch.training import measured
 
 __all__ = ["RefittedHead", "refit_head"]
@@ -82,6 +84,13 @@ def refit_head(
         What to fit, with its constraint; without group terms, which a layer does not have. It is not fitted
         itself.
     """
+    for value, name, kind in (
+        (model, "model", nn.Module),
+        (classifier, "classifier", PartialFairClassifier),
+        (batches, "batches", Iterable),
+    ):
+        if not isinstance(value, kind):
+            raise InputError(f"{name} must be of type {kind.__name__}, not {shown(value)}")
     if classifier.group_terms is not None:
         raise InputError("refit_head needs group_terms=None: a last layer knows nothing of groups")
     if not isinstance(head, nn.Linear):
@@ -159,9 +168,16 @@ def _features(
     device = head.weight.device
     model.eval()
     try:
-        for X, y, group in batches:
-            model(X.to(device))
-            labels.append(np.asarray(y))
+        for batch in batches:
+            if not isinstance(batch, list | tuple) or len(batch) != 3:
+                raise InputError("batches must be (inputs, labels, groups)")
+            X, y, group = batch
+            model(moved(X, device))
+            y = as_tensor(y, "labels")
+            check_labels(y)
+            labels.append(y.cpu().numpy())
+            if np.ndim(group) == 0:
+                raise InputError(f"groups of a batch must be a vector, not {shown(group)}")
             groups.append(np.asarray(group))
     finally:
         watched.remove()
@@ -173,6 +189,4 @@ def _features(
             f"the last layer was called {len(seen)} times in {len(labels)} batches, not once each"
         )
     y = np.concatenate(labels)
-    if not np.isin(y, (0, 1)).all():
-        raise InputError("labels must be 0 or 1 everywhere")
     return torch.cat(seen), y, np.concatenate(groups)

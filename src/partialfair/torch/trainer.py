@@ -18,19 +18,19 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from partialfair._checks import check_choice, check_count, check_number
+from partialfair._checks import check_choice, check_count, check_number, shown
 from partialfair._extras import require
 from partialfair._files import check_targets, write_file
 from partialfair._typing import ArrayLike, Floats
 from partialfair.constraints import Constraint
 from partialfair.exceptions import InputError
 from partialfair.torch._checkpoint import random_state, read_checkpoint, set_random_state, write_checkpoint
-from partialfair.torch._loading import Batches, check_length, check_validation, moved, unpacked
+from partialfair.torch._loading import Batches, as_tensor, check_length, check_validation, moved, unpacked
 from partialfair.torch._logs import Progress, as_csv
 from partialfair.torch._processes import is_first, mean_over_processes, n_processes
 from partialfair.torch.batches import GroupBatches
 from partialfair.torch.fairness import PartialFairness
-from partialfair.torch.functions import check_labels, check_positions, scores_of
+from partialfair.torch.functions import check_labels, check_positions, scores_of, stated_constraints
 from partialfair.torch.training import Ending, EpochRecord, Measures, Training, better, measured
 
 __all__ = ["PartialFairTrainer"]
@@ -127,6 +127,21 @@ class PartialFairTrainer:
         verbose: int = 0,
     ) -> None:
         check_count(epochs, "epochs")
+        if not isinstance(model, nn.Module):
+            raise InputError(f"model must be a torch.nn.Module, not {shown(model)}")
+        for name, function in {
+            "loss": loss,
+            "optimizer": optimizer,
+            "schedule": schedule,
+            "callback": callback,
+        }.items():
+            if function is not None and not callable(function):
+                raise InputError(f"{name} must be a function or None, not {shown(function)}")
+        for name, path in {"checkpoint": checkpoint, "log_dir": log_dir}.items():
+            if path is not None and not isinstance(path, str | os.PathLike):
+                raise InputError(f"{name} must be a path or None, not {shown(path)}")
+        if not isinstance(fairness, Mapping | None):
+            raise InputError(f"fairness must map names to settings of PartialFairness, not {shown(fairness)}")
         check_number(theta_rate, "theta_rate", above=0.0)
         check_choice(precision, "precision", _PRECISIONS)
         if clip_norm is not None:
@@ -136,7 +151,7 @@ class PartialFairTrainer:
         if tensorboard and log_dir is None:
             raise InputError("tensorboard=True needs log_dir, where its files go")
         self.model, self.epochs, self.patience, self.precision = model, epochs, patience, precision
-        self.constraints = (constraints,) if isinstance(constraints, Constraint) else tuple(constraints)
+        self.constraints = tuple(stated_constraints(constraints))
         self.loss = loss or _logistic
         self.make_optimizer = optimizer or _adamw
         self.make_schedule = schedule
@@ -273,9 +288,9 @@ class PartialFairTrainer:
 
     def _step(self, state: _State, inputs: Any, y: Tensor, rows: Tensor) -> Tensor:
         """Take one step; return the losses of its rows. Nothing here waits for the device."""
-        y, rows = torch.as_tensor(y), torch.as_tensor(rows)
+        y, rows = as_tensor(y, "labels"), as_tensor(rows, "rows")
         check_labels(y)
-        check_positions(rows, "rows", len(y), state.fair.functions.n_rows, "positions in groups")
+        check_positions(rows, "rows", y, state.fair.functions.n_rows, "positions in groups")
         y, rows = (one.to(state.device, non_blocking=True) for one in (y, rows))
         with self._autocast(state.device):
             scores = scores_of(state.network(moved(inputs, state.device)))
@@ -318,11 +333,11 @@ class PartialFairTrainer:
             with self._autocast(state.device):
                 outputs = self.model(moved(inputs, state.device))
             scores.append(scores_of(outputs).float())
-            labels.append(torch.as_tensor(y))
+            labels.append(as_tensor(y, "labels"))
             check_labels(labels[-1])
-            positions.append(torch.as_tensor(rows))
+            positions.append(as_tensor(rows, "rows"))
             check_positions(
-                positions[-1], "rows held out", len(labels[-1]), len(everybody), "positions in their groups"
+                positions[-1], "rows held out", labels[-1], len(everybody), "positions in their groups"
             )
             losses.append(self._losses(scores[-1], labels[-1].to(state.device)).sum())
         everybody = everybody[torch.cat(positions).cpu().numpy()]

@@ -21,7 +21,14 @@ from sklearn.utils import ClassifierTags, RegressorTags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from partialfair._checks import check_number, check_sparse, finite_vector, refuse_masked, squarable_vector
+from partialfair._checks import (
+    check_number,
+    check_sparse,
+    finite_vector,
+    refuse_lazy,
+    refuse_masked,
+    squarable_vector,
+)
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.estimators._base import PartialFairEstimator
@@ -324,6 +331,8 @@ class PartialFairTrees(PartialFairEstimator):
         sensitive_features: ArrayLike | None = None,
     ) -> float:
         """Return the accuracy, or R² of a regressor."""
+        refuse_lazy(y, "y")
+        refuse_lazy(sample_weight, "sample_weight")
         measure = r2_score if is_regressor(self) else accuracy_score
         return float(measure(y, self.predict(X, sensitive_features), sample_weight=sample_weight))
 
