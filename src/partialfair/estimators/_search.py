@@ -147,7 +147,7 @@ class Escalation:
     boundary
         Settings of a run. Runs begin at the best model, at the first solution of the fit, and at the
         unconstrained model: the last two do not depend on later steps, which rounding may decide. Later fits
-        of a path begin at the best model only.
+        of a path begin at the best model only, if another fit has found a feasible one.
     more_halvings
         The same for runs from the best model if no other run has found a feasible one.
     n_steps
@@ -325,10 +325,11 @@ class Search:
         assert sigma is not None
         share = settings.share(training.weights.size)
         boundary = replace(settings.boundary, n_steps=max(1, int(share * settings.boundary.n_steps)))
-        # Other fits of a path have been where other starts lead: their candidates are in the pool.
+        # Other fits of a path have been where other starts lead, and their candidates are in the pool: that
+        # is enough if one of them is feasible.
         first = next(iter(self._judged.values()))
         starts: list[Candidate | None] = [None]
-        if not self.memory.models:
+        if not (self.memory.models and self.pool.keeps(self.pool.best)):
             block = largest_block(self.pool, settings.blocks)
             starts += (
                 [first, self.pool.candidates[0]]
