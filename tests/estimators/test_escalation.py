@@ -15,6 +15,7 @@ from partialfair._clock import OutOfTime
 from partialfair.constraints import DemographicParity, StatisticalParity, join
 from partialfair.constraints.quadratic import QuadraticGroupAUC
 from partialfair.estimators import _boundary, _search
+from partialfair.estimators._blocks import largest_block, moved
 from partialfair.estimators._boundary import follow_boundary
 from partialfair.estimators._exact import is_reachable
 from partialfair.estimators._promise import Promise
@@ -63,7 +64,7 @@ def quiet_fit(X, y, groups, **settings):
         if isinstance(settings.get("constraint"), list):
             model = PartialFairClassifier(**settings)
         else:
-            model = PartialFairClassifier(interval=INTERVAL, **{"max_gap": MAX_GAP, **settings})
+            model = PartialFairClassifier(**{"interval": INTERVAL, "max_gap": MAX_GAP, **settings})
         return model.fit(X, y, sensitive_features=groups)
 
 
@@ -76,8 +77,7 @@ def test_orders_and_names_do_not_decide():
         column = [getattr(record, counted) for record in records]
         assert column == sorted(column)
     second = quiet_fit(*permute(*table, seed=7)).result_
-    assert first.promise_kept
-    assert second.promise_kept
+    assert first.status is second.status is Status.CONVERGED
     rise = first.objective - unconstrained
     assert abs(second.objective - first.objective) <= 0.02 * rise
 
@@ -138,12 +138,60 @@ def test_it_follows_any_boundary(settings, monkeypatch):
         follow_boundary(pool, constraints, sigma, start, replace(settings, n_steps=8))
 
     monkeypatch.setattr(_search, "follow_boundary", follow_briefly)
-    monkeypatch.setattr(_search, "_NEAR_BEST", ())
+    monkeypatch.setattr(Search, "_certified_after_escalation", lambda search, last, settings: None)
     monkeypatch.setattr(Search, "_is_unfinished", True)
     X, y, groups = conflicting_integers(1, n=300)
     result = quiet_fit(X, y, groups, min_group_size=5, search_steps=10, **settings).result_
-    assert len(runs) == 6
+    assert 6 <= len(runs) <= 8  # two more if none is feasible
     assert np.isfinite(result.objective)
+
+
+def equal_rows(n=900):
+    """One-hot columns; a tenth of the second group has equal features that others lack."""
+    rng = np.random.default_rng(5)
+    groups = np.repeat(["a", "b"], n // 2)
+    values = rng.integers(0, [4, 4, 3, 3], size=(n, 4))
+    values[:, 0] = np.where(rng.random(n) < 0.4, 3 * (groups == "a"), values[:, 0])
+    values[n - n // 20 :] = [4, 4, 3, 3]
+    X = np.concatenate([np.eye(5)[column] for column in values.T], axis=1)
+    logits = X @ rng.normal(size=X.shape[1]) + (groups == "a") * rng.normal(size=n)
+    return X, (logits + rng.logistic(size=n) > 0).astype(int), groups
+
+
+def test_rows_with_equal_features_are_moved_out_of_the_interval(monkeypatch):
+    X, y, groups = equal_rows()
+    seen = []
+
+    def escalate(search, settings):
+        block = largest_block(search.pool, settings.blocks)
+        start = search.pool.candidates[0]
+        seen.append((block, search.pool, moved(search.pool, start, block, settings.blocks)))
+
+    monkeypatch.setattr(Search, "_escalate", escalate)
+    monkeypatch.setattr(Search, "_is_unfinished", True)
+    quiet_fit(X, y, groups, max_gap=0.05)
+    ((block, pool, (above, below)),) = seen
+    assert (np.flatnonzero(block.rows) == np.arange(855, 900)).all()
+    for candidate, side in ((above, "above"), (below, "below")):
+        counts = pool.problem.rows.at(candidate.w).counts()
+        others = counts.scores[counts.codes == block.group]
+        score = counts.scores[block.rows]
+        passed = np.mean(others > score.max()), np.mean(others >= score.min())
+        assert passed[1] <= INTERVAL[0] if side == "above" else passed[0] >= INTERVAL[1]
+
+
+def test_an_interval_that_holds_every_rank_has_no_outside(monkeypatch):
+    X, y, groups = equal_rows()
+    seen = []
+
+    def escalate(search, settings):
+        block = largest_block(search.pool, settings.blocks)
+        seen.append(moved(search.pool, search.pool.candidates[0], block, settings.blocks))
+
+    monkeypatch.setattr(Search, "_escalate", escalate)
+    monkeypatch.setattr(Search, "_is_unfinished", True)
+    quiet_fit(X, y, groups, interval=(0.0, 1.0), max_gap=0.01)
+    assert seen == [[]]
 
 
 def test_a_constraint_without_metric_leaves_the_others_exact():

@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from partialfair._clock import OutOfTime, acknowledge_interrupt, deadline, out_of_time, unhurried
 from partialfair._typing import Floats
 from partialfair.constraints import Constraint, OnAGrid, join
+from partialfair.estimators._blocks import BlockMoves, largest_block, moved
 from partialfair.estimators._boundary import BoundarySearch, follow_boundary
 from partialfair.estimators._candidates import Candidate, Pool
 from partialfair.estimators._climb import climb, search_all_coordinates
@@ -45,11 +46,7 @@ __all__ = ["Found", "Search", "SearchSettings", "ending", "remarks_on"]
 _GRACE = 0.25
 
 _LOOKS = 3
-"""Solves in a row that look for a certified point near the best model."""
-
-_NEAR_BEST = ((0, 1.0, _LOOKS), (1, 0.7, 2), (2, 0.7, 2), (3, 0.7, 2), (3, 0.5, 2))
-"""Halvings of the surrogate, shares of the limits and solves of such series, until one has found a certified
-point. On problems of benchmarks/stability.py the first series often fails, and a narrower one succeeds."""
+"""Solves in a row that look for a certified point near the best model, in a search that does not escalate."""
 
 _TIMES_BESIDE_LONG_SOLVES = 5
 """Looks at the exact metric, in units of what is usual, as long as no model keeps the promise, where a solve
@@ -171,6 +168,44 @@ class Found:
 
 
 @dataclass(frozen=True)
+class NearBest:
+    """How a search that escalated looks for a feasible point with a KKT certificate.
+
+    Solves begin at feasible models. With a wide surrogate solutions are far away and infeasible; with a
+    narrow one, solves need more steps than the corrections of a fit take. So solves are resumed, and a
+    solution that is infeasible by a little is solved again with stricter limits.
+
+    Attributes
+    ----------
+    series
+        Halvings of the surrogate, and fractions of the limits. Solves of each begin at the best model and at
+        the one that leaves most of the limits unused.
+    n_solves
+        Solves at most, with as many rows as usual or fewer.
+    n_resumed, n_resumed_feasible
+        How often a solve that ran out of steps is resumed, and how often if its last point is feasible.
+    most_violation
+        Violation of the surrogate constraints beyond which no solve is resumed a second time: from
+        there solves hardly ever arrive. Nor is one whose infeasible gaps no longer change.
+    n_stricter, most_excess, closer
+        How often a solution is solved again with stricter limits, the largest excess for which it is, and
+        what is taken off beside it, relative to the limits.
+    least_allowed
+        What limits are at least, relative to those stated.
+    """
+
+    series: tuple[tuple[int, float], ...] = ((2, 0.7), (3, 0.7), (3, 0.5), (2, 0.85), (3, 0.85))
+    n_solves: int = 25
+    n_resumed: int = 3
+    n_resumed_feasible: int = 6
+    most_violation: float = 1e-2
+    n_stricter: int = 2
+    most_excess: float = 0.3
+    closer: float = 0.05
+    least_allowed: float = 0.1
+
+
+@dataclass(frozen=True)
 class Escalation:
     """What a search does if it has found no feasible point with a KKT certificate.
 
@@ -182,7 +217,9 @@ class Escalation:
     boundary
         Settings of a run. Runs begin at the best model, at the first solution of the fit, and at the
         unconstrained model: the last two do not depend on later steps, which rounding may decide. Later fits
-        of a path begin at the best model only.
+        of a path begin at the best model only, if another fit has found a feasible one.
+    more_halvings
+        The same for runs from the best model if no other run has found a feasible one.
     n_steps
         Random steps in all coordinates after that.
     usual_rows
@@ -190,13 +227,25 @@ class Escalation:
         step costs as much as there are rows.
     most_functions
         Constraint functions beyond which there is no escalation: quadratic programs take too long.
+    near_best
+        How a feasible point with a KKT certificate is looked for in the end.
+    blocks
+        How models are moved if rows with equal features are too many for the interval. Then runs begin at
+        the best model, and at the first solution with these rows above the interval and below it.
     """
 
     halvings: tuple[int, ...] = (1, 3)
+    more_halvings: tuple[int, ...] = (2, 4)
     boundary: BoundarySearch = field(default_factory=BoundarySearch)
     n_steps: int = 800
     usual_rows: int = 20_000
     most_functions: int = 400
+    near_best: NearBest = NearBest()
+    blocks: BlockMoves = field(default_factory=BlockMoves)
+
+    def share(self, n_rows: int) -> float:
+        """Return the fraction of the steps and solves that so many rows allow."""
+        return float(min(1.0, (self.usual_rows / n_rows) ** 0.5))
 
 
 @dataclass(eq=False)
@@ -353,16 +402,27 @@ class Search:
         assert self.pool is not None
         training, trained, sigma = self._stated
         assert sigma is not None
-        share = min(1.0, (settings.usual_rows / training.weights.size) ** 0.5)
+        share = settings.share(training.weights.size)
         boundary = replace(settings.boundary, n_steps=max(1, int(share * settings.boundary.n_steps)))
-        surrogates = [replace(sigma, width=sigma.width * 0.5**halved) for halved in settings.halvings]
-        # Other fits of a path have been where other starts lead: their candidates are in the pool.
+        # Other fits of a path have been where other starts lead, and their candidates are in the pool: that
+        # is enough if one of them is feasible.
         first = next(iter(self._judged.values()))
-        for start in (None,) if self.memory.models else (None, first, self.pool.candidates[0]):
-            for narrower in surrogates:
-                if self._solving.is_stopped():
-                    return Status.STOPPED
-                follow_boundary(self.pool, trained, narrower, start or self.pool.best, boundary)
+        starts: list[Candidate | None] = [None]
+        if not (self.memory.models and self.pool.keeps(self.pool.best)):
+            block = largest_block(self.pool, settings.blocks)
+            starts += (
+                [first, self.pool.candidates[0]]
+                if block is None
+                else moved(self.pool, first, block, settings.blocks)
+            )
+        runs = [(start, halved) for start in starts for halved in settings.halvings]
+        for start, halved in [*runs, *((None, halved) for halved in settings.more_halvings)]:
+            if self._solving.is_stopped():
+                return Status.STOPPED
+            if halved in settings.more_halvings and self.pool.keeps(self.pool.best):
+                break
+            narrower = replace(sigma, width=sigma.width * 0.5**halved)
+            follow_boundary(self.pool, trained, narrower, start or self.pool.best, boundary)
         search_all_coordinates(self.pool, int(share * settings.n_steps), self.settings.seed)
         return None
 
@@ -498,25 +558,20 @@ class Search:
         return None
 
     def _certified_near_best(self, last: Attempt) -> Attempt | None:
-        """Return a certified attempt that keeps the promise, from solves that begin at the best model.
-
-        A solve with a wide surrogate is the quickest, but its solution may be far away. Then, in a search
-        that escalates, surrogates become narrower, limits stricter, and solves begin at the best model again.
-        """
+        """Return a certified attempt that keeps the promise, from solves that begin at the best model."""
         assert self.pool is not None
-        best, stated = self.pool.best, last.training.max_gaps
-        for halved, share, n_looks in _NEAR_BEST if self.escalates else _NEAR_BEST[:1]:
-            near, allowed = best, share * stated
-            for _ in range(n_looks):
-                last = about(last, near.w, allowed, self._solving.again, halved)
-                judged = self._judge(last, "correction of the best")
-                if last.result.ended in CUT_SHORT:
-                    return None
-                if not self.pool.keeps(judged):
-                    allowed = stricter(last, allowed)
-                elif last.solved:
-                    return last
-                near = judged
+        if self.escalates:
+            return self._certified_after_escalation(last, self.escalation.near_best)
+        near, allowed = self.pool.best, last.training.max_gaps
+        for _ in range(_LOOKS):
+            last = about(last, near.w, allowed, self._solving.again)
+            near = self._judge(last, "correction of the best")
+            if last.result.ended in CUT_SHORT:
+                return None
+            if not self.pool.keeps(near):
+                allowed = stricter(last, allowed)
+            elif last.solved:
+                return last
         return None
 
     def _solve_unconstrained(self) -> Result:
@@ -525,6 +580,50 @@ class Search:
         if start is None or start.size != problem.n:
             start = problem.constant_start if self.begin is None else self.begin
         return Newton(tol=max(1e-6, _UNCONSTRAINED_TOL * self.settings.tol)).solve(problem, start)
+
+    def _certified_after_escalation(self, last: Attempt, settings: NearBest) -> Attempt | None:
+        """Return a certified attempt that keeps the promise, from series of solves; see `NearBest`."""
+        assert self.pool is not None
+        stated, pool = last.training.max_gaps, self.pool
+        n_solves = max(1, int(self.escalation.share(last.training.weights.size) * settings.n_solves))
+        feasible = [one for one in pool.candidates if pool.keeps(one)]
+        loosest = min(feasible, key=lambda one: float(one.excess.max()))
+        starts = [pool.best] if loosest is pool.best else [pool.best, loosest]
+        for halved, fraction in settings.series:
+            for start in starts:
+                w, allowed = start.w, fraction * stated
+                for _ in range(1 + settings.n_stricter):
+                    last = about(last, w, allowed, self._solving.again, halved)
+                    last, n_more = self._resumed(last, settings)
+                    n_solves -= 1 + n_more
+                    if self._keeps(last) and last.solved:
+                        return last
+                    if n_solves <= 0 or last.result.ended in CUT_SHORT:
+                        return None
+                    is_near = (last.excess <= settings.most_excess * stated).all()
+                    if self._keeps(last) or not is_near or not last.result.feasible:
+                        break
+                    w = last.w
+                    less = np.maximum(last.excess, 0.0) + settings.closer * stated
+                    allowed = np.maximum(allowed - less, settings.least_allowed * stated)
+        return None
+
+    def _resumed(self, last: Attempt, settings: NearBest) -> tuple[Attempt, int]:
+        """Evaluate an attempt, and resume its solve while that may end with a KKT certificate."""
+        assert self.pool is not None
+        judged, stated = self._judge(last, "correction of the best"), last.training.max_gaps
+        n_more = 0
+        while last.result.ended is Status.MAX_ITER and not last.solved:
+            is_feasible = self.pool.keeps(judged)
+            is_lost = n_more > 0 and last.result.violation > settings.most_violation
+            most = settings.n_resumed_feasible if is_feasible else settings.n_resumed
+            if is_lost or n_more == most or (last.excess > stated).any():
+                break
+            before, last = last, finished(last, self._solving.again)
+            judged, n_more = self._judge(last, "more steps"), n_more + 1
+            if not is_feasible and (last.excess == before.excess).all():
+                break
+        return last, n_more
 
     @cached_property
     def _free_problem(self) -> Problem:

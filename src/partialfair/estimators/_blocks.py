@@ -1,0 +1,149 @@
+"""Rows with equal features that are too many to lie inside of a constraint's interval.
+
+Rows with equal features have equal scores: a threshold passes all of them at once. If they are a share a of
+one group and b of another, then the difference of the groups' proportions changes by ``|a − b|`` there, and
+is at least half of that on one side. If that exceeds the limit, the block must be above the interval or below
+it in every feasible model. The slopes of a surrogate do not show this: they make the two sides of the block
+conflict, and steps stay where they are. So models are moved first, until the block is outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from partialfair._typing import Floats
+from partialfair.constraints import OnAGrid
+from partialfair.estimators._candidates import Candidate, Pool
+from partialfair.models.blocks import ArrowMatrix
+from partialfair.named_constraints import record_of
+from partialfair.problems.ranks import spread
+from partialfair.problems.rows import Shard
+
+__all__ = ["Block", "BlockMoves", "largest_block", "moved"]
+
+
+@dataclass(frozen=True)
+class BlockMoves:
+    """Settings of `largest_block` and `moved`.
+
+    Attributes
+    ----------
+    decimals
+        Scores, in units of their standard deviation, that agree in so many decimals are equal: those of
+        features that differ by rounding errors do.
+    n_rounds
+        Steps of a move at most: thresholds at the ends of the interval move as well.
+    margin
+        By how much the block is outside in the end, in units of the spread of scores.
+    proximal
+        What is added to second derivatives of the objective, relative to their mean.
+    """
+
+    decimals: int = 6
+    n_rounds: int = 5
+    margin: float = 0.1
+    proximal: float = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Rows with equal features.
+
+    Attributes
+    ----------
+    rows : (n_rows,)
+        Which they are.
+    group
+        Code of the group of which they are the largest share.
+    low, high
+        Ends of the interval of that group, as ranks from the top.
+    """
+
+    rows: npt.NDArray[np.bool_]
+    group: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class _GradientOfScore:
+    """The gradient of the mean score of some rows."""
+
+    shares: Floats
+
+    def part(self, shard: Shard, beside: Shard | None, /) -> Floats:
+        begin = shard.data.first
+        return shard.pull_vector(self.shares[begin : begin + shard.data.objective.targets.size])
+
+    def total(self, parts: Sequence[Floats], /) -> Floats:
+        return np.asarray(sum(parts))
+
+
+def largest_block(pool: Pool, settings: BlockMoves) -> Block | None:
+    """Return the block that exceeds a limit most inside of its interval, if one exceeds any."""
+    direction = np.random.default_rng(0).normal(size=pool.problem.rows.parameters.n)
+    counts = pool.problem.rows.at(direction).counts()
+    scores = np.round(counts.scores / max(float(np.std(counts.scores)), 1e-300), settings.decimals)
+    block_of = np.unique(scores, return_inverse=True)[1]
+    largest, most = None, 1.0
+    for promise in pool.training.promises:
+        record = record_of(promise.constraint)
+        limit = promise.constraint.max_gap
+        if record is None or record.bounded.in_scores or not isinstance(promise.constraint, OnAGrid):
+            continue
+        groups = promise.groups_of(counts)
+        intervals = promise.constraint.intervals(groups)
+        shares = np.zeros((len(groups.labels), block_of.max() + 1))
+        judged = groups.codes >= 0
+        np.add.at(shares, (groups.codes[judged], block_of[judged]), counts.weights[judged])
+        shares /= shares.sum(axis=1, keepdims=True)
+        if promise.constraint.gap_scale == "interval":
+            shares /= np.array([part.measure for part in intervals])[:, None]
+        jumps = np.ptp(shares, axis=0)
+        worst = int(np.argmax(jumps))
+        if jumps[worst] / 2 > most * limit > 0:
+            most, group = jumps[worst] / (2 * limit), int(np.argmax(shares[:, worst]))
+            (low, _), (_, high) = intervals[group].parts[0], intervals[group].parts[-1]
+            largest = Block(block_of == worst, group, low, high)
+    return largest
+
+
+def moved(pool: Pool, start: Candidate, block: Block, settings: BlockMoves) -> list[Candidate]:
+    """Return a model near a candidate with the block above the interval, and one with it below.
+
+    There is none where the interval reaches to that end of the ranks.
+    """
+    problem, rows = pool.problem, block.rows
+    at = problem.at(start.w)
+    local = at.expand(np.zeros(0))
+    assert isinstance(local.convex, ArrowMatrix)
+    curvature = sum(float(np.trace(part)) for part in local.convex.inner.blocks) / start.w.size
+    (gradient,) = at.scored.reduce(_GradientOfScore(rows / np.count_nonzero(rows)))
+    direction = local.convex.cholesky(settings.proximal * max(curvature, 1e-3)).solve(gradient)
+    direction /= gradient @ direction
+    ends = [(block.low, 1.0)] * (block.low > 0) + [(block.high, -1.0)] * (block.high < 1)
+    return [_outside(pool, start.w, block, direction, rank, sign, settings) for rank, sign in ends]
+
+
+def _outside(
+    pool: Pool, w: Floats, block: Block, direction: Floats, rank: float, sign: float, settings: BlockMoves
+) -> Candidate:
+    """Return the model with the block beyond a rank, above it if the sign is positive."""
+    for _ in range(settings.n_rounds):
+        counts = pool.problem.rows.at(w).counts()
+        members = counts.codes == block.group
+        order = np.argsort(-counts.scores[members])
+        passed = np.cumsum(counts.weights[members][order])
+        place = min(int(np.searchsorted(passed, rank * passed[-1])), order.size - 1)
+        threshold = counts.scores[members][order[place]]
+        missing = sign * (threshold - counts.scores[block.rows].mean()) + settings.margin * spread(counts)
+        if missing <= 0:
+            break
+        w = pool.problem.domain.project(w + sign * missing * direction)
+    candidate = pool.judged(w, ties=True)
+    assert candidate is not None
+    return candidate
