@@ -15,7 +15,7 @@ from partialfair._clock import OutOfTime
 from partialfair.constraints import DemographicParity, StatisticalParity, join
 from partialfair.constraints.quadratic import QuadraticGroupAUC
 from partialfair.estimators import _boundary, _search
-from partialfair.estimators._blocks import largest_block, moved
+from partialfair.estimators._blocks import largest_block, move_outside
 from partialfair.estimators._boundary import follow_boundary
 from partialfair.estimators._exact import is_reachable
 from partialfair.estimators._promise import Promise
@@ -165,7 +165,7 @@ def test_rows_with_equal_features_are_moved_out_of_the_interval(monkeypatch):
     def escalate(search, settings):
         block = largest_block(search.pool, settings.blocks)
         start = search.pool.candidates[0]
-        seen.append((block, search.pool, moved(search.pool, start, block, settings.blocks)))
+        seen.append((block, search.pool, move_outside(search.pool, start, block, settings.blocks)))
 
     monkeypatch.setattr(Search, "_escalate", escalate)
     monkeypatch.setattr(Search, "_is_unfinished", True)
@@ -186,7 +186,7 @@ def test_an_interval_that_holds_every_rank_has_no_outside(monkeypatch):
 
     def escalate(search, settings):
         block = largest_block(search.pool, settings.blocks)
-        seen.append(moved(search.pool, search.pool.candidates[0], block, settings.blocks))
+        seen.append(move_outside(search.pool, search.pool.candidates[0], block, settings.blocks))
 
     monkeypatch.setattr(Search, "_escalate", escalate)
     monkeypatch.setattr(Search, "_is_unfinished", True)

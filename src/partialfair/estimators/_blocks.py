@@ -23,12 +23,12 @@ from partialfair.named_constraints import record_of
 from partialfair.problems.ranks import spread
 from partialfair.problems.rows import Shard
 
-__all__ = ["Block", "BlockMoves", "largest_block", "moved"]
+__all__ = ["Block", "BlockMoves", "largest_block", "move_outside"]
 
 
 @dataclass(frozen=True)
 class BlockMoves:
-    """Settings of `largest_block` and `moved`.
+    """Settings of `largest_block` and `move_outside`.
 
     Attributes
     ----------
@@ -98,8 +98,8 @@ def largest_block(pool: Pool, settings: BlockMoves) -> Block | None:
         groups = promise.groups_of(counts)
         intervals = promise.constraint.intervals(groups)
         shares = np.zeros((len(groups.labels), block_of.max() + 1))
-        judged = groups.codes >= 0
-        np.add.at(shares, (groups.codes[judged], block_of[judged]), counts.weights[judged])
+        is_member = groups.codes >= 0
+        np.add.at(shares, (groups.codes[is_member], block_of[is_member]), counts.weights[is_member])
         shares /= shares.sum(axis=1, keepdims=True)
         if promise.constraint.gap_scale == "interval":
             shares /= np.array([part.measure for part in intervals])[:, None]
@@ -112,7 +112,7 @@ def largest_block(pool: Pool, settings: BlockMoves) -> Block | None:
     return largest
 
 
-def moved(pool: Pool, start: Candidate, block: Block, settings: BlockMoves) -> list[Candidate]:
+def move_outside(pool: Pool, start: Candidate, block: Block, settings: BlockMoves) -> list[Candidate]:
     """Return a model near a candidate with the block above the interval, and one with it below.
 
     There is none where the interval reaches to that end of the ranks.
@@ -126,10 +126,10 @@ def moved(pool: Pool, start: Candidate, block: Block, settings: BlockMoves) -> l
     direction = local.convex.cholesky(settings.proximal * max(curvature, 1e-3)).solve(gradient)
     direction /= gradient @ direction
     ends = [(block.low, 1.0)] * (block.low > 0) + [(block.high, -1.0)] * (block.high < 1)
-    return [_outside(pool, start.w, block, direction, rank, sign, settings) for rank, sign in ends]
+    return [_move_beyond(pool, start.w, block, direction, rank, sign, settings) for rank, sign in ends]
 
 
-def _outside(
+def _move_beyond(
     pool: Pool, w: Floats, block: Block, direction: Floats, rank: float, sign: float, settings: BlockMoves
 ) -> Candidate:
     """Return the model with the block beyond a rank, above it if the sign is positive."""

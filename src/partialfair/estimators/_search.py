@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from partialfair._clock import OutOfTime, acknowledge_interrupt, deadline, out_of_time, unhurried
 from partialfair._typing import Floats
 from partialfair.constraints import Constraint, OnAGrid, join
-from partialfair.estimators._blocks import BlockMoves, largest_block, moved
+from partialfair.estimators._blocks import BlockMoves, largest_block, move_outside
 from partialfair.estimators._boundary import BoundarySearch, follow_boundary
 from partialfair.estimators._candidates import Candidate, Pool
 from partialfair.estimators._climb import climb, search_all_coordinates
@@ -413,7 +413,7 @@ class Search:
             starts += (
                 [first, self.pool.candidates[0]]
                 if block is None
-                else moved(self.pool, first, block, settings.blocks)
+                else move_outside(self.pool, first, block, settings.blocks)
             )
         runs = [(start, halved) for start in starts for halved in settings.halvings]
         for start, halved in [*runs, *((None, halved) for halved in settings.more_halvings)]:
@@ -594,7 +594,7 @@ class Search:
                 w, allowed = start.w, fraction * stated
                 for _ in range(1 + settings.n_stricter):
                     last = about(last, w, allowed, self._solving.again, halved)
-                    last, n_more = self._resumed(last, settings)
+                    last, n_more = self._resume(last, settings)
                     n_solves -= 1 + n_more
                     if self._keeps(last) and last.solved:
                         return last
@@ -608,7 +608,7 @@ class Search:
                     allowed = np.maximum(allowed - less, settings.least_allowed * stated)
         return None
 
-    def _resumed(self, last: Attempt, settings: NearBest) -> tuple[Attempt, int]:
+    def _resume(self, last: Attempt, settings: NearBest) -> tuple[Attempt, int]:
         """Evaluate an attempt, and resume its solve while that may end with a KKT certificate."""
         assert self.pool is not None
         judged, stated = self._judge(last, "correction of the best"), last.training.max_gaps
