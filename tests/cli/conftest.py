@@ -18,7 +18,7 @@ from partialfair import PartialFairClassifier, cli
 from partialfair.cli import _audit, _compare, _judging, _writing
 from partialfair.estimators import _certifying, _search
 from partialfair.estimators._candidates import Pool
-from partialfair.estimators._climb import climb
+from partialfair.estimators._direct_search import direct_search
 from partialfair.metrics import compare_gaps, fairness_report
 
 COLUMNS = ("--score", "score", "--group", "sex")
@@ -81,7 +81,7 @@ def run(
     for module in (_judging, _certifying):
         monkeypatch.setattr(module, "fairness_report", partial(fairness_report, n_resamples=100))
     monkeypatch.setattr(_compare, "compare_gaps", partial(compare_gaps, n_resamples=100))
-    monkeypatch.setattr(_search, "climb", _short_climb)
+    monkeypatch.setattr(_search, "direct_search", _short_climb)
     monkeypatch.setattr(_search.Search, "_escalate", lambda search, settings: None)
     monkeypatch.setattr(_audit, "MAP_GRID", 20)
     monkeypatch.setattr(_writing, "png", _unpainted)
@@ -101,7 +101,7 @@ def run(
 
 def _short_climb(pool: Pool, n_steps: int, seed: int) -> None:
     """Take a tenth of the steps: how good the models are is not the command line's affair."""
-    climb(pool, n_steps // 10, seed)
+    direct_search(pool, n_steps // 10, seed)
 
 
 def _unpainted(figure: Any) -> bytes:

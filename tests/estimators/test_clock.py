@@ -207,7 +207,7 @@ def interrupted_at(monkeypatch, name, call):
         ("ProblemPoint.objective_hessians", 1),  # in the unconstrained fit
         ("partialfair.estimators._search.placed", 1),  # between that and the first solve
         ("ProblemPoint.constraint_jacobian", 3),
-        ("partialfair.estimators._exact.certify", 1),
+        ("partialfair.estimators._tightening.certify", 1),
         ("partialfair.estimators._search.corrections", 1),  # after the first solve
     ],
 )

@@ -17,10 +17,10 @@ from partialfair.constraints.quadratic import QuadraticGroupAUC
 from partialfair.estimators import _boundary, _search
 from partialfair.estimators._blocks import largest_block, move_outside
 from partialfair.estimators._boundary import follow_boundary
-from partialfair.estimators._exact import is_reachable
 from partialfair.estimators._promise import Promise
 from partialfair.estimators._rescaling import rescale
 from partialfair.estimators._search import Search, remarks_on
+from partialfair.estimators._tightening import is_reachable
 from partialfair.exceptions import UninformativeModelWarning
 from partialfair.groups import encode_groups
 from partialfair.metrics import partial_statistical_parity_difference

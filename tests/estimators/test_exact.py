@@ -13,8 +13,8 @@ from partialfair.constraints import (
     GroupAUC,
     StatisticalParity,
 )
-from partialfair.estimators._exact import _floor
 from partialfair.estimators._promise import promised
+from partialfair.estimators._tightening import _floor
 from partialfair.groups import encode_groups
 from partialfair.solvers import Status
 from tests import brute

@@ -75,7 +75,7 @@ def test_where_only_a_reversed_ranking_is_feasible_it_is_not_returned():
 def test_no_model_that_was_tried_is_better(seed, constraint):
     X, y, groups = crowd(seed, n=400, d=4)
     result = fitted(X, y, groups, constraint=constraint).result_
-    kept = [line.objective for line in result.search if line.kept]
+    kept = [line.objective for line in result.search if line.satisfied]
     assert result.status in GOOD
     assert result.objective == min(kept)
     assert result.gap <= 0.15 + 1e-12
@@ -165,7 +165,7 @@ def test_a_warm_fit_goes_on_from_the_last_model_and_takes_fewer_passes():
 def test_a_warm_fit_that_allows_nothing_hands_on_numbers():
     X, y, groups = crowd(3, n=200, d=3)
     warm = fitted(X, y, groups, max_gap=0.0, warm_start=True, search_steps=5)
-    assert np.isfinite(getattr(warm, "_blur", np.zeros(1))).all()
+    assert np.isfinite(getattr(warm, "_surrogate_bias", np.zeros(1))).all()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warm.set_params(max_gap=0.2).fit(X, y, sensitive_features=groups)

@@ -214,8 +214,10 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         self.groups_: Any = None if fit.labels is None else _object_array(fit.labels)
         self.n_iter_ = max(1, fit.result.history[-1].step)
         if self.warm_start:
-            self._free = fit.unconstrained if fit.unconstrained is not None else getattr(self, "_free", None)
-            self._blur = fit.blur if fit.blur is not None else getattr(self, "_blur", None)
+            if fit.unconstrained is not None:
+                self._free = fit.unconstrained
+            if fit.surrogate_bias is not None:
+                self._surrogate_bias = fit.surrogate_bias
         penalized = penalized_warning(self, rows.X, fit.units, self.alpha) if offset is None else None
         of_features = [remark for remark in (fit.units.remark(self), penalized) if remark is not None]
         for remark in [*remarks_on(fit.result), *of_features, *fit.remarks]:
@@ -254,7 +256,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             () if self.groups_ is None else tuple(self.groups_),
             self.result_.thresholds,
             getattr(self, "_free", None),
-            getattr(self, "_blur", None),
+            getattr(self, "_surrogate_bias", None),
         )
 
     def _scores(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:

@@ -144,6 +144,6 @@ def _move_beyond(
         if missing <= 0:
             break
         w = pool.problem.domain.project(w + sign * missing * direction)
-    candidate = pool.judged(w, ties=True)
+    candidate = pool.evaluate(w, ties=True)
     assert candidate is not None
     return candidate

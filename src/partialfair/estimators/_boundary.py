@@ -24,7 +24,7 @@ from partialfair._clock import check_clock, unhurried
 from partialfair._typing import Floats
 from partialfair.constraints import Constraint, OnAGrid
 from partialfair.estimators._candidates import Candidate, Pool
-from partialfair.estimators._exact import indicator_values, with_point_at
+from partialfair.estimators._tightening import indicator_values, with_point_at
 from partialfair.metrics.partial import WorstGap
 from partialfair.models.blocks import ArrowMatrix
 from partialfair.named_constraints import record_of
@@ -116,7 +116,7 @@ def follow_boundary(
     try:
         for _ in range(settings.n_steps):
             check_clock()
-            is_feasible = pool.keeps(best)
+            is_feasible = pool.is_feasible(best)
             stricter = tuple(
                 replace(constraint, max_gap=limit)
                 for constraint, limit in zip(
@@ -129,9 +129,9 @@ def follow_boundary(
             step = _newton_step(pool, stricter, sigma, current.w, weight, factor, settings)
             w = pool.problem.domain.project(current.w + settings.damping * step)
             gaps = training.gaps(pool.problem.rows.at(w).counts())
-            candidate = pool.judged(w, gaps=gaps)
+            candidate = pool.evaluate(w, gaps=gaps)
             assert candidate is not None
-            if pool.worth(candidate) < pool.worth(best):
+            if pool.sort_key(candidate) < pool.sort_key(best):
                 best = candidate
             if (candidate.excess > np.maximum(current.excess, 0.0) + limits).any():
                 factor *= settings.shorter

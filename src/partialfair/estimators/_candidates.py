@@ -94,7 +94,7 @@ class Pool:
     _unjudged: dict[int, Problem] = field(default_factory=dict)
     _since: float = field(default_factory=time.perf_counter)
 
-    def judged(
+    def evaluate(
         self,
         w: Floats,
         below: float = np.inf,
@@ -123,7 +123,7 @@ class Pool:
 
     def add(self, w: Floats, how: str, gaps: Sequence[WorstGap] | None = None) -> Candidate:
         """Judge a model, remember it, and write down how it was found."""
-        candidate = self.judged(w, ties=True, gaps=gaps)
+        candidate = self.evaluate(w, ties=True, gaps=gaps)
         assert candidate is not None
         return self.keep(candidate, how)
 
@@ -143,8 +143,8 @@ class Pool:
         now = time.perf_counter()
         gaps = candidate.excess + self.training.max_gaps
         widest = float(gaps[int(np.argmax(candidate.excess))])
-        kept, tied = self.keeps(candidate), float(candidate.tied[0, 0])
-        self.tried.append(Tried(how, steps, widest, candidate.objective, tied, now - self._since, kept))
+        satisfied, tied = self.is_feasible(candidate), float(candidate.tied[0, 0])
+        self.tried.append(Tried(how, steps, widest, candidate.objective, tied, now - self._since, satisfied))
         self._since = now
         return given
 
@@ -159,7 +159,7 @@ class Pool:
             return rejected, rejected
         if w is candidate.w:
             return candidate, candidate
-        scaled = self.judged(w, ties=True)
+        scaled = self.evaluate(w, ties=True)
         assert scaled is not None
         # Scores may be rounded elsewhere, by a library of trees: then ranks may differ by a tie.
         is_better = scaled.objective < candidate.objective and scaled.worst <= candidate.worst
@@ -174,40 +174,40 @@ class Pool:
             for record in records
         )
 
-    def keeps(self, candidate: Candidate) -> bool:
+    def is_feasible(self, candidate: Candidate) -> bool:
         """Whether a candidate keeps the promise, and does so by ranking people."""
-        return candidate.worst <= 0 and candidate.is_predictive and self.ranks_people(candidate)
+        return candidate.worst <= 0 and candidate.is_predictive and self.is_informative(candidate)
 
-    def ranks_people(self, candidate: Candidate) -> bool:
+    def is_informative(self, candidate: Candidate) -> bool:
         """Whether a candidate has hardly more ties than the unconstrained model, the first candidate."""
         if self.allow_ties or not self.candidates:
             return True
         more = candidate.tied > self.candidates[0].tied + self._more_ties
         return not more.any(axis=1).all()
 
-    def worth(self, candidate: Candidate) -> tuple[bool, float, float]:
+    def sort_key(self, candidate: Candidate) -> tuple[bool, float, float]:
         """Order candidates: those that keep the promise by objective, others by how much they break it.
 
         Of those that break it equally the one with the lower objective comes first.
         """
-        if self.keeps(candidate):
+        if self.is_feasible(candidate):
             return False, candidate.objective, candidate.objective
-        is_admitted = candidate.is_predictive and self.ranks_people(candidate)
+        is_admitted = candidate.is_predictive and self.is_informative(candidate)
         return True, candidate.worst if is_admitted else np.inf, candidate.objective
 
     @property
     def best(self) -> Candidate:
         """The best candidate so far."""
-        return min(self.candidates, key=self.worth)
+        return min(self.candidates, key=self.sort_key)
 
     @property
     def answer(self) -> Candidate:
         """The candidate to return: the best, or of those that are about as infeasible the lowest loss."""
         best = self.best
-        if self.keeps(best):
+        if self.is_feasible(best):
             return best
         margin = _EQUALLY_INFEASIBLE * float(self.training.max_gaps.max())
-        near = [one for one in self.candidates if self.worth(one)[1] <= best.worst + margin]
+        near = [one for one in self.candidates if self.sort_key(one)[1] <= best.worst + margin]
         return min(near, key=lambda one: one.objective, default=best)
 
     def _tied(self, counts: Counts) -> Floats:

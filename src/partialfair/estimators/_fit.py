@@ -21,7 +21,7 @@ from partialfair.estimators._origin import Origin
 from partialfair.estimators._path_memory import PathMemory, PreparedRows
 from partialfair.estimators._promise import small_group_warning, small_groups
 from partialfair.estimators._scales import ColumnUnits, column_units
-from partialfair.estimators._search import Found, Search, SearchSettings, ending
+from partialfair.estimators._search import Search, SearchResult, SearchSettings, ending
 from partialfair.estimators._statement import Automatic
 from partialfair.estimators._threads import one_blas_thread
 from partialfair.estimators._training import FitRows
@@ -79,7 +79,7 @@ class WarmStart:
         Its model, the groups of group terms, and the thresholds of its constraints.
     unconstrained
         Parameters of its unconstrained model, if it had one.
-    blur
+    surrogate_bias
         By how much its exact gaps were wider than its constraints allowed; see `Search`.
     """
 
@@ -88,7 +88,7 @@ class WarmStart:
     labels: tuple[GroupLabel, ...]
     thresholds: Floats
     unconstrained: Floats | None = None
-    blur: Floats | None = None
+    surrogate_bias: Floats | None = None
 
     def in_units(self, unit: float) -> WarmStart:
         """Return the same with scores in other units."""
@@ -121,7 +121,7 @@ class LinearFit:
         How features were measured.
     unconstrained
         Parameters of the unconstrained model; None if there was no constraint.
-    blur
+    surrogate_bias
         For a `WarmStart`; None if the fit says nothing about it.
     remarks
         What is to be warned of, besides what the result itself says.
@@ -133,7 +133,7 @@ class LinearFit:
     result: FitResult
     units: ColumnUnits
     unconstrained: Floats | None
-    blur: Floats | None
+    surrogate_bias: Floats | None
     remarks: tuple[Warning, ...]
 
 
@@ -175,7 +175,7 @@ def fit_linear(
     prepared = memory.prepared = memory.prepared or _prepare(rows, settings, offset)
     rows, model = replace(prepared.rows, deadline=rows.deadline), prepared.model
     labels = () if rows.groups is None else rows.groups.labels
-    blur = None if earlier is None else earlier.blur
+    surrogate_bias = None if earlier is None else earlier.surrogate_bias
     search = Search(
         settings,
         prepared.data,
@@ -187,7 +187,9 @@ def fit_linear(
         box=None if offset is None else offset.domain(model),
         last=None if earlier is None else earlier.parameters(model, labels),
         last_free=None if earlier is None else earlier.unconstrained,
-        blur=None if blur is None or blur.size != len(stated) else blur,
+        surrogate_bias=None
+        if surrogate_bias is None or surrogate_bias.size != len(stated)
+        else surrogate_bias,
         memory=memory,
     )
     # NumPy and SciPy bring a BLAS each, whose threads get in each other's way: small products, of which a
@@ -213,7 +215,7 @@ def fit_linear(
         result=result_in_users_units(result, unit),
         units=prepared.units,
         unconstrained=None if free is None else free.x,
-        blur=attempt.blur if attempt.constraints and not attempt.rank_by_rank else None,
+        surrogate_bias=attempt.surrogate_bias if attempt.constraints and not attempt.rank_by_rank else None,
         remarks=tuple(remark for remark in remarks if remark is not None),
     )
 
@@ -242,7 +244,9 @@ def _linear_model(
     )
 
 
-def _result(search: Search, found: Found, certificate: Certificate, settings: FitSettings) -> FitResult:
+def _result(
+    search: Search, found: SearchResult, certificate: Certificate, settings: FitSettings
+) -> FitResult:
     """Describe the model that a search came back with, in the units of the fit."""
     attempt, training = found.attempt, found.attempt.training
     is_solution = np.array_equal(found.w, attempt.w)

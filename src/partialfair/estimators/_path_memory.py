@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from partialfair._typing import Floats
 from partialfair.estimators._candidates import Candidate
-from partialfair.estimators._exact import Attempt
 from partialfair.estimators._scales import ColumnUnits
+from partialfair.estimators._tightening import Attempt
 from partialfair.estimators._training import FitRows
 from partialfair.models.linear import LinearModel
 from partialfair.problems import InMemoryData

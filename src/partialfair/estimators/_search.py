@@ -16,20 +16,20 @@ from partialfair.constraints import Constraint, OnAGrid, join
 from partialfair.estimators._blocks import BlockMoves, largest_block, move_outside
 from partialfair.estimators._boundary import BoundarySearch, follow_boundary
 from partialfair.estimators._candidates import Candidate, Pool
-from partialfair.estimators._climb import climb, search_all_coordinates
-from partialfair.estimators._exact import (
-    Attempt,
-    about,
-    continued,
-    corrections,
-    finished,
-    is_reachable,
-    obstacle,
-    stricter,
-)
+from partialfair.estimators._direct_search import direct_search, search_all_coordinates
 from partialfair.estimators._path_memory import PathMemory, PathModel
 from partialfair.estimators._placing import placed
 from partialfair.estimators._promise import Promise, check_promises, promises_of
+from partialfair.estimators._tightening import (
+    Attempt,
+    continue_from,
+    is_reachable,
+    obstacle,
+    solve_around,
+    solve_further,
+    stricter,
+    tighten,
+)
 from partialfair.estimators._training import FitRows, Training
 from partialfair.estimators._watch import Solving, unsolved
 from partialfair.estimators.result import FitResult, Tried
@@ -40,7 +40,7 @@ from partialfair.solvers import CUT_SHORT, GOOD, IDCA, Newton, Record, Result, S
 from partialfair.solvers.result import unconstrained_start
 from partialfair.surrogates import Surrogate, surrogate
 
-__all__ = ["Found", "Search", "SearchSettings", "ending", "remarks_on"]
+__all__ = ["Search", "SearchResult", "SearchSettings", "ending", "remarks_on"]
 
 # Seconds after the deadline that the certificate of the best point may take.
 _GRACE = 0.25
@@ -136,7 +136,7 @@ class SearchSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class SearchResult:
     """What a search came back with.
 
     Attributes
@@ -157,8 +157,8 @@ class Found:
     objective: float
     attempt: Attempt
     cut: Status | None
-    keeps: bool = False
-    certified_keeps: bool = False
+    is_feasible: bool = False
+    kkt_point_is_feasible: bool = False
     tried: tuple[Tried, ...] = ()
 
     @cached_property
@@ -275,7 +275,7 @@ class Search:
     last, last_free
         Parameters and thresholds of an earlier fit to start from, and its unconstrained model, if there are
         such.
-    blur
+    surrogate_bias
         By how much exact gaps of the earlier fit were wider than its constraints allowed in the end.
     memory
         What other fits of the same path have found, for what each of them allowed.
@@ -292,21 +292,21 @@ class Search:
     box: Box | None = None
     last: tuple[Floats, Floats] | None = None
     last_free: Floats | None = None
-    blur: Floats | None = None
+    surrogate_bias: Floats | None = None
     memory: PathMemory = field(default_factory=PathMemory)
     escalation: Escalation = Escalation()
     free: Result | None = None
     best: Attempt | None = None
     pool: Pool | None = None
     escalates: bool = False
-    _judged: dict[Attempt, Candidate] = field(default_factory=dict)
+    _evaluated: dict[Attempt, Candidate] = field(default_factory=dict)
 
     @property
     def exact(self) -> bool:
         """Whether exact gaps are to be small enough."""
         return self.settings.enforce == "exact" and bool(self.constraints)
 
-    def run(self, moment: float) -> Found:
+    def run(self, moment: float) -> SearchResult:
         """Return the best that was found until a moment."""
         cut: Status | None
         with deadline(moment):
@@ -321,12 +321,12 @@ class Search:
                 self.best = self._unsolved(cut or Status.TIME_LIMIT)
         best, pool = self.best, self.pool
         if pool is None or not pool.candidates:
-            return Found(best.w, best.result.objective, best, cut)
+            return SearchResult(best.w, best.result.objective, best, cut)
         answer, tried = pool.answer, tuple(pool.tried)
         self.memory.extend(pool.candidates, pool.training.max_gaps)
         self.memory.note(PathModel(best.training.max_gaps, answer, best))
-        keeps, certified_keeps = pool.keeps(answer), self._keeps(best)
-        return Found(answer.w, answer.objective, best, cut, keeps, certified_keeps, tried)
+        is_feasible, kkt_point_is_feasible = pool.is_feasible(answer), self._is_feasible(best)
+        return SearchResult(answer.w, answer.objective, best, cut, is_feasible, kkt_point_is_feasible, tried)
 
     @property
     def unconstrained_counts(self) -> Counts | None:
@@ -360,19 +360,19 @@ class Search:
             if self.free.ended in CUT_SHORT:
                 return self.free.ended
             self.memory.free = self.free
-        if self.exact and self._free_will_do():
+        if self.exact and self._accept_unconstrained():
             return None
         cut, is_new = None, not self._takes_up_an_earlier_fit()
         if is_new:
-            cut = self._go_on()
-            if cut is None and not any(map(self._keeps, self._judged)):
-                cut = self._solve_and_correct()
+            cut = self._continue_last_fit()
+            if cut is None and not any(map(self._is_feasible, self._evaluated)):
+                cut = self._solve_and_tighten()
         if cut is None and self.pool is not None:
-            self._climb()
+            self._search_directly()
             self.escalates = is_new and self._is_unfinished
             if self.escalates and (stopped := self._escalate(self.escalation)):
                 return stopped
-            self.best = self._certified()
+            self.best = self._best_feasible()
             if is_new:  # only attempts of this fit say whether it was cut short
                 cut = self._cut_short
         return cut
@@ -380,7 +380,7 @@ class Search:
     @property
     def _cut_short(self) -> Status | None:
         """What cut a solve short: the user or the clock."""
-        endings = (attempt.result.ended for attempt in self._judged)
+        endings = (attempt.result.ended for attempt in self._evaluated)
         return next((status for status in endings if status in CUT_SHORT), None)
 
     @property
@@ -388,7 +388,7 @@ class Search:
         """Whether to escalate: corrections found no feasible point with a KKT certificate."""
         if self._solves_are_long or not self.settings.search_steps:
             return False
-        if any(self._keeps(attempt) and attempt.solved for attempt in self._judged):
+        if any(self._is_feasible(attempt) and attempt.solved for attempt in self._evaluated):
             return False
         is_affordable = self._problem.m <= self.escalation.most_functions
         return is_affordable and all(map(is_reachable, self._stated[0].promises))
@@ -406,9 +406,9 @@ class Search:
         boundary = replace(settings.boundary, n_steps=max(1, int(share * settings.boundary.n_steps)))
         # Other fits of a path have been where other starts lead, and their candidates are in the pool: that
         # is enough if one of them is feasible.
-        first = next(iter(self._judged.values()))
+        first = next(iter(self._evaluated.values()))
         starts: list[Candidate | None] = [None]
-        if not (self.memory.models and self.pool.keeps(self.pool.best)):
+        if not (self.memory.models and self.pool.is_feasible(self.pool.best)):
             block = largest_block(self.pool, settings.blocks)
             starts += (
                 [first, self.pool.candidates[0]]
@@ -419,7 +419,7 @@ class Search:
         for start, halved in [*runs, *((None, halved) for halved in settings.more_halvings)]:
             if self._solving.is_stopped():
                 return Status.STOPPED
-            if halved in settings.more_halvings and self.pool.keeps(self.pool.best):
+            if halved in settings.more_halvings and self.pool.is_feasible(self.pool.best):
                 break
             narrower = replace(sigma, width=sigma.width * 0.5**halved)
             follow_boundary(self.pool, trained, narrower, start or self.pool.best, boundary)
@@ -440,73 +440,75 @@ class Search:
             return False
         earlier = self.memory.allowing(self._stated[0].max_gaps)
         if earlier is not None:
-            self._judge(earlier.attempt, "the earlier fit")
+            self._evaluate(earlier.attempt, "the earlier fit")
         return earlier is not None
 
-    def _go_on(self) -> Status | None:
+    def _continue_last_fit(self) -> Status | None:
         """Solve from the model of an earlier fit alone, which may be near the answer."""
         if self.pool is None or self.last is None or self._solves_are_long:
             return None
         begin = self._unsolved(Status.STOPPED)
-        near = self.pool.best.w if self.pool.keeps(self.pool.best) else self.last[0]
-        blur = np.zeros(len(self.constraints)) if self.blur is None else self.blur
-        for attempt in continued(begin, near, blur, self._solving.again):
-            self._judge(attempt, "going on from the last fit")
+        near = self.pool.best.w if self.pool.is_feasible(self.pool.best) else self.last[0]
+        surrogate_bias = (
+            np.zeros(len(self.constraints)) if self.surrogate_bias is None else self.surrogate_bias
+        )
+        for attempt in continue_from(begin, near, surrogate_bias, self._solving.again):
+            self._evaluate(attempt, "going on from the last fit")
             if attempt.result.ended in CUT_SHORT:
                 return attempt.result.ended
         return None
 
-    def _solve_and_correct(self) -> Status | None:
+    def _solve_and_tighten(self) -> Status | None:
         """Meet the surrogate constraints, and correct them until exact gaps are small enough."""
         self.best = first = self._solved()
         if self.pool is not None:
-            self._judge(first, "surrogate constraints")
+            self._evaluate(first, "surrogate constraints")
         if first.result.ended in CUT_SHORT:
             return first.result.ended
         if self.pool is None:
             return None
         halvings, long = self.settings.surrogate_halvings, self._solves_are_long
-        for attempt in corrections(first, halvings, self._solving.again, solves_are_long=long):
+        for attempt in tighten(first, halvings, self._solving.again, solves_are_long=long):
             way = ", rank by rank" if attempt.rank_by_rank else ""
-            self._judge(attempt, f"correction {attempt.number}{way}")
+            self._evaluate(attempt, f"correction {attempt.number}{way}")
             if attempt.result.ended in CUT_SHORT:
                 return attempt.result.ended
-            if long and not self.pool.keeps(self.pool.best):
-                self._climb()
-                if self.pool.keeps(self.pool.best):
+            if long and not self.pool.is_feasible(self.pool.best):
+                self._search_directly()
+                if self.pool.is_feasible(self.pool.best):
                     break
         return None
 
-    def _judge(self, attempt: Attempt, how: str) -> Candidate:
+    def _evaluate(self, attempt: Attempt, how: str) -> Candidate:
         """Make the solution of an attempt a candidate."""
         assert self.pool is not None
         with unhurried():  # a solve that was cut short may have come to a better model than any before
-            judged = self._judged[attempt] = self.pool.add(attempt.w, how, attempt.gaps)
-        self.best = min(self._judged, key=self._worth)
-        return judged
+            candidate = self._evaluated[attempt] = self.pool.add(attempt.w, how, attempt.gaps)
+        self.best = min(self._evaluated, key=self._sort_key)
+        return candidate
 
-    def _climb(self) -> None:
+    def _search_directly(self) -> None:
         """Take steps on the exact metric."""
         assert self.pool is not None
-        long = self._solves_are_long and not self.pool.keeps(self.pool.best)
+        long = self._solves_are_long and not self.pool.is_feasible(self.pool.best)
         times = _TIMES_BESIDE_LONG_SOLVES if long else 1
-        climb(self.pool, times * self.settings.search_steps, self.settings.seed)
+        direct_search(self.pool, times * self.settings.search_steps, self.settings.seed)
 
     @property
     def _solves_are_long(self) -> bool:
         """Whether parameters are so many that looks at the exact metric cost far less than solves."""
         return self._free_problem.rows.parameters.n > Newton.largest_block
 
-    def _free_will_do(self) -> bool:
+    def _accept_unconstrained(self) -> bool:
         """Judge the models that are there already; the unconstrained one is the answer if it is fair."""
         assert self.free is not None
         training, _, sigma = self._stated
         assert sigma is not None
         self.pool = Pool(training, self._free_problem, sigma, self.settings.allow_ties)
         free = self.pool.add(self.free.x, "no constraint")
-        if self.pool.keeps(free):
+        if self.pool.is_feasible(free):
             self.best = Attempt(training, (), None, self._free_problem, self.free)
-            self._judged[self.best] = free
+            self._evaluated[self.best] = free
             return True
         self.pool.add(self._free_problem.constant_start, "everybody alike")
         self._take_from_memory("another model")
@@ -514,33 +516,33 @@ class Search:
             self.pool.add(self.last[0], "the last fit")
         return False
 
-    def _keeps(self, attempt: Attempt) -> bool:
+    def _is_feasible(self, attempt: Attempt) -> bool:
         """Whether an attempt keeps the promise."""
-        candidate = self._judged.get(attempt)
-        return candidate is not None and self.pool is not None and self.pool.keeps(candidate)
+        candidate = self._evaluated.get(attempt)
+        return candidate is not None and self.pool is not None and self.pool.is_feasible(candidate)
 
-    def _worth(self, attempt: Attempt) -> tuple[bool, bool, float]:
+    def _sort_key(self, attempt: Attempt) -> tuple[bool, bool, float]:
         """Order attempts: those that keep the promise first, and arrived, by objective."""
-        kept = self._keeps(attempt)
+        satisfied = self._is_feasible(attempt)
         return (
-            not kept,
+            not satisfied,
             not attempt.arrived,
-            attempt.result.objective if kept else self._judged[attempt].worst,
+            attempt.result.objective if satisfied else self._evaluated[attempt].worst,
         )
 
-    def _certified(self) -> Attempt:
+    def _best_feasible(self) -> Attempt:
         """Return the best attempt that keeps the promise and whose certificate holds, or the best of all.
 
         If there is none such beside a model that keeps the promise, one is looked for near that model.
         """
         assert self.pool is not None
-        ordered = sorted(self._judged, key=self._worth)
+        ordered = sorted(self._evaluated, key=self._sort_key)
         for attempt in ordered:
-            if self._keeps(attempt) and attempt.solved:
+            if self._is_feasible(attempt) and attempt.solved:
                 return attempt
         if self._solves_are_long:
             return ordered[0]
-        if self.pool.keeps(self.pool.best):
+        if self.pool.is_feasible(self.pool.best):
             return self._certified_later(ordered[0]) or self._certified_near_best(ordered[0]) or ordered[0]
         return ordered[0]
 
@@ -550,8 +552,8 @@ class Search:
         for _ in range(_LOOKS):
             if last.result.ended is not Status.MAX_ITER:
                 return None
-            last = finished(last, self._solving.again)
-            if not self.pool.keeps(self._judge(last, "more steps")):
+            last = solve_further(last, self._solving.again)
+            if not self.pool.is_feasible(self._evaluate(last, "more steps")):
                 return None
             if last.solved:
                 return last
@@ -564,11 +566,11 @@ class Search:
             return self._certified_after_escalation(last, self.escalation.near_best)
         near, allowed = self.pool.best, last.training.max_gaps
         for _ in range(_LOOKS):
-            last = about(last, near.w, allowed, self._solving.again)
-            near = self._judge(last, "correction of the best")
+            last = solve_around(last, near.w, allowed, self._solving.again)
+            near = self._evaluate(last, "correction of the best")
             if last.result.ended in CUT_SHORT:
                 return None
-            if not self.pool.keeps(near):
+            if not self.pool.is_feasible(near):
                 allowed = stricter(last, allowed)
             elif last.solved:
                 return last
@@ -586,22 +588,22 @@ class Search:
         assert self.pool is not None
         stated, pool = last.training.max_gaps, self.pool
         n_solves = max(1, int(self.escalation.share(last.training.weights.size) * settings.n_solves))
-        feasible = [one for one in pool.candidates if pool.keeps(one)]
+        feasible = [one for one in pool.candidates if pool.is_feasible(one)]
         loosest = min(feasible, key=lambda one: float(one.excess.max()))
         starts = [pool.best] if loosest is pool.best else [pool.best, loosest]
         for halved, fraction in settings.series:
             for start in starts:
                 w, allowed = start.w, fraction * stated
                 for _ in range(1 + settings.n_stricter):
-                    last = about(last, w, allowed, self._solving.again, halved)
+                    last = solve_around(last, w, allowed, self._solving.again, halved)
                     last, n_more = self._resume(last, settings)
                     n_solves -= 1 + n_more
-                    if self._keeps(last) and last.solved:
+                    if self._is_feasible(last) and last.solved:
                         return last
                     if n_solves <= 0 or last.result.ended in CUT_SHORT:
                         return None
                     is_near = (last.excess <= settings.most_excess * stated).all()
-                    if self._keeps(last) or not is_near or not last.result.feasible:
+                    if self._is_feasible(last) or not is_near or not last.result.feasible:
                         break
                     w = last.w
                     less = np.maximum(last.excess, 0.0) + settings.closer * stated
@@ -611,16 +613,16 @@ class Search:
     def _resume(self, last: Attempt, settings: NearBest) -> tuple[Attempt, int]:
         """Evaluate an attempt, and resume its solve while that may end with a KKT certificate."""
         assert self.pool is not None
-        judged, stated = self._judge(last, "correction of the best"), last.training.max_gaps
+        candidate, stated = self._evaluate(last, "correction of the best"), last.training.max_gaps
         n_more = 0
         while last.result.ended is Status.MAX_ITER and not last.solved:
-            is_feasible = self.pool.keeps(judged)
+            is_feasible = self.pool.is_feasible(candidate)
             is_lost = n_more > 0 and last.result.violation > settings.most_violation
             most = settings.n_resumed_feasible if is_feasible else settings.n_resumed
             if is_lost or n_more == most or (last.excess > stated).any():
                 break
-            before, last = last, finished(last, self._solving.again)
-            judged, n_more = self._judge(last, "more steps"), n_more + 1
+            before, last = last, solve_further(last, self._solving.again)
+            candidate, n_more = self._evaluate(last, "more steps"), n_more + 1
             if not is_feasible and (last.excess == before.excess).all():
                 break
         return last, n_more
@@ -707,19 +709,19 @@ class Search:
         return np.concatenate([w, thresholds]) if same else problem.start_at(w)
 
 
-def ending(found: Found, certificate: Certificate, exact: bool) -> tuple[Status, str | None]:
+def ending(found: SearchResult, certificate: Certificate, exact: bool) -> tuple[Status, str | None]:
     """Return the status, and what is in the way if no point was found that keeps the promise."""
     attempt = found.attempt
     holds = certificate.holds(attempt.training.tol)
     status = decided(
         attempt.result.ended if found.cut is None else found.cut,
         feasible=attempt.result.feasible,
-        certified=holds and (found.certified_keeps or not exact),
-        promise_kept=found.keeps if exact else None,
+        certified=holds and (found.kkt_point_is_feasible or not exact),
+        promise_kept=found.is_feasible if exact else None,
     )
     if status is not Status.NO_FEASIBLE_POINT:
         return status, None
-    if exact and not found.keeps:
+    if exact and not found.is_feasible:
         return status, obstacle(attempt.training, attempt.training.gaps(found.counts))
     values = attempt.problem.evaluate(attempt.result.x).constraints
     return status, attempt.problem.constraints.names[int(np.argmax(values))]

@@ -43,8 +43,8 @@ class Tried:
         of the weight on the most common score.
     seconds
         What it took.
-    kept
-        Whether it keeps the promise.
+    satisfied
+        Whether it satisfies the constraint.
     """
 
     how: str
@@ -53,7 +53,7 @@ class Tried:
     objective: float
     tied_share: float
     seconds: float
-    kept: bool
+    satisfied: bool
 
 
 @dataclass(frozen=True)

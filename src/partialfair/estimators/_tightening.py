@@ -38,14 +38,14 @@ from partialfair.surrogates import Ramp, Surrogate
 
 __all__ = [
     "Attempt",
-    "about",
-    "continued",
-    "corrections",
-    "finished",
+    "continue_from",
     "indicator_values",
     "is_reachable",
     "obstacle",
+    "solve_around",
+    "solve_further",
     "stricter",
+    "tighten",
     "with_point_at",
 ]
 
@@ -147,7 +147,7 @@ class Attempt:
         return np.asarray(np.nan_to_num(gaps - self.training.max_gaps))
 
     @property
-    def blur(self) -> Floats:
+    def surrogate_bias(self) -> Floats:
         """By how much each exact gap is wider than the trained constraint allows, in units of √κ.
 
         0 where no metric is known, or nothing is allowed.
@@ -162,13 +162,13 @@ class Attempt:
         return float(self.gaps[int(np.argmax(self.excess))].value) if self.gaps else float("nan")
 
     @property
-    def kept(self) -> bool:
+    def satisfied(self) -> bool:
         """Whether the promise is kept."""
         return bool((self.excess <= ROUNDING_OF_GAPS).all())
 
     def uses_its_gap(self, but_for: float) -> bool:
         """Whether the promise is kept, and no more than a share of what it allows is left unused."""
-        return self.kept and bool(self.excess.max() >= -but_for * self.training.max_gaps.min())
+        return self.satisfied and bool(self.excess.max() >= -but_for * self.training.max_gaps.min())
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -187,7 +187,7 @@ class Attempt:
         return self.result.ended is Status.CONVERGED or self.solved
 
 
-def corrections(
+def tighten(
     first: Attempt, halvings: int, solve: Solve, *, solves_are_long: bool = False
 ) -> Iterator[Attempt]:
     """Correct and solve again; yield every attempt.
@@ -211,10 +211,10 @@ def corrections(
     else:
         order = [narrowest, 0] if solves_are_long and far else [0, narrowest]
     for most in order if narrowest > 0 else [0]:
-        found = first.kept
+        found = first.satisfied
         for attempt in _series(first, most, begun, solve):
             yield attempt
-            found = found or attempt.kept
+            found = found or attempt.satisfied
             if attempt.result.ended in CUT_SHORT:
                 return
         if found:
@@ -237,7 +237,7 @@ def _series(first: Attempt, narrowest: int, begun: int, solve: Solve) -> Iterato
         Solves from the last solution.
     """
     last, stated, rank_by_rank = first, first.training.max_gaps, narrowest > 0
-    taken, failures, found = np.zeros(stated.size), 0, first.kept
+    taken, failures, found = np.zeros(stated.size), 0, first.satisfied
     room = np.array([one.largest_gap for one in first.constraints]) - stated
     for number in range(_BEFORE.rounds):
         before = taken
@@ -247,7 +247,7 @@ def _series(first: Attempt, narrowest: int, begun: int, solve: Solve) -> Iterato
             taken = np.clip(taken + change, -np.minimum(_MOST_GIVEN * stated, room), _MOST_TAKEN * stated)
         attempt = _corrected(last, stated - taken, solve, min(number, narrowest), rank_by_rank=rank_by_rank)
         yield attempt
-        found = found or attempt.kept
+        found = found or attempt.satisfied
         ended = attempt.result.ended in (*CUT_SHORT, Status.NONFINITE)
         no_narrower = number > 0 and (taken == before).all() and (attempt.excess >= last.excess).all()
         leads_nowhere = no_narrower or abs(attempt.result.objective - last.result.objective) <= _SAME
@@ -270,7 +270,7 @@ def _is_lost(attempt: Attempt, last: Attempt) -> bool:
     return bool(violated or (attempt.excess > np.maximum(last.excess, 0.0) + stated).any())
 
 
-def about(attempt: Attempt, w: Floats, allowed: Floats, solve: Solve, halved: int = 0) -> Attempt:
+def solve_around(attempt: Attempt, w: Floats, allowed: Floats, solve: Solve, halved: int = 0) -> Attempt:
     """Solve the problem whose constraints are true of a model, and allow given gaps.
 
     With a surrogate as wide as at first such problems are solved soonest; with one that is halved some times
@@ -280,7 +280,7 @@ def about(attempt: Attempt, w: Floats, allowed: Floats, solve: Solve, halved: in
     return _corrected(at, allowed, solve, halved, rank_by_rank=True)
 
 
-def continued(begin: Attempt, w: Floats, blur: Floats, solve: Solve) -> Iterator[Attempt]:
+def continue_from(begin: Attempt, w: Floats, surrogate_bias: Floats, solve: Solve) -> Iterator[Attempt]:
     """Solve, from a model that is nearly the answer, problems that are corrected already; yield each.
 
     The last model of a path is nearly the answer to the next question, and its surrogate was off by about as
@@ -293,31 +293,31 @@ def continued(begin: Attempt, w: Floats, blur: Floats, solve: Solve) -> Iterator
         The problem as it is stated, unsolved.
     w
         The model.
-    blur : (n_promises,)
-        By how much exact gaps were wider than was allowed when that model was found: `Attempt.blur`.
+    surrogate_bias : (n_promises,)
+        `Attempt.surrogate_bias` of that model.
     solve
         Solves from the last solution.
     """
     stated = begin.training.max_gaps
     least, most = (1 - _MOST_TAKEN) * stated, (1 + _MOST_GIVEN) * stated
-    allowed = np.clip((1 - _CLOSER_CONTINUED) * stated - np.sqrt(stated) * blur, least, most)
+    allowed = np.clip((1 - _CLOSER_CONTINUED) * stated - np.sqrt(stated) * surrogate_bias, least, most)
     narrowest = np.inf
     last = replace(begin, result=replace(begin.result, x=begin.problem.start_at(w)))
     for _ in range(_ROUNDS_CONTINUED):
         last = _corrected(last, allowed, solve, 0, rank_by_rank=False)
         yield last
-        leads_away = not last.kept and last.excess.max() >= narrowest and (allowed <= least).all()
+        leads_away = not last.satisfied and last.excess.max() >= narrowest and (allowed <= least).all()
         ended = last.result.ended in (*CUT_SHORT, Status.NONFINITE)
         if ended or leads_away or last.uses_its_gap(_CLOSE_ENOUGH_CONTINUED):
             return
-        if last.kept:
+        if last.satisfied:
             allowed = np.minimum(allowed - _LOOSER * last.excess, most)
         else:
             narrowest = last.excess.max()
             allowed = stricter(last, allowed, _CLOSER_CONTINUED)
 
 
-def finished(attempt: Attempt, solve: Solve) -> Attempt:
+def solve_further(attempt: Attempt, solve: Solve) -> Attempt:
     """Take more steps on the problem of an attempt that ran out of them."""
     result = solve(attempt.problem, attempt.result.x)
     return replace(attempt, result=result, number=attempt.number + 1)
@@ -349,10 +349,12 @@ def _corrected(last: Attempt, allowed: Floats, solve: Solve, halved: int, *, ran
         last.problem.constraints.joined_thresholds, theta, smooth.rows.at(w).ranks
     )
     start = np.concatenate([w, thresholds])
-    blur = np.zeros(smooth.m)
+    surrogate_bias = np.zeros(smooth.m)
     if rank_by_rank and sigma is not None:
-        blur = indicator_values(training, trained, sigma, start) - smooth.evaluate(start).constraints
-    problem = training.problem([block.raised(blur)])
+        surrogate_bias = (
+            indicator_values(training, trained, sigma, start) - smooth.evaluate(start).constraints
+        )
+    problem = training.problem([block.raised(surrogate_bias)])
     result = solve(problem, start)
     return Attempt(training, trained, sigma, problem, result, last.number + 1, rank_by_rank, halved)
 

@@ -22,7 +22,7 @@ from partialfair._clock import check_clock
 from partialfair._typing import Floats
 from partialfair.estimators._candidates import Candidate, Pool
 
-__all__ = ["climb", "search_all_coordinates"]
+__all__ = ["direct_search", "search_all_coordinates"]
 
 _FEW_COORDINATES = 12
 """Parameters up to which every coordinate is a direction."""
@@ -61,7 +61,7 @@ _MIXED = 0.4
 """Share of the directions that one step combines."""
 
 
-def climb(pool: Pool, n_steps: int, seed: int) -> None:
+def direct_search(pool: Pool, n_steps: int, seed: int) -> None:
     """Take up to so many steps from the best candidate, and add what they lead to.
 
     Parameters
@@ -80,13 +80,13 @@ def climb(pool: Pool, n_steps: int, seed: int) -> None:
     if few:  # surrogates lead astray most, and solves cost least
         times *= _FEW_COORDINATES / n_parameters
     n_steps = int(min(n_steps * min(times, _MOST_TIMES), _MOST_ROWS / n_rows))
-    if n_steps < _FEWEST and pool.keeps(pool.best) and _uses_its_gap(pool):
+    if n_steps < _FEWEST and pool.is_feasible(pool.best) and _uses_its_gap(pool):
         return
     rng, used = np.random.default_rng(seed), 0
-    if not pool.keeps(pool.best):
+    if not pool.is_feasible(pool.best):
         used += n_steps // 3
-        _random_steps(pool, n_steps // 3, rng, pool.worth, pool.best)
-    if few and not pool.keeps(pool.best):
+        _random_steps(pool, n_steps // 3, rng, pool.sort_key, pool.best)
+    if few and not pool.is_feasible(pool.best):
         used += n_steps // 3
         _scattered(pool, n_steps // 3, rng)
     used += _along_segments(pool, n_steps // 2)
@@ -96,7 +96,7 @@ def climb(pool: Pool, n_steps: int, seed: int) -> None:
             start = _around(pool, rng) if number else pool.candidates[0]
             used += n_steps // _SHARE_OF_A_START
             _random_steps(pool, n_steps // _SHARE_OF_A_START, rng, _Penalty.of(pool), start)
-    _random_steps(pool, n_steps - used, rng, pool.worth, pool.best)
+    _random_steps(pool, n_steps - used, rng, pool.sort_key, pool.best)
 
 
 def search_all_coordinates(pool: Pool, n_steps: int, seed: int) -> None:
@@ -116,7 +116,7 @@ def search_all_coordinates(pool: Pool, n_steps: int, seed: int) -> None:
     starts = sorted(pool.candidates, key=_Penalty.of(pool))[:_STARTS_IN_ALL_COORDINATES]
     for start in starts:
         _random_steps(pool, n_steps // (2 * len(starts)), rng, _Penalty.of(pool), start, _MANY_COORDINATES)
-    _random_steps(pool, n_steps // 2, rng, pool.worth, pool.best, _MANY_COORDINATES)
+    _random_steps(pool, n_steps // 2, rng, pool.sort_key, pool.best, _MANY_COORDINATES)
 
 
 def _uses_its_gap(pool: Pool) -> bool:
@@ -130,7 +130,7 @@ def _around(pool: Pool, rng: np.random.Generator) -> Candidate:
     subspace = _Subspace.of(pool, _coordinates(pool))
     spread = float(np.std(pool.problem.rows.at(free).counts().scores))
     far = spread / np.sqrt(subspace.n) * rng.normal(size=subspace.n)
-    candidate = pool.judged(free + subspace.directions @ far)
+    candidate = pool.evaluate(free + subspace.directions @ far)
     assert candidate is not None
     return candidate
 
@@ -141,9 +141,9 @@ def _scattered(pool: Pool, n_steps: int, rng: np.random.Generator) -> None:
     best = start = pool.best
     for _ in range(n_steps):
         check_clock()
-        candidate = pool.judged(subspace.directions @ rng.normal(size=subspace.n))
+        candidate = pool.evaluate(subspace.directions @ rng.normal(size=subspace.n))
         assert candidate is not None
-        if pool.worth(candidate) < pool.worth(best):
+        if pool.sort_key(candidate) < pool.sort_key(best):
             best = candidate
     if best is not start:
         pool.keep(best, "random models", n_steps)
@@ -152,7 +152,7 @@ def _scattered(pool: Pool, n_steps: int, rng: np.random.Generator) -> None:
 def _along_segments(pool: Pool, n_steps: int) -> int:
     """Move the best candidate towards cheaper ones, the fairest first; return how many looks that took."""
     used = 0
-    if not pool.keeps(pool.best):
+    if not pool.is_feasible(pool.best):
         return used
     cheaper = sorted(
         (one for one in pool.candidates if one.objective < pool.best.objective), key=lambda one: one.worst
@@ -173,20 +173,20 @@ def _farthest(pool: Pool, begin: Candidate, end: Candidate) -> tuple[Candidate |
     The objective is convex and falls from the last such point to the first at which the promise is broken, so
     that their objectives say what more looks could gain.
     """
-    kept, broken = begin, end
+    feasible, infeasible = begin, end
     good, bad, share = 0.0, 1.0, _SHORTEST
     used = 0
-    while used < _SEGMENT_TRIALS and kept.objective - broken.objective > _NO_GAIN:
+    while used < _SEGMENT_TRIALS and feasible.objective - infeasible.objective > _NO_GAIN:
         check_clock()
         used += 1
-        candidate = pool.judged(begin.w + share * (end.w - begin.w))
+        candidate = pool.evaluate(begin.w + share * (end.w - begin.w))
         assert candidate is not None
-        if pool.keeps(candidate):
-            kept, good = candidate, share
+        if pool.is_feasible(candidate):
+            feasible, good = candidate, share
         else:
-            broken, bad = candidate, share
+            infeasible, bad = candidate, share
         share = min(2 * share, (good + bad) / 2) if bad == 1.0 else (good + bad) / 2
-    return (None if kept is begin else kept), used
+    return (None if feasible is begin else feasible), used
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +228,7 @@ def _coordinates(pool: Pool) -> list[Floats]:
 def _directions(pool: Pool, most_coordinates: int) -> list[Floats]:
     """Return differences of candidates from the best, its own scale, and coordinates if they are few."""
     best, parameters = pool.best, pool.problem.rows.parameters
-    others = sorted(pool.candidates, key=pool.worth)[1:_MOST_DIRECTIONS]
+    others = sorted(pool.candidates, key=pool.sort_key)[1:_MOST_DIRECTIONS]
     given = [best.w, pool.candidates[0].w - best.w, *(one.w - best.w for one in others)]
     if parameters.n <= most_coordinates:
         return [*given, *_coordinates(pool)]
@@ -258,7 +258,7 @@ class _Penalty:
 
     def __call__(self, candidate: Candidate) -> tuple[bool, float]:
         """Order candidates."""
-        made_of_ties = not self.pool.ranks_people(candidate)
+        made_of_ties = not self.pool.is_informative(candidate)
         return made_of_ties, candidate.objective + self.rho * candidate.worst
 
 
@@ -266,29 +266,29 @@ def _random_steps(
     pool: Pool,
     n_steps: int,
     rng: np.random.Generator,
-    worth: Callable[[Candidate], tuple[bool | float, ...]],
+    sort_key: Callable[[Candidate], tuple[bool | float, ...]],
     start: Candidate,
     most_coordinates: int = _FEW_COORDINATES,
 ) -> None:
     """Take steps to better candidates, and add the last.
 
-    By `Pool.worth` those are better that lower the objective and keep the promise, or that break it by less.
+    By `Pool.sort_key` feasible candidates are compared by objectives, others by excess.
     """
     if n_steps <= 0:
         return
     best, length, used = start, _FIRST_LENGTH, 0.0
     subspace = _Subspace.of(pool, _directions(pool, most_coordinates))
     while used < n_steps:
-        kept = pool.keeps(best)
+        is_feasible = pool.is_feasible(best)
         for step in subspace.steps(rng, length):
             check_clock()
-            candidate = pool.judged(best.w + step, below=best.objective if kept else np.inf)
+            candidate = pool.evaluate(best.w + step, below=best.objective if is_feasible else np.inf)
             used += candidate is not None
-            if candidate is not None and worth(candidate) < worth(best):
+            if candidate is not None and sort_key(candidate) < sort_key(best):
                 best, length = candidate, length * _LONGER
                 break
         else:
-            used += _OBJECTIVE_ALONE if kept else 0.0
+            used += _OBJECTIVE_ALONE if is_feasible else 0.0
             length = length * _SHORTER if length > _LEAST_LENGTH else _FIRST_LENGTH
     if best is not start:
         pool.keep(best, "random steps", int(used))
