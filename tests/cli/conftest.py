@@ -81,7 +81,7 @@ def run(
     for module in (_judging, _certifying):
         monkeypatch.setattr(module, "fairness_report", partial(fairness_report, n_resamples=100))
     monkeypatch.setattr(_compare, "compare_gaps", partial(compare_gaps, n_resamples=100))
-    monkeypatch.setattr(_search, "direct_search", _short_climb)
+    monkeypatch.setattr(_search, "direct_search", _search_briefly)
     monkeypatch.setattr(_search.Search, "_escalate", lambda search, settings: None)
     monkeypatch.setattr(_audit, "MAP_GRID", 20)
     monkeypatch.setattr(_writing, "png", _unpainted)
@@ -99,7 +99,7 @@ def run(
     return call
 
 
-def _short_climb(pool: Pool, n_steps: int, seed: int) -> None:
+def _search_briefly(pool: Pool, n_steps: int, seed: int) -> None:
     """Take a tenth of the steps: how good the models are is not the command line's affair."""
     direct_search(pool, n_steps // 10, seed)
 

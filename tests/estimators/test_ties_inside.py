@@ -44,5 +44,5 @@ def test_new_ties_are_welcome_outside_of_the_interval_only(first, welcome):
         return Candidate(np.zeros(1), 0.0, np.zeros(1), pool._tied(Counts(scores, np.ones(N), codes)))
 
     pool.candidates.append(candidate(scores))
-    assert pool.ranks_people(candidate(scores))
-    assert pool.ranks_people(candidate(flat)) is welcome
+    assert pool.is_informative(candidate(scores))
+    assert pool.is_informative(candidate(flat)) is welcome
