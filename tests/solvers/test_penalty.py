@@ -5,13 +5,13 @@ import pytest
 
 from partialfair import PartialFairClassifier
 from partialfair.constraints import DemographicParity, join
-from partialfair.experiments.engine import RankBand
 from partialfair.groups import encode_groups
 from partialfair.models import linear_model
 from partialfair.objectives import Logistic
 from partialfair.problems import Problem
 from partialfair.solvers import Penalty
 from partialfair.surrogates import Ramp
+from partialfair_paper.engine import RankBand
 
 
 def people(seed=0, n=300, d=3):

@@ -16,7 +16,7 @@ def resnet18_backbone(*, path: PathLike | None = None) -> Path:
     """Return the file of the weights of a ResNet-18 trained on ImageNet, which is not read here.
 
     It holds a state dict with torchvision's names, for `torch.load` with ``weights_only=True`` and the method
-    ``load_backbone`` of `partialfair.torch.networks.ResNet18`, which ignores the last layer. The statistics
+    ``load_backbone`` of `partialfair_paper.resnet.ResNet18`, which ignores the last layer. The statistics
     of its batch norms may be of other images: estimate them anew by ``fresh_statistics``. Nothing is
     downloaded.
 
