@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from partialfair._checks import check_choice, check_count
     from partialfair._extras import require
     from partialfair._files import check_file, write_file, write_files
     from partialfair._typing import Floats, GapScale, Ints
@@ -19,12 +20,25 @@ if TYPE_CHECKING:
     from partialfair.cli._options import OUTPUT, AsJson
     from partialfair.cli._output import PlainTable, console, echo, json_text, note, printing, step
     from partialfair.cli._writing import check_directory, png
+    from partialfair.datasets._registry import register_dataset
+    from partialfair.datasets._source import (
+        DATA_VARIABLE,
+        PathLike,
+        RemoteFile,
+        either_layout,
+        find_named,
+        read_all,
+        search_directories,
+        searched,
+    )
+    from partialfair.datasets._task import group_series
     from partialfair.groups import Groups
     from partialfair.plotting._style import GROUP_COLOURS
     from partialfair.report.rendering import page_style
     from partialfair.report.sections import Section
 
 __all__ = [
+    "DATA_VARIABLE",
     "GROUP_COLOURS",
     "OUTPUT",
     "AsJson",
@@ -33,25 +47,37 @@ __all__ = [
     "GapScale",
     "Groups",
     "Ints",
+    "PathLike",
     "PlainTable",
+    "RemoteFile",
     "Section",
+    "check_choice",
+    "check_count",
     "check_directory",
     "check_file",
     "console",
     "echo",
+    "either_layout",
+    "find_named",
+    "group_series",
     "json_text",
     "keeping",
     "note",
     "page_style",
     "png",
     "printing",
+    "read_all",
+    "register_dataset",
     "require",
+    "search_directories",
+    "searched",
     "step",
     "write_file",
     "write_files",
 ]
 
 _NAMES_IN = {
+    "_checks": ("check_choice", "check_count"),
     "_extras": ("require",),
     "_files": ("check_file", "write_file", "write_files"),
     "_typing": ("Floats", "GapScale", "Ints"),
@@ -60,6 +86,18 @@ _NAMES_IN = {
     "cli._options": ("OUTPUT", "AsJson"),
     "cli._output": ("PlainTable", "console", "echo", "json_text", "note", "printing", "step"),
     "cli._writing": ("check_directory", "png"),
+    "datasets._registry": ("register_dataset",),
+    "datasets._source": (
+        "DATA_VARIABLE",
+        "PathLike",
+        "RemoteFile",
+        "either_layout",
+        "find_named",
+        "read_all",
+        "search_directories",
+        "searched",
+    ),
+    "datasets._task": ("group_series",),
     "groups": ("Groups",),
     "plotting._style": ("GROUP_COLOURS",),
     "report.rendering": ("page_style",),

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from partialfair.constraints import StatisticalParity
-from partialfair.datasets import resnet18_backbone
-from partialfair.exceptions import MissingExtraError
-from partialfair.extension import Floats, require
+from partialfair.exceptions import DataFetchError, MissingExtraError
+from partialfair.extension import DATA_VARIABLE, Floats, PathLike, find_named, require, searched
 from partialfair_paper.engine import stated
 from partialfair_paper.method import Fitted, Method, Question
 from partialfair_paper.parts import Part, Parts
@@ -38,6 +37,7 @@ __all__ = [
     "Network",
     "NetworkSettings",
     "network_scores",
+    "resnet18_backbone",
     "trained_network",
 ]
 
@@ -60,6 +60,7 @@ _LEAST_BATCHES = 4
 """Of a pass: with few images batches are smaller."""
 _QUICK_EPOCHS = 2
 """Where only some rows are kept, for a quick look."""
+_WEIGHTS = "weights/resnet18_imagenet1k_backbone_fp16.pth"
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,30 @@ class FreeNetwork(Network):
 
 
 NETWORK_METHODS = (FreeNetwork(), Network())
+
+
+def resnet18_backbone(*, path: PathLike | None = None) -> Path:
+    """Return the file of the weights of a ResNet-18 trained on ImageNet, which is not read here.
+
+    It holds a state dict with torchvision's names, for `torch.load` with ``weights_only=True`` and the method
+    ``load_backbone`` of `partialfair_paper.resnet.ResNet18`, which ignores the last layer. The statistics
+    of its batch norms may be of other images: estimate them anew by ``fresh_statistics``. Nothing is
+    downloaded.
+
+    Parameters
+    ----------
+    path
+        The file, under any name, or the directory that holds it. Otherwise it is looked for in
+        ``$PARTIALFAIR_DATA``, then in the user's cache.
+    """
+    found = find_named(_WEIGHTS, path)
+    if found is None:
+        raise DataFetchError(
+            f"there is no {_WEIGHTS} in {searched(path)}, and it is never downloaded; torchvision's resnet18"
+            " state dict works too, saved under that name in a directory that path= or"
+            f" ${DATA_VARIABLE} names"
+        )
+    return found
 
 
 def trained_network(

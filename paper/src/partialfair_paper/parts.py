@@ -18,7 +18,6 @@ from partialfair.datasets import (
     load_a9a,
     load_acs_income,
     load_bank,
-    load_celeba_images,
     load_law_school,
 )
 from partialfair.exceptions import InputError
@@ -27,6 +26,7 @@ from partialfair.metrics import (
     partial_demographic_parity_difference,
     partial_statistical_parity_difference,
 )
+from partialfair_paper.celeba_images import load_celeba_images
 from partialfair_paper.published import INTERVALS
 from partialfair_paper.runs import Run
 

@@ -6,18 +6,15 @@ import io
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
-from partialfair._checks import check_choice, check_count, shown
-from partialfair._extras import require
-from partialfair.datasets._celeba_files import PARTS, EncodedFaces, find_faces
-from partialfair.datasets._source import PathLike
-from partialfair.datasets._task import group_series
 from partialfair.exceptions import DataFetchError, InputError
+from partialfair.extension import PathLike, check_choice, check_count, group_series
+from partialfair_paper.celeba_files import PARTS, EncodedFaces, find_faces
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,7 +110,7 @@ def load_celeba_images(
     if limit is not None:
         check_count(limit, "limit")
     if isinstance(parts, str) or not parts or not set(parts) <= set(PARTS):
-        raise InputError(f"parts must be a list of some of {', '.join(map(repr, PARTS))}, not {shown(parts)}")
+        raise InputError(f"parts must be a list of some of {', '.join(map(repr, PARTS))}, not {parts!r}")
     faces = find_faces(path, parts, None if limit is None else int(limit))
     return FaceImages(
         images=_decoded(faces, int(size)),
@@ -126,13 +123,12 @@ def load_celeba_images(
 
 def _decoded(faces: EncodedFaces, size: int) -> npt.NDArray[np.uint8]:
     """Decode all images into one array, in threads: Pillow lets go of the interpreter's lock."""
-    pillow = require("PIL.Image", extra="torch", purpose="decoding images")
     n_images = len(faces.encoded)
     images = np.empty((n_images, 3, size, size), dtype=np.uint8)
 
     def fill(first: int) -> None:
         for row in range(first, min(first + _CHUNK_IMAGES, n_images)):
-            images[row] = _pixels(pillow, faces, row, size).transpose(2, 0, 1)
+            images[row] = _pixels(faces, row, size).transpose(2, 0, 1)
 
     with ThreadPoolExecutor() as pool:
         # Going through what the calls return, though it is nothing, raises their errors.
@@ -141,7 +137,7 @@ def _decoded(faces: EncodedFaces, size: int) -> npt.NDArray[np.uint8]:
     return images
 
 
-def _pixels(pillow: ModuleType, faces: EncodedFaces, row: int, size: int) -> npt.NDArray[np.uint8]:
+def _pixels(faces: EncodedFaces, row: int, size: int) -> npt.NDArray[np.uint8]:
     """Return one image, (size, size, 3)."""
     path, read = faces.encoded[row]
     layout = faces.layout
@@ -150,16 +146,16 @@ def _pixels(pillow: ModuleType, faces: EncodedFaces, row: int, size: int) -> npt
     except OSError as error:
         raise DataFetchError(f"{path} cannot be read ({error.strerror}); replace it") from error
     try:
-        with pillow.open(io.BytesIO(raw), formats=(layout.image_format,)) as image:
+        with Image.open(io.BytesIO(raw), formats=(layout.image_format,)) as image:
             # Checked before decoding, so that a file that claims to be huge costs nothing.
             if image.size != layout.pixels:
                 raise ValueError(f"it has {image.size} pixels")
             square = image.convert("RGB").crop(layout.box)
-    except (OSError, ValueError, pillow.DecompressionBombError) as error:
+    except (OSError, ValueError, Image.DecompressionBombError) as error:
         width, height = layout.pixels
         raise DataFetchError(
             f"image {faces.image_ids[row]} of CelebA in {path} is not a whole {layout.image_format} image of"
             f" {width} × {height} pixels; replace the file"
         ) from error
     # `resize` with a box would also see pixels beyond it.
-    return np.asarray(square.resize((size, size), pillow.Resampling.LANCZOS))
+    return np.asarray(square.resize((size, size), Image.Resampling.LANCZOS))

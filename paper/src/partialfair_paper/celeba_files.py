@@ -13,6 +13,7 @@ A shard of the packed layout holds ``data`` (the files), ``offsets`` (image i is
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,15 +22,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 import numpy as np
 import numpy.typing as npt
 
-from partialfair.datasets._source import (
-    ARCHIVE_ERRORS,
+from partialfair.exceptions import DataFetchError
+from partialfair.extension import (
     DATA_VARIABLE,
     PathLike,
     either_layout,
     search_directories,
     searched,
 )
-from partialfair.exceptions import DataFetchError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +43,7 @@ _SHARDS = "faces/celeba96_*.npz"
 _SHARDS_OF_PART = ("celeba96_train*.npz", "celeba96_val*.npz", "celeba96_test*.npz")
 _SHARD_ARRAYS = ("data", "offsets", "image_id", "attr")
 # zipfile's RuntimeError is a member that it cannot decrypt or unpack, ValueError an array that is none.
-_SHARD_ERRORS = (*ARCHIVE_ERRORS, OSError, RuntimeError, ValueError)
+_SHARD_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, OSError, RuntimeError, ValueError)
 _N_ATTRIBUTES, _ATTRACTIVE, _MALE = 40, 2, 20
 
 _IMAGES = "celeba/img_align_celeba"

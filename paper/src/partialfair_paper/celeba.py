@@ -6,9 +6,8 @@ import io
 
 import numpy as np
 
-from partialfair.datasets._entry import Entry
-from partialfair.datasets._source import PathLike, RemoteFile, read_all
-from partialfair.datasets._task import Dataset, group_series
+from partialfair.datasets import Dataset, Entry
+from partialfair.extension import PathLike, RemoteFile, group_series, read_all
 
 __all__ = ["ENTRY", "load_celeba"]
 

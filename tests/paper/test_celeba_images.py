@@ -5,16 +5,15 @@ from __future__ import annotations
 import dataclasses
 import io
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from partialfair.datasets import FaceImages, _source, load_celeba_images
-from partialfair.exceptions import DataFetchError, InputError, MissingExtraError
-
-Image = pytest.importorskip("PIL.Image")
+from partialfair.datasets import _source
+from partialfair.exceptions import DataFetchError, InputError
+from partialfair_paper.celeba_images import FaceImages, load_celeba_images
 
 ATTRACTIVE, MALE = 2, 20
 # Of each shard: the image ids. The first train shard comes first by name, not by its ids.
@@ -318,12 +317,6 @@ class TestWhereImagesAre:
             for words in ("faces/celeba96_*.npz", "celeba/img_align_celeba/", "$PARTIALFAIR_DATA", "path="):
                 assert words in message
             assert "\n" not in message
-
-    def test_pillow_is_an_extra(self, packed, monkeypatch):
-        for name in ("PIL", "PIL.Image"):
-            monkeypatch.setitem(sys.modules, name, None)
-        with pytest.raises(MissingExtraError, match=r"decoding images needs PIL.*partialfair\[torch\]"):
-            load_celeba_images(path=packed)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from partialfair.datasets import _source, resnet18_backbone
+from partialfair.datasets import _source
 from partialfair.exceptions import DataFetchError
+from partialfair_paper.networks import resnet18_backbone
 
 WEIGHTS = "resnet18_imagenet1k_backbone_fp16.pth"
 
