@@ -15,17 +15,15 @@ from itertools import product
 from typing import Any, ClassVar
 
 from partialfair import PartialFairClassifier
-from partialfair.constraints import (
-    Constraint,
-    InterGroupPairwise,
-    IntraGroupPairwise,
-    QuadraticGroupAUC,
-)
-from partialfair.solvers import IDCA, DirectSwitching, Penalty, ProjectedGradient, Switching
+from partialfair.constraints import Constraint
+from partialfair.solvers import IDCA, DirectSwitching, Switching
 from partialfair_paper.engine import full_parity, pairwise_grid, price_grid, priced, stated
 from partialfair_paper.method import Fitted, Method, told
 from partialfair_paper.parts import Part, Parts
+from partialfair_paper.penalty import Penalty
+from partialfair_paper.projected import ProjectedGradient
 from partialfair_paper.published import MAX_GAPS
+from partialfair_paper.quadratic import InterGroupPairwise, IntraGroupPairwise, QuadraticGroupAUC
 from partialfair_paper.runs import Run
 
 __all__ = ["PAPER_METHODS"]

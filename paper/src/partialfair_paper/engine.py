@@ -14,15 +14,13 @@ from partialfair import PartialFairClassifier
 from partialfair.constraints import (
     Constraint,
     DemographicParity,
-    InterGroupPairwise,
-    IntraGroupPairwise,
-    QuadraticGroupAUC,
     StatisticalParity,
 )
 from partialfair.extension import Floats, GapScale, Groups
 from partialfair_paper.method import Fitted, Method, classifier, told
 from partialfair_paper.parts import Parts
 from partialfair_paper.published import BASELINE_MAX_GAPS, MAX_GAPS, PRICES
+from partialfair_paper.quadratic import InterGroupPairwise, IntraGroupPairwise, QuadraticGroupAUC
 from partialfair_paper.runs import Run
 
 __all__ = ["ENGINE_METHODS", "RankBand", "full_parity", "pairwise_grid", "price_grid", "priced", "stated"]

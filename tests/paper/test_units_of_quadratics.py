@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from partialfair import PartialFairRegressor
-from partialfair.constraints import QuadraticGroupAUC
 from partialfair.solvers import Status
+from partialfair_paper.quadratic import QuadraticGroupAUC
 
 RNG = np.random.default_rng(0)
 GROUPS = np.arange(300) % 2

@@ -19,13 +19,20 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigvalsh
 from scipy.optimize import nnls
 
-from partialfair._checks import check_count, check_number
-from partialfair._clock import check_clock
-from partialfair._typing import Floats
 from partialfair.exceptions import InputError
-from partialfair.problems import Gives, Problem
-from partialfair.solvers.result import Callback, Result, Run, Solver
-from partialfair.solvers.status import Status
+from partialfair.extension import (
+    Callback,
+    Floats,
+    Gives,
+    Problem,
+    Result,
+    Run,
+    Solver,
+    Status,
+    check_clock,
+    check_count,
+    check_number,
+)
 
 __all__ = ["ProjectedGradient", "QuadraticConstraints"]
 

@@ -6,11 +6,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from partialfair._checks import check_count, check_number
-from partialfair._typing import Floats
-from partialfair.problems import Problem, ProblemPoint
-from partialfair.solvers.result import Callback, Result, Run, Solver
-from partialfair.solvers.status import Status
+from partialfair.extension import (
+    Callback,
+    Floats,
+    Problem,
+    ProblemPoint,
+    Result,
+    Run,
+    Solver,
+    Status,
+    check_count,
+    check_number,
+)
 
 __all__ = ["Penalty"]
 

@@ -6,21 +6,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from partialfair import PartialFairClassifier
-from partialfair.constraints import (
-    InterGroupPairwise,
-    IntraGroupPairwise,
-    QuadraticGroupAUC,
-    StatisticalParity,
-    join,
-)
+from partialfair.constraints import StatisticalParity, join
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups
 from partialfair.models import linear_model
 from partialfair.objectives import Logistic
 from partialfair.problems import Problem
-from partialfair.solvers import ProjectedGradient
-from partialfair.solvers.projected import QuadraticConstraints
 from partialfair.surrogates import Ramp
+from partialfair_paper.projected import ProjectedGradient, QuadraticConstraints
+from partialfair_paper.quadratic import InterGroupPairwise, IntraGroupPairwise, QuadraticGroupAUC
 
 BASELINES = [QuadraticGroupAUC, InterGroupPairwise, IntraGroupPairwise]
 

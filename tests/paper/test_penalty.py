@@ -9,9 +9,9 @@ from partialfair.groups import encode_groups
 from partialfair.models import linear_model
 from partialfair.objectives import Logistic
 from partialfair.problems import Problem
-from partialfair.solvers import Penalty
 from partialfair.surrogates import Ramp
 from partialfair_paper.engine import RankBand
+from partialfair_paper.penalty import Penalty
 
 
 def people(seed=0, n=300, d=3):
