@@ -20,15 +20,15 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("partialfair needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + "; name another with make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
 	@$(PYTHON) -m venv $(VENV) || { echo "could not create a virtual environment; on Debian: apt-get install python3-venv"; rm -rf $(VENV); exit 1; }
 
-# The stamps remember which set of packages is installed; pyproject.toml is the only list.
+# The stamps remember which set of packages is installed; pyproject.toml and paper/pyproject.toml are the lists.
 $(VENV)/.demo: $(BIN)/python pyproject.toml
 	@echo "installing partialfair[cli] into $(VENV) ..."
 	@$(PIP) -e '.[cli]'
 	@touch $@
 
-$(VENV)/.dev: $(BIN)/python pyproject.toml
-	@echo "installing partialfair[dev] into $(VENV) ..."
-	@$(PIP) -e '.[dev]'
+$(VENV)/.dev: $(BIN)/python pyproject.toml paper/pyproject.toml
+	@echo "installing partialfair[dev] and partialfair-paper into $(VENV) ..."
+	@$(PIP) -e '.[dev]' -e ./paper
 	@touch $@ $(VENV)/.demo
 
 demo: $(VENV)/.demo ## the main job on made data: models before and after, what it costs; pictures and a page in demo/
@@ -69,7 +69,7 @@ test-slow: $(VENV)/.dev chromium ## the tests that take minutes, and more, rando
 
 test-oldest: ## every test but the slow ones on the oldest supported versions (tests/oldest.txt)
 	@test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
-	@.venv-oldest/bin/python -m pip install --quiet -c tests/oldest.txt -e '.[cli]' pytest hypothesis polars lightgbm xgboost-cpu
+	@.venv-oldest/bin/python -m pip install --quiet -c tests/oldest.txt -e '.[cli]' -e ./paper pytest hypothesis polars lightgbm xgboost-cpu
 	.venv-oldest/bin/python -m pytest -m "not slow"
 
 bench: $(VENV)/.dev ## the benchmarks; tables in benchmarks/results/

@@ -2,7 +2,7 @@
 
 ``python benchmarks/celeba.py train --data DIR --out DIR [--jobs 6]``
     trains the networks of the figure that are not recorded yet, five seeds each
-    (`partialfair.experiments.networks`), and writes celeba.jsonl: a line for each, with its settings, its
+    (`partialfair_paper.networks`), and writes celeba.jsonl: a line for each, with its settings, its
     machine and its measures.
 ``python benchmarks/celeba.py search --data DIR --out DIR``
     tries the settings that are not recorded yet on the validation part, which is how those of the figure were
@@ -36,15 +36,15 @@ import numpy as np
 
 from _record import COMMIT, RESULTS
 from partialfair import __version__
-from partialfair.experiments.figures import Networks
-from partialfair.experiments.frontiers import Mean, curves, read_at
-from partialfair.experiments.networks import NetworkSettings, network_scores, trained_network
-from partialfair.experiments.parts import judged, parts_of
-from partialfair.experiments.runs import FORMAT, Run, read_outcome, read_run
-from partialfair.experiments.store import Store
-from partialfair.experiments.sweep import sweep
-from partialfair.experiments.target import Scope
-from partialfair.experiments.targets import TARGETS
+from partialfair_paper.figures import Networks
+from partialfair_paper.frontiers import Mean, curves, read_at
+from partialfair_paper.networks import NetworkSettings, network_scores, trained_network
+from partialfair_paper.parts import judged, parts_of
+from partialfair_paper.runs import FORMAT, Run, read_outcome, read_run
+from partialfair_paper.store import Store
+from partialfair_paper.sweep import sweep
+from partialfair_paper.target import Scope
+from partialfair_paper.targets import TARGETS
 
 FIGURE, SCOPE = TARGETS["fig12"], Scope(("celeba",))
 assert isinstance(FIGURE, Networks)

@@ -20,7 +20,7 @@ from torch import nn
 from _record import RESULTS, write
 from partialfair.constraints import StatisticalParity
 from partialfair.torch import PartialFairness
-from partialfair.torch.networks import ResNet18
+from partialfair_paper.resnet import ResNet18
 
 N_ROWS, PIXELS = 16_000, 128
 BLOCK, BLOCKS, EPOCHS = 40, 15, 5

@@ -5,7 +5,7 @@ exact gap a promise and a path are judged, whether it needs labels or a threshol
 which classes of constraints a saved model may hold. This is the one room that sees both player
 (`partialfair.constraints`) and referee (`partialfair.metrics`) before the estimators do.
 
-Constraints without a record, such as the quadratic baselines, bound no exact metric: they are given to
+Constraints without a record, such as those of other packages, bound no exact metric: they are given to
 estimators as objects, and their gap is not judged.
 """
 

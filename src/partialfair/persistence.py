@@ -8,6 +8,7 @@ import os
 import sys
 import zipfile
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from sklearn.base import BaseEstimator
 from partialfair._archive import rewritten
 from partialfair._environment import import_quickly
 from partialfair._files import write_file
+from partialfair._plugins import PAPER_PACKAGE, load_extensions, missing_paper
 from partialfair._stored_models import check_models
 from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._population import is_rows
@@ -24,7 +26,15 @@ from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.postprocessing.adjuster import PartialParityAdjuster
 from partialfair.tables import TableModel
 
-__all__ = ["FORMAT", "TRUSTED", "is_trusted", "load_model", "model_bytes", "save_model"]
+__all__ = [
+    "FORMAT",
+    "TRUSTED",
+    "is_trusted",
+    "load_model",
+    "model_bytes",
+    "register_saved_classes",
+    "save_model",
+]
 
 FORMAT = 1
 """Of the file. It grows when an older partialfair could not read what is written."""
@@ -38,7 +48,6 @@ _CLASSES = {
     "partialfair.postprocessing.maps": ["ScoreMap"],
     "partialfair.postprocessing.result": ["Adjustment"],
     "partialfair.metrics.calibration": ["CalibrationByGroup", "GroupCalibration"],
-    "partialfair.constraints.quadratic": ["InterGroupPairwise", "IntraGroupPairwise", "QuadraticGroupAUC"],
     "partialfair.objectives.settings": ["AUC", "Hinge", "Logistic", "PartialAUC", "Squared"],
     "partialfair.surrogates": ["Ramp", "RoundedRamp", "Sigmoid"],
     "partialfair.solvers.augmented_lagrangian": ["AugmentedLagrangian"],
@@ -48,8 +57,6 @@ _CLASSES = {
     "partialfair.solvers.inner.switching": ["Switching"],
     "partialfair.solvers.multistart": ["MultiStartSQP"],
     "partialfair.solvers.newton": ["Newton"],
-    "partialfair.solvers.penalty": ["Penalty"],
-    "partialfair.solvers.projected": ["ProjectedGradient"],
     "partialfair.solvers.sqp": ["SQP"],
     "partialfair.problems.certificate": ["Certificate"],
     "partialfair.metrics.partial": ["WorstGap"],
@@ -88,16 +95,32 @@ TRUSTED = (
 )
 """Classes that a model may be made of, beside NumPy's, SciPy's and scikit-learn's that skops trusts.
 
-A new public estimator, surrogate or solver is one entry; constraints with a name are among them.
+A new public estimator, surrogate or solver is one entry; constraints with a name are among them. Other
+distributions call `register_saved_classes`.
 """
+
+_registered: set[str] = set()
 
 _NOTE = "partialfair.json"
 _LONGEST_NOTE = 1 << 12  # characters; save_model writes fifty
 
 
+def register_saved_classes(*kinds: type) -> None:
+    """Let files of models hold objects of an extension's classes, such as constraints and solvers."""
+    _registered.update(map(_path_of, kinds))
+
+
 def is_trusted(kind: type) -> bool:
     """Whether a file may hold objects of a class of partialfair, or of a user's."""
-    return _path_of(kind) in TRUSTED
+    return _path_of(kind) in TRUSTED or _path_of(kind) in _registered
+
+
+def _untrusted(content: bytes) -> list[str]:
+    """Return the classes in an archive that are not trusted, after extensions have registered theirs."""
+    types = {*_skops().get_untrusted_types(data=content)} - {*TRUSTED}
+    if types:
+        load_extensions()
+    return sorted(types - _registered)
 
 
 def save_model(model: Any, path: str | os.PathLike[str]) -> None:
@@ -131,10 +154,11 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
 def load_model(path: str | os.PathLike[str]) -> Any:
     """Read a model that `save_model` wrote.
 
-    Only classes of a fixed list are built (`TRUSTED`, and what skops trusts of NumPy, SciPy and
-    scikit-learn); the list is checked before anything is built, nothing is unpickled, and a file with
-    anything else in it is refused. What compiled code would follow without a look (nodes of trees, LightGBM's
-    text, XGBoost's JSON, neighbors, support vectors) is checked before, wherever it is in the model.
+    Only classes of a fixed list are built (`TRUSTED`, what skops trusts of NumPy, SciPy and scikit-learn, and
+    what installed extensions have registered); the list is checked before anything is built, nothing is
+    unpickled, and a file with anything else in it is refused. What compiled code would follow without a look
+    (nodes of trees, LightGBM's text, XGBoost's JSON, neighbors, support vectors) is checked before, wherever
+    it is in the model.
 
     Parameters
     ----------
@@ -206,7 +230,7 @@ def model_bytes(model: Any) -> bytes:
         check_models(model)
     except (TypeError, ValueError, AttributeError, RecursionError) as error:  # objects unknown to skops
         raise InputError(f"the model cannot be saved: {_one_line(error)}") from error
-    strange = sorted(set(skops.get_untrusted_types(data=content)) - set(TRUSTED))
+    strange = _untrusted(content)
     if strange:
         raise InputError(
             f"the model holds {strange[0]}, which load_model would not trust; only models made of the "
@@ -225,16 +249,18 @@ def _unpacked(content: bytes, path: Path) -> Any:
 
     try:
         content = rewritten(content)
-        strange = sorted(set(skops.get_untrusted_types(data=content)) - set(TRUSTED))
+        strange = _untrusted(content)
     except Exception as error:
         raise InputError(f"{path} is damaged: {_one_line(error)}") from error
     if strange:
+        if strange[0].startswith(f"{PAPER_PACKAGE}.") and find_spec(PAPER_PACKAGE) is None:
+            raise InputError(str(missing_paper(str(path))))
         raise InputError(
             f"{path} holds {strange[0][:100]}, which is not part of a model; nothing in it was run, and it "
             "was not loaded"
         )
     try:
-        return skops.loads(content, trusted=TRUSTED)
+        return skops.loads(content, trusted=[*TRUSTED, *_registered])
     except ModuleNotFoundError as error:
         raise InputError(
             f"{path} holds a model of {error.name}, which is not installed; run: pip install "

@@ -11,11 +11,12 @@ import pandas as pd
 import pytest
 
 from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path, persistence, save_model
-from partialfair.constraints import Constraint, QuadraticGroupAUC, StatisticalParity
+from partialfair.constraints import Constraint, StatisticalParity
 from partialfair.exceptions import InputError
 from partialfair.metrics import fairness_report, partial_demographic_parity_difference
 from partialfair.named_constraints import NAMED_CONSTRAINTS, NamedConstraint, record_of, register
 from partialfair.report import audit_page
+from partialfair_paper.quadratic import QuadraticGroupAUC
 from tests.new_constraint import NAME, TITLE, PercentParity, registered
 
 BAND = (0.1, 0.9)

@@ -8,10 +8,10 @@ import pytest
 import sklearn
 
 from partialfair.estimators import _population
-from partialfair.experiments.methods import METHODS
 from partialfair.metrics.catalogue import METRICS
 from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.surrogates import SURROGATES
+from partialfair_paper.methods import METHODS
 from tests.docs.scripts import ROOT, run_smaller
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -67,7 +67,11 @@ def test_links_to_sections_lead_somewhere(page):
 def test_options_on_the_page_exist():
     """Every option that the command-line page names is an option of some command."""
     page = (ROOT / "docs" / "command_line.md").read_text()
-    source = "".join(path.read_text() for path in (ROOT / "src" / "partialfair" / "cli").glob("*.py"))
+    files = [
+        *(ROOT / "src" / "partialfair" / "cli").glob("*.py"),
+        ROOT / "paper/src/partialfair_paper/command.py",
+    ]
+    source = "".join(path.read_text() for path in files)
     assert set(re.findall(r"--[a-z][a-z-]+", page)) <= set(re.findall(r"--[a-z][a-z-]+", source))
 
 
@@ -75,11 +79,13 @@ def test_every_option_is_on_the_page():
     """Every option of every command is named on the command-line page."""
     typer = pytest.importorskip("typer")
     from partialfair.cli._app import app
+    from partialfair_paper import command
 
     page = (ROOT / "docs" / "command_line.md").read_text()
     told = set(re.findall(r"--[a-z][a-z-]+", page))
-    for name, command in typer.main.get_command(app).commands.items():
-        options = {word for option in command.params for word in option.opts if word.startswith("--")}
+    commands = {**typer.main.get_command(app).commands, "reproduce": typer.main.get_command(command.app)}
+    for name, one in commands.items():
+        options = {word for option in one.params for word in option.opts if word.startswith("--")}
         assert options - {"--help"} <= told, name
 
 

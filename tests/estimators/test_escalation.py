@@ -13,7 +13,6 @@ from scipy.optimize import minimize
 from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path
 from partialfair._clock import OutOfTime
 from partialfair.constraints import DemographicParity, StatisticalParity, join
-from partialfair.constraints.quadratic import QuadraticGroupAUC
 from partialfair.estimators import _boundary, _search
 from partialfair.estimators._blocks import largest_block, move_outside
 from partialfair.estimators._boundary import follow_boundary
@@ -29,6 +28,7 @@ from partialfair.models import linear_model
 from partialfair.objectives import Logistic
 from partialfair.problems import Problem
 from partialfair.solvers import Status
+from partialfair_paper.quadratic import QuadraticGroupAUC
 
 INTERVAL, MAX_GAP = (0.3, 0.7), 0.1
 

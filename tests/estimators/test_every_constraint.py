@@ -9,9 +9,6 @@ from partialfair.constraints import (
     EqualizedOdds,
     EqualOpportunity,
     GroupAUC,
-    InterGroupPairwise,
-    IntraGroupPairwise,
-    QuadraticGroupAUC,
     StatisticalParity,
 )
 from partialfair.exceptions import InputError
@@ -24,6 +21,7 @@ from partialfair.metrics import (
 from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.problems import SortedRanks
 from partialfair.solvers import Status
+from partialfair_paper.quadratic import InterGroupPairwise, IntraGroupPairwise, QuadraticGroupAUC
 from tests.blocks import functions_of
 
 UNION = [(0.1, 0.3), (0.5, 0.8)]

@@ -11,13 +11,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path, load_model, save_model
-from partialfair.constraints import DemographicParity, QuadraticGroupAUC, StatisticalParity
+from partialfair.constraints import DemographicParity, StatisticalParity
 from partialfair.estimators import _population
 from partialfair.estimators._path_rows import GivenRows, split_rows
 from partialfair.exceptions import InputError, SmallGroupWarning
 from partialfair.groups import encode_groups
 from partialfair.metrics import fairness_report, partial_statistical_parity_difference
 from partialfair.solvers import Status
+from partialfair_paper.quadratic import QuadraticGroupAUC
 
 INTERVAL = (0.1, 0.8)
 QUICK = {"interval": INTERVAL, "max_gap": 0.5, "enforce": "population", "search_steps": 0, "tol": 1e-2}

@@ -9,7 +9,7 @@ import pytest
 
 from partialfair.cli import command
 
-_NUMERICAL = {"numpy", "pandas", "scipy", "sklearn", "numba", "pyarrow", "matplotlib", "torch", "skops"}
+NUMERICAL = {"numpy", "pandas", "scipy", "sklearn", "numba", "pyarrow", "matplotlib", "torch", "skops"}
 
 
 def modules_after(statement):
@@ -37,12 +37,12 @@ except SystemExit as end:
 
 @pytest.mark.parametrize("words", [("--version",), ("--help",), ("train", "--help"), ("data", "--help")])
 def test_help_waits_for_no_package_of_numbers(words):
-    assert not {*modules_of_command(*words)} & _NUMERICAL
+    assert not {*modules_of_command(*words)} & NUMERICAL
 
 
 def test_no_command_is_defined_among_numbers():
     """As above, of all commands: their help is made of what one module imports."""
-    assert not modules_after("import partialfair.cli._app") & _NUMERICAL
+    assert not modules_after("import partialfair.cli._app") & NUMERICAL
 
 
 def test_predict_waits_for_neither_torch_nor_numba(tmp_path, monkeypatch):

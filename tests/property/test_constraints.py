@@ -20,14 +20,12 @@ from partialfair.constraints import (
     EqualizedOdds,
     EqualOpportunity,
     GroupAUC,
-    InterGroupPairwise,
-    IntraGroupPairwise,
-    QuadraticGroupAUC,
     StatisticalParity,
 )
 from partialfair.groups import encode_groups
 from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+from partialfair_paper.quadratic import InterGroupPairwise, IntraGroupPairwise, QuadraticGroupAUC
 from tests import brute
 from tests.blocks import atoms_of, functions_of, slopes_of
 from tests.property.strategies import EVERYONE, GROUP_NAMES, STEP, as_array, as_floats, unions

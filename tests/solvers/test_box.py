@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partialfair.constraints import ConstraintBlock, QuadraticGroupAUC, StatisticalParity, Thresholds
+from partialfair.constraints import ConstraintBlock, StatisticalParity, Thresholds
 from partialfair.dc import DCSystem, GroupMeans, atom
 from partialfair.groups import encode_groups, members_of
 from partialfair.models import linear_model
@@ -18,6 +18,7 @@ from partialfair.problems.elastic import ElasticModel, StepBounds
 from partialfair.problems.kinks import Kinks, no_kinks
 from partialfair.solvers import IDCA, SQP, AugmentedLagrangian, MultiStartSQP, Newton, NewtonSteps, Status
 from partialfair.surrogates import Ramp, RoundedRamp
+from partialfair_paper.quadratic import QuadraticGroupAUC
 from tests.sizes import examples
 from tests.solvers.problems import (
     Exact,

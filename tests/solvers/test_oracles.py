@@ -8,15 +8,7 @@ from scipy import sparse
 
 from partialfair._pieces import Pieces
 from partialfair.categoricals import CategoricalCodes
-from partialfair.constraints import (
-    DemographicParity,
-    EqualizedOdds,
-    GroupAUC,
-    InterGroupPairwise,
-    QuadraticGroupAUC,
-    StatisticalParity,
-    join,
-)
+from partialfair.constraints import DemographicParity, EqualizedOdds, GroupAUC, StatisticalParity, join
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups
 from partialfair.models import FirstOrderModel, Parameters, linear_model
@@ -25,6 +17,7 @@ from partialfair.objectives import Logistic
 from partialfair.problems import InMemoryRows, Problem, ShardRows
 from partialfair.problems.asks import Expansion, LossParts
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+from partialfair_paper.quadratic import InterGroupPairwise, QuadraticGroupAUC
 from tests.sizes import examples
 from tests.solvers.problems import first_order
 

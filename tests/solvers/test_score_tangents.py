@@ -5,14 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partialfair.constraints import (
-    DemographicParity,
-    EqualizedOdds,
-    GroupAUC,
-    QuadraticGroupAUC,
-    StatisticalParity,
-    join,
-)
+from partialfair.constraints import DemographicParity, EqualizedOdds, GroupAUC, StatisticalParity, join
 from partialfair.groups import encode_groups
 from partialfair.models import linear_model
 from partialfair.objectives import AUC, Logistic, PartialAUC
@@ -20,6 +13,7 @@ from partialfair.problems import InMemoryRows, Problem, ShardRows
 from partialfair.problems.subproblem import ParameterTangents, ScoreTangents
 from partialfair.solvers import IDCA, Switching
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+from partialfair_paper.quadratic import QuadraticGroupAUC
 from tests.sizes import examples
 from tests.solvers.problems import network
 

@@ -10,13 +10,13 @@ from partialfair.constraints import (
     EqualizedOdds,
     EqualOpportunity,
     GroupAUC,
-    QuadraticGroupAUC,
     StatisticalParity,
     join,
 )
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups
 from partialfair.surrogates import SURROGATES
+from partialfair_paper.quadratic import QuadraticGroupAUC
 
 torch = pytest.importorskip("torch")
 

@@ -13,7 +13,6 @@ from partialfair.constraints import (
     EqualizedOdds,
     EqualOpportunity,
     GroupAUC,
-    QuadraticGroupAUC,
     StatisticalParity,
 )
 from partialfair.datasets import make_admissions
@@ -22,6 +21,7 @@ from partialfair.plotting import plot_score_densities
 from partialfair.postprocessing import PartialParityAdjuster
 from partialfair.solvers import IDCA, SQP, MultiStartSQP
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+from partialfair_paper.quadratic import QuadraticGroupAUC
 
 RNG = np.random.default_rng(0)
 N = 80

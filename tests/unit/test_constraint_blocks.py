@@ -15,7 +15,6 @@ from partialfair.constraints import (
     GroupAUC,
     JoinedThresholds,
     OnAGrid,
-    QuadraticGroupAUC,
     StatisticalParity,
     Thresholds,
     join,
@@ -32,6 +31,7 @@ from partialfair.dc import (
 from partialfair.exceptions import InputError
 from partialfair.groups import Members, encode_groups, members_of
 from partialfair.surrogates import Ramp, Sigmoid
+from partialfair_paper.quadratic import QuadraticGroupAUC
 from tests.blocks import functions_of
 
 N = 60

@@ -10,9 +10,6 @@ from partialfair.constraints import (
     EqualizedOdds,
     EqualOpportunity,
     GroupAUC,
-    InterGroupPairwise,
-    IntraGroupPairwise,
-    QuadraticGroupAUC,
     StatisticalParity,
     join,
 )
@@ -25,6 +22,7 @@ from partialfair.metrics import (
 )
 from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+from partialfair_paper.quadratic import InterGroupPairwise, IntraGroupPairwise, QuadraticGroupAUC
 from tests.blocks import atoms_of, functions_of, slopes_of
 from tests.sizes import examples
 

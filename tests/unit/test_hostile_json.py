@@ -15,11 +15,11 @@ import pytest
 from partialfair._files import digests
 from partialfair.cli._predict import find_model
 from partialfair.exceptions import InputError
-from partialfair.experiments.costs import Costs
-from partialfair.experiments.runs import Outcome, Run
-from partialfair.experiments.store import Store
 from partialfair.persistence import load_model
 from partialfair.postprocessing import PartialParityAdjuster
+from partialfair_paper.costs import Costs
+from partialfair_paper.runs import Outcome, Run
+from partialfair_paper.store import Store
 
 N_CHANGES = 150
 

@@ -12,10 +12,11 @@ from scipy.sparse import coo_array
 from sklearn.linear_model import LogisticRegression
 
 from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path
-from partialfair.constraints import DemographicParity, QuadraticGroupAUC, StatisticalParity
+from partialfair.constraints import DemographicParity, StatisticalParity
 from partialfair.estimators._certifying import training_order
 from partialfair.exceptions import InputError
 from partialfair.metrics import partial_statistical_parity_difference
+from partialfair_paper.quadratic import QuadraticGroupAUC
 
 mpl.use("agg")
 pytestmark = pytest.mark.filterwarnings("ignore")

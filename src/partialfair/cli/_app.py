@@ -6,13 +6,14 @@ import logging
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 import partialfair
+from partialfair._plugins import PAPER_COMMANDS, command_plugins, missing_paper
 from partialfair._text import MessageFormatter, message_text
 from partialfair.cli._data import data_app
 from partialfair.cli._intervals import IntervalCommand
 from partialfair.cli._output import echo
-from partialfair.cli._reproduce import reproduce
 from partialfair.cli._score_commands import adjust, audit, compare, export, predict
 from partialfair.cli._table_commands import demo, frontier, train
 from partialfair.exceptions import InputError
@@ -25,8 +26,38 @@ _UsageError: Any = typer.BadParameter.__base__
 _LONGEST_COMPLAINT = 500
 """Characters of the parser's complaint, which repeats what was typed, however long; a hint follows it."""
 
+
+class _Commands(TyperGroup):
+    """The commands of this package, and those of other distributions, which are imported when called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands."""
+        return [*dict.fromkeys([*super().list_commands(ctx), *command_plugins()])]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command; one of another distribution as it is listed, by the distribution's summary."""
+        own = super().get_command(ctx, cmd_name)
+        plugin = None if own is not None else command_plugins().get(cmd_name)
+        if plugin is None:
+            return own
+        return TyperCommand(cmd_name, help=f"{plugin.dist.metadata['Summary']}." if plugin.dist else None)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that is called, and its arguments."""
+        name = args[0]
+        if name in self.commands:
+            return super().resolve_command(ctx, args)
+        plugin = command_plugins().get(name)
+        if plugin is not None:
+            return name, typer.main.get_command(plugin.load()), args[1:]
+        if name in PAPER_COMMANDS:
+            raise missing_paper(f"partialfair {name}")
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
     name="partialfair",
+    cls=_Commands,
     help="Audit scoring models, and train them, so that groups are alike on a chosen band of percentiles.",
     epilog="Exit codes: 0 fine, 1 a gate failed or a promise was not kept, 2 bad input, 130 interrupted. "
     "What messages mean and what to do: docs/in_the_way.md.",
@@ -67,9 +98,6 @@ app.command(
 app.command(epilog="Example: partialfair predict model new.csv --out scores.csv")(predict)
 app.command(epilog="Example: partialfair export model model.onnx")(export)
 app.command(epilog="Example: partialfair demo --out demo")(demo)
-app.command(epilog="Example: partialfair reproduce fig1 --dataset law_school --jobs 2 --out results")(
-    reproduce
-)
 app.add_typer(data_app, name="data")
 
 

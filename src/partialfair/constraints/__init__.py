@@ -11,7 +11,6 @@ from partialfair.constraints.grid import OnAGrid, RankGrid
 from partialfair.constraints.group_auc import GroupAUC
 from partialfair.constraints.opportunity import EqualizedOdds, EqualOpportunity
 from partialfair.constraints.parity import DemographicParity, StatisticalParity
-from partialfair.constraints.quadratic import InterGroupPairwise, IntraGroupPairwise, QuadraticGroupAUC
 from partialfair.constraints.thresholds import JoinedThresholds, Ranks, RanksOf, Thresholds
 
 __all__ = [
@@ -21,11 +20,8 @@ __all__ = [
     "EqualOpportunity",
     "EqualizedOdds",
     "GroupAUC",
-    "InterGroupPairwise",
-    "IntraGroupPairwise",
     "JoinedThresholds",
     "OnAGrid",
-    "QuadraticGroupAUC",
     "RankGrid",
     "Ranks",
     "RanksOf",

@@ -1,21 +1,22 @@
 """The datasets, and where their files are.
 
-A new dataset is one module with a loader and an `Entry`, and one line in ``REGISTRY``.
+A new dataset is one module with a loader and an `Entry`, and one line in ``REGISTRY``; other distributions
+call `register_dataset`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
-from partialfair.datasets import _a9a, _acs_income, _admissions, _bank, _celeba, _law_school
+from partialfair._plugins import PAPER_DATASETS, load_extensions, missing_paper
+from partialfair.datasets import _a9a, _acs_income, _admissions, _bank, _law_school
 from partialfair.datasets._entry import Entry, LocatedEntry
 from partialfair.datasets._source import PathLike, ensure, find
 from partialfair.exceptions import InputError
 
-__all__ = ["REGISTRY", "fetch", "list_datasets", "locate"]
+__all__ = ["REGISTRY", "fetch", "find_entry", "list_datasets", "locate", "register_dataset"]
 
-REGISTRY: Mapping[str, Entry] = {
+REGISTRY: dict[str, Entry] = {
     entry.name: entry
     for entry in (
         _admissions.ENTRY,
@@ -23,19 +24,24 @@ REGISTRY: Mapping[str, Entry] = {
         _bank.ENTRY,
         _law_school.ENTRY,
         _acs_income.ENTRY,
-        _celeba.ENTRY,
     )
 }
 
 
+def register_dataset(entry: Entry) -> None:
+    """Add a dataset to those that are listed, located and fetched by name."""
+    REGISTRY[entry.name] = entry
+
+
 def list_datasets() -> tuple[LocatedEntry, ...]:
     """Return every dataset with the places of its files, found but not checked."""
+    load_extensions()
     return tuple(LocatedEntry(entry, locate(name)) for name, entry in REGISTRY.items())
 
 
 def locate(name: str) -> dict[str, Path | None]:
     """Return the local path of each file of a dataset, found but not checked, or None."""
-    return {file.name: find(file) for file in _entry(name).files}
+    return {file.name: find(file) for file in find_entry(name).files}
 
 
 def fetch(name: str, *, path: PathLike | None = None) -> tuple[Path, ...]:
@@ -50,10 +56,15 @@ def fetch(name: str, *, path: PathLike | None = None) -> tuple[Path, ...]:
         name on a machine without a network. By default what ``$PARTIALFAIR_DATA`` or the user's cache
         holds is used, and the rest goes into the cache.
     """
-    return tuple(ensure(file, path) for file in _entry(name).files)
+    return tuple(ensure(file, path) for file in find_entry(name).files)
 
 
-def _entry(name: str) -> Entry:
+def find_entry(name: str) -> Entry:
+    """Return the entry of a dataset; one that this package does not have may be an extension's."""
     if name not in REGISTRY:
+        load_extensions()
+    if name not in REGISTRY:
+        if name in PAPER_DATASETS:
+            raise missing_paper(f"the dataset {name!r}")
         raise InputError(f"there is no dataset {name!r}; there are {', '.join(REGISTRY)}")
     return REGISTRY[name]

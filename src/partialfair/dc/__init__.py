@@ -14,7 +14,6 @@ from partialfair.dc.checks import (
 from partialfair.dc.group_means import GroupMeans
 from partialfair.dc.joined import JoinedBank
 from partialfair.dc.pairs import PairSums
-from partialfair.dc.quadratic import QuadraticPairs
 
 __all__ = [
     "DC",
@@ -30,7 +29,6 @@ __all__ = [
     "JoinedBank",
     "Moves",
     "PairSums",
-    "QuadraticPairs",
     "RowColumns",
     "Tangents",
     "Ties",

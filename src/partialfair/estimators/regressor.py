@@ -42,8 +42,7 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
     constraint
         ``"statistical_parity"``, ``"demographic_parity"``, None for ridge regression, a constraint of
         `partialfair.constraints`, or a list of those. Equal opportunity and equalized odds compare people
-        with the same label, and are refused. Numbers in units of scores, such as ``margin`` of
-        `QuadraticGroupAUC`, are in units of y, and its ``max_gap`` in units of y².
+        with the same label, and are refused. Numbers in units of scores are in units of y.
     interval
         As in `PartialFairClassifier`, but for ``"auto"``, which needs a rate of positive decisions and is
         refused: take ``choose_interval(predictions, positive_rate=...)``.

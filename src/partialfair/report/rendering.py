@@ -33,6 +33,7 @@ __all__ = [
     "FrontierPoint",
     "audited_interval",
     "check_reports",
+    "page_style",
     "render",
 ]
 
@@ -124,7 +125,7 @@ def render(
         ),
         "generator": f"partialfair {escape(version('partialfair'))}",
         "bands": escape(settings.explanation),
-        "style": _asset("page.css"),
+        "style": page_style(),
         "script": "\n".join(map(_asset, _SCRIPTS)),
         "frontier": "" if frontier is None else _FRONTIER,
         "changes": "" if changes is None else _CHANGES,
@@ -289,6 +290,11 @@ _CHANGES = """<section class="live">
 <tbody></tbody></table>
 </div>
 </section>"""
+
+
+def page_style() -> str:
+    """Return the style sheet of pages."""
+    return _asset("page.css")
 
 
 @cache

@@ -10,8 +10,6 @@ from partialfair.solvers.inner.newton import NewtonSteps
 from partialfair.solvers.inner.switching import Switching
 from partialfair.solvers.multistart import MultiStartSQP
 from partialfair.solvers.newton import Newton
-from partialfair.solvers.penalty import Penalty
-from partialfair.solvers.projected import ProjectedGradient
 from partialfair.solvers.result import Record, Result, Run, Solver, as_solver
 from partialfair.solvers.sqp import SQP
 from partialfair.solvers.status import CUT_SHORT, GOOD, Status, decided, decided_on_new_rows
@@ -27,8 +25,6 @@ __all__ = [
     "MultiStartSQP",
     "Newton",
     "NewtonSteps",
-    "Penalty",
-    "ProjectedGradient",
     "Record",
     "Result",
     "Run",

@@ -12,11 +12,9 @@ import pytest
 from partialfair.datasets import (
     _a9a,
     _bank,
-    _celeba,
     _law_school,
     load_a9a,
     load_bank,
-    load_celeba,
     load_law_school,
 )
 
@@ -109,16 +107,3 @@ def test_law_school_keeps_race_out_of_the_features(stage):
     assert data.feature_names == tuple(header.split(",")[:10])
     assert data.sensitive_features.tolist() == ["White", "Non-White"]
     assert data.y.tolist() == [1, 0]
-
-
-def test_celeba_turns_signs_into_zeros_and_ones(stage):
-    table = "filename,Attractive,Male,Young\n000001.jpg,1,-1,1\n000002.jpg,-1,1,-1\n000003.jpg,-1,-1,1\n"
-    data = load_celeba(path=stage(_celeba, table, "000001.jpg 0\n000002.jpg 1\n000003.jpg 2\n"))
-    assert data.feature_names == ("Young",)
-    assert data.X["Young"].tolist() == [1, 0, 1]
-    assert data.X["Young"].dtype == np.int8
-    assert data.y.tolist() == [1, 0, 0]
-    assert data.sensitive_features.tolist() == ["Female", "Male", "Female"]
-    assert data.official_partition.tolist() == [0, 1, 2]
-    # The paper draws its own test part.
-    assert data.shares.test == 0.2

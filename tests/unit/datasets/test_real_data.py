@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from partialfair.datasets import Shares, load_celeba_images
-from partialfair.datasets._celeba_files import PARTS, EncodedFaces, find_faces
+from partialfair.datasets import Shares
 
 pytestmark = pytest.mark.real_data
 
@@ -104,61 +103,3 @@ def test_states_of_acs_income(load_real):
     data = load_real("acs_income", states=["WY", "VT"], encoding="frame")
     assert len(data.X) == 3_064 + 3_767
     assert list(data.X) == ["AGEP", "COW", "SCHL", "MAR", "OCCP", "POBP", "RELP", "WKHP", "RAC1P"]
-
-
-def test_celeba(load_real):
-    data = load_real("celeba")
-    assert data.X.shape == (202_599, 38)
-    assert counts(data.sensitive_features) == {"Female": 118_165, "Male": 84_434}
-    women = (data.sensitive_features == "Female").to_numpy()
-    assert (data.y[women].sum(), data.y[~women].sum()) == (80_254, 23_579)
-    assert set(np.unique(data.X)) == {0, 1}
-    # The sizes CelebA's authors give for the three parts.
-    assert counts(data.official_partition) == {0: 162_770, 1: 19_867, 2: 19_962}
-
-
-@pytest.fixture
-def packed_faces(data_dir) -> EncodedFaces:
-    """The packed images, none of them decoded."""
-    if not list((data_dir / "faces").glob("celeba96_*.npz")):
-        pytest.skip(f"no real data: {data_dir} has no faces/celeba96_*.npz")
-    return find_faces(data_dir, PARTS, None)
-
-
-# Women, men, attractive women, attractive men, as counted when the shards were packed.
-PACKED_COUNTS = {
-    "celeba96_train1": (2_207, 1_793, 1_474, 461),
-    "celeba96_train2": (2_228, 1_772, 1_458, 466),
-    "celeba96_train3": (2_227, 1_773, 1_481, 438),
-    "celeba96_train4": (2_236, 1_764, 1_481, 447),
-    "celeba96_val": (1_070, 930, 718, 279),
-    "celeba96_test": (2_704, 1_936, 1_734, 446),
-}
-
-
-def test_the_packed_images_of_celeba(packed_faces):
-    shards = pd.Series([image.path.stem for image in packed_faces.encoded])
-    assert len(np.unique(packed_faces.image_ids)) == len(shards)
-    for shard in shards.unique():
-        rows = (shards == shard).to_numpy()
-        male, attractive = packed_faces.male[rows] == 1, packed_faces.attractive[rows]
-        found = (np.sum(~male), np.sum(male), attractive[~male].sum(), attractive[male].sum())
-        assert found == PACKED_COUNTS[shard]
-        part = shard.removeprefix("celeba96_").rstrip("1234").replace("val", "validation")
-        assert set(packed_faces.partition[rows]) == {PARTS.index(part)}
-
-
-def test_the_packed_images_agree_with_the_table_of_all(packed_faces, load_real):
-    table = load_real("celeba")
-    rows = packed_faces.image_ids - 1
-    np.testing.assert_array_equal(packed_faces.attractive, table.y[rows])
-    np.testing.assert_array_equal(packed_faces.partition, table.official_partition[rows])
-    np.testing.assert_array_equal(packed_faces.male == 1, table.sensitive_features.iloc[rows] == "Male")
-
-
-def test_some_packed_images_of_celeba_are_decoded(packed_faces, data_dir):
-    pytest.importorskip("PIL")
-    faces = load_celeba_images(path=data_dir, limit=2)
-    assert faces.images.shape == (6, 3, 96, 96)
-    assert faces.images.std(axis=(1, 2, 3)).min() > 10
-    assert set(faces.image_ids) <= set(packed_faces.image_ids)

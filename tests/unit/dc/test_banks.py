@@ -14,7 +14,6 @@ from partialfair.dc import (
     DCSystem,
     GroupMeans,
     JoinedBank,
-    QuadraticPairs,
     atom,
     check_additive,
     check_columns,
@@ -24,6 +23,7 @@ from partialfair.dc import (
 )
 from partialfair.groups import Members, members_of
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+from partialfair_paper.quadratic import QuadraticPairs
 from tests.blocks import Block, written_out
 from tests.sizes import examples
 

@@ -5,9 +5,10 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from partialfair._pieces import hinge_pieces, sums_of_differences
-from partialfair.dc import Bending, PairSums, QuadraticPairs, check_columns, check_convex, check_subgradient
+from partialfair.dc import Bending, PairSums, check_columns, check_convex, check_subgradient
 from partialfair.groups import members_of
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid, Surrogate
+from partialfair_paper.quadratic import QuadraticPairs
 from tests.blocks import Block
 from tests.sizes import examples
 

@@ -1,0 +1,401 @@
+"""The paper's claims held against our runs: where each holds, where it does not, and where nothing is known.
+
+"Higher" and "the same" are meant at equal fairness on test rows, split by split: a frontier, straight between
+its models, is read at the fairness of each model of the other method, so that no other is credited with
+models that it did not find. A frontier is less accurate there if the mean difference over the splits is more
+than one standard error below 0. Models that are fairer than all of the frontier are held against its fairest
+one: if they are more accurate, too, the frontier is beaten, and if they are not nothing follows. What only
+one of several splits says counts for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TypeAlias
+
+import numpy as np
+
+from partialfair_paper.figures import Convergence, Networks, Robustness
+from partialfair_paper.frontiers import Mean, Point, chosen, curves, frontier, read_at
+from partialfair_paper.method import Method, Question
+from partialfair_paper.methods import METHODS
+from partialfair_paper.parts import FACES, gap_name
+from partialfair_paper.published import CLAIMS, DATASETS, NETWORKS, OWN_INTERVALS, Claim
+from partialfair_paper.store import Store
+from partialfair_paper.target import Scope
+from partialfair_paper.targets import TARGETS
+
+__all__ = ["Finding", "Verdict", "verdicts"]
+
+Asked: TypeAlias = tuple[Question, Method]
+_Pairs: TypeAlias = Mapping[tuple[int, float | None], tuple[float, float]]
+
+_HIGH_FAIRNESS = 0.85
+"""What the paper calls a high level."""
+_SIMILAR = 0.002
+"""Accuracies that differ by no more are similar: the paper says so of such curves."""
+_SAME_OBJECTIVE = 0.01
+"""Relative difference of objectives that are alike."""
+_LEVELS = (0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.92, 0.94)
+"""Of fairness on the band at which networks are compared."""
+_BASELINES = ("group-auc", "inter-group", "intra-group", "penalty")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one data set says of a claim: True, False, or None where runs are missing; and why."""
+
+    dataset: str
+    holds: bool | None
+    why: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim with its findings."""
+
+    claim: Claim
+    findings: tuple[Finding, ...]
+
+    def sentence(self) -> str:
+        """Return where it holds, and where it does not."""
+        parts = []
+        for holds, words in ((True, "holds on"), (False, "does not hold on"), (None, "not judged on")):
+            where = [finding.dataset for finding in self.findings if finding.holds is holds]
+            if where:
+                parts.append(f"{words} {', '.join(where)}")
+        return "; ".join(parts) or "not judged"
+
+
+def verdicts(scope: Scope, store: Store) -> list[Verdict]:
+    """Judge all claims on the data sets of a scope."""
+    return [Verdict(claim, tuple(_JUDGES[claim.name](scope, store))) for claim in CLAIMS]
+
+
+@dataclass(frozen=True, eq=False)
+class _Beside:
+    """One method's frontier beside another's models.
+
+    Attributes
+    ----------
+    pairs
+        By split and tolerance of the other method: the fairness of its model, and the accuracy that the
+        frontier has there less the model's. Models that are fairer, or less fair, than all of the frontier
+        are not among them.
+    fairer
+        The same of models that are fairer than all of the frontier, with the accuracy of its fair end.
+    n_splits
+        Splits in which both have been run.
+    """
+
+    pairs: _Pairs
+    fairer: _Pairs
+    n_splits: int
+
+    @classmethod
+    def of(cls, store: Store, frontier_of: Asked, models_of: Asked) -> _Beside | None:
+        """Compare split by split; None if not both have been run."""
+        lines = curves(store, *frontier_of)
+        question, method = models_of
+        gap = gap_name(question.fairness, question.interval)
+        pairs: dict[tuple[int, float | None], tuple[float, float]] = {}
+        fairer: dict[tuple[int, float | None], tuple[float, float]] = {}
+        splits = set()
+        for (seed, tolerance), (_, outcome) in chosen(store, question, method).items():
+            if (line := lines.get(seed)) is None:
+                continue
+            splits.add(seed)
+            fairness = 1 - outcome.test[gap]
+            if line[0, 0] <= fairness:
+                gain = read_at(line, fairness) - outcome.test["accuracy"]
+                (pairs if fairness <= line[-1, 0] else fairer)[seed, tolerance] = fairness, gain
+        return cls(pairs, fairer, len(splits)) if splits else None
+
+    @property
+    def mean(self) -> Mean:
+        """The difference over all models of the same fairness, and how it varies with the split."""
+        by_split: dict[int, list[float]] = {}
+        for (seed, _), (_, gain) in self.pairs.items():
+            by_split.setdefault(seed, []).append(gain)
+        return Mean.of(fmean(gains) for gains in by_split.values())
+
+    def lower(self, above: float = -np.inf, by: float = 0.0) -> dict[float, float]:
+        """Return the levels above some level at which the frontier is less accurate, and by how much.
+
+        It is more than a standard error, and more than the least that is asked for.
+        """
+        return self._losses(self.pairs, above, by)
+
+    def beaten(self) -> dict[float, float]:
+        """Return the levels of models that are fairer than all of the frontier, and by what more accurate."""
+        return self._losses(self.fairer)
+
+    def _losses(self, pairs: _Pairs, above: float = -np.inf, by: float = 0.0) -> dict[float, float]:
+        by_tolerance: dict[float | None, list[tuple[float, float]]] = {}
+        for (_, tolerance), pair in pairs.items():
+            by_tolerance.setdefault(tolerance, []).append(pair)
+        losses = {}
+        for same in by_tolerance.values():
+            if len(same) < min(2, self.n_splits):
+                continue
+            level, gain = fmean(pair[0] for pair in same), Mean.of(pair[1] for pair in same)
+            if level >= above and gain.value < -max(np.nan_to_num(gain.error), by):
+                losses[level] = -gain.value
+        return losses
+
+
+def _asked(scope: Scope, *names: str) -> list[str]:
+    return [dataset for dataset in names if dataset in scope.datasets]
+
+
+def _against_baselines(
+    scope: Scope, store: Store, dataset: str, fairness: str, *, similar_below: float = -np.inf
+) -> Finding:
+    """Judge whether ours is nowhere less accurate than a baseline; below a level, not by much."""
+    question = scope.question(dataset, fairness)
+    ours = question, scope.method("ours")
+    worse: list[str] = []
+    compared: list[str] = []
+    others: list[str] = []
+    for name in _BASELINES:
+        label = scope.method(name).label
+        beside = _Beside.of(store, ours, (question, scope.method(name)))
+        if beside is None:
+            others.append(f"{label} has not been run")
+            continue
+        if lower := {**beside.lower(above=similar_below), **beside.lower(by=_SIMILAR)}:
+            worse.append(f"{label} is more accurate {_listed(lower)}")
+        if beaten := beside.beaten():
+            worse.append(f"{label} is fairer than all of ours and more accurate {_listed(beaten)}")
+        if beside.pairs:
+            compared.append(label)
+        elif beside.fairer:
+            others.append(f"all models of {label} are fairer than ours, and none more accurate")
+        else:
+            others.append(f"all models of {label} are less fair than ours")
+    if not worse and not compared:
+        return Finding(dataset, None, "no two methods have been run that can be compared")
+    why = worse or [f"nowhere less accurate than {', '.join(compared)}", *others]
+    return Finding(dataset, not worse, "; ".join(why))
+
+
+def _listed(losses: Mapping[float, float]) -> str:
+    levels = dict.fromkeys(f"{level:.2f}" for level in sorted(losses))
+    return f"at fairness {', '.join(levels)}, by {max(losses.values()):.4f} at most"
+
+
+def _frontiers(
+    fairness: str, *datasets: str, similar_below: float = -np.inf
+) -> Callable[[Scope, Store], Iterator[Finding]]:
+    """Judge frontiers of some data sets against all baselines."""
+
+    def judge(scope: Scope, store: Store) -> Iterator[Finding]:
+        for dataset in _asked(scope, *datasets):
+            yield _against_baselines(scope, store, dataset, fairness, similar_below=similar_below)
+
+    return judge
+
+
+def _narrowing(fairness: str) -> Callable[[Scope, Store], Iterator[Finding]]:
+    """Judge whether gaps on test rows shrink with κ, up to one standard error."""
+
+    def judge(scope: Scope, store: Store) -> Iterator[Finding]:
+        for dataset in _asked(scope, *DATASETS):
+            points = frontier(store, scope.question(dataset, fairness), scope.method("ours"))
+            if len(points) < 2:
+                yield Finding(dataset, None, "no frontier has been computed")
+                continue
+            gaps = [1 - point.fairness.value for point in points]
+            errors = [np.nan_to_num(point.fairness.error) for point in points]
+            falls = all(gaps[k + 1] <= gaps[k] + errors[k] for k in range(len(gaps) - 1))
+            yield Finding(dataset, falls, "test gaps " + ", ".join(f"{gap:.3f}" for gap in gaps))
+
+    return judge
+
+
+def _densities(scope: Scope, store: Store) -> Iterator[Finding]:
+    for fairness in ("pSP", "pDP"):
+        for finding in _narrowing(fairness)(scope, store):
+            yield Finding(f"{finding.dataset} ({fairness})", finding.holds, finding.why)
+
+
+def _robust(scope: Scope, store: Store) -> Iterator[Finding]:
+    """Judge by the fairness on the worst interval, among methods that are not less accurate than ours.
+
+    As everywhere, differences within one standard error (of ours) are none.
+    """
+    target = TARGETS["fig9"]
+    assert isinstance(target, Robustness)
+    ours = scope.method("ours").name
+    for dataset in _asked(scope, *DATASETS):
+        by_method: dict[str, list[Point]] = {}
+        for question, method, point in target.bars(scope, store):
+            if question.dataset == dataset:
+                by_method.setdefault(method.name, []).append(point)
+        if ours not in by_method or len(by_method) < 2:
+            yield Finding(dataset, None, "no bars have been computed")
+            continue
+        worst = {
+            name: min((point.fairness for point in points), key=lambda one: one.value)
+            for name, points in by_method.items()
+        }
+        accuracy = {name: fmean(one.accuracy.value for one in points) for name, points in by_method.items()}
+        alike = [name for name in worst if accuracy[name] >= accuracy[ours] - _SIMILAR]
+        why = "; ".join(
+            f"{METHODS[name].label} {fairness.value:.3f} or more at a mean accuracy of {accuracy[name]:.4f}"
+            + ("" if name in alike else ", which is too low to compare")
+            for name, fairness in worst.items()
+        )
+        enough = worst[ours].value + np.nan_to_num(worst[ours].error)
+        yield Finding(dataset, all(worst[name].value <= enough for name in alike if name != ours), why)
+
+
+def _descents(name: str) -> Callable[[Scope, Store], Iterator[Finding]]:
+    """Judge IDCA beside SSG by where they end: alike, but on law school (pSP) and on bank (pDP)."""
+
+    def judge(scope: Scope, store: Store) -> Iterator[Finding]:
+        target = TARGETS[name]
+        assert isinstance(target, Convergence)
+        for dataset in _asked(scope, *DATASETS):
+            ends = {}
+            for run in target.runs(scope):
+                outcome = store.of(run) if run.dataset == dataset else None
+                if outcome is not None and not outcome.failed:
+                    ends[run.method] = outcome.fit["objective"], outcome.fit["violation"]
+            if not {"idca", "ssg"} <= set(ends):
+                yield Finding(dataset, None, "no histories have been computed")
+                continue
+            (idca, idca_violation), (ssg, ssg_violation) = ends["idca"], ends["ssg"]
+            why = (
+                f"objective {idca:.5f} (IDCA) and {ssg:.5f} (SSG), infeasibility {idca_violation:.0e} and "
+                f"{ssg_violation:.0e}"
+            )
+            alike = abs(idca - ssg) <= _SAME_OBJECTIVE * abs(ssg)
+            if (name, dataset) == ("fig10", "law_school"):
+                yield Finding(dataset, idca < ssg and idca_violation <= ssg_violation and not alike, why)
+            elif (name, dataset) == ("fig11", "bank"):
+                yield Finding(dataset, ssg <= idca, why)
+            else:
+                yield Finding(dataset, alike, why)
+
+    return judge
+
+
+def _partial_and_full(scope: Scope, store: Store) -> Iterator[Finding]:
+    """Judge partial against full parity: superior on bank and law school, comparable on a9a."""
+    for dataset in _asked(scope, *DATASETS):
+        question = scope.question(dataset, "pSP")
+        partial, full = ((question, scope.method(name)) for name in ("ours", "full-parity"))
+        beside = _Beside.of(store, partial, full)
+        if beside is None or not beside.pairs:
+            yield Finding(dataset, None, "no two methods have been run that can be compared")
+            continue
+        gain = beside.mean
+        why = f"partial parity gains {_signed(gain)} where full parity has models"
+        lower = beside.lower(by=_SIMILAR if dataset == "a9a" else 0.0)
+        if lower and gain.value > 0:
+            why += f", on average, but loses {_listed(lower)}"
+        yield Finding(dataset, not lower and (dataset == "a9a" or gain.value > 0), why)
+
+
+def _points(scope: Scope, store: Store) -> Iterator[Finding]:
+    """Judge ten against twenty points: no gain beyond chance and what is similar, but on law school."""
+    for dataset in _asked(scope, *DATASETS):
+        twenty, ten = (
+            (scope.question(dataset, "pSP", n_points=n_points), scope.method("ours")) for n_points in (20, 10)
+        )
+        beside = _Beside.of(store, twenty, ten)
+        if beside is None or not beside.pairs:
+            yield Finding(dataset, None, "no two methods have been run that can be compared")
+            continue
+        gains = beside.mean
+        significant = bool(gains.value > max(2 * np.nan_to_num(gains.error, nan=np.inf), _SIMILAR))
+        why = f"twenty points gain {_signed(gains)}"
+        yield Finding(dataset, significant if dataset == "law_school" else not significant, why)
+
+
+def _network_gains(
+    scope: Scope, store: Store, one: str, other: str
+) -> tuple[dict[float, tuple[Mean, int]], Mean] | None:
+    """Return what one curve of Figure 12 has more than another, by fairness on the band, and on average.
+
+    Curves are those of networks that the validation part prefers, read seed by seed by straight lines, at
+    levels that both reach in at least two seeds; beside each gain is in how many.
+    """
+    target = TARGETS["fig12"]
+    assert isinstance(target, Networks)
+    asked = {label: (question, method) for label, question, method in target.curves(scope)}
+    if not asked:
+        return None
+    first, second = (curves(store, *asked[label], judged_on=OWN_INTERVALS[FACES]) for label in (one, other))
+    by_level: dict[float, tuple[Mean, int]] = {}
+    by_seed: dict[int, list[float]] = {}
+    for level in _LEVELS:
+        gains = {}
+        for seed in first.keys() & second.keys():
+            lines = first[seed], second[seed]
+            if max(line[0, 0] for line in lines) <= level <= min(line[-1, 0] for line in lines):
+                gains[seed] = read_at(lines[0], level) - read_at(lines[1], level)
+        if len(gains) >= 2:
+            by_level[level] = Mean.of(gains.values()), len(gains)
+            for seed, gain in gains.items():
+                by_seed.setdefault(seed, []).append(gain)
+    return (by_level, Mean.of(fmean(gains) for gains in by_seed.values())) if by_level else None
+
+
+def _by_levels(by_level: Mapping[float, tuple[Mean, int]]) -> str:
+    return ", ".join(
+        f"{_signed(gain)} at fairness {level:.2f} ({n} seeds)" for level, (gain, n) in by_level.items()
+    )
+
+
+def _networks_partial(scope: Scope, store: Store) -> Iterator[Finding]:
+    """Judge networks constrained on the band beside those on all ranks, at the same fairness on the band."""
+    on_band, on_all, more_points = NETWORKS
+    for label in (on_band, more_points) if _asked(scope, FACES) else ():
+        found = _network_gains(scope, store, label, on_all)
+        if found is None:
+            yield Finding(label, None, "no two curves have been computed that can be compared")
+            continue
+        by_level, mean = found
+        lower = [gain for gain, _ in by_level.values() if gain.value < -gain.error]
+        why = f"beside all ranks {_by_levels(by_level)}"
+        yield Finding(label, not lower and mean.value > 0, why)
+
+
+def _networks_points(scope: Scope, store: Store) -> Iterator[Finding]:
+    """Judge fifty points beside ten: no gain beyond chance and what is similar."""
+    on_band, _, more_points = NETWORKS
+    if not _asked(scope, FACES):
+        return
+    found = _network_gains(scope, store, more_points, on_band)
+    if found is None:
+        yield Finding(FACES, None, "no two curves have been computed that can be compared")
+        return
+    by_level, mean = found
+    similar = abs(mean.value) <= max(2 * mean.error, _SIMILAR)
+    yield Finding(FACES, similar, f"fifty points gain {_signed(mean)} on average; {_by_levels(by_level)}")
+
+
+def _signed(gain: Mean) -> str:
+    return f"{gain.value:+.4f}" if np.isnan(gain.error) else f"{gain.value:+.4f} ± {gain.error:.4f}"
+
+
+_JUDGES: dict[str, Callable[[Scope, Store], Iterator[Finding]]] = {
+    "frontier-psp": _frontiers("pSP", *DATASETS),
+    "frontier-pdp-law": _frontiers("pDP", "law_school"),
+    "frontier-pdp-others": _frontiers("pDP", "a9a", "bank", similar_below=_HIGH_FAIRNESS),
+    "rank-curves": _narrowing("pSP"),
+    "densities": _densities,
+    "robust": _robust,
+    "idca-psp": _descents("fig10"),
+    "idca-pdp": _descents("fig11"),
+    "acs": _frontiers("pSP", "acs_income"),
+    "networks-partial": _networks_partial,
+    "networks-points": _networks_points,
+    "partial-full": _partial_and_full,
+    "points": _points,
+}
+"""By the names of claims."""

@@ -1,0 +1,52 @@
+"""What runs will cost, before they are done."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from statistics import fmean
+
+from partialfair_paper.methods import METHODS
+from partialfair_paper.runs import Run
+from partialfair_paper.store import Store
+
+__all__ = ["Costs"]
+
+_SIZES = {"law_school": 1.0, "bank": 3.0, "a9a": 6.0, "acs_income": 17.0, "celeba": 1.0}
+"""How many times longer a run takes than on law school, roughly."""
+
+
+class Costs:
+    """What runs take: as long as those like them did, or as a table guesses.
+
+    Parameters
+    ----------
+    store
+        Of runs that were done.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._taken: dict[tuple[str, str, int | None], list[float]] = {}
+        for run, outcome in store.all():
+            if not outcome.failed:
+                self.learn(run, outcome.seconds)
+
+    def learn(self, run: Run, seconds: float) -> None:
+        """Take note of what a run took."""
+        self._taken.setdefault(_kind(run), []).append(seconds)
+
+    def seconds(self, runs: Iterable[Run]) -> float:
+        """Return what runs take one after the other."""
+        return sum(
+            number * (fmean(self._taken[kind]) if kind in self._taken else _guessed(kind))
+            for kind, number in Counter(map(_kind, runs)).items()
+        )
+
+
+def _kind(run: Run) -> tuple[str, str, int | None]:
+    return run.method, run.dataset, run.rows
+
+
+def _guessed(kind: tuple[str, str, int | None]) -> float:
+    method, dataset, _ = kind
+    return METHODS[method].guessed_seconds() * _SIZES[dataset]

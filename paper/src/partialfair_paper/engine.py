@@ -1,0 +1,254 @@
+"""Ours and the paper's baselines as problems for our engine: the ``fast`` protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from partialfair import PartialFairClassifier
+from partialfair.constraints import (
+    Constraint,
+    DemographicParity,
+    StatisticalParity,
+)
+from partialfair.extension import Floats, GapScale, Groups
+from partialfair_paper.method import Fitted, Method, classifier, told
+from partialfair_paper.parts import Parts
+from partialfair_paper.published import BASELINE_MAX_GAPS, MAX_GAPS, PRICES
+from partialfair_paper.quadratic import InterGroupPairwise, IntraGroupPairwise, QuadraticGroupAUC
+from partialfair_paper.runs import Run
+
+__all__ = ["ENGINE_METHODS", "RankBand", "full_parity", "pairwise_grid", "price_grid", "priced", "stated"]
+
+_ABSOLUTE: GapScale = "absolute"
+
+_BY_SURROGATE: Mapping[str, Mapping[str, Any]] = {
+    "pSP": {"enforce": "surrogate", "surrogate": "rounded_ramp", "surrogate_width": 2.0},
+    "pDP": {"enforce": "surrogate"},
+}
+"""How problems are solved that have a surrogate, by what is constrained. Chosen on validation rows: for pSP
+frontiers of a9a, bank and law school are there at least as high as with the default ramp, in half the time;
+for pDP no width is better than the default."""
+
+
+def stated(run: Run) -> Constraint:
+    """Return the constraint of a run, on the paper's scale and at its points."""
+    assert run.interval is not None
+    assert run.tolerance is not None
+    if run.fairness == "pDP":
+        return DemographicParity(run.interval, run.tolerance, _ABSOLUTE)
+    return StatisticalParity(run.interval, run.tolerance, _ABSOLUTE, n_points=run.n_points or 1)
+
+
+def full_parity(run: Run) -> Constraint:
+    """Return parity of all ranks; the run's interval is where it is judged, and sets the spacing."""
+    assert run.interval is not None
+    assert run.n_points is not None
+    assert run.tolerance is not None
+    n_points = round(run.n_points / (run.interval[1] - run.interval[0]))
+    return StatisticalParity((0.0, 1.0), run.tolerance, _ABSOLUTE, n_points=n_points)
+
+
+def pairwise_grid(name: str, dataset: str, fairness: str) -> tuple[float, ...]:
+    """Return κ of a pairwise baseline, from loose to strict; for ACS the paper gives none: those of a9a."""
+    grids = BASELINE_MAX_GAPS[name][fairness]
+    return tuple(sorted(grids.get(dataset, grids["a9a"]), reverse=True))
+
+
+def price_grid(dataset: str, fairness: str) -> tuple[float, ...]:
+    """Return λ of the regularization method; for ACS the paper gives none: those of a9a."""
+    return PRICES[fairness].get(dataset, PRICES[fairness]["a9a"])
+
+
+class Unconstrained(Method):
+    """The minimiser of the loss: where every frontier starts."""
+
+    name, label = "unconstrained", "unconstrained"
+    sees_interval = False
+
+    def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
+        """Return one that is none."""
+        return (None,)
+
+    def fitted(self, run: Run, parts: Parts) -> Fitted:
+        """Fit without a constraint."""
+        return classifier(run, parts, constraint=None)
+
+
+class Ours(Method):
+    """The paper's problem, its surrogate constraints met (inprocess_pdp_approx, inprocess_wpdp_approx)."""
+
+    name, label = "ours", "partial parity"
+    is_ours = True
+
+    def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
+        """Return the paper's κ."""
+        return MAX_GAPS[fairness][dataset]
+
+    def fitted(self, run: Run, parts: Parts) -> Fitted:
+        """Fit with the constraint of the run."""
+        assert run.fairness is not None
+        return classifier(run, parts, constraint=stated(run), **_BY_SURROGATE[run.fairness])
+
+
+class OursExact(Ours):
+    """The same promise kept by the exact gap of the training rows."""
+
+    name, label = "ours-exact", "partial parity, exact"
+    of_the_paper = False
+
+    def fitted(self, run: Run, parts: Parts) -> Fitted:
+        """Fit with the constraint of the run."""
+        return classifier(run, parts, constraint=stated(run), enforce="exact")
+
+
+class OursAsStated(Ours):
+    """The problem that the paper's trainers have, to the letter: a ramp of width 1, no penalty."""
+
+    name, label = "ours-as-stated", "our engine"
+    in_frontiers, alphas, keeps_history = False, (0.0,), True
+
+    def fitted(self, run: Run, parts: Parts) -> Fitted:
+        """Fit with the constraint of the run."""
+        settings = {"enforce": "surrogate", "surrogate": "ramp", "surrogate_width": 1.0}
+        return classifier(run, parts, constraint=stated(run), **settings)
+
+
+class FullParity(Method):
+    """Statistical parity of all ranks, with points as dense as on the interval (Section G.10)."""
+
+    name, label = "full-parity", "full statistical parity"
+    in_frontiers = False
+
+    def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
+        """Return those of pSP: the paper gives none."""
+        return MAX_GAPS["pSP"][dataset]
+
+    def fitted(self, run: Run, parts: Parts) -> Fitted:
+        """Fit with parity of all ranks."""
+        return classifier(run, parts, constraint=full_parity(run), **_BY_SURROGATE["pSP"])
+
+
+class _Pairwise(Method):
+    """A convex quadratic constraint on pairs of rows of different groups (Section G.3.1)."""
+
+    sees_interval = False
+    constraint: ClassVar[Callable[[float], Constraint]]
+
+    def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
+        """Return the paper's κ."""
+        return pairwise_grid(self.name, dataset, fairness)
+
+    def fitted(self, run: Run, parts: Parts) -> Fitted:
+        """Fit with the quadratic constraint."""
+        assert run.tolerance is not None
+        return classifier(run, parts, constraint=type(self).constraint(run.tolerance), enforce="surrogate")
+
+
+class GroupAUCBaseline(_Pairwise):
+    """Group AUC fairness (inprocess_gauc_approx)."""
+
+    name, label = "group-auc", "group AUC"
+    constraint = QuadraticGroupAUC
+
+
+class InterGroupBaseline(_Pairwise):
+    """Inter-group pairwise fairness (inprocess_igpf_approx)."""
+
+    name, label = "inter-group", "inter-group pairwise"
+    constraint = InterGroupPairwise
+
+
+class IntraGroupBaseline(_Pairwise):
+    """Intra-group pairwise fairness (inprocess_itgpf_approx)."""
+
+    name, label = "intra-group", "intra-group pairwise"
+    constraint = IntraGroupPairwise
+
+
+@dataclass(frozen=True)
+class RankBand(StatisticalParity):
+    """``|mean σ(s − θ_p) − p| ≤ κ`` in every group: what the regularization method puts a price on.
+
+    The paper's constraint allows shares from p to p + κ instead. On the absolute scale only.
+    """
+
+    def bands(self, points: Floats, groups: Groups) -> tuple[Floats, Floats]:
+        """Return ranks p − κ and p + κ."""
+        ranks = np.tile(points[:, None], (1, len(groups.labels)))
+        return ranks - self.max_gap, ranks + self.max_gap
+
+
+def priced(run: Run) -> tuple[Constraint, float]:
+    """Return constraints with κ = 0 whose largest function has a price, and that price (Section G.4.1).
+
+    The paper's λ is that of a gap on the interval's scale. Of pSP that gap is twice the largest distance of a
+    share from its rank.
+    """
+    assert run.interval is not None
+    assert run.tolerance is not None
+    width = run.interval[1] - run.interval[0]
+    if run.fairness == "pDP":
+        return DemographicParity(run.interval, 0.0, _ABSOLUTE), run.tolerance / width
+    return RankBand(run.interval, 0.0, _ABSOLUTE, n_points=run.n_points or 1), 2 * run.tolerance / width
+
+
+_PRICED_GAPS = tuple(np.geomspace(0.5, 1e-3, 24).tolist())
+"""Gaps among which a price is set against the loss: each is a quarter smaller than the last."""
+
+
+@lru_cache(maxsize=2)
+def _loss_by_gap(run: Run, parts: Parts) -> tuple[tuple[float, PartialFairClassifier], ...]:
+    """Return a model for each gap, from loose to strict, each found from the last."""
+    constraint, _ = priced(replace(run, tolerance=0.0))
+    assert run.fairness is not None
+    settings = {"group_terms": "interactions", "warm_start": True, **_BY_SURROGATE[run.fairness]}
+    clf = PartialFairClassifier(alpha=run.alpha, **settings)
+    models = []
+    for gap in _PRICED_GAPS:
+        clf = deepcopy(clf).set_params(constraint=replace(constraint, max_gap=gap))
+        clf.fit(parts.train.X, parts.train.y, sensitive_features=parts.train.groups)
+        models.append((gap, clf))
+    return tuple(models)
+
+
+class PenaltyBaseline(Method):
+    """The regularization method, ``min f_0 + price · largest gap`` (inprocess_pdp_regularized_approx).
+
+    Its minimum is that over gaps t of ``price · t`` and the lowest loss with a gap of t, which is a
+    constrained problem for our engine.
+    """
+
+    name, label = "penalty", "regularization"
+
+    def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
+        """Return the paper's λ."""
+        return price_grid(dataset, fairness)
+
+    def fitted(self, run: Run, parts: Parts) -> Fitted:
+        """Set the price against the loss at each gap."""
+        _, price = priced(run)
+        # Not part of the key: all prices share one path of models.
+        models = _loss_by_gap(replace(run, tolerance=None), parts)
+        gap, clf = min(models, key=lambda model: model[1].result_.objective + price * model[0])
+        fitted = told(clf)
+        return replace(fitted, fit={**fitted.fit, "gap": gap, "price": price})
+
+
+ENGINE_METHODS: tuple[Method, ...] = (
+    Unconstrained(),
+    Ours(),
+    OursExact(),
+    OursAsStated(),
+    GroupAUCBaseline(),
+    InterGroupBaseline(),
+    IntraGroupBaseline(),
+    PenaltyBaseline(),
+    FullParity(),
+)
+"""All of them; `METHODS` has them by name."""

@@ -1,0 +1,147 @@
+"""From runs to frontiers: what the validation rows choose, judged on the test rows, over random splits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+from scipy import stats
+
+from partialfair.extension import Floats
+from partialfair_paper.method import Interval, Method, Question
+from partialfair_paper.methods import METHODS
+from partialfair_paper.parts import gap_name
+from partialfair_paper.runs import Outcome, Run
+from partialfair_paper.store import Store
+
+__all__ = ["Mean", "Point", "chosen", "curves", "frontier", "halved", "read_at"]
+
+Judged: TypeAlias = tuple[Run, Outcome]
+
+_CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over splits, its standard error, and half of its 95 % interval (Student's t)."""
+
+    value: float
+    error: float
+    half_width: float
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Mean:
+        """Return the mean of some values; of one there is no error."""
+        array = np.array(list(values))
+        if array.size < 2:
+            return cls(float(array.mean()) if array.size else np.nan, np.nan, np.nan)
+        error = float(array.std(ddof=1) / np.sqrt(array.size))
+        half = error * float(stats.t.ppf((1 + _CONFIDENCE) / 2, array.size - 1))
+        return cls(float(array.mean()), error, half)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of a frontier: the models of one tolerance, one a split."""
+
+    tolerance: float | None
+    fairness: Mean
+    accuracy: Mean
+    n: int
+
+
+def chosen(
+    store: Store, question: Question, method: Method, tolerances: Iterable[float | None] | None = None
+) -> dict[tuple[int, float | None], Judged]:
+    """Return for each split and tolerance the run whose alpha is most accurate on the validation rows.
+
+    Runs that were not done, or failed, take no part.
+    """
+    best: dict[tuple[int, float | None], Judged] = {}
+    for run in method.runs(question, tolerances):
+        outcome = store.of(run)
+        if outcome is None or outcome.failed:
+            continue
+        which = run.seed, run.tolerance
+        if which not in best or outcome.validation["accuracy"] > best[which][1].validation["accuracy"]:
+            best[which] = run, outcome
+    return best
+
+
+def frontier(
+    store: Store,
+    question: Question,
+    method: Method,
+    tolerances: Iterable[float | None] | None = None,
+    *,
+    judged_on: Interval | None = None,
+) -> list[Point]:
+    """Return the means over splits of each tolerance, from loose to strict.
+
+    Fairness is that on the question's interval, or on another where models are judged elsewhere.
+    """
+    by_tolerance: dict[float | None, list[Outcome]] = {}
+    for (_, tolerance), (_, outcome) in chosen(store, question, method, tolerances).items():
+        by_tolerance.setdefault(tolerance, []).append(outcome)
+    gap = gap_name(question.fairness, judged_on or question.interval)
+    return [
+        Point(
+            tolerance,
+            Mean.of(1 - outcome.test[gap] for outcome in outcomes),
+            Mean.of(outcome.test["accuracy"] for outcome in outcomes),
+            len(outcomes),
+        )
+        for tolerance, outcomes in by_tolerance.items()
+    ]
+
+
+def halved(grid: Sequence[float | None]) -> tuple[float | None, ...]:
+    """Return a grid with the geometric mean of each two neighbours between them."""
+    known = [one for one in grid if one is not None]
+    middles = [float(f"{np.sqrt(low * high):.3g}") for low, high in pairwise(known)]
+    return tuple(sorted({*known, *middles}, reverse=True))
+
+
+def curves(
+    store: Store,
+    question: Question,
+    method: Method,
+    tolerances: Iterable[float | None] | None = None,
+    *,
+    judged_on: Interval | None = None,
+) -> Mapping[int, Floats]:
+    """Return by split the test fairness and accuracy, (k, 2), of models on the frontier of validation.
+
+    Those are the models beside which no other is as fair and as accurate on the validation rows, the
+    unconstrained ones among them; they are ordered by fairness on the test rows.
+    """
+    gap = gap_name(question.fairness, judged_on or question.interval)
+    found: dict[int, Floats] = {}
+    for seed in question.seeds:
+        own = _done(store, replace(question, seeds=(seed,)), method, tolerances)
+        if not own:
+            continue
+        judged = own + _done(store, replace(question, seeds=(seed,)), METHODS[method.free])
+        kept, highest = [], -np.inf
+        for outcome in sorted(judged, key=lambda one: (one.validation[gap], -one.validation["accuracy"])):
+            if outcome.validation["accuracy"] > highest:  # nothing fairer was as accurate
+                highest = outcome.validation["accuracy"]
+                kept.append((1 - outcome.test[gap], outcome.test["accuracy"]))
+        found[seed] = np.array(sorted(kept))
+    return found
+
+
+def _done(
+    store: Store, question: Question, method: Method, tolerances: Iterable[float | None] | None = None
+) -> list[Outcome]:
+    """Return the outcomes of a method's runs that were done and did not fail."""
+    outcomes = [store.of(run) for run in method.runs(question, tolerances)]
+    return [outcome for outcome in outcomes if outcome is not None and not outcome.failed]
+
+
+def read_at(curve: Floats, fairness: float) -> float:
+    """Return a curve's accuracy at some fairness, by straight lines; beyond its ends that of the end."""
+    return float(np.interp(fairness, curve[:, 0], curve[:, 1]))

@@ -1,0 +1,327 @@
+"""ResNet-18s on images of faces, with and without constraints: Figure 12.
+
+Networks begin with the backbone that ImageNet has trained, batch norms estimated anew, and learn for ten
+epochs by AdamW on one cycle of learning rates, images mirrored and shifted at random. The paper gives no κ,
+learning rate or epochs; ours were chosen on the validation part (``benchmarks/celeba.py search``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from partialfair.constraints import StatisticalParity
+from partialfair.exceptions import DataFetchError, MissingExtraError
+from partialfair.extension import DATA_VARIABLE, Floats, PathLike, find_named, require, searched
+from partialfair_paper.engine import stated
+from partialfair_paper.method import Fitted, Method, Question
+from partialfair_paper.parts import Part, Parts
+from partialfair_paper.published import N_POINTS, OWN_INTERVALS
+from partialfair_paper.runs import Run
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from partialfair.torch import GroupBatches
+
+__all__ = [
+    "NETWORK_MAX_GAPS",
+    "NETWORK_METHODS",
+    "Network",
+    "NetworkSettings",
+    "network_scores",
+    "resnet18_backbone",
+    "trained_network",
+]
+
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Of ImageNet's pixels, by which its networks expect images to be standardised."""
+_SHIFT = 4
+"""Pixels by which images are moved at most, in either direction."""
+NETWORK_MAX_GAPS: Mapping[tuple[float, float], tuple[float, ...]] = {
+    (0.2, 0.4): (0.4, 0.3, 0.2, 0.1, 0.07),
+    (0.0, 1.0): (0.4, 0.3, 0.2, 0.1, 0.05, 0.02),
+}
+"""κ by where networks are constrained."""
+_STRICT_MAX_GAP = 0.03
+"""Below this κ small prices do not reach on all ranks what large ones reach (``celeba_search.jsonl``)."""
+_SECONDS_WITHOUT_GPU = 1800.0
+_JUDGED_AT_A_TIME = 1024
+_NEVER_JOINS = StatisticalParity((0.0, 1.0), 1.0)
+"""What networks without a constraint are given: all of their epochs are free."""
+_LEAST_BATCHES = 4
+"""Of a pass: with few images batches are smaller."""
+_QUICK_EPOCHS = 2
+"""Where only some rows are kept, for a quick look."""
+_WEIGHTS = "weights/resnet18_imagenet1k_backbone_fp16.pth"
+
+
+@dataclass(frozen=True)
+class NetworkSettings:
+    """How a network is trained.
+
+    Attributes
+    ----------
+    epochs, batch_size, rate, decay
+        Of AdamW; the rate is the highest of its cycle.
+    free_epochs
+        Epochs before the constraints join.
+    method, dual_step, penalty, memory, surrogate_width
+        Of `partialfair.torch.PartialFairness`.
+    group_batches
+        Whether every batch has a fixed number of members of each group (`partialfair.torch.GroupBatches`).
+    """
+
+    epochs: int = 10
+    batch_size: int = 256
+    rate: float = 1e-3
+    decay: float = 0.1
+    free_epochs: int = 2
+    method: str = "augmented_lagrangian"
+    dual_step: float = 0.02
+    penalty: float = 0.5
+    memory: float = 0.9
+    surrogate_width: float = 2.0
+    group_batches: bool = True
+
+
+class Network(Method):
+    """A ResNet-18 under partial parity, by the hook's stochastic IDCA."""
+
+    name, label = "network", "ResNet-18, partial parity"
+    in_frontiers, uses_group = False, False
+    free = "network-unconstrained"
+    alphas = (0.0,)
+    rough_seconds: ClassVar[float] = 30.0  # on a GPU that eight networks share
+
+    def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
+        """Return κ; the paper gives none."""
+        return NETWORK_MAX_GAPS[OWN_INTERVALS[dataset]]
+
+    def runs(self, question: Question, tolerances: Iterable[float | None] | None = None) -> list[Run]:
+        """Return the runs that answer a question; strict κ pay on all ranks, and do not on some."""
+        own = NETWORK_MAX_GAPS[question.interval] if tolerances is None else tolerances
+        return super().runs(question, own)
+
+    def missing(self) -> str | None:
+        """Return what is not installed."""
+        try:
+            require("torch", extra="torch", purpose="a network")
+        except MissingExtraError as error:
+            return str(error)
+        return None
+
+    def guessed_seconds(self) -> float:
+        """Return what a network takes, which without a GPU is much."""
+        if self.missing() is not None:
+            return self.rough_seconds
+        import torch
+
+        return self.rough_seconds if torch.cuda.is_available() else _SECONDS_WITHOUT_GPU
+
+    def settings(self, run: Run) -> NetworkSettings:
+        """Return how the network of a run is trained."""
+        # Where there are five times as many functions, each has a smaller price, unless κ is strict.
+        many = run.n_points is not None and run.n_points > N_POINTS
+        strict = run.tolerance is not None and run.tolerance < _STRICT_MAX_GAP
+        return NetworkSettings(dual_step=0.004, penalty=0.2) if many and not strict else NetworkSettings()
+
+    def fitted(self, run: Run, parts: Parts) -> Fitted:
+        """Train a network."""
+        model, fit = trained_network(run, parts, self.settings(run))
+        return Fitted(lambda part: network_scores(model, part), fit)
+
+
+class FreeNetwork(Network):
+    """The same without a constraint."""
+
+    name, label = "network-unconstrained", "ResNet-18, unconstrained"
+    sees_interval = False
+
+    def runs(self, question: Question, tolerances: Iterable[float | None] | None = None) -> list[Run]:
+        """Return one run for each seed."""
+        return super().runs(question, (None,))
+
+
+NETWORK_METHODS = (FreeNetwork(), Network())
+
+
+def resnet18_backbone(*, path: PathLike | None = None) -> Path:
+    """Return the file of the weights of a ResNet-18 trained on ImageNet, which is not read here.
+
+    It holds a state dict with torchvision's names, for `torch.load` with ``weights_only=True`` and the method
+    ``load_backbone`` of `partialfair_paper.resnet.ResNet18`, which ignores the last layer. The statistics
+    of its batch norms may be of other images: estimate them anew by ``fresh_statistics``. Nothing is
+    downloaded.
+
+    Parameters
+    ----------
+    path
+        The file, under any name, or the directory that holds it. Otherwise it is looked for in
+        ``$PARTIALFAIR_DATA``, then in the user's cache.
+    """
+    found = find_named(_WEIGHTS, path)
+    if found is None:
+        raise DataFetchError(
+            f"there is no {_WEIGHTS} in {searched(path)}, and it is never downloaded; torchvision's resnet18"
+            " state dict works too, saved under that name in a directory that path= or"
+            f" ${DATA_VARIABLE} names"
+        )
+    return found
+
+
+def trained_network(
+    run: Run, parts: Parts, settings: NetworkSettings
+) -> tuple[nn.Module, dict[str, str | int | float]]:
+    """Train a network on a GPU, if there is one; return it, and what there is to tell."""
+    import torch
+
+    from partialfair.torch import PartialFairTrainer
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.manual_seed(run.seed)
+    epochs = settings.epochs if run.rows is None else _QUICK_EPOCHS
+    free_epochs = epochs if run.tolerance is None else min(settings.free_epochs, epochs - 1)
+    loader = _Batches(parts.train, settings, run.seed, device)
+    model = _standardised(parts.folder).to(device)
+    model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    trainer = PartialFairTrainer(
+        model,
+        _NEVER_JOINS if run.tolerance is None else stated(run),
+        epochs=epochs,
+        optimizer=lambda parameters: torch.optim.AdamW(
+            parameters, lr=settings.rate, weight_decay=settings.decay, fused=device.type == "cuda"
+        ),
+        schedule=lambda optimizer, n_steps: torch.optim.lr_scheduler.OneCycleLR(
+            optimizer, [group["lr"] for group in optimizer.param_groups], n_steps, pct_start=0.2
+        ),
+        fairness={
+            "method": settings.method,
+            "dual_step": settings.dual_step,
+            "penalty": settings.penalty,
+            "memory": settings.memory,
+            "surrogate_width": settings.surrogate_width,
+            "free_passes": free_epochs,
+        },
+        precision="bfloat16" if device.type == "cuda" else "float32",
+    )
+    with _fastest_convolutions(device):
+        training = trainer.fit(loader, parts.train.groups)
+    fit = {
+        **asdict(settings),
+        "epochs": epochs,
+        "loss": training.best.loss,
+        "training images": len(parts.train.y),
+        "device": torch.cuda.get_device_name() if device.type == "cuda" else "CPU",
+        "torch": torch.__version__,
+    }
+    return model, fit
+
+
+class _Batches:
+    """Augmented batches of images that lie on the device: (images, labels, rows)."""
+
+    def __init__(self, part: Part, settings: NetworkSettings, seed: int, device: torch.device) -> None:
+        import torch
+
+        from partialfair.torch import GroupBatches
+
+        self.images, self.y = _on_device(part, device)
+        self.rng = torch.Generator(device).manual_seed(seed)
+        self.shifts = np.random.default_rng(seed)
+        self.batch_size = min(settings.batch_size, len(part.y) // _LEAST_BATCHES)
+        self.batch_sampler: GroupBatches | None = None
+        if settings.group_batches:
+            self.batch_sampler = GroupBatches(part.groups, self.batch_size, least=0, seed=seed)
+
+    def __len__(self) -> int:
+        return len(self.y) // self.batch_size
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        for rows in self._order():
+            yield self._augmented(self.images[rows]), self.y[rows], rows
+
+    def _order(self) -> Tensor:
+        """Return the rows of each batch of a pass."""
+        import torch
+
+        if self.batch_sampler is not None:
+            return torch.tensor(list(self.batch_sampler), device=self.y.device)
+        order = torch.randperm(len(self.y), device=self.y.device, generator=self.rng)
+        return order[: len(self) * self.batch_size].view(len(self), self.batch_size)
+
+    def _augmented(self, images: Tensor) -> Tensor:
+        """Mirror half of the images, and shift all of them alike."""
+        import torch
+
+        mirror = torch.rand(len(images), 1, 1, 1, device=images.device, generator=self.rng) < 0.5
+        # Drawn on the host, so that no step waits for the device.
+        down, right = self.shifts.integers(-_SHIFT, _SHIFT + 1, 2).tolist()
+        return torch.where(mirror, images.flip(3), images).roll((down, right), (2, 3))
+
+
+@lru_cache(maxsize=3)
+def _on_device(part: Part, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return images and labels of a part on the device; one copy serves all runs of a process."""
+    import torch
+
+    return torch.from_numpy(part.X).to(device), torch.from_numpy(part.y.astype(np.int64)).to(device)
+
+
+def _standardised(folder: Path | None) -> nn.Module:
+    """Return a ResNet-18 with the backbone's weights, for images that are given as bytes."""
+    import torch
+    from torch import nn
+
+    from partialfair_paper.resnet import ResNet18, fresh_statistics
+
+    class Standardised(nn.Module):
+        mean: Tensor
+        std: Tensor
+
+        def __init__(self, network: nn.Module) -> None:
+            super().__init__()
+            self.network = network
+            self.register_buffer("mean", 255 * torch.tensor(_MEAN)[:, None, None])
+            self.register_buffer("std", 255 * torch.tensor(_STD)[:, None, None])
+
+        def forward(self, images: Tensor) -> Tensor:
+            pixels = ((images.float() - self.mean) / self.std).contiguous(memory_format=torch.channels_last)
+            scores: Tensor = self.network(pixels)
+            return scores
+
+    network = ResNet18()
+    network.load_backbone(torch.load(resnet18_backbone(path=folder), weights_only=True))
+    fresh_statistics(network)
+    return Standardised(network)
+
+
+def network_scores(model: nn.Module, part: Part) -> Floats:
+    """Return the scores of a part, by the network as it is for new images."""
+    import torch
+
+    device = next(model.parameters()).device
+    images, _ = _on_device(part, device)
+    model.eval()
+    with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+        scores = [model(batch)[:, 0].float() for batch in torch.split(images, _JUDGED_AT_A_TIME)]
+    return np.asarray(torch.cat(scores).double().cpu().numpy())
+
+
+@contextmanager
+def _fastest_convolutions(device: torch.device) -> Iterator[None]:
+    """Let cuDNN time its algorithms, which pays where all batches have one shape."""
+    import torch
+
+    before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, device.type == "cuda"
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before

@@ -1,0 +1,227 @@
+"""Methods beyond the paper's: fairlearn's reductions, a model without proxies, and quantile matching.
+
+None of them knows of intervals: they are for the whole range, and are judged on a band of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
+
+from partialfair.extension import CategoricalCodes, Floats, require
+from partialfair_paper.method import Fitted, Method, classifier
+from partialfair_paper.parts import Part, Parts
+from partialfair_paper.runs import Run
+
+__all__ = ["OTHER_METHODS", "TOO_LARGE", "QuantileMap", "with_group"]
+
+TOO_LARGE = ("acs_income",)
+"""Data whose features as a dense table, or with columns left out, would not fit or take hours."""
+_GRID = 7
+"""Models of fairlearn's GridSearch."""
+_MAX_ITER = 1000
+
+
+class _WholeRange(Method):
+    """A method for the whole range, of one alpha."""
+
+    of_the_paper, sees_interval = False, False
+    alphas = (1e-4,)
+    grid: tuple[float, ...]
+
+    def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
+        """Return the same for all, or none for data that is too large."""
+        return () if dataset in TOO_LARGE else self.grid
+
+
+def _reductions() -> Any:
+    return require("fairlearn.reductions", extra="peers", purpose="comparing with fairlearn")
+
+
+def with_group(part: Part, labels: tuple[Any, ...]) -> Floats:
+    """Return dense features with a column for every group but the first."""
+    X = part.X.toarray() if sparse.issparse(part.X) else np.asarray(part.X)
+    return np.column_stack([X, *((part.groups == label).astype(float) for label in labels[1:])])
+
+
+def _logistic(run: Run, parts: Parts) -> LogisticRegression:
+    """Return the estimator that reductions reweight, with a penalty as strong as ours."""
+    return LogisticRegression(C=1 / (run.alpha * len(parts.train.y)), max_iter=_MAX_ITER)
+
+
+class _Reduction(_WholeRange):
+    """A method of fairlearn's."""
+
+    def missing(self) -> str | None:
+        """Return a sentence if fairlearn is not installed."""
+        if find_spec("fairlearn") is None:
+            return f"{self.label} needs fairlearn; run: pip install 'partialfair[peers]'"
+        return None
+
+
+class ExponentiatedGradient(_Reduction):
+    """fairlearn's ExponentiatedGradient for demographic parity; its predictors' probabilities are averaged.
+
+    Its own predictions are drawn at random from few values, on which ranks are not defined.
+    """
+
+    name, label = "exponentiated-gradient", "fairlearn ExponentiatedGradient"
+    grid = (0.2, 0.1, 0.05, 0.02)
+
+    def fitted(self, run: Run, parts: Parts) -> Fitted:
+        """Fit with a bound on the difference of selection rates."""
+        reductions, labels = _reductions(), tuple(np.unique(parts.train.groups))
+        parity = reductions.DemographicParity(difference_bound=run.tolerance)
+        peer = reductions.ExponentiatedGradient(_logistic(run, parts), parity)
+        peer.fit(with_group(parts.train, labels), parts.train.y, sensitive_features=parts.train.groups)
+
+        def scores(part: Part) -> Floats:
+            X = with_group(part, labels)
+            pairs = zip(peer.weights_, peer.predictors_, strict=True)
+            chances = [weight * one.predict_proba(X)[:, 1] for weight, one in pairs if weight > 0]
+            return np.asarray(np.sum(chances, axis=0) - 0.5)
+
+        return Fitted(scores)
+
+
+@lru_cache(maxsize=1)
+def _grid_search(run: Run, parts: Parts) -> tuple[Any, ...]:
+    """Return the models of a grid of multipliers."""
+    reductions, labels = _reductions(), tuple(np.unique(parts.train.groups))
+    peer = reductions.GridSearch(_logistic(run, parts), reductions.DemographicParity(), grid_size=_GRID)
+    peer.fit(with_group(parts.train, labels), parts.train.y, sensitive_features=parts.train.groups)
+    return tuple(peer.predictors_)
+
+
+class GridSearch(_Reduction):
+    """fairlearn's GridSearch for demographic parity: a tolerance is the position of a model in its grid."""
+
+    name, label = "grid-search", "fairlearn GridSearch"
+    grid = tuple(float(position) for position in range(_GRID))
+
+    def fitted(self, run: Run, parts: Parts) -> Fitted:
+        """Take a model of the grid."""
+        assert run.tolerance is not None
+        labels = tuple(np.unique(parts.train.groups))
+        model = _grid_search(replace(run, tolerance=None), parts)[int(run.tolerance)]
+        return Fitted(lambda part: model.predict_proba(with_group(part, labels))[:, 1] - 0.5)
+
+
+class WithoutProxies(_WholeRange):
+    """One model for all groups, without the share of features that tell most about the group."""
+
+    name, label, uses_group = "without-proxies", "without the group's proxies", False
+    grid = (0.0, 0.1, 0.25, 0.5, 0.75)
+
+    def fitted(self, run: Run, parts: Parts) -> Fitted:
+        """Leave columns out by their correlation with the group, and fit without a constraint."""
+        assert run.tolerance is not None
+        telling = _correlations(parts.train)
+        kept = np.sort(np.argsort(telling)[: telling.size - int(run.tolerance * telling.size)])
+
+        def narrowed(part: Part) -> Part:
+            return replace(part, X=part.X[:, kept])
+
+        narrow = replace(parts, train=narrowed(parts.train))
+        fitted = classifier(run, narrow, constraint=None, group_terms=None)
+        return replace(fitted, scores=lambda part: fitted.scores(narrowed(part)))
+
+
+def _correlations(part: Part) -> Floats:
+    """Return of each column the largest absolute correlation with belonging to some group."""
+    assert not isinstance(part.X, CategoricalCodes)
+    X = sparse.csr_array(part.X)
+    means = np.asarray(X.mean(axis=0)).ravel()
+    spreads = np.sqrt(np.maximum(np.asarray(X.multiply(X).mean(axis=0)).ravel() - means**2, 1e-30))
+    largest = np.zeros(means.size)
+    for label in np.unique(part.groups):
+        belongs = (part.groups == label) - (part.groups == label).mean()
+        covariances = np.asarray(X.T @ belongs).ravel() / belongs.size
+        largest = np.maximum(largest, np.abs(covariances) / (spreads * belongs.std()))
+    return largest
+
+
+@dataclass(frozen=True, eq=False)
+class QuantileMap:
+    """Move scores towards those at the same rank among all groups: ``(1 − t) s + t Σ_k share_k Q_k(F(s))``.
+
+    F is the distribution of scores in the score's own group and Q_k the quantile function of group k, both on
+    the training rows; with t = 1 the groups' distributions there become one (the Wasserstein barycentre).
+
+    Attributes
+    ----------
+    scores
+        Sorted training scores of each group.
+    shares
+        Of each group among all rows.
+    strength
+        t.
+    """
+
+    scores: dict[Any, Floats]
+    shares: dict[Any, float]
+    strength: float
+
+    @classmethod
+    def of(cls, part: Part, scores: Floats, strength: float) -> QuantileMap:
+        """Learn the distributions of some rows."""
+        labels = list(np.unique(part.groups))
+        return cls(
+            {label: np.sort(scores[part.groups == label]) for label in labels},
+            {label: float((part.groups == label).mean()) for label in labels},
+            strength,
+        )
+
+    def __call__(self, part: Part, scores: Floats) -> Floats:
+        """Return moved scores."""
+        moved = scores.astype(float).copy()
+        for label, known in self.scores.items():
+            members = part.groups == label
+            ranks = np.interp(scores[members], known, _levels(known))
+            everywhere = sum(
+                self.shares[other] * np.interp(ranks, _levels(theirs), theirs)
+                for other, theirs in self.scores.items()
+            )
+            moved[members] += self.strength * (everywhere - scores[members])
+        return moved
+
+
+def _levels(known: Floats) -> Floats:
+    """Return the rank in (0, 1) of each of some sorted scores."""
+    return (np.arange(known.size) + 0.5) / known.size
+
+
+class QuantileMatching(_WholeRange):
+    """The unconstrained model, its scores moved to the same distribution in every group."""
+
+    name, label = "quantile-matching", "quantile matching"
+    grid = (0.25, 0.5, 0.75, 1.0)
+
+    def tolerances(self, dataset: str, fairness: str) -> tuple[float | None, ...]:
+        """Return how far scores are moved; it is cheap for any data."""
+        return self.grid
+
+    def fitted(self, run: Run, parts: Parts) -> Fitted:
+        """Fit without a constraint, then learn the map on the training rows."""
+        assert run.tolerance is not None
+        free = classifier(run, parts, constraint=None)
+        moved: Callable[[Part, Floats], Floats] = QuantileMap.of(
+            parts.train, free.scores(parts.train), run.tolerance
+        )
+        return replace(free, scores=lambda part: moved(part, free.scores(part)))
+
+
+OTHER_METHODS: tuple[Method, ...] = (
+    ExponentiatedGradient(),
+    GridSearch(),
+    WithoutProxies(),
+    QuantileMatching(),
+)
+"""All of them; `METHODS` has them by name."""

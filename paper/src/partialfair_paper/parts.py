@@ -1,0 +1,151 @@
+"""The rows of an experiment: training, validation and test part of one split, and how models are judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from sklearn.metrics import roc_auc_score
+
+from partialfair.datasets import (
+    Dataset,
+    load_a9a,
+    load_acs_income,
+    load_bank,
+    load_law_school,
+)
+from partialfair.exceptions import InputError
+from partialfair.extension import CategoricalCodes, Floats, Ints
+from partialfair.metrics import (
+    partial_demographic_parity_difference,
+    partial_statistical_parity_difference,
+)
+from partialfair_paper.celeba_images import load_celeba_images
+from partialfair_paper.published import INTERVALS
+from partialfair_paper.runs import Run
+
+__all__ = ["FACES", "LOADERS", "Part", "Parts", "check_data", "gap_name", "judged", "parts_of"]
+
+LOADERS: Mapping[str, Callable[[Path | None], Dataset]] = {
+    # The model has terms for the groups; their own columns in X would be there twice.
+    "a9a": lambda path: load_a9a(path=path, drop_sensitive=True),
+    "bank": lambda path: load_bank(path=path),
+    "law_school": lambda path: load_law_school(path=path),
+    "acs_income": lambda path: load_acs_income(path=path),
+}
+"""Tables by name; a new one is one line, and its grids in `partialfair_paper.published`."""
+
+FACES = "celeba"
+"""Images, which only networks take."""
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some rows: features, labels 0 or 1, and groups."""
+
+    X: Any
+    y: npt.NDArray[np.int8]
+    groups: npt.NDArray[Any]
+
+    def take(self, rows: Ints) -> Part:
+        """Return some of its rows."""
+        X = self.X.take(rows) if isinstance(self.X, CategoricalCodes) else self.X[rows]
+        return Part(X, self.y[rows], self.groups[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The three parts of a split, the intervals on which gaps are measured, and where data files are."""
+
+    train: Part
+    validation: Part
+    test: Part
+    intervals: tuple[Interval, ...]
+    folder: Path | None = None
+
+
+@lru_cache(maxsize=1)
+def _loaded(name: str, folder: Path | None) -> tuple[Dataset, Part]:
+    """Return a data set and all its rows, dense features standardised; the last one is kept."""
+    if name not in LOADERS:
+        raise InputError(f"there is no experiment on {name!r}; there are {', '.join(LOADERS)}")
+    data = LOADERS[name](folder)
+    X: Any = data.X
+    if not isinstance(X, CategoricalCodes) and not sparse.issparse(X):
+        X = X.to_numpy(dtype=float)
+        X = (X - X.mean(axis=0)) / X.std(axis=0)  # so that alpha means the same for every column
+    return data, Part(X, data.y, data.sensitive_features.to_numpy())
+
+
+@lru_cache(maxsize=1)
+def _faces(folder: Path | None, rows: int | None) -> Parts:
+    """Return images of faces in their official parts, whatever the seed: it is the networks' own."""
+    faces = load_celeba_images(path=folder, limit=rows)
+    train, validation, test = (
+        Part(part.images, part.y, part.sensitive_features.to_numpy())
+        for part in map(faces.part, ("train", "validation", "test"))
+    )
+    return Parts(train, validation, test, INTERVALS[FACES], folder)
+
+
+@lru_cache(maxsize=2)
+def _split(name: str, folder: Path | None, seed: int, rows: int | None) -> Parts:
+    data, everybody = _loaded(name, folder)
+    split = data.split(seed)
+    train = split.train
+    if rows is not None and rows < train.size:
+        train = np.sort(np.random.default_rng(seed).choice(train, rows, replace=False))
+    return Parts(
+        everybody.take(train),
+        everybody.take(split.validation),
+        everybody.take(split.test),
+        INTERVALS.get(name, (data.interval,)),
+    )
+
+
+def check_data(runs: Iterable[Run], folder: Path | None) -> None:
+    """Refuse, before any work, runs on data that is not there or cannot be read."""
+    for dataset, rows in dict.fromkeys((run.dataset, run.rows) for run in runs):
+        if dataset == FACES:
+            _faces(folder, rows)
+        else:
+            _loaded(dataset, folder)
+
+
+def parts_of(run: Run, folder: Path | None) -> Parts:
+    """Return the rows of a run; those of the last split are kept, since runs on it come one after another."""
+    if run.dataset == FACES:
+        return _faces(folder, run.rows)
+    return _split(run.dataset, folder, run.seed, run.rows)
+
+
+def gap_name(fairness: str, interval: Interval) -> str:
+    """Return the name of a gap among the measures of an outcome."""
+    return f"{fairness} {interval[0]:g}-{interval[1]:g}"
+
+
+def judged(part: Part, scores: Floats, parts: Parts) -> dict[str, float]:
+    """Return accuracy, AUC, and all gaps on the absolute scale, of scores that select above 0."""
+    measures = {
+        "accuracy": float(((scores > 0) == (part.y == 1)).mean()),
+        "auc": float(roc_auc_score(part.y, scores)),
+    }
+    for interval in parts.intervals:
+        stated: dict[str, Any] = {
+            "sensitive_features": part.groups,
+            "interval": interval,
+            "gap_scale": "absolute",
+        }
+        measures[gap_name("pSP", interval)] = partial_statistical_parity_difference(None, scores, **stated)
+        measures[gap_name("pDP", interval)] = partial_demographic_parity_difference(
+            None, scores, threshold=0.0, **stated
+        )
+    return measures

@@ -1,0 +1,156 @@
+"""What packages that extend partialfair import besides its documented modules: one module of building blocks.
+
+A constraint, a solver, a data set or a subcommand of another distribution is written with these names; see
+CONTRIBUTING.md. Names are imported on first use (PEP 562), so that the help of a command waits for no package
+of numbers.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from partialfair._checks import check_choice, check_count, check_number
+    from partialfair._clock import check_clock
+    from partialfair._extras import require
+    from partialfair._files import check_file, write_file, write_files
+    from partialfair._row_columns import RowColumns
+    from partialfair._typing import Floats, GapScale, IntervalLike, Ints
+    from partialfair.categoricals import CategoricalCodes
+    from partialfair.cli._interrupts import keeping
+    from partialfair.cli._options import OUTPUT, AsJson
+    from partialfair.cli._output import PlainTable, console, echo, json_text, note, printing, step
+    from partialfair.cli._writing import check_directory, png
+    from partialfair.constraints.base import LEAST_GAP, Positive, refuse_empty_groups
+    from partialfair.constraints.block import ConstraintBlock
+    from partialfair.datasets._registry import register_dataset
+    from partialfair.datasets._source import (
+        DATA_VARIABLE,
+        PathLike,
+        RemoteFile,
+        either_layout,
+        find_named,
+        read_all,
+        search_directories,
+        searched,
+    )
+    from partialfair.datasets._task import group_series
+    from partialfair.dc.algebra import DC, DCSystem, atom
+    from partialfair.dc.bank import Gradient
+    from partialfair.groups import Groups, Members, members_of
+    from partialfair.persistence import register_saved_classes
+    from partialfair.plotting._style import GROUP_COLOURS
+    from partialfair.problems.constrained import Problem, ProblemPoint
+    from partialfair.problems.rows import Gives
+    from partialfair.report.rendering import page_style
+    from partialfair.report.sections import Section
+    from partialfair.solvers.result import Callback, Result, Run, Solver
+    from partialfair.solvers.status import Status
+    from partialfair.surrogates import Surrogate
+
+__all__ = [
+    "DATA_VARIABLE",
+    "DC",
+    "GROUP_COLOURS",
+    "LEAST_GAP",
+    "OUTPUT",
+    "AsJson",
+    "Callback",
+    "CategoricalCodes",
+    "ConstraintBlock",
+    "DCSystem",
+    "Floats",
+    "GapScale",
+    "Gives",
+    "Gradient",
+    "Groups",
+    "IntervalLike",
+    "Ints",
+    "Members",
+    "PathLike",
+    "PlainTable",
+    "Positive",
+    "Problem",
+    "ProblemPoint",
+    "RemoteFile",
+    "Result",
+    "RowColumns",
+    "Run",
+    "Section",
+    "Solver",
+    "Status",
+    "Surrogate",
+    "atom",
+    "check_choice",
+    "check_clock",
+    "check_count",
+    "check_directory",
+    "check_file",
+    "check_number",
+    "console",
+    "echo",
+    "either_layout",
+    "find_named",
+    "group_series",
+    "json_text",
+    "keeping",
+    "members_of",
+    "note",
+    "page_style",
+    "png",
+    "printing",
+    "read_all",
+    "refuse_empty_groups",
+    "register_dataset",
+    "register_saved_classes",
+    "require",
+    "search_directories",
+    "searched",
+    "step",
+    "write_file",
+    "write_files",
+]
+
+_NAMES_IN = {
+    "_checks": "check_choice check_count check_number",
+    "_clock": "check_clock",
+    "_extras": "require",
+    "_files": "check_file write_file write_files",
+    "_row_columns": "RowColumns",
+    "_typing": "Floats GapScale IntervalLike Ints",
+    "categoricals": "CategoricalCodes",
+    "cli._interrupts": "keeping",
+    "cli._options": "OUTPUT AsJson",
+    "cli._output": "PlainTable console echo json_text note printing step",
+    "cli._writing": "check_directory png",
+    "constraints.base": "LEAST_GAP Positive refuse_empty_groups",
+    "constraints.block": "ConstraintBlock",
+    "datasets._registry": "register_dataset",
+    "datasets._source": "DATA_VARIABLE PathLike RemoteFile either_layout find_named "
+    "read_all search_directories searched",
+    "datasets._task": "group_series",
+    "dc.algebra": "DC DCSystem atom",
+    "dc.bank": "Gradient",
+    "groups": "Groups Members members_of",
+    "persistence": "register_saved_classes",
+    "plotting._style": "GROUP_COLOURS",
+    "problems.constrained": "Problem ProblemPoint",
+    "problems.rows": "Gives",
+    "report.rendering": "page_style",
+    "report.sections": "Section",
+    "solvers.result": "Callback Result Run Solver",
+    "solvers.status": "Status",
+    "surrogates": "Surrogate",
+}
+_HOME_OF = {name: f"partialfair.{module}" for module, names in _NAMES_IN.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'partialfair.extension' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,1 +1,0 @@
-"""Experiments as records."""
