@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from partialfair import PartialFairClassifier, PartialFairRegressor
-from partialfair.estimators._fit import FitSettings, fit_linear
-from partialfair.estimators._path_memory import PathMemory
-from partialfair.estimators._training import FitRows
 from partialfair.groups import encode_groups
 from partialfair.objectives import Squared
 from partialfair.solvers import MultiStartSQP
+from partialfair.training.fit import FitSettings, fit_linear
+from partialfair.training.fit_problem import FitRows
+from partialfair.training.path_memory import PathMemory
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from partialfair import PartialFairClassifier
-from partialfair.estimators._path_memory import PathMemory
 from partialfair.metrics import partial_statistical_parity_difference
+from partialfair.training.path_memory import PathMemory
 
 INTERVAL = (0.1, 0.6)
 SOLVES = ("going on", "surrogate constraints", "correction", "more steps")

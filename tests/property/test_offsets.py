@@ -17,10 +17,10 @@ from partialfair.constraints import (
     QuadraticGroupAUC,
     StatisticalParity,
 )
-from partialfair.estimators._scales import column_units
 from partialfair.exceptions import FarFromZeroWarning, SurrogateWarning
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.solvers import Status
+from partialfair.training.column_units import column_units
 
 SEEDS = st.integers(0, 10_000)
 TERMS = st.sampled_from([None, "intercept", "interactions"])

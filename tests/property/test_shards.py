@@ -18,9 +18,7 @@ from partialfair.constraints import (
     join,
 )
 from partialfair.estimators import PartialFairClassifier
-from partialfair.estimators._search import Search, ending
 from partialfair.estimators._statement import read_constraints, read_solver
-from partialfair.estimators._training import FitRows
 from partialfair.exceptions import InputError
 from partialfair.groups import Members, encode_groups
 from partialfair.models import linear_model
@@ -37,6 +35,8 @@ from partialfair.problems import (
 )
 from partialfair.solvers import GOOD, SQP, MultiStartSQP, Newton
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+from partialfair.training.fit_problem import FitRows
+from partialfair.training.search import Search, ending
 from tests.sizes import examples
 
 STATEMENTS = (

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedKFold, TimeSeriesSplit
 
-from partialfair.estimators._splits import drawn_folds, drawn_rows, given_folds, strata_of
+from partialfair.data.splits import drawn_folds, drawn_rows, given_folds, strata_of
 from partialfair.exceptions import InputError
 
 

@@ -24,10 +24,9 @@ from partialfair.cli._output import step
 from partialfair.cli._split import CHOSEN_ON_ALL_ROWS, OUT_OF_FOLD, Everybody, HoldOut, split_rows
 from partialfair.cli._tables import are_codes, check_groups, clusters_of, labels_of, read_table, weights_of
 from partialfair.constraints import Constraint
+from partialfair.data.features import Features
 from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._folds import meaning_of_folds
-from partialfair.estimators._inputs import Features
-from partialfair.estimators.result import CHOSEN_IN_TRAINING
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, encode_groups
 from partialfair.models.linear import GroupTerms
@@ -44,6 +43,7 @@ from partialfair.tables import (
     read_columns,
     strangers,
 )
+from partialfair.training.result import CHOSEN_IN_TRAINING
 
 __all__ = ["ModelSettings", "Prepared", "Roles", "TableRows", "prepare"]
 

@@ -12,13 +12,13 @@ from partialfair._typing import Floats, Ints
 from partialfair.cli._intervals import AUTO, AskedInterval
 from partialfair.cli._judging import ANYWHERE, Judging, on_judged
 from partialfair.constraints import Constraint
+from partialfair.data.splits import drawn_folds, drawn_rows, strata_of
 from partialfair.estimators._base import PartialFairEstimator
-from partialfair.estimators._promise import check_promises, promised
-from partialfair.estimators._splits import drawn_folds, drawn_rows, strata_of
-from partialfair.estimators._statement import Automatic
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups
 from partialfair.metrics.catalogue import check_judgeable
+from partialfair.training.placing import Automatic
+from partialfair.training.promise import check_promises, promised
 
 __all__ = ["OUT_OF_FOLD", "Everybody", "HoldOut", "split_rows"]
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from inspect import Parameter, signature
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from partialfair._checks import check_count, check_flag, check_number, is_finite_number
@@ -19,33 +21,32 @@ from partialfair._state import StoredAsPairs
 from partialfair._typing import ArrayLike, Floats
 from partialfair.constraints import Constraint
 from partialfair.constraints.base import Positive
-from partialfair.estimators._fit import FitSettings, WarmStart, fit_linear
+from partialfair.data.features import Features, n_rows_of
 from partialfair.estimators._inputs import (
-    Features,
+    feature_name,
     in_columns_of,
     known_groups,
-    n_rows_of,
     names_of,
     read_features,
     read_groups,
 )
-from partialfair.estimators._origin import Origin
-from partialfair.estimators._overfitted import overfitted_gap_warning
-from partialfair.estimators._path_memory import PathMemory
 from partialfair.estimators._path_rows import GivenRows
 from partialfair.estimators._population import check_population_settings, fit_for_new_people
-from partialfair.estimators._promise import check_promises, promises_of
-from partialfair.estimators._scales import penalized_warning
-from partialfair.estimators._search import remarks_on
 from partialfair.estimators._statement import read_constraints, seed_of
 from partialfair.estimators._stored import check_stored
-from partialfair.estimators._training import FitRows
-from partialfair.estimators.result import FitResult
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, group_name
 from partialfair.models import linear_model
 from partialfair.solvers import Solver
 from partialfair.surrogates import Surrogate, surrogate
+from partialfair.training.column_units import penalized_warning
+from partialfair.training.fit import FitSettings, WarmStart, fit_linear
+from partialfair.training.fit_problem import FitRows
+from partialfair.training.offset import Origin
+from partialfair.training.path_memory import PathMemory
+from partialfair.training.promise import check_promises, promises_of
+from partialfair.training.remarks import overfitted_gap_warning, unfinished, uninformative_warning
+from partialfair.training.result import FitResult
 
 __all__ = ["PartialFairEstimator"]
 
@@ -218,10 +219,17 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
                 self._free = fit.unconstrained
             if fit.surrogate_bias is not None:
                 self._surrogate_bias = fit.surrogate_bias
-        penalized = penalized_warning(self, rows.X, fit.units, self.alpha) if offset is None else None
-        of_features = [remark for remark in (fit.units.remark(self), penalized) if remark is not None]
-        for remark in [*remarks_on(fit.result), *of_features, *fit.remarks]:
-            warnings.warn(remark, stacklevel=4)
+        how_it_ended = unfinished(fit.result)
+        names = partial(feature_name, self)
+        for remark in (
+            None if how_it_ended is None else ConvergenceWarning(how_it_ended),
+            uninformative_warning(fit.result),
+            fit.units.remark(names),
+            penalized_warning(names, rows.X, fit.units, self.alpha) if offset is None else None,
+            *fit.remarks,
+        ):
+            if remark is not None:
+                warnings.warn(remark, stacklevel=4)
 
     def _fit_settings(self, solver: Solver) -> FitSettings:
         """Return the parameters that describe a fit, as settings of it."""

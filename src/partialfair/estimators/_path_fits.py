@@ -17,15 +17,15 @@ from partialfair._clock import out_of_time
 from partialfair._typing import Floats
 from partialfair.constraints import Constraint
 from partialfair.estimators._inputs import read_weights
-from partialfair.estimators._path_memory import PathMemory, PathModel
 from partialfair.estimators._path_rows import GivenRows
-from partialfair.estimators._promise import exact_gap
 from partialfair.groups import encode_groups
 from partialfair.metrics.catalogue import Metric
 from partialfair.metrics.partial import WorstGap
 from partialfair.named_constraints import NamedConstraint, make_known
 from partialfair.problems import Counts
 from partialfair.solvers import Record, Status
+from partialfair.training.path_memory import PathMemory, PathModel
+from partialfair.training.promise import exact_gap
 
 __all__ = [
     "SCORINGS",

@@ -15,6 +15,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from partialfair._checks import check_count, shown
 from partialfair._typing import Floats, Ints
 from partialfair.constraints import Constraint
+from partialfair.data.splits import drawn_folds, given_folds
 from partialfair.estimators._folds import on_one_scale
 from partialfair.estimators._inputs import read_weights
 from partialfair.estimators._path_fits import (
@@ -28,7 +29,6 @@ from partialfair.estimators._path_fits import (
     scores_of,
 )
 from partialfair.estimators._path_rows import GivenRows, check_held_out, check_members
-from partialfair.estimators._splits import drawn_folds, given_folds
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups, group_name
 

@@ -17,13 +17,13 @@ from partialfair._checks import check_choice, check_count, check_weights, finite
 from partialfair._typing import Ints, SmallGroups
 from partialfair.categoricals import CategoricalCodes
 from partialfair.constraints import Constraint
+from partialfair.data.splits import drawn_rows, strata_of
 from partialfair.estimators._inputs import check_labels, read_target
-from partialfair.estimators._splits import drawn_rows, strata_of
-from partialfair.estimators._statement import Automatic
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, encode_groups, group_name
 from partialfair.metrics._inputs import cluster_codes
 from partialfair.metrics.catalogue import check_judgeable
+from partialfair.training.placing import Automatic
 
 __all__ = [
     "GivenRows",

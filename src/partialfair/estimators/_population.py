@@ -14,10 +14,10 @@ from partialfair._checks import check_number
 from partialfair._clock import acknowledge_interrupt, out_of_time
 from partialfair._typing import ArrayLike, Floats
 from partialfair.constraints import Constraint
+from partialfair.data.features import n_rows_of
 from partialfair.estimators._certifying import Certification, best_of, judging_of, report_on
 from partialfair.estimators._inputs import (
     in_columns_of,
-    n_rows_of,
     names_of,
     read_groups,
     read_target,
@@ -34,13 +34,13 @@ from partialfair.estimators._path_rows import (
     split_rows,
 )
 from partialfair.estimators._statement import seed_of
-from partialfair.estimators.result import FitResult, Population
 from partialfair.exceptions import InputError
 from partialfair.metrics._inputs import cluster_codes
 from partialfair.metrics.report import FairnessReport, ReportRow
 from partialfair.named_constraints import NamedConstraint, record_of
 from partialfair.objectives import AUC, PartialAUC, read_loss
 from partialfair.solvers import Status, decided_on_new_rows
+from partialfair.training.result import FitResult, Population
 
 __all__ = ["check_population_settings", "fit_for_new_people", "is_rows"]
 

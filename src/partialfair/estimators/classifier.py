@@ -17,17 +17,18 @@ from sklearn.utils.metaestimators import available_if
 from partialfair._checks import check_flag, refuse_lazy
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
+from partialfair.data.features import n_rows_of, take_rows
 from partialfair.estimators._base import PartialFairEstimator
-from partialfair.estimators._inputs import check_labels, n_rows_of, read_target, read_weights, take_rows
-from partialfair.estimators._origin import Origin
-from partialfair.estimators._path_memory import PathMemory
+from partialfair.estimators._inputs import check_labels, read_target, read_weights
 from partialfair.estimators._statement import read_solver
-from partialfair.estimators._training import FitRows
 from partialfair.exceptions import InputError, SurrogateWarning
 from partialfair.models.linear import GroupTerms
 from partialfair.objectives import Logistic, LossSettings, PartialAUC, mirrored, read_loss
 from partialfair.solvers import Record, Solver
 from partialfair.surrogates import Surrogate
+from partialfair.training.fit_problem import FitRows
+from partialfair.training.offset import Origin
+from partialfair.training.path_memory import PathMemory
 
 __all__ = ["PartialFairClassifier", "two_classes"]
 

@@ -11,19 +11,20 @@ from sklearn.metrics import r2_score
 from partialfair._checks import check_flag, refuse_lazy, squarable_vector
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
+from partialfair.data.features import n_rows_of, take_rows
 from partialfair.estimators._base import PartialFairEstimator
-from partialfair.estimators._inputs import n_rows_of, read_target, read_weights, take_rows
-from partialfair.estimators._origin import Origin
-from partialfair.estimators._path_memory import PathMemory
+from partialfair.estimators._inputs import read_target, read_weights
 from partialfair.estimators._statement import read_solver
-from partialfair.estimators._training import FitRows
-from partialfair.estimators._units import unit_of
 from partialfair.exceptions import InputError
 from partialfair.models.linear import GroupTerms
 from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.objectives import Squared, read_loss
 from partialfair.solvers import Record, Solver
 from partialfair.surrogates import Surrogate
+from partialfair.training.fit_problem import FitRows
+from partialfair.training.offset import Origin
+from partialfair.training.path_memory import PathMemory
+from partialfair.training.score_units import unit_of
 
 __all__ = ["PartialFairRegressor"]
 

@@ -27,8 +27,8 @@ from partialfair.report.sections import Section, audited_section, pairs_section
 from partialfair.solvers import GOOD
 
 if TYPE_CHECKING:
-    from partialfair.estimators.result import FitResult
     from partialfair.path import FairnessPath, PathPoint
+    from partialfair.training.result import FitResult
 
 __all__ = [
     "audit_page",

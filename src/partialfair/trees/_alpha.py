@@ -29,15 +29,15 @@ from sklearn.base import is_regressor
 from partialfair._checks import check_number, shown
 from partialfair._clock import out_of_time
 from partialfair._typing import Floats
+from partialfair.data.splits import drawn_rows
 from partialfair.estimators._inputs import read_weights
 from partialfair.estimators._path_fits import TINY_TIME, Listener
 from partialfair.estimators._path_rows import GivenRows
-from partialfair.estimators._promise import check_promises, promises_of
-from partialfair.estimators._splits import drawn_rows
 from partialfair.estimators._statement import seed_of
 from partialfair.estimators.classifier import two_classes
 from partialfair.exceptions import InputError
 from partialfair.solvers import Status
+from partialfair.training.promise import check_promises, promises_of
 from partialfair.trees._leaf_rows import LeafRows, exact_gaps, mean_loss
 
 __all__ = ["ALPHAS", "Candidate", "best_of", "check_alpha", "chosen_refit", "is_auto", "judging_rows"]

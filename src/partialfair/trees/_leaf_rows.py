@@ -10,16 +10,16 @@ from sklearn.base import is_regressor
 
 from partialfair._typing import Floats, Ints
 from partialfair.estimators._inputs import read_weights
-from partialfair.estimators._origin import Origin
 from partialfair.estimators._path_fits import scores_of
-from partialfair.estimators._path_memory import PathMemory
 from partialfair.estimators._path_rows import GivenRows
-from partialfair.estimators._promise import exact_gap
-from partialfair.estimators.result import FitResult
 from partialfair.metrics.partial import WorstGap
 from partialfair.objectives import read_loss
 from partialfair.problems import Counts
 from partialfair.solvers import Status
+from partialfair.training.offset import Origin
+from partialfair.training.path_memory import PathMemory
+from partialfair.training.promise import exact_gap
+from partialfair.training.result import FitResult
 from partialfair.trees._refitting import LeafValues
 
 __all__ = ["LeafRows", "exact_gaps", "judged_by_library", "mean_loss"]

@@ -20,7 +20,7 @@ from sklearn.base import is_regressor
 from sklearn.ensemble._forest import ForestClassifier
 
 from partialfair._typing import ArrayLike, Floats
-from partialfair.estimators._origin import Origin, Told
+from partialfair.training.offset import Origin, Told
 from partialfair.trees._wrapped import unwrapped
 from partialfair.trees.ensembles import ScoreKind, TreeEnsemble, ensemble_of
 

@@ -41,7 +41,6 @@ from partialfair.estimators._inputs import (
     refuse_repeated_names,
 )
 from partialfair.estimators._path_fits import TINY_TIME, with_gap
-from partialfair.estimators._path_memory import PathMemory
 from partialfair.estimators._path_rows import GivenRows
 from partialfair.estimators._statement import seed_of
 from partialfair.estimators.classifier import PartialFairClassifier, two_classes
@@ -50,6 +49,7 @@ from partialfair.exceptions import InputError
 from partialfair.groups import Groups
 from partialfair.solvers import Record, Solver
 from partialfair.surrogates import Surrogate
+from partialfair.training.path_memory import PathMemory
 from partialfair.trees._alpha import check_alpha, chosen_refit, is_auto, judging_rows
 from partialfair.trees._calibration import calibrations
 from partialfair.trees._growing import grown, name_model_in_errors

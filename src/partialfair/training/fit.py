@@ -1,7 +1,8 @@
 """The fit of a linear model as a function: rows, constraints and settings in, model and result out.
 
-Nothing here knows an estimator. Scores are counted in a unit (`partialfair.estimators._units`): constraints,
-settings and what an earlier fit left are converted at the beginning, the model and its result at the end.
+Nothing here knows an estimator. Scores are counted in a unit (`partialfair.training.score_units`):
+constraints, settings and what an earlier fit left are converted at the beginning, the model and its result at
+the end.
 """
 
 from __future__ import annotations
@@ -14,19 +15,7 @@ import numpy as np
 from partialfair._clock import noticing_interrupts, unhurried
 from partialfair._typing import Floats, GroupLabel
 from partialfair.constraints import Constraint
-from partialfair.estimators._flat import flat_scores_warning
-from partialfair.estimators._idle import idle_threshold_warning
-from partialfair.estimators._inputs import Features
-from partialfair.estimators._origin import Origin
-from partialfair.estimators._path_memory import PathMemory, PreparedRows
-from partialfair.estimators._promise import small_group_warning, small_groups
-from partialfair.estimators._scales import ColumnUnits, column_units
-from partialfair.estimators._search import Search, SearchResult, SearchSettings, ending
-from partialfair.estimators._statement import Automatic
-from partialfair.estimators._threads import one_blas_thread
-from partialfair.estimators._training import FitRows
-from partialfair.estimators._units import record_in_users_units, result_in_users_units
-from partialfair.estimators.result import FitResult
+from partialfair.data.features import Features
 from partialfair.groups import Groups
 from partialfair.models import linear_model
 from partialfair.models.linear import GroupTerms, LinearModel
@@ -34,6 +23,17 @@ from partialfair.problems import Certificate, Counts, InMemoryData
 from partialfair.problems.ranks import spread, tied_share
 from partialfair.solvers import Record
 from partialfair.surrogates import Surrogate
+from partialfair.training.column_units import ColumnUnits, column_units
+from partialfair.training.fit_problem import FitRows
+from partialfair.training.offset import Origin
+from partialfair.training.path_memory import PathMemory, PreparedRows
+from partialfair.training.placing import Automatic
+from partialfair.training.promise import small_group_warning, small_groups
+from partialfair.training.remarks import flat_scores_warning, idle_threshold_warning
+from partialfair.training.result import FitResult
+from partialfair.training.score_units import record_in_users_units, result_in_users_units
+from partialfair.training.search import Search, SearchResult, SearchSettings, ending
+from partialfair.training.threads import one_blas_thread
 
 __all__ = ["FitSettings", "LinearFit", "WarmStart", "fit_linear"]
 

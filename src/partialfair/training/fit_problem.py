@@ -10,13 +10,13 @@ import numpy as np
 from partialfair._typing import Floats
 from partialfair.constraints import Constraint, ConstraintBlock, join
 from partialfair.constraints.base import Positive
-from partialfair.estimators._inputs import Features
-from partialfair.estimators._promise import Promise
+from partialfair.data.features import Features
 from partialfair.groups import Groups
 from partialfair.metrics.partial import WorstGap
 from partialfair.objectives import Objective
 from partialfair.problems import Box, Counts, People, Problem, TrainingData
 from partialfair.surrogates import Surrogate
+from partialfair.training.promise import Promise
 
 __all__ = ["FitRows", "Training"]
 

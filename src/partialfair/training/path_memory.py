@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from partialfair._typing import Floats
-from partialfair.estimators._candidates import Candidate
-from partialfair.estimators._scales import ColumnUnits
-from partialfair.estimators._tightening import Attempt
-from partialfair.estimators._training import FitRows
 from partialfair.models.linear import LinearModel
 from partialfair.problems import InMemoryData
 from partialfair.solvers import Result
+from partialfair.training.candidates import Candidate
+from partialfair.training.column_units import ColumnUnits
+from partialfair.training.fit_problem import FitRows
+from partialfair.training.tightening import Attempt
 
 __all__ = ["PathMemory", "PathModel", "PreparedRows"]
 
