@@ -30,7 +30,9 @@ def fits(people, *max_gaps):
     for max_gap in max_gaps:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            clf.set_params(max_gap=max_gap)._fit(X, y, groups, None, memory=memory)
+            clf.set_params(max_gap=max_gap)
+            samples = clf._read_samples(X, y, groups, None)
+            clf._fit_samples(samples, clf._read_task(), np.inf, memory=memory)
         results.append(clf.result_)
     return memory, results
 

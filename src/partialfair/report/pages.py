@@ -10,7 +10,6 @@ import numpy as np
 
 from partialfair._files import write_file
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups
 from partialfair.intervals import as_interval_set
 from partialfair.metrics._text import fixed
 from partialfair.metrics.catalogue import METRICS
@@ -142,7 +141,7 @@ def path_page(
     first = reports[names[0]]
     changes = interval_changes(
         scores,
-        sensitive_features=first.as_judged(encode_groups(rows.groups, missing="ignore")),
+        sensitive_features=first.as_judged(rows.groups),
         interval=interval,
         sample_weight=rows.weights,
         higher_is_better=first.higher_is_better,

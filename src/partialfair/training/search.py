@@ -12,6 +12,8 @@ import numpy as np
 from partialfair._clock import OutOfTime, acknowledge_interrupt, deadline, out_of_time, unhurried
 from partialfair._typing import Floats
 from partialfair.constraints import Constraint, OnAGrid, join
+from partialfair.data.samples import Samples
+from partialfair.objectives import Objective
 from partialfair.problems import Box, Certificate, Counts, Problem, TrainingData, certify
 from partialfair.problems.ranks import spread
 from partialfair.solvers import CUT_SHORT, IDCA, Newton, Record, Result, Solver, Status, decided
@@ -21,7 +23,7 @@ from partialfair.training.boundary import BoundarySearch, follow_boundary
 from partialfair.training.candidates import Candidate, Pool
 from partialfair.training.direct_search import direct_search, search_all_coordinates
 from partialfair.training.equal_rows import BlockMoves, largest_block, move_outside
-from partialfair.training.fit_problem import FitRows, Training
+from partialfair.training.fit_problem import Training
 from partialfair.training.path_memory import PathMemory, PathModel
 from partialfair.training.placing import placed
 from partialfair.training.promise import Promise, check_promises, promises_of
@@ -249,8 +251,8 @@ class Search:
         The rows, wherever they lie.
     alpha
         Of the penalty, for each penalised parameter.
-    rows
-        What is known of the rows beside their features.
+    samples, objective
+        Rows with weight, and the loss of their scores.
     constraints
         What the model has to satisfy.
     begin
@@ -271,7 +273,8 @@ class Search:
     settings: SearchSettings
     data: TrainingData
     alpha: Floats
-    rows: FitRows
+    samples: Samples
+    objective: Objective
     constraints: tuple[Constraint, ...]
     begin: Floats | None = None
     box: Box | None = None
@@ -614,7 +617,7 @@ class Search:
 
     @cached_property
     def _free_problem(self) -> Problem:
-        return Problem.about(self.data, self.rows.objective, join([]), self.alpha, self.box)
+        return Problem.about(self.data, self.objective, join([]), self.alpha, self.box)
 
     @cached_property
     def _stated(self) -> tuple[Training, tuple[Constraint, ...], Surrogate | None]:
@@ -623,24 +626,23 @@ class Search:
         sigma: Surrogate | None = None
         promises: tuple[Promise, ...] = ()
         if constraints:
-            assert self.rows.groups is not None
             counts = self._free_problem.rows.at(self._free_w).counts()
             sigma = self.settings.surrogate_for(counts)
-            constraints = placed(constraints, counts, self.rows.groups.labels)
+            constraints = placed(constraints, counts, self.samples.groups.labels)
             promises = promises_of(
                 constraints,
-                self.rows.groups,
-                self.rows.weights,
-                self.rows.positive,
+                self.samples.groups,
+                self.samples.row_weights,
+                self.samples.positive,
                 self.settings.min_group_size,
             )
             check_promises(promises)
         training = Training(
             self.data,
-            self.rows.objective,
+            self.objective,
             self.alpha,
-            self.rows.weights,
-            self.rows.positive,
+            self.samples.row_weights,
+            self.samples.positive,
             promises,
             self.settings.tol,
             self.box,
