@@ -308,7 +308,11 @@ def check_weights(sample_weight: ArrayLike, n_rows: int, rows_of: str = "scores"
         raise InputError(f"sample_weight has {bad.size} negative values, the first in row {bad[0]}")
     if (bad := outside_weights(weights)).size:
         raise InputError(f"sample_weight has {weights[bad[0]]:g} in row {bad[0]}; {WEIGHT_RANGE}")
-    # Scaled by a power of two, which is exact: sums and squares of extreme weights then stay in range.
+    return scaled_weights(weights)
+
+
+def scaled_weights(weights: Floats) -> Floats:
+    """Return weights scaled by a power of two, which is exact: their sums and squares then stay in range."""
     return np.ldexp(weights, -int(np.frexp(weights.max(initial=0.0))[1]))
 
 

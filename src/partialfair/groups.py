@@ -58,6 +58,11 @@ class Groups:
     codes: Ints
     labels: tuple[GroupLabel, ...]
 
+    @classmethod
+    def none(cls, n: int) -> Groups:
+        """Return rows of which none has a group."""
+        return cls(np.full(n, -1, dtype=np.int32), ())
+
     @property
     def names(self) -> tuple[str, ...]:
         """Labels for people: ``"Female × Black"`` for a crossed group."""

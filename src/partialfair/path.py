@@ -14,18 +14,17 @@ from sklearn.base import clone, is_regressor
 from partialfair._checks import check_choice, check_count, check_number, refuse_lazy, shown
 from partialfair._typing import ArrayLike, Ints, SmallGroups
 from partialfair.constraints import Constraint
+from partialfair.data.samples import Samples
 from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._certifying import Certification, best_of, judging_of, report_on
 from partialfair.estimators._folds import meaning_of_folds
 from partialfair.estimators._path_fits import SCORINGS, PathPoint, with_gap
 from partialfair.estimators._path_parts import HeldOut, OutOfFold, read_folds
 from partialfair.estimators._path_rows import (
-    GivenRows,
     check_apart,
     check_judged,
     check_validation,
-    read_rows,
-    split_rows,
+    read_validation,
 )
 from partialfair.estimators._statement import read_seed
 from partialfair.exceptions import InputError
@@ -73,7 +72,7 @@ class FairnessPath:
 
     points: tuple[PathPoint, ...]
     scoring: str
-    validation: GivenRows
+    validation: Samples
     min_group_size: int
     small_groups: SmallGroups
     record: NamedConstraint
@@ -326,31 +325,34 @@ def fairness_path(
     if n_jobs is not None:
         check_count(n_jobs, "n_jobs", low=-1000)
     seed = read_seed(random_state)
-    rows = read_rows(estimator, X, y, sensitive_features, sample_weight, clusters)
-    parts = _parts(estimator, rows, validation, cv, seed)
-    parts.check(estimator, scoring)
-    check_judged(estimator, stated[0], record.metric, rows, parts.judged, min_group_size, small_groups)
+    reader = estimator._copy_unfitted().set_params(callback=estimator.callback)  # it learns the columns of X
+    reader._check_settings()
+    samples = reader._read_samples(X, y, sensitive_features, sample_weight, clusters)
+    parts = _parts(reader, samples, validation, clusters, cv, seed)
+    parts.check(reader, scoring)
+    check_judged(reader, stated[0], record.metric, samples, parts.judged, min_group_size, small_groups)
     known, say = (record, record.bounded), _reporter(scoring, callback, verbose)
-    points = tuple(parts.points(estimator, gaps, penalties, scoring, known, n_jobs, say))
+    points = tuple(parts.points(reader, gaps, penalties, scoring, known, n_jobs, say))
     return FairnessPath(
         points, scoring, parts.judged, min_group_size, small_groups, record, seed, parts.folds
     )
 
 
-def _parts(estimator: Any, rows: GivenRows, validation: Any, cv: Any, seed: int) -> HeldOut | OutOfFold:
-    """Return which rows train and which judge the models, refusing what cannot be read."""
+def _parts(
+    reader: Any, samples: Samples, validation: Any, clusters: Any, cv: Any, seed: int
+) -> HeldOut | OutOfFold:
+    """Return which rows train and which evaluate the models, refusing what cannot be read."""
     given = isinstance(validation, tuple | list)
     if cv is not None:
         if given or validation != _SHARE_HELD_OUT:
             raise InputError("cv judges models on all rows out of fold, so validation must not be given")
-        return OutOfFold(rows, read_folds(cv, rows, seed))
+        return OutOfFold(samples, read_folds(cv, samples, seed))
     if not given:
         check_number(validation, "validation", above=0.0, high=0.9)
-        return HeldOut(*split_rows(rows, validation, seed))
+        return HeldOut(*samples.hold_out(validation, seed))
     check_validation(validation)
-    held_out = read_rows(estimator, *validation, of=" of validation")
-    check_apart(rows, held_out)
-    return HeldOut(rows, held_out)
+    check_apart(clusters, validation[4] if len(validation) > 4 else None)
+    return HeldOut(samples, read_validation(reader, validation))
 
 
 def _folds_kept(point: PathPoint) -> int | None:

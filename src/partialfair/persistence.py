@@ -41,7 +41,7 @@ FORMAT = 1
 
 _CLASSES = {
     "partialfair.estimators.classifier": ["PartialFairClassifier"],
-    "partialfair.estimators.result": ["FitResult"],
+    "partialfair.training.result": ["FitResult"],
     "partialfair.tables": ["CategoryColumn", "GroupColumn", "NumberColumn", "TableModel"],
     "partialfair.estimators.regressor": ["PartialFairRegressor"],
     "partialfair.postprocessing.adjuster": ["PartialParityAdjuster"],

@@ -23,8 +23,8 @@ from partialfair._checks import shown
 from partialfair._columns import LARGEST, MAX_LEVELS, as_text, kind_of, more_rows, numbers_in, row_count
 from partialfair._text import listed
 from partialfair._typing import Floats, Ints
+from partialfair.data.features import Features
 from partialfair.estimators._base import PartialFairEstimator
-from partialfair.estimators._inputs import Features
 from partialfair.exceptions import InputError
 
 __all__ = [

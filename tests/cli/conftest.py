@@ -16,10 +16,11 @@ import pytest
 
 from partialfair import PartialFairClassifier, cli
 from partialfair.cli import _audit, _compare, _judging, _writing
-from partialfair.estimators import _certifying, _search
-from partialfair.estimators._candidates import Pool
-from partialfair.estimators._direct_search import direct_search
+from partialfair.estimators import _certifying
 from partialfair.metrics import compare_gaps, fairness_report
+from partialfair.training import search
+from partialfair.training.candidates import Pool
+from partialfair.training.direct_search import direct_search
 
 COLUMNS = ("--score", "score", "--group", "sex")
 BAND = ("--interval", 0.1, 0.5)
@@ -81,8 +82,8 @@ def run(
     for module in (_judging, _certifying):
         monkeypatch.setattr(module, "fairness_report", partial(fairness_report, n_resamples=100))
     monkeypatch.setattr(_compare, "compare_gaps", partial(compare_gaps, n_resamples=100))
-    monkeypatch.setattr(_search, "direct_search", _search_briefly)
-    monkeypatch.setattr(_search.Search, "_escalate", lambda search, settings: None)
+    monkeypatch.setattr(search, "direct_search", _search_briefly)
+    monkeypatch.setattr(search.Search, "_escalate", lambda search, settings: None)
     monkeypatch.setattr(_audit, "MAP_GRID", 20)
     monkeypatch.setattr(_writing, "png", _unpainted)
     monkeypatch.chdir(tmp_path)

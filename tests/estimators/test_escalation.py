@@ -13,13 +13,6 @@ from scipy.optimize import minimize
 from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path
 from partialfair._clock import OutOfTime
 from partialfair.constraints import DemographicParity, StatisticalParity, join
-from partialfair.estimators import _boundary, _search
-from partialfair.estimators._blocks import largest_block, move_outside
-from partialfair.estimators._boundary import follow_boundary
-from partialfair.estimators._promise import Promise
-from partialfair.estimators._rescaling import rescale
-from partialfair.estimators._search import Search, remarks_on
-from partialfair.estimators._tightening import is_reachable
 from partialfair.exceptions import UninformativeModelWarning
 from partialfair.groups import encode_groups
 from partialfair.metrics import partial_statistical_parity_difference
@@ -28,6 +21,14 @@ from partialfair.models import linear_model
 from partialfair.objectives import Logistic
 from partialfair.problems import Problem
 from partialfair.solvers import Status
+from partialfair.training import boundary, search
+from partialfair.training.boundary import follow_boundary
+from partialfair.training.equal_rows import largest_block, move_outside
+from partialfair.training.promise import Promise
+from partialfair.training.remarks import uninformative_warning
+from partialfair.training.rescaling import rescale
+from partialfair.training.search import Search
+from partialfair.training.tightening import is_reachable
 from partialfair_paper.quadratic import QuadraticGroupAUC
 
 INTERVAL, MAX_GAP = (0.3, 0.7), 0.1
@@ -137,7 +138,7 @@ def test_it_follows_any_boundary(settings, monkeypatch):
         runs.append(1)
         follow_boundary(pool, constraints, sigma, start, replace(settings, n_steps=8))
 
-    monkeypatch.setattr(_search, "follow_boundary", follow_briefly)
+    monkeypatch.setattr(search, "follow_boundary", follow_briefly)
     monkeypatch.setattr(Search, "_certified_after_escalation", lambda search, last, settings: None)
     monkeypatch.setattr(Search, "_is_unfinished", True)
     X, y, groups = conflicting_integers(1, n=300)
@@ -208,7 +209,7 @@ def test_the_end_of_time_loses_no_feasible_model(monkeypatch):
         if len(steps) > 30:
             raise OutOfTime
 
-    monkeypatch.setattr(_boundary, "check_clock", check_clock)
+    monkeypatch.setattr(boundary, "check_clock", check_clock)
     result = quiet_fit(*conflicting_integers(4, n=700)).result_
     assert result.status is Status.TIME_LIMIT
     kept = [line for line in result.search if "boundary" in line.how]
@@ -303,8 +304,8 @@ class TestConstantModel:
     def test_a_loss_that_is_not_lower_is_a_warning(self):
         X, y, groups = conflicting_integers(5, n=400)
         result = quiet_fit(X, y, groups, max_gap=0.5).result_
-        assert not remarks_on(result)
-        (remark,) = remarks_on(replace(result, objective=result.constant_objective))
+        assert not uninformative_warning(result)
+        remark = uninformative_warning(replace(result, objective=result.constant_objective))
         assert isinstance(remark, UninformativeModelWarning)
         assert len(str(remark)) <= 250
 

@@ -13,10 +13,10 @@ from partialfair.constraints import (
     GroupAUC,
     StatisticalParity,
 )
-from partialfair.estimators._promise import promised
-from partialfair.estimators._tightening import _floor
 from partialfair.groups import encode_groups
 from partialfair.solvers import Status
+from partialfair.training.promise import promised
+from partialfair.training.tightening import _floor
 from tests import brute
 
 

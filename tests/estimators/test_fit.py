@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from partialfair import PartialFairClassifier, PartialFairRegressor
-from partialfair.estimators._fit import FitSettings, fit_linear
-from partialfair.estimators._path_memory import PathMemory
-from partialfair.estimators._training import FitRows
+from partialfair.data.samples import Samples
 from partialfair.groups import encode_groups
 from partialfair.objectives import Squared
 from partialfair.solvers import MultiStartSQP
+from partialfair.training.fit import FitSettings, fit_linear
+from partialfair.training.path_memory import PathMemory
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +31,8 @@ def test_units_are_a_matter_of_the_fit_alone(regression):
     before = pickle.dumps(settings)
     fits = []
     for unit in (1.0, 4.0):
-        objective = Squared().build(y / unit, np.ones(400), anchored=True)
-        rows = FitRows(X, np.ones(400), encode_groups(groups), objective, np.inf)
-        fits.append(fit_linear(rows, constraints, settings, unit=unit))
+        samples = Samples(X, y, encode_groups(groups))
+        fits.append(fit_linear(samples, constraints, Squared(), settings, unit=unit))
     assert pickle.dumps(settings) == before
     one, four = fits
     assert four.coef == pytest.approx(one.coef, rel=1e-3)
@@ -47,7 +46,8 @@ def test_a_fit_leaves_what_it_needs_on_its_estimator_alone(regression):
     X, y, groups = regression
     clf = PartialFairClassifier(interval=(0.1, 0.5), max_gap=0.2, enforce="surrogate")
     memory = PathMemory()
-    clf._fit(X, y > 0, groups, None, memory=memory)
+    samples = clf._read_samples(X, y > 0, groups, None)
+    clf._fit_samples(samples, clf._read_task(), np.inf, memory=memory)
     assert memory.free is not None
     plain = PartialFairClassifier(interval=(0.1, 0.5), max_gap=0.2, enforce="surrogate")
     plain.fit(X, y > 0, sensitive_features=groups)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from partialfair import PartialFairClassifier
-from partialfair.estimators._path_memory import PathMemory
 from partialfair.metrics import partial_statistical_parity_difference
+from partialfair.training.path_memory import PathMemory
 
 INTERVAL = (0.1, 0.6)
 SOLVES = ("going on", "surrogate constraints", "correction", "more steps")
@@ -30,7 +30,9 @@ def fits(people, *max_gaps):
     for max_gap in max_gaps:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            clf.set_params(max_gap=max_gap)._fit(X, y, groups, None, memory=memory)
+            clf.set_params(max_gap=max_gap)
+            samples = clf._read_samples(X, y, groups, None)
+            clf._fit_samples(samples, clf._read_task(), np.inf, memory=memory)
         results.append(clf.result_)
     return memory, results
 

@@ -12,8 +12,8 @@ from sklearn.preprocessing import StandardScaler
 
 from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path, load_model, save_model
 from partialfair.constraints import DemographicParity, StatisticalParity
+from partialfair.data.samples import Samples
 from partialfair.estimators import _population
-from partialfair.estimators._path_rows import GivenRows, split_rows
 from partialfair.exceptions import InputError, SmallGroupWarning
 from partialfair.groups import encode_groups
 from partialfair.metrics import fairness_report, partial_statistical_parity_difference
@@ -50,7 +50,7 @@ def few_models(monkeypatch):
 
 def held_out_of(people, share=0.2, seed=0):
     X, y, groups = people
-    return split_rows(GivenRows(X, y, encode_groups(groups), np.ones(len(y))), share, seed)
+    return Samples(X, y, encode_groups(groups), np.ones(len(y))).hold_out(share, seed)
 
 
 def test_a_certified_model_and_its_record(fitted, people):
@@ -352,8 +352,8 @@ def test_clusters_are_certified_on_as_a_whole(people, few_models):
     person = np.repeat(np.arange(len(people[1])), 2)
     clf = PartialFairClassifier(**QUICK).fit(X, y, sensitive_features=groups, clusters=person)
     told = clf.result_.population
-    rows = GivenRows(X, y, encode_groups(groups), np.ones(len(y)), person)
-    train, held_out = split_rows(rows, 0.2, 0)
+    rows = Samples(X, y, encode_groups(groups), np.ones(len(y)), person)
+    train, held_out = rows.hold_out(0.2, 0)
     assert told.n_rows == held_out.n
     assert not set(train.clusters) & set(held_out.clusters)
     given = (held_out.X, held_out.y, held_out.groups, held_out.weights)

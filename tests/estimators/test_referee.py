@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from partialfair import metrics
-from partialfair.estimators._judge import Referee
 from partialfair.groups import Groups
 from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.problems import Counts
+from partialfair.training.exact_gaps import Referee
 
 METRICS = {
     "statistical_parity": metrics.partial_statistical_parity_difference,

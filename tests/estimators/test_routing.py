@@ -10,6 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from partialfair import PartialFairClassifier
+from partialfair.estimators import _base
 from partialfair.metrics import partial_statistical_parity_difference
 
 pytestmark = pytest.mark.filterwarnings(
@@ -122,11 +123,10 @@ def test_clusters_are_handed_on_without_any_request(people, routing, monkeypatch
     person = np.arange(len(people.y)) // 2
     given = []
 
-    def spied(self, X, y, sensitive_features, sample_weight, clusters, moment):
+    def spied(estimator, X, y, sensitive_features, sample_weight, clusters, deadline):
         given.append(clusters)
-        return self
 
-    monkeypatch.setattr(PartialFairClassifier, "_fit_for_new_people", spied)
+    monkeypatch.setattr(_base, "fit_population", spied)
     pipeline = make_pipeline(StandardScaler(), quick(enforce="population"))
     pipeline.fit(people.X, people.y, sensitive_features=people.groups, clusters=person)
     assert given[0] is person

@@ -11,8 +11,8 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from partialfair import PartialFairClassifier
-from partialfair.estimators import _threads
-from partialfair.estimators._threads import one_blas_thread
+from partialfair.training import threads
+from partialfair.training.threads import one_blas_thread
 
 PATIENCE = 300  # seconds after which a thread hangs, however busy the machine
 
@@ -71,13 +71,13 @@ def test_an_error_gives_them_back():
 @pytest.mark.parametrize("step", ["_Holder.start", "_Fits.begin"])
 def test_an_interrupt_at_the_beginning_gives_them_back(monkeypatch, step):
     owner, name = step.split(".")
-    begin = getattr(getattr(_threads, owner), name)
+    begin = getattr(getattr(threads, owner), name)
 
     def interrupted(*arguments):
         begin(*arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(getattr(_threads, owner), name, interrupted)
+    monkeypatch.setattr(getattr(threads, owner), name, interrupted)
     with pytest.raises(KeyboardInterrupt), one_blas_thread():
         pytest.fail("it was interrupted before")
     monkeypatch.undo()

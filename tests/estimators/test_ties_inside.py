@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from partialfair.constraints import StatisticalParity
-from partialfair.estimators._candidates import Candidate, Pool
-from partialfair.estimators._promise import promised
 from partialfair.groups import encode_groups
 from partialfair.problems import Counts
+from partialfair.training.candidates import Candidate, Pool
+from partialfair.training.promise import promised
 
 N = 40
 

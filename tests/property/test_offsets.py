@@ -12,11 +12,14 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from partialfair import PartialFairClassifier, PartialFairRegressor
-from partialfair.constraints import DemographicParity, StatisticalParity
-from partialfair.estimators._scales import column_units
+from partialfair.constraints import (
+    DemographicParity,
+    StatisticalParity,
+)
 from partialfair.exceptions import FarFromZeroWarning, SurrogateWarning
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.solvers import Status
+from partialfair.training.column_units import column_units
 from partialfair_paper.quadratic import QuadraticGroupAUC
 
 SEEDS = st.integers(0, 10_000)

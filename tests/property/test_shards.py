@@ -17,10 +17,9 @@ from partialfair.constraints import (
     StatisticalParity,
     join,
 )
+from partialfair.data.samples import Samples
 from partialfair.estimators import PartialFairClassifier
-from partialfair.estimators._search import Search, ending
 from partialfair.estimators._statement import read_constraints, read_solver
-from partialfair.estimators._training import FitRows
 from partialfair.exceptions import InputError
 from partialfair.groups import Members, encode_groups
 from partialfair.models import linear_model
@@ -37,6 +36,7 @@ from partialfair.problems import (
 )
 from partialfair.solvers import GOOD, SQP, MultiStartSQP, Newton
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+from partialfair.training.search import Search, ending
 from tests.sizes import examples
 
 STATEMENTS = (
@@ -362,16 +362,16 @@ def test_whole_fits_see_merged_counts_only(constraint, enforce):
     clf = PartialFairClassifier(constraint, interval=(0.1, 0.8), max_gap=0.1, enforce=enforce, **terms)
     model = linear_model(X, codes=groups.codes, n_groups=3, **terms)
     objective = Logistic().build(np.where(positive, 1.0, -1.0), np.ones(n))
-    rows = FitRows(X, np.ones(n), groups, objective, np.inf, positive)
+    samples, people = Samples(X, positive, groups), People(np.ones(n), groups.codes, positive)
     LONGEST.n = 0
-    endings, whole = [], InMemoryData(model, objective, rows.people, n_shards=1)
+    endings, whole = [], InMemoryData(model, objective, people, n_shards=1)
     for data in (
         whole,
-        Guarded(model, objective, rows.people, borders=(0, 7, 2000, 2000)),
+        Guarded(model, objective, people, borders=(0, 7, 2000, 2000)),
     ):
         stated = read_constraints(clf)
         settings = clf._fit_settings(read_solver(clf, stated))
-        search = Search(settings, data, np.full(6, 1e-4), rows, stated)
+        search = Search(settings, data, np.full(6, 1e-4), samples, objective, stated)
         found = search.run(np.inf)
         status, _ = ending(found, search.certificate(found.attempt, np.inf), search.exact)
         endings.append((status, found.objective, found.attempt.training.gaps(found.counts)[0].value))

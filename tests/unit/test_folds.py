@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
+from partialfair.data.splits import draw_folds
 from partialfair.estimators._folds import meaning_of_folds, on_one_scale
-from partialfair.estimators._splits import drawn_folds
 from partialfair.metrics import fairness_report, partial_statistical_parity_difference
 
 INTERVAL = (0.1, 0.6)
@@ -65,7 +65,7 @@ def test_scales_of_models_do_not_blur_gaps():
     n = 8000
     groups = rng.integers(0, 2, n)
     score = rng.normal(size=n) + 0.8 * groups
-    folds = drawn_folds(groups, 5, seed=0)
+    folds = draw_folds(groups, 5, seed=0)
     of_models = np.array([0.3, 0.7, 1.0, 1.6, 4.0])[folds] * score + np.array([2, -1, 0, 3, -2])[folds]
     truth = shifted_gap(0.8, *INTERVAL)
 
@@ -101,7 +101,7 @@ def samples():
         rng = np.random.default_rng(seed)
         groups = np.repeat([0, 1], [150, 300])
         scores = rng.normal(size=450) + 0.5 * groups
-        folds = drawn_folds(groups, 5, seed)
+        folds = draw_folds(groups, 5, seed)
         for metric, of in (("statistical_parity", np.mean), ("demographic_parity", upper)):
             taken = np.array([[of(scores[(folds != f) & (groups == k)]) for k in (0, 1)] for f in range(5)])
             raw = scores - taken[folds, groups]

@@ -78,7 +78,8 @@ def test_rows_held_out_are_a_share_of_every_group_and_class(people):
     held_out = path.validation
     for group in "ab":
         for label in (False, True):
-            share = ((held_out.groups == group) & (held_out.y == label)).sum()
+            code = held_out.groups.labels.index(group)
+            share = ((held_out.groups.codes == code) & (held_out.y == label)).sum()
             assert share == pytest.approx(0.25 * ((groups == group) & (y == label)).sum(), abs=1)
 
 
@@ -179,10 +180,10 @@ def test_regressors_have_paths(people):
         ({"validation": 1.5}, r"validation must lie in \(0, 0.9\], not 1.5"),
         ({"validation": 1e-5}, "the 0 validation rows have no group; a gap needs at least two"),
         ({"validation": (1, 2)}, r"validation must be a share of the rows, or \(X, y, sensitive_features\)"),
-        ({"y": np.zeros(9)}, "y has 9 rows, but X has 1500"),
-        ({"y": None}, "y is missing"),
+        ({"y": np.zeros(9)}, "y has 9 rows, but there are 1500 rows of X"),
+        ({"y": None}, "the target y is None"),
         ({"sensitive_features": ["a", "b"]}, "sensitive_features has 2 rows, but there are 1500 rows of X"),
-        ({"sensitive_features": None}, "sensitive_features is missing"),
+        ({"sensitive_features": None}, "a constraint needs the group of every row"),
         ({"sensitive_features": [None, *"ab" * 749, "a"]}, "1 missing values, .*missing_groups='ignore'"),
         ({"sample_weight": [1.0]}, "sample_weight has 1 rows, but there are 1500"),
         ({"sample_weight": np.full(1500, -1.0)}, "sample_weight has 1500 negative values"),
@@ -214,8 +215,8 @@ def test_bad_input_is_refused_before_any_fit(people, changes, message):
 @pytest.mark.parametrize(
     ("changes", "settings", "message"),
     [
-        ({"X": np.zeros((60, 2))}, {}, "X of validation has 2 columns, and X has 3"),
-        ({"y": np.zeros(9)}, {}, "y of validation has 9 rows, but X of validation has 60"),
+        ({"X": np.zeros((60, 2))}, {}, "validation: X has 2 features, .* expecting 3"),
+        ({"y": np.zeros(9)}, {}, "validation: y has 9 rows, but there are 60"),
         ({"y": ["yes", "no"] * 30}, {}, "y of validation holds '(yes|no)', which is not among the classes"),
         ({"y": np.ones(60, dtype=bool)}, {"scoring": "roc_auc"}, "'roc_auc' needs both classes in the 60"),
         ({"groups": ["a", "b"]}, {}, "validation: sensitive_features has 2 rows, but there are 60"),

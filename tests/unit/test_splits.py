@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedKFold, TimeSeriesSplit
 
-from partialfair.estimators._splits import drawn_folds, drawn_rows, given_folds, strata_of
+from partialfair.data.splits import apply_splitter, draw_folds, draw_rows, strata_of
 from partialfair.exceptions import InputError
 
 
@@ -25,26 +25,26 @@ def test_strata_are_groups_and_two_labels():
 
 def test_a_share_of_every_stratum_is_drawn(people):
     strata, _ = people
-    drawn = drawn_rows(strata, 0.25, seed=1)
+    drawn = draw_rows(strata, 0.25, seed=1)
     for stratum in range(6):
         assert drawn[strata == stratum].sum() == round(0.25 * (strata == stratum).sum())
-    np.testing.assert_array_equal(drawn, drawn_rows(strata, 0.25, seed=1))
-    assert (drawn != drawn_rows(strata, 0.25, seed=2)).any()
+    np.testing.assert_array_equal(drawn, draw_rows(strata, 0.25, seed=1))
+    assert (drawn != draw_rows(strata, 0.25, seed=2)).any()
 
 
 @pytest.mark.parametrize("n_folds", [2, 5, 7])
 def test_folds_are_even_in_every_stratum(people, n_folds):
     strata, _ = people
-    folds = drawn_folds(strata, n_folds, seed=0)
+    folds = draw_folds(strata, n_folds, seed=0)
     for part in (slice(None), *(strata == stratum for stratum in range(6))):
         sizes = np.bincount(folds[part], minlength=n_folds)
         assert np.ptp(sizes) <= 1
-    np.testing.assert_array_equal(folds, drawn_folds(strata, n_folds, seed=0))
-    assert (folds != drawn_folds(strata, n_folds, seed=1)).any()
+    np.testing.assert_array_equal(folds, draw_folds(strata, n_folds, seed=0))
+    assert (folds != draw_folds(strata, n_folds, seed=1)).any()
 
 
 @pytest.mark.parametrize(
-    "parts_of", [lambda s, c: drawn_rows(s, 0.3, 0, c), lambda s, c: drawn_folds(s, 5, 0, c)]
+    "parts_of", [lambda s, c: draw_rows(s, 0.3, 0, c), lambda s, c: draw_folds(s, 5, 0, c)]
 )
 def test_clusters_stay_together(people, parts_of):
     strata, clusters = people
@@ -55,7 +55,7 @@ def test_clusters_stay_together(people, parts_of):
 
 def test_clusters_of_rare_strata_are_spread(people):
     strata, clusters = people
-    folds = drawn_folds(strata, 3, 0, clusters)
+    folds = draw_folds(strata, 3, 0, clusters)
     # Every cluster with a row of the rarest stratum counts as one of that stratum.
     rare = np.unique(clusters[strata == 5])
     assert np.ptp(np.bincount([folds[clusters == one][0] for one in rare], minlength=3)) <= 1
@@ -68,7 +68,7 @@ def test_splitters_of_scikit_learn(people, splitter):
     strata, clusters = people
     labels = strata % 2
     given = clusters if isinstance(splitter, GroupKFold) else None
-    folds = given_folds(splitter, labels, given)
+    folds = apply_splitter(splitter, labels, given)
     for fold, (_, test) in enumerate(splitter.split(np.zeros((900, 1)), labels, given)):
         assert (folds[test] == fold).all()
 
@@ -84,12 +84,12 @@ def test_splitters_of_scikit_learn(people, splitter):
 def test_splitters_that_cannot_be_folds(people, splitter, clustered, message):
     strata, clusters = people
     with pytest.raises(InputError, match=message):
-        given_folds(splitter, strata % 2, clusters if clustered else None)
+        apply_splitter(splitter, strata % 2, clusters if clustered else None)
 
 
 def test_more_folds_than_rows_or_clusters(people):
     strata, clusters = people
     with pytest.raises(InputError, match="901 folds need at least as many rows, and there are 900"):
-        drawn_folds(strata, 901, 0)
+        draw_folds(strata, 901, 0)
     with pytest.raises(InputError, match="400 folds need at least as many clusters"):
-        drawn_folds(strata, 400, 0, clusters)
+        draw_folds(strata, 400, 0, clusters)

@@ -21,12 +21,13 @@ from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import AUTO, interval_record
 from partialfair.cli._models import alpha_notes, check_alpha, read_alpha
 from partialfair.cli._output import PlainTable, note_line, step
-from partialfair.cli._prepare import ModelSettings, Prepared, Roles, TableRows, prepare
+from partialfair.cli._prepare import ModelSettings, Prepared, Roles, prepare
 from partialfair.cli._reports import value_and_interval
 from partialfair.cli._split import HoldOut
 from partialfair.cli._trained import HELD_OUT, MODEL, SCORED_OUT_OF_FOLD
 from partialfair.cli._wording import as_options
 from partialfair.cli._writing import Content
+from partialfair.data.samples import Samples
 from partialfair.exceptions import InputError
 from partialfair.groups import group_name
 from partialfair.metrics import ReportRow
@@ -299,7 +300,7 @@ def _fit(
     rows, held_out = prepared.parts["training"], prepared.parts.get("held out")
     total, done = (len({*settings.max_gaps}) + 1) * len({*settings.alphas}), 0
     times = "" if settings.cv is None else f", and again without each of {settings.cv} folds"
-    with step(f"training {total} models on {len(rows.positive):,} rows{times}") as say:
+    with step(f"training {total} models on {rows.n:,} rows{times}") as say:
 
         def show(line: Record) -> None:
             say(
@@ -328,8 +329,8 @@ def _fit(
                 settings.constraint, prepared.interval, alpha=settings.alphas[0], callback=show
             ),
             rows.X,
-            rows.positive,
-            sensitive_features=rows.sensitive,
+            rows.y,
+            sensitive_features=rows.groups,
             sample_weight=rows.weights,
             max_gaps=settings.max_gaps,
             alphas=alphas or None,
@@ -347,11 +348,11 @@ def _fit(
     return models
 
 
-def _judging_rows(prepared: Prepared, held_out: TableRows | None) -> dict[str, Any]:
+def _judging_rows(prepared: Prepared, held_out: Samples | None) -> dict[str, Any]:
     """Return what models are judged on, as `fairness_path` takes it."""
     if held_out is None:
         return {"cv": PredefinedSplit(prepared.folds)}
-    columns = (held_out.X, held_out.positive, held_out.sensitive, held_out.weights, held_out.clusters)
+    columns = (held_out.X, held_out.y, held_out.groups, held_out.weights, held_out.clusters)
     return {"validation": columns}
 
 

@@ -24,10 +24,9 @@ from partialfair.cli._output import step
 from partialfair.cli._split import CHOSEN_ON_ALL_ROWS, OUT_OF_FOLD, Everybody, HoldOut, split_rows
 from partialfair.cli._tables import are_codes, check_groups, clusters_of, labels_of, read_table, weights_of
 from partialfair.constraints import Constraint
+from partialfair.data.samples import Samples
 from partialfair.estimators._base import PartialFairEstimator
 from partialfair.estimators._folds import meaning_of_folds
-from partialfair.estimators._inputs import Features
-from partialfair.estimators.result import CHOSEN_IN_TRAINING
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, encode_groups
 from partialfair.models.linear import GroupTerms
@@ -44,8 +43,9 @@ from partialfair.tables import (
     read_columns,
     strangers,
 )
+from partialfair.training.result import CHOSEN_IN_TRAINING
 
-__all__ = ["ModelSettings", "Prepared", "Roles", "TableRows", "prepare"]
+__all__ = ["ModelSettings", "Prepared", "Roles", "prepare"]
 
 _FEWEST = 2
 """The estimators' own ``min_group_size``: fewer members cannot be held to anything."""
@@ -196,31 +196,6 @@ class Roles:
 
 
 @dataclass(frozen=True, eq=False)
-class TableRows:
-    """Checked rows of the table: features, labels, groups, weights, and which belong together."""
-
-    X: Features
-    positive: npt.NDArray[np.bool_]
-    groups: Groups
-    weights: Floats | None
-    clusters: Ints | None
-
-    def take(self, rows: Ints) -> TableRows:
-        """Return some of the rows."""
-        weights = None if self.weights is None else self.weights[rows]
-        clusters = None if self.clusters is None else self.clusters[rows]
-        X = self.X.iloc[rows] if isinstance(self.X, pd.DataFrame) else self.X[rows]
-        return TableRows(X, self.positive[rows], self.groups.take(rows), weights, clusters)
-
-    @property
-    def sensitive(self) -> pd.Series:
-        """The group of every row as estimators take it; None where it is missing."""
-        labels = np.empty(len(self.groups.labels) + 1, dtype=object)
-        labels[:-1] = self.groups.labels  # code −1, no group, is the last, and stays None
-        return pd.Series(labels[self.groups.codes], dtype=object)
-
-
-@dataclass(frozen=True, eq=False)
 class Prepared:
     """A table, split and encoded.
 
@@ -256,7 +231,7 @@ class Prepared:
     interval: AskedInterval
     labels: tuple[str, str]
     columns: tuple[Column, ...]
-    parts: dict[str, TableRows]
+    parts: dict[str, Samples]
     held_out: pd.DataFrame
     hold_out: HoldOut
     folds: Ints | None
@@ -278,7 +253,7 @@ class Prepared:
             "target": self.roles.target,
             "pos_label": self.labels[1],
             "group_columns": [group.name for group in self.groups],
-            "rows": {name: len(part.positive) for name, part in self.parts.items()},
+            "rows": {name: part.n for name, part in self.parts.items()},
             "split": {
                 "held_out_share": self.hold_out.share,
                 "within": "each group's positives and negatives",
@@ -306,9 +281,9 @@ class Prepared:
     def headline(self) -> str:
         """What is predicted, from what."""
         n_features = self.parts["training"].X.shape[1]
-        counts = ", ".join(f"{len(part.positive):,} rows {name}" for name, part in self.parts.items())
+        counts = ", ".join(f"{part.n:,} rows {name}" for name, part in self.parts.items())
         if self.hold_out.n_folds is not None:
-            counts = f"{len(self.parts['training'].positive):,} rows in {self.hold_out.n_folds} folds"
+            counts = f"{self.parts['training'].n:,} rows in {self.hold_out.n_folds} folds"
         if (together := self._clusters_record) is not None:
             counts += f", {together['n']:,} clusters of rows by {together['column']}"
         made = "" if n_features == len(self.columns) else f" ({n_features} features)"
@@ -348,7 +323,7 @@ def prepare(path: Path, roles: Roles, settings: ModelSettings, hold_out: HoldOut
         notes += strangers(columns, table.iloc[judged], as_they_are=trees)
         numbered = settings.model == Models.xgboost
         X = as_they_are(columns, table, numbered_levels=numbered) if trees else encode(columns, table)
-        rows = TableRows(X, is_positive, groups, weights, clusters)
+        rows = Samples(X, is_positive, groups, weights, clusters)
     return Prepared(
         path,
         _digest(path),
@@ -365,7 +340,7 @@ def prepare(path: Path, roles: Roles, settings: ModelSettings, hold_out: HoldOut
     )
 
 
-def _parts(rows: TableRows, split: dict[str, Ints]) -> dict[str, TableRows]:
+def _parts(rows: Samples, split: dict[str, Ints]) -> dict[str, Samples]:
     """Return the rows of every part; those in folds are the training rows, and not another copy."""
     training = rows.take(split["training"])
     same = ("training", OUT_OF_FOLD)

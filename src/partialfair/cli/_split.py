@@ -12,13 +12,13 @@ from partialfair._typing import Floats, Ints
 from partialfair.cli._intervals import AUTO, AskedInterval
 from partialfair.cli._judging import ANYWHERE, Judging, on_judged
 from partialfair.constraints import Constraint
+from partialfair.data.splits import draw_folds, draw_rows, strata_of
 from partialfair.estimators._base import PartialFairEstimator
-from partialfair.estimators._promise import check_promises, promised
-from partialfair.estimators._splits import drawn_folds, drawn_rows, strata_of
-from partialfair.estimators._statement import Automatic
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups
 from partialfair.metrics.catalogue import check_judgeable
+from partialfair.training.placing import Automatic
+from partialfair.training.promise import check_promises, promised
 
 __all__ = ["OUT_OF_FOLD", "Everybody", "HoldOut", "split_rows"]
 
@@ -54,7 +54,7 @@ class HoldOut:
         """Return the fold of every row, each with the same share of every group's positives and negatives."""
         if self.n_folds is None:
             return None
-        return drawn_folds(
+        return draw_folds(
             strata_of(groups.codes, positive.astype(np.int64)), self.n_folds, self.seed, clusters
         )
 
@@ -68,7 +68,7 @@ def split_rows(
         return {"training": everybody, OUT_OF_FOLD: everybody}
     if hold_out.share == 0:
         return {"training": everybody}
-    held_out = drawn_rows(
+    held_out = draw_rows(
         strata_of(groups.codes, positive.astype(np.int64)), hold_out.share, hold_out.seed, clusters
     )
     return {"training": np.flatnonzero(~held_out), "held out": np.flatnonzero(held_out)}

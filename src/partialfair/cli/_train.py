@@ -20,13 +20,13 @@ from partialfair.cli._intervals import AUTO
 from partialfair.cli._judging import on_judged
 from partialfair.cli._models import alpha_notes, check_alpha
 from partialfair.cli._output import step
-from partialfair.cli._prepare import Prepared, Roles, TableRows, prepare
+from partialfair.cli._prepare import Prepared, Roles, prepare
 from partialfair.cli._split import OUT_OF_FOLD
 from partialfair.cli._trained import Judged, Trained, TrainSettings
 from partialfair.cli._wording import as_options
+from partialfair.data.samples import Samples
 from partialfair.estimators import PartialFairClassifier
 from partialfair.estimators._path_parts import OutOfFold
-from partialfair.estimators._path_rows import GivenRows
 from partialfair.exceptions import IdleThresholdWarning, InputError, OverfittedGapWarning
 from partialfair.named_constraints import NO_CONSTRAINT
 from partialfair.solvers import Record, Status
@@ -118,8 +118,8 @@ def _fit_models(prepared: Prepared, settings: TrainSettings) -> dict[str, Any]:
         held_out = prepared.parts["held out"]
         certifying = (
             held_out.X,
-            held_out.positive,
-            held_out.sensitive,
+            held_out.y,
+            held_out.groups,
             held_out.weights,
             held_out.clusters,
         )
@@ -127,15 +127,15 @@ def _fit_models(prepared: Prepared, settings: TrainSettings) -> dict[str, Any]:
     return {_WITHOUT: _fit(_WITHOUT, ordinary, rows), _WITH: _fit(_WITH, constrained, rows)}
 
 
-def _fit(name: str, model: Any, rows: TableRows) -> Any:
+def _fit(name: str, model: Any, rows: Samples) -> Any:
     """Fit one model, showing progress."""
-    with step(f"training {name} on {len(rows.positive):,} rows") as say:
+    with step(f"training {name} on {rows.n:,} rows") as say:
 
         def show(line: Record) -> None:
             say(f"step {line.step}, objective {line.objective:.4g}, violation {line.violation:.1e}")
 
         model.set_params(callback=show)
-        model.fit(rows.X, rows.positive, sensitive_features=rows.sensitive, sample_weight=rows.weights)
+        model.fit(rows.X, rows.y, sensitive_features=rows.groups, sample_weight=rows.weights)
     model.set_params(callback=None, validation=PartialFairClassifier().validation)  # no file holds rows
     if model.result_.status is Status.STOPPED:
         raise KeyboardInterrupt  # what was reached so far is not what was asked for, and is not saved
@@ -148,9 +148,7 @@ def _calibration_notes(model: Any, prepared: Prepared) -> list[str]:
         return []
     part = [name for name in prepared.parts if name != OUT_OF_FOLD][-1]
     rows = prepared.parts[part]
-    table = model.calibration(
-        rows.X, rows.positive, sensitive_features=rows.sensitive, sample_weight=rows.weights
-    )
+    table = model.calibration(rows.X, rows.y, sensitive_features=rows.groups, sample_weight=rows.weights)
     worst = table["error_after"].idxmax()
     line = table.loc[worst]
     suffers = "suffers" if line["error_after"] > line["error_before"] else "does not suffer"
@@ -180,11 +178,9 @@ def _scores(
     name, part = which
     rows = prepared.parts[part]
     if part != OUT_OF_FOLD:
-        return model.decision_function(rows.X, rows.sensitive)
+        return model.decision_function(rows.X, rows.groups)
     assert prepared.folds is not None
-    folded = OutOfFold(
-        GivenRows(rows.X, rows.positive, rows.groups, rows.weights, rows.clusters), prepared.folds
-    )
+    folded = OutOfFold(rows, prepared.folds)
     by_fold, n_broken = [], 0
     for k, fold in enumerate(folded.numbers):
         others, own = (
@@ -196,7 +192,7 @@ def _scores(
         with _muted(True, threshold=True):  # the model on all rows has said it
             _fit(f"{name}, fold {k + 1} of {len(folded.numbers)}", without, others)
         n_broken += without.result_.promise_kept is False
-        by_fold.append(without.decision_function(own.X, own.sensitive))
+        by_fold.append(without.decision_function(own.X, own.groups))
     if n_broken:
         notes.append(
             f"in {n_broken} of {len(by_fold)} folds no model was found that keeps the promise in training"
@@ -205,11 +201,11 @@ def _scores(
 
 
 def _judge(
-    which: str, scores: Floats, rows: TableRows, settings: TrainSettings, interval: IntervalLike
+    which: str, scores: Floats, rows: Samples, settings: TrainSettings, interval: IntervalLike
 ) -> Judged:
-    with step(f"measuring {len(rows.positive):,} scores: {which}"):
+    with step(f"measuring {rows.n:,} scores: {which}"):
         report = settings.once_merged.report(
-            rows.positive,
+            rows.y,
             scores,
             rows.groups,
             interval=on_judged(interval, rows.groups),
@@ -221,8 +217,8 @@ def _judge(
         )
     return Judged(
         scores,
-        float(accuracy_score(rows.positive, scores > 0, sample_weight=rows.weights)),
-        float(roc_auc_score(rows.positive, scores, sample_weight=rows.weights)),
+        float(accuracy_score(rows.y, scores > 0, sample_weight=rows.weights)),
+        float(roc_auc_score(rows.y, scores, sample_weight=rows.weights)),
         report,
     )
 

@@ -22,7 +22,6 @@ from partialfair.cli._split import OUT_OF_FOLD, HoldOut
 from partialfair.cli._wording import as_options
 from partialfair.cli._writing import Content
 from partialfair.estimators import FitResult
-from partialfair.estimators.result import Population
 from partialfair.groups import group_name
 from partialfair.metrics import FairnessReport
 from partialfair.metrics._text import fixed
@@ -36,6 +35,7 @@ from partialfair.report.pages import audit_page, fits_section, notes_section, se
 from partialfair.report.sections import Section
 from partialfair.solvers import GOOD
 from partialfair.tables import TableModel
+from partialfair.training.result import Population
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

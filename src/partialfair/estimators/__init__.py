@@ -2,6 +2,6 @@
 
 from partialfair.estimators.classifier import PartialFairClassifier
 from partialfair.estimators.regressor import PartialFairRegressor
-from partialfair.estimators.result import FitResult
+from partialfair.training.result import FitResult
 
 __all__ = ["FitResult", "PartialFairClassifier", "PartialFairRegressor"]

@@ -4,50 +4,73 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from inspect import Parameter, signature
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from partialfair._checks import check_count, check_flag, check_number, is_finite_number
+from partialfair._checks import check_count, check_flag, check_number, finite_vector, is_finite_number
 from partialfair._clock import deadline_in
 from partialfair._state import StoredAsPairs
 from partialfair._typing import ArrayLike, Floats
 from partialfair.constraints import Constraint
 from partialfair.constraints.base import Positive
-from partialfair.estimators._fit import FitSettings, WarmStart, fit_linear
+from partialfair.data.features import Features, n_rows_of
+from partialfair.data.samples import Samples
 from partialfair.estimators._inputs import (
-    Features,
+    feature_name,
     in_columns_of,
     known_groups,
-    n_rows_of,
     names_of,
     read_features,
     read_groups,
+    read_weights,
 )
-from partialfair.estimators._origin import Origin
-from partialfair.estimators._overfitted import overfitted_gap_warning
-from partialfair.estimators._path_memory import PathMemory
-from partialfair.estimators._path_rows import GivenRows
-from partialfair.estimators._population import check_population_settings, fit_for_new_people
-from partialfair.estimators._promise import check_promises, promises_of
-from partialfair.estimators._scales import penalized_warning
-from partialfair.estimators._search import remarks_on
-from partialfair.estimators._statement import read_constraints, seed_of
+from partialfair.estimators._population import check_population_settings, fit_population
+from partialfair.estimators._statement import read_constraints, read_solver, seed_of
 from partialfair.estimators._stored import check_stored
-from partialfair.estimators._training import FitRows
-from partialfair.estimators.result import FitResult
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, group_name
+from partialfair.metrics._inputs import cluster_codes
 from partialfair.models import linear_model
+from partialfair.models.linear import GroupTerms
+from partialfair.objectives import LossSettings, read_loss
 from partialfair.solvers import Solver
 from partialfair.surrogates import Surrogate, surrogate
+from partialfair.training.column_units import penalized_warning
+from partialfair.training.fit import FitSettings, WarmStart, fit_linear
+from partialfair.training.offset import Offset
+from partialfair.training.path_memory import PathMemory
+from partialfair.training.promise import check_promises, promises_of
+from partialfair.training.remarks import overfitted_gap_warning, unfinished, uninformative_warning
+from partialfair.training.result import FitResult
 
 __all__ = ["PartialFairEstimator"]
+
+
+@dataclass(frozen=True)
+class FitTask:
+    """What is to be fitted, and how.
+
+    Attributes
+    ----------
+    constraints, loss, solver
+        As an estimator's parameters state them.
+    """
+
+    constraints: tuple[Constraint, ...]
+    loss: LossSettings
+    solver: Solver
+
+    def uses_groups(self, group_terms: GroupTerms) -> bool:
+        """Whether rows need groups."""
+        return bool(self.constraints) or group_terms is not None
 
 
 class PartialFairEstimator(StoredAsPairs, BaseEstimator):
@@ -61,8 +84,8 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
     takes_tables: ClassVar[bool] = False
     """Whether features may be categories, and missing."""
 
-    _told_by_fits: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "groups_", "classes_", "n_iter_")
-    """What one fit leaves to another estimator that it was made for, beside ``result_``."""
+    _set_by_fits: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "groups_", "classes_", "n_iter_")
+    """Attributes that a fit sets besides ``result_``, for an estimator that adopts another's fit."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a fitted model; those of earlier versions lack parameters that are newer than they are."""
@@ -76,6 +99,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
     def _check_settings(self) -> None:
         """Refuse settings that cannot be right."""
         self._check_alpha()
+        check_flag(getattr(self, "fit_intercept", True), "fit_intercept")  # trees have no such parameter
         check_number(self.tol, "tol", above=0.0)
         if self.time_limit is not None:
             check_number(self.time_limit, "time_limit", above=0.0)
@@ -107,18 +131,51 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         limit = self.time_limit
         return deadline_in(float(limit) if limit is not None and is_finite_number(limit) else None)
 
-    def _fit_for_new_people(
+    def _fit(
         self,
         X: ArrayLike,
         y: ArrayLike,
         sensitive_features: ArrayLike | None,
         sample_weight: ArrayLike | None,
         clusters: ArrayLike | None,
-        moment: float,
     ) -> Self:
-        """Fit for a promise about new people; settings were checked."""
-        fit_for_new_people(self, X, y, sensitive_features, sample_weight, clusters, moment)
-        return self
+        """Check the settings, read the rows, and fit the model."""
+        deadline = self._deadline()
+        self._check_settings()
+        if self.enforce == "population":
+            fit_population(self, X, y, sensitive_features, sample_weight, clusters, deadline)
+            return self
+        self._refuse_clusters(clusters)
+        task = self._read_task()
+        samples = self._read_samples(
+            X, y, sensitive_features, sample_weight, groups_needed=task.uses_groups(self.group_terms)
+        )
+        return self._fit_samples(samples, task, deadline)
+
+    def _read_task(self) -> FitTask:
+        """Return what is to be fitted and how, as the parameters state it."""
+        constraints = self._read_constraints()
+        return FitTask(constraints, self._read_loss(), read_solver(self, constraints))
+
+    def _fit_samples(
+        self,
+        samples: Samples,
+        task: FitTask,
+        deadline: float,
+        *,
+        memory: PathMemory | None = None,
+        offset: Offset | None = None,
+    ) -> Self:
+        """Fit the model to rows, given what other fits of them found, or where coefficients begin."""
+        raise NotImplementedError
+
+    def _read_target(self, y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
+        """Return labels or numbers, checked."""
+        raise NotImplementedError
+
+    def _read_loss(self) -> LossSettings:
+        """Return the loss that the parameters state."""
+        return read_loss(self.loss)
 
     def _refuse_clusters(self, clusters: ArrayLike | None) -> None:
         """Refuse clusters where no rows are held out: they change no fit."""
@@ -136,75 +193,126 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         """Return the constraints that the parameters state."""
         return read_constraints(self)
 
-    def _for_several_fits(self, rows: GivenRows, gaps: Sequence[float] = ()) -> Self:
-        """Return an estimator that is not fitted, to be copied for several fits on the same rows.
+    def _prepare_fits(self, samples: Samples, gaps: Sequence[float] = ()) -> Self:
+        """Return an estimator that is not fitted, to be copied for several fits to the same rows.
 
         What it would choose by the rows is chosen once, for the gaps that are to be allowed in turn.
         """
-        return clone(self)  # type: ignore[no-any-return]
+        return self._copy_unfitted()
+
+    def _copy_unfitted(self) -> Self:
+        """Return an estimator that is not fitted and expects the columns that this one has read."""
+        fresh: Self = clone(self)
+        for name in ("n_features_in_", "feature_names_in_", "_group_columns"):
+            if hasattr(self, name):
+                setattr(fresh, name, getattr(self, name))
+        return fresh
 
     def _check_stored(self) -> None:
         """Refuse what a file holds if it could not score rows."""
         check_stored(self)
 
-    def _read_groups(
+    def _read_samples(
         self,
+        X: ArrayLike,
+        y: ArrayLike,
         sensitive_features: ArrayLike | None,
-        columns: dict[str, ArrayLike] | None,
-        present: npt.NDArray[np.bool_],
-        constraints: Sequence[Constraint],
-        weights: Floats,
-        positive: Positive = None,
-    ) -> Groups | None:
-        """Return the groups of the rows that count, if anything needs them; refuse what cannot work."""
-        if not constraints and self.group_terms is None:
-            return None
-        everybody = read_groups(
+        sample_weight: ArrayLike | None,
+        clusters: ArrayLike | None = None,
+        *,
+        reset: bool = True,
+        groups_needed: bool = True,
+    ) -> Samples:
+        """Return rows as fits and paths use them, every array checked.
+
+        Parameters
+        ----------
+        X, y, sensitive_features, sample_weight, clusters
+            As in ``fit``.
+        reset
+            Whether the columns of X become those that the estimator expects.
+        groups_needed
+            Whether rows need groups, which then must be given.
+        """
+        features, columns = self._read_features(X, reset=reset)
+        n_rows = n_rows_of(features)
+        target = self._read_target(y, n_rows)
+        weights = None
+        if sample_weight is not None:
+            read_weights(sample_weight, n_rows)
+            # As given, not scaled: what regularizes a tree (Hessians, smallest leaves) depends on their sum.
+            weights = finite_vector(sample_weight, "sample_weight")
+        groups = Groups.none(n_rows)
+        if groups_needed:
+            groups = self._read_groups(sensitive_features, columns, n_rows)
+            missing = (groups.codes < 0) & (weights is None or weights > 0)
+            if (terms := self.group_terms) is not None and missing.any():
+                row = int(missing.argmax())
+                raise InputError(f"group_terms={terms!r} needs every row's group; row {row} has none")
+            if reset:
+                self._group_columns = names_of(sensitive_features)
+        codes = None if clusters is None else cluster_codes(clusters, n_rows)
+        return Samples(features, target, groups, weights, codes)
+
+    def _read_groups(
+        self, sensitive_features: ArrayLike | None, columns: dict[str, ArrayLike] | None, n_rows: int
+    ) -> Groups:
+        """Return the group of every row, which the estimator needs."""
+        groups = read_groups(
             sensitive_features,
             columns,
-            present.size,
+            n_rows,
             self.missing_groups,
             advice="; missing_groups='ignore' lets such rows count in the loss only",
         )
-        if everybody is None:
-            wanted = "a constraint" if constraints else f"group_terms={self.group_terms!r}"
+        if groups is None:
+            wanted = "a constraint" if self.constraint else f"group_terms={self.group_terms!r}"
             raise InputError(
                 f"{wanted} needs the group of every row: pass sensitive_features to fit, or name the "
                 "columns of X in sensitive_columns"
             )
-        groups = everybody.take(present)
-        if self.group_terms is not None and groups.codes.min(initial=0) < 0:
-            row = int(np.flatnonzero(everybody.codes < 0)[0])
-            raise InputError(f"group_terms={self.group_terms!r} needs every row's group; row {row} has none")
-        if constraints and len(groups.labels) < 2:
-            who = f"only group {group_name(groups.labels[0])!r}" if groups.labels else "no group"
+        return groups
+
+    def _check_groups(
+        self, samples: Samples, constraints: Sequence[Constraint], positive: Positive = None
+    ) -> None:
+        """Refuse groups that no constraint can compare; warn of those too small for the limit."""
+        if not constraints:
+            return
+        if samples.n == 1:
+            raise InputError("X has one sample; a constraint compares people of at least two groups")
+        labels, weights = samples.groups.labels, samples.row_weights
+        if len(labels) < 2:
+            who = f"only group {group_name(labels[0])!r}" if labels else "no group"
             raise InputError(f"sensitive_features has {who}; a constraint needs at least two groups")
-        promises = promises_of(constraints, groups, weights, positive, self.min_group_size)
+        promises = promises_of(constraints, samples.groups, weights, positive, self.min_group_size)
         check_promises(promises)
         remark = overfitted_gap_warning(promises, weights, positive)
         if remark is not None:
-            warnings.warn(remark, stacklevel=4)
-        self._group_columns = names_of(sensitive_features)
-        return groups
+            warnings.warn(remark, stacklevel=5)
 
-    def _fit_rows(
+    def _fit_linear(
         self,
-        rows: FitRows,
-        constraints: Sequence[Constraint],
-        solver: Solver,
+        samples: Samples,
+        task: FitTask,
+        deadline: float,
         *,
         unit: float,
+        loss_factors: Floats | None = None,
         memory: PathMemory | None,
-        offset: Origin | None,
+        offset: Offset | None,
     ) -> None:
         """Fit the model, set the fitted attributes, and warn of what the fit leaves open.
 
-        The loss of the rows counts scores in the unit already. A negative unit makes low scores high.
+        A negative unit makes low scores high.
         """
         fit = fit_linear(
-            rows,
-            constraints,
-            self._fit_settings(solver),
+            samples,
+            task.constraints,
+            task.loss,
+            self._fit_settings(task.solver),
+            deadline=deadline,
+            loss_factors=loss_factors,
             unit=unit,
             warm_start=self._warm_start(),
             offset=offset,
@@ -218,10 +326,17 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
                 self._free = fit.unconstrained
             if fit.surrogate_bias is not None:
                 self._surrogate_bias = fit.surrogate_bias
-        penalized = penalized_warning(self, rows.X, fit.units, self.alpha) if offset is None else None
-        of_features = [remark for remark in (fit.units.remark(self), penalized) if remark is not None]
-        for remark in [*remarks_on(fit.result), *of_features, *fit.remarks]:
-            warnings.warn(remark, stacklevel=4)
+        how_it_ended = unfinished(fit.result)
+        names = partial(feature_name, self)
+        for remark in (
+            None if how_it_ended is None else ConvergenceWarning(how_it_ended),
+            uninformative_warning(fit.result),
+            fit.units.remark(names),
+            penalized_warning(names, samples.X, fit.units, self.alpha) if offset is None else None,
+            *fit.remarks,
+        ):
+            if remark is not None:
+                warnings.warn(remark, stacklevel=5)
 
     def _fit_settings(self, solver: Solver) -> FitSettings:
         """Return the parameters that describe a fit, as settings of it."""
@@ -263,9 +378,8 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         """Score rows as fitted; the group is read only if the model has group terms."""
         check_is_fitted(self)
         features, columns = self._read_features(X, reset=False)
-        n_codes, n_intercepts = len(self.coef_), len(self.intercept_)
         groups = None
-        if max(n_codes, n_intercepts) > 1:
+        if self._terms is not None:
             given = in_columns_of(self._group_columns, sensitive_features)
             groups = read_groups(given, columns, n_rows_of(features))
             if groups is None:
@@ -273,13 +387,23 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
                     "the model has group terms, so it needs the group to score a row: pass "
                     "sensitive_features, or name the columns of X in sensitive_columns"
                 )
-            groups = known_groups(groups, tuple(self.groups_))
-        terms = "interactions" if n_codes > 1 else "intercept" if n_intercepts > 1 else None
+        return self._score_samples(features, groups)
+
+    @property
+    def _terms(self) -> GroupTerms:
+        """The group terms of the fitted model."""
+        if len(self.coef_) > 1:
+            return "interactions"
+        return "intercept" if len(self.intercept_) > 1 else None
+
+    def _score_samples(self, X: Features, groups: Groups | None) -> Floats:
+        """Score rows that were read."""
+        known = known_groups(groups, tuple(self.groups_)) if groups is not None and self._terms else None
         model = linear_model(
-            features,
-            codes=None if groups is None else groups.codes,
-            n_groups=1 if groups is None else len(groups.labels),
-            group_terms=terms,  # type: ignore[arg-type]
+            X,
+            codes=None if known is None else known.codes,
+            n_groups=1 if known is None else len(known.labels),
+            group_terms=self._terms,
         )
         if model.design.shape[1] != self.coef_.shape[1]:
             raise InputError(

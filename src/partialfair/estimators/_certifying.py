@@ -11,9 +11,8 @@ from sklearn.base import is_regressor
 
 from partialfair._certified_choice import certified_places, lowest_of_all, rows_needed, start_places
 from partialfair._typing import SmallGroups
+from partialfair.data.samples import Samples
 from partialfair.estimators._path_fits import PathPoint
-from partialfair.estimators._path_rows import GivenRows
-from partialfair.groups import encode_groups
 from partialfair.metrics.report import FairnessReport, ReportRow, fairness_report
 from partialfair.named_constraints import setting_of
 
@@ -21,7 +20,7 @@ __all__ = ["Certification", "best_of", "judging_of", "report_on", "training_orde
 
 
 def judging_of(
-    rows: GivenRows,
+    rows: Samples,
     point: PathPoint,
     *,
     confidence: float,
@@ -32,7 +31,7 @@ def judging_of(
     """Return labels, and the settings by which a model is judged: those of its constraint."""
     labelled = not is_regressor(point.model)
     # Intervals by group may name groups that no validation row has.
-    constraint = point.constraint.among(encode_groups(rows.groups, missing="ignore").labels)
+    constraint = point.constraint.among(rows.groups.labels)
     setting = setting_of(constraint)
     return rows.y if labelled else None, {
         "sensitive_features": rows.groups,

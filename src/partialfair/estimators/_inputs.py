@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from numbers import Number
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,16 +29,15 @@ from partialfair._checks import (
 from partialfair._text import listed
 from partialfair._typing import ArrayLike, Floats, GroupLabel, Ints
 from partialfair.categoricals import CategoricalCodes
+from partialfair.data.features import Features
 from partialfair.exceptions import InputError, InputTypeError
 from partialfair.groups import Groups, encode_groups
 
 __all__ = [
-    "Features",
     "check_labels",
     "feature_name",
     "in_columns_of",
     "known_groups",
-    "n_rows_of",
     "names_of",
     "part_features",
     "read_features",
@@ -46,11 +45,7 @@ __all__ = [
     "read_target",
     "read_weights",
     "refuse_repeated_names",
-    "take_rows",
 ]
-
-Features: TypeAlias = Any
-"""Dense array, CSR matrix or `CategoricalCodes`, all finite."""
 
 
 def read_features(
@@ -191,18 +186,6 @@ def check_labels(labels: npt.NDArray[Any]) -> None:
     except TypeError:  # of labels that cannot be sorted
         kinds = sorted({type(label).__name__ for label in labels.tolist()})
         raise InputError(f"y holds labels of different types ({', '.join(kinds)}); use one type") from None
-
-
-def take_rows(X: Features, rows: npt.NDArray[np.bool_]) -> Features:
-    """Return some rows of the features; all of them without a copy."""
-    if rows.all():
-        return X
-    return X.take(rows) if isinstance(X, CategoricalCodes) else X[rows]
-
-
-def n_rows_of(X: Features) -> int:
-    """Return the number of rows."""
-    return X.n_rows if isinstance(X, CategoricalCodes) else int(X.shape[0])
 
 
 def _read_codes(estimator: Any, X: CategoricalCodes, reset: bool) -> CategoricalCodes:

@@ -10,22 +10,20 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import clone, is_regressor
+from sklearn.base import is_regressor
 from sklearn.metrics import balanced_accuracy_score, r2_score, roc_auc_score
 
 from partialfair._clock import out_of_time
 from partialfair._typing import Floats
 from partialfair.constraints import Constraint
-from partialfair.estimators._inputs import read_weights
-from partialfair.estimators._path_memory import PathMemory, PathModel
-from partialfair.estimators._path_rows import GivenRows
-from partialfair.estimators._promise import exact_gap
-from partialfair.groups import encode_groups
+from partialfair.data.samples import Samples
 from partialfair.metrics.catalogue import Metric
 from partialfair.metrics.partial import WorstGap
 from partialfair.named_constraints import NamedConstraint, make_known
 from partialfair.problems import Counts
 from partialfair.solvers import Record, Status
+from partialfair.training.path_memory import PathMemory, PathModel
+from partialfair.training.promise import exact_gap
 
 __all__ = [
     "SCORINGS",
@@ -126,7 +124,7 @@ Known: TypeAlias = tuple[NamedConstraint, Metric]
 
 def chain(
     estimator: Any,
-    train: GivenRows,
+    train: Samples,
     gaps: Sequence[float],
     alpha: float | None,
     judged: Callable[[FittedModel], Model],
@@ -148,7 +146,7 @@ def chain(
     settings = estimator.get_params(deep=False)
     # Solvers given as objects, which may need constraints, and their steps are not for the first.
     freed = {"constraint": None, "solver": "auto", "max_iter": None}
-    model = clone(estimator).set_params(warm_start=True, **freed)
+    model = estimator._copy_unfitted().set_params(warm_start=True, **freed)
     if alpha is not None:
         model.set_params(alpha=alpha)
     for gap in [float("inf"), *gaps]:
@@ -182,13 +180,15 @@ def chain(
 
 
 def _fitted(
-    estimator: Any, model: Any, gap: float, memory: PathMemory, train: GivenRows
+    estimator: Any, model: Any, gap: float, memory: PathMemory, train: Samples
 ) -> tuple[FittedModel, bool]:
     """Fit one model of a path, which knows the others; say whether Ctrl-C ended the fit."""
     start = time.perf_counter()
     listener = Listener(estimator.callback)
     model.set_params(callback=listener)
-    model._fit(train.X, train.y, train.groups, train.weights, memory=memory)
+    deadline = model._deadline()
+    model._check_settings()
+    model._fit_samples(train, model._read_task(), deadline, memory=memory)
     model.set_params(callback=estimator.callback)
     interrupted = model.result_.status is Status.STOPPED and not listener.stopped
     if gap < float("inf"):
@@ -212,18 +212,15 @@ class Listener:
         return self.stopped
 
 
-def judged_in_training(estimator: Any, model: Any, train: GivenRows) -> tuple[Constraint, WorstGap]:
+def judged_in_training(estimator: Any, model: Any, train: Samples) -> tuple[Constraint, WorstGap]:
     """Return the constraint that the estimator states, and its exact gap under a model without any."""
-    weights = read_weights(train.weights, train.n)
-    present = np.flatnonzero(weights > 0)
-    rows = train.take(present)
+    train = train.with_weight()
     sign = 1.0 if estimator.higher_is_better else -1.0
-    groups = encode_groups(rows.groups, missing="ignore")
-    positive = None if is_regressor(model) else np.asarray(rows.y) == model.classes_[1]
+    positive = None if is_regressor(model) else train.y == model.classes_[1]
     (stated,) = estimator._read_constraints()
-    scores = scores_of(model, rows)
-    counts = Counts(scores, weights[present], groups.codes, positive)
-    return exact_gap(stated, scores, counts, groups.labels, estimator.min_group_size, sign)
+    scores = scores_of(model, train)
+    counts = Counts(scores, train.row_weights, train.groups.codes, positive)
+    return exact_gap(stated, scores, counts, train.groups.labels, estimator.min_group_size, sign)
 
 
 def with_gap(model: Any, gap: float) -> dict[str, Any]:
@@ -233,13 +230,12 @@ def with_gap(model: Any, gap: float) -> dict[str, Any]:
     return {"constraint": replace(model.constraint, max_gap=gap)}
 
 
-def scores_of(model: Any, rows: GivenRows) -> Floats:
-    """Return what a model says of rows: the scores of a classifier, the predictions of a regressor."""
-    score = model.predict if is_regressor(model) else model.decision_function
-    return np.asarray(score(rows.X, rows.groups))
+def scores_of(model: Any, samples: Samples) -> Floats:
+    """Return the scores of a classifier, or the predictions of a regressor."""
+    return np.asarray(model._score_samples(samples.X, samples.groups))
 
 
-def judged_on(held_out: GivenRows, scoring: str) -> Callable[[FittedModel], PathPoint]:
+def judged_on(held_out: Samples, scoring: str) -> Callable[[FittedModel], PathPoint]:
     """Return a function that says how good a model is on rows held out."""
 
     def judged(fitted: FittedModel) -> PathPoint:
@@ -255,13 +251,11 @@ def predictions_of(model: Any, scores: Floats) -> npt.NDArray[Any]:
 
 
 def point_of(
-    fitted: FittedModel, rows: GivenRows, scores: Floats, predictions: npt.NDArray[Any], scoring: str
+    fitted: FittedModel, rows: Samples, scores: Floats, predictions: npt.NDArray[Any], scoring: str
 ) -> PathPoint:
     """Say how good scores of rows are; the standard error is a bootstrap's, of clusters if there are any."""
-    y = np.asarray(rows.y)
-    weights = np.ones(rows.n) if rows.weights is None else np.asarray(rows.weights, dtype=float)
-    codes = rows.cluster_codes
-    together = np.arange(rows.n) if codes is None else codes
+    y, weights = rows.y, rows.row_weights
+    together = np.arange(rows.n) if rows.clusters is None else rows.clusters
     n_drawn = int(together.max(initial=-1)) + 1
     measure = SCORINGS[scoring]
     rng = np.random.default_rng(0)

@@ -9,14 +9,15 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone, is_regressor
+from sklearn.base import is_regressor
 from sklearn.utils.parallel import Parallel, delayed
 
 from partialfair._checks import check_count, shown
 from partialfair._typing import Floats, Ints
 from partialfair.constraints import Constraint
+from partialfair.data.samples import Samples
+from partialfair.data.splits import apply_splitter, draw_folds
 from partialfair.estimators._folds import on_one_scale
-from partialfair.estimators._inputs import read_weights
 from partialfair.estimators._path_fits import (
     FittedModel,
     Known,
@@ -27,30 +28,29 @@ from partialfair.estimators._path_fits import (
     predictions_of,
     scores_of,
 )
-from partialfair.estimators._path_rows import GivenRows, check_held_out, check_members
-from partialfair.estimators._splits import drawn_folds, given_folds
+from partialfair.estimators._path_rows import check_held_out, check_members
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups, group_name
+from partialfair.groups import group_name
 
 __all__ = ["HeldOut", "OutOfFold", "read_folds"]
 
 
-def read_folds(cv: Any, rows: GivenRows, seed: int) -> Ints:
+def read_folds(cv: Any, samples: Samples, seed: int) -> Ints:
     """Return the fold of every row: drawn within groups and labels, or by a splitter of scikit-learn."""
     if hasattr(cv, "split") and not isinstance(cv, str | bytes | type):
-        return given_folds(cv, np.asarray(rows.y), rows.cluster_codes)
+        return apply_splitter(cv, samples.y, samples.clusters)
     if not isinstance(cv, Integral):
         raise InputError(f"cv must be a number of folds or a splitter of scikit-learn, not {shown(cv)}")
     check_count(cv, "cv", low=2)
-    return drawn_folds(rows.strata, int(cv), seed, rows.cluster_codes)
+    return draw_folds(samples.strata, int(cv), seed, samples.clusters)
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
     """Rows to train on, and rows that are held out to judge models."""
 
-    train: GivenRows
-    judged: GivenRows
+    train: Samples
+    judged: Samples
     folds: None = None
 
     def check(self, estimator: Any, scoring: str) -> None:
@@ -69,8 +69,8 @@ class HeldOut:
         say: Callable[[PathPoint], None],
     ) -> list[PathPoint]:
         """Fit the models of every penalty, and judge each as it is finished."""
-        judged, grown = judged_on(self.judged, scoring), estimator._for_several_fits(self.train, gaps)
-        jobs = (delayed(chain)(grown, self.train, gaps, alpha, judged, say, known) for alpha in penalties)
+        judged, ready = judged_on(self.judged, scoring), estimator._prepare_fits(self.train, gaps)
+        jobs = (delayed(chain)(ready, self.train, gaps, alpha, judged, say, known) for alpha in penalties)
         return [point for chained in Parallel(n_jobs=n_jobs)(jobs) for point in chained]
 
 
@@ -86,10 +86,10 @@ class OutOfFold:
         The fold of each.
     """
 
-    judged: GivenRows
+    judged: Samples
     folds: Ints
 
-    def part(self, fold: int, *, held_out: bool) -> GivenRows:
+    def part(self, fold: int, *, held_out: bool) -> Samples:
         """Return the rows of a fold, or all others."""
         return self.judged.take(np.flatnonzero((self.folds == fold) == held_out))
 
@@ -100,15 +100,14 @@ class OutOfFold:
 
     def check(self, estimator: Any, scoring: str) -> None:
         """Refuse, before any fit, folds that could not be trained without, or not be scored."""
-        everybody = encode_groups(self.judged.groups, missing="ignore")
-        weights, positive = read_weights(self.judged.weights, self.judged.n), np.asarray(self.judged.y)
+        everybody, weights, labels = self.judged.groups, self.judged.row_weights, self.judged.y
         check_held_out(estimator, self.judged, self.judged, scoring)
         for fold in self.numbers:
             inside = self.folds == fold
             others, own = (np.flatnonzero(part & (weights > 0)) for part in (~inside, inside))
             if not own.size:
                 raise InputError(f"fold {fold + 1} of cv has no row with weight; take fewer folds")
-            if not is_regressor(estimator) and len(np.unique(positive[others])) < 2:
+            if not is_regressor(estimator) and len(np.unique(labels[others])) < 2:
                 raise InputError(f"without fold {fold + 1} of cv one class is left in y; take more folds")
             known = everybody.take(others).labels
             if len(known) < 2:
@@ -131,7 +130,7 @@ class OutOfFold:
         say: Callable[[PathPoint], None],
     ) -> list[PathPoint]:
         """Fit the models of every penalty on all rows and without each fold, and then judge them."""
-        fitted_on_all = estimator._for_several_fits(self.judged, gaps)
+        fitted_on_all = estimator._prepare_fits(self.judged, gaps)
         on_all = Parallel(n_jobs=n_jobs)(
             delayed(chain)(fitted_on_all, self.judged, gaps, alpha, _as_it_is, _nothing, known)
             for alpha in penalties
@@ -161,8 +160,7 @@ class OutOfFold:
         with warnings.catch_warnings():
             # The models on all rows have said it; how these fits ended is in `PathPoint.fold_models`.
             warnings.simplefilter("ignore")
-            grown = estimator._for_several_fits(train, gaps)
-            fits = chain(grown, train, gaps, alpha, _as_it_is, _nothing, known)
+            fits = chain(estimator._prepare_fits(train, gaps), train, gaps, alpha, _as_it_is, _nothing, known)
         return [(fitted, scores_of(fitted.model, held_out)) for fitted in fits]
 
     def _point(
@@ -186,9 +184,8 @@ class OutOfFold:
 
     def on_one_scale(self, scores: Floats, thresholds: Sequence[float]) -> Floats:
         """Return scores of the folds' models on a scale that they share; see `_folds`."""
-        codes = encode_groups(self.judged.groups, missing="ignore").codes
-        weights = read_weights(self.judged.weights, self.judged.n)
-        return on_one_scale(scores, self.folds, weights, codes, thresholds)
+        judged = self.judged
+        return on_one_scale(scores, self.folds, judged.row_weights, judged.groups.codes, thresholds)
 
 
 def _thresholds(model: Any, constraint: Constraint) -> list[float]:
@@ -201,7 +198,7 @@ def _thresholds(model: Any, constraint: Constraint) -> list[float]:
 def _settled(estimator: Any, constraint: Constraint) -> Any:
     """Return the estimator with the interval that was chosen, where it chooses one."""
     if isinstance(estimator.interval, str):
-        return clone(estimator).set_params(interval=constraint.interval)
+        return estimator._copy_unfitted().set_params(interval=constraint.interval)
     return estimator
 
 

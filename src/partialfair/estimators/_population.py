@@ -12,37 +12,28 @@ from sklearn.exceptions import ConvergenceWarning
 
 from partialfair._checks import check_number
 from partialfair._clock import acknowledge_interrupt, out_of_time
-from partialfair._typing import ArrayLike, Floats
+from partialfair._typing import ArrayLike
 from partialfair.constraints import Constraint
+from partialfair.data.samples import Samples
 from partialfair.estimators._certifying import Certification, best_of, judging_of, report_on
-from partialfair.estimators._inputs import (
-    in_columns_of,
-    n_rows_of,
-    names_of,
-    read_groups,
-    read_target,
-    read_weights,
-)
 from partialfair.estimators._path_fits import PathPoint, chain, judged_in_training, judged_on
 from partialfair.estimators._path_rows import (
-    GivenRows,
     check_apart,
     check_held_out,
     check_judged,
     check_members,
     check_validation,
-    split_rows,
+    read_validation,
 )
 from partialfair.estimators._statement import seed_of
-from partialfair.estimators.result import FitResult, Population
 from partialfair.exceptions import InputError
-from partialfair.metrics._inputs import cluster_codes
 from partialfair.metrics.report import FairnessReport, ReportRow
 from partialfair.named_constraints import NamedConstraint, record_of
 from partialfair.objectives import AUC, PartialAUC, read_loss
 from partialfair.solvers import Status, decided_on_new_rows
+from partialfair.training.result import FitResult, Population
 
-__all__ = ["check_population_settings", "fit_for_new_people", "is_rows"]
+__all__ = ["check_population_settings", "fit_population", "is_rows"]
 
 _TIGHTER = np.geomspace(1.0, 0.1, 8)
 """Gaps that models are trained for, in units of ``max_gap``. On new people gaps are wider than in training,
@@ -69,40 +60,38 @@ def check_population_settings(estimator: Any) -> None:
         check_number(validation, "validation", above=0.0, high=0.9)
 
 
-def fit_for_new_people(
+def fit_population(
     estimator: Any,
     X: ArrayLike,
     y: ArrayLike,
     groups: ArrayLike | None,
     weights: Any,
     clusters: ArrayLike | None,
-    moment: float,
+    deadline: float,
 ) -> None:
     """Fit models from loose to strict, certify them on rows held out, and make the best the estimator's."""
     stated, record = _asked(estimator)
-    train, held_out = _parted(estimator, X, y, groups, weights, clusters)
-    inner = estimator._for_several_fits(train).set_params(
-        enforce="exact", sensitive_columns=None, validation=0.2
-    )
+    samples = estimator._read_samples(X, y, groups, weights, clusters).with_weight()
+    train, held_out = _split(estimator, samples, clusters)
+    inner = estimator._prepare_fits(train).set_params(enforce="exact", sensitive_columns=None, validation=0.2)
     scoring, size = _scoring(estimator), estimator.min_group_size
     check_held_out(inner, train, held_out, scoring)
     check_members(inner, train, held_out)
     check_judged(inner, stated, record.metric, train, held_out, size, "list")
     fits = _Fits()
-    fits.run(inner, train, held_out, stated, record, scoring, moment)
+    fits.run(inner, train, held_out, stated, record, scoring, deadline)
     judging = _Judging(held_out, record.metric, size, seed_of(estimator))
     chosen, population, shortfall = _choice(estimator, fits, judging, stated, scoring, train)
-    for name in estimator._told_by_fits:
+    for name in estimator._set_by_fits:
         if hasattr(chosen.model, name):
             setattr(estimator, name, getattr(chosen.model, name))
-    estimator._group_columns = names_of(groups)
     estimator.result_ = result = _result(inner, chosen, train, population, fits.cut, shortfall)
     for remark in _remarks(result, [*fits.remarks.get(chosen, ()), *judging.remarks[chosen]]):
-        warnings.warn(remark, stacklevel=5)
+        warnings.warn(remark, stacklevel=4)
 
 
 def _choice(
-    estimator: Any, fits: _Fits, judging: _Judging, stated: Constraint, scoring: str, train: GivenRows
+    estimator: Any, fits: _Fits, judging: _Judging, stated: Constraint, scoring: str, train: Samples
 ) -> tuple[PathPoint, Population, str | None]:
     """Return the best certified model, or the one with the lowest bound and how far from certified it is."""
     error, max_gap = 1 - estimator.confidence, float(stated.max_gap)
@@ -159,60 +148,19 @@ def _scoring(estimator: Any) -> str:
     return "balanced_accuracy" if balanced else "accuracy"
 
 
-def _parted(
-    estimator: Any, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, weights: Any, clusters: Any
-) -> tuple[GivenRows, GivenRows]:
+def _split(estimator: Any, samples: Samples, clusters: ArrayLike | None) -> tuple[Samples, Samples]:
     """Return the rows to train on, and those to certify models on."""
-    rows = _read(estimator, X, y, groups, weights, clusters, reset=True)
-    if not is_rows(estimator.validation):
-        train, held_out = split_rows(rows, estimator.validation, seed_of(estimator))
-        if not (train.n and held_out.n):
-            raise InputError(
-                f"validation={estimator.validation:g} of {rows.n} rows leaves none to "
-                f"{'train on' if held_out.n else 'certify models on'}"
-            )
-        return train, held_out
-    Xv, yv, groups_v, *more = estimator.validation
-    groups_v = in_columns_of(names_of(groups), groups_v)
-    try:
-        held_out = _read(estimator, Xv, yv, groups_v, *([*more, None, None][:2]), reset=False)
-    except ValueError as error:  # scikit-learn's complaints among them
-        raise InputError(f"validation: {error}") from error
-    check_apart(rows, held_out)
-    return rows, held_out
-
-
-def _read(
-    estimator: Any,
-    X: ArrayLike,
-    y: ArrayLike,
-    groups: ArrayLike | None,
-    weights: Any,
-    clusters: Any,
-    *,
-    reset: bool,
-) -> GivenRows:
-    """Return rows as numbers, labels and groups; those without weight are absent."""
-    features, columns = estimator._read_features(X, reset=reset)
-    n_rows = n_rows_of(features)
-    target = read_target(y, n_rows)
-    found = read_groups(
-        groups,
-        columns,
-        n_rows,
-        estimator.missing_groups,
-        advice="; missing_groups='ignore' lets such rows count in the loss only",
-    )
-    if found is None:
+    validation = estimator.validation
+    if is_rows(validation):
+        check_apart(clusters, validation[4] if len(validation) > 4 else None)
+        return samples, read_validation(estimator, validation).with_weight()
+    train, held_out = samples.hold_out(validation, seed_of(estimator))
+    if not (train.n and held_out.n):
         raise InputError(
-            "a constraint needs the group of every row: pass sensitive_features to fit, or name the columns "
-            "of X in sensitive_columns"
+            f"validation={validation:g} of {samples.n} rows leaves none to "
+            f"{'train on' if held_out.n else 'certify models on'}"
         )
-    read: Floats = read_weights(weights, n_rows)
-    if clusters is not None:
-        cluster_codes(clusters, n_rows)
-        clusters = np.asarray(clusters)
-    return GivenRows(features, target, found, read, clusters).take(np.flatnonzero(read > 0))
+    return train, held_out
 
 
 @dataclass(eq=False)
@@ -227,12 +175,12 @@ class _Fits:
     def run(
         self,
         estimator: Any,
-        train: GivenRows,
-        held_out: GivenRows,
+        train: Samples,
+        held_out: Samples,
         stated: Constraint,
         record: NamedConstraint,
         scoring: str,
-        moment: float,
+        deadline: float,
     ) -> None:
         """Fit the models, until a moment or an interrupt."""
         gaps = sorted({float(stated.max_gap * share) for share in _TIGHTER}, reverse=True)
@@ -249,7 +197,7 @@ class _Fits:
                     judged_on(held_out, scoring),
                     self.finished,
                     known,
-                    moment=moment,
+                    moment=deadline,
                     points=self.points,
                 )
             except KeyboardInterrupt:
@@ -258,7 +206,7 @@ class _Fits:
                 acknowledge_interrupt()
                 self.cut = Status.STOPPED
                 return
-        self.cut = Status.TIME_LIMIT if out_of_time(moment) else None
+        self.cut = Status.TIME_LIMIT if out_of_time(deadline) else None
 
     def finished(self, point: PathPoint) -> None:
         """Keep what was remarked of a model; a callback that stops one fit stops them all."""
@@ -272,7 +220,7 @@ class _Fits:
 class _Judging:
     """Reports of models on the rows held out, made once each, and what they had to remark."""
 
-    rows: GivenRows
+    rows: Samples
     metric: str
     min_group_size: int
     seed: int
@@ -305,7 +253,7 @@ class _Judging:
         """Return the gap that the promise is about."""
         return self.report(point)[self.metric]
 
-    def left_out(self, point: PathPoint, train: GivenRows) -> tuple[Any, ...]:
+    def left_out(self, point: PathPoint, train: Samples) -> tuple[Any, ...]:
         """Return the groups that the promise says nothing of: too few of them, or nobody, were held out."""
         report = self.report(point)
         few = {group.group for group in report.too_few_labelled.get(self.metric, ())}
@@ -321,7 +269,7 @@ def _warnings(caught: list[warnings.WarningMessage]) -> list[Warning]:
 def _result(
     estimator: Any,
     chosen: PathPoint,
-    train: GivenRows,
+    train: Samples,
     population: Population,
     cut: Status | None,
     shortfall: str | None,

@@ -14,14 +14,9 @@ from partialfair.constraints import Constraint
 from partialfair.exceptions import InputError
 from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.solvers import SOLVERS, Newton, Solver, as_solver
+from partialfair.training.placing import Automatic
 
-__all__ = ["Automatic", "read_constraints", "read_seed", "read_solver", "seed_of"]
-
-
-class Automatic(tuple[float, float]):
-    """An interval that stands for one that is chosen when the unconstrained scores are known."""
-
-    __slots__ = ()
+__all__ = ["read_constraints", "read_seed", "read_solver", "seed_of"]
 
 
 # Parameters of an estimator that a constraint stated by name is made of, and their defaults.

@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 
 from partialfair._typing import Floats
-from partialfair.estimators.result import FitResult
 from partialfair.exceptions import InputError
+from partialfair.training.result import FitResult
 
 __all__ = ["check_stored"]
 

@@ -14,20 +14,19 @@ from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.metaestimators import available_if
 
-from partialfair._checks import check_flag, refuse_lazy
+from partialfair._checks import refuse_lazy
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
-from partialfair.estimators._base import PartialFairEstimator
-from partialfair.estimators._inputs import check_labels, n_rows_of, read_target, read_weights, take_rows
-from partialfair.estimators._origin import Origin
-from partialfair.estimators._path_memory import PathMemory
-from partialfair.estimators._statement import read_solver
-from partialfair.estimators._training import FitRows
+from partialfair.data.samples import Samples
+from partialfair.estimators._base import FitTask, PartialFairEstimator
+from partialfair.estimators._inputs import check_labels, read_target
 from partialfair.exceptions import InputError, SurrogateWarning
 from partialfair.models.linear import GroupTerms
-from partialfair.objectives import Logistic, LossSettings, PartialAUC, mirrored, read_loss
+from partialfair.objectives import Logistic, LossSettings, PartialAUC
 from partialfair.solvers import Record, Solver
 from partialfair.surrogates import Surrogate
+from partialfair.training.offset import Offset
+from partialfair.training.path_memory import PathMemory
 
 __all__ = ["PartialFairClassifier", "two_classes"]
 
@@ -297,48 +296,36 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         """
         return self._fit(X, y, sensitive_features, sample_weight, clusters)
 
-    def _fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sensitive_features: ArrayLike | None,
-        sample_weight: ArrayLike | None,
-        clusters: ArrayLike | None = None,
-        *,
-        memory: PathMemory | None = None,
-        offset: Origin | None = None,
-    ) -> Self:
-        """Fit the model, given what other fits of its rows found, or where coefficients begin."""
-        moment = self._deadline()
-        self._check_settings()
-        check_flag(self.fit_intercept, "fit_intercept")
-        if self.enforce == "population":
-            return self._fit_for_new_people(X, y, sensitive_features, sample_weight, clusters, moment)
-        self._refuse_clusters(clusters)
-        constraints = self._read_constraints()
-        solver = read_solver(self, constraints)
-        settings = read_loss(self.loss)
-        features, columns = self._read_features(X, reset=True)
-        n_rows = n_rows_of(features)
+    def _read_target(self, y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
         labels = read_target(y, n_rows)
         check_labels(labels)
-        weights = read_weights(sample_weight, n_rows)
-        present = weights > 0
-        weights, labels = weights[present], labels[present]
-        classes = two_classes(labels)
-        positive = labels == classes[1]
-        groups = self._read_groups(sensitive_features, columns, present, constraints, weights, positive)
-        factors = self._class_factors(classes, positive, weights)
-        signs = np.where(positive, 1.0, -1.0)
-        objective = settings.build(signs, weights * factors, anchored=self.fit_intercept)
-        unit = 1.0 if self.higher_is_better else -1.0
-        if not self.higher_is_better:
-            objective = replace(objective, loss=mirrored(objective.loss))
-        rows = FitRows(take_rows(features, present), weights, groups, objective, moment, positive)
-        self._fit_rows(rows, constraints, solver, unit=unit, memory=memory, offset=offset)
+        return labels
+
+    def _fit_samples(
+        self,
+        samples: Samples,
+        task: FitTask,
+        deadline: float,
+        *,
+        memory: PathMemory | None = None,
+        offset: Offset | None = None,
+    ) -> Self:
+        samples = samples.with_weight()
+        classes = two_classes(samples.y)
+        positive = samples.y == classes[1]
+        self._check_groups(samples, task.constraints, positive)
+        self._fit_linear(
+            replace(samples, y=positive),
+            task,
+            deadline,
+            unit=1.0 if self.higher_is_better else -1.0,
+            loss_factors=self._class_factors(classes, positive, samples.row_weights),
+            memory=memory,
+            offset=offset,
+        )
         self.classes_ = classes
-        if isinstance(settings, PartialAUC):
-            _warn_if_flat(settings, self.result_.spread)
+        if isinstance(task.loss, PartialAUC):
+            _warn_if_flat(task.loss, self.result_.spread)
         return self
 
     def decision_function(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
@@ -420,5 +407,5 @@ def _warn_if_flat(loss: PartialAUC, spread: float) -> None:
             f"positives do not beat the negatives of fpr={loss.fpr} on average, and then nearly equal scores "
             "are best, whose order depends on the rounding; widen fpr, or add features",
             SurrogateWarning,
-            stacklevel=4,
+            stacklevel=5,
         )

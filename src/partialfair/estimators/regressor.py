@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self
 
+import numpy.typing as npt
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from partialfair._checks import check_flag, refuse_lazy, squarable_vector
+from partialfair._checks import refuse_lazy, squarable_vector
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
-from partialfair.estimators._base import PartialFairEstimator
-from partialfair.estimators._inputs import n_rows_of, read_target, read_weights, take_rows
-from partialfair.estimators._origin import Origin
-from partialfair.estimators._path_memory import PathMemory
-from partialfair.estimators._statement import read_solver
-from partialfair.estimators._training import FitRows
-from partialfair.estimators._units import unit_of
+from partialfair.data.samples import Samples
+from partialfair.estimators._base import FitTask, PartialFairEstimator
+from partialfair.estimators._inputs import read_target
 from partialfair.exceptions import InputError
 from partialfair.models.linear import GroupTerms
 from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.objectives import Squared, read_loss
 from partialfair.solvers import Record, Solver
 from partialfair.surrogates import Surrogate
+from partialfair.training.offset import Offset
+from partialfair.training.path_memory import PathMemory
+from partialfair.training.score_units import unit_of
 
 __all__ = ["PartialFairRegressor"]
 
@@ -185,40 +185,22 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         """
         return self._fit(X, y, sensitive_features, sample_weight, clusters)
 
-    def _fit(
+    def _read_target(self, y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
+        return squarable_vector(read_target(y, n_rows), "y")
+
+    def _fit_samples(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sensitive_features: ArrayLike | None,
-        sample_weight: ArrayLike | None,
-        clusters: ArrayLike | None = None,
+        samples: Samples,
+        task: FitTask,
+        deadline: float,
         *,
         memory: PathMemory | None = None,
-        offset: Origin | None = None,
+        offset: Offset | None = None,
     ) -> Self:
-        """Fit the model, given what other fits of its rows found, or where coefficients begin."""
-        moment = self._deadline()
-        self._check_settings()
-        check_flag(self.fit_intercept, "fit_intercept")
-        if self.enforce == "population":
-            return self._fit_for_new_people(X, y, sensitive_features, sample_weight, clusters, moment)
-        self._refuse_clusters(clusters)
-        settings = self._read_loss()
-        constraints = self._read_constraints()
-        solver = read_solver(self, constraints)
-        features, columns = self._read_features(X, reset=True)
-        n_rows = n_rows_of(features)
-        if constraints and n_rows == 1:
-            raise InputError("X has one sample; a constraint compares people of at least two groups")
-        targets = squarable_vector(read_target(y, n_rows), "y")
-        weights = read_weights(sample_weight, n_rows)
-        present = weights > 0
-        weights, targets = weights[present], targets[present]
-        groups = self._read_groups(sensitive_features, columns, present, constraints, weights)
-        unit = unit_of(targets, weights) * (1 if self.higher_is_better else -1)
-        objective = settings.build(targets / unit, weights, anchored=self.fit_intercept)
-        rows = FitRows(take_rows(features, present), weights, groups, objective, moment)
-        self._fit_rows(rows, constraints, solver, unit=unit, memory=memory, offset=offset)
+        samples = samples.with_weight()
+        self._check_groups(samples, task.constraints)
+        unit = unit_of(samples.y, samples.row_weights) * (1 if self.higher_is_better else -1)
+        self._fit_linear(samples, task, deadline, unit=unit, memory=memory, offset=offset)
         return self
 
     def predict(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:

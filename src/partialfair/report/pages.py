@@ -10,7 +10,6 @@ import numpy as np
 
 from partialfair._files import write_file
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups
 from partialfair.intervals import as_interval_set
 from partialfair.metrics._text import fixed
 from partialfair.metrics.catalogue import METRICS
@@ -27,8 +26,8 @@ from partialfair.report.sections import Section, audited_section, pairs_section
 from partialfair.solvers import GOOD
 
 if TYPE_CHECKING:
-    from partialfair.estimators.result import FitResult
     from partialfair.path import FairnessPath, PathPoint
+    from partialfair.training.result import FitResult
 
 __all__ = [
     "audit_page",
@@ -142,7 +141,7 @@ def path_page(
     first = reports[names[0]]
     changes = interval_changes(
         scores,
-        sensitive_features=first.as_judged(encode_groups(rows.groups, missing="ignore")),
+        sensitive_features=first.as_judged(rows.groups),
         interval=interval,
         sample_weight=rows.weights,
         higher_is_better=first.higher_is_better,

@@ -29,15 +29,14 @@ from sklearn.base import is_regressor
 from partialfair._checks import check_number, shown
 from partialfair._clock import out_of_time
 from partialfair._typing import Floats
-from partialfair.estimators._inputs import read_weights
+from partialfair.data.samples import Samples
+from partialfair.data.splits import draw_rows
 from partialfair.estimators._path_fits import TINY_TIME, Listener
-from partialfair.estimators._path_rows import GivenRows
-from partialfair.estimators._promise import check_promises, promises_of
-from partialfair.estimators._splits import drawn_rows
 from partialfair.estimators._statement import seed_of
 from partialfair.estimators.classifier import two_classes
 from partialfair.exceptions import InputError
 from partialfair.solvers import Status
+from partialfair.training.promise import check_promises, promises_of
 from partialfair.trees._leaf_rows import LeafRows, exact_gaps, mean_loss
 
 __all__ = ["ALPHAS", "Candidate", "best_of", "check_alpha", "chosen_refit", "is_auto", "judging_rows"]
@@ -65,7 +64,7 @@ def check_alpha(alpha: Any) -> None:
         check_number(alpha, "alpha", low=0.0)
 
 
-def judging_rows(linear: Any, rows: GivenRows, share: float | None) -> npt.NDArray[np.bool_]:
+def judging_rows(linear: Any, rows: Samples, share: float | None) -> npt.NDArray[np.bool_]:
     """Draw the rows that compare alphas; refuse, before anything is grown, rows that could not.
 
     Parameters
@@ -78,13 +77,12 @@ def judging_rows(linear: Any, rows: GivenRows, share: float | None) -> npt.NDArr
         How many are held out to stop early, which are then the same ones; None if none are.
     """
     share = _SHARE if share is None else share
-    unseen = drawn_rows(rows.strata, share, seed_of(linear), rows.cluster_codes)
+    unseen = draw_rows(rows.strata, share, seed_of(linear), rows.clusters)
     held_out = rows.take(np.flatnonzero(unseen))
     try:
         positive = None if is_regressor(linear) else held_out.y == two_classes(held_out.y)[1]
-        weights = read_weights(held_out.weights, held_out.n)
         stated, least = linear._read_constraints(), linear.min_group_size
-        check_promises(promises_of(stated, held_out.groups, weights, positive, least))
+        check_promises(promises_of(stated, held_out.groups, held_out.row_weights, positive, least))
     except InputError as error:
         raise InputError(
             f"alpha='auto' compares alphas on {held_out.n} rows held out: {error}; or give alpha a number"

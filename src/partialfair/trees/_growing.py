@@ -14,8 +14,7 @@ import numpy.typing as npt
 from sklearn.base import clone, is_classifier
 
 from partialfair._extras import require
-from partialfair._typing import Floats
-from partialfair.estimators._path_rows import GivenRows, split_rows
+from partialfair.data.samples import Samples
 from partialfair.exceptions import InputError, InputTypeError
 from partialfair.trees._refusals import name_of
 
@@ -30,7 +29,7 @@ _XGBOOST_FORESTS = "XGBRF"
 
 def grown(
     model: Any,
-    rows: GivenRows,
+    rows: Samples,
     early_stopping: float | None,
     seed: int,
     unseen: npt.NDArray[np.bool_] | None = None,
@@ -60,12 +59,12 @@ def grown(
     if home == "xgboost" and is_classifier(copy):  # it takes no other labels than 0 and 1
         rows = replace(rows, y=np.unique(rows.y, return_inverse=True)[1])
     if early_stopping is not None and home in _GROWN_BY and not name_of(copy).startswith(_XGBOOST_FORESTS):
-        train, held_out = split_rows(rows, early_stopping, seed) if unseen is None else rows.parted(unseen)
+        train, held_out = rows.hold_out(early_stopping, seed) if unseen is None else rows.split(unseen)
         if held_out.n:
             return _GROWN_BY[home](copy, train, held_out)
         early_stopping = None  # a share of each of such small groups is less than half a row
     if unseen is not None:
-        rows, _ = rows.parted(unseen)
+        rows, _ = rows.split(unseen)
     if early_stopping is None or not _can_stratify(copy, rows, early_stopping):
         return _fitted(copy, rows)
     if settings.get("early_stopping") == "auto":  # HistGradientBoosting
@@ -76,38 +75,38 @@ def grown(
     return _fitted(copy, rows)
 
 
-def _can_stratify(model: Any, rows: GivenRows, share: float) -> bool:
+def _can_stratify(model: Any, rows: Samples, share: float) -> bool:
     """Whether scikit-learn can hold out a share of the rows, of a classifier within classes."""
-    sizes = np.unique(np.asarray(rows.y), return_counts=True)[1]
+    sizes = np.unique(rows.y, return_counts=True)[1]
     return not is_classifier(model) or (sizes.min() >= 2 and share * rows.n > sizes.size - 1)
 
 
-def _by_lightgbm(model: Any, train: GivenRows, held_out: GivenRows) -> Any:
+def _by_lightgbm(model: Any, train: Samples, held_out: Samples) -> Any:
     import lightgbm
 
     if model.get_params().get("early_stopping_round") is None:
         stop = [lightgbm.early_stopping(_PATIENCE, verbose=False)]
     else:
         stop = None
-    watched = {"eval_set": [(held_out.X, held_out.y)], "eval_sample_weight": [_weights(held_out)]}
+    watched = {"eval_set": [(held_out.X, held_out.y)], "eval_sample_weight": [held_out.row_weights]}
     with warnings.catch_warnings():
         # Of eval_set; but its successor, eval_y of LightGBM 4.7, takes labels for numbers.
         warnings.filterwarnings("ignore", "The argument 'eval_set' is deprecated")
         return _fitted(model, train, callbacks=stop, **watched)
 
 
-def _by_xgboost(model: Any, train: GivenRows, held_out: GivenRows) -> Any:
+def _by_xgboost(model: Any, train: Samples, held_out: Samples) -> Any:
     if model.get_params().get("early_stopping_rounds") is None:
         model.set_params(early_stopping_rounds=_PATIENCE)
-    watched = {"eval_set": [(held_out.X, held_out.y)], "sample_weight_eval_set": [_weights(held_out)]}
+    watched = {"eval_set": [(held_out.X, held_out.y)], "sample_weight_eval_set": [held_out.row_weights]}
     return _fitted(model, train, verbose=False, **watched)
 
 
-def _by_catboost(model: Any, train: GivenRows, held_out: GivenRows) -> Any:
+def _by_catboost(model: Any, train: Samples, held_out: Samples) -> Any:
     Pool = require("catboost", extra="boosting", purpose="growing trees of CatBoost").Pool
     with name_model_in_errors(model, _FAILED):
         watched = Pool(
-            held_out.X, held_out.y, weight=_weights(held_out), cat_features=model.get_param("cat_features")
+            held_out.X, held_out.y, weight=held_out.row_weights, cat_features=model.get_param("cat_features")
         )
     has_own = any(model.get_param(name) is not None for name in _CATBOOST_STOPS)
     patience = {} if has_own else {"early_stopping_rounds": _PATIENCE}
@@ -128,11 +127,7 @@ _NATIVE_TRACE = "Stack trace:"
 """Where XGBoost's complaint ends and addresses of its machine code begin."""
 
 
-def _weights(rows: GivenRows) -> Floats:
-    return np.ones(rows.n) if rows.weights is None else np.asarray(rows.weights, dtype=np.float64)
-
-
-def _fitted(model: Any, rows: GivenRows, **settings: Any) -> Any:
+def _fitted(model: Any, rows: Samples, **settings: Any) -> Any:
     weights = {} if rows.weights is None else {"sample_weight": rows.weights}
     with name_model_in_errors(model, _FAILED):
         return model.fit(rows.X, rows.y, **weights, **settings)

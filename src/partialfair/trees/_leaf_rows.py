@@ -9,17 +9,16 @@ import numpy as np
 from sklearn.base import is_regressor
 
 from partialfair._typing import Floats, Ints
-from partialfair.estimators._inputs import read_weights
-from partialfair.estimators._origin import Origin
+from partialfair.data.samples import Samples
 from partialfair.estimators._path_fits import scores_of
-from partialfair.estimators._path_memory import PathMemory
-from partialfair.estimators._path_rows import GivenRows
-from partialfair.estimators._promise import exact_gap
-from partialfair.estimators.result import FitResult
 from partialfair.metrics.partial import WorstGap
 from partialfair.objectives import read_loss
 from partialfair.problems import Counts
 from partialfair.solvers import Status
+from partialfair.training.offset import Offset
+from partialfair.training.path_memory import PathMemory
+from partialfair.training.promise import exact_gap
+from partialfair.training.result import FitResult
 from partialfair.trees._refitting import LeafValues
 
 __all__ = ["LeafRows", "exact_gaps", "judged_by_library", "mean_loss"]
@@ -37,13 +36,13 @@ class LeafRows:
         The library's own model, with its scores of these rows.
     """
 
-    rows: GivenRows
-    origin: Origin
+    rows: Samples
+    origin: Offset
 
     @classmethod
-    def of(cls, values: LeafValues, rows: GivenRows) -> LeafRows:
+    def of(cls, values: LeafValues, rows: Samples) -> LeafRows:
         """Return rows with their leaves in an ensemble."""
-        return cls(replace(rows, X=values.ensemble.leaves(rows.X)), values.origin(rows.X))
+        return cls(rows.with_features(values.ensemble.leaves(rows.X)), values.origin(rows.X))
 
     def take(self, which: Ints) -> LeafRows:
         """Return some of them."""
@@ -59,8 +58,10 @@ class LeafRows:
         memory
             What other fits of the same rows have found.
         """
-        rows = self.rows
-        linear._fit(rows.X, rows.y, rows.groups, rows.weights, memory=memory, offset=self.origin)
+        deadline = linear._deadline()
+        linear._check_settings()
+        linear._read_features(self.rows.X, reset=True)
+        linear._fit_samples(self.rows, linear._read_task(), deadline, memory=memory, offset=self.origin)
         return linear
 
     def scores(self, linear: Any) -> Floats:
@@ -68,10 +69,10 @@ class LeafRows:
         return np.asarray(self.origin.scores + scores_of(linear, self.rows))
 
 
-def exact_gaps(linear: Any, scores: Floats, rows: GivenRows) -> tuple[WorstGap, ...]:
+def exact_gaps(linear: Any, scores: Floats, rows: Samples) -> tuple[WorstGap, ...]:
     """Return the exact gaps that the constraints of a refit are about, of any scores of any rows."""
-    positive = None if is_regressor(linear) else np.asarray(rows.y) == linear.classes_[1]
-    counts = Counts(scores, read_weights(rows.weights, rows.n), rows.groups.codes, positive)
+    positive = None if is_regressor(linear) else rows.y == linear.classes_[1]
+    counts = Counts(scores, rows.row_weights, rows.groups.codes, positive)
     sign, labels = 1.0 if linear.higher_is_better else -1.0, rows.groups.labels
     return tuple(
         exact_gap(stated, scores, counts, labels, linear.min_group_size, sign)[1]
@@ -79,7 +80,7 @@ def exact_gaps(linear: Any, scores: Floats, rows: GivenRows) -> tuple[WorstGap, 
     )
 
 
-def judged_by_library(linear: Any, scores: Floats, rows: GivenRows, name: str) -> FitResult:
+def judged_by_library(linear: Any, scores: Floats, rows: Samples, name: str) -> FitResult:
     """Return the result of a refit with the gaps of scores that the library's own model, of a name, gives."""
     result: FitResult = linear.result_
     if not result.constraints:
@@ -91,13 +92,13 @@ def judged_by_library(linear: Any, scores: Floats, rows: GivenRows, name: str) -
     return judged
 
 
-def mean_loss(linear: Any, scores: Floats, rows: GivenRows) -> float:
+def mean_loss(linear: Any, scores: Floats, rows: Samples) -> float:
     """Return the weighted mean of the loss that a refit minimises, of any scores of any rows."""
-    weights = read_weights(rows.weights, rows.n)
+    weights = rows.row_weights
     if is_regressor(linear):
-        targets = np.asarray(rows.y, dtype=np.float64)
+        targets = rows.y
     else:
-        positive = np.asarray(rows.y) == linear.classes_[1]
+        positive = rows.y == linear.classes_[1]
         targets = np.where(positive, 1.0, -1.0)
         weights = weights * linear._class_factors(linear.classes_, positive, weights)
     objective = read_loss(linear.loss).build(targets, weights)

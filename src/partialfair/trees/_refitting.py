@@ -20,7 +20,7 @@ from sklearn.base import is_regressor
 from sklearn.ensemble._forest import ForestClassifier
 
 from partialfair._typing import ArrayLike, Floats
-from partialfair.estimators._origin import Origin, Told
+from partialfair.training.offset import Offset, Told
 from partialfair.trees._wrapped import unwrapped
 from partialfair.trees.ensembles import ScoreKind, TreeEnsemble, ensemble_of
 
@@ -72,11 +72,11 @@ class LeafValues:
         """Return the probabilities of the second class that scores stand for."""
         return (1 + scores) / 2 if self.ensemble.score_kind == "probability" else expit(scores)
 
-    def origin(self, X: ArrayLike) -> Origin:
+    def origin(self, X: ArrayLike) -> Offset:
         """Return the ensemble as the model of these rows that coefficients are counted from."""
         ensemble, n_trees = self.ensemble, self.ensemble.n_trees
         low, high = self._coefficients(np.array(ensemble.bounds)).tolist()
-        return Origin(
+        return Offset(
             self.scores(X),
             self._coefficients(ensemble.values)[None],
             np.zeros(1),

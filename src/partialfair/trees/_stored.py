@@ -20,8 +20,8 @@ from sklearn.utils import check_array
 
 from partialfair._extras import require
 from partialfair._stored_xgboost import rewrite_json
-from partialfair.estimators.result import FitResult
 from partialfair.exceptions import InputError
+from partialfair.training.result import FitResult
 from partialfair.trees._refusals import name_of
 from partialfair.trees.ensembles import Kind, ensemble_of, is_fitted
 

@@ -6,7 +6,6 @@ import copy
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from weakref import WeakKeyDictionary
@@ -14,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from sklearn.base import clone, is_regressor
+from sklearn.base import is_regressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags, get_tags
@@ -24,25 +23,21 @@ from sklearn.utils.validation import check_is_fitted
 from partialfair._checks import (
     check_number,
     check_sparse,
-    finite_vector,
     refuse_lazy,
     refuse_masked,
     squarable_vector,
 )
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
-from partialfair.estimators._base import PartialFairEstimator
+from partialfair.data.samples import Samples
+from partialfair.estimators._base import FitTask, PartialFairEstimator
 from partialfair.estimators._inputs import (
     check_labels,
-    names_of,
     part_features,
     read_target,
-    read_weights,
     refuse_repeated_names,
 )
 from partialfair.estimators._path_fits import TINY_TIME, with_gap
-from partialfair.estimators._path_memory import PathMemory
-from partialfair.estimators._path_rows import GivenRows
 from partialfair.estimators._statement import seed_of
 from partialfair.estimators.classifier import PartialFairClassifier, two_classes
 from partialfair.estimators.regressor import PartialFairRegressor
@@ -50,6 +45,8 @@ from partialfair.exceptions import InputError
 from partialfair.groups import Groups
 from partialfair.solvers import Record, Solver
 from partialfair.surrogates import Surrogate
+from partialfair.training.offset import Offset
+from partialfair.training.path_memory import PathMemory
 from partialfair.trees._alpha import check_alpha, chosen_refit, is_auto, judging_rows
 from partialfair.trees._calibration import calibrations
 from partialfair.trees._growing import grown, name_model_in_errors
@@ -165,7 +162,7 @@ class PartialFairTrees(PartialFairEstimator):
     __metadata_request__predict_proba = _ROUTED
     __metadata_request__score = _ROUTED
 
-    _told_by_fits: ClassVar[tuple[str, ...]] = (
+    _set_by_fits: ClassVar[tuple[str, ...]] = (
         "model_",
         "grown_",
         "alpha_",
@@ -274,35 +271,32 @@ class PartialFairTrees(PartialFairEstimator):
         """
         return self._fit(X, y, sensitive_features, sample_weight, clusters)
 
-    def _fit(
+    def _fit_samples(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sensitive_features: ArrayLike | None,
-        sample_weight: ArrayLike | None,
-        clusters: ArrayLike | None = None,
+        samples: Samples,
+        task: FitTask,
+        deadline: float,
         *,
         memory: PathMemory | None = None,
+        offset: Offset | None = None,
     ) -> Self:
         """Fit the model, given what other fits of the same rows have found."""
-        moment = self._deadline()
-        self._check_settings()
-        if self.enforce == "population":
-            return self._fit_for_new_people(X, y, sensitive_features, sample_weight, clusters, moment)
-        self._refuse_clusters(clusters)
-        rows = self._rows(X, y, sensitive_features, sample_weight)
+        rows = samples.with_weight()
+        self._check_classes(rows)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the refit says it again
+            self._check_groups(rows, task.constraints, self._positive(rows))
         unseen = self._unseen(rows)
         leaf_values = LeafValues(self._trees(rows, unseen))
         leaf_rows = LeafRows.of(leaf_values, rows)
-        linear = self._linear() if unseen is None else self._chosen(leaf_rows, unseen, moment)
-        self._refit = self._refitted(linear, leaf_rows, moment, memory)
+        linear = self._linear() if unseen is None else self._chosen(leaf_rows, unseen, deadline)
+        self._refit = self._refitted(linear, leaf_rows, deadline, memory)
         self.alpha_ = float(self._refit.alpha)
         written = leaf_values.refitted(self._refit.coef_, self._refit.intercept_)
         self.grown_, self.model_ = leaf_values.ensemble.model, written.ensemble.model
         self.groups_, self.n_iter_ = self._refit.groups_, self._refit.n_iter_
         if not is_regressor(self):
             self.classes_ = self._refit.classes_
-        self._group_columns = names_of(sensitive_features)
         self.result_ = judged_by_library(self._refit, written.scores(rows.X), rows, name_of(self.model_))
         return self
 
@@ -436,53 +430,43 @@ class PartialFairTrees(PartialFairEstimator):
         polars = hasattr(features, "to_pandas") and not hasattr(features, "iloc")
         return features.to_pandas() if polars else features, columns
 
-    def _for_several_fits(self, rows: GivenRows, gaps: Sequence[float] = ()) -> Self:
-        """Return a copy whose trees are grown, and whose alpha is a number."""
-        fresh, moment = clone(self), self._deadline()
-        read = self._rows(rows.X, rows.y, rows.groups, rows.weights, rows.clusters)
-        unseen = self._unseen(read)
-        ensemble = self._trees(read, unseen)
+    def _prepare_fits(self, samples: Samples, gaps: Sequence[float] = ()) -> Self:
+        """Return a copy whose trees are trained, and whose alpha is a number."""
+        fresh, deadline = self._copy_unfitted(), self._deadline()
+        rows = samples.with_weight()
+        self._check_classes(rows)
+        unseen = self._unseen(rows)
+        ensemble = self._trees(rows, unseen)
         if unseen is not None:
-            leaf_rows = LeafRows.of(LeafValues(ensemble), read)
-            fresh.set_params(alpha=self._chosen(leaf_rows, unseen, moment, gaps).alpha)
+            leaf_rows = LeafRows.of(LeafValues(ensemble), rows)
+            fresh.set_params(alpha=self._chosen(leaf_rows, unseen, deadline, gaps).alpha)
         model = ensemble.model
         kept = FrozenEstimator(model) if hasattr(model, "get_params") else model  # boosters stay fitted
         return fresh.set_params(model=kept)  # type: ignore[no-any-return]
 
-    def _rows(
-        self, X: ArrayLike, y: ArrayLike, sensitive_features: Any, sample_weight: Any, clusters: Any = None
-    ) -> GivenRows:
-        """Return the rows that have weight, with their groups; refuse what no refit could begin with."""
-        features, columns = self._read_features(X, reset=True)
-        n_rows = int(features.shape[0])
+    def _read_target(self, y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
         if n_rows < 2:
             raise InputError(f"X has {'1 sample' if n_rows else 'no rows'}; trees need at least 2")
-        target, weights = read_target(y, n_rows), read_weights(sample_weight, n_rows)
-        present = weights > 0
+        target = read_target(y, n_rows)
         if is_regressor(self):
-            target, positive = squarable_vector(target, "y"), None
-        else:
-            check_labels(target)
-            positive = target[present] == two_classes(target[present])[1]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the refit says it again
-            groups = self._read_groups(
-                sensitive_features, columns, present, self._read_constraints(), weights[present], positive
-            )
-        if groups is None:
-            groups = Groups(np.zeros(int(present.sum()), dtype=np.int32), ("everybody",))
-        # As given, not scaled: what regularizes a tree (hessians, smallest leaves) depends on their sum.
-        given = None if sample_weight is None else finite_vector(sample_weight, "sample_weight")
-        kept = GivenRows(features, target, target, given, clusters)
-        if not present.all():
-            kept = kept.take(np.flatnonzero(present))
-        return replace(kept, groups=groups)
+            return squarable_vector(target, "y")
+        check_labels(target)
+        return target
 
-    def _unseen(self, rows: GivenRows) -> npt.NDArray[np.bool_] | None:
+    def _check_classes(self, rows: Samples) -> None:
+        """Refuse labels that are not of two classes."""
+        if not is_regressor(self):
+            two_classes(rows.y)
+
+    def _positive(self, rows: Samples) -> npt.NDArray[np.bool_] | None:
+        """Return which rows are positive; None of numbers."""
+        return None if is_regressor(self) else rows.y == two_classes(rows.y)[1]
+
+    def _unseen(self, rows: Samples) -> npt.NDArray[np.bool_] | None:
         """Return which rows are to choose alpha; None where it is a number."""
         return judging_rows(self._linear(), rows, self.early_stopping) if is_auto(self.alpha) else None
 
-    def _trees(self, rows: GivenRows, unseen: npt.NDArray[np.bool_] | None) -> TreeEnsemble:
+    def _trees(self, rows: Samples, unseen: npt.NDArray[np.bool_] | None) -> TreeEnsemble:
         """Return the trees of the model, or those of a copy that is grown on the rows."""
         model = unwrapped(self.model)
         if not is_fitted(model):
@@ -491,7 +475,7 @@ class PartialFairTrees(PartialFairEstimator):
         check_order(model, rows.X)
         ensemble = ensemble_of(model)
         if ensemble.kind == "classifier":
-            check_classes(ensemble, two_classes(np.asarray(rows.y)))
+            check_classes(ensemble, two_classes(rows.y))
         return ensemble
 
     def _linear(self) -> Any:
@@ -533,9 +517,12 @@ class PartialFairTrees(PartialFairEstimator):
     def _scores(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:
         """Score rows by the library's model; it never asks for the group."""
         check_is_fitted(self)
-        features, written = self._read_features(X, reset=False)[0], self._written
+        return self._score_samples(self._read_features(X, reset=False)[0])
+
+    def _score_samples(self, X: Any, groups: Groups | None = None) -> Floats:
+        written = self._written
         with name_model_in_errors(self.model_, "could not score X"):
-            return written.scores(features)
+            return written.scores(X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

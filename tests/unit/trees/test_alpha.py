@@ -12,9 +12,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import log_loss, mean_squared_error
 
 from partialfair import fairness_path, load_model, save_model
+from partialfair.data.samples import Samples
 from partialfair.estimators import _population
-from partialfair.estimators._path_rows import GivenRows, split_rows
 from partialfair.exceptions import InputError
+from partialfair.groups import encode_groups
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.solvers import Status
 from partialfair.trees import PartialFairTrees, _alpha
@@ -46,9 +47,9 @@ def grower(**settings: Any) -> HistGradientBoostingClassifier:
     return HistGradientBoostingClassifier(**chosen)
 
 
-def parts(*columns: np.ndarray) -> tuple[GivenRows, GivenRows]:
+def parts(*columns: np.ndarray) -> tuple[Samples, Samples]:
     """The rows that leaves are grown on, and those that choose."""
-    return split_rows(GivenRows(*columns), SHARE, 0)
+    return Samples(columns[0], columns[1], encode_groups(columns[2]), *columns[3:]).hold_out(SHARE, 0)
 
 
 def gap_of(scores: np.ndarray, groups: np.ndarray) -> float:

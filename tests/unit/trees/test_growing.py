@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 from sklearn import ensemble
 
-from partialfair.estimators._path_rows import GivenRows
+from partialfair.data.samples import Samples
 from partialfair.exceptions import InputError
+from partialfair.groups import encode_groups
 from partialfair.trees import PartialFairTrees, ensemble_of
 from partialfair.trees._growing import grown
 from tests.tree_models import numbers, target_of
@@ -52,7 +53,7 @@ def test_catboost_stops_when_it_was_told_to(own):
     noise = np.random.default_rng(0).integers(0, 2, 600)  # nothing to learn, so patience decides
 
     def n_trees(**settings: Any) -> int:
-        rows = GivenRows(X, noise, GROUPS)
+        rows = Samples(X, noise, encode_groups(GROUPS))
         model = grown(catboost(iterations=60, use_best_model=False, **settings), rows, 0.2, 0)
         return int(model.tree_count_)
 
@@ -97,13 +98,13 @@ def test_columns_in_another_order_than_a_fitted_model_s_are_refused(as_booster):
 
 @pytest.mark.parametrize("make", [lightgbm, catboost, lambda: xgboost("XGBClassifier")])
 def test_groups_too_small_to_hold_out_rows_of(make):
-    rows = GivenRows(X[:12], LABELS[:12], np.repeat(np.arange(6), 2))
+    rows = Samples(X[:12], LABELS[:12], encode_groups(np.repeat(np.arange(6), 2)))
     assert ensemble_of(grown(make(), rows, 0.15, 0)).n_trees > 0
 
 
 @pytest.mark.parametrize("name", ["HistGradientBoostingClassifier", "GradientBoostingClassifier"])
 def test_a_class_too_small_to_hold_out_rows_of(name):
-    rows = GivenRows(X[:50], np.arange(50) == 7, GROUPS[:50])
+    rows = Samples(X[:50], np.arange(50) == 7, encode_groups(GROUPS[:50]))
     assert ensemble_of(grown(getattr(ensemble, name)(), rows, 0.15, 0)).n_trees > 0
 
 

@@ -6,32 +6,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from partialfair._typing import Floats
-from partialfair.estimators._candidates import Candidate
-from partialfair.estimators._scales import ColumnUnits
-from partialfair.estimators._tightening import Attempt
-from partialfair.estimators._training import FitRows
+from partialfair.data.samples import Samples
 from partialfair.models.linear import LinearModel
+from partialfair.objectives import Objective
 from partialfair.problems import InMemoryData
 from partialfair.solvers import Result
+from partialfair.training.candidates import Candidate
+from partialfair.training.column_units import ColumnUnits
+from partialfair.training.tightening import Attempt
 
-__all__ = ["PathMemory", "PathModel", "PreparedRows"]
+__all__ = ["PathMemory", "PathModel", "PreparedFit"]
 
 
 @dataclass(frozen=True, eq=False)
-class PreparedRows:
-    """Rows that are ready to be fitted.
+class PreparedFit:
+    """Samples that are ready to be fitted.
 
     Attributes
     ----------
-    rows
-        What is known of them.
+    samples, objective
+        Rows with weight, and the loss of their scores in the unit of the fit.
     units, model, alpha
         Units of the columns, the model that scores them in these units, and its penalty.
     data
         The rows as problems are stated about them.
     """
 
-    rows: FitRows
+    samples: Samples
+    objective: Objective
     units: ColumnUnits
     model: LinearModel
     alpha: Floats
@@ -69,7 +71,7 @@ class PathMemory:
         The model without constraint, once it is fitted.
     """
 
-    prepared: PreparedRows | None = None
+    prepared: PreparedFit | None = None
     free: Result | None = None
     _models: dict[tuple[float, ...], PathModel] = field(default_factory=dict, repr=False)
     _candidates: list[Candidate] = field(default_factory=list, repr=False)

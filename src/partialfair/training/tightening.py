@@ -26,15 +26,15 @@ import numpy as np
 
 from partialfair._typing import Floats
 from partialfair.constraints import Constraint, OnAGrid, join
-from partialfair.estimators._promise import Promise
-from partialfair.estimators._training import Training
-from partialfair.estimators.result import ROUNDING_OF_GAPS
 from partialfair.groups import Groups, group_name
 from partialfair.metrics.partial import WorstGap
 from partialfair.named_constraints import record_of
 from partialfair.problems import Certificate, Problem, certify
 from partialfair.solvers import CUT_SHORT, Result, Status
 from partialfair.surrogates import Ramp, Surrogate
+from partialfair.training.fit_problem import Training
+from partialfair.training.promise import Promise
+from partialfair.training.result import ROUNDING_OF_GAPS
 
 __all__ = [
     "Attempt",

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from partialfair._typing import ArrayLike, Ints
 from partialfair.exceptions import InputError
 
-__all__ = ["drawn_folds", "drawn_rows", "given_folds", "refuse_straddling", "strata_of"]
+__all__ = ["apply_splitter", "draw_folds", "draw_rows", "refuse_straddling", "strata_of"]
 
 
 def strata_of(codes: Ints, labels: Ints) -> Ints:
@@ -26,7 +26,7 @@ def strata_of(codes: Ints, labels: Ints) -> Ints:
     return 2 * codes.astype(np.int64) + labels
 
 
-def drawn_rows(strata: Ints, share: float, seed: int, clusters: Ints | None = None) -> npt.NDArray[np.bool_]:
+def draw_rows(strata: Ints, share: float, seed: int, clusters: Ints | None = None) -> npt.NDArray[np.bool_]:
     """Draw a share of every stratum: of its rows, or of its clusters."""
     drawn = np.zeros(_n_units(strata, clusters), dtype=bool)
     for members in _shuffled(strata, seed, clusters):
@@ -34,7 +34,7 @@ def drawn_rows(strata: Ints, share: float, seed: int, clusters: Ints | None = No
     return drawn if clusters is None else drawn[clusters]
 
 
-def drawn_folds(strata: Ints, n_folds: int, seed: int, clusters: Ints | None = None) -> Ints:
+def draw_folds(strata: Ints, n_folds: int, seed: int, clusters: Ints | None = None) -> Ints:
     """Deal every stratum out to folds, one after the other; the next one goes on where the last ended.
 
     So folds have as many rows (clusters), and as many of every stratum, as can be, give or take one.
@@ -51,7 +51,7 @@ def drawn_folds(strata: Ints, n_folds: int, seed: int, clusters: Ints | None = N
     return folds if clusters is None else folds[clusters]
 
 
-def given_folds(splitter: Any, labels: ArrayLike, clusters: Ints | None) -> Ints:
+def apply_splitter(splitter: Any, labels: ArrayLike, clusters: Ints | None) -> Ints:
     """Return the folds of a splitter of scikit-learn, which must hold out every row just once."""
     n_rows = len(np.asarray(labels))
     folds = np.full(n_rows, -1, dtype=np.int64)

@@ -9,12 +9,17 @@ import numpy as np
 
 from partialfair._typing import GroupLabel
 from partialfair.constraints import Constraint
-from partialfair.estimators._statement import Automatic
 from partialfair.groups import group_name
 from partialfair.metrics.choice import choose_interval
 from partialfair.problems import Counts
 
-__all__ = ["placed"]
+__all__ = ["Automatic", "placed"]
+
+
+class Automatic(tuple[float, float]):
+    """An interval that stands for one that is chosen when the unconstrained scores are known."""
+
+    __slots__ = ()
 
 
 def placed(

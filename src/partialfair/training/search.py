@@ -8,19 +8,27 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from partialfair._clock import OutOfTime, acknowledge_interrupt, deadline, out_of_time, unhurried
 from partialfair._typing import Floats
 from partialfair.constraints import Constraint, OnAGrid, join
-from partialfair.estimators._blocks import BlockMoves, largest_block, move_outside
-from partialfair.estimators._boundary import BoundarySearch, follow_boundary
-from partialfair.estimators._candidates import Candidate, Pool
-from partialfair.estimators._direct_search import direct_search, search_all_coordinates
-from partialfair.estimators._path_memory import PathMemory, PathModel
-from partialfair.estimators._placing import placed
-from partialfair.estimators._promise import Promise, check_promises, promises_of
-from partialfair.estimators._tightening import (
+from partialfair.data.samples import Samples
+from partialfair.objectives import Objective
+from partialfair.problems import Box, Certificate, Counts, Problem, TrainingData, certify
+from partialfair.problems.ranks import spread
+from partialfair.solvers import CUT_SHORT, IDCA, Newton, Record, Result, Solver, Status, decided
+from partialfair.solvers.result import unconstrained_start
+from partialfair.surrogates import Surrogate, surrogate
+from partialfair.training.boundary import BoundarySearch, follow_boundary
+from partialfair.training.candidates import Candidate, Pool
+from partialfair.training.direct_search import direct_search, search_all_coordinates
+from partialfair.training.equal_rows import BlockMoves, largest_block, move_outside
+from partialfair.training.fit_problem import Training
+from partialfair.training.path_memory import PathMemory, PathModel
+from partialfair.training.placing import placed
+from partialfair.training.promise import Promise, check_promises, promises_of
+from partialfair.training.result import Tried
+from partialfair.training.tightening import (
     Attempt,
     continue_from,
     is_reachable,
@@ -30,17 +38,9 @@ from partialfair.estimators._tightening import (
     stricter,
     tighten,
 )
-from partialfair.estimators._training import FitRows, Training
-from partialfair.estimators._watch import Solving, unsolved
-from partialfair.estimators.result import FitResult, Tried
-from partialfair.exceptions import SurrogateWarning, UninformativeModelWarning
-from partialfair.problems import Box, Certificate, Counts, Problem, TrainingData, certify
-from partialfair.problems.ranks import spread
-from partialfair.solvers import CUT_SHORT, GOOD, IDCA, Newton, Record, Result, Solver, Status, decided
-from partialfair.solvers.result import unconstrained_start
-from partialfair.surrogates import Surrogate, surrogate
+from partialfair.training.watch import Solving, unsolved
 
-__all__ = ["Search", "SearchResult", "SearchSettings", "ending", "remarks_on"]
+__all__ = ["Search", "SearchResult", "SearchSettings", "ending"]
 
 # Seconds after the deadline that the certificate of the best point may take.
 _GRACE = 0.25
@@ -61,19 +61,6 @@ _MIN_SPREAD = 1e-9
 
 _UNCONSTRAINED_TOL = 1e-2
 """Gradient of the unconstrained model, which is only a start, in units of tol."""
-
-_ADVICE = {
-    Status.MAX_ITER: "raise max_iter or tol",
-    Status.TIME_LIMIT: "raise time_limit or tol",
-    Status.STATIONARY: "it found a stationary point whose certificate does not hold: lower its tol",
-    Status.STALLED: "its steps no longer move: raise tol, or take another solver",
-    Status.STOPPED: "it was stopped by the callback or the keyboard",
-    Status.NONFINITE: "it met values that are not finite: scale the features",
-    Status.NO_FEASIBLE_POINT: (
-        "none was found that satisfies the constraints, which does not mean that there is none: raise "
-        "max_gap or search_steps, or add features or group_terms that can close the gap"
-    ),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,8 +251,8 @@ class Search:
         The rows, wherever they lie.
     alpha
         Of the penalty, for each penalised parameter.
-    rows
-        What is known of the rows beside their features.
+    samples, objective
+        Rows with weight, and the loss of their scores.
     constraints
         What the model has to satisfy.
     begin
@@ -286,7 +273,8 @@ class Search:
     settings: SearchSettings
     data: TrainingData
     alpha: Floats
-    rows: FitRows
+    samples: Samples
+    objective: Objective
     constraints: tuple[Constraint, ...]
     begin: Floats | None = None
     box: Box | None = None
@@ -629,7 +617,7 @@ class Search:
 
     @cached_property
     def _free_problem(self) -> Problem:
-        return Problem.about(self.data, self.rows.objective, join([]), self.alpha, self.box)
+        return Problem.about(self.data, self.objective, join([]), self.alpha, self.box)
 
     @cached_property
     def _stated(self) -> tuple[Training, tuple[Constraint, ...], Surrogate | None]:
@@ -638,24 +626,23 @@ class Search:
         sigma: Surrogate | None = None
         promises: tuple[Promise, ...] = ()
         if constraints:
-            assert self.rows.groups is not None
             counts = self._free_problem.rows.at(self._free_w).counts()
             sigma = self.settings.surrogate_for(counts)
-            constraints = placed(constraints, counts, self.rows.groups.labels)
+            constraints = placed(constraints, counts, self.samples.groups.labels)
             promises = promises_of(
                 constraints,
-                self.rows.groups,
-                self.rows.weights,
-                self.rows.positive,
+                self.samples.groups,
+                self.samples.row_weights,
+                self.samples.positive,
                 self.settings.min_group_size,
             )
             check_promises(promises)
         training = Training(
             self.data,
-            self.rows.objective,
+            self.objective,
             self.alpha,
-            self.rows.weights,
-            self.rows.positive,
+            self.samples.row_weights,
+            self.samples.positive,
             promises,
             self.settings.tol,
             self.box,
@@ -725,43 +712,3 @@ def ending(found: SearchResult, certificate: Certificate, exact: bool) -> tuple[
         return status, obstacle(attempt.training, attempt.training.gaps(found.counts))
     values = attempt.problem.evaluate(attempt.result.x).constraints
     return status, attempt.problem.constraints.names[int(np.argmax(values))]
-
-
-def remarks_on(result: FitResult) -> list[Warning]:
-    """Say what the fit leaves open: an unfinished solve, or a surrogate that has lost touch with the gap."""
-    remarks: list[Warning] = []
-    if result.status not in GOOD:
-        obstacle = "" if result.obstacle is None else f" (in the way: {result.obstacle})"
-        holds = "holds" if result.kkt.holds(result.tol) else "does not hold"
-        if result.promise_kept is False:
-            holds += " for the surrogate constraints, which promise nothing,"
-        remarks.append(
-            ConvergenceWarning(
-                f"the solver ended with status {result.status} after {result.history[-1].step} steps, and "
-                f"the certificate {holds} at tol={result.tol:g} ({result.kkt}); "
-                f"{_ADVICE[result.status]}{obstacle}"
-            )
-        )
-    if result.gaps and result.tied_share == 1:
-        remarks.append(SurrogateWarning("all training scores are equal: the model ranks nobody"))
-    elif result.constraints and result.objective >= result.constant_objective:
-        remarks.append(
-            UninformativeModelWarning(
-                f"training objective {result.objective:.4g} is not below {result.constant_objective:.4g}, "
-                "that of a model with equal scores: the constraint leaves nothing to predict with; raise "
-                "max_gap, or add features or group_terms"
-            )
-        )
-    elif (
-        result.surrogate
-        and result.spread < result.surrogate.width
-        and np.nanmax(result.excess, initial=0.0) > 0
-    ):
-        remarks.append(
-            SurrogateWarning(
-                f"the scores have a spread of {result.spread:.3g}, less than one surrogate width "
-                f"({result.surrogate.width:.3g}), within which only means are compared: the exact gap is "
-                f"{result.gap:.3g}; narrow surrogate_width, or add features or group_terms that can close it"
-            )
-        )
-    return remarks

@@ -1,7 +1,8 @@
 """The fit of a linear model as a function: rows, constraints and settings in, model and result out.
 
-Nothing here knows an estimator. Scores are counted in a unit (`partialfair.estimators._units`): constraints,
-settings and what an earlier fit left are converted at the beginning, the model and its result at the end.
+Nothing here knows an estimator. Scores are counted in a unit (`partialfair.training.score_units`):
+constraints, settings and what an earlier fit left are converted at the beginning, the model and its result at
+the end.
 """
 
 from __future__ import annotations
@@ -14,26 +15,24 @@ import numpy as np
 from partialfair._clock import noticing_interrupts, unhurried
 from partialfair._typing import Floats, GroupLabel
 from partialfair.constraints import Constraint
-from partialfair.estimators._flat import flat_scores_warning
-from partialfair.estimators._idle import idle_threshold_warning
-from partialfair.estimators._inputs import Features
-from partialfair.estimators._origin import Origin
-from partialfair.estimators._path_memory import PathMemory, PreparedRows
-from partialfair.estimators._promise import small_group_warning, small_groups
-from partialfair.estimators._scales import ColumnUnits, column_units
-from partialfair.estimators._search import Search, SearchResult, SearchSettings, ending
-from partialfair.estimators._statement import Automatic
-from partialfair.estimators._threads import one_blas_thread
-from partialfair.estimators._training import FitRows
-from partialfair.estimators._units import record_in_users_units, result_in_users_units
-from partialfair.estimators.result import FitResult
-from partialfair.groups import Groups
+from partialfair.data.samples import Samples
 from partialfair.models import linear_model
 from partialfair.models.linear import GroupTerms, LinearModel
-from partialfair.problems import Certificate, Counts, InMemoryData
+from partialfair.objectives import LossSettings, Objective, mirrored
+from partialfair.problems import Certificate, Counts, InMemoryData, People
 from partialfair.problems.ranks import spread, tied_share
 from partialfair.solvers import Record
 from partialfair.surrogates import Surrogate
+from partialfair.training.column_units import ColumnUnits, column_units
+from partialfair.training.offset import Offset
+from partialfair.training.path_memory import PathMemory, PreparedFit
+from partialfair.training.placing import Automatic
+from partialfair.training.promise import small_group_warning, small_groups
+from partialfair.training.remarks import flat_scores_warning, idle_threshold_warning
+from partialfair.training.result import FitResult
+from partialfair.training.score_units import record_in_users_units, result_in_users_units
+from partialfair.training.search import Search, SearchResult, SearchSettings, ending
+from partialfair.training.threads import one_blas_thread
 
 __all__ = ["FitSettings", "LinearFit", "WarmStart", "fit_linear"]
 
@@ -138,33 +137,46 @@ class LinearFit:
 
 
 def fit_linear(
-    rows: FitRows,
+    samples: Samples,
     constraints: Sequence[Constraint],
+    loss: LossSettings,
     settings: FitSettings,
     *,
+    deadline: float = float("inf"),
+    loss_factors: Floats | None = None,
     unit: float = 1.0,
     warm_start: WarmStart | None = None,
-    offset: Origin | None = None,
+    offset: Offset | None = None,
     memory: PathMemory | None = None,
 ) -> LinearFit:
     """Fit a linear model.
 
     Parameters
     ----------
-    rows
-        Rows with weight; their loss counts scores in the unit already.
-    constraints
+    samples : Samples
+        Rows with weight; ``y`` says which are positive, or holds the numbers to predict.
+    constraints : sequence of Constraint
         As stated, in the units of the caller.
-    settings
-        Likewise.
-    unit
-        Unit of scores in the fit, a power of two. A negative one makes low scores high.
-    warm_start
-        What an earlier fit left; None: nothing.
-    offset
+    loss : LossSettings
+        The loss, before it is tied to rows.
+    settings : FitSettings
+        In the units of the caller.
+    deadline : float, default=inf
+        When the fit has to end, on the monotonic clock.
+    loss_factors : (n,), optional
+        What weights are multiplied by in the loss.
+    unit : float, default=1.0
+        Unit of scores in the fit, plus or minus a power of two. A negative one makes low scores high.
+    warm_start : WarmStart, optional
+        What an earlier fit left.
+    offset : Offset, optional
         Another model that coefficients are counted from.
-    memory
+    memory : PathMemory, optional
         What other fits of the same rows have found. It is extended.
+
+    Returns
+    -------
+    LinearFit
     """
     stated = tuple(one.in_units(unit) for one in constraints)
     settings = settings.in_units(unit)
@@ -172,15 +184,20 @@ def fit_linear(
     earlier = None if warm_start is None else warm_start.in_units(unit)
     # The first model of a path has no constraint, and may do without the groups of its rows.
     memory = memory if memory is not None and stated else PathMemory()
-    prepared = memory.prepared = memory.prepared or _prepare(rows, settings, offset)
-    rows, model = replace(prepared.rows, deadline=rows.deadline), prepared.model
-    labels = () if rows.groups is None else rows.groups.labels
+    if memory.prepared is None:
+        objective = _objective(samples, loss, loss_factors, unit, anchored=settings.fit_intercept)
+        memory.prepared = _prepare(samples, objective, settings, offset)
+    prepared = memory.prepared
+    samples, model = prepared.samples, prepared.model
+    uses_groups = bool(stated) or settings.group_terms is not None
+    labels = samples.groups.labels if uses_groups else ()
     surrogate_bias = None if earlier is None else earlier.surrogate_bias
     search = Search(
         settings,
         prepared.data,
         prepared.alpha,
-        rows,
+        samples,
+        prepared.objective,
         stated,
         # Coefficients that are counted from another model begin there.
         begin=np.zeros(model.parameters.n) if offset is not None else None,
@@ -195,8 +212,8 @@ def fit_linear(
     # NumPy and SciPy bring a BLAS each, whose threads get in each other's way: small products, of which a
     # solve has many, take several times as long with both.
     with one_blas_thread(), noticing_interrupts():
-        found = search.run(rows.deadline)
-        certificate = search.certificate(found.attempt, rows.deadline)
+        found = search.run(deadline)
+        certificate = search.certificate(found.attempt, deadline)
     result = _result(search, found, certificate, settings)
     attempt, free = found.attempt, search.free
     coef, intercept = (part.copy() for part in model.unpack(found.w))
@@ -211,7 +228,7 @@ def fit_linear(
     return LinearFit(
         coef=unit * coef,
         intercept=unit * intercept,
-        labels=None if rows.groups is None else labels,
+        labels=labels if uses_groups else None,
         result=result_in_users_units(result, unit),
         units=prepared.units,
         unconstrained=None if free is None else free.x,
@@ -220,28 +237,37 @@ def fit_linear(
     )
 
 
-def _prepare(rows: FitRows, settings: FitSettings, offset: Origin | None) -> PreparedRows:
-    """Return rows in units that suit the solver."""
-    units = column_units(rows.X, rows.weights, centred=settings.fit_intercept)
-    model = _linear_model(rows.X, rows.groups, settings, units)
-    if offset is not None:
-        model = offset.moved(model)
-    alpha = np.tile(units.penalties(settings.alpha), model.n_vectors)
-    return PreparedRows(rows, units, model, alpha, InMemoryData(model, rows.objective, rows.people))
+def _objective(
+    samples: Samples, loss: LossSettings, factors: Floats | None, unit: float, *, anchored: bool
+) -> Objective:
+    """Tie the loss to rows, for scores in a unit; where low scores are good, a classifier's is mirrored."""
+    weights = samples.row_weights if factors is None else samples.row_weights * factors
+    if samples.positive is None:
+        return loss.build(samples.y / unit, weights, anchored=anchored)
+    objective = loss.build(np.where(samples.positive, 1.0, -1.0), weights, anchored=anchored)
+    return objective if unit > 0 else replace(objective, loss=mirrored(objective.loss))
 
 
-def _linear_model(
-    X: Features, groups: Groups | None, settings: FitSettings, units: ColumnUnits
-) -> LinearModel:
-    return linear_model(
-        X,
-        codes=None if groups is None else groups.codes,
-        n_groups=1 if groups is None else len(groups.labels),
+def _prepare(
+    samples: Samples, objective: Objective, settings: FitSettings, offset: Offset | None
+) -> PreparedFit:
+    """Return samples in units that suit the solver, and the model that scores them."""
+    weights, groups = samples.row_weights, samples.groups
+    units = column_units(samples.X, weights, centred=settings.fit_intercept)
+    model = linear_model(
+        samples.X,
+        codes=None if settings.group_terms is None else groups.codes,
+        n_groups=1 if settings.group_terms is None else len(groups.labels),
         group_terms=settings.group_terms,
         fit_intercept=settings.fit_intercept,
         scales=units.scales,
         centres=units.centres,
     )
+    if offset is not None:
+        model = offset.moved(model)
+    alpha = np.tile(units.penalties(settings.alpha), model.n_vectors)
+    rows = InMemoryData(model, objective, People(weights, groups.codes, samples.positive))
+    return PreparedFit(samples, objective, units, model, alpha, rows)
 
 
 def _result(

@@ -23,14 +23,14 @@ import numpy as np
 from partialfair._clock import check_clock, unhurried
 from partialfair._typing import Floats
 from partialfair.constraints import Constraint, OnAGrid
-from partialfair.estimators._candidates import Candidate, Pool
-from partialfair.estimators._tightening import indicator_values, with_point_at
 from partialfair.metrics.partial import WorstGap
 from partialfair.models.blocks import ArrowMatrix
 from partialfair.named_constraints import record_of
 from partialfair.problems.elastic import ElasticModel, StepBounds
 from partialfair.problems.kinks import no_kinks
 from partialfair.surrogates import Surrogate
+from partialfair.training.candidates import Candidate, Pool
+from partialfair.training.tightening import indicator_values, with_point_at
 
 __all__ = ["BoundarySearch", "follow_boundary"]
 

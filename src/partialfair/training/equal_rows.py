@@ -17,11 +17,11 @@ import numpy.typing as npt
 
 from partialfair._typing import Floats
 from partialfair.constraints import OnAGrid
-from partialfair.estimators._candidates import Candidate, Pool
 from partialfair.models.blocks import ArrowMatrix
 from partialfair.named_constraints import record_of
 from partialfair.problems.ranks import spread
 from partialfair.problems.rows import Shard
+from partialfair.training.candidates import Candidate, Pool
 
 __all__ = ["Block", "BlockMoves", "largest_block", "move_outside"]
 

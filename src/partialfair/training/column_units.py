@@ -10,6 +10,7 @@ costs digits where a mean is large beside the standard deviation. Such sparse fe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ from scipy.sparse import issparse
 from partialfair._text import listed
 from partialfair._typing import Floats, Ints
 from partialfair.categoricals import CategoricalCodes
-from partialfair.estimators._inputs import Features, feature_name, n_rows_of
+from partialfair.data.features import Features, n_rows_of
 from partialfair.exceptions import FarFromZeroWarning, InputError, PenalizedFeatureWarning
 from partialfair.models._designs import DenseDesign, as_design
 from partialfair.models.linear import FARTHEST_CORRECTED
@@ -64,11 +65,11 @@ class ColumnUnits:
         # Nothing moves the parameter of a feature that counts nothing; 1 keeps Hessians regular.
         return np.where(np.isfinite(self.scales), alpha / self.scales**2, 1.0)
 
-    def remark(self, estimator: Any) -> FarFromZeroWarning | None:
-        """Say which features of an estimator are too far from zero."""
+    def remark(self, name_of: Callable[[int], str]) -> FarFromZeroWarning | None:
+        """Say which features are too far from zero."""
         if not self.far:
             return None
-        who = listed([feature_name(estimator, column) for column in self.far])
+        who = listed([name_of(column) for column in self.far])
         limit = _FARTHEST_DENSE if self.dense else FARTHEST_CORRECTED
         advice = "subtract means" if self.dense else "subtract means, or pass X as a dense array"
         return FarFromZeroWarning(
@@ -78,7 +79,7 @@ class ColumnUnits:
 
 
 def penalized_warning(
-    estimator: Any, X: Features, units: ColumnUnits, alpha: float
+    name_of: Callable[[int], str], X: Features, units: ColumnUnits, alpha: float
 ) -> PenalizedFeatureWarning | None:
     """Say which features the penalty disables; None if there are none.
 
@@ -97,7 +98,7 @@ def penalized_warning(
     disabled = columns[(alpha >= largest**2) & (largest > 0)]
     if not disabled.size:
         return None
-    who = listed([feature_name(estimator, column)[:50] for column in disabled.tolist()], most=2)
+    who = listed([name_of(column)[:50] for column in disabled.tolist()], most=2)
     return PenalizedFeatureWarning(
         f"{who}: values this small need coefficients so large that alpha={alpha:g} keeps them near 0; "
         "standardize the features (StandardScaler), or lower alpha"

@@ -12,13 +12,13 @@ from partialfair._typing import Floats
 from partialfair.models.linear import LinearModel
 from partialfair.problems import Box
 
-__all__ = ["MovedModel", "Origin", "Told"]
+__all__ = ["Offset", "OffsetModel", "Told"]
 
 Told: TypeAlias = Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True, eq=False)
-class Origin:
+class Offset:
     """Another model of the same features, ``s_i = coef · x_i + intercept``, at which coefficients are 0.
 
     The penalty ``½ alpha ‖coef − origin‖²`` then draws towards that model, and not towards scores of 0.
@@ -45,7 +45,7 @@ class Origin:
     bounds: tuple[float, float]
     told: Callable[[Floats, Floats], tuple[Floats, Told]]
 
-    def in_units(self, unit: float) -> Origin:
+    def in_units(self, unit: float) -> Offset:
         """Return the same model, with scores in other units."""
 
         def told(coef: Floats, intercept: Floats) -> tuple[Floats, Told]:
@@ -73,7 +73,7 @@ class Origin:
         low, high = (model.pack(bound - self.coef, np.empty(0)) for bound in self.bounds)
         return Box(low, high)
 
-    def moved(self, model: LinearModel) -> MovedModel:
+    def moved(self, model: LinearModel) -> OffsetModel:
         """Return a linear model whose parameters are counted from here."""
         given = {field.name: getattr(model, field.name) for field in fields(model)}
         given |= {
@@ -82,14 +82,14 @@ class Origin:
         }
         if not model.n_intercepts:
             given["level"] = model.pack(self.level, np.empty(0))
-        return MovedModel(**given, origin=self)
+        return OffsetModel(**given, origin=self)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class MovedModel(LinearModel):
+class OffsetModel(LinearModel):
     """A linear model whose parameters are counted from another's, and whose scores a library computes."""
 
-    origin: Origin
+    origin: Offset
 
     def told_scores(self, w: Floats, scores: Floats) -> Floats:
         """Return the scores that the library computes, to the last digit."""

@@ -13,10 +13,10 @@ import numpy as np
 
 from partialfair._typing import Floats
 from partialfair.constraints import Constraint
-from partialfair.estimators.result import FitResult
 from partialfair.metrics.partial import WorstGap
 from partialfair.named_constraints import record_of
 from partialfair.solvers import Record
+from partialfair.training.result import FitResult
 
 __all__ = ["record_in_users_units", "result_in_users_units", "unit_of"]
 

@@ -16,14 +16,14 @@ import numpy as np
 
 from partialfair._clock import unhurried
 from partialfair._typing import Floats
-from partialfair.estimators._rescaling import rescale
-from partialfair.estimators._training import Training
-from partialfair.estimators.result import ROUNDING_OF_GAPS, Tried
 from partialfair.metrics.partial import WorstGap
 from partialfair.named_constraints import record_of
 from partialfair.problems import Counts, Problem, WholeSpace
 from partialfair.problems.ranks import tied_shares
 from partialfair.surrogates import Surrogate
+from partialfair.training.fit_problem import Training
+from partialfair.training.rescaling import rescale
+from partialfair.training.result import ROUNDING_OF_GAPS, Tried
 
 __all__ = ["Candidate", "Pool"]
 

@@ -10,43 +10,13 @@ import numpy as np
 from partialfair._typing import Floats
 from partialfair.constraints import Constraint, ConstraintBlock, join
 from partialfair.constraints.base import Positive
-from partialfair.estimators._inputs import Features
-from partialfair.estimators._promise import Promise
-from partialfair.groups import Groups
 from partialfair.metrics.partial import WorstGap
 from partialfair.objectives import Objective
-from partialfair.problems import Box, Counts, People, Problem, TrainingData
+from partialfair.problems import Box, Counts, Problem, TrainingData
 from partialfair.surrogates import Surrogate
+from partialfair.training.promise import Promise
 
-__all__ = ["FitRows", "Training"]
-
-
-@dataclass(frozen=True, eq=False)
-class FitRows:
-    """What a fit is about: the rows that have weight, and when it has to end.
-
-    Attributes
-    ----------
-    X, weights, groups, positive
-        Features, weights, groups if they are needed, and positives if there are classes.
-    objective
-        The loss of the rows' scores, in the units of the fit.
-    deadline
-        On the monotonic clock.
-    """
-
-    X: Features
-    weights: Floats
-    groups: Groups | None
-    objective: Objective
-    deadline: float
-    positive: Positive = None
-
-    @property
-    def people(self) -> People:
-        """What the referee must know of the rows."""
-        codes = np.full(self.weights.size, -1) if self.groups is None else self.groups.codes
-        return People(self.weights, codes, self.positive)
+__all__ = ["Training"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,13 +15,13 @@ from partialfair._text import listed
 from partialfair._typing import Bools, Floats, GroupLabel, Ints
 from partialfair.constraints import Constraint, check_compatible
 from partialfair.constraints.base import Positive
-from partialfair.estimators._judge import Referee
-from partialfair.estimators._placing import placed
 from partialfair.exceptions import InputError, SmallGroupWarning
 from partialfair.groups import Groups, enough, group_name, members_text
 from partialfair.intervals import band_weights
 from partialfair.metrics.partial import WorstGap
 from partialfair.problems import Counts
+from partialfair.training.exact_gaps import Referee
+from partialfair.training.placing import placed
 
 __all__ = [
     "Promise",

@@ -20,7 +20,7 @@ import numpy as np
 
 from partialfair._clock import check_clock
 from partialfair._typing import Floats
-from partialfair.estimators._candidates import Candidate, Pool
+from partialfair.training.candidates import Candidate, Pool
 
 __all__ = ["direct_search", "search_all_coordinates"]
 

@@ -1,0 +1,1 @@
+"""The fit of a linear model: samples, constraints and settings in, model and result out."""

@@ -1,0 +1,221 @@
+"""What a fit leaves open, as warnings: too few members, scores that hardly differ, an idle threshold.
+
+**Small samples.** Enough features bring a training gap below anything: the model then fits who happens to be
+in the smallest group. Beside 1,500 others, with 20 features, at ranks 5-30% and with ``max_gap=0.05``, models
+had these gaps on new data (three draws each; 0.55 without a constraint):
+
+    members in the interval     15           30           60           125          250
+    gap on new data             0.1 to 0.5   0.2 to 0.4   0.2 to 0.4   0.1 to 0.3   0.2
+
+**Equal scores.** A model with equal scores satisfies every constraint on ranks and on differences of scores,
+and its KKT certificate may well hold.
+
+**Thresholds.** Parity at one threshold can be met by moving the threshold out of the interval: none or all of
+the interval are selected then, in every group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from partialfair._checks import shown
+from partialfair._text import listed
+from partialfair._typing import Floats
+from partialfair.constraints.base import Positive
+from partialfair.constraints.parity import AtThreshold
+from partialfair.exceptions import (
+    IdleThresholdWarning,
+    OverfittedGapWarning,
+    SurrogateWarning,
+    UninformativeModelWarning,
+)
+from partialfair.groups import Groups, members_text
+from partialfair.metrics.catalogue import METRICS
+from partialfair.named_constraints import record_of
+from partialfair.problems import Counts
+from partialfair.solvers import GOOD, Status
+from partialfair.theory import required_size, smallest_gap
+from partialfair.training.promise import Promise
+from partialfair.training.result import FitResult
+
+__all__ = [
+    "flat_scores_warning",
+    "idle_threshold_warning",
+    "overfitted_gap_warning",
+    "unfinished",
+    "uninformative_warning",
+]
+
+_TOO_FEW_SHARE = 1 / 200
+"""A ``max_gap`` is far below what a group can show that has less than this share of the members it would
+take.
+
+The default of 0.05 then needs 48 members at ranks 5-30%; with fewer, models in the table above have gaps up
+to that of the unconstrained model. A model without any gap in truth never shows one so small in so small a
+sample, so whatever reaches it has fitted the sample. With more members a limit may still be stricter than
+they can show, and users may well want that.
+"""
+_FLAT = 1e-3
+"""Standard deviation of scores, in units of the unconstrained model's, below which they are nearly equal. A
+surrogate is a quarter of a unit wide, so it sees a single score there, and the loss is that of a constant
+model to a thousandth of what the features could do for it."""
+_ROUNDING = 1e-9
+"""The same relative to the size of the scores: smaller differences are rounding errors."""
+
+_ADVICE = {
+    Status.MAX_ITER: "raise max_iter or tol",
+    Status.TIME_LIMIT: "raise time_limit or tol",
+    Status.STATIONARY: "it found a stationary point whose certificate does not hold: lower its tol",
+    Status.STALLED: "its steps no longer move: raise tol, or take another solver",
+    Status.STOPPED: "it was stopped by the callback or the keyboard",
+    Status.NONFINITE: "it met values that are not finite: scale the features",
+    Status.NO_FEASIBLE_POINT: (
+        "none was found that satisfies the constraints, which does not mean that there is none: raise "
+        "max_gap or search_steps, or add features or group_terms that can close the gap"
+    ),
+}
+
+
+def unfinished(result: FitResult) -> str | None:
+    """Say how a fit ended that is not finished, and what to do; None if it is."""
+    if result.status in GOOD:
+        return None
+    obstacle = "" if result.obstacle is None else f" (in the way: {result.obstacle})"
+    holds = "holds" if result.kkt.holds(result.tol) else "does not hold"
+    if result.promise_kept is False:
+        holds += " for the surrogate constraints, which promise nothing,"
+    return (
+        f"the solver ended with status {result.status} after {result.history[-1].step} steps, and "
+        f"the certificate {holds} at tol={result.tol:g} ({result.kkt}); {_ADVICE[result.status]}{obstacle}"
+    )
+
+
+def uninformative_warning(result: FitResult) -> Warning | None:
+    """Say that a model ranks no rows, predicts nothing, or was fitted by a surrogate that sees one score."""
+    if result.gaps and result.tied_share == 1:
+        return SurrogateWarning("all training scores are equal: the model ranks nobody")
+    if result.constraints and result.objective >= result.constant_objective:
+        return UninformativeModelWarning(
+            f"training objective {result.objective:.4g} is not below {result.constant_objective:.4g}, "
+            "that of a model with equal scores: the constraint leaves nothing to predict with; raise "
+            "max_gap, or add features or group_terms"
+        )
+    is_narrow = result.surrogate is not None and result.spread < result.surrogate.width
+    if is_narrow and np.nanmax(result.excess, initial=0.0) > 0:
+        assert result.surrogate is not None
+        return SurrogateWarning(
+            f"the scores have a spread of {result.spread:.3g}, less than one surrogate width "
+            f"({result.surrogate.width:.3g}), within which only means are compared: the exact gap is "
+            f"{result.gap:.3g}; narrow surrogate_width, or add features or group_terms that can close it"
+        )
+    return None
+
+
+def flat_scores_warning(result: FitResult, counts: Counts, unconstrained: Counts | None) -> Warning | None:
+    """Say that a model's scores are nearly equal; None if they are not, or if others say so already.
+
+    Parameters
+    ----------
+    result, counts
+        What was found, and its scores.
+    unconstrained
+        Scores of the unconstrained model; None where the model is just that.
+    """
+    if result.gaps and result.tied_share == 1:
+        return None
+    own, size = _deviation(counts), 1 + float(np.abs(counts.scores).max())
+    if own <= _ROUNDING * size:
+        return SurrogateWarning(
+            "all training scores are equal but for rounding errors: the model ranks nobody"
+        )
+    free = own if unconstrained is None else _deviation(unconstrained)
+    if own >= _FLAT * free:
+        return None
+    return SurrogateWarning(
+        f"the training scores are nearly equal: their standard deviation is {own / free:.1e} times that of "
+        "the unconstrained model's, so the model tells hardly anybody apart; raise max_gap, or add features "
+        "or group_terms that can close the gap"
+    )
+
+
+def _deviation(counts: Counts) -> float:
+    """Return the weighted standard deviation of scores."""
+    mean = np.average(counts.scores, weights=counts.weights)
+    return float(np.sqrt(np.average((counts.scores - mean) ** 2, weights=counts.weights)))
+
+
+def overfitted_gap_warning(
+    promises: Sequence[Promise], weights: Floats, positive: Positive
+) -> OverfittedGapWarning | None:
+    """Name the first promise that is far narrower than its smallest group can show; None if there is none."""
+    for promise in promises:
+        constraint, groups = promise.constraint, promise.groups
+        record = record_of(constraint)
+        # The formula is about shares of people; means over pairs, with gaps up to ½, are known better.
+        if record is None or METRICS[record.metric].largest != 1 or constraint.largest_gap != 1:
+            continue
+        members = constraint.effective_members(groups, weights, positive)
+        fewest = int(np.argmin(members))
+        part = constraint.intervals(groups)[fewest]
+        n = float(members[fewest]) / part.measure
+        where: dict[str, Any] = {"interval": part.parts, "gap_scale": constraint.gap_scale}
+        if n < _TOO_FEW_SHARE * required_size(constraint.kappa, **where):
+            gap = smallest_gap(n, **where)
+            return OverfittedGapWarning(
+                f"max_gap={constraint.max_gap:g} is far below {gap:.2g}, the smallest gap that the "
+                f"{members_text(float(members[fewest]))} effective {constraint.counted} of group "
+                f"{shown(groups.names[fewest], 60)} in the interval can tell from 0: expect a much wider gap "
+                "among new people; raise max_gap, widen the interval or add rows, and look at rows held out"
+            )
+    return None
+
+
+def idle_threshold_warning(promises: Sequence[Promise], counts: Counts) -> IdleThresholdWarning | None:
+    """Name the groups in which a threshold's rank is outside of the interval; None if there are none."""
+    told = []
+    for promise in promises:
+        outside = _outside(promise, counts)
+        if outside:
+            told.append(f"the threshold of {type(promise.stated).__name__} has {listed(outside)}")
+    if not told:
+        return None
+    return IdleThresholdWarning(
+        f"{'; '.join(told[:2])}: outside of the interval, so the gap at it says nothing of those inside; "
+        "take an interval that contains the selection rate, or constraint='statistical_parity'"
+    )
+
+
+def _outside(promise: Promise, counts: Counts) -> list[str]:
+    """Return "rank 4.2 % in group 'f'" for every group where that is outside of the interval, ends included.
+
+    Ranks are those among the people compared. Where positives and negatives are, a threshold that is inside
+    for one of them is not idle.
+    """
+    constraint, groups = promise.constraint, promise.groups_of(counts)
+    if not isinstance(constraint, AtThreshold):
+        return []
+    ranks = np.array(
+        [
+            _ranks(constraint.threshold, counts.scores, np.where(rows, counts.weights, 0.0), groups)
+            for rows in constraint.compared(counts.positive)
+        ]
+    )
+    outside = []
+    for name, part, of_group in zip(groups.names, constraint.intervals(groups), ranks.T, strict=True):
+        if all(part.side(rank) != "inside" for rank in of_group.tolist()):
+            percents = " and ".join(f"{100 * rank:.3g} %" for rank in of_group)
+            outside.append(f"rank {percents} in group {shown(name, 60)}")
+    return outside
+
+
+def _ranks(threshold: float, scores: Floats, weights: Floats, groups: Groups) -> Floats:
+    """Return the share of each group's weight whose score is above the threshold."""
+    inside = groups.codes >= 0
+    selected, totals = (
+        np.bincount(groups.codes[inside], weights=counted[inside], minlength=len(groups.labels))
+        for counted in (np.where(scores > threshold, weights, 0.0), weights)
+    )
+    return np.asarray(selected / totals)
