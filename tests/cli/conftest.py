@@ -20,7 +20,7 @@ from partialfair.estimators import _certifying
 from partialfair.metrics import compare_gaps, fairness_report
 from partialfair.training import search
 from partialfair.training.candidates import Pool
-from partialfair.training.direct_search import direct_search
+from partialfair.training.direct_search import DirectSearch, direct_search
 
 COLUMNS = ("--score", "score", "--group", "sex")
 BAND = ("--interval", 0.1, 0.5)
@@ -100,9 +100,9 @@ def run(
     return call
 
 
-def _search_briefly(pool: Pool, n_steps: int, seed: int) -> None:
+def _search_briefly(pool: Pool, n_steps: int, seed: int, settings: DirectSearch) -> None:
     """Take a tenth of the steps: how good the models are is not the command line's affair."""
-    direct_search(pool, n_steps // 10, seed)
+    direct_search(pool, n_steps // 10, seed, settings)
 
 
 def _unpainted(figure: Any) -> bytes:

@@ -208,7 +208,7 @@ def interrupted_at(monkeypatch, name, call):
         ("partialfair.training.search.placed", 1),  # between that and the first solve
         ("ProblemPoint.constraint_jacobian", 3),
         ("partialfair.training.tightening.certify", 1),
-        ("partialfair.training.search.tighten", 1),  # after the first solve
+        ("partialfair.training.search.Tightener", 1),  # after the first solve
     ],
 )
 def test_an_interrupt_at_any_moment_keeps_the_best_point(monkeypatch, name, call):

@@ -21,7 +21,7 @@ from partialfair.solvers.result import unconstrained_start
 from partialfair.surrogates import Surrogate, surrogate
 from partialfair.training.boundary import BoundarySearch, follow_boundary
 from partialfair.training.candidates import Candidate, Pool
-from partialfair.training.direct_search import direct_search, search_all_coordinates
+from partialfair.training.direct_search import DirectSearch, direct_search, search_all_coordinates
 from partialfair.training.equal_rows import BlockMoves, largest_block, move_outside
 from partialfair.training.fit_problem import Training
 from partialfair.training.path_memory import PathMemory, PathModel
@@ -30,13 +30,10 @@ from partialfair.training.promise import Promise, check_promises, promises_of
 from partialfair.training.result import Tried
 from partialfair.training.tightening import (
     Attempt,
-    continue_from,
+    Tightener,
+    Tightening,
     is_reachable,
     obstacle,
-    solve_around,
-    solve_further,
-    stricter,
-    tighten,
 )
 from partialfair.training.watch import Solving, unsolved
 
@@ -82,6 +79,8 @@ class SearchSettings:
         Of all that is random.
     callback, verbose
         What is called, and shown, as solvers proceed.
+    tightening, direct
+        Of the corrections of surrogate problems, and of the steps on the exact metric.
     """
 
     solver: Solver
@@ -98,6 +97,8 @@ class SearchSettings:
     seed: int = 0
     callback: Callable[[Record], bool | None] | None = None
     verbose: int = 0
+    tightening: Tightening = field(default_factory=Tightening)
+    direct: DirectSearch = field(default_factory=DirectSearch)
 
     def surrogate_for(self, counts: Counts) -> Surrogate:
         """Return the surrogate; "auto" makes it as wide as suits the spread of the unconstrained scores."""
@@ -411,7 +412,8 @@ class Search:
                 break
             narrower = replace(sigma, width=sigma.width * 0.5**halved)
             follow_boundary(self.pool, trained, narrower, start or self.pool.best, boundary)
-        search_all_coordinates(self.pool, int(share * settings.n_steps), self.settings.seed)
+        n_steps = int(share * settings.n_steps)
+        search_all_coordinates(self.pool, n_steps, self.settings.seed, self.settings.direct)
         return None
 
     def _take_from_memory(self, how: str) -> None:
@@ -440,7 +442,7 @@ class Search:
         surrogate_bias = (
             np.zeros(len(self.constraints)) if self.surrogate_bias is None else self.surrogate_bias
         )
-        for attempt in continue_from(begin, near, surrogate_bias, self._solving.again):
+        for attempt in self._tightener.continue_from(begin, near, surrogate_bias):
             self._evaluate(attempt, "going on from the last fit")
             if attempt.result.ended in CUT_SHORT:
                 return attempt.result.ended
@@ -456,7 +458,7 @@ class Search:
         if self.pool is None:
             return None
         halvings, long = self.settings.surrogate_halvings, self._solves_are_long
-        for attempt in tighten(first, halvings, self._solving.again, solves_are_long=long):
+        for attempt in self._tightener.tighten(first, halvings, solves_are_long=long):
             way = ", rank by rank" if attempt.rank_by_rank else ""
             self._evaluate(attempt, f"correction {attempt.number}{way}")
             if attempt.result.ended in CUT_SHORT:
@@ -480,7 +482,7 @@ class Search:
         assert self.pool is not None
         long = self._solves_are_long and not self.pool.is_feasible(self.pool.best)
         times = _TIMES_BESIDE_LONG_SOLVES if long else 1
-        direct_search(self.pool, times * self.settings.search_steps, self.settings.seed)
+        direct_search(self.pool, times * self.settings.search_steps, self.settings.seed, self.settings.direct)
 
     @property
     def _solves_are_long(self) -> bool:
@@ -540,7 +542,7 @@ class Search:
         for _ in range(_LOOKS):
             if last.result.ended is not Status.MAX_ITER:
                 return None
-            last = solve_further(last, self._solving.again)
+            last = self._tightener.solve_further(last)
             if not self.pool.is_feasible(self._evaluate(last, "more steps")):
                 return None
             if last.solved:
@@ -554,12 +556,12 @@ class Search:
             return self._certified_after_escalation(last, self.escalation.near_best)
         near, allowed = self.pool.best, last.training.max_gaps
         for _ in range(_LOOKS):
-            last = solve_around(last, near.w, allowed, self._solving.again)
+            last = self._tightener.solve_around(last, near.w, allowed)
             near = self._evaluate(last, "correction of the best")
             if last.result.ended in CUT_SHORT:
                 return None
             if not self.pool.is_feasible(near):
-                allowed = stricter(last, allowed)
+                allowed = self._tightener.make_stricter(last, allowed)
             elif last.solved:
                 return last
         return None
@@ -583,7 +585,7 @@ class Search:
             for start in starts:
                 w, allowed = start.w, fraction * stated
                 for _ in range(1 + settings.n_stricter):
-                    last = solve_around(last, w, allowed, self._solving.again, halved)
+                    last = self._tightener.solve_around(last, w, allowed, halved)
                     last, n_more = self._resume(last, settings)
                     n_solves -= 1 + n_more
                     if self._is_feasible(last) and last.solved:
@@ -609,7 +611,7 @@ class Search:
             most = settings.n_resumed_feasible if is_feasible else settings.n_resumed
             if is_lost or n_more == most or (last.excess > stated).any():
                 break
-            before, last = last, solve_further(last, self._solving.again)
+            before, last = last, self._tightener.solve_further(last)
             candidate, n_more = self._evaluate(last, "more steps"), n_more + 1
             if not is_feasible and (last.excess == before.excess).all():
                 break
@@ -671,6 +673,11 @@ class Search:
         """Who solves the problem as it is stated, and others like it."""
         settings = self.settings
         return Solving(settings.solver_for(self._problem), settings.tol, settings.callback, settings.verbose)
+
+    @cached_property
+    def _tightener(self) -> Tightener:
+        """Solves the problem again with other limits."""
+        return Tightener(self.settings.tightening, self._solving.again)
 
     def _unsolved(self, because: Status) -> Attempt:
         """Show where the solver would have begun."""

@@ -1,16 +1,16 @@
-"""From a fit of the surrogate problem to ones whose *exact* gap is as wide as allowed (``enforce="exact"``).
+"""From a fit of the surrogate problem to ones whose *exact* gap is at most the limit (``enforce="exact"``).
 
-A surrogate constraint is met at a grid of ranks and by a smoothed indicator, while the promise is about the
+A surrogate constraint holds at a grid of ranks and for a smoothed indicator, while the limit is about the
 exact metric. So the problem is solved again and again, each time from the last solution x_c, and corrected in
-both directions: less is allowed where the exact gap was too wide, and more where there was slack. The first
-time the grid is made twice as fine; later a point is added where the exact gap was widest.
+both directions: limits become stricter where the exact gap was too large, and looser where there was slack.
+The first time the grid is made twice as fine; later a point is added where the exact gap was largest.
 
 That is all by default. It can be done rank by rank as well, by constraints
 
     f_i(x) + h_i(x_c) − f_i(x_c) ≤ 0,
 
 where h_i is f_i with the indicator itself in place of its surrogate: at x_c the constraint says what is true,
-and the surrogate, which becomes narrower as long as it covers enough people to have a slope that means
+and the surrogate, which becomes narrower as long as it covers enough members to have a slope that means
 something, only says how that changes with x. The objective falls at the same training gap, but counts at one
 rank are subject to chance, and fitting them can cost accuracy on new data: it is for ``surrogate_halvings``,
 and for limits that cannot be satisfied otherwise.
@@ -38,32 +38,14 @@ from partialfair.training.result import ROUNDING_OF_GAPS
 
 __all__ = [
     "Attempt",
-    "continue_from",
+    "Tightener",
+    "Tightening",
     "indicator_values",
     "is_reachable",
     "obstacle",
-    "solve_around",
-    "solve_further",
-    "stricter",
-    "tighten",
     "with_point_at",
 ]
 
-_FAILURES, _LOST = 2, 0.25
-"""Solves that may go wrong: end with constraints violated by that share of the stated gap, or with an exact
-gap that is wider than the last by the stated one."""
-_NARROWEST = 3
-"""How often the surrogate is halved, at most."""
-_COVERED, _ENOUGH = 0.08, 16
-"""Share of a group that a surrogate of the first width covers, roughly (a quarter of the spread of scores
-that are nearly normal), and members that it has to cover: fewer make its slope a matter of chance."""
-_CLOSER, _CLOSER_CONTINUED, _CLOSER_RANK_BY_RANK, _LOOSER = 0.1, 0.05, 0.02, 0.7
-"""Shares of the stated gap that are taken off beside an excess, and share of a slack that is given back."""
-_MOST_TAKEN, _MOST_GIVEN = 0.9, 0.5
-"""Shares of the stated gap by which what is allowed may differ from it."""
-_ROUNDS_CONTINUED, _CLOSE_ENOUGH, _CLOSE_ENOUGH_CONTINUED = 4, 0.02, 0.25
-"""Solves that go on from a model, and shares of the stated gap that a solve may leave unused: steps on the
-exact metric use them up, those towards cheaper models of a path most of all."""
 _SAME = 1e-9
 """Objectives that differ by no more are those of the same model."""
 _INDICATOR = 1e-6
@@ -73,27 +55,73 @@ Solve = Callable[[Problem, Floats], Result]
 
 
 @dataclass(frozen=True)
-class _Budget:
-    """How many corrections there may be, and how many steps: some for each of the first solve's, and more.
+class Budget:
+    """How many corrections there may be, and how many steps.
 
-    A step costs as much as there are rows: where these are many, there are hardly any more.
+    Attributes
+    ----------
+    rounds
+        Corrections.
+    times, more
+        Steps: so many for each of the first solve's, and so many more.
+    usual_rows
+        Rows up to which there are as many more. A step costs as much as there are rows: where these are
+        many, there are hardly any more.
     """
 
     rounds: int
     times: float
     more: int
+    usual_rows: int = 20_000
 
-    def spent(self, round_number: int, steps: int, first: Attempt) -> bool:
+    def is_spent(self, round_number: int, n_steps: int, first: Attempt) -> bool:
         """Whether there are no more rounds, or steps."""
-        more = self.more * min(1.0, _USUAL_ROWS / first.training.weights.size)
+        more = self.more * min(1.0, self.usual_rows / first.training.weights.size)
         of_first = first.steps - first.result.history[0].step
-        return round_number >= self.rounds or steps > self.times * of_first + more
+        return round_number >= self.rounds or n_steps > self.times * of_first + more
 
 
-_BEFORE, _AFTER = _Budget(rounds=8, times=3, more=150), _Budget(rounds=4, times=0.2, more=40)
-"""Until a model keeps the promise, and from then on, when others can be better by a little."""
-_USUAL_ROWS = 20_000
-"""Rows up to which there are as many more steps as the budgets say."""
+@dataclass(frozen=True)
+class Tightening:
+    """Settings of a `Tightener`. Shares are relative to the stated limits.
+
+    Attributes
+    ----------
+    before, after
+        Budgets until a model satisfies the constraints, and from then on, when others can be better by a
+        little.
+    n_failures, lost
+        Solves that may go wrong: end with constraints violated by that share, or with an exact gap that is
+        larger than the last by a whole limit.
+    n_halvings, covered, enough
+        How often the surrogate is halved at most; the share of a group that a surrogate of the first width
+        covers, roughly (a quarter of the spread of scores that are nearly normal); and members that it has to
+        cover: fewer make its slope a matter of chance.
+    closer, closer_continued, closer_rank_by_rank, looser
+        Shares that are taken off in addition to an excess, and share of a slack that is given back.
+    most_taken, most_given
+        Shares by which trained limits may differ from those stated.
+    n_continued, close_enough, close_enough_continued
+        Solves that continue from a model, and shares that a solve may leave unused: steps on the exact metric
+        use them, those towards models of a path with lower objectives most of all.
+    """
+
+    before: Budget = Budget(rounds=8, times=3, more=150)
+    after: Budget = Budget(rounds=4, times=0.2, more=40)
+    n_failures: int = 2
+    lost: float = 0.25
+    n_halvings: int = 3
+    covered: float = 0.08
+    enough: float = 16
+    closer: float = 0.1
+    closer_continued: float = 0.05
+    closer_rank_by_rank: float = 0.02
+    looser: float = 0.7
+    most_taken: float = 0.9
+    most_given: float = 0.5
+    n_continued: int = 4
+    close_enough: float = 0.02
+    close_enough_continued: float = 0.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,176 +215,196 @@ class Attempt:
         return self.result.ended is Status.CONVERGED or self.solved
 
 
-def tighten(
-    first: Attempt, halvings: int, solve: Solve, *, solves_are_long: bool = False
-) -> Iterator[Attempt]:
-    """Correct and solve again; yield every attempt.
+@dataclass(frozen=True, eq=False)
+class Tightener:
+    """Solves problems again with other limits.
 
-    Parameters
+    Attributes
     ----------
-    first
-        What is to be corrected.
-    halvings
-        How often the surrogate may be halved; with 0 only what is allowed is corrected, and ranks one by one
-        after that only if no promise was kept.
+    settings
+        Shares and budgets.
     solve
-        Solves from the last solution.
-    solves_are_long
-        Whether ranks are corrected one by one at once, if what is allowed would have to be next to nothing.
+        Solves a problem from the last solution.
     """
-    narrowest, begun = _narrowest(first), first.steps
-    far = bool((first.excess > (_MOST_TAKEN - _CLOSER) * first.training.max_gaps).any())
-    if halvings:
-        order = [min(halvings, narrowest), 0]
-    else:
-        order = [narrowest, 0] if solves_are_long and far else [0, narrowest]
-    for most in order if narrowest > 0 else [0]:
-        found = first.satisfied
-        for attempt in _series(first, most, begun, solve):
+
+    settings: Tightening
+    solve: Solve
+
+    def tighten(self, first: Attempt, halvings: int, *, solves_are_long: bool = False) -> Iterator[Attempt]:
+        """Correct and solve again; yield every attempt.
+
+        Parameters
+        ----------
+        first
+            What is to be corrected.
+        halvings
+            How often the surrogate may be halved; with 0 only limits are corrected, and ranks one by one only
+            if no model satisfied the constraints then.
+        solves_are_long
+            Whether ranks are corrected one by one at once, if limits would have to be next to nothing.
+        """
+        settings, narrowest, begun = self.settings, self._most_halvings(first), first.steps
+        far = (first.excess > (settings.most_taken - settings.closer) * first.training.max_gaps).any()
+        if halvings:
+            order = [min(halvings, narrowest), 0]
+        else:
+            order = [narrowest, 0] if solves_are_long and far else [0, narrowest]
+        for most in order if narrowest > 0 else [0]:
+            satisfied = first.satisfied
+            for attempt in self._series(first, most, begun):
+                yield attempt
+                satisfied = satisfied or attempt.satisfied
+                if attempt.result.ended in CUT_SHORT:
+                    return
+            if satisfied:
+                return
+            begun = attempt.steps
+
+    def _series(self, first: Attempt, most_halvings: int, begun: int) -> Iterator[Attempt]:
+        """Correct again and again, rank by rank if the surrogate may be halved some times.
+
+        Parameters
+        ----------
+        first
+            What is to be corrected.
+        most_halvings
+            How often the surrogate may be halved.
+        begun
+            Steps that were taken before.
+        """
+        settings, stated = self.settings, first.training.max_gaps
+        last, rank_by_rank = first, most_halvings > 0
+        taken, n_failures, satisfied = np.zeros(stated.size), 0, first.satisfied
+        closer = settings.closer_rank_by_rank if rank_by_rank else settings.closer
+        # Limits may become looser by half, but not than the largest gap there is.
+        room = np.array([one.largest_gap for one in first.constraints]) - stated
+        most_given = np.minimum(settings.most_given * stated, room)
+        for number in range(settings.before.rounds):
+            before = taken
+            if number or not rank_by_rank:
+                change = np.where(
+                    last.excess > 0, last.excess + closer * stated, settings.looser * last.excess
+                )
+                taken = np.clip(taken + change, -most_given, settings.most_taken * stated)
+            halved = min(number, most_halvings)
+            attempt = self._correct(last, stated - taken, halved, rank_by_rank=rank_by_rank)
             yield attempt
-            found = found or attempt.satisfied
-            if attempt.result.ended in CUT_SHORT:
+            satisfied = satisfied or attempt.satisfied
+            budget = settings.after if satisfied else settings.before
+            no_smaller = number > 0 and (taken == before).all() and (attempt.excess >= last.excess).all()
+            if (
+                attempt.result.ended in (*CUT_SHORT, Status.NONFINITE)
+                or (not rank_by_rank and attempt.uses_its_gap(settings.close_enough))
+                or no_smaller
+                or abs(attempt.result.objective - last.result.objective) <= _SAME
+                or budget.is_spent(number + 1, attempt.steps - begun, first)
+            ):
                 return
-        if found:
-            return
-        begun = attempt.steps
+            if self._is_lost(attempt, last):
+                n_failures += 1
+                if n_failures == settings.n_failures:
+                    return
+            else:
+                last = attempt
 
+    def _is_lost(self, attempt: Attempt, last: Attempt) -> bool:
+        """Whether nothing good can be expected near an attempt; running out of steps alone is no loss."""
+        stated = attempt.training.max_gaps
+        violated = not attempt.arrived and attempt.result.violation > self.settings.lost * stated.max()
+        return bool(violated or (attempt.excess > np.maximum(last.excess, 0.0) + stated).any())
 
-def _series(first: Attempt, narrowest: int, begun: int, solve: Solve) -> Iterator[Attempt]:
-    """Correct again and again, rank by rank if the surrogate may be halved some times.
+    def solve_around(self, attempt: Attempt, w: Floats, limits: Floats, halved: int = 0) -> Attempt:
+        """Solve the problem whose constraints are true of a model, with given limits.
 
-    Parameters
-    ----------
-    first
-        What is to be corrected.
-    narrowest
-        How often the surrogate may be halved.
-    begun
-        Steps that were taken before.
-    solve
-        Solves from the last solution.
-    """
-    last, stated, rank_by_rank = first, first.training.max_gaps, narrowest > 0
-    taken, failures, found = np.zeros(stated.size), 0, first.satisfied
-    room = np.array([one.largest_gap for one in first.constraints]) - stated
-    for number in range(_BEFORE.rounds):
-        before = taken
-        if number or not rank_by_rank:
-            closer = _CLOSER_RANK_BY_RANK if rank_by_rank else _CLOSER
-            change = np.where(last.excess > 0, last.excess + closer * stated, _LOOSER * last.excess)
-            taken = np.clip(taken + change, -np.minimum(_MOST_GIVEN * stated, room), _MOST_TAKEN * stated)
-        attempt = _corrected(last, stated - taken, solve, min(number, narrowest), rank_by_rank=rank_by_rank)
-        yield attempt
-        found = found or attempt.satisfied
-        ended = attempt.result.ended in (*CUT_SHORT, Status.NONFINITE)
-        no_narrower = number > 0 and (taken == before).all() and (attempt.excess >= last.excess).all()
-        leads_nowhere = no_narrower or abs(attempt.result.objective - last.result.objective) <= _SAME
-        budget = _AFTER if found else _BEFORE
-        close_enough = not rank_by_rank and attempt.uses_its_gap(_CLOSE_ENOUGH)
-        if ended or close_enough or leads_nowhere or budget.spent(number + 1, attempt.steps - begun, first):
-            return
-        if _is_lost(attempt, last):
-            failures += 1
-            if failures == _FAILURES:
+        With a surrogate as wide as at first such problems are solved soonest; with one that is halved some
+        times solutions are closer to the model.
+        """
+        at = replace(attempt, result=replace(attempt.result, x=attempt.problem.start_at(w)))
+        return self._correct(at, limits, halved, rank_by_rank=True)
+
+    def continue_from(self, begin: Attempt, w: Floats, surrogate_bias: Floats) -> Iterator[Attempt]:
+        """Solve, from a model that is nearly the answer, problems that are corrected already; yield each.
+
+        The last model of a path is nearly the answer for the next limit, and its surrogate was off by about
+        as much: constraints need not be stated first, and then corrected. The bias of a surrogate falls with
+        κ, but more slowly: along paths about as √κ. So much is taken off at once, and a little more.
+
+        Parameters
+        ----------
+        begin
+            The problem as it is stated, unsolved.
+        w
+            The model.
+        surrogate_bias : (n_promises,)
+            `Attempt.surrogate_bias` of that model.
+        """
+        settings, stated = self.settings, begin.training.max_gaps
+        closer, smallest = settings.closer_continued, np.inf
+        least, most = (1 - settings.most_taken) * stated, (1 + settings.most_given) * stated
+        limits = np.clip((1 - closer) * stated - np.sqrt(stated) * surrogate_bias, least, most)
+        last = replace(begin, result=replace(begin.result, x=begin.problem.start_at(w)))
+        for _ in range(settings.n_continued):
+            last = self._correct(last, limits, 0, rank_by_rank=False)
+            yield last
+            leads_away = not last.satisfied and last.excess.max() >= smallest and (limits <= least).all()
+            ended = last.result.ended in (*CUT_SHORT, Status.NONFINITE)
+            if ended or leads_away or last.uses_its_gap(settings.close_enough_continued):
                 return
+            if last.satisfied:
+                limits = np.minimum(limits - settings.looser * last.excess, most)
+            else:
+                smallest = last.excess.max()
+                limits = self.make_stricter(last, limits, closer)
+
+    def solve_further(self, attempt: Attempt) -> Attempt:
+        """Take more steps on the problem of an attempt that ran out of them."""
+        result = self.solve(attempt.problem, attempt.result.x)
+        return replace(attempt, result=result, number=attempt.number + 1)
+
+    def make_stricter(self, attempt: Attempt, limits: Floats, closer: float | None = None) -> Floats:
+        """Return limits for after an attempt that exceeded them: stricter by as much, and a little more."""
+        settings, stated = self.settings, attempt.training.max_gaps
+        share = settings.closer_rank_by_rank if closer is None else closer
+        less = limits - np.maximum(attempt.excess, 0.0) - share * stated
+        return np.asarray(np.maximum(less, (1 - settings.most_taken) * stated))
+
+    def _most_halvings(self, first: Attempt) -> int:
+        """Return how often the surrogate may be halved and still cover enough members of every group."""
+        settings, training, covered = self.settings, first.training, []
+        for promise in training.promises:
+            stated, groups = promise.constraint, promise.groups
+            inside = stated.effective_members(groups, training.weights, training.positive)
+            measures = np.array([part.measure for part in stated.intervals(groups)])
+            covered.append(float((settings.covered * inside / measures).min()))
+        halvings = np.log2(max(min(covered) / settings.enough, 1.0))
+        return int(np.clip(halvings, 0, settings.n_halvings))
+
+    def _correct(self, last: Attempt, limits: Floats, halved: int, *, rank_by_rank: bool) -> Attempt:
+        """Solve again from the last solution, with more ranks, and other limits or another surrogate."""
+        training, sigma = last.training, last.sigma
+        if last.number == 0:
+            constraints = [_denser(one) for one in last.constraints]
         else:
-            last = attempt
-
-
-def _is_lost(attempt: Attempt, last: Attempt) -> bool:
-    """Whether nothing good can be expected near an attempt; one that ran out of steps need not be lost."""
-    stated = attempt.training.max_gaps
-    violated = not attempt.arrived and attempt.result.violation > _LOST * stated.max()
-    return bool(violated or (attempt.excess > np.maximum(last.excess, 0.0) + stated).any())
-
-
-def solve_around(attempt: Attempt, w: Floats, allowed: Floats, solve: Solve, halved: int = 0) -> Attempt:
-    """Solve the problem whose constraints are true of a model, and allow given gaps.
-
-    With a surrogate as wide as at first such problems are solved soonest; with one that is halved some times
-    solutions are closer to the model.
-    """
-    at = replace(attempt, result=replace(attempt.result, x=attempt.problem.start_at(w)))
-    return _corrected(at, allowed, solve, halved, rank_by_rank=True)
-
-
-def continue_from(begin: Attempt, w: Floats, surrogate_bias: Floats, solve: Solve) -> Iterator[Attempt]:
-    """Solve, from a model that is nearly the answer, problems that are corrected already; yield each.
-
-    The last model of a path is nearly the answer to the next question, and its surrogate was off by about as
-    much: constraints need not be stated first, and then corrected. What a surrogate blurs falls with κ, but
-    more slowly: along paths about as √κ. So much is taken off at once, and a little more.
-
-    Parameters
-    ----------
-    begin
-        The problem as it is stated, unsolved.
-    w
-        The model.
-    surrogate_bias : (n_promises,)
-        `Attempt.surrogate_bias` of that model.
-    solve
-        Solves from the last solution.
-    """
-    stated = begin.training.max_gaps
-    least, most = (1 - _MOST_TAKEN) * stated, (1 + _MOST_GIVEN) * stated
-    allowed = np.clip((1 - _CLOSER_CONTINUED) * stated - np.sqrt(stated) * surrogate_bias, least, most)
-    narrowest = np.inf
-    last = replace(begin, result=replace(begin.result, x=begin.problem.start_at(w)))
-    for _ in range(_ROUNDS_CONTINUED):
-        last = _corrected(last, allowed, solve, 0, rank_by_rank=False)
-        yield last
-        leads_away = not last.satisfied and last.excess.max() >= narrowest and (allowed <= least).all()
-        ended = last.result.ended in (*CUT_SHORT, Status.NONFINITE)
-        if ended or leads_away or last.uses_its_gap(_CLOSE_ENOUGH_CONTINUED):
-            return
-        if last.satisfied:
-            allowed = np.minimum(allowed - _LOOSER * last.excess, most)
-        else:
-            narrowest = last.excess.max()
-            allowed = stricter(last, allowed, _CLOSER_CONTINUED)
-
-
-def solve_further(attempt: Attempt, solve: Solve) -> Attempt:
-    """Take more steps on the problem of an attempt that ran out of them."""
-    result = solve(attempt.problem, attempt.result.x)
-    return replace(attempt, result=result, number=attempt.number + 1)
-
-
-def stricter(attempt: Attempt, allowed: Floats, closer: float = _CLOSER_RANK_BY_RANK) -> Floats:
-    """Return what to allow after an attempt that broke the promise: less by as much, and a little more."""
-    stated = attempt.training.max_gaps
-    less = allowed - np.maximum(attempt.excess, 0.0) - closer * stated
-    return np.asarray(np.maximum(less, (1 - _MOST_TAKEN) * stated))
-
-
-def _corrected(last: Attempt, allowed: Floats, solve: Solve, halved: int, *, rank_by_rank: bool) -> Attempt:
-    """Solve again from the last solution, with more ranks, and other gaps or another surrogate."""
-    training, sigma = last.training, last.sigma
-    if last.number == 0:
-        constraints = [_denser(one) for one in last.constraints]
-    else:
-        triples = zip(last.constraints, last.gaps, training.promises, strict=True)
-        constraints = [with_point_at(one, gap, promise.groups) for one, gap, promise in triples]
-    if sigma is not None:
-        sigma = replace(sigma, width=sigma.width * 0.5 ** (halved - last.halved))
-    trained = tuple(replace(one, max_gap=gap) for one, gap in zip(constraints, allowed.tolist(), strict=True))
-    block = join(training.blocks(trained, sigma))
-    smooth = training.problem([block])
-    w, theta = last.problem.split(last.result.x)
-    # New thresholds are those that suit the last scores among the new members.
-    thresholds = block.joined_thresholds.continued(
-        last.problem.constraints.joined_thresholds, theta, smooth.rows.at(w).ranks
-    )
-    start = np.concatenate([w, thresholds])
-    surrogate_bias = np.zeros(smooth.m)
-    if rank_by_rank and sigma is not None:
-        surrogate_bias = (
-            indicator_values(training, trained, sigma, start) - smooth.evaluate(start).constraints
+            triples = zip(last.constraints, last.gaps, training.promises, strict=True)
+            constraints = [with_point_at(one, gap, promise.groups) for one, gap, promise in triples]
+        if sigma is not None:
+            sigma = replace(sigma, width=sigma.width * 0.5 ** (halved - last.halved))
+        pairs = zip(constraints, limits.tolist(), strict=True)
+        trained = tuple(replace(one, max_gap=limit) for one, limit in pairs)
+        block = join(training.blocks(trained, sigma))
+        smooth = training.problem([block])
+        w, theta = last.problem.split(last.result.x)
+        # New thresholds are those that suit the last scores among the new members.
+        thresholds = block.joined_thresholds.continued(
+            last.problem.constraints.joined_thresholds, theta, smooth.rows.at(w).ranks
         )
-    problem = training.problem([block.raised(surrogate_bias)])
-    result = solve(problem, start)
-    return Attempt(training, trained, sigma, problem, result, last.number + 1, rank_by_rank, halved)
+        start = np.concatenate([w, thresholds])
+        bias = np.zeros(smooth.m)
+        if rank_by_rank and sigma is not None:
+            bias = indicator_values(training, trained, sigma, start) - smooth.evaluate(start).constraints
+        problem = training.problem([block.raised(bias)])
+        result = self.solve(problem, start)
+        return Attempt(training, trained, sigma, problem, result, last.number + 1, rank_by_rank, halved)
 
 
 def indicator_values(
@@ -374,17 +422,6 @@ def indicator_values(
         for constraint, promise in zip(constraints, training.promises, strict=True)
     ]
     return training.problem(blocks).evaluate(x).constraints
-
-
-def _narrowest(first: Attempt) -> int:
-    """Return how often the surrogate may be halved and still cover enough members of every group."""
-    training, covered = first.training, []
-    for promise in training.promises:
-        stated, groups = promise.constraint, promise.groups
-        inside = stated.effective_members(groups, training.weights, training.positive)
-        measures = np.array([part.measure for part in stated.intervals(groups)])
-        covered.append(float((_COVERED * inside / measures).min()))
-    return int(np.clip(np.log2(max(min(covered) / _ENOUGH, 1.0)), 0, _NARROWEST))
 
 
 def _denser(constraint: Constraint) -> Constraint:
