@@ -137,6 +137,9 @@ class LinearFit:
     remarks: tuple[Warning, ...]
 
 
+# NumPy and SciPy bring a BLAS each, whose threads get in each other's way: small products, of which a
+# solve has many, take several times as long with both. And their number decides how products are rounded.
+@one_blas_thread()
 def fit_linear(
     rows: FitRows,
     constraints: Sequence[Constraint],
@@ -192,9 +195,7 @@ def fit_linear(
         else surrogate_bias,
         memory=memory,
     )
-    # NumPy and SciPy bring a BLAS each, whose threads get in each other's way: small products, of which a
-    # solve has many, take several times as long with both.
-    with one_blas_thread(), noticing_interrupts():
+    with noticing_interrupts():
         found = search.run(rows.deadline)
         certificate = search.certificate(found.attempt, rows.deadline)
     result = _result(search, found, certificate, settings)

@@ -23,7 +23,7 @@ from partialfair._checks import check_count, check_number
 from partialfair._clock import check_clock
 from partialfair._typing import Floats
 from partialfair.exceptions import InputError
-from partialfair.problems import Gives, Problem
+from partialfair.problems import Capability, Problem
 from partialfair.solvers.result import Callback, Result, Run, Solver
 from partialfair.solvers.status import Status
 
@@ -186,7 +186,9 @@ class ProjectedGradient(Solver):
     tol: float = 1e-6
     record_every: int = 10
 
-    needs: ClassVar[frozenset[Gives]] = frozenset({Gives.GRADIENT, Gives.HESSIAN, Gives.LINEAR})
+    requires: ClassVar[frozenset[Capability]] = frozenset(
+        {Capability.GRADIENT, Capability.HESSIAN, Capability.LINEAR}
+    )
 
     def __post_init__(self) -> None:
         check_count(self.max_iter, "max_iter of ProjectedGradient")
