@@ -22,7 +22,8 @@ from partialfair.problems import InMemoryData
 from partialfair.problems.rows import ShardSize
 
 THREADS = (1, 2, 4)
-SMALL = ShardSize(entries=20_000, entries_of_hessian=1)  # as many shards as large data have
+# As many shards as large data have.
+SMALL = ShardSize(entries=20_000, entries_of_many=20_000, entries_of_hessian=1)
 
 
 def dense(rng):

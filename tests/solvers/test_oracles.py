@@ -152,8 +152,9 @@ def test_shards_are_neither_few_nor_small(n_entries, block_size, n_blocks):
     n_shards = size.n_shards(n_entries, parameters)
     assert n_shards & (n_shards - 1) == 0
     assert n_shards == 1 or n_entries >= n_shards * size.entries
-    n_of_hessians = 2 * n_shards * block_size**2 * n_blocks
-    assert n_entries < 2 * n_shards * size.entries or n_entries < size.entries_of_hessian * n_of_hessians
+    of_hessian = size.entries_of_hessian * block_size**2 * n_blocks
+    most = size.entries if n_shards == 1 else max(size.entries_of_many, of_hessian)
+    assert n_entries < 2 * n_shards * most
 
 
 @given(st.integers(0, 10_000), st.integers(1, 70))

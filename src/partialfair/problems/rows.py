@@ -427,9 +427,11 @@ class ShardSize:
     ----------
     entries
         Entries of the model in a shard at least: fewer are done before a thread has started.
+    entries_of_many
+        The same if there are more than two shards: each takes time of the interpreter, which threads share.
     entries_of_hessian
-        The same for each number of a Hessian, if there are more than two shards: to begin a Hessian and to
-        add it to another costs as much as so many entries do.
+        The same for each number of a Hessian, if there are more than two shards: to begin Hessians and to add
+        them up then takes some hundredths of a pass at most.
     usual_entries
         Of a row of a model that does not say how many entries it has.
     multiple
@@ -438,7 +440,8 @@ class ShardSize:
     """
 
     entries: int = 1_000_000
-    entries_of_hessian: int = 8
+    entries_of_many: int = 1_500_000
+    entries_of_hessian: int = 24
     usual_entries: int = 10
     multiple: int = 64
 
@@ -446,8 +449,8 @@ class ShardSize:
         """Return a power of 2, so that 2, 4 or 8 threads have as many shards each."""
         most = n_entries // self.entries
         if most > 2:
-            n_of_hessian = parameters.n * parameters.block_size
-            most = min(most, max(2, n_entries // (self.entries_of_hessian * n_of_hessian)))
+            of_hessian = self.entries_of_hessian * parameters.n * parameters.block_size
+            most = max(2, n_entries // max(self.entries_of_many, of_hessian))
         return 1 << max(0, most.bit_length() - 1)
 
     def slices(self, n_rows: int, n_shards: int) -> list[slice]:
