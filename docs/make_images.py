@@ -47,26 +47,26 @@ def draw_frontier(file: Path) -> None:
 
 
 def draw_seam(file: Path) -> None:
-    """Draw how a question of a solver reaches all rows, and how the answers become one."""
+    """Draw how reductions reach all rows, and how their answers become one."""
     figure, ax = plt.subplots(figsize=(10, 6.2), layout="constrained")
     ax.set(xlim=(0, 100), ylim=(0, 62))
     ax.axis("off")
-    _box(ax, (2, 50, 20, 10), "solver\nx = (w, θ), needs", GREY)
-    _box(ax, (36, 50, 28, 10), "Problem.reduce(asks)\none call = one pass, counted", GREY)
+    _box(ax, (2, 50, 20, 10), "solver\nx = (w, θ), requires", GREY)
+    _box(ax, (36, 50, 28, 10), "Problem.reduce(…)\none call = one pass, counted", GREY)
     _box(ax, (78, 50, 20, 10), "Ranks, Counts\nthresholds, referee", GREY)
     _arrow(ax, (22, 56.5), (36, 56.5))
     _note(ax, (29, 59.3), "values, gradients,\nHessians, kinks?")
     _arrow(ax, (36, 52.5), (22, 52.5))
-    _note(ax, (29, 49.7), "totals: no array\nof n rows")
+    _note(ax, (29, 49.7), "answers: no array\nof n rows")
     # The shards behind the first hold other rows, and the same is done in them.
     for shift in (3.0, 1.5, 0.0):
         _box(ax, (2 + shift, 3 + shift, 92, 34), "", GREY, fill="white")
-    _note(ax, (4, 34.2), "shard: some rows, in a thread, a batch or on a worker", "left", GREY)
+    _note(ax, (4, 34.2), "shard: some rows, in a thread or on a worker", "left", GREY)
     _box(ax, (5, 13.25, 16, 11), "model\ns = scores(w)", BLUE)
     _box(ax, (33, 21.5, 29, 10), "loss\nscores, targets, shares", ORANGE)
     _box(ax, (33, 6, 29, 10), "atoms of constraints\nscores, members, θ", ORANGE)
     _note(ax, (47.5, 18.75), "formulas: no rows of their own, no model", colour=ORANGE)
-    _box(ax, (74, 13.25, 18, 11), "model\nJᵀv, JᵀC = pull(w, C)", BLUE)
+    _box(ax, (74, 13.25, 18, 11), "model\nJᵀv, JᵀC = vjp(w, C)", BLUE)
     _arrow(ax, (21, 21), (33, 26.5))
     _arrow(ax, (21, 16.5), (33, 11))
     _note(ax, (26, 18.75), "scores s")
@@ -75,9 +75,9 @@ def draw_seam(file: Path) -> None:
     _arrow(ax, (62, 11), (74, 16.5))
     _note(ax, (69.5, 11), "columns C over rows", "left")
     _arrow(ax, (44, 50), (44, 40.2))
-    _note(ax, (43, 45.1), "w, θ and the asks", "right")
+    _note(ax, (43, 45.1), "w, θ, reductions", "right")
     _arrow(ax, (56, 40.2), (56, 50), GREEN)
-    _note(ax, (57, 45.1), "parts, which add up", "left")
+    _note(ax, (57, 45.1), "answers, combined", "left")
     _arrow(ax, (88, 40.2), (88, 50))
     _note(ax, (87, 45.1), "scores by rank", "right")
     figure.savefig(file, dpi=110)

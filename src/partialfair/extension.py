@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from partialfair.persistence import register_saved_classes
     from partialfair.plotting._style import GROUP_COLOURS
     from partialfair.problems.constrained import Problem, ProblemPoint
-    from partialfair.problems.rows import Gives
+    from partialfair.problems.rows import Capability
     from partialfair.report.rendering import page_style
     from partialfair.report.sections import Section
     from partialfair.solvers.result import Callback, Result, Run, Solver
@@ -57,12 +57,12 @@ __all__ = [
     "OUTPUT",
     "AsJson",
     "Callback",
+    "Capability",
     "CategoricalCodes",
     "ConstraintBlock",
     "DCSystem",
     "Floats",
     "GapScale",
-    "Gives",
     "Gradient",
     "Groups",
     "IntervalLike",
@@ -136,7 +136,7 @@ _NAMES_IN = {
     "persistence": "register_saved_classes",
     "plotting._style": "GROUP_COLOURS",
     "problems.constrained": "Problem ProblemPoint",
-    "problems.rows": "Gives",
+    "problems.rows": "Capability",
     "report.rendering": "page_style",
     "report.sections": "Section",
     "solvers.result": "Callback Result Run Solver",

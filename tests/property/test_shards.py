@@ -1,8 +1,10 @@
 """Any split of the rows into shards gives the same problem, and no score need ever leave its shard."""
 
+import time
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from threading import Lock
 
 import numpy as np
 import pytest
@@ -34,6 +36,7 @@ from partialfair.problems import (
     SortedRanks,
     certify,
 )
+from partialfair.problems.rows import ShardSize
 from partialfair.solvers import GOOD, SQP, MultiStartSQP, Newton
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
 from partialfair.training.search import Search, ending
@@ -182,11 +185,11 @@ class Keyhole:
     """A shard that has scores as long as it is being asked."""
 
     def __init__(self, shard):
-        self._shard, self.asked = shard, False
+        self._shard, self.is_open = shard, False
 
     @property
     def scores(self):
-        if not self.asked:
+        if not self.is_open:
             raise Outside
         return self._shard.scores
 
@@ -218,18 +221,22 @@ class GuardedScores:
     def __init__(self, scored):
         self.shards = [Keyhole(shard) for shard in scored.shards]
 
-    def reduce(self, *asks, beside=None):
-        others = [None] * len(self.shards) if beside is None else beside.shards
-        parts = []
+    def reduce(self, *reductions, reference=None):
+        others = [None] * len(self.shards) if reference is None else reference.shards
+        answers = None
         for shard, other in zip(self.shards, others, strict=True):
             for keyhole in (shard, other):
                 if keyhole is not None:
-                    keyhole.asked = True
-            parts.append([ask.part(shard, other) for ask in asks])
+                    keyhole.is_open = True
+            parts = [reduction.map(shard, other) for reduction in reductions]
             for keyhole in (shard, other):
                 if keyhole is not None:
-                    keyhole.asked = False
-        answers = [ask.total([part[number] for part in parts]) for number, ask in enumerate(asks)]
+                    keyhole.is_open = False
+            if answers is None:
+                answers = parts
+            else:
+                triples = zip(reductions, answers, parts, strict=True)
+                answers = [reduction.combine(*two) for reduction, *two in triples]
         LONGEST.see(answers)
         return answers
 
@@ -251,24 +258,27 @@ class Above:
     group: int
     thresholds: tuple[float, ...]
 
-    def part(self, shard, beside):
+    def map(self, shard, reference):
         members = shard.data.members[self.bank]
         inside = np.where(members.codes == self.group, members.shares, 0.0)
         return np.array([inside[shard.scores > threshold].sum() for threshold in self.thresholds])
 
-    def total(self, parts):
-        return sum(parts)
+    def combine(self, first, second):
+        return first + second
 
 
 @dataclass(frozen=True)
 class MergedCounts:
     """How much weight has which score, group and label; equal ones are one, so few leave the shard."""
 
-    def part(self, shard, beside):
+    def map(self, shard, reference):
         people = shard.data.people
-        return self.total([people.with_scores(shard.scores)])
+        return self.merged(people.with_scores(shard.scores))
 
-    def total(self, parts):
+    def combine(self, first, second):
+        return self.merged(first, second)
+
+    def merged(self, *parts):
         joined = [
             np.concatenate([np.asarray(getattr(part, name), dtype=float) for part in parts])
             for name in ("scores", "codes", "positive", "weights")
@@ -284,10 +294,13 @@ class MergedRanks:
 
     bank: int
 
-    def part(self, shard, beside):
-        return self.total([SortedRanks(shard.scores, shard.data.members[self.bank])])
+    def map(self, shard, reference):
+        return self.merged(SortedRanks(shard.scores, shard.data.members[self.bank]))
 
-    def total(self, parts):
+    def combine(self, first, second):
+        return self.merged(first, second)
+
+    def merged(self, *parts):
         kinds = np.concatenate([np.stack([part.scores, part.members.codes]) for part in parts], axis=1)
         shares = np.concatenate([part.members.shares for part in parts])
         kinds, which = np.unique(kinds, axis=1, return_inverse=True)
@@ -392,6 +405,48 @@ def test_whole_fits_see_merged_counts_only(constraint, enforce):
     assert 0 < LONGEST.n < n / 10
 
 
+class Answers:
+    """A reduction that counts its answers, and gets some of them late."""
+
+    def __init__(self, failing=None):
+        self.failing, self.n, self.most, self.lock = failing, 0, 0, Lock()
+
+    def map(self, shard, reference):
+        number = shard.data.first // 10
+        with self.lock:
+            self.n += 1
+            self.most = max(self.most, self.n)
+        time.sleep(0.002 * (number * 7 % 3))
+        if number == self.failing:
+            raise Outside
+        return [number]
+
+    def combine(self, first, second):
+        with self.lock:
+            self.n -= 1
+        return first + second
+
+
+def in_twenty_shards(monkeypatch, n_threads):
+    monkeypatch.setattr("partialfair.problems.rows._n_threads", lambda: n_threads)
+    model, objective, _ = training_set(200)
+    return InMemoryData(model, objective, n_shards=20, size=ShardSize(multiple=1)).rows().at(np.zeros(5))
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 5])
+def test_answers_are_combined_in_order_and_not_piled_up(monkeypatch, n_threads):
+    answers = Answers()
+    assert in_twenty_shards(monkeypatch, n_threads).reduce(answers) == [list(range(20))]
+    assert answers.most <= n_threads + 1
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+@pytest.mark.parametrize("failing", [0, 7, 19])
+def test_an_error_in_one_shard_ends_the_reduction(monkeypatch, n_threads, failing):
+    with pytest.raises(Outside):
+        in_twenty_shards(monkeypatch, n_threads).reduce(Answers(failing))
+
+
 def test_pairs_refuse_to_be_split():
     model, objective, groups = training_set(60)
     block = GroupAUC((0.1, 0.6), 0.1).build(groups, np.ones(60), Ramp(0.5))
@@ -407,4 +462,4 @@ def test_pairs_refuse_to_be_split():
     alone = InMemoryRows(tuple(replace(shard, members=()) for shard in split.shards))
     with pytest.raises(InputError, match="a loss of pairs needs all rows in one place"):
         Problem(alone, pairs.loss, join([]))
-    assert SQP().needs <= Problem.of(model, objective, join([])).rows.gives
+    assert SQP().requires <= Problem.of(model, objective, join([])).rows.capabilities

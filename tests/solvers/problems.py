@@ -46,7 +46,7 @@ def unconstrained(task):
 def first_order(model):
     """The scores of a linear model, by one that knows no more than scores and ``Jᵀv``."""
     return FirstOrderModel(
-        model.parameters, model.scores, lambda w, v: model.pull(w, single_column(v))[0, 0, :-1]
+        model.parameters, model.scores, lambda w, v: model.vjp(w, single_column(v))[0, 0, :-1]
     )
 
 

@@ -83,8 +83,8 @@ def test_it_accepts_what_cvxpy_solved_and_rejects_what_lies_beside_it(kind, doma
     assert found.holds(TOL + np.sqrt(reference_error)), str(found)
     rng = np.random.default_rng(0)
     for _ in range(5):
-        beside = domain.project(x + 0.02 * rng.normal(size=x.size))
-        assert not certify(task, beside, tol=TOL).holds(TOL)
+        nearby = domain.project(x + 0.02 * rng.normal(size=x.size))
+        assert not certify(task, nearby, tol=TOL).holds(TOL)
 
 
 def test_it_rejects_feasible_points_that_are_not_stationary():

@@ -120,8 +120,8 @@ def directions(task, x, radius, rng, n_random=2000, n_sides=30):
     gradient, active = at.objective_gradient(), np.flatnonzero(at.constraints > -20 * radius)
     steepest = []
     for _ in range(n_sides):
-        beside = task.at(x + 1e-3 * radius * rng.normal(size=x.size))
-        rows = beside.constraint_jacobian()[active]
+        nearby = task.at(x + 1e-3 * radius * rng.normal(size=x.size))
+        rows = nearby.constraint_jacobian()[active]
         left = gradient + nnls(rows.T, -gradient)[0] @ rows if active.size else gradient
         # Kinks of f⁺ and rounding make the plain one infeasible: lean inwards, too.
         inwards = -rows.sum(axis=0) * np.linalg.norm(left)

@@ -85,8 +85,8 @@ def check(task, result):
     certificate = certify(again, result.x, tol=TOL)
     if result.status is Status.CONVERGED:
         assert certificate.holds(1.5 * TOL), str(certificate)
-        beside = result.x + 0.05 * np.random.default_rng(0).normal(size=result.x.size)
-        assert not certify(again, beside, tol=TOL).holds(TOL)
+        reference = result.x + 0.05 * np.random.default_rng(0).normal(size=result.x.size)
+        assert not certify(again, reference, tol=TOL).holds(TOL)
     else:
         assert result.status in (Status.MAX_ITER, Status.STALLED, Status.NO_FEASIBLE_POINT)
     return result.status is Status.CONVERGED

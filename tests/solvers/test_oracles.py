@@ -15,7 +15,8 @@ from partialfair.models import FirstOrderModel, Parameters, linear_model
 from partialfair.models.blocks import ArrowMatrix, BlockMatrix
 from partialfair.objectives import Logistic
 from partialfair.problems import InMemoryRows, Problem, ShardRows
-from partialfair.problems.asks import Expansion, LossParts
+from partialfair.problems.reductions import Expansion, LossParts
+from partialfair.problems.rows import ShardSize
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
 from partialfair_paper.quadratic import InterGroupPairwise, QuadraticGroupAUC
 from tests.sizes import examples
@@ -59,8 +60,8 @@ def column_by_column(problem, at):
     """Subgradients of all atoms by a model that knows ``Jᵀv`` only, and so pulls one column at a time."""
     (rows,) = problem.rows.shards
     plain_rows = InMemoryRows((ShardRows(first_order(rows.model), rows.objective, rows.members),))
-    ask = Expansion(problem.bank, at.theta)
-    (expanded,) = plain_rows.at(problem.split(at.x)[0]).reduce(ask)
+    reduction = Expansion(problem.bank, at.theta)
+    (expanded,) = plain_rows.at(problem.split(at.x)[0]).reduce(reduction)
     return expanded.atoms
 
 
@@ -132,20 +133,33 @@ def test_shards_add_up_to_the_same(kind, n_shards):
         assert found == pytest.approx(expected, abs=1e-12)
 
 
-def test_there_are_as_many_shards_as_threads_have_work(monkeypatch):
-    """A shard for each thread, unless entries are few; formulas of pairs see all rows at once."""
-    n_entries = task_rows(SMOOTH)[0].model.n_entries
-    monkeypatch.setattr("partialfair.problems.rows._ENTRIES_PER_THREAD", n_entries // 4)
-    monkeypatch.setattr("partialfair.problems.rows._n_threads", lambda: 3)
-    assert [len(shard.objective.shares) for shard in task_rows(SMOOTH)] == [30, 30, 30]
-    assert len(task_rows((*SMOOTH, QuadraticGroupAUC(2.0)))) == 1
-    monkeypatch.setattr("partialfair.problems.rows._ENTRIES_PER_THREAD", n_entries // 2 + 1)
-    assert len(task_rows(SMOOTH)) == 1
+def test_formulas_of_pairs_see_all_rows_at_once():
+    problem, _ = task("csr", None, True, Ramp(0.8), 0, (*SMOOTH, QuadraticGroupAUC(2.0)), n_shards=3)
+    assert len(problem.rows.shards) == 1
 
 
-def task_rows(statements):
-    problem, _ = task("csr", None, True, Ramp(0.8), 0, statements, n_shards=None)
-    return problem.rows.shards
+@given(st.integers(0, 10**9), st.integers(1, 500), st.integers(1, 20))
+def test_shards_are_neither_few_nor_small(n_entries, block_size, n_blocks):
+    """They have less than twice the entries that are worth a thread, unless Hessians take more time."""
+    size, parameters = ShardSize(), Parameters(block_size * n_blocks, 0, block_size)
+    n_shards = size.n_shards(n_entries, parameters)
+    assert n_shards & (n_shards - 1) == 0
+    assert n_shards == 1 or n_entries >= n_shards * size.entries
+    of_hessian = size.entries_of_hessian * block_size**2 * n_blocks
+    most = size.entries if n_shards == 1 else max(size.entries_of_many, of_hessian)
+    assert n_entries < 2 * n_shards * most
+
+
+@given(st.integers(0, 10_000), st.integers(1, 70))
+def test_shards_are_all_rows_in_order_and_about_equal(n_rows, n_shards):
+    size = ShardSize()
+    slices = size.slices(n_rows, n_shards)
+    assert [row for rows in slices for row in range(rows.start, rows.stop)] == list(range(n_rows))
+    lengths = [rows.stop - rows.start for rows in slices]
+    assert len(lengths) == n_shards
+    assert max(lengths) - min(lengths) <= 2 * size.multiple
+    if n_rows >= 2 * n_shards * size.multiple:
+        assert all(rows.stop % size.multiple == 0 for rows in slices[:-1])
 
 
 @given(st.integers(0, 1000), st.integers(1, 80), st.floats(-6, 6))

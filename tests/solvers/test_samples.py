@@ -7,7 +7,7 @@ from partialfair.constraints import StatisticalParity, join
 from partialfair.groups import encode_groups
 from partialfair.models import FirstOrderModel, Parameters, linear_model
 from partialfair.objectives import AUC, Logistic
-from partialfair.problems import Gives, Problem
+from partialfair.problems import Capability, Problem
 from partialfair.solvers import MultiStartSQP, Newton, Status
 from partialfair.surrogates import RoundedRamp
 
@@ -56,7 +56,7 @@ def test_shares_add_up_and_values_are_right_on_average():
 
 def test_few_rows_and_rows_that_cannot_be_taken_are_not_sampled():
     assert crowd(2000).sample(1000) is None
-    assert Gives.SAMPLES not in crowd(300, loss=AUC()).rows.gives  # pairs are no sum over rows
+    assert Capability.SAMPLES not in crowd(300, loss=AUC()).rows.capabilities  # pairs are no sum over rows
     model = FirstOrderModel(
         Parameters(1, 1, 1), lambda w: np.full(300, w[0]), lambda w, v: np.array([v.sum()])
     )

@@ -12,7 +12,7 @@ from partialfair.constraints.thresholds import JoinedThresholds
 from partialfair.exceptions import InputError
 from partialfair.models import FirstOrderModel, linear_model
 from partialfair.objectives import Logistic
-from partialfair.problems import Box, Gives, InMemoryData, Problem, estimate_constants
+from partialfair.problems import Box, Capability, InMemoryData, Problem, estimate_constants
 from partialfair.solvers import IDCA, SQP, AugmentedLagrangian, MultiStartSQP, Status, Switching
 from tests.solvers.problems import problem
 
@@ -96,9 +96,9 @@ def test_tangents_are_shifted_where_scores_are_not_linear():
 def test_what_a_model_lacks_is_named():
     nonlinear = first_order(problem("statistical", n=60))
     at = nonlinear.at(nonlinear.trivial_start)
-    for ask in (lambda: at.expand(np.ones(nonlinear.m)), lambda: at.hessian_product(at.x)):
+    for reduction in (lambda: at.expand(np.ones(nonlinear.m)), lambda: at.hessian_product(at.x)):
         with pytest.raises(InputError, match="not linear in the parameters"):
-            ask()
+            reduction()
     with pytest.raises(InputError, match="needs Jacobians and scores that are linear"):
         estimate_constants(nonlinear, mu=1.0, radius=1.0)
 
@@ -148,7 +148,7 @@ def test_objects_with_a_method_solve_may_say_where_they_start():
 
     @dataclass
     class Mine:
-        needs = frozenset({Gives.GRADIENT})
+        requires = frozenset({Capability.GRADIENT})
 
         def start(self, problem, free, last):
             asked.append("start")

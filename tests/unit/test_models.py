@@ -126,7 +126,7 @@ def matrix_of(columns, n):
     return C
 
 
-def pulled_by_definition(J, C):
+def products_by_definition(J, C):
     """``Jᵀ C``, and the columns' sums last."""
     with_ones = np.hstack([J, np.ones((len(J), 1))])
     return np.einsum("ibc,ip->bcp", C, with_ones)
@@ -161,7 +161,7 @@ def test_scores_are_affine_in_the_parameters(kind, terms, data):
     assert model.along(w) == pytest.approx(J @ w, abs=1e-10)
     which = rng.integers(N, size=9)
     assert model.rows(which) == pytest.approx(J[which], abs=1e-12)
-    assert v @ model.along(w) == pytest.approx(model.pull(w, single_column(v))[0, 0, :-1] @ w)
+    assert v @ model.along(w) == pytest.approx(model.vjp(w, single_column(v))[0, 0, :-1] @ w)
     gram = model.gram(weights)
     assert gram.merged().blocks[0] == pytest.approx(J.T @ (J * weights[:, None]), abs=1e-10)
     assert max(len(block) for block in gram.blocks) <= model.parameters.block_size
@@ -177,10 +177,10 @@ def test_columns_are_pulled_as_defined(kind, terms, data):
         first, stop = data.draw(st.sampled_from([(0, N), (FIRST, N), (FIRST, 2 * FIRST), (FIRST, FIRST)]))
         columns = columns_of(shape, codes[first:stop], rng)
         piece = RowColumns(columns.values, columns.cells, columns.table, columns.n_blocks, first=first)
-        expected = pulled_by_definition(J, matrix_of(piece, N))
-        pulled = model.pull(np.zeros(J.shape[1]), piece)
-        assert pulled.shape == expected.shape, shape
-        assert pulled == pytest.approx(expected, abs=1e-10), shape
+        expected = products_by_definition(J, matrix_of(piece, N))
+        products = model.vjp(np.zeros(J.shape[1]), piece)
+        assert products.shape == expected.shape, shape
+        assert products == pytest.approx(expected, abs=1e-10), shape
 
 
 @pytest.mark.no_cover
@@ -205,7 +205,7 @@ def test_sums_over_shards_are_those_of_all_rows(kind, terms, data):
     for shape in COLUMNS:
         columns = columns_of(shape, codes, rng)
         parts = [
-            shard.pull(
+            shard.vjp(
                 w,
                 RowColumns(
                     columns.values[rows],
@@ -217,7 +217,7 @@ def test_sums_over_shards_are_those_of_all_rows(kind, terms, data):
             for shard, rows in zip(taken, shards, strict=True)
         ]
         absolute = np.abs(matrix_of(columns, N)).sum() * np.abs(J).max()
-        assert np.sum(parts, axis=0) == pytest.approx(model.pull(w, columns), abs=1e-12 * max(1, absolute))
+        assert np.sum(parts, axis=0) == pytest.approx(model.vjp(w, columns), abs=1e-12 * max(1, absolute))
 
 
 @pytest.mark.parametrize("kind", ["dense", "fortran", "float32", "csr", "one-hot csr", "codes"])
@@ -248,8 +248,8 @@ def test_two_functions_are_a_model(shape, first, seed):
     )
     columns = columns_of(shape, codes[first:], rng)
     piece = RowColumns(columns.values, columns.cells, columns.table, columns.n_blocks, first=first)
-    expected = pulled_by_definition(slopes(w), matrix_of(piece, N))
-    assert model.pull(w, piece) == pytest.approx(expected, abs=1e-12)
+    expected = products_by_definition(slopes(w), matrix_of(piece, N))
+    assert model.vjp(w, piece) == pytest.approx(expected, abs=1e-12)
     assert np.array_equal(model.scores(w), np.tanh(X @ w))
 
 
@@ -323,14 +323,14 @@ def test_centring_dense_features_far_from_0_costs_no_digits(kind, terms):
         (far.gram(weights).merged().blocks[0], near.gram(weights).merged().blocks[0]),
         (far.rows(np.arange(N)), near.rows(np.arange(N))),
         (far.design.squares(weights), near.design.squares(weights)),
-        (far.pull(w, single_column(v)), near.pull(w, single_column(v))),
+        (far.vjp(w, single_column(v)), near.vjp(w, single_column(v))),
         *(
-            (far.pull(w, one), near.pull(w, one))
+            (far.vjp(w, one), near.vjp(w, one))
             for one in (columns_of(kind, codes, np.random.default_rng(1)) for kind in COLUMNS)
         ),
     ]:
         assert found == pytest.approx(expected, abs=1e-14 * N)
-    told = far.told_scores(w, far.scores(w))
+    told = far.deployed_scores(w, far.scores(w))
     coefficients, intercepts = far.unpack(w)
     plain = linear_model(moved + moved.dtype.type(offset), **options)
     assert np.array_equal(told, plain.scores(plain.pack(coefficients, intercepts)))
@@ -389,8 +389,8 @@ def test_long_passes_go_on_in_stretches_and_look_at_the_clock(kind, terms, monke
     )
     passes = [
         lambda model: model.scores(w),
-        lambda model: model.pull(w, columns),
-        lambda model: model.pull(w, single_column(weights)),
+        lambda model: model.vjp(w, columns),
+        lambda model: model.vjp(w, single_column(weights)),
         lambda model: model.gram(weights).merged().blocks[0],
     ]
     at_once = [one_pass(model()) for one_pass in passes]

@@ -22,8 +22,8 @@ from scipy.optimize import nnls
 from partialfair.exceptions import InputError
 from partialfair.extension import (
     Callback,
+    Capability,
     Floats,
-    Gives,
     Problem,
     Result,
     Run,
@@ -193,7 +193,9 @@ class ProjectedGradient(Solver):
     tol: float = 1e-6
     record_every: int = 10
 
-    needs: ClassVar[frozenset[Gives]] = frozenset({Gives.GRADIENT, Gives.HESSIAN, Gives.LINEAR})
+    requires: ClassVar[frozenset[Capability]] = frozenset(
+        {Capability.GRADIENT, Capability.HESSIAN, Capability.LINEAR}
+    )
 
     def __post_init__(self) -> None:
         check_count(self.max_iter, "max_iter of ProjectedGradient")

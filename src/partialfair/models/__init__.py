@@ -3,15 +3,15 @@
 from partialfair.models.first_order import FirstOrderModel
 from partialfair.models.linear import GroupTerms, LinearModel, linear_model
 from partialfair.models.parameters import Parameters
-from partialfair.models.protocol import LinearScores, ScoreModel, TellsScores
+from partialfair.models.protocol import HasDeployedScores, LinearScores, ScoreModel
 
 __all__ = [
     "FirstOrderModel",
     "GroupTerms",
+    "HasDeployedScores",
     "LinearModel",
     "LinearScores",
     "Parameters",
     "ScoreModel",
-    "TellsScores",
     "linear_model",
 ]

@@ -37,7 +37,7 @@ class FirstOrderModel:
         """Return the score of every row."""
         return np.array(self.score(w), dtype=np.float64)  # a copy: the function may use its array again
 
-    def pull(self, w: Floats, columns: RowColumns) -> Floats:
+    def vjp(self, w: Floats, columns: RowColumns) -> Floats:
         """Return ``J(w)ᵀ C`` and the columns' sums, by one call of ``pull_back`` for each column."""
         out = np.zeros((columns.n_blocks, columns.n_columns, self.parameters.n + 1))
         vector = np.zeros(self._n_rows)

@@ -129,7 +129,7 @@ class LinearModel:
             scores += self.offset
         return scores
 
-    def told_scores(self, w: Floats, scores: Floats) -> Floats:
+    def deployed_scores(self, w: Floats, scores: Floats) -> Floats:
         """Return the scores that whoever has the coefficients and intercepts computes, to the last digit.
 
         Those of `scores` are the same, unless the design takes the centres off.
@@ -151,7 +151,7 @@ class LinearModel:
             add_constants(products, constants, self.codes)
         return products
 
-    def pull(self, w: Floats, columns: RowColumns) -> Floats:
+    def vjp(self, w: Floats, columns: RowColumns) -> Floats:
         """Return ``Jᵀ C`` and the columns' sums, (n_blocks, n_columns, n_params + 1); one pass.
 
         Rows of J are added up by cell and by group, then the table is applied to the sums. With group terms

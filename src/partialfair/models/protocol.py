@@ -1,7 +1,7 @@
 """What a problem needs to know of a model: its scores, and how their derivative acts.
 
-Everything else sees only scores. First-order methods ask for a `ScoreModel`; Newton steps, kinks and
-certificates ask for `LinearScores`.
+Everything else sees only scores. First-order methods require a `ScoreModel`; Newton steps, kinks and
+certificates require `LinearScores`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from partialfair._typing import Floats, Ints
 from partialfair.models.blocks import BlockMatrix
 from partialfair.models.parameters import Parameters
 
-__all__ = ["LinearScores", "ScoreModel", "TellsScores"]
+__all__ = ["HasDeployedScores", "LinearScores", "ScoreModel"]
 
 
 class ScoreModel(Protocol):
@@ -26,7 +26,7 @@ class ScoreModel(Protocol):
     def scores(self, w: Floats) -> Floats:
         """Return the score of every row: (n,)."""
 
-    def pull(self, w: Floats, columns: RowColumns) -> Floats:
+    def vjp(self, w: Floats, columns: RowColumns) -> Floats:
         """Return ``J(w)ᵀ C``, and last the columns' plain sums: (n_blocks, n_columns, n_params + 1)."""
 
 
@@ -45,11 +45,11 @@ class LinearScores(ScoreModel, Protocol):
 
 
 @runtime_checkable
-class TellsScores(Protocol):
-    """A model that is told to its users in other parameters, which may round its scores differently.
+class HasDeployedScores(Protocol):
+    """A model that is deployed with other parameters, which may round its scores differently.
 
-    What is promised of scores must hold for those that users compute.
+    Constraints must be satisfied by the scores that users compute.
     """
 
-    def told_scores(self, w: Floats, scores: Floats) -> Floats:
+    def deployed_scores(self, w: Floats, scores: Floats) -> Floats:
         """Return the scores that users compute, given ``s(w)``: the same, to the last digit."""

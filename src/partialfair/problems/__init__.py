@@ -1,4 +1,4 @@
-"""What is to be solved, as questions to rows; certificates of points and the theory's constants."""
+"""Problems, as reductions over rows of data; certificates of points and the theory's constants."""
 
 from partialfair.problems.certificate import Certificate, certify
 from partialfair.problems.constants import ProblemConstants, estimate_constants
@@ -6,10 +6,10 @@ from partialfair.problems.constrained import Evaluation, Problem, ProblemPoint
 from partialfair.problems.domains import Ball, Box, Domain, WholeSpace
 from partialfair.problems.ranks import Counts, People, SortedRanks
 from partialfair.problems.rows import (
-    Ask,
-    Gives,
+    Capability,
     InMemoryData,
     InMemoryRows,
+    Reduction,
     Rows,
     ScoredRows,
     Shard,
@@ -19,20 +19,20 @@ from partialfair.problems.rows import (
 from partialfair.problems.subproblem import Subproblem
 
 __all__ = [
-    "Ask",
     "Ball",
     "Box",
+    "Capability",
     "Certificate",
     "Counts",
     "Domain",
     "Evaluation",
-    "Gives",
     "InMemoryData",
     "InMemoryRows",
     "People",
     "Problem",
     "ProblemConstants",
     "ProblemPoint",
+    "Reduction",
     "Rows",
     "ScoredRows",
     "Shard",

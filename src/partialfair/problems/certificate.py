@@ -38,11 +38,11 @@ from partialfair.problems.constrained import Problem, ProblemPoint
 from partialfair.problems.elastic import ElasticModel, StepBounds
 from partialfair.problems.kinks import Kinks, no_kinks
 from partialfair.problems.quadratic import WITNESS_GAP
-from partialfair.problems.rows import Gives, refuse_without
+from partialfair.problems.rows import Capability, check_capabilities
 
 __all__ = ["Certificate", "certify"]
 
-NEEDS = frozenset({Gives.GRADIENT, Gives.JACOBIAN, Gives.ROWS, Gives.LINEAR})
+REQUIRED = frozenset({Capability.GRADIENT, Capability.JACOBIAN, Capability.ROWS, Capability.LINEAR})
 """What a certificate needs of the rows."""
 
 _LARGEST_MULTIPLIER = 1e4
@@ -130,7 +130,9 @@ def certify(problem: Problem, x: Floats, *, mu: float = 1.0, tol: float = 1e-4) 
         raise InputError(f"the certificate needs a mu in [{low:g}, {high:g}], not {mu}")
     if x.shape != (problem.n,) or not np.isfinite(x).all():
         raise InputError(f"a point of this problem has {problem.n} finite coordinates")
-    refuse_without(problem.rows, NEEDS, "a certificate", advice="; elsewhere f⁺ and f⁻ need not be convex")
+    check_capabilities(
+        problem.rows, REQUIRED, "a certificate", advice="; elsewhere f⁺ and f⁻ need not be convex"
+    )
     at = problem.at(x)
     outside = float(np.linalg.norm(problem.domain.project(x) - x))
     with unhurried():

@@ -8,9 +8,9 @@ import numpy as np
 
 from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
-from partialfair.problems.asks import LossParts
 from partialfair.problems.constrained import Problem
-from partialfair.problems.rows import Gives, refuse_without
+from partialfair.problems.reductions import LossParts
+from partialfair.problems.rows import Capability, check_capabilities
 from partialfair.theory import IdcaBudget, idca_budget
 
 __all__ = ["ProblemConstants", "estimate_constants"]
@@ -67,7 +67,9 @@ def estimate_constants(
     n_samples, random_state
         How many points, and their seed.
     """
-    refuse_without(problem.rows, frozenset({Gives.JACOBIAN, Gives.LINEAR}), "Assumption assume:DC")
+    check_capabilities(
+        problem.rows, frozenset({Capability.JACOBIAN, Capability.LINEAR}), "Assumption assume:DC"
+    )
     check_number(mu, "mu", above=0.0)
     check_number(radius, "radius", above=0.0)
     check_count(n_samples, "n_samples")

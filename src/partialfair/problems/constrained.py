@@ -21,21 +21,30 @@ from partialfair.dc.algebra import Slopes, positive_part
 from partialfair.models.blocks import ArrowMatrix
 from partialfair.models.limited import LimitedMemory
 from partialfair.objectives import Difference, Loss, Objective
-from partialfair.problems.asks import (
+from partialfair.problems.domains import Domain, WholeSpace
+from partialfair.problems.kinks import Kinks, joined_kinks
+from partialfair.problems.local import Local
+from partialfair.problems.ranks import People
+from partialfair.problems.reductions import (
     Curved,
     Expanded,
     Expansion,
     GradientOf,
     HessianProduct,
     KinkSearch,
+    KinksOfRows,
     LossParts,
     Values,
 )
-from partialfair.problems.domains import Domain, WholeSpace
-from partialfair.problems.kinks import Kinks, joined_kinks
-from partialfair.problems.local import Local
-from partialfair.problems.ranks import People
-from partialfair.problems.rows import Ask, Gives, InMemoryData, Rows, ScoredRows, TrainingData, refuse_without
+from partialfair.problems.rows import (
+    Capability,
+    InMemoryData,
+    Reduction,
+    Rows,
+    ScoredRows,
+    TrainingData,
+    check_capabilities,
+)
 from partialfair.problems.subproblem import Subproblem
 
 __all__ = ["Evaluation", "Problem", "ProblemPoint"]
@@ -103,9 +112,9 @@ class Problem:
 
     def __post_init__(self) -> None:
         if not (self.loss.additive and self.bank.additive):
-            refuse_without(
+            check_capabilities(
                 self.rows,
-                frozenset({Gives.WHOLE}),
+                frozenset({Capability.WHOLE}),
                 "a loss of pairs" if not self.loss.additive else "a constraint on pairs",
                 advice=": pairs of rows in different shards are never seen",
             )
@@ -221,11 +230,13 @@ class Problem:
         """Return w and θ."""
         return x[: self.rows.parameters.n], x[self.rows.parameters.n :]
 
-    def reduce(self, scored: ScoredRows, *asks: Ask[Any], beside: ScoredRows | None = None) -> list[Any]:
-        """Put questions to all rows: one pass over the data, counted, unless time is up."""
+    def reduce(
+        self, scored: ScoredRows, *reductions: Reduction[Any], reference: ScoredRows | None = None
+    ) -> list[Any]:
+        """Compute reductions over all rows: one pass over the data, counted, unless time is up."""
         check_clock()
         self.n_passes += 1
-        return scored.reduce(*asks, beside=beside)
+        return scored.reduce(*reductions, reference=reference)
 
     def at(self, x: Floats) -> ProblemPoint:
         """Return the oracles of f_0, ..., f_m at x."""
@@ -246,7 +257,7 @@ class Problem:
 
         Its points are points of this one, and its passes are a share of a pass.
         """
-        if Gives.SAMPLES not in self.rows.gives:
+        if Capability.SAMPLES not in self.rows.capabilities:
             return None
         rows, share = self.rows.sample(size, seed)
         if share > _LARGEST_SHARE:
@@ -288,8 +299,8 @@ class ProblemPoint:
     @cached_property
     def values(self) -> tuple[Floats, Floats]:
         """Values of the two parts of the loss, and of all atoms; one pass."""
-        ask = Values(self.problem.bank, self.theta)
-        ((losses, atoms),) = self.problem.reduce(self.scored, ask)
+        reduction = Values(self.problem.bank, self.theta)
+        ((losses, atoms),) = self.problem.reduce(self.scored, reduction)
         return losses, atoms
 
     @property
@@ -339,8 +350,8 @@ class ProblemPoint:
 
     def gradient_of(self, loss: LossParts, coefficients: Floats | None = None) -> Floats:
         """Return the gradient of parts of the loss plus ``Σ coefficients · atoms``, no penalty; one pass."""
-        ask = GradientOf(self.problem.bank, loss, coefficients, self.theta)
-        ((by_params, by_theta),) = self.problem.reduce(self.scored, ask)
+        reduction = GradientOf(self.problem.bank, loss, coefficients, self.theta)
+        ((by_params, by_theta),) = self.problem.reduce(self.scored, reduction)
         return np.concatenate([by_params, by_theta])
 
     def hessian_product(self, direction: Floats) -> Floats:
@@ -446,18 +457,19 @@ class ProblemPoint:
                 reach,
                 _MORE_BEFORE_MERGING * limit,
             )
-            beside = None if towards is None else towards.scored
-            (of_rows,) = self.problem.reduce(self.scored, search, beside=beside)
-            if of_rows is None:
+            reference = None if towards is None else towards.scored
+            (parts,) = self.problem.reduce(self.scored, search, reference=reference)
+            if parts is None:
                 return None
+            of_rows = KinksOfRows.joined(parts)
         tie_rows = ties.slopes @ self.atoms_jacobian if ties.gaps.size else np.empty((0, self.x.size))
         return joined_kinks(of_rows, ties, tie_rows, net, limit)
 
     def _expand(self, loss: LossParts, curved: Sequence[Curved]) -> Expanded:
         """Ask for derivatives, and remember those of the atoms."""
-        ask = Expansion(self.problem.bank, self.theta, loss, tuple(curved))
+        reduction = Expansion(self.problem.bank, self.theta, loss, tuple(curved))
         expanded: Expanded
-        (expanded,) = self.problem.reduce(self.scored, ask)
+        (expanded,) = self.problem.reduce(self.scored, reduction)
         if loss is not LossParts.NONE:
             self._atoms_jacobian = expanded.atoms
         return expanded

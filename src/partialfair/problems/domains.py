@@ -124,7 +124,7 @@ class Box:
         return float(np.linalg.norm(np.where(blocked, 0.0, gradient)))
 
     def normals(self, x: Floats) -> Floats:
-        """Return none beside those of the faces."""
+        """Return no others than those of the faces."""
         return np.empty((0, x.size))
 
     def room(self, x: Floats) -> tuple[Floats, Floats]:
@@ -136,7 +136,7 @@ class Box:
         """Return the faces."""
         return np.broadcast_to(self.low, n).astype(float), np.broadcast_to(self.high, n).astype(float)
 
-    def beside(self, n_free: int) -> Box:
+    def with_free(self, n_free: int) -> Box:
         """Return the box with so many coordinates more, without bounds; its own must have one each."""
         low, high = (np.asarray(side, dtype=float) for side in (self.low, self.high))
         return Box(np.append(low, np.full(n_free, -np.inf)), np.append(high, np.full(n_free, np.inf)))

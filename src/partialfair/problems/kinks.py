@@ -34,7 +34,7 @@ import numpy as np
 from partialfair._typing import Floats, Ints
 from partialfair.dc import AtomKinks
 from partialfair.dc.algebra import Slopes, Ties, dense_rows, positive_part
-from partialfair.problems.asks import KinksOfRows
+from partialfair.problems.reductions import KinksOfRows
 
 __all__ = ["Kinks", "joined_kinks", "no_kinks"]
 

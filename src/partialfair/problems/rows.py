@@ -1,27 +1,33 @@
-"""Rows of the data in shards, and questions about them whose answers add up.
+"""Rows of the data in blocks, and reductions over them.
 
-A question (`Ask`) is put to every shard, and the answers become one: a *reduction*. What solvers need of a
-problem, its value, gradients and Hessians, are such questions. So the rows may lie in threads, in batches or
-on other machines: whoever asks sees answers whose size does not depend on the number of rows.
+A `Reduction` is mapped over all blocks, and its answers are combined into one. What solvers need of a
+problem, its value, gradients and Hessians, are reductions. So the rows may lie in this process, in files or
+on other machines: solvers see answers whose size does not depend on the number of rows.
 
 ::
 
-    Problem ── at(w) ──> ScoredRows ── reduce(ask, ask, ...) ──> totals
+    Problem ── at(w) ──> ScoredRows ── reduce(reduction, reduction, ...) ──> answers
                             │                                       ▲
-                            ├─ Shard: scores, objective, members ─ part ─┐
-                            ├─ Shard: scores, objective, members ─ part ─┤  total
-                            └─ Shard: scores, objective, members ─ part ─┘
+                            ├─ Shard: scores, objective, members ─ map ─┐
+                            ├─ Shard: scores, objective, members ─ map ─┤  combine, in order
+                            └─ Shard: scores, objective, members ─ map ─┘
+
+Sums of numbers depend on the order of the additions by rounding, and a search on an exact metric can amplify
+that. So blocks depend on the model alone, not on the number of threads, and answers are combined in the order
+of the blocks: one fit gives the same model, bit by bit, whatever the number of threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
+from threading import Condition
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -33,36 +39,31 @@ from partialfair._typing import Floats, Ints
 from partialfair.constraints.thresholds import Ranks
 from partialfair.exceptions import InputError
 from partialfair.groups import Members
-from partialfair.models import LinearScores, Parameters, ScoreModel, TellsScores
+from partialfair.models import HasDeployedScores, LinearScores, Parameters, ScoreModel
 from partialfair.models.blocks import BlockMatrix
 from partialfair.objectives import Objective, parts
 from partialfair.problems.ranks import Counts, People, SortedRanks
 from partialfair.problems.sampling import chances_of, sampled_members, sampled_objective
 
 __all__ = [
-    "Ask",
-    "Gives",
+    "Capability",
     "InMemoryData",
     "InMemoryRows",
+    "Reduction",
     "Rows",
     "Sample",
     "ScoredRows",
     "Shard",
     "ShardRows",
     "TrainingData",
-    "refuse_without",
+    "check_capabilities",
 ]
-
-_ENTRIES_PER_THREAD = 1_000_000
-"""Fewer entries of rows are done before a thread has started."""
-_USUAL_ENTRIES = 10
-"""Of a row of a model that does not say how many entries it has."""
 
 Answer = TypeVar("Answer")
 
 
-class Gives(StrEnum):
-    """What rows may be asked for; solvers say what they need of it."""
+class Capability(StrEnum):
+    """What rows can compute; solvers say what they require of it."""
 
     GRADIENT = "gradients"
     JACOBIAN = "Jacobians"
@@ -73,11 +74,13 @@ class Gives(StrEnum):
     SAMPLES = "samples of the rows"
 
 
-def refuse_without(rows: Rows, needs: frozenset[Gives], who: str, advice: str = "") -> None:
-    """Refuse rows that do not give what somebody needs, and name what is missing."""
-    missing = [str(need) for need in Gives if need in needs - rows.gives]
+def check_capabilities(rows: Rows, required: frozenset[Capability], who: str, advice: str = "") -> None:
+    """Raise `InputError` that names the required capabilities that rows do not have, if there are any."""
+    missing = [str(one) for one in Capability if one in required - rows.capabilities]
     if missing:
-        raise InputError(f"{who} needs {listed(missing, len(Gives))}, which this model does not give{advice}")
+        raise InputError(
+            f"{who} needs {listed(missing, len(Capability))}, which this model does not give{advice}"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +112,7 @@ class ShardRows:
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """Some rows at parameters w: what one thread, batch or worker sees."""
+    """Some rows at parameters w: what one thread or worker sees."""
 
     data: ShardRows
     w: Floats
@@ -123,10 +126,14 @@ class Shard:
         return scores
 
     @property
-    def told_scores(self) -> Floats:
+    def deployed_scores(self) -> Floats:
         """Scores as the model's users will compute them: the same but for rounding errors, if they differ."""
         model = self.data.model
-        return model.told_scores(self.w, self.scores) if isinstance(model, TellsScores) else self.scores
+        return (
+            model.deployed_scores(self.w, self.scores)
+            if isinstance(model, HasDeployedScores)
+            else self.scores
+        )
 
     @cached_property
     def losses(self) -> tuple[tuple[float, Floats] | None, ...]:
@@ -137,13 +144,13 @@ class Shard:
             for loss in parts(tied.loss)
         )
 
-    def pull(self, columns: RowColumns) -> Floats:
+    def vjp(self, columns: RowColumns) -> Floats:
         """Return ``Jᵀ C``, and sums of the columns as last entries: (n_blocks, n_columns, n_params + 1)."""
-        return self.data.model.pull(self.w, columns)
+        return self.data.model.vjp(self.w, columns)
 
-    def pull_vector(self, by_score: Floats) -> Floats:
+    def vjp_vector(self, by_score: Floats) -> Floats:
         """Return ``Jᵀ v``: (n_params,)."""
-        return np.asarray(self.pull(single_column(by_score))[0, 0, :-1])
+        return np.asarray(self.vjp(single_column(by_score))[0, 0, :-1])
 
     def gram(self, weights: Floats) -> BlockMatrix:
         """Return ``Jᵀ diag(weights) J``, where scores are linear."""
@@ -164,28 +171,31 @@ class Shard:
         return self.data.linear
 
 
-class Ask(Protocol[Answer]):
-    """One question about all rows, answered shard by shard."""
+class Reduction(Protocol[Answer]):
+    """A computation on all rows, shard by shard."""
 
-    def part(self, shard: Shard, beside: Shard | None, /) -> Answer:
-        """Answer for one shard; ``beside`` holds the same rows at other parameters, if they were given."""
+    def map(self, shard: Shard, reference: Shard | None, /) -> Answer:
+        """Return the answer for one shard; ``reference`` has the same rows at other parameters, if given."""
 
-    def total(self, parts: Sequence[Answer], /) -> Answer:
-        """Make one answer of those of all shards."""
+    def combine(self, first: Answer, second: Answer, /) -> Answer:
+        """Return one answer for two, which may be added to the first in place.
+
+        The first is about all shards up to some one, the second about the next.
+        """
 
 
 class ScoredRows(Protocol):
     """All rows at parameters w."""
 
-    def reduce(self, *asks: Ask[Any], beside: Any = None) -> list[Any]:
-        """Answer some questions in one pass over the data.
+    def reduce(self, *reductions: Reduction[Any], reference: Any = None) -> list[Any]:
+        """Return the answers of some reductions, in one pass over the data.
 
         Parameters
         ----------
-        asks
-            The questions.
-        beside
-            The same rows at other parameters, if some question compares the two.
+        reductions
+            What to compute.
+        reference
+            The same rows at other parameters, if some reduction compares the two.
         """
 
     def ranks(self, bank: int) -> Ranks:
@@ -203,14 +213,14 @@ class Rows(Protocol):
         """What w is made of."""
 
     @property
-    def gives(self) -> frozenset[Gives]:
-        """What may be asked for."""
+    def capabilities(self) -> frozenset[Capability]:
+        """What the rows can compute."""
 
     def at(self, w: Floats) -> ScoredRows:
         """Return the rows at parameters w; nothing is computed yet."""
 
     def sample(self, size: int, seed: int) -> Sample:
-        """Return about so many rows, which count as if they were all; only if `gives` says so."""
+        """Return about so many rows, which count as if they were all; only if `capabilities` say so."""
 
 
 class Sample(NamedTuple):
@@ -232,7 +242,7 @@ class TrainingData(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class InMemoryRows:
-    """Rows in this process, in shards of about as many rows each, one for each thread.
+    """Rows in this process, in shards that threads work on.
 
     Parameters
     ----------
@@ -254,16 +264,16 @@ class InMemoryRows:
         return self.shards[0].model.parameters
 
     @cached_property
-    def gives(self) -> frozenset[Gives]:
+    def capabilities(self) -> frozenset[Capability]:
         """Gradients; Jacobians and Hessians of linear scores; all rows in one place if that is one shard."""
-        gives = {Gives.GRADIENT}
+        capabilities = {Capability.GRADIENT}
         if all(shard.linear is not None for shard in self.shards):
-            gives |= {Gives.JACOBIAN, Gives.HESSIAN, Gives.ROWS, Gives.LINEAR}
+            capabilities |= {Capability.JACOBIAN, Capability.HESSIAN, Capability.ROWS, Capability.LINEAR}
         if len(self.shards) == 1:
-            gives.add(Gives.WHOLE)
+            capabilities.add(Capability.WHOLE)
         if self.whole is not None:
-            gives.add(Gives.SAMPLES)
-        return frozenset(gives)
+            capabilities.add(Capability.SAMPLES)
+        return frozenset(capabilities)
 
     def at(self, w: Floats) -> InMemoryScores:
         """Return the rows at parameters w."""
@@ -291,15 +301,24 @@ class InMemoryScores:
     rows: InMemoryRows
     shards: tuple[Shard, ...]
 
-    def reduce(self, *asks: Ask[Any], beside: InMemoryScores | None = None) -> list[Any]:
-        """Put the questions to every shard, each in a thread of its own."""
-        others: Sequence[Shard | None] = [None] * len(self.shards) if beside is None else beside.shards
+    def reduce(self, *reductions: Reduction[Any], reference: InMemoryScores | None = None) -> list[Any]:
+        """Map the reductions over the shards in threads, and combine in the order of the shards.
 
-        def answers(shard: Shard, other: Shard | None) -> list[Any]:
-            return [ask.part(shard, other) for ask in asks]
+        A thread that has finished a shard waits until all shards before it are combined. So there are as many
+        answers as threads at most, and the one into which they are combined: Hessians are large.
+        """
+        others: Sequence[Shard | None] = [None] * len(self.shards) if reference is None else reference.shards
+        totals: list[Any] = []
 
-        parts = in_threads(answers, self.shards, others)
-        return [ask.total([answer[number] for answer in parts]) for number, ask in enumerate(asks)]
+        def work(number: int, turns: Turns) -> None:
+            nonlocal totals
+            answers = [reduction.map(self.shards[number], others[number]) for reduction in reductions]
+            with turns.turn_of(number):
+                triples = zip(reductions, totals, answers, strict=True)
+                totals = [one.combine(*two) for one, *two in triples] if number else answers
+
+        in_threads(work, len(self.shards))
+        return totals
 
     def ranks(self, bank: int) -> Ranks:
         """Return where the scores of a bank's members stand."""
@@ -311,12 +330,12 @@ class InMemoryScores:
         """Return every row's score, as the model's users will compute it, with who it belongs to."""
         assert self.rows.people is not None
         return self.rows.people.with_scores(
-            _joined(in_threads(lambda shard, _: shard.told_scores, self.shards, self.shards))
+            _joined(map_in_threads(lambda shard: shard.deployed_scores, self.shards))
         )
 
     @cached_property
     def _scores(self) -> Floats:
-        scores: Floats = _joined(in_threads(lambda shard, _: shard.scores, self.shards, self.shards))
+        scores: Floats = _joined(map_in_threads(lambda shard: shard.scores, self.shards))
         return scores
 
 
@@ -331,23 +350,114 @@ def _n_threads() -> int:
     return int(get_num_threads())
 
 
-def in_threads(
-    work: Callable[[Any, Any], Answer], items: Sequence[Any], others: Sequence[Any]
-) -> list[Answer]:
-    """Do the work for all pairs of items, the first of them in this thread; deadlines hold in all."""
-    if len(items) == 1:
-        return [work(items[0], others[0])]
-    with ThreadPoolExecutor(max(1, min(len(items), _n_threads()) - 1)) as pool:
-        futures = [
-            pool.submit(copy_context().run, work, item, other)
-            for item, other in zip(items[1:], others[1:], strict=True)
-        ]
+class Turns:
+    """Lets threads that work on numbers 0, 1, ... pass one after the other, until one of them fails."""
+
+    def __init__(self) -> None:
+        self._condition, self._next, self.has_failed = Condition(), 0, False
+
+    @contextmanager
+    def turn_of(self, number: int) -> Iterator[None]:
+        """Wait until all lower numbers have had their turn."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._next == number or self.has_failed)
+            if self.has_failed:
+                raise CancelledError
+            yield
+            self._next += 1
+            self._condition.notify_all()
+
+    def fail(self) -> None:
+        """Let nobody wait any longer."""
+        with self._condition:
+            self.has_failed = True
+            self._condition.notify_all()
+
+
+def in_threads(work: Callable[[int, Turns], None], n_items: int) -> None:
+    """Call ``work`` with 0, 1, ..., n_items − 1, begun in this order, in threads; deadlines hold in all.
+
+    This thread is one of them: a thread keeps what it has freed, and one that waits would double the memory
+    of the one that works.
+    """
+    numbers, turns = iter(range(n_items)), Turns()
+    n_threads = 1 if n_items == 1 else min(n_items, _n_threads())
+
+    def work_on() -> None:
         try:
-            # A thread keeps what it has freed: one that waits would double the memory of the one that works.
-            return [work(items[0], others[0]), *(future.result() for future in futures)]
+            for number in numbers:
+                if turns.has_failed:
+                    return
+                work(number, turns)
+        except CancelledError:  # another thread has the error
+            return
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)  # nobody will look at their answers
+            turns.fail()
             raise
+
+    if n_threads == 1:
+        return work_on()
+    with ThreadPoolExecutor(n_threads - 1) as pool:
+        futures = [pool.submit(copy_context().run, work_on) for _ in range(n_threads - 1)]
+        try:
+            work_on()
+            for future in futures:
+                future.result()
+        except BaseException:  # an interrupt may come at any step
+            turns.fail()
+            raise
+
+
+def map_in_threads(function: Callable[[Any], Answer], items: Sequence[Any]) -> list[Answer]:
+    """Return the results for all items, computed `in_threads`."""
+    results: list[Any] = [None] * len(items)
+
+    def work(number: int, _: Turns) -> None:
+        results[number] = function(items[number])
+
+    in_threads(work, len(items))
+    return results
+
+
+@dataclass(frozen=True)
+class ShardSize:
+    """How many rows a shard has. That must not depend on the number of threads.
+
+    Attributes
+    ----------
+    entries
+        Entries of the model in a shard at least: fewer are done before a thread has started.
+    entries_of_many
+        The same if there are more than two shards: each takes time of the interpreter, which threads share.
+    entries_of_hessian
+        The same for each number of a Hessian, if there are more than two shards: to begin Hessians and to add
+        them up then takes some hundredths of a pass at most.
+    usual_entries
+        Of a row of a model that does not say how many entries it has.
+    multiple
+        Rows of all shards but the last are a multiple of this: products of matrices treat rows that are left
+        over at the end in another way, which rounds differently.
+    """
+
+    entries: int = 1_000_000
+    entries_of_many: int = 1_500_000
+    entries_of_hessian: int = 24
+    usual_entries: int = 10
+    multiple: int = 64
+
+    def n_shards(self, n_entries: int, parameters: Parameters) -> int:
+        """Return a power of 2, so that 2, 4 or 8 threads have as many shards each."""
+        most = n_entries // self.entries
+        if most > 2:
+            of_hessian = self.entries_of_hessian * parameters.n * parameters.block_size
+            most = max(2, n_entries // max(self.entries_of_many, of_hessian))
+        return 1 << max(0, most.bit_length() - 1)
+
+    def slices(self, n_rows: int, n_shards: int) -> list[slice]:
+        """Divide rows."""
+        multiple = self.multiple if n_rows >= 2 * n_shards * self.multiple else 1
+        borders = [n_rows * k // n_shards // multiple * multiple for k in range(n_shards)]
+        return [slice(first, stop) for first, stop in pairwise([*borders, n_rows])]
 
 
 @dataclass(frozen=True, eq=False)
@@ -363,14 +473,16 @@ class InMemoryData:
     people
         What the referee must know of all rows.
     n_shards
-        How many shards, for formulas that are sums over rows. By default as many as there are threads
-        (``NUMBA_NUM_THREADS``), and fewer if rows are few.
+        How many shards, for formulas that are sums over rows; by default as `size` says.
+    size
+        How many rows there are in a shard.
     """
 
     model: Any
     objective: Objective
     people: People | None = None
     n_shards: int | None = None
+    size: ShardSize = ShardSize()
 
     def __post_init__(self) -> None:
         if self.n_shards is not None:
@@ -403,10 +515,8 @@ class InMemoryData:
         n_rows = self.objective.shares.size
         n_shards = self.n_shards
         if n_shards is None:
-            entries = getattr(self.model, "n_entries", _USUAL_ENTRIES * n_rows)
-            n_shards = max(1, min(_n_threads(), entries // _ENTRIES_PER_THREAD))
+            entries = getattr(self.model, "n_entries", self.size.usual_entries * n_rows)
+            n_shards = self.size.n_shards(entries, self.model.parameters)
         if n_shards == 1 or not hasattr(self.model, "take"):
             return [(slice(0, n_rows), self.model)]
-        borders = np.linspace(0, n_rows, n_shards + 1).astype(int).tolist()
-        slices = [slice(first, stop) for first, stop in pairwise(borders)]
-        return [(rows, self.model.take(rows)) for rows in slices]
+        return [(rows, self.model.take(rows)) for rows in self.size.slices(n_rows, n_shards)]

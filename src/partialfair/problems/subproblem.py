@@ -3,7 +3,7 @@
 Tangents are taken in *score space*: ``f⁻(s', θ') + ⟨∂f⁻(s', θ'), (s − s', θ − θ')⟩`` lies below f⁻ whatever
 the model, because f⁻ is convex in scores and thresholds. Where scores are linear in the parameters, that is m
 short vectors in the parameters, and evaluating it takes no pass over the data. Elsewhere it is a vector over
-rows, which stays with them: the rows at x are kept beside those at v.
+rows, which stays with them: the rows at x are the reference of those at v.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from partialfair._typing import Floats
 from partialfair.dc.algebra import dense_rows
 from partialfair.models.blocks import ArrowMatrix
 from partialfair.objectives import Difference
-from partialfair.problems.asks import GradientOf, LossParts, TangentRise, Values
 from partialfair.problems.domains import Domain
 from partialfair.problems.kinks import Kinks
 from partialfair.problems.local import Local
-from partialfair.problems.rows import Gives
+from partialfair.problems.reductions import GradientOf, LossParts, TangentRise, Values
+from partialfair.problems.rows import Capability
 
 if TYPE_CHECKING:
     from partialfair.problems.constrained import Problem, ProblemPoint
@@ -98,15 +98,15 @@ class ScoreTangents(TangentForm):
     def rises(self, point: ProblemPoint) -> tuple[float, Floats]:
         """As in `TangentForm`; one pass."""
         problem = self.here.problem
-        ask = TangentRise(problem.bank, point.theta, self.here.theta)
-        values = Values(problem.bank, point.theta)  # whoever asks for the rise needs them too
-        rise, point.values = problem.reduce(point.scored, ask, values, beside=self.here.scored)
+        reduction = TangentRise(problem.bank, point.theta, self.here.theta)
+        values = Values(problem.bank, point.theta)  # callers that need the rise need them too
+        rise, point.values = problem.reduce(point.scored, reduction, values, reference=self.here.scored)
         of_loss, of_atoms = rise
         return float(of_loss[0]), np.asarray(self.here.slopes[1] @ of_atoms)
 
     def objective_gradient(self, point: ProblemPoint) -> Floats:
         """As in `TangentForm`; one pass."""
-        ask = GradientOf(
+        reduction = GradientOf(
             point.problem.bank,
             LossParts.CONVEX,
             None,
@@ -115,13 +115,13 @@ class ScoreTangents(TangentForm):
             None,
             self.here.theta,
         )
-        return self._pulled(point, ask) + point.penalty_gradient
+        return self._gradient(point, reduction) + point.penalty_gradient
 
     def constraint_gradient(self, point: ProblemPoint, i: int) -> Floats:
         """As in `TangentForm`; one pass."""
         plus = point.problem.constraints.system.slope(point.atoms, i)[0]
         minus = dense_rows(self.here.slopes[1], [i])[0]
-        ask = GradientOf(
+        reduction = GradientOf(
             point.problem.bank,
             LossParts.NONE,
             plus,
@@ -130,10 +130,10 @@ class ScoreTangents(TangentForm):
             minus,
             self.here.theta,
         )
-        return self._pulled(point, ask)
+        return self._gradient(point, reduction)
 
-    def _pulled(self, point: ProblemPoint, ask: GradientOf) -> Floats:
-        ((by_params, by_theta),) = point.problem.reduce(point.scored, ask, beside=self.here.scored)
+    def _gradient(self, point: ProblemPoint, reduction: GradientOf) -> Floats:
+        ((by_params, by_theta),) = point.problem.reduce(point.scored, reduction, reference=self.here.scored)
         return np.concatenate([by_params, by_theta])
 
 
@@ -162,7 +162,7 @@ class Subproblem:
     @cached_property
     def linear(self) -> bool:
         """Whether tangents can be had in the parameters."""
-        return {Gives.LINEAR, Gives.JACOBIAN} <= self.problem.rows.gives
+        return {Capability.LINEAR, Capability.JACOBIAN} <= self.problem.rows.capabilities
 
     @cached_property
     def tangents(self) -> ParameterTangents | ScoreTangents:

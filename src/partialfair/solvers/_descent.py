@@ -42,12 +42,14 @@ from partialfair.problems.domains import Domain
 from partialfair.problems.elastic import ElasticModel, Sides, Step, StepBounds
 from partialfair.problems.kinks import Kinks, no_kinks
 from partialfair.problems.local import Local
-from partialfair.problems.rows import Gives
+from partialfair.problems.rows import Capability
 from partialfair.solvers._remembered import RememberedHessian
 
 __all__ = ["LEAST_CONCAVE_SHARE", "SECOND_ORDER", "Descent", "Point"]
 
-SECOND_ORDER = frozenset({Gives.GRADIENT, Gives.JACOBIAN, Gives.HESSIAN, Gives.ROWS, Gives.LINEAR})
+SECOND_ORDER = frozenset(
+    {Capability.GRADIENT, Capability.JACOBIAN, Capability.HESSIAN, Capability.ROWS, Capability.LINEAR}
+)
 """What Newton steps need of the rows."""
 
 _LEAST_PRICE, _LARGEST_PRICE = 0.1, 1e4

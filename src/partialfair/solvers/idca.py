@@ -9,7 +9,7 @@ import numpy as np
 
 from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
-from partialfair.problems import Gives, Problem, Subproblem
+from partialfair.problems import Capability, Problem, Subproblem
 from partialfair.solvers.inner.switching import Switching
 from partialfair.solvers.result import Callback, Result, Run, Solver
 from partialfair.solvers.status import Status
@@ -25,8 +25,8 @@ class InnerSolver(Protocol):
     """Approximately solves ``min g_0`` subject to ``g_i ≤ 0``."""
 
     @property
-    def needs(self) -> frozenset[Gives]:
-        """What it asks of the rows."""
+    def requires(self) -> frozenset[Capability]:
+        """What the rows must be able to compute."""
 
     @property
     def epsilon(self) -> float:
@@ -68,9 +68,9 @@ class IDCA(Solver):
             check_number(self.mu, "mu of IDCA", low=0.0)
 
     @property
-    def needs(self) -> frozenset[Gives]:  # type: ignore[override]  # what the inner solver needs
+    def requires(self) -> frozenset[Capability]:  # type: ignore[override]  # what the inner solver needs
         """What the inner solver needs: tangents themselves take gradients only."""
-        return getattr(self.inner, "needs", frozenset({Gives.GRADIENT}))
+        return getattr(self.inner, "requires", frozenset({Capability.GRADIENT}))
 
     def solve(
         self,
@@ -88,7 +88,7 @@ class IDCA(Solver):
 
         mu = self.mu
         if mu is None:
-            mu = 0.0 if Gives.LINEAR in problem.rows.gives else _WEAKLY_CONVEX_SHIFT
+            mu = 0.0 if Capability.LINEAR in problem.rows.capabilities else _WEAKLY_CONVEX_SHIFT
 
         def algorithm(x: Floats) -> Status:
             inner: InnerSolver | None = self.inner

@@ -11,7 +11,7 @@ import numpy as np
 from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
 from partialfair.models.limited import Diagonal, LimitedMemory
-from partialfair.problems import Evaluation, Gives, Problem, certify
+from partialfair.problems import Capability, Evaluation, Problem, certify
 from partialfair.solvers._descent import SECOND_ORDER, Descent, Point
 from partialfair.solvers._remembered import RememberedHessian
 from partialfair.solvers.inner.newton import NewtonSteps
@@ -82,7 +82,7 @@ class MultiStartSQP(Solver):
     warm: bool = False
     largest_block: int = Newton.largest_block
 
-    needs: ClassVar[frozenset[Gives]] = SECOND_ORDER
+    requires: ClassVar[frozenset[Capability]] = SECOND_ORDER
 
     def __post_init__(self) -> None:
         check_count(self.max_iter, "max_iter")

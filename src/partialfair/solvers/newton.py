@@ -12,7 +12,7 @@ from partialfair._checks import check_count, check_number
 from partialfair._clock import check_clock
 from partialfair._typing import Floats
 from partialfair.exceptions import InputError
-from partialfair.problems import Evaluation, Gives, Problem, ProblemPoint, WholeSpace
+from partialfair.problems import Capability, Evaluation, Problem, ProblemPoint, WholeSpace
 from partialfair.problems.elastic import ElasticModel, StepBounds
 from partialfair.problems.kinks import no_kinks
 from partialfair.solvers._descent import LEAST_CONCAVE_SHARE
@@ -60,7 +60,9 @@ class Newton(Solver):
     tol: float = 1e-9
     largest_block: int = 3000
 
-    needs: ClassVar[frozenset[Gives]] = frozenset({Gives.GRADIENT, Gives.HESSIAN, Gives.LINEAR})
+    requires: ClassVar[frozenset[Capability]] = frozenset(
+        {Capability.GRADIENT, Capability.HESSIAN, Capability.LINEAR}
+    )
 
     def __post_init__(self) -> None:
         check_count(self.max_iter, "max_iter of Newton")

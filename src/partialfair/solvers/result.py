@@ -13,8 +13,8 @@ import numpy as np
 
 from partialfair._clock import OutOfTime, acknowledge_interrupt, check_clock, deadline, deadline_in, unhurried
 from partialfair._typing import Floats
-from partialfair.problems import Evaluation, Gives, Problem
-from partialfair.problems.rows import refuse_without
+from partialfair.problems import Capability, Evaluation, Problem
+from partialfair.problems.rows import check_capabilities
 from partialfair.solvers.status import Status, decided
 
 __all__ = [
@@ -89,11 +89,11 @@ class Solver(ABC):
 
     Attributes
     ----------
-    needs
-        What it asks of the rows; problems whose rows do not give that are refused by name.
+    requires
+        What rows must be able to compute; for problems whose rows lack some of it an `InputError` names what.
     """
 
-    needs: ClassVar[frozenset[Gives]] = frozenset({Gives.GRADIENT})
+    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.GRADIENT})
 
     @abstractmethod
     def solve(
@@ -159,9 +159,9 @@ class _Given(Solver):
     solver: Any
 
     @property
-    def needs(self) -> frozenset[Gives]:  # type: ignore[override]
+    def requires(self) -> frozenset[Capability]:  # type: ignore[override]
         """What it says that it needs, or gradients."""
-        return getattr(self.solver, "needs", Solver.needs)
+        return getattr(self.solver, "requires", Solver.requires)
 
     def start(self, problem: Problem, free: Floats, last: Floats | None = None) -> Floats:
         """Start where it says, or at a feasible point."""
@@ -213,7 +213,7 @@ class Run:
     Attributes
     ----------
     solver, problem
-        Who solves what; what the solver needs and the problem's rows do not give is refused at once.
+        Who solves what. An `InputError` names what the solver requires and the rows cannot compute.
     tolerance
         Violation up to which a point counts as feasible.
     time_limit
@@ -238,7 +238,7 @@ class Run:
     _since: float = field(default_factory=time.perf_counter)
 
     def __post_init__(self) -> None:
-        refuse_without(self.problem.rows, self.solver.needs, type(self.solver).__name__, _FIRST_ORDER)
+        check_capabilities(self.problem.rows, self.solver.requires, type(self.solver).__name__, _FIRST_ORDER)
 
     @contextmanager
     def off_the_clock(self) -> Iterator[None]:

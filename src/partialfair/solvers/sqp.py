@@ -9,7 +9,7 @@ import numpy as np
 
 from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
-from partialfair.problems import Evaluation, Gives, Problem
+from partialfair.problems import Capability, Evaluation, Problem
 from partialfair.solvers._descent import SECOND_ORDER, Descent, Point
 from partialfair.solvers.result import Callback, Result, Run, Solver
 from partialfair.solvers.status import Status
@@ -35,7 +35,7 @@ class SQP(Solver):
     max_iter: int = 200
     tol: float = 5e-5
 
-    needs: ClassVar[frozenset[Gives]] = SECOND_ORDER
+    requires: ClassVar[frozenset[Capability]] = SECOND_ORDER
 
     def __post_init__(self) -> None:
         check_count(self.max_iter, "max_iter of SQP")

@@ -9,7 +9,6 @@ conflict, and steps stay where they are. So models are moved first, until the bl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,12 +74,12 @@ class _GradientOfScore:
 
     shares: Floats
 
-    def part(self, shard: Shard, beside: Shard | None, /) -> Floats:
+    def map(self, shard: Shard, reference: Shard | None, /) -> Floats:
         begin = shard.data.first
-        return shard.pull_vector(self.shares[begin : begin + shard.data.objective.targets.size])
+        return shard.vjp_vector(self.shares[begin : begin + shard.data.objective.targets.size])
 
-    def total(self, parts: Sequence[Floats], /) -> Floats:
-        return np.asarray(sum(parts))
+    def combine(self, first: Floats, second: Floats, /) -> Floats:
+        return first + second
 
 
 def largest_block(pool: Pool, settings: BlockMoves) -> Block | None:

@@ -16,7 +16,7 @@ from partialfair.metrics._inputs import GroupScores, ScoredGroups, sorted_group
 from partialfair.metrics.partial import WorstGap
 from partialfair.named_constraints import NamedConstraint, record_of, setting_of
 from partialfair.problems import Counts
-from partialfair.problems.rows import in_threads
+from partialfair.problems.rows import map_in_threads
 
 __all__ = ["Referee"]
 
@@ -59,15 +59,13 @@ class Referee:
         threshold = setting_of(self.constraint).threshold
         counted = _sorted if threshold is None or not record.bounded.of_selected else _selected(threshold)
 
-        def scored(part: tuple[GroupLabel, IntervalSet], rows: Ints) -> GroupScores:
-            return counted(*part, _of(counts, rows))
+        def scored(group: tuple[GroupLabel, IntervalSet, Ints]) -> GroupScores:
+            label, interval, rows = group
+            return counted(label, interval, _of(counts, rows))
 
-        parts = list(zip(self.labels, self._intervals, strict=True))
-        if counts.scores.size < _LARGE:
-            groups = list(map(scored, parts, self.rows))
-        else:
-            groups = in_threads(scored, parts, self.rows)
-        return record.gap(ScoredGroups(tuple(groups)), self.constraint)
+        groups = list(zip(self.labels, self._intervals, self.rows, strict=True))
+        scores = map(scored, groups) if counts.scores.size < _LARGE else map_in_threads(scored, groups)
+        return record.gap(ScoredGroups(tuple(scores)), self.constraint)
 
     @cached_property
     def _record(self) -> NamedConstraint | None:

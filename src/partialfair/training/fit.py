@@ -136,6 +136,9 @@ class LinearFit:
     remarks: tuple[Warning, ...]
 
 
+# NumPy and SciPy bring a BLAS each, whose threads get in each other's way: small products, of which a
+# solve has many, take several times as long with both. And their number decides how products are rounded.
+@one_blas_thread()
 def fit_linear(
     samples: Samples,
     constraints: Sequence[Constraint],
@@ -209,9 +212,7 @@ def fit_linear(
         else surrogate_bias,
         memory=memory,
     )
-    # NumPy and SciPy bring a BLAS each, whose threads get in each other's way: small products, of which a
-    # solve has many, take several times as long with both.
-    with one_blas_thread(), noticing_interrupts():
+    with noticing_interrupts():
         found = search.run(deadline)
         certificate = search.certificate(found.attempt, deadline)
     result = _result(search, found, certificate, settings)

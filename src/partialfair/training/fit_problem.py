@@ -60,7 +60,7 @@ class Training:
     def problem(self, blocks: Sequence[ConstraintBlock]) -> Problem:
         """State the problem."""
         joined = join(blocks)
-        box = None if self.box is None else self.box.beside(joined.joined_bank.n_theta)
+        box = None if self.box is None else self.box.with_free(joined.joined_bank.n_theta)
         return Problem.about(self.data, self.objective, joined, self.alpha, box)
 
     def gaps(self, counts: Counts) -> tuple[WorstGap, ...]:

@@ -91,7 +91,7 @@ class OffsetModel(LinearModel):
 
     origin: Offset
 
-    def told_scores(self, w: Floats, scores: Floats) -> Floats:
+    def deployed_scores(self, w: Floats, scores: Floats) -> Floats:
         """Return the scores that the library computes, to the last digit."""
         coef, intercept = self.unpack(w)
         if not self.n_intercepts:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from partialfair._typing import Floats
-from partialfair.problems import Gives, Problem
+from partialfair.problems import Capability, Problem
 
 __all__ = ["rescale"]
 
@@ -42,7 +42,11 @@ def rescale(problem: Problem, w: Floats) -> Floats | None:
     """
     parameters = problem.rows.parameters
     flat = parameters.at_no_scores
-    if problem.m or Gives.LINEAR not in problem.rows.gives or not (w - flat)[: parameters.n_penalised].any():
+    if (
+        problem.m
+        or Capability.LINEAR not in problem.rows.capabilities
+        or not (w - flat)[: parameters.n_penalised].any()
+    ):
         return w
     directions = [w - flat]
     if parameters.level is not None:

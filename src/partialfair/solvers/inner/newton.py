@@ -9,7 +9,7 @@ import numpy as np
 
 from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
-from partialfair.problems import Gives, Subproblem
+from partialfair.problems import Capability, Subproblem
 from partialfair.solvers._descent import SECOND_ORDER, Descent, Point
 
 __all__ = ["NewtonSteps"]
@@ -33,7 +33,7 @@ class NewtonSteps:
     epsilon: float = 1e-4
     smallest: float = 1e-7
 
-    needs: ClassVar[frozenset[Gives]] = SECOND_ORDER
+    requires: ClassVar[frozenset[Capability]] = SECOND_ORDER
 
     def __post_init__(self) -> None:
         check_count(self.n_steps, "n_steps of NewtonSteps")

@@ -9,7 +9,7 @@ import numpy as np
 
 from partialfair._checks import check_count, check_number
 from partialfair._typing import Floats
-from partialfair.problems import Domain, Gives, Subproblem
+from partialfair.problems import Capability, Domain, Subproblem
 
 __all__ = ["Oracle", "Switchable", "Switching", "switching_step"]
 
@@ -85,7 +85,7 @@ class Switching:
     epsilon: float = 5e-3
     longest: int = 6400
 
-    needs: ClassVar[frozenset[Gives]] = frozenset({Gives.GRADIENT})
+    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.GRADIENT})
 
     def __post_init__(self) -> None:
         check_count(self.n_steps, "n_steps of Switching")

@@ -1,7 +1,7 @@
-"""The questions that a problem puts to its rows: values, gradients, expansions, kinks.
+"""What problems compute on all rows: values, gradients, expansions, kinks.
 
-Formulas in score space meet the model here, in a shard: what they say of each score is pulled back to the
-parameters by ``Jᵀ`` before it leaves. All answers add up over shards.
+Formulas in score space meet the model here, in a shard: slopes in the scores become slopes in the parameters,
+by ``Jᵀ``, before they leave it. All answers add up over shards.
 """
 
 from __future__ import annotations
@@ -36,16 +36,15 @@ __all__ = [
 ]
 
 
-def _summed(answers: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Add up tuples of arrays, entry by entry, into the first: Hessians are large, and these are ours."""
-    for answer in answers[1:]:
-        for total, entry in zip(answers[0], answer, strict=True):
-            total += entry
-    return answers[0]
+def _sum(first: tuple[Any, ...], second: tuple[Any, ...], /) -> tuple[Any, ...]:
+    """Add a tuple of arrays to another, in place, because Hessians are large."""
+    for total, entry in zip(first, second, strict=True):
+        total += entry
+    return first
 
 
 class LossParts(Enum):
-    """Which parts of the rows' loss ``f_0 = f⁺_0 − f⁻_0`` a question is about, by their factors."""
+    """Parts of the loss ``f_0 = f⁺_0 − f⁻_0``, by their factors."""
 
     NONE = (0, 0)
     WHOLE = (1, -1)
@@ -76,17 +75,17 @@ class Values:
     bank: JoinedBank
     theta: Floats
 
-    def part(self, shard: Shard, beside: Shard | None) -> tuple[Floats, Floats]:
-        """As in `Ask`."""
+    def map(self, shard: Shard, reference: Shard | None) -> tuple[Floats, Floats]:
+        """As in `Reduction`."""
         losses = np.array([0.0 if known is None else known[0] for known in shard.losses])
         return losses, self.bank.values(shard.scores, shard.data.members, self.theta)
 
-    total = staticmethod(_summed)
+    combine = staticmethod(_sum)
 
 
 @dataclass(frozen=True, eq=False)
 class GradientOf:
-    """Gradient of the loss plus ``Σ coefficients · atoms`` in parameters and θ, less that beside.
+    """Gradient of the loss plus ``Σ coefficients · atoms`` in parameters and θ, less that at a reference.
 
     Parameters
     ----------
@@ -95,7 +94,7 @@ class GradientOf:
     loss, coefficients, theta
         Of this point; None leaves the atoms out.
     tangent_loss, tangent_coefficients, tangent_theta
-        Of the point beside, whose gradient *in the scores* is subtracted: a tangent in score space.
+        Of the reference point, whose gradient *in the scores* is subtracted: a tangent in score space.
     """
 
     bank: JoinedBank
@@ -106,39 +105,41 @@ class GradientOf:
     tangent_coefficients: Floats | None = None
     tangent_theta: Floats | None = None
 
-    def part(self, shard: Shard, beside: Shard | None) -> tuple[Floats, Floats]:
-        """As in `Ask`."""
+    def map(self, shard: Shard, reference: Shard | None) -> tuple[Floats, Floats]:
+        """As in `Reduction`."""
         here = score_gradient(shard, self.loss, self.bank, self.coefficients, self.theta)
         by_score, by_theta = here.scores, here.theta
-        if beside is not None and self.tangent_theta is not None:
+        if reference is not None and self.tangent_theta is not None:
             there = score_gradient(
-                beside, self.tangent_loss, self.bank, self.tangent_coefficients, self.tangent_theta
+                reference, self.tangent_loss, self.bank, self.tangent_coefficients, self.tangent_theta
             )
             by_score, by_theta = by_score - there.scores, by_theta - there.theta
-        return shard.pull_vector(by_score), by_theta
+        return shard.vjp_vector(by_score), by_theta
 
-    total = staticmethod(_summed)
+    combine = staticmethod(_sum)
 
 
 @dataclass(frozen=True, eq=False)
 class TangentRise:
-    """How much tangents at the point beside rise up to this one: of f⁻_0, (1,), and of all atoms.
+    """How much tangents at a reference point rise up to this one: of f⁻_0, (1,), and of all atoms.
 
     ``⟨∂T(s', θ'), (s − s', θ − θ')⟩``, in score space: it needs no Jacobian.
     """
 
     bank: JoinedBank
     theta: Floats
-    theta_beside: Floats
+    theta_reference: Floats
 
-    def part(self, shard: Shard, beside: Shard | None) -> tuple[Floats, Floats]:
-        """As in `Ask`."""
-        assert beside is not None
-        moves = shard.scores - beside.scores
-        slopes = score_gradient(beside, LossParts.SUBTRACTED, self.bank, None, self.theta_beside).scores
+    def map(self, shard: Shard, reference: Shard | None) -> tuple[Floats, Floats]:
+        """As in `Reduction`."""
+        assert reference is not None
+        moves = shard.scores - reference.scores
+        slopes = score_gradient(reference, LossParts.SUBTRACTED, self.bank, None, self.theta_reference).scores
         rises = np.zeros(self.bank.n_atoms)
-        theta_moves = np.append(self.theta - self.theta_beside, 0.0)  # the last is of functions without a θ
-        for columns in self.bank.columns(beside.scores, shard.data.members, self.theta_beside):
+        theta_moves = np.append(
+            self.theta - self.theta_reference, 0.0
+        )  # the last is of functions without a θ
+        for columns in self.bank.columns(reference.scores, shard.data.members, self.theta_reference):
             by_row = np.stack([moves[columns.rows], np.ones(len(columns.values))], axis=1)
             sums = columns.dotted(by_row)
             shifts = -1 if columns.thresholds is None else columns.thresholds
@@ -146,11 +147,11 @@ class TangentRise:
             np.add.at(rises, columns.outputs, sums[..., 0] - theta_moves[shifts] * sums[..., 1])
         return np.array([float(slopes @ moves)]), rises
 
-    total = staticmethod(_summed)
+    combine = staticmethod(_sum)
 
 
 class Curved(NamedTuple):
-    """A function whose Hessian is asked for: a part of the loss, or none, plus ``Σ coefficients · atoms``."""
+    """A function whose Hessian is wanted: a part of the loss, or none, plus ``Σ coefficients · atoms``."""
 
     loss: LossParts
     coefficients: Floats
@@ -158,7 +159,7 @@ class Curved(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Expanded:
-    """What an `Expansion` says.
+    """The answer of an `Expansion`.
 
     Attributes
     ----------
@@ -200,12 +201,12 @@ class Expansion:
     loss: LossParts = LossParts.WHOLE
     curved: tuple[Curved, ...] = ()
 
-    def part(self, shard: Shard, beside: Shard | None) -> Expanded:
-        """As in `Ask`."""
+    def map(self, shard: Shard, reference: Shard | None) -> Expanded:
+        """As in `Reduction`."""
         n_theta = self.bank.n_theta
         gradient = np.zeros(shard.w.size)
         if self.loss is not LossParts.NONE:
-            gradient = shard.pull_vector(score_gradient(shard, self.loss, self.bank, None, self.theta).scores)
+            gradient = shard.vjp_vector(score_gradient(shard, self.loss, self.bank, None, self.theta).scores)
         bent = [number for number, function in enumerate(self.curved) if function.coefficients.any()]
         atoms, *mixed = np.split(
             self._derivatives(shard, bent), self.bank.n_atoms + n_theta * np.arange(len(bent))
@@ -223,7 +224,7 @@ class Expansion:
         if self.loss is not LossParts.NONE or (bent and n_theta):
             coefficients = [self.curved[number].coefficients for number in bent]
             for columns in self.bank.columns(shard.scores, shard.data.members, self.theta, coefficients):
-                _add_pulled(derivatives, columns, shard.pull(columns), n)
+                _add_products(derivatives, columns, shard.vjp(columns), n)
         return derivatives
 
     def _blocks(self, shard: Shard, function: Curved) -> BlockMatrix:
@@ -246,36 +247,32 @@ class Expansion:
             blocks = blocks.plus_product(_cell_sums(shard, coupling), coupling.core)
         return blocks
 
-    def total(self, answers: Sequence[Expanded]) -> Expanded:
-        """As in `Ask`."""
-        if len(answers) == 1:
-            return answers[0]
-        gradient, atoms = _summed([(answer.gradient, answer.atoms) for answer in answers])
-        blocks = tuple(
-            BlockMatrix(same[0].positions, _summed([matrix.blocks for matrix in same]))
-            for same in zip(*(answer.blocks for answer in answers), strict=True)
-        )
-        return Expanded(gradient, atoms, blocks, _summed([answer.borders for answer in answers]))
+    def combine(self, first: Expanded, second: Expanded) -> Expanded:
+        """As in `Reduction`."""
+        _sum((first.gradient, first.atoms, *first.borders), (second.gradient, second.atoms, *second.borders))
+        for total, matrix in zip(first.blocks, second.blocks, strict=True):
+            _sum(total.blocks, matrix.blocks)
+        return first
 
 
-def _add_pulled(derivatives: Floats, columns: RowColumns, pulled: Floats, n_params: int) -> None:
-    """Add columns, pulled back, to the derivatives that they are part of.
+def _add_products(derivatives: Floats, columns: RowColumns, products: Floats, n_params: int) -> None:
+    """Add ``Jᵀ`` times columns to the derivatives that they are part of.
 
     A column of a function of ``s − θ_j`` is its slope in s, so that minus its sum is the slope in θ_j.
     """
     assert columns.outputs is not None
-    for outputs, block in zip(columns.outputs, pulled, strict=True):  # a block has no output twice
+    for outputs, block in zip(columns.outputs, products, strict=True):  # a block has no output twice
         derivatives[outputs, :n_params] += block[:, :-1]
     if columns.thresholds is not None:
         shifted = columns.thresholds >= 0
         entries = columns.outputs[shifted], n_params + columns.thresholds[shifted]
-        np.add.at(derivatives, entries, -pulled[..., -1][shifted])
+        np.add.at(derivatives, entries, -products[..., -1][shifted])
 
 
 def _cell_sums(shard: Shard, coupling: Coupling) -> Floats:
     """Return ``Jᵀ`` times the weights of each cell's rows: (n_cells, n_params)."""
     columns = RowColumns(coupling.weights[:, None], coupling.cells, n_blocks=len(coupling.core))
-    return np.asarray(shard.pull(columns)[:, 0, :-1])
+    return np.asarray(shard.vjp(columns)[:, 0, :-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,16 +281,16 @@ class HessianProduct:
 
     direction: Floats
 
-    def part(self, shard: Shard, beside: Shard | None) -> tuple[Floats]:
-        """As in `Ask`."""
+    def map(self, shard: Shard, reference: Shard | None) -> tuple[Floats]:
+        """As in `Reduction`."""
         tied, along = shard.data.objective, shard.along(self.direction)
         by_score = np.zeros(along.size)
         for sign, loss in zip((1, -1), parts(tied.loss), strict=True):
             if loss is not None:
                 by_score += sign * loss.curvature(shard.scores, tied.targets, tied.shares).product(along)
-        return (shard.pull_vector(by_score),)
+        return (shard.vjp_vector(by_score),)
 
-    total = staticmethod(_summed)
+    combine = staticmethod(_sum)
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,10 +301,17 @@ class KinksOfRows:
     directions: Floats
     n_rows: int
 
+    @classmethod
+    def joined(cls, parts: Sequence[KinksOfRows]) -> KinksOfRows:
+        """Return the kinks of several parts of the rows as those of all."""
+        kinks = AtomKinks.joined([part.kinks for part in parts])
+        directions = np.concatenate([part.directions for part in parts])
+        return cls(kinks, directions, sum(part.n_rows for part in parts))
+
 
 @dataclass(frozen=True, eq=False)
 class KinkSearch:
-    """The kinks of atoms that are near, or on the way to the point beside; None if there are too many.
+    """The kinks of atoms that are near, or on the way to a reference point; None if there are too many.
 
     Parameters
     ----------
@@ -330,10 +334,10 @@ class KinkSearch:
     reach: float
     limit: int
 
-    def part(self, shard: Shard, beside: Shard | None) -> KinksOfRows | None:
-        """As in `Ask`."""
+    def map(self, shard: Shard, reference: Shard | None) -> list[KinksOfRows] | None:
+        """As in `Reduction`."""
         scores = shard.scores
-        moves = (np.zeros(scores.size) if beside is None else beside.scores - scores, self.theta_moves)
+        moves = (np.zeros(scores.size) if reference is None else reference.scores - scores, self.theta_moves)
         kinks = self.bank.kinks(
             self.wanted, scores, shard.data.members, self.theta, moves, self.reach, self.limit
         )
@@ -347,13 +351,13 @@ class KinkSearch:
             rows=kinks.rows + shard.data.first,
             others=np.where(kinks.others >= 0, kinks.others + shard.data.first, -1),
         )
-        return KinksOfRows(numbered, directions, scores.size)
+        return [KinksOfRows(numbered, directions, scores.size)]
 
-    def total(self, answers: Sequence[KinksOfRows | None]) -> KinksOfRows | None:
-        """As in `Ask`."""
-        known = [answer for answer in answers if answer is not None]
-        if len(known) < len(answers) or sum(answer.kinks.atoms.size for answer in known) > self.limit:
+    def combine(
+        self, first: list[KinksOfRows] | None, second: list[KinksOfRows] | None
+    ) -> list[KinksOfRows] | None:
+        """As in `Reduction`."""
+        if first is None or second is None:
             return None
-        kinks = AtomKinks.joined([answer.kinks for answer in known])
-        directions = np.concatenate([answer.directions for answer in known])
-        return KinksOfRows(kinks, directions, sum(answer.n_rows for answer in known))
+        both = first + second
+        return None if sum(part.kinks.atoms.size for part in both) > self.limit else both
