@@ -476,7 +476,7 @@ except ImportError as error:
             ("torch",),
             "partialfair.torch needs torch, which is not installed; run: pip install 'partialfair[torch]'",
         ),
-        (("numba", "scipy", "sklearn", "pandas", "piqp", "skops", "pooch", "matplotlib"), ""),
+        (("numba", "scipy", "sklearn", "pandas", "piqp", "clarabel", "skops", "pooch", "matplotlib"), ""),
     ],
 )
 def test_what_must_be_installed(absent, said):
