@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from partialfair._extras import require
-from partialfair._typing import ArrayLike, Floats
+from partialfair._typing import Floats
 from partialfair.constraints import Constraint, StatisticalParity
 from partialfair.datasets import resnet18_backbone
 from partialfair.exceptions import InputError, MissingExtraError
