@@ -168,10 +168,11 @@ def test_a_network_is_as_good_as_the_linear_model_on_law_school(data_dir):
         net = nn.Sequential(nn.Linear(inputs.shape[1], 32), nn.Tanh(), nn.Linear(32, 1))
         X, y, n_epochs = inputs[split.train], labels[split.train].float(), 30
         fair = PartialFairness(constraint, groups[split.train])
-        optimizer = torch.optim.Adam([*net.parameters(), *fair.parameters()], lr=0.01)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, n_epochs)
-        for _ in range(n_epochs):
-            epoch(net, fair, optimizer, X, y, fair.row_codes, torch.randperm(len(X)).split(256))
+        optimizer = torch.optim.Adam([*net.parameters(), *fair.parameters()], lr=0.005)
+        orders = [rows for _ in range(n_epochs) for rows in torch.randperm(len(X)).split(256)]
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, len(orders))
+        for rows in orders:
+            epoch(net, fair, optimizer, X, y, fair.row_codes, [rows])
             schedule.step()
         with torch.no_grad():
             return judged(net(inputs[split.test]).squeeze(1).double().numpy(), split.test)
