@@ -19,7 +19,18 @@ RESULTS = Path(__file__).parent / "results"
 COMMIT = os.environ.get("BENCHMARK_COMMIT") or commit_of(ROOT)
 """The commit that is measured; the variable names it on machines with a copy of the files but without git."""
 
-_PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "numba", "piqp", "lightgbm", "fairlearn", "torch")
+_PACKAGES = (
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "pandas",
+    "numba",
+    "piqp",
+    "clarabel",
+    "lightgbm",
+    "fairlearn",
+    "torch",
+)
 
 
 def machine() -> dict[str, Any]:

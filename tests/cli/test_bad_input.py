@@ -32,7 +32,7 @@ NOISE = np.random.default_rng(0).bytes(3000)
         ("noise.arrow", NOISE, ["noise.arrow cannot be read as Arrow"]),
         ("noise.feather", NOISE, ["noise.feather cannot be read as Arrow"]),
         ("noise.csv.gz", NOISE, ["noise.csv.gz cannot be read as CSV"]),
-        ("noise.csv.xz", NOISE, ["noise.csv.xz cannot be read as CSV"]),
+        ("noise.csv.zst", NOISE, ["noise.csv.zst cannot be read as CSV"]),
         ("noise.csv.zip", NOISE, ["noise.csv.zip cannot be read as CSV"]),
         ("short.csv.gz", gzip.compress(NOISE, mtime=0)[:-20], ["short.csv.gz"]),
         ("scores.xlsx", b"PK", ["scores.xlsx", ".csv", ".parquet"]),

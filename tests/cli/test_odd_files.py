@@ -36,6 +36,10 @@ def as_bytes(frame, kind):
     return stored.getvalue()
 
 
+def zstd(content):
+    return pyarrow.compress(content, "zstd", asbytes=True)
+
+
 def through_pipe(content, name):
     """Write some bytes to a named pipe, once, when somebody reads it."""
     os.mkfifo(name)
@@ -45,7 +49,7 @@ def through_pipe(content, name):
 
 
 class TestPipes:
-    @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
+    @pytest.mark.parametrize("pack", [bytes, gzip.compress, zstd])
     @pytest.mark.parametrize("name", ["pipe", "pipe.csv"])
     def test_text_is_read_once_whatever_packs_it(self, tmp_path, pack, name):
         writer = through_pipe(pack(as_bytes(SMALL, "csv")), tmp_path / name)
@@ -133,9 +137,17 @@ def of_unknown_compression():
         ("a.csv.zip", zipped("x.csv", "y.csv"), ["a.csv.zip", "2 files ('x.csv' and 'y.csv')"]),
         ("a.csv.zip", encrypted(), ["a.csv.zip is encrypted"]),
         ("a.csv.zip", of_unknown_compression(), ["a.csv.zip cannot be read as CSV", "compression"]),
-        ("a.csv.tar", tarred(), ["a.csv.tar is a tar archive"]),
-        ("a.csv.tar.gz", gzip.compress(tarred(), mtime=0), ["a.csv.tar.gz is a tar archive"]),
-        ("a.csv", tarred(), ["a.csv is a tar archive"]),
+        ("a.csv.zip", zipped("a.csv", compression=zipfile.ZIP_BZIP2), ["a.csv.zip", "compression"]),
+        (
+            "a.csv.bz2",
+            bz2.compress(b"a,b\n"),
+            ["a.csv.bz2 is packed by bzip2; unpack it, or pack the table by"],
+        ),
+        ("a.csv.xz", lzma.compress(b"a,b\n"), ["a.csv.xz is packed by xz; unpack it"]),
+        ("a.csv.tar", tarred(), ["a.csv.tar is packed by tar; unpack it"]),
+        ("a.csv.tar.gz", gzip.compress(tarred(), mtime=0), ["a.csv.tar.gz is packed by tar"]),
+        ("a.csv", bz2.compress(b"a,b\n"), ["a.csv is packed by bzip2"]),
+        ("a.csv", tarred(), ["a.csv is not UTF-8 text"]),
         ("utf16.csv", "score,sex\n1,f\n2,m\n".encode("utf-16"), ["utf16.csv", "UTF-16"]),
         ("utf16le.csv", "score,sex\n1,f\n2,m\n".encode("utf-16-le"), ["utf16le.csv", "UTF-16"]),
         ("zero.csv", b"score,sex\n1,f\x00oo\n2,f\x00aa\n3,m\n", ["zero.csv", "zero bytes"]),
@@ -161,6 +173,11 @@ def test_text_that_unpacks_to_too_much(run, tmp_path, monkeypatch):
 def test_one_table_in_a_zip_beside_what_a_mac_adds(tmp_path):
     (tmp_path / "a.csv.zip").write_bytes(zipped("folder/", "folder/a.csv", "__MACOSX/folder/._a.csv"))
     assert read_frame(tmp_path / "a.csv.zip", ["score"], ["sex"])[0]["sex"].tolist() == ["f", "m"]
+
+
+def test_a_table_without_a_name_in_a_zip(tmp_path):
+    (tmp_path / "a.csv.zip").write_bytes(zipped("~").replace(b"~", b"\0"))
+    assert len(read_frame(tmp_path / "a.csv.zip", ["score"], ["sex"])[0]) == 2
 
 
 def test_a_mark_of_byte_order_is_no_part_of_a_name(tmp_path):

@@ -30,6 +30,8 @@ def test_code_runs(page, tmp_path, monkeypatch):
     monkeypatch.setattr(_population, "_TIGHTER", _population._TIGHTER[::3])  # a third of the models
     if "import torch" in code_of(page):
         pytest.importorskip("torch").set_num_threads(1)  # tests run beside each other
+    if "lightning_fabric" in code_of(page):
+        pytest.importorskip("lightning_fabric")
     if "import onnx" in code_of(page) or "onnxruntime" in code_of(page):
         pytest.importorskip("onnx")
         pytest.importorskip("onnxruntime")

@@ -82,7 +82,12 @@ def _cell(value: object) -> str:
 
 def _compressed(rng: Random, text: bytes, stem: str) -> Blob:
     suffix, compress = rng.choice(
-        [("gz", lambda data: gzip.compress(data, mtime=0)), ("xz", lzma.compress), ("bz2", bz2.compress)]
+        [
+            ("gz", lambda data: gzip.compress(data, mtime=0)),
+            ("zst", lambda data: pa.compress(data, "zstd", asbytes=True)),
+            ("xz", lzma.compress),  # which commands refuse, as they do the next
+            ("bz2", bz2.compress),
+        ]
     )
     return Blob(f"{stem}.csv.{suffix}", compress(text))
 

@@ -10,17 +10,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partialfair.exceptions import UndefinedGapWarning
-from partialfair.metrics._differences import N_RANKS, Setting
+from partialfair.metrics._differences import N_RANKS, Setting, share_differences
 from partialfair.metrics._inputs import scored_groups
-from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.catalogue import METRICS, Metric
+from partialfair.metrics.partial import differences, gap_of_pair
 from partialfair.metrics.resampling import resample
 from tests.property.strategies import as_array, as_floats, tables
 from tests.sizes import examples
 
 
-def both_ways(name, scored, setting):
+def mean_gap(scored, setting):
+    return gap_of_pair(scored, differences([float(group.in_band @ group.scores) for group in scored]))
+
+
+def mean_differences(resamples, setting):
+    means = []
+    for k in range(len(resamples.scored)):
+        in_band = np.diff(resamples.passed(k), axis=0, prepend=0.0)
+        means.append(resamples.mean_scores(k) @ in_band)
+    return share_differences(resamples, [means])
+
+
+IN_SCORES = Metric("mean score", mean_gap, mean_differences, counts="interval", in_scores=True)
+"""The metric that docs/add_a_constraint.md adds: its gaps are as large as scores are."""
+
+
+def both_ways(metric, scored, setting):
     """Return the gap of a metric, and the widest of its differences on cells; None if it is undefined."""
-    metric = METRICS[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UndefinedGapWarning)
         gap = metric.gap(scored, setting).value
@@ -48,12 +64,16 @@ def test_the_widest_difference_is_the_gap(table, gap_scale, rank_within):
     )
     if gap_scale == "absolute" and scored.intervals_differ:
         return  # that scale refuses them
-    for name in METRICS:
+    largest = np.abs(table.scores).max()
+    metrics = METRICS if largest > 1e300 else {**METRICS, "mean_scores": IN_SCORES}  # gaps overflow beyond
+    for name, metric in metrics.items():
         if name == "statistical_parity" and gap_scale == "absolute":
             continue  # see the next test
-        found = both_ways(name, scored, setting)
+        found = both_ways(metric, scored, setting)
+        # Rounding is relative to what is added up: proportions of a group, or scores of any size.
+        rounding = 1e-12 * (largest if metric.in_scores else 1.0)
         if found is not None:
-            assert found[1] == pytest.approx(found[0], rel=1e-9, abs=1e-12), name
+            assert found[1] == pytest.approx(found[0], rel=1e-9, abs=rounding), name
 
 
 @examples(30)
@@ -70,5 +90,5 @@ def test_ranks_are_followed_between_the_scores(seed, sizes, ends):
     # Nobody's rank is an end: whether θ with F̄(θ) = β counts is where thresholds and ranks differ.
     low, high = ends[0] / 10 + 0.0037, min(ends[0] / 10 + ends[1] / 10 + 0.0037, 1.0)
     scored = scored_groups(scores, groups, (low, high))
-    gap, on_ranks = both_ways("statistical_parity", scored, Setting("absolute"))
+    gap, on_ranks = both_ways(METRICS["statistical_parity"], scored, Setting("absolute"))
     assert on_ranks == pytest.approx(gap, abs=1 / min(sizes) + (high - low) / (N_RANKS - 1))

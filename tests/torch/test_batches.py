@@ -7,12 +7,14 @@ from hypothesis import strategies as st
 
 from partialfair.constraints import EqualOpportunity, StatisticalParity
 from partialfair.exceptions import InputError
+from partialfair.metrics import partial_statistical_parity_difference
 
 torch = pytest.importorskip("torch")
 
+from torch import nn  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from partialfair.torch import GroupBatches, Indexed, ScoreConstraints  # noqa: E402
+from partialfair.torch import GroupBatches, Indexed, PartialFairness, ScoreConstraints  # noqa: E402
 
 
 def groups_of(sizes):
@@ -93,6 +95,60 @@ def test_sums_and_losses_are_right_on_average(constraint):
     assert torch.stack(each).mean(0).detach().numpy() == pytest.approx(expected.detach().numpy(), abs=1e-12)
     mean = torch.stack([(losses[r] * batches.loss_weights[codes[r]]).mean() for r in drawn]).mean()
     assert mean.item() == pytest.approx(losses.mean().item(), abs=1e-7)
+
+
+def trained_on_rare_groups(X, y, groups, constraints, free_passes):
+    """Train a small network by batches that hold more members of a rare group than all rows do."""
+    batches = GroupBatches(groups, 64)
+    loader = DataLoader(Indexed(TensorDataset(X, y)), batch_sampler=batches)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Linear(16, 1))
+    fair = PartialFairness(
+        constraints, groups, y.numpy(), batch_shares=batches.shares, free_passes=free_passes
+    )
+    optimizer = torch.optim.Adam([*model.parameters(), *fair.parameters()], lr=0.01)
+    for epoch in range(20):
+        batches.set_epoch(epoch)
+        for inputs, labels, rows in loader:
+            scores, codes = model(inputs).squeeze(1), fair.row_codes[rows]
+            losses = nn.functional.binary_cross_entropy_with_logits(scores, labels.float(), reduction="none")
+            loss = fair((batches.loss_weights[codes] * losses).mean(), scores, codes, labels, rows)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            fair.step()
+    with torch.no_grad():
+        scores = model(X).squeeze(1).double().numpy()
+    gap = partial_statistical_parity_difference(None, scores, sensitive_features=groups, interval=(0.2, 0.6))
+    return gap, fair.multipliers.max()
+
+
+def test_a_rare_group_in_batches_of_its_own():
+    """Rows are weighted for the loss, and constraints that need labels have them."""
+    rng = np.random.default_rng(0)
+    groups = rng.choice(["a", "b"], 2000, p=[0.97, 0.03])
+    X = np.column_stack([rng.normal(size=(2000, 2)), rng.normal(size=2000) + (groups == "a")])
+    y = (X.sum(axis=1) + rng.normal(size=2000) > 0.5).astype(np.int64)
+    constraints = [StatisticalParity((0.2, 0.6), 0.15, n_points=5), EqualOpportunity((0.0, 1.0), 0.3)]
+    rows = torch.from_numpy(X).float(), torch.from_numpy(y), groups
+    gap, multiplier = trained_on_rare_groups(*rows, constraints, free_passes=2)
+    free_gap, free_multiplier = trained_on_rare_groups(*rows, constraints, free_passes=100)
+    assert gap < free_gap / 2
+    assert free_multiplier == 0 < multiplier
+
+
+def test_tangents_of_all_rows_are_those_without_group_batches():
+    """Batches hold more of the rare group than all rows do; a refresh looks at all rows."""
+    groups = groups_of([270, 30])
+    scores = torch.from_numpy(np.random.default_rng(0).normal(size=300)).float()
+    constraint = StatisticalParity((0.2, 0.6), 0.15, n_points=5)
+    plain = PartialFairness(constraint, groups)
+    batched = PartialFairness(constraint, groups, batch_shares=GroupBatches(groups, 40, least=16).shares)
+    for fair in (plain, batched):
+        fair.functions.place_thresholds(scores, fair.codes(groups))
+        fair.refresh(scores)
+    assert torch.equal(plain.tangent_values, batched.tangent_values)
+    assert torch.equal(plain.running, batched.running)
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,8 @@ from partialfair.metrics import partial_statistical_parity_difference
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
-from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
 
-from partialfair.torch import Indexed, PartialFairness, PartialFairTrainer  # noqa: E402
+from partialfair.torch import PartialFairness  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 bce = nn.functional.binary_cross_entropy_with_logits
@@ -167,16 +166,14 @@ def test_a_network_is_as_good_as_the_linear_model_on_law_school(data_dir):
     def by_network(split, seed):
         torch.manual_seed(seed)
         net = nn.Sequential(nn.Linear(inputs.shape[1], 32), nn.Tanh(), nn.Linear(32, 1))
-        trainer = PartialFairTrainer(
-            net,
-            constraint,
-            epochs=30,
-            optimizer=lambda parameters: torch.optim.Adam(parameters, lr=0.01),
-            schedule=lambda optimizer, n: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, n),
-            theta_rate=1.0,
-        )
-        rows = Indexed(TensorDataset(inputs[split.train], labels[split.train]))
-        trainer.fit(DataLoader(rows, batch_size=256, shuffle=True), groups[split.train])
+        X, y, n_epochs = inputs[split.train], labels[split.train].float(), 30
+        fair = PartialFairness(constraint, groups[split.train])
+        optimizer = torch.optim.Adam([*net.parameters(), *fair.parameters()], lr=0.005)
+        orders = [rows for _ in range(n_epochs) for rows in torch.randperm(len(X)).split(256)]
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, len(orders))
+        for rows in orders:
+            epoch(net, fair, optimizer, X, y, fair.row_codes, [rows])
+            schedule.step()
         with torch.no_grad():
             return judged(net(inputs[split.test]).squeeze(1).double().numpy(), split.test)
 
@@ -476,7 +473,7 @@ except ImportError as error:
             ("torch",),
             "partialfair.torch needs torch, which is not installed; run: pip install 'partialfair[torch]'",
         ),
-        (("numba", "scipy", "sklearn", "pandas", "piqp", "skops", "pooch", "matplotlib"), ""),
+        (("numba", "scipy", "sklearn", "pandas", "piqp", "clarabel", "skops", "pooch", "matplotlib"), ""),
     ],
 )
 def test_what_must_be_installed(absent, said):

@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from partialfair.constraints import StatisticalParity
-from partialfair.exceptions import DataFetchError, MissingExtraError
+from partialfair.constraints import Constraint, StatisticalParity
+from partialfair.exceptions import DataFetchError, InputError, MissingExtraError
 from partialfair.extension import DATA_VARIABLE, Floats, PathLike, find_named, require, searched
 from partialfair_paper.engine import stated
 from partialfair_paper.method import Fitted, Method, Question
@@ -58,6 +59,8 @@ _NEVER_JOINS = StatisticalParity((0.0, 1.0), 1.0)
 """What networks without a constraint are given: all of their epochs are free."""
 _LEAST_BATCHES = 4
 """Of a pass: with few images batches are smaller."""
+_THETA_RATE = 10.0
+"""Learning rate of the thresholds, in units of the network's."""
 _QUICK_EPOCHS = 2
 """Where only some rows are kept, for a quick look."""
 _WEIGHTS = "weights/resnet18_imagenet1k_backbone_fp16.pth"
@@ -84,7 +87,7 @@ class NetworkSettings:
     rate: float = 1e-3
     decay: float = 0.1
     free_epochs: int = 2
-    method: str = "augmented_lagrangian"
+    method: Literal["primal_dual", "augmented_lagrangian"] = "augmented_lagrangian"
     dual_step: float = 0.02
     penalty: float = 0.5
     memory: float = 0.9
@@ -183,8 +186,6 @@ def trained_network(
     """Train a network on a GPU, if there is one; return it, and what there is to tell."""
     import torch
 
-    from partialfair.torch import PartialFairTrainer
-
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(run.seed)
     epochs = settings.epochs if run.rows is None else _QUICK_EPOCHS
@@ -192,37 +193,87 @@ def trained_network(
     loader = _Batches(parts.train, settings, run.seed, device)
     model = _standardised(parts.folder).to(device)
     model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    trainer = PartialFairTrainer(
-        model,
-        _NEVER_JOINS if run.tolerance is None else stated(run),
-        epochs=epochs,
-        optimizer=lambda parameters: torch.optim.AdamW(
-            parameters, lr=settings.rate, weight_decay=settings.decay, fused=device.type == "cuda"
-        ),
-        schedule=lambda optimizer, n_steps: torch.optim.lr_scheduler.OneCycleLR(
-            optimizer, [group["lr"] for group in optimizer.param_groups], n_steps, pct_start=0.2
-        ),
-        fairness={
-            "method": settings.method,
-            "dual_step": settings.dual_step,
-            "penalty": settings.penalty,
-            "memory": settings.memory,
-            "surrogate_width": settings.surrogate_width,
-            "free_passes": free_epochs,
-        },
-        precision="bfloat16" if device.type == "cuda" else "float32",
-    )
+    constraint = _NEVER_JOINS if run.tolerance is None else stated(run)
     with _fastest_convolutions(device):
-        training = trainer.fit(loader, parts.train.groups)
+        loss = _train(model, loader, parts.train.groups, constraint, settings, epochs, free_epochs)
     fit = {
         **asdict(settings),
         "epochs": epochs,
-        "loss": training.best.loss,
+        "loss": loss,
         "training images": len(parts.train.y),
         "device": torch.cuda.get_device_name() if device.type == "cuda" else "CPU",
         "torch": torch.__version__,
     }
     return model, fit
+
+
+def _train(
+    model: nn.Module,
+    loader: _Batches,
+    groups: ArrayLike,
+    constraint: Constraint,
+    settings: NetworkSettings,
+    epochs: int,
+    free_epochs: int,
+) -> float:
+    """Train a network with the hook, and return the loss of the last epoch: the loop of docs/torch.md."""
+    import torch
+    from torch.nn.functional import binary_cross_entropy_with_logits
+
+    from partialfair.torch import PartialFairness
+
+    device, batches = loader.y.device, loader.batch_sampler
+    fair = PartialFairness(
+        constraint,
+        groups,
+        method=settings.method,
+        dual_step=settings.dual_step,
+        penalty=settings.penalty,
+        memory=settings.memory,
+        surrogate_width=settings.surrogate_width,
+        free_passes=free_epochs,
+        batch_shares=None if batches is None else batches.shares,
+    ).to(device)
+    row_weights = torch.ones(len(fair.labels), device=device)
+    if batches is not None:  # which has groups in an order of its own
+        order = [batches.labels.index(label) for label in fair.labels]
+        row_weights = batches.loss_weights[order].to(device)
+    parameters: list[dict[str, Any]] = [
+        {"params": model.parameters()},
+        {"params": fair.parameters(), "lr": _THETA_RATE * settings.rate, "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(
+        parameters,
+        lr=settings.rate,
+        weight_decay=settings.decay,
+        fused=device.type == "cuda",
+    )
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, [group["lr"] for group in optimizer.param_groups], epochs * len(loader), pct_start=0.2
+    )
+    model.train()
+    for epoch in range(1, epochs + 1):
+        if batches is not None:
+            batches.set_epoch(epoch)
+        total, n_rows = torch.zeros((), device=device), 0
+        for images, y, rows in loader:  # nothing in here waits for the device
+            with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+                scores = model(images)[:, 0]
+            scores, codes = scores.float(), fair.row_codes[rows]
+            losses = (
+                binary_cross_entropy_with_logits(scores, y.float(), reduction="none") * row_weights[codes]
+            )
+            optimizer.zero_grad(set_to_none=True)
+            fair(losses.mean(), scores, codes, y, rows).backward()
+            optimizer.step()
+            schedule.step()
+            fair.step()
+            total += losses.detach().sum()
+            n_rows += len(rows)
+        loss = float(total / n_rows)
+        if not np.isfinite(loss):
+            raise InputError(f"the loss was {loss} in epoch {epoch}: lower the learning rate")
+    return loss
 
 
 class _Batches:

@@ -50,7 +50,7 @@ __all__ = ["ModelSettings", "Prepared", "Roles", "prepare"]
 _FEWEST = 2
 """The estimators' own ``min_group_size``: fewer members cannot be held to anything."""
 
-_PACKAGES = ("partialfair", "numpy", "scipy", "scikit-learn", "pandas", "numba", "piqp")
+_PACKAGES = ("partialfair", "numpy", "scipy", "scikit-learn", "pandas", "numba", "piqp", "clarabel")
 """Whose versions a result depends on."""
 
 _logger = logging.getLogger("partialfair")

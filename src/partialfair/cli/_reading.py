@@ -1,4 +1,4 @@
-"""From a file or a pipe to a table: CSV (also compressed), Parquet or Arrow, whole or damaged.
+"""From a file or a pipe to a table: CSV (also packed by gzip, zip or zstd), Parquet or Arrow.
 
 What cannot be read twice (``audit <(zcat scores.csv.gz)``, ``-``) is read into memory once; files stay where
 they are. Whatever is wrong with a file ends in one sentence that names it.
@@ -6,18 +6,16 @@ they are. Whatever is wrong with a file ends in one sentence that names it.
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import io
-import lzma
 import re
 import stat
 import sys
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
@@ -36,18 +34,20 @@ if TYPE_CHECKING:
 
 __all__ = ["read_frame"]
 
-_PANDAS = tuple(map(int, pd.__version__.split(".")[:2]))
 _SEPARATORS = (",", ";", "\t", "|")
-_TEXT_SUFFIXES = {".csv", ".tsv", ".txt"}
-_ARROW_SUFFIXES = {".arrow", ".feather", ".ipc"}
-_KINDS = _TEXT_SUFFIXES | _ARROW_SUFFIXES | {".parquet"}
-_COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd", ".zip": "zip", ".tar": "tar"}
-_MAGIC = {
+_KINDS = {
+    **dict.fromkeys((".csv", ".tsv", ".txt"), "text"),
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow"),
+    ".parquet": "parquet",
+}
+_READABLE = ("gzip", "zip", "zstd")
+_PACKINGS = {".gz": "gzip", ".zip": "zip", ".zst": "zstd", ".bz2": "bzip2", ".xz": "xz", ".tar": "tar"}
+_FIRST_BYTES = {
     b"\x1f\x8b": "gzip",
-    b"BZh": "bz2",
-    b"\xfd7zXZ\x00": "xz",
-    b"\x28\xb5\x2f\xfd": "zstd",
     b"PK\x03\x04": "zip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"BZh91AY&SY": "bzip2",
+    b"\xfd7zXZ\x00": "xz",
 }
 
 _LARGEST_PIPE = 1 << 31
@@ -62,9 +62,49 @@ _SMALL_TABLE, _HIGHEST_RATIO = 1 << 28, 100
 _CELL = 8
 """Bytes of a cell in memory, at least: a file may say in a few that a hundred million are alike."""
 
-
 _LONGEST_NAME = 40
 """Characters of a column's name in messages."""
+
+_DAMAGED = (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, ValueError)
+"""What damaged files raise; of members of a zip, RuntimeError if they need a password."""
+
+# Before 3.1 pandas reads floats exactly only when asked to; since then it warns when asked.
+_EXACT = {"float_precision": "round_trip"} if tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1) else {}
+
+
+def read_frame(path: Path, needed: list[str], as_written: list[str] | None) -> tuple[pd.DataFrame, bool]:
+    """Read a table from a file, a pipe or, for ``-``, standard input.
+
+    Parameters
+    ----------
+    path
+        Where it is.
+    needed
+        Columns that must be there. Arrow and Parquet files are read no further than these, unless
+        ``as_written`` is None.
+    as_written
+        Columns of a text file that stay text, such as groups ("NA" may be one) and ids ("01" is not 1); the
+        types of others are inferred. None for all.
+
+    Returns
+    -------
+    frame, is_text
+        The table, and whether it is from a text file, which has no types.
+    """
+    source = _find(path)
+    if not source.size:
+        raise InputError(f"{path} is empty")
+    kind = source.kind()
+    try:
+        if kind == "text":
+            frame = _read_text(source, needed, as_written)
+        else:
+            frame = _read_arrow(source, needed, everything=as_written is None, parquet=kind == "parquet")
+    except MemoryError:
+        raise InputError(f"{path} does not fit into memory, or is damaged so that it seems so") from None
+    if frame.empty:
+        raise InputError(f"{path} has column names but no rows")
+    return frame, kind == "text"
 
 
 @dataclass(frozen=True)
@@ -79,149 +119,101 @@ class _Source:
         return self.path.stat().st_size if self.content is None else len(self.content)
 
     @property
-    def nameless(self) -> bool:
-        """Whether the name says nothing of the kind: pipes, and what a shell calls ``/dev/fd/63``."""
-        return self.content is not None or self.path.absolute().parts[1:2] in (("dev",), ("proc",))
-
-    @property
     def most_unpacked(self) -> int:
         """How many bytes a table in it may have."""
         return max(_SMALL_TABLE, _HIGHEST_RATIO * self.size)
 
+    def open(self) -> IO[bytes]:
+        return self.path.open("rb") if self.content is None else io.BytesIO(self.content)
+
+    def first_bytes(self) -> bytes:
+        with self.open() as file:
+            return file.read(16)
+
+    def kind(self) -> str:
+        """Return "text", "parquet" or "arrow", by the name if it has one and else by the first bytes."""
+        for suffix in reversed(self.path.suffixes):
+            if suffix.lower() in _KINDS:
+                return _KINDS[suffix.lower()]
+        # Pipes, and what a shell calls /dev/fd/63, have names that say nothing.
+        if self.content is None and self.path.absolute().parts[1:2] not in (("dev",), ("proc",)):
+            known = ", ".join(sorted(_KINDS))
+            raise InputError(f"{self.path} has an unknown kind of file name; it should end in one of {known}")
+        start = self.first_bytes()
+        return "parquet" if start.startswith(b"PAR1") else "arrow" if start.startswith(b"ARROW1") else "text"
+
+    def packing(self) -> str | None:
+        """Return how a text is packed, by the name if that says so and else by the first bytes."""
+        suffixes = [suffix.lower() for suffix in self.path.suffixes]
+        named = [_PACKINGS[suffix] for suffix in suffixes if suffix in _PACKINGS]
+        start = self.first_bytes()
+        found = named or [packing for magic, packing in _FIRST_BYTES.items() if start.startswith(magic)]
+        for packing in found:
+            if packing not in _READABLE:
+                raise InputError(
+                    f"{self.path} is packed by {packing}; unpack it, or pack the table by {listed(_READABLE)}"
+                )
+        return found[-1] if found else None
+
     def refuse_more(self, n_bytes: int) -> None:
-        """Refuse what unpacks to more than that."""
+        """Refuse what unpacks to more bytes than a table in it may have."""
         if n_bytes > self.most_unpacked:
             raise InputError(
                 f"{self.path} unpacks to more than {self.most_unpacked >> 20:,} MiB, too much for its size; "
                 "unpack it first, and write it as CSV"
             )
 
-    def open(self) -> IO[bytes]:
-        return self.path.open("rb") if self.content is None else io.BytesIO(self.content)
 
-    def head(self, n_bytes: int = 512) -> bytes:
-        with self.open() as file:
-            return file.read(n_bytes)
-
-
-def read_frame(path: Path, needed: list[str], as_written: list[str] | None) -> tuple[pd.DataFrame, bool]:
-    """Read the needed columns, or if none are named that are to be kept as written, all as written.
-
-    Returns
-    -------
-    frame, is_text
-        The table, and whether it is from a text file, which has no types.
-    """
-    source = _source(path)
-    if not source.size:
-        raise InputError(f"{path} is empty")
-    kind = _kind(source)
-    try:
-        if kind == "text":
-            frame = _read_text(source, needed, as_written)
-        else:
-            frame = _read_arrow(source, needed, everything=as_written is None, parquet=kind == "parquet")
-    except MemoryError:
-        raise InputError(f"{path} does not fit into memory, or is damaged so that it seems so") from None
-    if frame.empty:
-        raise InputError(f"{path} has column names but no rows")
-    return frame, kind == "text"
-
-
-def _source(path: Path) -> _Source:
+def _find(path: Path) -> _Source:
     """Find a file, or read a pipe to its end."""
-    if str(path) == "-":
-        return _Source(path, _limited(sys.stdin.buffer, path))
-    if not path.exists():
-        raise InputError(f"there is no file {path}")
-    mode = path.stat().st_mode
-    if stat.S_ISDIR(mode):
-        raise InputError(f"{path} is a directory, not a file with a table")
-    if stat.S_ISREG(mode):
-        return _Source(path)
-    if not stat.S_ISFIFO(mode):  # /dev/zero has no end, and a terminal no table
-        raise InputError(f"{path} is a device or a socket, not a file with a table")
-    with path.open("rb") as pipe:
-        return _Source(path, _limited(pipe, path))
-
-
-def _limited(pipe: IO[bytes], path: Path) -> bytes:
-    content = pipe.read(_LARGEST_PIPE + 1)
+    with ExitStack() as stack:
+        if str(path) == "-":
+            pipe: IO[bytes] = sys.stdin.buffer
+        else:
+            if not path.exists():
+                raise InputError(f"there is no file {path}")
+            mode = path.stat().st_mode
+            if stat.S_ISDIR(mode):
+                raise InputError(f"{path} is a directory, not a file with a table")
+            if stat.S_ISREG(mode):
+                return _Source(path)
+            if not stat.S_ISFIFO(mode):  # /dev/zero has no end, and a terminal no table
+                raise InputError(f"{path} is a device or a socket, not a file with a table")
+            pipe = stack.enter_context(path.open("rb"))
+        content = pipe.read(_LARGEST_PIPE + 1)
     if len(content) > _LARGEST_PIPE:
         raise InputError(
             f"more than {_LARGEST_PIPE >> 30} GiB come out of {path}; write them to a file first"
         )
-    return content
-
-
-def _kind(source: _Source) -> str:
-    """Tell text, Parquet and Arrow apart, by the name if it has one and else by the first bytes."""
-    suffixes = [suffix.lower() for suffix in source.path.suffixes]
-    suffix = next((suffix for suffix in reversed(suffixes) if suffix in _KINDS), None)
-    if suffix is not None:
-        return "text" if suffix in _TEXT_SUFFIXES else "parquet" if suffix == ".parquet" else "arrow"
-    if not source.nameless:
-        known = ", ".join(sorted(_KINDS))
-        raise InputError(f"{source.path} has an unknown kind of file name; it should end in one of {known}")
-    head = source.head()
-    return "parquet" if head.startswith(b"PAR1") else "arrow" if head.startswith(b"ARROW1") else "text"
+    return _Source(path, content)
 
 
 def _read_text(source: _Source, needed: list[str], as_written: list[str] | None) -> pd.DataFrame:
-    with _text(source) as text:
-        separator, names = _separator(text, needed)
-        written = _header(text, separator)
-        # pandas would quietly call the second column of a name "name.1"
-        _refuse_repeated_columns(source.path, written, needed if as_written is not None else written)
-        # Groups and ids are read as written ("NA" may be a group, "01" is not 1), and only an empty cell is
-        # missing. All columns are read: with usecols pandas accepts rows with more cells than the header.
-        frame = _csv(
+    """Read CSV by the first separator that gives the needed columns.
+
+    Text cells, and names of columns, lose the apostrophe by which `csv_text` keeps them from being formulas.
+    """
+    with _opened_text(source) as text:
+        separator = _choose_separator(text, needed)
+        # pandas would silently call the second column of a name "name.1".
+        header = _parse(text, separator, nrows=1, header=None, dtype=str).iloc[0]
+        written = _names(header)
+        _refuse_repeated_columns(source.path, written, written if as_written is None else needed)
+        # Only an empty cell is missing. All columns are read: with usecols pandas accepts rows with more
+        # cells than the header.
+        as_text = [] if as_written is None else [*as_written, *map(escaped, as_written)]
+        frame = _parse(
             text,
             separator,
-            dtype=str if as_written is None else dict.fromkeys([*as_written, *map(escaped, as_written)], str),
+            dtype=str if as_written is None else dict.fromkeys(as_text, str),
             keep_default_na=False,
             na_values=[""],
             **_EXACT,
         )
-        frame.columns = pd.Index(names)
-        return _unescaped(frame) if text.apostrophes else frame
-
-
-def _separator(text: _Text, needed: list[str]) -> tuple[str, list[str]]:
-    """Return the separator by which the needed columns are there, and the names of all."""
-    headers: dict[str, list[str]] = {}
-    refusals = []
-    for separator in _SEPARATORS:
-        try:
-            headers[separator] = _names(text, separator)
-        except InputError as refusal:  # quotes that stand well between commas may not between tabs
-            refusals.append(refusal)
-            continue
-        if set(needed) <= set(headers[separator]):
-            return separator, headers[separator]
-    if refusals:
-        raise refusals[0]
-    names = max(headers.values(), key=len)
-    raise InputError(_lacking(text.path, names, needed))
-
-
-def _names(text: _Text, separator: str) -> list[str]:
-    """Return the names of columns; of several that are alike all but the first have a number."""
-    names = [str(name) for name in _csv(text, separator, nrows=0).columns]
-    before = unescaped(names)
-    return [before[name] for name in names]
-
-
-def _header(text: _Text, separator: str) -> list[str]:
-    """Return the names of columns as they are written, alike or not."""
-    names = [str(name) for name in _csv(text, separator, nrows=1, header=None, dtype=str).iloc[0]]
-    before = unescaped(names)
-    return [before[name] for name in names]
-
-
-def _unescaped(frame: pd.DataFrame) -> pd.DataFrame:
-    """Take the apostrophes away by which `csv_text` keeps text from being a formula."""
-    for position in range(frame.shape[1]):
+        has_apostrophes = text.has_apostrophes
+    names = _names(frame.columns)
+    frame.columns = pd.Index(names)
+    for position in range(frame.shape[1] if has_apostrophes else 0):
         column = frame.iloc[:, position]
         if not pd.api.types.is_numeric_dtype(column.dtype) and column.str.startswith("'", na=False).any():
             before = unescaped(column.dropna().unique().tolist())
@@ -229,143 +221,31 @@ def _unescaped(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-# Before 3.1 pandas read floats exactly only when asked to; since then it warns when asked.
-_EXACT = {"float_precision": "round_trip"} if _PANDAS < (3, 1) else {}
+def _choose_separator(text: _Text, needed: list[str]) -> str:
+    """Return the separator with which the needed columns are there."""
+    names: list[list[str]] = []
+    refusals = []
+    for separator in _SEPARATORS:
+        try:
+            names.append(_names(_parse(text, separator, nrows=0).columns))
+        except InputError as refusal:  # quotes that stand well between commas may not between tabs
+            refusals.append(refusal)
+            continue
+        if set(needed) <= set(names[-1]):
+            return separator
+    raise refusals[0] if refusals else InputError(_lacking(text.source.path, max(names, key=len), needed))
 
 
-@dataclass
-class _Text:
-    """The bytes of a text, to be read from their beginning as often as need be.
-
-    Attributes
-    ----------
-    source, stream
-        Where they are from, and they.
-    apostrophes
-        Whether some have been met, without which there is nothing to take away.
-    """
-
-    source: _Source
-    stream: IO[bytes]
-    apostrophes: bool = False
-
-    @property
-    def path(self) -> Path:
-        return self.source.path
-
-    def rewound(self) -> IO[bytes]:
-        self.stream.seek(0)
-        return _Watched(self)  # type: ignore[return-value]
+def _names(header: Iterable[Any]) -> list[str]:
+    """Return names of columns as they were before they were written."""
+    names = [str(name) for name in header]
+    before = unescaped(names)
+    return [before[name] for name in names]
 
 
-class _Watched(io.BufferedIOBase):
-    """Reads a text, and refuses what is none: zero bytes, at which C ends a word, and text without end."""
-
-    def __init__(self, text: _Text) -> None:
-        self.text, self.n_bytes = text, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        return self._watched(self.text.stream.read(-1 if size is None else size))
-
-    def read1(self, size: int = -1, /) -> bytes:
-        return self._watched(self.text.stream.read(1 << 16 if size < 0 else size))
-
-    def readinto(self, buffer: WriteableBuffer, /) -> int:
-        view = memoryview(buffer).cast("B")
-        content = self.read(len(view))
-        view[: len(content)] = content
-        return len(content)
-
-    def _watched(self, content: bytes) -> bytes:
-        self.n_bytes += len(content)
-        self.text.apostrophes |= b"'" in content
-        if b"\x00" in content:
-            raise InputError(
-                f"{self.text.path} is not UTF-8 text: it holds zero bytes; save it as CSV in UTF-8"
-            )
-        self.text.source.refuse_more(self.n_bytes)
-        return content
-
-
-@contextmanager
-def _text(source: _Source) -> Iterator[_Text]:
-    """Open a text, unpacked."""
-    path, head = source.path, source.head()
-    compression = _compression(source, head)
-    if compression == "tar" or head[257:262] == b"ustar":
-        raise InputError(f"{path} is a tar archive; take the table out of it first")
-    try:
-        with source.open() as file, _unpacked(file, compression, source) as stream:
-            start = stream.read(_LONGEST_HEADER)
-            if start.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in start[:4]:
-                raise InputError(f"{path} is not UTF-8 text, but perhaps UTF-16; save it as CSV in UTF-8")
-            if len(start) == _LONGEST_HEADER and b"\n" not in start and b"\r" not in start:
-                raise InputError(
-                    f"{path} has no line break in its first {_LONGEST_HEADER >> 20} MiB; a table has one "
-                    "after the names of its columns"
-                )
-            del start
-            yield _Text(source, stream)
-    except InputError:
-        raise
-    except _DAMAGED as error:
-        raise InputError(f"{path} cannot be read as CSV: {_reason(error)}") from error
-
-
-# RuntimeError: members that need a password; NotImplementedError: compressions that zipfile does not know.
-_DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError, ValueError)
-
-
-def _compression(source: _Source, head: bytes) -> str | None:
-    """Tell how a text is packed, by the name if that says so and else by the first bytes."""
-    named = [
-        _COMPRESSIONS[suffix.lower()] for suffix in source.path.suffixes if suffix.lower() in _COMPRESSIONS
-    ]
-    if "tar" in named:
-        return "tar"
-    return (
-        named[-1] if named else next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
-    )
-
-
-@contextmanager
-def _unpacked(file: IO[bytes], compression: str | None, source: _Source) -> Iterator[IO[bytes]]:
-    """Open what is packed, so that it can be rewound."""
-    if compression is None:
-        yield file
-    elif compression == "zip":
-        with zipfile.ZipFile(file) as archive, archive.open(_member(archive, source.path)) as member:
-            yield member
-    elif compression == "zstd":
-        pyarrow = require("pyarrow", extra="cli", purpose="reading files packed by zstd")
-        with pyarrow.CompressedInputStream(file, "zstd") as stream:
-            yield io.BytesIO(stream.read(source.most_unpacked + 1))
-    else:
-        opened: dict[str, Callable[..., Any]] = {"gzip": gzip.open, "bz2": bz2.open, "xz": lzma.open}
-        with opened[compression](file) as stream:
-            yield stream
-
-
-def _member(archive: zipfile.ZipFile, path: Path) -> zipfile.ZipInfo:
-    """Return the only file of an archive; what a Mac adds does not count."""
-    members = [
-        member
-        for member in archive.infolist()
-        if not member.is_dir() and not member.filename.startswith("__MACOSX/")
-    ]
-    if len(members) != 1:
-        held = listed([shown(member.filename) for member in members]) if members else "none"
-        raise InputError(f"{path} should hold one table, but it has {len(members)} files ({held})")
-    if members[0].flag_bits & 1:
-        raise InputError(f"{path} is encrypted; unpack it with its password first")
-    return members[0]
-
-
-def _csv(text: _Text, separator: str, **options: Any) -> pd.DataFrame:
-    path = text.path
+def _parse(text: _Text, separator: str, **options: Any) -> pd.DataFrame:
+    """Parse a text from its beginning; what pandas complains about becomes one sentence."""
+    path = text.source.path
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
@@ -382,6 +262,97 @@ def _csv(text: _Text, separator: str, **options: Any) -> pd.DataFrame:
         raise InputError(f"{path} is not UTF-8 text; save it as CSV in UTF-8") from error
     except (*_DAMAGED, ImportError, OverflowError) as error:  # ParserError is a ValueError
         raise InputError(f"{path} cannot be read as CSV: {_reason(error)}") from error
+
+
+class _Text(io.BufferedIOBase):
+    """An unpacked text for pandas; it refuses zero bytes, at which C ends a word, and text without end."""
+
+    def __init__(self, source: _Source, stream: IO[bytes]) -> None:
+        self.source, self.stream = source, stream
+        self.n_bytes, self.has_apostrophes = 0, False
+
+    def rewound(self) -> IO[bytes]:
+        """Return the text from its beginning."""
+        self.stream.seek(0)
+        self.n_bytes = 0
+        return self  # type: ignore[return-value]
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """Stay open: pandas would close what it has read."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        content = self.stream.read(-1 if size is None else size)
+        self.n_bytes += len(content)
+        self.has_apostrophes |= b"'" in content
+        if b"\x00" in content:
+            raise InputError(
+                f"{self.source.path} is not UTF-8 text: it holds zero bytes; save it as CSV in UTF-8"
+            )
+        self.source.refuse_more(self.n_bytes)
+        return content
+
+    def read1(self, size: int = -1, /) -> bytes:
+        return self.read(1 << 16 if size < 0 else size)
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        view = memoryview(buffer).cast("B")
+        content = self.read(len(view))
+        view[: len(content)] = content
+        return len(content)
+
+
+@contextmanager
+def _opened_text(source: _Source) -> Iterator[_Text]:
+    """Open a text, unpacked."""
+    path, packing = source.path, source.packing()
+    try:
+        with ExitStack() as stack:
+            stream: Any = stack.enter_context(source.open())
+            if packing == "gzip":
+                stream = stack.enter_context(gzip.open(stream))
+            elif packing == "zip":
+                archive = stack.enter_context(zipfile.ZipFile(stream))
+                stream = stack.enter_context(archive.open(_only_member(archive, path)))
+            elif packing == "zstd":
+                pyarrow = require("pyarrow", extra="cli", purpose="reading files packed by zstd")
+                unpacked = stack.enter_context(pyarrow.CompressedInputStream(stream, "zstd"))
+                stream = io.BytesIO(unpacked.read(source.most_unpacked + 1))
+            start = stream.read(_LONGEST_HEADER)
+            if start.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in start[:4]:
+                raise InputError(f"{path} is not UTF-8 text, but perhaps UTF-16; save it as CSV in UTF-8")
+            if len(start) == _LONGEST_HEADER and b"\n" not in start and b"\r" not in start:
+                raise InputError(
+                    f"{path} has no line break in its first {_LONGEST_HEADER >> 20} MiB; a table has one "
+                    "after the names of its columns"
+                )
+            del start
+            yield _Text(source, stream)
+    except InputError:
+        raise
+    except _DAMAGED as error:
+        raise InputError(f"{path} cannot be read as CSV: {_reason(error)}") from error
+
+
+def _only_member(archive: zipfile.ZipFile, path: Path) -> zipfile.ZipInfo:
+    """Return the only file of an archive; what a Mac adds does not count."""
+    members = [
+        member
+        for member in archive.infolist()
+        if not member.filename.endswith("/") and not member.filename.startswith("__MACOSX/")
+    ]
+    if len(members) != 1:
+        names = listed([shown(member.filename) for member in members]) if members else "none"
+        raise InputError(f"{path} should hold one table, but it has {len(members)} files ({names})")
+    if members[0].flag_bits & 1:
+        raise InputError(f"{path} is encrypted; unpack it with its password first")
+    if members[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise InputError(
+            f"{path} cannot be read as CSV: its compression is not zip's usual one; unpack it first"
+        )
+    return members[0]
 
 
 def _read_arrow(source: _Source, needed: list[str], *, everything: bool, parquet: bool) -> pd.DataFrame:

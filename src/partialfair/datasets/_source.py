@@ -19,9 +19,10 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from partialfair._environment import absolute_user_directories
+from partialfair._extras import require
 from partialfair._files import scratch, write_files
 from partialfair.exceptions import DataFetchError, InputError
 
@@ -136,29 +137,37 @@ def sha256(raw: bytes) -> str:
 
 def cache_directory() -> Path:
     """Return the user's cache, where downloads are kept; a relative ``$XDG_CACHE_HOME`` is ignored."""
-    import pooch
-
+    pooch = _pooch()
     with absolute_user_directories():
         return Path(pooch.os_cache("partialfair"))
+
+
+def _pooch() -> Any:
+    """Return pooch, which downloads files and knows where the user's cache is."""
+    return require("pooch", extra="data", purpose="fetching public data")
+
+
+def _has_cache() -> bool:
+    return importlib.util.find_spec("pooch") is not None
 
 
 def search_directories(path: PathLike | None = None) -> list[Path]:
     """Return the directories that files are looked for in, the first one first.
 
     That is ``path`` alone when it is given; otherwise the directory named by ``$PARTIALFAIR_DATA``, if it is
-    set, then the user's cache.
+    set, then the user's cache, if pooch is installed, which keeps it.
     """
     if path is not None:
         return [Path(path).expanduser()]
     named = _data_directory()
-    return [cache_directory()] if named is None else [named, cache_directory()]
+    return [*([] if named is None else [named]), *([cache_directory()] if _has_cache() else [])]
 
 
 def searched(path: PathLike | None = None) -> str:
     """Say in a few words where `search_directories` led, for messages."""
     if path is not None:
         return f"path={os.fspath(path)!r}"
-    return f"${DATA_VARIABLE} or the cache, {cache_directory()}"
+    return f"${DATA_VARIABLE} or the cache, {cache_directory()}" if _has_cache() else f"${DATA_VARIABLE}"
 
 
 def either_layout(directory: Path, name: str) -> tuple[Path, Path]:
@@ -253,8 +262,7 @@ def _extract(raw: bytes, members: Sequence[str]) -> bytes:
 
 def download(url: str, target: Path) -> None:
     """Download ``url`` to ``target``, with a progress bar on a terminal and a log line elsewhere."""
-    import pooch
-
+    pooch = _pooch()
     progress = sys.stderr.isatty() and importlib.util.find_spec("tqdm") is not None
     if not progress:
         _logger.info("downloading %s", url)

@@ -18,11 +18,12 @@ import numpy as np
 from partialfair._compiled import njit
 from partialfair._typing import Bools, Floats, Ints
 from partialfair.postprocessing._knots import Knots, Rows
+from partialfair.problems.programs import QuadraticProgram, Tolerances, solve_program
 
 __all__ = ["least_change", "rising", "told_apart"]
 
-_TOLERANCE, _DUALITY_GAP = 1e-10, 1e-13
-"""Of the interior-point method, in units of the spread of the scores; a gap g leaves values off by √g."""
+_TOLERANCES = Tolerances(absolute=1e-10, relative=1e-10, gap_absolute=1e-13, gap_relative=1e-13, max_iter=200)
+"""In units of the spread of the scores; a gap g leaves values off by √g."""
 
 _NEAR = 1e-6
 """A block's mean that is further from the solver's value, in such units, is not believed."""
@@ -34,9 +35,6 @@ than rounding errors, and far less than anyone would notice."""
 _ROUNDS, _FEW = 50, 0.25
 """How often rows are taken up (ten groups take some seven rounds; what would be broken still is lifted), and
 how many for each knot are few."""
-
-_LARGEST = 1e30
-"""Stands for no bound."""
 
 
 def least_change(knots: Knots, rows: Rows) -> Floats:
@@ -92,7 +90,7 @@ def _solved_row_by_row(targets: Floats, weights: Floats, rows: Rows) -> tuple[Fl
     for _ in range(_ROUNDS):
         broken = values[rows.lower] - values[rows.upper]
         broken[taken] = 0.0
-        candidates = np.flatnonzero(broken > _TOLERANCE)
+        candidates = np.flatnonzero(broken > _TOLERANCES.absolute)
         if not candidates.size:
             break
         if candidates.size > _FEW * targets.size:
@@ -106,7 +104,6 @@ def _solved_row_by_row(targets: Floats, weights: Floats, rows: Rows) -> tuple[Fl
 
 def _solved(targets: Floats, weights: Floats, rows: Rows) -> tuple[Floats, Bools]:
     """Return a solution up to the solver's tolerance, and which rows hold with equality in it."""
-    import piqp  # late, as in `partialfair.problems.quadratic`
     from scipy.sparse import csc_matrix, diags
 
     n, m = targets.size, rows.lower.size
@@ -115,25 +112,15 @@ def _solved(targets: Floats, weights: Floats, rows: Rows) -> tuple[Floats, Bools
         np.concatenate([np.ones(m), -np.ones(m)]),
         (np.tile(at, 2), np.concatenate([rows.lower, rows.upper])),
     )
-    solver = piqp.SparseSolver()
-    solver.settings.eps_abs = solver.settings.eps_rel = _TOLERANCE
-    solver.settings.eps_duality_gap_abs = solver.settings.eps_duality_gap_rel = _DUALITY_GAP
-    solver.settings.max_iter = 200
-    solver.setup(
-        diags(weights, format="csc"),
-        -weights * targets,
-        None,
-        None,
-        csc_matrix(entries, shape=(m, n)),
-        np.full(m, -_LARGEST),
-        np.zeros(m),
+    program = QuadraticProgram(
+        diags(weights, format="csc"), -weights * targets, csc_matrix(entries, shape=(m, n)), np.zeros(m)
     )
-    solver.solve()
-    values, duals = np.asarray(solver.result.x), np.asarray(solver.result.z_u)
-    if not (np.isfinite(values).all() and np.isfinite(duals).all()):  # lifting alone obeys the rows as well
+    optimum = solve_program(program, _TOLERANCES)
+    if optimum is None:  # lifting alone obeys the rows as well
         return targets.copy(), np.zeros(m, dtype=np.bool_)
+    values = optimum.x
     # Of a row's slack and its multiplier one is 0 at the solution; near it that one is the smaller.
-    return values, duals > values[rows.upper] - values[rows.lower]
+    return values, optimum.rows > values[rows.upper] - values[rows.lower]
 
 
 def _blocks(n: int, rows: Rows, active: Bools) -> Ints:

@@ -8,19 +8,28 @@ those that belong to a border balance: ``balance · ν = 0``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg.lapack import dgecon, dgetrf, dgetrs
 
 from partialfair._typing import Bools, Floats
+from partialfair.problems.programs import QuadraticProgram, Tolerances, solve_program
 
 __all__ = ["STEP_GAP", "WITNESS_GAP", "Borders", "best_multipliers"]
 
 STEP_GAP, WITNESS_GAP = 1e-8, 1e-9
 """Duality gaps of programs: steps are judged by what they achieve, but a witness keeps the root of its gap as
 a residual, and that of 1e-8 is as large as the usual tolerance."""
+_TOLERANCES = Tolerances(
+    absolute=1e-10,  # below that PIQP stalls
+    relative=0.0,
+    gap_absolute=STEP_GAP,  # a gap g to a kink leaves a residual of √g in a certificate
+    gap_relative=1e-9,
+    max_iter=100,
+)
 _INFINITY = 1e30
+"""Upper bounds that are larger are none."""
 _ROUNDS = 10
 """How often the set of active constraints is corrected."""
 _DEPENDENT = 1e-12
@@ -103,29 +112,29 @@ def best_multipliers(
     if m == 0:
         return np.zeros(n_kinks)
     borders = Borders.none(n_kinks) if borders is None else borders
-    import piqp  # late: machines that train networks may have none
-
-    solver = piqp.DenseSolver()
-    # A gap g to a kink leaves a residual of √g in a certificate; below 1e-10 the solver stalls.
-    solver.settings.eps_abs, solver.settings.eps_rel = 1e-10, 0.0
-    solver.settings.eps_duality_gap_abs = gap
-    solver.settings.max_iter = 100
     free = np.append(np.zeros(m), borders.backs) > 0
     bounded = borders.bounded(shares, beyond)
-    low, heights = np.full(len(bounded), -_INFINITY), np.zeros(len(bounded))
-    limits = (bounded, low, heights) if n_kinks else (None, None, None)
+    heights = np.zeros(len(bounded))
     equal = np.hstack([np.zeros((len(borders.balance), m)), borders.balance])
-    equalities = (equal, np.zeros(len(equal))) if len(equal) else (None, None)
-    high = np.concatenate([np.minimum(upper, _INFINITY), np.full(n_kinks, _INFINITY)])
-    solver.setup(gram, -linear, *equalities, *limits, np.where(free, -_INFINITY, 0.0), high)
-    solver.solve()
-    z = np.nan_to_num(np.array(solver.result.x))
+    program = QuadraticProgram(
+        gram,
+        -linear,
+        bounded if n_kinks else None,
+        heights if n_kinks else None,
+        equal if len(equal) else None,
+        np.where(free, -np.inf, 0.0),
+        np.append(upper, np.full(n_kinks, np.inf)),
+    )
+    optimum = solve_program(program, replace(_TOLERANCES, gap_absolute=gap))
+    if optimum is None:
+        return np.zeros(m + n_kinks)
+    z = optimum.x
     z[:m] = np.clip(z[:m], 0.0, upper)
     finite = np.flatnonzero(upper < _INFINITY)
     rows = np.vstack([np.eye(m + n_kinks)[finite], bounded])
-    duals = np.concatenate([np.nan_to_num(solver.result.z_bu)[finite], np.nan_to_num(solver.result.z_u)])
-    program = _Program(gram, linear, rows, np.concatenate([upper[finite], heights]), equal, free)
-    exact = program.solved(z > np.nan_to_num(solver.result.z_bl), duals > program.limits - rows @ z)
+    active_set = _ActiveSet(gram, linear, rows, np.concatenate([upper[finite], heights]), equal, free)
+    duals = np.concatenate([optimum.high[finite], optimum.rows])
+    exact = active_set.solved(z > optimum.low, duals > active_set.limits - rows @ z)
     if exact is not None:
         reached = finite[np.abs(upper - exact[:m])[finite] <= _SAME * upper[finite]]
         exact[reached] = upper[reached]
@@ -138,7 +147,7 @@ def best_multipliers(
 
 
 @dataclass(frozen=True, eq=False)
-class _Program:
+class _ActiveSet:
     """``max ⟨linear, z⟩ − ½ zᵀ gram z`` with ``rows z ≤ limits``, ``equal z = 0``, and z ≥ 0 where not free.
 
     An interior solution gives all constraints a little of a multiplier, and together that is a residual. What

@@ -1,4 +1,4 @@
-"""Partial fairness for PyTorch: the constraints on tensors, a hook for any training loop, and a loop."""
+"""Partial fairness for PyTorch: the constraints on tensors, and a hook for any training loop."""
 
 from __future__ import annotations
 
@@ -12,30 +12,22 @@ if TYPE_CHECKING:
     from partialfair.torch.fairness import PartialFairness
     from partialfair.torch.functions import ScoreConstraints
     from partialfair.torch.head import RefittedHead, refit_head
-    from partialfair.torch.trainer import PartialFairTrainer
-    from partialfair.torch.training import EpochRecord, Training
 
 __all__ = [
-    "EpochRecord",
     "GroupBatches",
     "Indexed",
-    "PartialFairTrainer",
     "PartialFairness",
     "RefittedHead",
     "ScoreConstraints",
-    "Training",
     "refit_head",
 ]
 
 _HOME_OF = {
-    "EpochRecord": "training",
     "GroupBatches": "batches",
     "Indexed": "batches",
-    "PartialFairTrainer": "trainer",
     "PartialFairness": "fairness",
     "RefittedHead": "head",
     "ScoreConstraints": "functions",
-    "Training": "training",
     "refit_head": "head",
 }
 

@@ -5,22 +5,13 @@ from __future__ import annotations
 import torch.distributed
 from torch import Tensor
 
-__all__ = ["is_first", "mean_over_processes", "n_processes", "rank"]
+__all__ = ["mean_over_processes", "n_processes"]
 
 
 def n_processes() -> int:
     """Return how many processes train together."""
-    return torch.distributed.get_world_size() if _are_together() else 1
-
-
-def rank() -> int:
-    """Return which of them this is."""
-    return torch.distributed.get_rank() if _are_together() else 0
-
-
-def is_first() -> bool:
-    """Return whether this process writes files and talks."""
-    return rank() == 0
+    together = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return torch.distributed.get_world_size() if together else 1
 
 
 def mean_over_processes(values: Tensor) -> Tensor:
@@ -30,7 +21,3 @@ def mean_over_processes(values: Tensor) -> Tensor:
     total = values.clone()
     torch.distributed.all_reduce(total)
     return total / n_processes()
-
-
-def _are_together() -> bool:
-    return torch.distributed.is_available() and torch.distributed.is_initialized()

@@ -43,8 +43,8 @@ class GroupBatches(Sampler[list[int]]):
 
     Means of a group in a batch then have ``q_k`` terms each time, instead of a random number that is often 0
     where a group is rare. Members of rare groups come more often than others, for which `shares` and
-    `loss_weights` make up: give the former to `PartialFairness` and weight the loss by the latter, or leave
-    both to `PartialFairTrainer`. Members of a group come in random order, all of them before any comes again.
+    `loss_weights` make up: give the former to `PartialFairness` as ``batch_shares``, and multiply the losses
+    of rows by the latter. Members of a group come in random order, all of them before any comes again.
 
     Parameters
     ----------

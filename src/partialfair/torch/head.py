@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,17 +12,20 @@ from sklearn.base import clone
 from torch import Tensor, nn
 
 from partialfair._checks import shown
+from partialfair._typing import ArrayLike, Floats
 from partialfair.constraints import Constraint
 from partialfair.estimators import FitResult, PartialFairClassifier
 from partialfair.exceptions import InputError
-from partialfair.torch._loading import as_tensor, moved
+from partialfair.metrics._inputs import scored_groups
+from partialfair.named_constraints import record_of
 from partialfair.torch.functions import check_labels, scores_of
-from partialfair.torch.training import measured
 
 __all__ = ["RefittedHead", "refit_head"]
 
 _TRIES = 4
 """Fits until the network itself keeps the promise: rounding rarely breaks it twice."""
+_SAME = 1e-9
+"""By how much an exact gap may exceed what is allowed, for rounding."""
 _FURTHER = 1.5
 """By how much more than it was exceeded the gap is narrowed for the next fit."""
 
@@ -136,8 +139,27 @@ def _judged(
         return RefittedHead(fitted, (), None), 0.0
     scores = scores_of(head(features.to(head.weight))).double().cpu().numpy()
     judged = np.array([group not in result.small_groups for group in groups])
-    measures = measured(scores[judged], y[judged], groups[judged], promised, float("nan"))
-    return RefittedHead(fitted, measures.gaps, measures.kept), measures.excess
+    gaps = _exact_gaps(scores[judged], y[judged], groups[judged], promised)
+    bounded = [
+        gap - one.max_gap for gap, one in zip(gaps, promised, strict=True) if record_of(one) is not None
+    ]
+    excess = float(np.max(bounded, initial=-np.inf))
+    return RefittedHead(fitted, gaps, excess <= _SAME), excess
+
+
+def _exact_gaps(
+    scores: Floats, y: ArrayLike, groups: ArrayLike, constraints: Sequence[Constraint]
+) -> tuple[float, ...]:
+    """Return the exact gap of each constraint; nan for one that bounds no metric."""
+    positive, gaps = np.asarray(y) == 1, []
+    for constraint in constraints:
+        if (record := record_of(constraint)) is None:
+            gaps.append(float("nan"))
+            continue
+        labels = positive if record.bounded.needs_labels else None
+        scored = scored_groups(scores, groups, constraint.interval, positive=labels)
+        gaps.append(record.gap(scored, constraint).value)
+    return tuple(gaps)
 
 
 def _narrower(classifier: PartialFairClassifier, by: float) -> PartialFairClassifier:
@@ -172,8 +194,8 @@ def _features(
             if not isinstance(batch, list | tuple) or len(batch) != 3:
                 raise InputError("batches must be (inputs, labels, groups)")
             X, y, group = batch
-            model(moved(X, device))
-            y = as_tensor(y, "labels")
+            model(_moved(X, device))
+            y = _as_tensor(y, "labels")
             check_labels(y)
             labels.append(y.cpu().numpy())
             if np.ndim(group) == 0:
@@ -190,3 +212,25 @@ def _features(
         )
     y = np.concatenate(labels)
     return torch.cat(seen), y, np.concatenate(groups)
+
+
+def _as_tensor(values: Any, name: str) -> Tensor:
+    """Return values of a batch as a tensor, or a complaint that names them."""
+    try:
+        tensor = torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        tensor = torch.empty(())
+    if tensor.is_nested or tensor.ndim == 0:
+        raise InputError(f"{name} of a batch must be a vector of numbers, not {shown(values)}")
+    return tensor
+
+
+def _moved(inputs: Any, device: torch.device) -> Any:
+    """Return inputs on the device: a tensor, or tensors in lists, tuples and dicts."""
+    if isinstance(inputs, Tensor):
+        return inputs.to(device, non_blocking=True)
+    if isinstance(inputs, dict):
+        return {name: _moved(one, device) for name, one in inputs.items()}
+    if isinstance(inputs, list | tuple):
+        return type(inputs)(_moved(one, device) for one in inputs)
+    return inputs

@@ -19,7 +19,7 @@ import pytest
 
 from partialfair.datasets import _source
 from partialfair.datasets._source import RemoteFile, download, ensure, find, read_all
-from partialfair.exceptions import DataFetchError, InputError
+from partialfair.exceptions import DataFetchError, InputError, MissingExtraError
 
 CONTENT = b"1;2;3\n" * 500
 
@@ -238,6 +238,18 @@ class TestDownload:
 
 def test_the_users_cache_is_poochs():
     assert _source.cache_directory() == Path(pooch.os_cache("partialfair"))
+
+
+def test_without_pooch_files_are_read_and_fetching_names_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    monkeypatch.setenv(_source.DATA_VARIABLE, str(tmp_path))
+    assert find(UNREACHABLE) is None
+    with pytest.raises(
+        MissingExtraError, match=r"fetching public data needs pooch.*pip install 'partialfair\[data\]'"
+    ):
+        read_all([UNREACHABLE])
+    put(tmp_path / "toy.csv")
+    assert read_all([UNREACHABLE]) == [CONTENT]
 
 
 @pytest.mark.parametrize("relative", ["", "relative"])
