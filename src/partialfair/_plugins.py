@@ -32,6 +32,7 @@ PAPER_DATASETS = ("celeba",)
 PAPER_PACKAGE = "partialfair_paper"
 
 
+@cache
 def command_plugins() -> Mapping[str, EntryPoint]:
     """Return the commands of other distributions by name, without importing them."""
     return {point.name: point for point in entry_points(group="partialfair.commands")}
