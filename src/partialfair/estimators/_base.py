@@ -44,6 +44,7 @@ from partialfair.estimators.result import FitResult
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, group_name
 from partialfair.models import linear_model
+from partialfair.problems import Cells
 from partialfair.solvers import Solver
 from partialfair.surrogates import Surrogate, surrogate
 
@@ -179,9 +180,10 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         if constraints and len(groups.labels) < 2:
             who = f"only group {group_name(groups.labels[0])!r}" if groups.labels else "no group"
             raise InputError(f"sensitive_features has {who}; a constraint needs at least two groups")
-        promises = promises_of(constraints, groups, weights, positive, self.min_group_size)
+        cells = Cells(weights, groups.codes, positive)
+        promises = promises_of(constraints, groups, cells, self.min_group_size)
         check_promises(promises)
-        remark = overfitted_gap_warning(promises, weights, positive)
+        remark = overfitted_gap_warning(promises, cells)
         if remark is not None:
             warnings.warn(remark, stacklevel=4)
         self._group_columns = names_of(sensitive_features)

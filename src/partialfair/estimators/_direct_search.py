@@ -74,7 +74,7 @@ def direct_search(pool: Pool, n_steps: int, seed: int) -> None:
     seed
         For random steps.
     """
-    n_rows, n_parameters = pool.training.weights.size, pool.problem.rows.parameters.n
+    n_rows, n_parameters = pool.training.cells.n_rows, pool.problem.rows.parameters.n
     few = n_parameters <= _FEW_COORDINATES
     times = (_USUAL_ROWS / n_rows) ** (_MORE_OF_FEW if n_rows < _USUAL_ROWS else _FEWER_OF_MANY)
     if few:  # surrogates lead astray most, and solves cost least
@@ -128,8 +128,9 @@ def _around(pool: Pool, rng: np.random.Generator) -> Candidate:
     """Return a random model, about as far from the unconstrained one as that is from scoring all alike."""
     free = pool.candidates[0].w
     subspace = _Subspace.of(pool, _coordinates(pool))
-    spread = float(np.std(pool.problem.rows.at(free).counts().scores))
-    far = spread / np.sqrt(subspace.n) * rng.normal(size=subspace.n)
+    # A rough scale is enough: scores count once each, whatever their weights.
+    deviation = float(np.std(pool.problem.rows.at(free).counts().weighted.scores))
+    far = deviation / np.sqrt(subspace.n) * rng.normal(size=subspace.n)
     candidate = pool.evaluate(free + subspace.directions @ far)
     assert candidate is not None
     return candidate
@@ -200,8 +201,7 @@ class _Subspace:
         """Return the directions that move scores at all."""
         scaled = []
         for direction in given:
-            counts = pool.problem.rows.at(direction).counts()
-            size = float(np.sqrt(np.average(counts.scores**2, weights=counts.weights)))
+            size = pool.problem.rows.at(direction).counts().scale.size
             if size > 0:
                 scaled.append(direction / size)
         return cls(np.stack(scaled, axis=1))

@@ -6,8 +6,6 @@ certificate may well hold: whoever asked for a model must be told that this is h
 
 from __future__ import annotations
 
-import numpy as np
-
 from partialfair.estimators.result import FitResult
 from partialfair.exceptions import SurrogateWarning
 from partialfair.problems import Counts
@@ -34,12 +32,12 @@ def flat_scores_warning(result: FitResult, counts: Counts, unconstrained: Counts
     """
     if result.gaps and result.tied_share == 1:
         return None
-    own, size = _deviation(counts), 1 + float(np.abs(counts.scores).max())
-    if own <= _ROUNDING * size:
+    own, _, largest = counts.scale
+    if own <= _ROUNDING * (1 + largest):
         return SurrogateWarning(
             "all training scores are equal but for rounding errors: the model ranks nobody"
         )
-    free = own if unconstrained is None else _deviation(unconstrained)
+    free = own if unconstrained is None else unconstrained.scale.deviation
     if own >= _FLAT * free:
         return None
     return SurrogateWarning(
@@ -47,9 +45,3 @@ def flat_scores_warning(result: FitResult, counts: Counts, unconstrained: Counts
         "the unconstrained model's, so the model tells hardly anybody apart; raise max_gap, or add features "
         "or group_terms that can close the gap"
     )
-
-
-def _deviation(counts: Counts) -> float:
-    """Return the weighted standard deviation of scores."""
-    mean = np.average(counts.scores, weights=counts.weights)
-    return float(np.sqrt(np.average((counts.scores - mean) ** 2, weights=counts.weights)))

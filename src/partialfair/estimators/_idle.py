@@ -17,12 +17,14 @@ from partialfair.constraints.parity import AtThreshold
 from partialfair.estimators._promise import Promise
 from partialfair.exceptions import IdleThresholdWarning
 from partialfair.groups import Groups
-from partialfair.problems import Counts
+from partialfair.problems import WeightedScores
 
 __all__ = ["idle_threshold_warning"]
 
 
-def idle_threshold_warning(promises: Sequence[Promise], counts: Counts) -> IdleThresholdWarning | None:
+def idle_threshold_warning(
+    promises: Sequence[Promise], counts: WeightedScores
+) -> IdleThresholdWarning | None:
     """Name the groups in which a threshold's rank is outside of the interval; None if there are none."""
     told = []
     for promise in promises:
@@ -37,7 +39,7 @@ def idle_threshold_warning(promises: Sequence[Promise], counts: Counts) -> IdleT
     )
 
 
-def _outside(promise: Promise, counts: Counts) -> list[str]:
+def _outside(promise: Promise, counts: WeightedScores) -> list[str]:
     """Return "rank 4.2 % in group 'f'" for every group where that is outside of the interval, ends included.
 
     Ranks are those among the people compared. Where positives and negatives are, a threshold that is inside

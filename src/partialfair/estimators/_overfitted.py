@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 
 from partialfair._checks import shown
-from partialfair._typing import Floats
-from partialfair.constraints.base import Positive
 from partialfair.estimators._promise import Promise
 from partialfair.exceptions import OverfittedGapWarning
 from partialfair.groups import members_text
 from partialfair.metrics.catalogue import METRICS
 from partialfair.named_constraints import record_of
+from partialfair.problems import Cells
 from partialfair.theory import required_size, smallest_gap
 
 __all__ = ["TOO_FEW_SHARE", "overfitted_gap_warning"]
@@ -37,9 +36,7 @@ than they can show, and users may well want that: it says the less of new people
 """
 
 
-def overfitted_gap_warning(
-    promises: Sequence[Promise], weights: Floats, positive: Positive
-) -> OverfittedGapWarning | None:
+def overfitted_gap_warning(promises: Sequence[Promise], cells: Cells) -> OverfittedGapWarning | None:
     """Name the first promise that is far narrower than its smallest group can show; None if there is none."""
     for promise in promises:
         constraint, groups = promise.constraint, promise.groups
@@ -47,7 +44,7 @@ def overfitted_gap_warning(
         # The formula is about shares of people; means over pairs, with gaps up to ½, are known better.
         if record is None or METRICS[record.metric].largest != 1 or constraint.largest_gap != 1:
             continue
-        members = constraint.effective_members(groups, weights, positive)
+        members = constraint.effective_members(groups, cells.weights, cells.positive, cells.squares)
         fewest = int(np.argmin(members))
         part = constraint.intervals(groups)[fewest]
         n = float(members[fewest]) / part.measure

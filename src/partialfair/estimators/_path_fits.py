@@ -24,7 +24,7 @@ from partialfair.groups import encode_groups
 from partialfair.metrics.catalogue import Metric
 from partialfair.metrics.partial import WorstGap
 from partialfair.named_constraints import NamedConstraint, make_known
-from partialfair.problems import Counts
+from partialfair.problems import WeightedScores
 from partialfair.solvers import Record, Status
 
 __all__ = [
@@ -222,7 +222,7 @@ def judged_in_training(estimator: Any, model: Any, train: GivenRows) -> tuple[Co
     positive = None if is_regressor(model) else np.asarray(rows.y) == model.classes_[1]
     (stated,) = estimator._read_constraints()
     scores = scores_of(model, rows)
-    counts = Counts(scores, weights[present], groups.codes, positive)
+    counts = WeightedScores(scores, weights[present], groups.codes, positive)
     return exact_gap(stated, scores, counts, groups.labels, estimator.min_group_size, sign)
 
 

@@ -35,7 +35,6 @@ from partialfair.estimators._watch import Solving, unsolved
 from partialfair.estimators.result import FitResult, Tried
 from partialfair.exceptions import SurrogateWarning, UninformativeModelWarning
 from partialfair.problems import Box, Certificate, Counts, Problem, TrainingData, certify
-from partialfair.problems.ranks import spread
 from partialfair.solvers import CUT_SHORT, GOOD, IDCA, Newton, Record, Result, Solver, Status, decided
 from partialfair.solvers.result import unconstrained_start
 from partialfair.surrogates import Surrogate, surrogate
@@ -118,8 +117,8 @@ class SearchSettings:
             return self.surrogate
         if self.surrogate_width != "auto":
             return surrogate(self.surrogate, float(self.surrogate_width))
-        unit = spread(counts)
-        is_constant = unit <= _MIN_SPREAD * (1 + np.abs(counts.scores).max())
+        unit = counts.spread
+        is_constant = unit <= _MIN_SPREAD * (1 + counts.scale.largest)
         width = 1.0 if is_constant else _RELATIVE_WIDTH * unit
         return surrogate("rounded_ramp" if self.surrogate == "ramp" else self.surrogate, width)
 
@@ -402,7 +401,7 @@ class Search:
         assert self.pool is not None
         training, trained, sigma = self._stated
         assert sigma is not None
-        share = settings.share(training.weights.size)
+        share = settings.share(training.cells.n_rows)
         boundary = replace(settings.boundary, n_steps=max(1, int(share * settings.boundary.n_steps)))
         # Other fits of a path have been where other starts lead, and their candidates are in the pool: that
         # is enough if one of them is feasible.
@@ -587,7 +586,7 @@ class Search:
         """Return a certified attempt that keeps the promise, from series of solves; see `NearBest`."""
         assert self.pool is not None
         stated, pool = last.training.max_gaps, self.pool
-        n_solves = max(1, int(self.escalation.share(last.training.weights.size) * settings.n_solves))
+        n_solves = max(1, int(self.escalation.share(last.training.cells.n_rows) * settings.n_solves))
         feasible = [one for one in pool.candidates if pool.is_feasible(one)]
         loosest = min(feasible, key=lambda one: float(one.excess.max()))
         starts = [pool.best] if loosest is pool.best else [pool.best, loosest]
@@ -639,23 +638,18 @@ class Search:
         promises: tuple[Promise, ...] = ()
         if constraints:
             assert self.rows.groups is not None
+            assert self.data.cells is not None
             counts = self._free_problem.rows.at(self._free_w).counts()
             sigma = self.settings.surrogate_for(counts)
             constraints = placed(constraints, counts, self.rows.groups.labels)
             promises = promises_of(
-                constraints,
-                self.rows.groups,
-                self.rows.weights,
-                self.rows.positive,
-                self.settings.min_group_size,
+                constraints, self.rows.groups, self.data.cells, self.settings.min_group_size
             )
             check_promises(promises)
         training = Training(
             self.data,
             self.rows.objective,
             self.alpha,
-            self.rows.weights,
-            self.rows.positive,
             promises,
             self.settings.tol,
             self.box,

@@ -85,7 +85,7 @@ class _Budget:
 
     def spent(self, round_number: int, steps: int, first: Attempt) -> bool:
         """Whether there are no more rounds, or steps."""
-        more = self.more * min(1.0, _USUAL_ROWS / first.training.weights.size)
+        more = self.more * min(1.0, _USUAL_ROWS / first.training.cells.n_rows)
         of_first = first.steps - first.result.history[0].step
         return round_number >= self.rounds or steps > self.times * of_first + more
 
@@ -367,9 +367,9 @@ def indicator_values(
     blocks = [
         constraint.build(
             promise.groups,
-            training.weights,
+            training.cells.weights,
             sigma if record_of(constraint) is None else indicator,
-            training.positive,
+            training.cells.positive,
         )
         for constraint, promise in zip(constraints, training.promises, strict=True)
     ]
@@ -378,10 +378,10 @@ def indicator_values(
 
 def _narrowest(first: Attempt) -> int:
     """Return how often the surrogate may be halved and still cover enough members of every group."""
-    training, covered = first.training, []
-    for promise in training.promises:
+    cells, covered = first.training.cells, []
+    for promise in first.training.promises:
         stated, groups = promise.constraint, promise.groups
-        inside = stated.effective_members(groups, training.weights, training.positive)
+        inside = stated.effective_members(groups, cells.weights, cells.positive, cells.squares)
         measures = np.array([part.measure for part in stated.intervals(groups)])
         covered.append(float((_COVERED * inside / measures).min()))
     return int(np.clip(np.log2(max(min(covered) / _ENOUGH, 1.0)), 0, _NARROWEST))
@@ -439,7 +439,7 @@ def _floor(promise: Promise) -> tuple[float, str, float]:
     the interval makes. It is reached if all other groups are large.
     """
     stated, groups = promise.constraint, promise.groups
-    counts = np.bincount(groups.codes[groups.codes >= 0], minlength=len(groups.labels))
+    counts = promise.n_rows[promise.judged]
     inside = counts * [part.measure for part in stated.intervals(groups)]
     fewest = int(np.argmin(inside))
     scale = 1.0 if stated.gap_scale == "interval" else inside[fewest] / counts[fewest]

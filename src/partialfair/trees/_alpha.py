@@ -37,6 +37,7 @@ from partialfair.estimators._splits import drawn_rows
 from partialfair.estimators._statement import seed_of
 from partialfair.estimators.classifier import two_classes
 from partialfair.exceptions import InputError
+from partialfair.problems import Cells
 from partialfair.solvers import Status
 from partialfair.trees._leaf_rows import LeafRows, exact_gaps, mean_loss
 
@@ -84,7 +85,9 @@ def judging_rows(linear: Any, rows: GivenRows, share: float | None) -> npt.NDArr
         positive = None if is_regressor(linear) else held_out.y == two_classes(held_out.y)[1]
         weights = read_weights(held_out.weights, held_out.n)
         stated, least = linear._read_constraints(), linear.min_group_size
-        check_promises(promises_of(stated, held_out.groups, weights, positive, least))
+        check_promises(
+            promises_of(stated, held_out.groups, Cells(weights, held_out.groups.codes, positive), least)
+        )
     except InputError as error:
         raise InputError(
             f"alpha='auto' compares alphas on {held_out.n} rows held out: {error}; or give alpha a number"

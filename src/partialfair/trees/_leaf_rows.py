@@ -18,7 +18,7 @@ from partialfair.estimators._promise import exact_gap
 from partialfair.estimators.result import FitResult
 from partialfair.metrics.partial import WorstGap
 from partialfair.objectives import read_loss
-from partialfair.problems import Counts
+from partialfair.problems import WeightedScores
 from partialfair.solvers import Status
 from partialfair.trees._refitting import LeafValues
 
@@ -71,7 +71,7 @@ class LeafRows:
 def exact_gaps(linear: Any, scores: Floats, rows: GivenRows) -> tuple[WorstGap, ...]:
     """Return the exact gaps that the constraints of a refit are about, of any scores of any rows."""
     positive = None if is_regressor(linear) else np.asarray(rows.y) == linear.classes_[1]
-    counts = Counts(scores, read_weights(rows.weights, rows.n), rows.groups.codes, positive)
+    counts = WeightedScores(scores, read_weights(rows.weights, rows.n), rows.groups.codes, positive)
     sign, labels = 1.0 if linear.higher_is_better else -1.0, rows.groups.labels
     return tuple(
         exact_gap(stated, scores, counts, labels, linear.min_group_size, sign)[1]
