@@ -85,7 +85,7 @@ def test_orders_and_names_do_not_decide():
 
 def test_sizes_of_groups_say_nothing_about_gaps_in_units_of_scores():
     groups = encode_groups(["a", "b"] * 5)
-    promise = Promise(StatisticalParity(max_gap=1e-3), groups, np.ones(2, dtype=bool), {}, 2)
+    promise = Promise(StatisticalParity(max_gap=1e-3), groups, np.ones(2, dtype=bool), {}, 2, np.full(2, 5.0))
     assert not is_reachable(promise)
     in_scores = replace(METRICS["statistical_parity"], in_scores=True)
     with patch.dict(METRICS, statistical_parity=in_scores):
@@ -172,11 +172,13 @@ def test_rows_with_equal_features_are_moved_out_of_the_interval(monkeypatch):
     monkeypatch.setattr(Search, "_is_unfinished", True)
     quiet_fit(X, y, groups, max_gap=0.05)
     ((block, pool, (above, below)),) = seen
-    assert (np.flatnonzero(block.rows) == np.arange(855, 900)).all()
+    at_direction = pool.problem.rows.at(block.direction).counts().scores
+    rows = (at_direction >= block.low_score) & (at_direction <= block.high_score)
+    assert (np.flatnonzero(rows) == np.arange(855, 900)).all()
     for candidate, side in ((above, "above"), (below, "below")):
         counts = pool.problem.rows.at(candidate.w).counts()
         others = counts.scores[counts.codes == block.group]
-        score = counts.scores[block.rows]
+        score = counts.scores[rows]
         passed = np.mean(others > score.max()), np.mean(others >= score.min())
         assert passed[1] <= INTERVAL[0] if side == "above" else passed[0] >= INTERVAL[1]
 

@@ -14,6 +14,7 @@ from partialfair.constraints import (
     StatisticalParity,
 )
 from partialfair.groups import encode_groups
+from partialfair.problems import Cells
 from partialfair.solvers import Status
 from partialfair.training.promise import promised
 from partialfair.training.tightening import _floor
@@ -163,7 +164,8 @@ def test_the_smallest_gap_is_half_a_step_of_the_fewest_members(interval, gap_sca
     """
     labels = np.repeat(["few", "many"], [10, 4000])
     stated = StatisticalParity(interval, 0.1, gap_scale)
-    found, _, _ = _floor(promised(stated, encode_groups(labels), np.ones(labels.size), None, 2))
+    groups = encode_groups(labels)
+    found, _, _ = _floor(promised(stated, groups, Cells(np.ones(labels.size), groups.codes), 2))
     assert found == pytest.approx(floor)
     if not isinstance(interval, dict):
         scores = np.concatenate([np.arange(10) * 400 + 199.5, np.arange(4000)])

@@ -17,9 +17,9 @@ from threadpoolctl import threadpool_limits
 from partialfair import PartialFairClassifier
 from partialfair.categoricals import CategoricalCodes
 from partialfair.constraints import EqualOpportunity, StatisticalParity
-from partialfair.estimators import _fit
 from partialfair.problems import InMemoryData
 from partialfair.problems.rows import ShardSize
+from partialfair.training import fit
 
 THREADS = (1, 2, 4)
 # As many shards as large data have.
@@ -83,7 +83,7 @@ def digest(problem):
         shards.append(len(made.rows().shards))
         return made
 
-    with mock.patch.object(_fit, "InMemoryData", data):
+    with mock.patch.object(fit, "InMemoryData", data):
         clf = PartialFairClassifier(**settings, random_state=0).fit(X, y, sensitive_features=groups, **given)
     result = clf.result_
     numbers = {

@@ -6,7 +6,7 @@ import pytest
 from partialfair import metrics
 from partialfair.groups import Groups
 from partialfair.named_constraints import NAMED_CONSTRAINTS
-from partialfair.problems import Counts
+from partialfair.problems import WeightedScores
 from partialfair.training.exact_gaps import Referee
 
 METRICS = {
@@ -39,6 +39,6 @@ def test_gaps_are_those_of_the_public_metrics(name, scale, weighted):
         truth = METRICS[name](
             positive.astype(int), scores, sensitive_features=codes, sample_weight=weights, **stated
         )
-        counts = Counts(scores, weights, codes, positive)
+        counts = WeightedScores(scores, weights, codes, positive)
         found = Referee.of(constraint, Groups(codes, (0, 1, 2))).gap(counts)
         assert found.value == pytest.approx(truth, abs=1e-12)

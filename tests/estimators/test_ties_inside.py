@@ -7,7 +7,7 @@ import pytest
 
 from partialfair.constraints import StatisticalParity
 from partialfair.groups import encode_groups
-from partialfair.problems import Counts
+from partialfair.problems import Cells, WeightedScores
 from partialfair.training.candidates import Candidate, Pool
 from partialfair.training.promise import promised
 
@@ -16,7 +16,8 @@ N = 40
 
 def promise_and_codes():
     groups = encode_groups(np.repeat(["a", "b"], N // 2))
-    return promised(StatisticalParity((0.1, 0.5), 0.1), groups, np.ones(N), None, 2), groups.codes
+    cells = Cells(np.ones(N), groups.codes)
+    return promised(StatisticalParity((0.1, 0.5), 0.1), groups, cells, 2), groups.codes
 
 
 def test_who_is_inside():
@@ -24,11 +25,11 @@ def test_who_is_inside():
     promise, codes = promise_and_codes()
     scores = np.tile(-np.arange(20.0), 2)
     ranks = np.tile(np.arange(1, 21), 2)
-    counts = Counts(scores, np.ones(N), codes)
+    counts = WeightedScores(scores, np.ones(N), codes)
     np.testing.assert_array_equal(promise.inside(counts), (ranks > 2) & (ranks <= 10))
     scores[codes == 1] = np.maximum(scores[codes == 1], -9.0)  # from the tenth on all of b are tied
     tied = (ranks > 2) & ((ranks <= 10) | (codes == 1))
-    np.testing.assert_array_equal(promise.inside(Counts(scores, np.ones(N), codes)), tied)
+    np.testing.assert_array_equal(promise.inside(WeightedScores(scores, np.ones(N), codes)), tied)
 
 
 @pytest.mark.parametrize(("first", "welcome"), [(15, True), (5, False)])
@@ -41,7 +42,8 @@ def test_new_ties_are_welcome_outside_of_the_interval_only(first, welcome):
     flat = np.maximum(scores, -first)
 
     def candidate(scores):
-        return Candidate(np.zeros(1), 0.0, np.zeros(1), pool._tied(Counts(scores, np.ones(N), codes)))
+        ties = WeightedScores(scores, np.ones(N), codes).ties([promise])
+        return Candidate(np.zeros(1), 0.0, np.zeros(1), ties)
 
     pool.candidates.append(candidate(scores))
     assert pool.is_informative(candidate(scores))

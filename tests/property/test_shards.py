@@ -19,7 +19,6 @@ from partialfair.constraints import (
     StatisticalParity,
     join,
 )
-from partialfair.data.samples import Samples
 from partialfair.estimators import PartialFairClassifier
 from partialfair.estimators._statement import read_constraints, read_solver
 from partialfair.exceptions import InputError
@@ -27,13 +26,13 @@ from partialfair.groups import Members, encode_groups
 from partialfair.models import linear_model
 from partialfair.objectives import AUC, Hinge, Logistic, Squared
 from partialfair.problems import (
-    Counts,
+    Cells,
     InMemoryData,
     InMemoryRows,
-    People,
     Problem,
     ShardRows,
     SortedRanks,
+    WeightedScores,
     certify,
 )
 from partialfair.problems.rows import ShardSize
@@ -151,27 +150,27 @@ class Guarded(Split):
 
     def rows(self, members=(), *, additive=True):
         shards = super().rows(members).shards
-        if self.people is None:
+        if self.cells is None:
             return GuardedRows(shards)
         kept = [(rows.start, rows.stop) for rows, _ in self._split]
         return GuardedRows(
             tuple(
-                PeopledRows(**vars(shard), people=part(self.people, *ends))
+                KnownRows(**vars(shard), cells=part(self.cells, *ends))
                 for shard, ends in zip(shards, kept, strict=True)
             )
         )
 
 
-def part(people, first, stop):
+def part(cells, first, stop):
     """Return what is known of some rows."""
-    return People(people.weights[first:stop], people.codes[first:stop], people.positive[first:stop])
+    return Cells(cells.weights[first:stop], cells.codes[first:stop], cells.positive[first:stop])
 
 
 @dataclass(frozen=True, eq=False)
-class PeopledRows(ShardRows):
-    """Rows that know who they are about."""
+class KnownRows(ShardRows):
+    """Rows that know their weights, groups and labels."""
 
-    people: People = None
+    cells: Cells = None
 
 
 class GuardedRows(InMemoryRows):
@@ -241,7 +240,7 @@ class GuardedScores:
         return answers
 
     def ranks(self, bank):
-        if hasattr(self.shards[0].data, "people"):
+        if hasattr(self.shards[0].data, "cells"):
             return self.reduce(MergedRanks(bank))[0]
         return ReducedRanks(self, bank)
 
@@ -272,8 +271,7 @@ class MergedCounts:
     """How much weight has which score, group and label; equal ones are one, so few leave the shard."""
 
     def map(self, shard, reference):
-        people = shard.data.people
-        return self.merged(people.with_scores(shard.scores))
+        return self.merged(shard.data.cells.with_scores(shard.scores))
 
     def combine(self, first, second):
         return self.merged(first, second)
@@ -285,7 +283,7 @@ class MergedCounts:
         ]
         kinds, which = np.unique(np.stack(joined[:3]), axis=1, return_inverse=True)
         weights = np.bincount(which.ravel(), weights=joined[3])
-        return Counts(kinds[0], weights, kinds[1].astype(int), kinds[2] > 0)
+        return WeightedScores(kinds[0], weights, kinds[1].astype(int), kinds[2] > 0)
 
 
 @dataclass(frozen=True)
@@ -375,16 +373,16 @@ def test_whole_fits_see_merged_counts_only(constraint, enforce):
     clf = PartialFairClassifier(constraint, interval=(0.1, 0.8), max_gap=0.1, enforce=enforce, **terms)
     model = linear_model(X, codes=groups.codes, n_groups=3, **terms)
     objective = Logistic().build(np.where(positive, 1.0, -1.0), np.ones(n))
-    samples, people = Samples(X, positive, groups), People(np.ones(n), groups.codes, positive)
+    cells = Cells(np.ones(n), groups.codes, positive)
     LONGEST.n = 0
-    endings, whole = [], InMemoryData(model, objective, people, n_shards=1)
+    endings, whole = [], InMemoryData(model, objective, cells, n_shards=1)
     for data in (
         whole,
-        Guarded(model, objective, people, borders=(0, 7, 2000, 2000)),
+        Guarded(model, objective, cells, borders=(0, 7, 2000, 2000)),
     ):
         stated = read_constraints(clf)
         settings = clf._fit_settings(read_solver(clf, stated))
-        search = Search(settings, data, np.full(6, 1e-4), samples, objective, stated)
+        search = Search(settings, data, np.full(6, 1e-4), groups, objective, stated)
         found = search.run(np.inf)
         status, _ = ending(found, search.certificate(found.attempt, np.inf), search.exact)
         endings.append((status, found.objective, found.attempt.training.gaps(found.counts)[0].value))
@@ -445,6 +443,86 @@ def test_answers_are_combined_in_order_and_not_piled_up(monkeypatch, n_threads):
 def test_an_error_in_one_shard_ends_the_reduction(monkeypatch, n_threads, failing):
     with pytest.raises(Outside):
         in_twenty_shards(monkeypatch, n_threads).reduce(Answers(failing))
+
+
+@dataclass(frozen=True, eq=False)
+class InCells:
+    """A training set of which the driver holds cells of rows: one for each pair of a group and a label.
+
+    ``cell_of`` says in which cell a row is; it belongs to where the rows lie.
+    """
+
+    data: Guarded
+    cell_of: np.ndarray
+
+    @cached_property
+    def cells(self):
+        rows, cell_of = self.data.cells, self.cell_of
+        sums = [np.bincount(cell_of, weights) for weights in (rows.weights, rows.weights**2)]
+        first = np.unique(cell_of, return_index=True)[1]
+        return Cells(sums[0], rows.codes[first], rows.positive[first], sums[1], np.bincount(cell_of))
+
+    def rows(self, members=(), *, additive=True):
+        if not additive:
+            raise InputError("pairs of rows need all rows in one place")
+        each = (self.data.cells.weights / self.cells.weights[self.cell_of], self.cell_of)
+        return self.data.rows(
+            tuple(Members(one.codes[each[1]], each[0] * one.shares[each[1]]) for one in members)
+        )
+
+
+@pytest.mark.parametrize("enforce", ["exact", "surrogate"])
+@pytest.mark.parametrize("constraint", ["demographic_parity", "equalized_odds"])
+def test_a_driver_that_holds_cells_fits_the_same_model(constraint, enforce):
+    """Numbers of rows, sums of weights and of squared weights are all that the driver knows of the rows."""
+    rng, n = np.random.default_rng(1), 4003
+    groups = encode_groups(rng.choice(["a", "b", "c"], n, p=[0.5, 0.46, 0.04]))
+    X = np.round(1.5 * rng.normal(size=(n, 2)) + (groups.codes == 0)[:, None]).clip(-4, 4) / 1.5
+    positive = X.sum(axis=1) + rng.normal(size=n) > 0.5
+    weights = rng.choice([1.0, 2.0, 5.0], n)
+    model, targets = linear_model(X), np.where(positive, 1.0, -1.0)
+    objective = Logistic().build(targets, weights)
+    in_rows = Cells(weights, groups.codes, positive)
+    data = Guarded(model, objective, in_rows, borders=(0, 7, 1500, 1500))
+    in_cells = InCells(data, 2 * groups.codes + positive)
+    cells = in_cells.cells
+    assert (cells.n_rows, cells.weights.size) == (n, 6)
+    settings = {"interval": (0.1, 0.8), "max_gap": 0.1, "enforce": enforce, "min_group_size": 100}
+    clf = PartialFairClassifier(constraint, **settings)
+    found, LONGEST.n = [], 0
+    for held, training, of_cells in (
+        (in_rows, InMemoryData(model, objective, in_rows), groups),
+        (cells, in_cells, replace(groups, codes=cells.codes)),
+    ):
+        of_loss = Logistic().build(np.where(held.positive, 1.0, -1.0), held.weights)
+        stated = read_constraints(clf)
+        settings_of_fit = clf._fit_settings(read_solver(clf, stated))
+        search = Search(settings_of_fit, training, np.full(2, 1e-4), of_cells, of_loss, stated)
+        result = search.run(np.inf)
+        promises = result.attempt.training.promises
+        status, _ = ending(result, search.certificate(result.attempt, np.inf), search.exact)
+        found.append(
+            (status, result, [(one.groups.labels, one.small, one.n_rows.tolist()) for one in promises])
+        )
+    (status, result, judged), (status_of_cells, result_of_cells, judged_of_cells) = found
+    assert [(labels, n_rows) for labels, _, n_rows in judged] == [(one[0], one[2]) for one in judged_of_cells]
+    assert judged[0][1]  # some group is too small
+    assert judged[0][1] == pytest.approx(judged_of_cells[0][1], rel=1e-12)
+    assert status_of_cells == status
+    assert status in GOOD or enforce == "surrogate"
+    gap, gap_of_cells = (
+        result.attempt.training.gaps(everyone.counts)[0].value
+        for everyone in (result, replace(result, w=result_of_cells.w))
+    )
+    reported = result_of_cells.attempt.training.gaps(result_of_cells.counts)[0].value
+    assert reported == pytest.approx(gap_of_cells, abs=1e-12)  # what is said of the model is true on all rows
+    if enforce == "exact":  # the last bit of a sum may lead to another model
+        assert max(gap, gap_of_cells) <= 0.1 + 1e-12
+        assert result_of_cells.objective == pytest.approx(result.objective, rel=1e-2)
+    else:
+        assert result_of_cells.w == pytest.approx(result.w, abs=1e-6)
+        assert gap_of_cells == pytest.approx(gap, abs=1e-6)
+    assert 0 < LONGEST.n < n / 10
 
 
 def test_pairs_refuse_to_be_split():

@@ -14,8 +14,7 @@ from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups
 from partialfair.models import linear_model
 from partialfair.objectives import Logistic
-from partialfair.problems import Ball, People, Problem, certify
-from partialfair.problems.ranks import spread
+from partialfair.problems import Ball, Cells, Problem, certify
 from partialfair.solvers import SOLVERS, MultiStartSQP, Newton, Status
 from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
 from tests.sizes import examples, quick_first
@@ -64,7 +63,7 @@ def draw(seed):
     objective, alpha = Logistic().build(y, weights), float(rng.choice([1e-4, 1e-2]))
     free = Problem.of(model, objective, join([]), alpha)
     scores = model.scores(Newton(tol=1e-6).solve(free, free.trivial_start).x)
-    unit = spread(People(weights, groups.codes).with_scores(scores))
+    unit = Cells(weights, groups.codes).with_scores(scores).spread
     sigma = rng.choice([Ramp, RoundedRamp, RoundedRamp, Sigmoid])(unit * float(rng.choice([0.25, 0.5])))
     blocks = [statement.build(groups, weights, sigma) for statement in statements]
     return Problem.of(model, objective, join(blocks), alpha)

@@ -17,6 +17,7 @@ from partialfair.estimators._base import PartialFairEstimator
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups
 from partialfair.metrics.catalogue import check_judgeable
+from partialfair.problems import Cells
 from partialfair.training.placing import Automatic
 from partialfair.training.promise import check_promises, promised
 
@@ -154,7 +155,7 @@ class Everybody:
             groups, positive = self.groups.take(rows), self.positive[rows]
             check_promises(
                 [
-                    promised(stated, groups, weights, positive, least)
+                    promised(stated, groups, Cells(weights, groups.codes, positive), least)
                     for stated in map(_somewhere, classifier._read_constraints())
                 ]
             )

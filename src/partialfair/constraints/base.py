@@ -81,13 +81,20 @@ class Constraint(StoredAsPairs, ABC):
     ) -> ConstraintBlock:
         """Tie the constraint to the rows of a training set; some need to know which are positive."""
 
-    def effective_members(self, groups: Groups, weights: Floats, positive: Positive = None) -> Floats:
+    def effective_members(
+        self, groups: Groups, weights: Floats, positive: Positive = None, squares: Floats | None = None
+    ) -> Floats:
         """Return the effective members of each group inside its interval, ``n_k m_k``.
 
         ``n_k = (Σ w)² / Σ w²`` over the members that are compared, and m_k the measure of the interval.
+        Where weights are sums over several rows each, ``squares`` are the sums of their squared weights.
         Refuses rows that the constraint cannot be tied to, before any work is done.
         """
-        sizes = [effective_sizes(groups, np.where(rows, weights, 0.0)) for rows in self.compared(positive)]
+        squares = weights**2 if squares is None else squares
+        sizes = [
+            effective_sizes(groups, np.where(rows, weights, 0.0), np.where(rows, squares, 0.0))
+            for rows in self.compared(positive)
+        ]
         measures = np.array([part.measure for part in self.intervals(groups)])
         return np.asarray(np.min(sizes, axis=0) * measures)
 
@@ -136,14 +143,17 @@ class Constraint(StoredAsPairs, ABC):
         return f"{type(self).__name__}({where}, max_gap={self.max_gap:g})"
 
 
-def effective_sizes(groups: Groups, weights: Floats) -> Floats:
-    """Return ``(Σ w)² / Σ w²`` over the members of each group; 0 for one without any weight."""
+def effective_sizes(groups: Groups, weights: Floats, squares: Floats | None = None) -> Floats:
+    """Return ``(Σ w)² / Σ w²`` over the members of each group; 0 for one without any weight.
+
+    Where weights are sums over several rows each, ``squares`` are the sums of their squared weights.
+    """
     inside = groups.codes >= 0
-    sums, squares = (
+    sums, sums_of_squares = (
         np.bincount(groups.codes[inside], weights=values[inside], minlength=len(groups.labels))
-        for values in (weights, weights**2)
+        for values in (weights, weights**2 if squares is None else squares)
     )
-    return np.divide(sums**2, squares, out=np.zeros(sums.size), where=squares > 0)
+    return np.divide(sums**2, sums_of_squares, out=np.zeros(sums.size), where=sums_of_squares > 0)
 
 
 def refuse_empty_groups(groups: Groups, weights: Floats, kind: str) -> None:

@@ -32,7 +32,8 @@ class GroupAUC(Constraint):
     + where one of the two ends is an upper and the other a lower one. Linear scorers need no ρ-shift, unlike
     in the paper's Example hingesurrogate_gauc.
 
-    Ramps cost O(n log n), the sigmoid all pairs of members.
+    Ramps cost O(n log n), the sigmoid all pairs of members. The constraint needs all rows in one place,
+    because it compares members of different groups.
 
     Parameters
     ----------

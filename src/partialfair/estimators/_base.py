@@ -41,6 +41,7 @@ from partialfair.metrics._inputs import cluster_codes
 from partialfair.models import linear_model
 from partialfair.models.linear import GroupTerms
 from partialfair.objectives import LossSettings, read_loss
+from partialfair.problems import Cells
 from partialfair.solvers import Solver
 from partialfair.surrogates import Surrogate, surrogate
 from partialfair.training.column_units import penalized_warning
@@ -285,9 +286,10 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         if len(labels) < 2:
             who = f"only group {group_name(labels[0])!r}" if labels else "no group"
             raise InputError(f"sensitive_features has {who}; a constraint needs at least two groups")
-        promises = promises_of(constraints, samples.groups, weights, positive, self.min_group_size)
+        cells = Cells(weights, samples.groups.codes, positive)
+        promises = promises_of(constraints, samples.groups, cells, self.min_group_size)
         check_promises(promises)
-        remark = overfitted_gap_warning(promises, weights, positive)
+        remark = overfitted_gap_warning(promises, cells)
         if remark is not None:
             warnings.warn(remark, stacklevel=5)
 

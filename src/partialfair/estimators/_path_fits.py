@@ -20,7 +20,7 @@ from partialfair.data.samples import Samples
 from partialfair.metrics.catalogue import Metric
 from partialfair.metrics.partial import WorstGap
 from partialfair.named_constraints import NamedConstraint, make_known
-from partialfair.problems import Counts
+from partialfair.problems import WeightedScores
 from partialfair.solvers import Record, Status
 from partialfair.training.path_memory import PathMemory, PathModel
 from partialfair.training.promise import exact_gap
@@ -219,7 +219,7 @@ def judged_in_training(estimator: Any, model: Any, train: Samples) -> tuple[Cons
     positive = None if is_regressor(model) else train.y == model.classes_[1]
     (stated,) = estimator._read_constraints()
     scores = scores_of(model, train)
-    counts = Counts(scores, train.row_weights, train.groups.codes, positive)
+    counts = WeightedScores(scores, train.row_weights, train.groups.codes, positive)
     return exact_gap(stated, scores, counts, train.groups.labels, estimator.min_group_size, sign)
 
 

@@ -89,6 +89,8 @@ class Hinge:
 class AUC:
     """Mean loss of the pairs of a positive and a negative (aucloss), see `AUCLoss`.
 
+    The loss needs all rows in one place, because it compares every positive with the negatives.
+
     Parameters
     ----------
     kind
@@ -117,7 +119,8 @@ class PartialAUC:
     """Mean loss of the pairs whose negative has a rank in an interval (paucloss).
 
     ``f_0 = (T_b − T_a) / (b − a)``, where T_b is the loss `AUCLoss` of the top share b of the negatives. Both
-    are convex; with a > 0 the loss is their difference, and fits are stationary points.
+    are convex; with a > 0 the loss is their difference, and fits are stationary points. The loss needs all
+    rows in one place, because it compares every positive with the negatives.
 
     Parameters
     ----------

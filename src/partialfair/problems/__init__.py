@@ -4,7 +4,7 @@ from partialfair.problems.certificate import Certificate, certify
 from partialfair.problems.constants import ProblemConstants, estimate_constants
 from partialfair.problems.constrained import Evaluation, Problem, ProblemPoint
 from partialfair.problems.domains import Ball, Box, Domain, WholeSpace
-from partialfair.problems.ranks import Counts, People, SortedRanks
+from partialfair.problems.ranks import Cells, Counts, SortedRanks, WeightedScores
 from partialfair.problems.rows import (
     Capability,
     InMemoryData,
@@ -22,13 +22,13 @@ __all__ = [
     "Ball",
     "Box",
     "Capability",
+    "Cells",
     "Certificate",
     "Counts",
     "Domain",
     "Evaluation",
     "InMemoryData",
     "InMemoryRows",
-    "People",
     "Problem",
     "ProblemConstants",
     "ProblemPoint",
@@ -40,6 +40,7 @@ __all__ = [
     "SortedRanks",
     "Subproblem",
     "TrainingData",
+    "WeightedScores",
     "WholeSpace",
     "certify",
     "estimate_constants",

@@ -18,13 +18,14 @@ from partialfair._typing import Floats
 from partialfair.constraints import ConstraintBlock
 from partialfair.dc import JoinedBank
 from partialfair.dc.algebra import Slopes, positive_part
+from partialfair.exceptions import InputError
 from partialfair.models.blocks import ArrowMatrix
 from partialfair.models.limited import LimitedMemory
 from partialfair.objectives import Difference, Loss, Objective
 from partialfair.problems.domains import Domain, WholeSpace
 from partialfair.problems.kinks import Kinks, joined_kinks
 from partialfair.problems.local import Local
-from partialfair.problems.ranks import People
+from partialfair.problems.ranks import Cells
 from partialfair.problems.reductions import (
     Curved,
     Expanded,
@@ -43,7 +44,6 @@ from partialfair.problems.rows import (
     Rows,
     ScoredRows,
     TrainingData,
-    check_capabilities,
 )
 from partialfair.problems.subproblem import Subproblem
 
@@ -111,12 +111,12 @@ class Problem:
     share: float = field(default=1.0, init=False)
 
     def __post_init__(self) -> None:
-        if not (self.loss.additive and self.bank.additive):
-            check_capabilities(
-                self.rows,
-                frozenset({Capability.WHOLE}),
-                "a loss of pairs" if not self.loss.additive else "a constraint on pairs",
-                advice=": pairs of rows in different shards are never seen",
+        is_about_rows = self.loss.additive and self.bank.additive
+        if not is_about_rows and Capability.WHOLE not in self.rows.capabilities:
+            what = "a constraint on pairs" if self.loss.additive else "a loss of pairs"
+            raise InputError(
+                f"{what} needs all rows in one place, because it compares every row with others; these rows "
+                "are divided"
             )
 
     @classmethod
@@ -129,7 +129,7 @@ class Problem:
         domain: Domain | None = None,
         *,
         n_shards: int | None = None,
-        people: People | None = None,
+        cells: Cells | None = None,
     ) -> Problem:
         """State a problem about rows in memory.
 
@@ -141,10 +141,10 @@ class Problem:
             The loss and the functions f_i, tied to all rows.
         alpha, domain
             As in `Problem`.
-        n_shards, people
+        n_shards, cells
             As in `partialfair.problems.InMemoryData`.
         """
-        data = InMemoryData(model, objective, people, n_shards)
+        data = InMemoryData(model, objective, cells, n_shards)
         return cls.about(data, objective, constraints, alpha, domain)
 
     @classmethod

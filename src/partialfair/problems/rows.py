@@ -42,7 +42,7 @@ from partialfair.groups import Members
 from partialfair.models import HasDeployedScores, LinearScores, Parameters, ScoreModel
 from partialfair.models.blocks import BlockMatrix
 from partialfair.objectives import Objective, parts
-from partialfair.problems.ranks import Counts, People, SortedRanks
+from partialfair.problems.ranks import Cells, Counts, SortedRanks
 from partialfair.problems.sampling import chances_of, sampled_members, sampled_objective
 
 __all__ = [
@@ -202,7 +202,7 @@ class ScoredRows(Protocol):
         """Return where the scores of a bank's members stand in their groups."""
 
     def counts(self) -> Counts:
-        """Return how much weight has which score, for the referee."""
+        """Return how much weight has which score, for exact metrics."""
 
 
 class Rows(Protocol):
@@ -233,10 +233,14 @@ class Sample(NamedTuple):
 class TrainingData(Protocol):
     """A training set, wherever its rows lie."""
 
-    def rows(self, members: tuple[Members, ...] = (), *, additive: bool = True) -> Rows:
-        """Return the rows with the members that each bank of atoms is about.
+    @property
+    def cells(self) -> Cells | None:
+        """What constraints are tied to, with numbers of rows and sums of weights: rows, or cells of rows."""
 
-        Formulas that are not sums over rows need all of them in one place, or are refused.
+    def rows(self, members: tuple[Members, ...] = (), *, additive: bool = True) -> Rows:
+        """Return the rows with the members, among the cells, that each bank of atoms is about.
+
+        Formulas that are not sums over rows need all rows in one place; raises `InputError` if they are not.
         """
 
 
@@ -248,14 +252,14 @@ class InMemoryRows:
     ----------
     shards
         Consecutive rows.
-    people
-        What the referee must know of them; only `ScoredRows.counts` needs it.
+    cells
+        Weights, groups and labels of the rows; only `ScoredRows.counts` needs them.
     whole
         All rows in one piece, if they can be sampled.
     """
 
     shards: tuple[ShardRows, ...]
-    people: People | None = None
+    cells: Cells | None = None
     whole: ShardRows | None = None
 
     @property
@@ -280,7 +284,7 @@ class InMemoryRows:
         return InMemoryScores(self, tuple(Shard(shard, w) for shard in self.shards))
 
     def sample(self, size: int, seed: int) -> Sample:
-        """Return some rows, in one shard; the referee cannot be asked about them."""
+        """Return some rows, in one shard; they have no `counts`."""
         assert self.whole is not None
         whole, n_rows = self.whole, self.whole.objective.shares.size
         chances = chances_of(whole.members, n_rows, size)
@@ -327,9 +331,9 @@ class InMemoryScores:
         return SortedRanks(self._scores, Members(codes, shares))
 
     def counts(self) -> Counts:
-        """Return every row's score, as the model's users will compute it, with who it belongs to."""
-        assert self.rows.people is not None
-        return self.rows.people.with_scores(
+        """Return the score of every row, as users will compute it, with its weight, group and label."""
+        assert self.rows.cells is not None
+        return self.rows.cells.with_scores(
             _joined(map_in_threads(lambda shard: shard.deployed_scores, self.shards))
         )
 
@@ -470,8 +474,8 @@ class InMemoryData:
         Scores all rows; to be split it needs ``take``.
     objective
         The loss, tied to all rows.
-    people
-        What the referee must know of all rows.
+    cells
+        Weights, groups and labels of all rows: each is a cell of its own. Bare problems do without.
     n_shards
         How many shards, for formulas that are sums over rows; by default as `size` says.
     size
@@ -480,7 +484,7 @@ class InMemoryData:
 
     model: Any
     objective: Objective
-    people: People | None = None
+    cells: Cells | None = None
     n_shards: int | None = None
     size: ShardSize = ShardSize()
 
@@ -505,7 +509,7 @@ class InMemoryData:
                 )
                 for rows, model in split
             ),
-            self.people,
+            self.cells,
             whole if hasattr(self.model, "take") and self.objective.loss.additive else None,
         )
 

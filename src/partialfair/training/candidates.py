@@ -18,8 +18,7 @@ from partialfair._clock import unhurried
 from partialfair._typing import Floats
 from partialfair.metrics.partial import WorstGap
 from partialfair.named_constraints import record_of
-from partialfair.problems import Counts, Problem, WholeSpace
-from partialfair.problems.ranks import tied_shares
+from partialfair.problems import Problem, WholeSpace
 from partialfair.surrogates import Surrogate
 from partialfair.training.fit_problem import Training
 from partialfair.training.rescaling import rescale
@@ -118,7 +117,7 @@ class Pool:
             excess[unknown] = self._violation(int(unknown), w)
         candidate = Candidate(w, at.objective, excess, np.full((2, 2), np.nan))
         if candidate.worst <= 0 or ties:
-            return replace(candidate, tied=self._tied(counts))
+            return replace(candidate, tied=counts.ties(self.training.promises))
         return candidate
 
     def add(self, w: Floats, how: str, gaps: Sequence[WorstGap] | None = None) -> Candidate:
@@ -130,7 +129,8 @@ class Pool:
     def take(self, candidate: Candidate, how: str) -> None:
         """Remember a candidate that another fit has judged, and look for its ties if nobody has."""
         if np.isnan(candidate.tied).any():
-            candidate = replace(candidate, tied=self._tied(self.problem.rows.at(candidate.w).counts()))
+            counts = self.problem.rows.at(candidate.w).counts()
+            candidate = replace(candidate, tied=counts.ties(self.training.promises))
         self.keep(candidate, how)
 
     def keep(self, candidate: Candidate, how: str, steps: int = 1) -> Candidate:
@@ -210,20 +210,13 @@ class Pool:
         near = [one for one in self.candidates if self.sort_key(one)[1] <= best.worst + margin]
         return min(near, key=lambda one: one.objective, default=best)
 
-    def _tied(self, counts: Counts) -> Floats:
-        """Return shares of ties, among all and inside of the intervals; see `Candidate`."""
-        inside = np.any([promise.inside(counts) for promise in self.training.promises], axis=0)
-        part = Counts(counts.scores[inside], counts.weights[inside], counts.codes[inside])
-        share = part.weights.sum() / counts.weights.sum()
-        return np.stack([tied_shares(counts), share * tied_shares(part)])
-
     def _violation(self, number: int, w: Floats) -> float:
         """Return by how much a constraint is violated that bounds no exact metric, up to its tolerance."""
         if number not in self._unjudged:
-            promise, training = self.training.promises[number], self.training
+            promise, cells = self.training.promises[number], self.training.cells
             stated = promise.constraint
-            block = stated.build(promise.groups, training.weights, self.sigma, training.positive)
-            self._unjudged[number] = training.problem([block])
+            block = stated.build(promise.groups, cells.weights, self.sigma, cells.positive)
+            self._unjudged[number] = self.training.problem([block])
         problem = self._unjudged[number]
         return max(problem.evaluate(problem.start_at(w)).violation - self.training.tol, 0.0)
 

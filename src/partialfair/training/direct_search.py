@@ -114,7 +114,7 @@ def direct_search(pool: Pool, n_steps: int, seed: int, settings: DirectSearch) -
         Lengths and numbers.
     """
     n_parameters = pool.problem.rows.parameters.n
-    n_steps = settings.n_steps(n_steps, pool.training.weights.size, n_parameters)
+    n_steps = settings.n_steps(n_steps, pool.training.cells.n_rows, n_parameters)
     few = n_parameters <= settings.few_coordinates
     steps, used = _Steps(pool, settings, np.random.default_rng(seed)), 0
     if n_steps < settings.fewest and pool.is_feasible(pool.best) and steps.uses_its_gap():
@@ -169,8 +169,7 @@ class _Subspace:
         """Return the directions that move scores at all."""
         scaled = []
         for direction in given:
-            counts = pool.problem.rows.at(direction).counts()
-            size = float(np.sqrt(np.average(counts.scores**2, weights=counts.weights)))
+            size = pool.problem.rows.at(direction).counts().scale.size
             if size > 0:
                 scaled.append(direction / size)
         return cls(np.stack(scaled, axis=1))
@@ -236,8 +235,9 @@ class _Steps:
         """Draw a model about as far from the unconstrained one as that is from equal scores."""
         pool, unconstrained = self.pool, self.pool.candidates[0].w
         subspace = _Subspace.of_coordinates(pool)
-        spread = float(np.std(pool.problem.rows.at(unconstrained).counts().scores))
-        far = spread / np.sqrt(subspace.n) * self.rng.normal(size=subspace.n)
+        # A rough scale is enough: scores count once each, whatever their weights.
+        deviation = float(np.std(pool.problem.rows.at(unconstrained).counts().weighted.scores))
+        far = deviation / np.sqrt(subspace.n) * self.rng.normal(size=subspace.n)
         candidate = pool.evaluate(unconstrained + subspace.directions @ far)
         assert candidate is not None
         return candidate

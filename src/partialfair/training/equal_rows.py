@@ -12,13 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from partialfair._typing import Floats
 from partialfair.constraints import OnAGrid
 from partialfair.models.blocks import ArrowMatrix
 from partialfair.named_constraints import record_of
-from partialfair.problems.ranks import spread
 from partialfair.problems.rows import Shard
 from partialfair.training.candidates import Candidate, Pool
 
@@ -54,40 +52,51 @@ class Block:
 
     Attributes
     ----------
-    rows : (n_rows,)
-        Which they are.
+    direction, low_score, high_score
+        Rows of the block, and no others, have scores from the low to the high one at these parameters, which
+        are random.
     group
         Code of the group of which they are the largest share.
     low, high
         Ends of the interval of that group, as ranks from the top.
     """
 
-    rows: npt.NDArray[np.bool_]
+    direction: Floats
+    low_score: float
+    high_score: float
     group: int
     low: float
     high: float
 
 
 @dataclass(frozen=True, eq=False)
-class _GradientOfScore:
-    """The gradient of the mean score of some rows."""
+class _SumsOfBlock:
+    """Sum of the gradients of a block's scores, sum of these scores, and number of its rows.
 
-    shares: Floats
+    The reference holds the rows at the block's direction.
+    """
 
-    def map(self, shard: Shard, reference: Shard | None, /) -> Floats:
-        begin = shard.data.first
-        return shard.vjp_vector(self.shares[begin : begin + shard.data.objective.targets.size])
+    block: Block
 
-    def combine(self, first: Floats, second: Floats, /) -> Floats:
-        return first + second
+    def map(self, shard: Shard, reference: Shard | None, /) -> tuple[Floats, Floats]:
+        assert reference is not None
+        at_direction = reference.deployed_scores
+        inside = (at_direction >= self.block.low_score) & (at_direction <= self.block.high_score)
+        sums = np.array([shard.deployed_scores[inside].sum(), np.count_nonzero(inside)])
+        return shard.vjp_vector(inside.astype(np.float64)), sums
+
+    def combine(
+        self, first: tuple[Floats, Floats], second: tuple[Floats, Floats], /
+    ) -> tuple[Floats, Floats]:
+        return first[0] + second[0], first[1] + second[1]
 
 
 def largest_block(pool: Pool, settings: BlockMoves) -> Block | None:
     """Return the block that exceeds a limit most inside of its interval, if one exceeds any."""
     direction = np.random.default_rng(0).normal(size=pool.problem.rows.parameters.n)
-    counts = pool.problem.rows.at(direction).counts()
-    scores = np.round(counts.scores / max(float(np.std(counts.scores)), 1e-300), settings.decimals)
-    block_of = np.unique(scores, return_inverse=True)[1]
+    counts = pool.problem.rows.at(direction).counts().weighted
+    unit = max(float(np.std(counts.scores)), 1e-300)
+    block_of = np.unique(np.round(counts.scores / unit, settings.decimals), return_inverse=True)[1]
     largest, most = None, 1.0
     for promise in pool.training.promises:
         record = record_of(promise.constraint)
@@ -107,7 +116,8 @@ def largest_block(pool: Pool, settings: BlockMoves) -> Block | None:
         if jumps[worst] / 2 > most * limit > 0:
             most, group = jumps[worst] / (2 * limit), int(np.argmax(shares[:, worst]))
             (low, _), (_, high) = intervals[group].parts[0], intervals[group].parts[-1]
-            largest = Block(block_of == worst, group, low, high)
+            scores = counts.scores[block_of == worst]
+            largest = Block(direction, float(scores.min()), float(scores.max()), group, low, high)
     return largest
 
 
@@ -116,12 +126,15 @@ def move_outside(pool: Pool, start: Candidate, block: Block, settings: BlockMove
 
     There is none where the interval reaches to that end of the ranks.
     """
-    problem, rows = pool.problem, block.rows
+    problem = pool.problem
     at = problem.at(start.w)
     local = at.expand(np.zeros(0))
     assert isinstance(local.convex, ArrowMatrix)
     curvature = sum(float(np.trace(part)) for part in local.convex.inner.blocks) / start.w.size
-    (gradient,) = at.scored.reduce(_GradientOfScore(rows / np.count_nonzero(rows)))
+    ((gradients, (_, n_rows)),) = at.scored.reduce(
+        _SumsOfBlock(block), reference=problem.rows.at(block.direction)
+    )
+    gradient = gradients / n_rows
     direction = local.convex.cholesky(settings.proximal * max(curvature, 1e-3)).solve(gradient)
     direction /= gradient @ direction
     ends = [(block.low, 1.0)] * (block.low > 0) + [(block.high, -1.0)] * (block.high < 1)
@@ -132,14 +145,18 @@ def _move_beyond(
     pool: Pool, w: Floats, block: Block, direction: Floats, rank: float, sign: float, settings: BlockMoves
 ) -> Candidate:
     """Return the model with the block beyond a rank, above it if the sign is positive."""
+    rows = pool.problem.rows
     for _ in range(settings.n_rounds):
-        counts = pool.problem.rows.at(w).counts()
-        members = counts.codes == block.group
-        order = np.argsort(-counts.scores[members])
-        passed = np.cumsum(counts.weights[members][order])
+        scored = rows.at(w)
+        counts = scored.counts()
+        weighted = counts.weighted
+        members = weighted.codes == block.group
+        order = np.argsort(-weighted.scores[members])
+        passed = np.cumsum(weighted.weights[members][order])
         place = min(int(np.searchsorted(passed, rank * passed[-1])), order.size - 1)
-        threshold = counts.scores[members][order[place]]
-        missing = sign * (threshold - counts.scores[block.rows].mean()) + settings.margin * spread(counts)
+        threshold = weighted.scores[members][order[place]]
+        ((_, (total, n_rows)),) = scored.reduce(_SumsOfBlock(block), reference=rows.at(block.direction))
+        missing = sign * (threshold - total / n_rows) + settings.margin * counts.spread
         if missing <= 0:
             break
         w = pool.problem.domain.project(w + sign * missing * direction)

@@ -15,7 +15,7 @@ from partialfair.intervals import IntervalSet, intervals_by_group
 from partialfair.metrics._inputs import GroupScores, ScoredGroups, sorted_group
 from partialfair.metrics.partial import WorstGap
 from partialfair.named_constraints import NamedConstraint, record_of, setting_of
-from partialfair.problems import Counts
+from partialfair.problems import WeightedScores
 from partialfair.problems.rows import map_in_threads
 
 __all__ = ["Referee"]
@@ -46,7 +46,7 @@ class Referee:
         rows = [np.flatnonzero(groups.codes == code) for code in range(len(groups.labels))]
         return cls(constraint, groups.labels, rows)
 
-    def gap(self, counts: Counts) -> WorstGap:
+    def gap(self, counts: WeightedScores) -> WorstGap:
         """Return the exact gap, with the worst pair and where they differ.
 
         A constraint without a `NamedConstraint` bounds no metric: it is trained, but its exact gap is nan.
@@ -76,22 +76,22 @@ class Referee:
         return intervals_by_group(self.constraint.interval, list(self.labels))
 
 
-def _of(counts: Counts, rows: Ints) -> Counts:
+def _of(counts: WeightedScores, rows: Ints) -> WeightedScores:
     """Return what is counted of some rows."""
     positive = None if counts.positive is None else counts.positive[rows]
-    return Counts(counts.scores[rows], counts.weights[rows], counts.codes[rows], positive)
+    return WeightedScores(counts.scores[rows], counts.weights[rows], counts.codes[rows], positive)
 
 
-def _sorted(label: GroupLabel, interval: IntervalSet, counts: Counts) -> GroupScores:
+def _sorted(label: GroupLabel, interval: IntervalSet, counts: WeightedScores) -> GroupScores:
     """Sort the scores of a group; equal weights need not be carried along."""
     weights = None if np.ptp(counts.weights) == 0 else counts.weights
     return sorted_group(label, interval, counts.scores, weights, counts.positive)
 
 
-def _selected(threshold: float) -> Callable[[GroupLabel, IntervalSet, Counts], GroupScores]:
+def _selected(threshold: float) -> Callable[[GroupLabel, IntervalSet, WeightedScores], GroupScores]:
     """Count who of a group is above a threshold, by label if there are labels: nothing has to be sorted."""
 
-    def counted(label: GroupLabel, interval: IntervalSet, counts: Counts) -> GroupScores:
+    def counted(label: GroupLabel, interval: IntervalSet, counts: WeightedScores) -> GroupScores:
         above = counts.scores > threshold
         labels = np.zeros(above.size, dtype=bool) if counts.positive is None else counts.positive
         weights = np.bincount(2 * above + labels, weights=counts.weights, minlength=4).astype(np.float64)

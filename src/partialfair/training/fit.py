@@ -19,8 +19,7 @@ from partialfair.data.samples import Samples
 from partialfair.models import linear_model
 from partialfair.models.linear import GroupTerms, LinearModel
 from partialfair.objectives import LossSettings, Objective, mirrored
-from partialfair.problems import Certificate, Counts, InMemoryData, People
-from partialfair.problems.ranks import spread, tied_share
+from partialfair.problems import Cells, Certificate, InMemoryData, WeightedScores
 from partialfair.solvers import Record
 from partialfair.surrogates import Surrogate
 from partialfair.training.column_units import ColumnUnits, column_units
@@ -199,7 +198,7 @@ def fit_linear(
         settings,
         prepared.data,
         prepared.alpha,
-        samples,
+        samples.groups,
         prepared.objective,
         stated,
         # Coefficients that are counted from another model begin there.
@@ -225,7 +224,7 @@ def fit_linear(
         flat_scores_warning(result, found.counts, search.unconstrained_counts),
     ]
     if result.tied_share < 1:
-        remarks.append(idle_threshold_warning(attempt.training.promises, found.counts))
+        remarks.append(idle_threshold_warning(attempt.training.promises, found.counts.weighted))
     return LinearFit(
         coef=unit * coef,
         intercept=unit * intercept,
@@ -267,7 +266,7 @@ def _prepare(
     if offset is not None:
         model = offset.moved(model)
     alpha = np.tile(units.penalties(settings.alpha), model.n_vectors)
-    rows = InMemoryData(model, objective, People(weights, groups.codes, samples.positive))
+    rows = InMemoryData(model, objective, Cells(weights, groups.codes, samples.positive))
     return PreparedFit(samples, objective, units, model, alpha, rows)
 
 
@@ -282,7 +281,8 @@ def _result(
         violation = attempt.result.violation if is_solution else attempt.problem.evaluate(x).violation
         constant_objective = search.constant_objective
     status, obstacle = ending(found, certificate, search.exact)
-    accuracy, constant_accuracy = _accuracies(found.counts, sign=1.0 if settings.higher_is_better else -1.0)
+    sign = 1.0 if settings.higher_is_better else -1.0
+    accuracy, constant_accuracy = _accuracies(found.counts.weighted, sign)
     return FitResult(
         status=status,
         objective=found.objective,
@@ -292,8 +292,8 @@ def _result(
         thresholds=attempt.problem.split(x)[1].copy(),
         obstacle=obstacle,
         surrogate=attempt.sigma,
-        tied_share=tied_share(found.counts),
-        spread=spread(found.counts),
+        tied_share=float(found.counts.weighted.tied[0]),
+        spread=found.counts.spread,
         history=attempt.result.history,
         kkt=replace(certificate, objective=attempt.result.objective, gap=attempt.gap),
         tol=settings.tol,
@@ -308,7 +308,7 @@ def _result(
     )
 
 
-def _accuracies(counts: Counts, sign: float) -> tuple[float, float]:
+def _accuracies(counts: WeightedScores, sign: float) -> tuple[float, float]:
     """Return the accuracy of scores and of the best constant prediction; nan without labels."""
     if counts.positive is None:
         return float("nan"), float("nan")

@@ -9,10 +9,9 @@ import numpy as np
 
 from partialfair._typing import Floats
 from partialfair.constraints import Constraint, ConstraintBlock, join
-from partialfair.constraints.base import Positive
 from partialfair.metrics.partial import WorstGap
 from partialfair.objectives import Objective
-from partialfair.problems import Box, Counts, Problem, TrainingData
+from partialfair.problems import Box, Cells, Counts, Problem, TrainingData
 from partialfair.surrogates import Surrogate
 from partialfair.training.promise import Promise
 
@@ -29,8 +28,6 @@ class Training:
         The rows, wherever they lie.
     objective, alpha
         Loss and penalty.
-    weights, positive
-        Of all rows, for the shares that they have of their groups.
     promises
         What is promised, and to whom.
     tol
@@ -42,18 +39,22 @@ class Training:
     data: TrainingData
     objective: Objective
     alpha: Floats
-    weights: Floats
-    positive: Positive
     promises: tuple[Promise, ...]
     tol: float
     box: Box | None = None
+
+    @property
+    def cells(self) -> Cells:
+        """What constraints are tied to: rows, or cells of rows."""
+        assert self.data.cells is not None
+        return self.data.cells
 
     def blocks(self, constraints: Sequence[Constraint], sigma: Surrogate | None) -> list[ConstraintBlock]:
         """Tie constraints, one for each promise, to the rows."""
         if sigma is None:
             return []
         return [
-            constraint.build(promise.groups, self.weights, sigma, self.positive)
+            constraint.build(promise.groups, self.cells.weights, sigma, self.cells.positive)
             for constraint, promise in zip(constraints, self.promises, strict=True)
         ]
 
@@ -65,7 +66,7 @@ class Training:
 
     def gaps(self, counts: Counts) -> tuple[WorstGap, ...]:
         """Return the exact gap that each promise is about."""
-        return tuple(promise.gap(counts) for promise in self.promises)
+        return tuple(counts.gap(promise) for promise in self.promises)
 
     @property
     def max_gaps(self) -> Floats:

@@ -31,13 +31,14 @@ def placed(
     """
     if not any(isinstance(one.interval, Automatic) for one in constraints):
         return tuple(constraints)
-    known = counts.codes >= 0
+    weighted = counts.weighted
+    known = weighted.codes >= 0
     names = np.array([group_name(label) for label in labels], dtype=object)
     choice = choose_interval(
-        counts.scores[known],
-        sensitive_features=names[counts.codes[known]],
+        weighted.scores[known],
+        sensitive_features=names[weighted.codes[known]],
         threshold=0.0,
-        sample_weight=counts.weights[known],
+        sample_weight=weighted.weights[known],
     )
     return tuple(
         replace(one, interval=choice.interval) if isinstance(one.interval, Automatic) else one

@@ -14,12 +14,11 @@ from partialfair._checks import shown
 from partialfair._text import listed
 from partialfair._typing import Bools, Floats, GroupLabel, Ints
 from partialfair.constraints import Constraint, check_compatible
-from partialfair.constraints.base import Positive
 from partialfair.exceptions import InputError, SmallGroupWarning
 from partialfair.groups import Groups, enough, group_name, members_text
 from partialfair.intervals import band_weights
 from partialfair.metrics.partial import WorstGap
-from partialfair.problems import Counts
+from partialfair.problems import Cells, WeightedScores
 from partialfair.training.exact_gaps import Referee
 from partialfair.training.placing import placed
 
@@ -50,6 +49,8 @@ class Promise:
         Groups that are too small, with their effective members in the interval.
     least
         Members from which on a group is judged.
+    n_rows : (n_groups,)
+        Number of rows of each group.
     """
 
     stated: Constraint
@@ -57,22 +58,23 @@ class Promise:
     judged: npt.NDArray[np.bool_]
     small: dict[GroupLabel, float]
     least: float
+    n_rows: Floats
     _referees: list[tuple[Ints, Referee]] = field(default_factory=list, init=False, repr=False)
 
     @cached_property
     def groups(self) -> Groups:
-        """Group of every row; −1 for rows of groups that are too small, which count in the loss only."""
+        """Group of every cell; −1 for those of groups that are too small, which count in the loss only."""
         return self.everybody if self.judged.all() else self.everybody.only(self.judged)
 
-    def groups_of(self, counts: Counts) -> Groups:
+    def groups_of(self, counts: WeightedScores) -> Groups:
         """Return the groups that scores belong to, among those that are judged."""
         return Groups(counts.codes, self.everybody.labels).only(self.judged)
 
-    def gap(self, counts: Counts) -> WorstGap:
+    def gap(self, counts: WeightedScores) -> WorstGap:
         """Return the exact gap that the promise is about."""
         return self._referee(counts).gap(counts)
 
-    def inside(self, counts: Counts) -> Bools:
+    def inside(self, counts: WeightedScores) -> Bools:
         """Return who is in the interval; those who tie with somebody who is are, too."""
         groups, inside = self.groups_of(counts), np.zeros(counts.scores.size, dtype=bool)
         for code, interval in enumerate(self.constraint.intervals(groups)):
@@ -80,7 +82,7 @@ class Promise:
             inside[rows] = band_weights(counts.scores[rows], counts.weights[rows], interval) > 0
         return inside
 
-    def _referee(self, counts: Counts) -> Referee:
+    def _referee(self, counts: WeightedScores) -> Referee:
         """Return who judges the counts; models of the same rows are judged by the same referee."""
         if not self._referees or self._referees[0][0] is not counts.codes:
             self._referees[:] = [(counts.codes, Referee.of(self.constraint, self.groups_of(counts)))]
@@ -92,29 +94,35 @@ class Promise:
         return self.stated.among(self.groups.labels)
 
 
-def promised(
-    stated: Constraint, groups: Groups, weights: Floats, positive: Positive, least: float
-) -> Promise:
+def promised(stated: Constraint, groups: Groups, cells: Cells, least: float) -> Promise:
     """Leave out the groups with fewer than so many effective members in the interval.
 
     Rows that have no weight must be left out before.
     """
-    members = stated.effective_members(groups, weights, positive)
+    members = stated.effective_members(groups, cells.weights, cells.positive, cells.squares)
     sizes = dict(zip(groups.labels, members.tolist(), strict=True))
     small = {label: size for label, size in sizes.items() if not enough(size, least)}
     judged = np.array([label not in small for label in groups.labels])
-    return Promise(stated, groups, judged, small, least)
+    inside = groups.codes >= 0
+    counts = None if cells.counts is None else cells.counts[inside]
+    n_rows = np.bincount(groups.codes[inside], counts, len(groups.labels)).astype(np.float64)
+    return Promise(stated, groups, judged, small, least, n_rows)
 
 
 def promises_of(
-    constraints: Sequence[Constraint], groups: Groups, weights: Floats, positive: Positive, least: float
+    constraints: Sequence[Constraint], groups: Groups, cells: Cells, least: float
 ) -> tuple[Promise, ...]:
     """Return every constraint with the groups that are large enough for it."""
-    return tuple(promised(stated, groups, weights, positive, least) for stated in constraints)
+    return tuple(promised(stated, groups, cells, least) for stated in constraints)
 
 
 def exact_gap(
-    stated: Constraint, scores: Floats, rows: Counts, labels: Sequence[GroupLabel], least: float, sign: float
+    stated: Constraint,
+    scores: Floats,
+    rows: WeightedScores,
+    labels: Sequence[GroupLabel],
+    least: float,
+    sign: float,
 ) -> tuple[Constraint, WorstGap]:
     """Return a constraint, with an interval that is chosen by scores filled in, and its exact gap.
 
@@ -130,9 +138,8 @@ def exact_gap(
     """
     counts = replace(rows, scores=sign * scores)
     (one,) = placed([stated.in_units(sign)], counts, labels)
-    worst = promised(one, Groups(counts.codes, tuple(labels)), counts.weights, counts.positive, least).gap(
-        counts
-    )
+    cells = Cells(counts.weights, counts.codes, counts.positive)
+    worst = promised(one, Groups(counts.codes, tuple(labels)), cells, least).gap(counts)
     return one.in_units(sign), replace(worst, threshold=sign * worst.threshold)
 
 

@@ -24,7 +24,6 @@ import numpy as np
 from partialfair._checks import shown
 from partialfair._text import listed
 from partialfair._typing import Floats
-from partialfair.constraints.base import Positive
 from partialfair.constraints.parity import AtThreshold
 from partialfair.exceptions import (
     IdleThresholdWarning,
@@ -35,7 +34,7 @@ from partialfair.exceptions import (
 from partialfair.groups import Groups, members_text
 from partialfair.metrics.catalogue import METRICS
 from partialfair.named_constraints import record_of
-from partialfair.problems import Counts
+from partialfair.problems import Cells, Counts, WeightedScores
 from partialfair.solvers import GOOD, Status
 from partialfair.theory import required_size, smallest_gap
 from partialfair.training.promise import Promise
@@ -126,12 +125,12 @@ def flat_scores_warning(result: FitResult, counts: Counts, unconstrained: Counts
     """
     if result.gaps and result.tied_share == 1:
         return None
-    own, size = _deviation(counts), 1 + float(np.abs(counts.scores).max())
-    if own <= _ROUNDING * size:
+    own, _, largest = counts.scale
+    if own <= _ROUNDING * (1 + largest):
         return SurrogateWarning(
             "all training scores are equal but for rounding errors: the model ranks nobody"
         )
-    free = own if unconstrained is None else _deviation(unconstrained)
+    free = own if unconstrained is None else unconstrained.scale.deviation
     if own >= _FLAT * free:
         return None
     return SurrogateWarning(
@@ -141,15 +140,7 @@ def flat_scores_warning(result: FitResult, counts: Counts, unconstrained: Counts
     )
 
 
-def _deviation(counts: Counts) -> float:
-    """Return the weighted standard deviation of scores."""
-    mean = np.average(counts.scores, weights=counts.weights)
-    return float(np.sqrt(np.average((counts.scores - mean) ** 2, weights=counts.weights)))
-
-
-def overfitted_gap_warning(
-    promises: Sequence[Promise], weights: Floats, positive: Positive
-) -> OverfittedGapWarning | None:
+def overfitted_gap_warning(promises: Sequence[Promise], cells: Cells) -> OverfittedGapWarning | None:
     """Name the first promise that is far narrower than its smallest group can show; None if there is none."""
     for promise in promises:
         constraint, groups = promise.constraint, promise.groups
@@ -157,7 +148,7 @@ def overfitted_gap_warning(
         # The formula is about shares of people; means over pairs, with gaps up to ½, are known better.
         if record is None or METRICS[record.metric].largest != 1 or constraint.largest_gap != 1:
             continue
-        members = constraint.effective_members(groups, weights, positive)
+        members = constraint.effective_members(groups, cells.weights, cells.positive, cells.squares)
         fewest = int(np.argmin(members))
         part = constraint.intervals(groups)[fewest]
         n = float(members[fewest]) / part.measure
@@ -173,7 +164,9 @@ def overfitted_gap_warning(
     return None
 
 
-def idle_threshold_warning(promises: Sequence[Promise], counts: Counts) -> IdleThresholdWarning | None:
+def idle_threshold_warning(
+    promises: Sequence[Promise], counts: WeightedScores
+) -> IdleThresholdWarning | None:
     """Name the groups in which a threshold's rank is outside of the interval; None if there are none."""
     told = []
     for promise in promises:
@@ -188,7 +181,7 @@ def idle_threshold_warning(promises: Sequence[Promise], counts: Counts) -> IdleT
     )
 
 
-def _outside(promise: Promise, counts: Counts) -> list[str]:
+def _outside(promise: Promise, counts: WeightedScores) -> list[str]:
     """Return "rank 4.2 % in group 'f'" for every group where that is outside of the interval, ends included.
 
     Ranks are those among the people compared. Where positives and negatives are, a threshold that is inside

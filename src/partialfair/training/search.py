@@ -12,10 +12,9 @@ import numpy as np
 from partialfair._clock import OutOfTime, acknowledge_interrupt, deadline, out_of_time, unhurried
 from partialfair._typing import Floats
 from partialfair.constraints import Constraint, OnAGrid, join
-from partialfair.data.samples import Samples
+from partialfair.groups import Groups
 from partialfair.objectives import Objective
 from partialfair.problems import Box, Certificate, Counts, Problem, TrainingData, certify
-from partialfair.problems.ranks import spread
 from partialfair.solvers import CUT_SHORT, IDCA, Newton, Record, Result, Solver, Status, decided
 from partialfair.solvers.result import unconstrained_start
 from partialfair.surrogates import Surrogate, surrogate
@@ -106,8 +105,8 @@ class SearchSettings:
             return self.surrogate
         if self.surrogate_width != "auto":
             return surrogate(self.surrogate, float(self.surrogate_width))
-        unit = spread(counts)
-        is_constant = unit <= _MIN_SPREAD * (1 + np.abs(counts.scores).max())
+        unit = counts.spread
+        is_constant = unit <= _MIN_SPREAD * (1 + counts.scale.largest)
         width = 1.0 if is_constant else _RELATIVE_WIDTH * unit
         return surrogate("rounded_ramp" if self.surrogate == "ramp" else self.surrogate, width)
 
@@ -252,8 +251,8 @@ class Search:
         The rows, wherever they lie.
     alpha
         Of the penalty, for each penalised parameter.
-    samples, objective
-        Rows with weight, and the loss of their scores.
+    groups, objective
+        Groups of the rows (or cells), and the loss of their scores.
     constraints
         What the model has to satisfy.
     begin
@@ -274,7 +273,7 @@ class Search:
     settings: SearchSettings
     data: TrainingData
     alpha: Floats
-    samples: Samples
+    groups: Groups
     objective: Objective
     constraints: tuple[Constraint, ...]
     begin: Floats | None = None
@@ -391,7 +390,7 @@ class Search:
         assert self.pool is not None
         training, trained, sigma = self._stated
         assert sigma is not None
-        share = settings.share(training.weights.size)
+        share = settings.share(training.cells.n_rows)
         boundary = replace(settings.boundary, n_steps=max(1, int(share * settings.boundary.n_steps)))
         # Other fits of a path have been where other starts lead, and their candidates are in the pool: that
         # is enough if one of them is feasible.
@@ -577,7 +576,7 @@ class Search:
         """Return a certified attempt that keeps the promise, from series of solves; see `NearBest`."""
         assert self.pool is not None
         stated, pool = last.training.max_gaps, self.pool
-        n_solves = max(1, int(self.escalation.share(last.training.weights.size) * settings.n_solves))
+        n_solves = max(1, int(self.escalation.share(last.training.cells.n_rows) * settings.n_solves))
         feasible = [one for one in pool.candidates if pool.is_feasible(one)]
         loosest = min(feasible, key=lambda one: float(one.excess.max()))
         starts = [pool.best] if loosest is pool.best else [pool.best, loosest]
@@ -628,23 +627,16 @@ class Search:
         sigma: Surrogate | None = None
         promises: tuple[Promise, ...] = ()
         if constraints:
+            assert self.data.cells is not None
             counts = self._free_problem.rows.at(self._free_w).counts()
             sigma = self.settings.surrogate_for(counts)
-            constraints = placed(constraints, counts, self.samples.groups.labels)
-            promises = promises_of(
-                constraints,
-                self.samples.groups,
-                self.samples.row_weights,
-                self.samples.positive,
-                self.settings.min_group_size,
-            )
+            constraints = placed(constraints, counts, self.groups.labels)
+            promises = promises_of(constraints, self.groups, self.data.cells, self.settings.min_group_size)
             check_promises(promises)
         training = Training(
             self.data,
             self.objective,
             self.alpha,
-            self.samples.row_weights,
-            self.samples.positive,
             promises,
             self.settings.tol,
             self.box,

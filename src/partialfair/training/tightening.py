@@ -76,7 +76,7 @@ class Budget:
 
     def is_spent(self, round_number: int, n_steps: int, first: Attempt) -> bool:
         """Whether there are no more rounds, or steps."""
-        more = self.more * min(1.0, self.usual_rows / first.training.weights.size)
+        more = self.more * min(1.0, self.usual_rows / first.training.cells.n_rows)
         of_first = first.steps - first.result.history[0].step
         return round_number >= self.rounds or n_steps > self.times * of_first + more
 
@@ -370,10 +370,10 @@ class Tightener:
 
     def _most_halvings(self, first: Attempt) -> int:
         """Return how often the surrogate may be halved and still cover enough members of every group."""
-        settings, training, covered = self.settings, first.training, []
-        for promise in training.promises:
+        settings, cells, covered = self.settings, first.training.cells, []
+        for promise in first.training.promises:
             stated, groups = promise.constraint, promise.groups
-            inside = stated.effective_members(groups, training.weights, training.positive)
+            inside = stated.effective_members(groups, cells.weights, cells.positive, cells.squares)
             measures = np.array([part.measure for part in stated.intervals(groups)])
             covered.append(float((settings.covered * inside / measures).min()))
         halvings = np.log2(max(min(covered) / settings.enough, 1.0))
@@ -415,9 +415,9 @@ def indicator_values(
     blocks = [
         constraint.build(
             promise.groups,
-            training.weights,
+            training.cells.weights,
             sigma if record_of(constraint) is None else indicator,
-            training.positive,
+            training.cells.positive,
         )
         for constraint, promise in zip(constraints, training.promises, strict=True)
     ]
@@ -476,7 +476,7 @@ def _floor(promise: Promise) -> tuple[float, str, float]:
     the interval makes. It is reached if all other groups are large.
     """
     stated, groups = promise.constraint, promise.groups
-    counts = np.bincount(groups.codes[groups.codes >= 0], minlength=len(groups.labels))
+    counts = promise.n_rows[promise.judged]
     inside = counts * [part.measure for part in stated.intervals(groups)]
     fewest = int(np.argmin(inside))
     scale = 1.0 if stated.gap_scale == "interval" else inside[fewest] / counts[fewest]

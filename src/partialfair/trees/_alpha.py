@@ -35,6 +35,7 @@ from partialfair.estimators._path_fits import TINY_TIME, Listener
 from partialfair.estimators._statement import seed_of
 from partialfair.estimators.classifier import two_classes
 from partialfair.exceptions import InputError
+from partialfair.problems import Cells
 from partialfair.solvers import Status
 from partialfair.training.promise import check_promises, promises_of
 from partialfair.trees._leaf_rows import LeafRows, exact_gaps, mean_loss
@@ -82,7 +83,9 @@ def judging_rows(linear: Any, rows: Samples, share: float | None) -> npt.NDArray
     try:
         positive = None if is_regressor(linear) else held_out.y == two_classes(held_out.y)[1]
         stated, least = linear._read_constraints(), linear.min_group_size
-        check_promises(promises_of(stated, held_out.groups, held_out.row_weights, positive, least))
+        groups = held_out.groups
+        cells = Cells(held_out.row_weights, groups.codes, positive)
+        check_promises(promises_of(stated, groups, cells, least))
     except InputError as error:
         raise InputError(
             f"alpha='auto' compares alphas on {held_out.n} rows held out: {error}; or give alpha a number"

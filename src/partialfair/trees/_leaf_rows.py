@@ -13,7 +13,7 @@ from partialfair.data.samples import Samples
 from partialfair.estimators._path_fits import scores_of
 from partialfair.metrics.partial import WorstGap
 from partialfair.objectives import read_loss
-from partialfair.problems import Counts
+from partialfair.problems import WeightedScores
 from partialfair.solvers import Status
 from partialfair.training.offset import Offset
 from partialfair.training.path_memory import PathMemory
@@ -72,7 +72,7 @@ class LeafRows:
 def exact_gaps(linear: Any, scores: Floats, rows: Samples) -> tuple[WorstGap, ...]:
     """Return the exact gaps that the constraints of a refit are about, of any scores of any rows."""
     positive = None if is_regressor(linear) else rows.y == linear.classes_[1]
-    counts = Counts(scores, rows.row_weights, rows.groups.codes, positive)
+    counts = WeightedScores(scores, rows.row_weights, rows.groups.codes, positive)
     sign, labels = 1.0 if linear.higher_is_better else -1.0, rows.groups.labels
     return tuple(
         exact_gap(stated, scores, counts, labels, linear.min_group_size, sign)[1]
