@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
-from partialfair.metrics._differences import Setting as MetricSetting
-from partialfair.metrics._inputs import scored_groups
 from partialfair.metrics._report_rows import DrawsOfGroups, metric_row
 from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.differences import Setting as MetricSetting
+from partialfair.metrics.inputs import scored_groups
 from partialfair.metrics.resampling import resample
 
 FACTORS: dict[str, tuple[Any, ...]] = {

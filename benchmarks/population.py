@@ -36,10 +36,10 @@ from partialfair import PartialFairClassifier, fairness_path
 from partialfair._certified_choice import certified_places
 from partialfair.exceptions import InputError
 from partialfair.metrics import partial_statistical_parity_difference
-from partialfair.metrics._differences import Setting
-from partialfair.metrics._inputs import scored_groups
 from partialfair.metrics._report_rows import DrawsOfGroups, metric_row
 from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.differences import Setting
+from partialfair.metrics.inputs import scored_groups
 
 ERROR, N_RESAMPLES = 0.05, 400
 ALLOWED, ALLOWED_ON_ACS, HAIR = 0.2, 0.3, 1e-6

@@ -10,7 +10,7 @@ from matplotlib.patches import FancyBboxPatch
 
 from partialfair import PartialFairClassifier, fairness_path
 from partialfair.datasets import make_admissions
-from partialfair.plotting._style import GROUP_COLOURS
+from partialfair.plotting.style import GROUP_COLOURS
 
 MAX_GAPS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
 

@@ -9,8 +9,8 @@ from typing import ClassVar
 from unittest.mock import patch
 
 from partialfair.constraints import DemographicParity
-from partialfair.metrics import _differences
 from partialfair.metrics.catalogue import METRICS, Metric
+from partialfair.metrics.differences import demographic_parity
 from partialfair.metrics.partial import demographic_parity_gap
 from partialfair.named_constraints import NAMED_CONSTRAINTS, NamedConstraint, register
 
@@ -36,7 +36,7 @@ def gap(scored, setting):
 
 
 def differences(resamples, setting):
-    as_shares = _differences.demographic_parity(resamples, setting)
+    as_shares = demographic_parity(resamples, setting)
 
     def fill(chosen, block):
         starts = as_shares.fill(chosen, block)

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from partialfair._row_columns import RowColumns
     from partialfair._typing import Floats, GapScale, IntervalLike, Ints
     from partialfair.categoricals import CategoricalCodes
-    from partialfair.cli._interrupts import keeping
-    from partialfair.cli._options import OUTPUT, AsJson
-    from partialfair.cli._output import PlainTable, console, echo, json_text, note, printing, step
-    from partialfair.cli._writing import check_directory, png
+    from partialfair.cli.interrupts import keeping
+    from partialfair.cli.options import OUTPUT, AsJson
+    from partialfair.cli.output import PlainTable, console, echo, json_text, note, printing, step
+    from partialfair.cli.writing import check_directory, png
     from partialfair.constraints.base import LEAST_GAP, Positive, refuse_empty_groups
     from partialfair.constraints.block import ConstraintBlock
-    from partialfair.datasets._registry import register_dataset
-    from partialfair.datasets._source import (
+    from partialfair.datasets.registry import register_dataset
+    from partialfair.datasets.source import (
         DATA_VARIABLE,
         PathLike,
         RemoteFile,
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
         search_directories,
         searched,
     )
-    from partialfair.datasets._task import group_series
+    from partialfair.datasets.task import group_series
     from partialfair.dc.algebra import DC, DCSystem, atom
     from partialfair.dc.bank import Gradient
     from partialfair.groups import Groups, Members, members_of
     from partialfair.persistence import register_saved_classes
-    from partialfair.plotting._style import GROUP_COLOURS
+    from partialfair.plotting.style import GROUP_COLOURS
     from partialfair.problems.constrained import Problem, ProblemPoint
     from partialfair.problems.rows import Capability
     from partialfair.report.rendering import page_style
@@ -120,21 +120,21 @@ _NAMES_IN = {
     "_row_columns": "RowColumns",
     "_typing": "Floats GapScale IntervalLike Ints",
     "categoricals": "CategoricalCodes",
-    "cli._interrupts": "keeping",
-    "cli._options": "OUTPUT AsJson",
-    "cli._output": "PlainTable console echo json_text note printing step",
-    "cli._writing": "check_directory png",
+    "cli.interrupts": "keeping",
+    "cli.options": "OUTPUT AsJson",
+    "cli.output": "PlainTable console echo json_text note printing step",
+    "cli.writing": "check_directory png",
     "constraints.base": "LEAST_GAP Positive refuse_empty_groups",
     "constraints.block": "ConstraintBlock",
-    "datasets._registry": "register_dataset",
-    "datasets._source": "DATA_VARIABLE PathLike RemoteFile either_layout find_named "
+    "datasets.registry": "register_dataset",
+    "datasets.source": "DATA_VARIABLE PathLike RemoteFile either_layout find_named "
     "read_all search_directories searched",
-    "datasets._task": "group_series",
+    "datasets.task": "group_series",
     "dc.algebra": "DC DCSystem atom",
     "dc.bank": "Gradient",
     "groups": "Groups Members members_of",
     "persistence": "register_saved_classes",
-    "plotting._style": "GROUP_COLOURS",
+    "plotting.style": "GROUP_COLOURS",
     "problems.constrained": "Problem ProblemPoint",
     "problems.rows": "Capability",
     "report.rendering": "page_style",

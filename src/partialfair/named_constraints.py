@@ -22,9 +22,9 @@ from partialfair.constraints import (
     StatisticalParity,
 )
 from partialfair.exceptions import InputError
-from partialfair.metrics._differences import Setting
-from partialfair.metrics._inputs import ScoredGroups
 from partialfair.metrics.catalogue import METRICS, Metric
+from partialfair.metrics.differences import Setting
+from partialfair.metrics.inputs import ScoredGroups
 from partialfair.metrics.partial import WorstGap
 
 __all__ = [

@@ -15,18 +15,18 @@ from partialfair._checks import check_choice, check_count, check_number, refuse_
 from partialfair._typing import ArrayLike, Ints, SmallGroups
 from partialfair.constraints import Constraint
 from partialfair.data.samples import Samples
-from partialfair.estimators._base import PartialFairEstimator
-from partialfair.estimators._certifying import Certification, best_of, judging_of, report_on
-from partialfair.estimators._folds import meaning_of_folds
-from partialfair.estimators._path_fits import SCORINGS, PathPoint, with_gap
-from partialfair.estimators._path_parts import HeldOut, OutOfFold, read_folds
-from partialfair.estimators._path_rows import (
+from partialfair.estimators.base import PartialFairEstimator
+from partialfair.estimators.certifying import Certification, best_of, judging_of, report_on
+from partialfair.estimators.folds import meaning_of_folds
+from partialfair.estimators.path_fits import SCORINGS, PathPoint, with_gap
+from partialfair.estimators.path_parts import HeldOut, OutOfFold, read_folds
+from partialfair.estimators.path_rows import (
     check_apart,
     check_judged,
     check_validation,
     read_validation,
 )
-from partialfair.estimators._statement import read_seed
+from partialfair.estimators.statement import read_seed
 from partialfair.exceptions import InputError
 from partialfair.metrics.paired import GapComparison, compare_gaps
 from partialfair.metrics.report import FairnessReport, ReportRow

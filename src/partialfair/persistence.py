@@ -19,8 +19,8 @@ from partialfair._environment import import_quickly
 from partialfair._files import write_file
 from partialfair._plugins import PAPER_PACKAGE, load_extensions, missing_paper
 from partialfair._stored_models import check_models
-from partialfair.estimators._base import PartialFairEstimator
-from partialfair.estimators._population import is_rows
+from partialfair.estimators.base import PartialFairEstimator
+from partialfair.estimators.population import is_rows
 from partialfair.exceptions import InputError
 from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.postprocessing.adjuster import PartialParityAdjuster

@@ -24,7 +24,7 @@ from partialfair._columns import LARGEST, MAX_LEVELS, as_text, kind_of, more_row
 from partialfair._text import listed
 from partialfair._typing import Floats, Ints
 from partialfair.data.features import Features
-from partialfair.estimators._base import PartialFairEstimator
+from partialfair.estimators.base import PartialFairEstimator
 from partialfair.exceptions import InputError
 
 __all__ = [

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from partialfair import metrics
-from partialfair.metrics._inputs import scored_groups
-from partialfair.metrics._map_radii import MapRadii
+from partialfair.metrics.inputs import scored_groups
+from partialfair.metrics.map_radii import MapRadii
 from partialfair.theory import dkw_bound
 from tests.browser.pages import (
     EXACT,

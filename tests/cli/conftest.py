@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 
 from partialfair import PartialFairClassifier, cli
-from partialfair.cli import _audit, _compare, _judging, _writing
-from partialfair.estimators import _certifying
+from partialfair.cli import _audit, _compare, _judging, writing
+from partialfair.estimators import certifying
 from partialfair.metrics import compare_gaps, fairness_report
 from partialfair.training import search
 from partialfair.training.candidates import Pool
@@ -79,13 +79,13 @@ def run(
     With fewer resamples and steps of the search, no escalation, a coarser map than usual, and pictures that
     are not painted, for speed.
     """
-    for module in (_judging, _certifying):
+    for module in (_judging, certifying):
         monkeypatch.setattr(module, "fairness_report", partial(fairness_report, n_resamples=100))
     monkeypatch.setattr(_compare, "compare_gaps", partial(compare_gaps, n_resamples=100))
     monkeypatch.setattr(search, "direct_search", _search_briefly)
     monkeypatch.setattr(search.Search, "_escalate", lambda search, settings: None)
     monkeypatch.setattr(_audit, "MAP_GRID", 20)
-    monkeypatch.setattr(_writing, "png", _unpainted)
+    monkeypatch.setattr(writing, "png", _unpainted)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")  # the command sets it; this puts it back
     monkeypatch.setenv("COLUMNS", "100")
@@ -113,13 +113,13 @@ def _unpainted(figure: Any) -> bytes:
     return b"\x89PNG\r\n\x1a\n"
 
 
-_PAINTED = _writing.png
+_PAINTED = writing.png
 
 
 @pytest.fixture
 def painted(run: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch) -> None:
     """Have pictures painted, for tests that look at them."""
-    monkeypatch.setattr(_writing, "png", _PAINTED)
+    monkeypatch.setattr(writing, "png", _PAINTED)
 
 
 @pytest.fixture

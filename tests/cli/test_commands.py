@@ -14,7 +14,7 @@ import pytest
 
 import partialfair
 from partialfair.cli import _demo
-from partialfair.datasets import REGISTRY, _source
+from partialfair.datasets import REGISTRY, source
 from tests.cli.conftest import COLUMNS
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "partialfair"
@@ -59,8 +59,8 @@ class TestData:
     @pytest.fixture(autouse=True)
     def cache(self, tmp_path, monkeypatch) -> Path:
         """An empty cache in place of the user's, and no $PARTIALFAIR_DATA."""
-        monkeypatch.setattr(_source, "cache_directory", lambda: tmp_path / "cache")
-        monkeypatch.delenv(_source.DATA_VARIABLE, raising=False)
+        monkeypatch.setattr(source, "cache_directory", lambda: tmp_path / "cache")
+        monkeypatch.delenv(source.DATA_VARIABLE, raising=False)
         return tmp_path / "cache"
 
     def test_list_says_what_is_there(self, run, cache):
@@ -84,7 +84,7 @@ class TestData:
         for file in REGISTRY["a9a"].files:
             (mine / file.name).parent.mkdir(parents=True, exist_ok=True)
             (mine / file.name).touch()
-        monkeypatch.setenv(_source.DATA_VARIABLE, str(mine))
+        monkeypatch.setenv(source.DATA_VARIABLE, str(mine))
         outcome = run("data", "path", "a9a")
         assert outcome.out.splitlines() == [str(mine / file.name) for file in REGISTRY["a9a"].files]
 
@@ -102,7 +102,7 @@ class TestData:
         assert "made, not fetched" in outcome.err
 
     def test_a_variable_that_names_no_directory(self, run, monkeypatch):
-        monkeypatch.setenv(_source.DATA_VARIABLE, "nowhere")
+        monkeypatch.setenv(source.DATA_VARIABLE, "nowhere")
         for command in (["list"], ["path", "a9a"], ["fetch", "a9a"]):
             run("data", *command).assert_refused("$PARTIALFAIR_DATA", "'nowhere'")
 
@@ -110,7 +110,7 @@ class TestData:
         def unreachable(url, target):
             raise ConnectionError
 
-        monkeypatch.setattr(_source, "download", unreachable)
+        monkeypatch.setattr(source, "download", unreachable)
         run("data", "fetch", "law_school").assert_refused(
             "law_school", "could not fetch", "$PARTIALFAIR_DATA"
         )

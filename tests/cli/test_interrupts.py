@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from partialfair import cli
-from partialfair.cli._interrupts import ends_on_signals
+from partialfair.cli.interrupts import ends_on_signals
 from tests.cli.conftest import COLUMNS
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
@@ -234,7 +234,7 @@ class TestInThisProcess:
 
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / "model.skops").write_bytes(b"an earlier one")
-        monkeypatch.setattr("partialfair.cli._output._Seldom.__call__", stop)
+        monkeypatch.setattr("partialfair.cli.output._Seldom.__call__", stop)
         assert run(*TRAIN, "--constraint", "none").code == 130
         assert names(tmp_path / "out") == {"model.skops"}
         assert (tmp_path / "out" / "model.skops").read_bytes() == b"an earlier one"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from partialfair import load_model
-from partialfair.estimators import _population
+from partialfair.estimators import population
 from tests.cli.conftest import TRAIN
 
 BASIC = (*TRAIN, "--interval", 0.1, 0.9, "--population", "--test-size", 0.4)
@@ -15,7 +15,7 @@ BASIC = (*TRAIN, "--interval", 0.1, 0.9, "--population", "--test-size", 0.4)
 @pytest.fixture(autouse=True)
 def two_levels(file, monkeypatch):
     """Train for two gaps only, on the applicants."""
-    monkeypatch.setattr(_population, "_TIGHTER", np.array([1.0, 0.3]))
+    monkeypatch.setattr(population, "_TIGHTER", np.array([1.0, 0.3]))
 
 
 def test_the_promise_comes_first(run, tmp_path):

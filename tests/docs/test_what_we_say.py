@@ -7,7 +7,7 @@ from unittest.mock import patch
 import pytest
 import sklearn
 
-from partialfair.estimators import _population
+from partialfair.estimators import population
 from partialfair.metrics.catalogue import METRICS
 from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.surrogates import SURROGATES
@@ -27,7 +27,7 @@ def test_code_runs(page, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib").use("Agg")
     pyplot = pytest.importorskip("matplotlib.pyplot")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(_population, "_TIGHTER", _population._TIGHTER[::3])  # a third of the models
+    monkeypatch.setattr(population, "_TIGHTER", population._TIGHTER[::3])  # a third of the models
     if "import torch" in code_of(page):
         pytest.importorskip("torch").set_num_threads(1)  # tests run beside each other
     if "lightning_fabric" in code_of(page):

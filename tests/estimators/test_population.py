@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path, load_model, save_model
 from partialfair.constraints import DemographicParity, StatisticalParity
 from partialfair.data.samples import Samples
-from partialfair.estimators import _population
+from partialfair.estimators import population
 from partialfair.exceptions import InputError, SmallGroupWarning
 from partialfair.groups import encode_groups
 from partialfair.metrics import fairness_report, partial_statistical_parity_difference
@@ -45,7 +45,7 @@ def fitted(people):
 @pytest.fixture
 def few_models(monkeypatch):
     """Two gaps to train for are enough where another matter is tested."""
-    monkeypatch.setattr(_population, "_TIGHTER", np.array([1.0, 0.3]))
+    monkeypatch.setattr(population, "_TIGHTER", np.array([1.0, 0.3]))
 
 
 def held_out_of(people, share=0.2, seed=0):
@@ -94,8 +94,8 @@ def test_rows_held_out_are_kept_out_of_training(people, few_models, monkeypatch)
         seen.append((rows, [point.model.coef_ for point in points]))
         return points
 
-    chain = _population.chain
-    monkeypatch.setattr(_population, "chain", spied)
+    chain = population.chain
+    monkeypatch.setattr(population, "chain", spied)
     clf = PartialFairClassifier(**QUICK).fit(X, y, sensitive_features=groups)
     assert seen[0][0].n + clf.result_.population.n_rows == len(y)
     np.testing.assert_array_equal(seen[0][0].X, train.X)

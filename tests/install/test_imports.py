@@ -92,7 +92,7 @@ def test_skops_trusts_the_same_classes_as_ever():
 
 def test_the_help_names_all_constraints():
     code = """
-from partialfair.cli._options import _CONSTRAINTS
+from partialfair.cli.options import _CONSTRAINTS
 from partialfair.named_constraints import NAMED_CONSTRAINTS
 assert _CONSTRAINTS == ", ".join(NAMED_CONSTRAINTS)
 """

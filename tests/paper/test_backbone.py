@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from partialfair.datasets import _source
+from partialfair.datasets import source
 from partialfair.exceptions import DataFetchError
 from partialfair_paper.networks import resnet18_backbone
 
@@ -23,7 +23,7 @@ def test_the_variable_comes_before_the_cache(tmp_path, cache, monkeypatch):
         (place / "weights").mkdir(parents=True)
         (place / "weights" / WEIGHTS).write_bytes(b"weights")
     assert resnet18_backbone().is_relative_to(cache)
-    monkeypatch.setenv(_source.DATA_VARIABLE, str(tmp_path / "variable"))
+    monkeypatch.setenv(source.DATA_VARIABLE, str(tmp_path / "variable"))
     assert resnet18_backbone().is_relative_to(tmp_path / "variable")
 
 

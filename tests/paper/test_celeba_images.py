@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from partialfair.datasets import _source
+from partialfair.datasets import source
 from partialfair.exceptions import DataFetchError, InputError
 from partialfair_paper.celeba_images import FaceImages, load_celeba_images
 
@@ -303,7 +303,7 @@ class TestWhereImagesAre:
     def test_the_variable_comes_before_the_cache(self, packed, cache, monkeypatch):
         write_shard(cache / "faces" / "celeba96_test.npz", (182_700,))
         assert load_celeba_images(parts=["test"]).image_ids.tolist() == [182_700]
-        monkeypatch.setenv(_source.DATA_VARIABLE, str(packed))
+        monkeypatch.setenv(source.DATA_VARIABLE, str(packed))
         assert load_celeba_images(parts=["test"], limit=1).image_ids.tolist() == [182_640]
 
     def test_a_missing_source_is_one_sentence_with_both_ways_out(self, tmp_path, cache):

@@ -20,7 +20,7 @@ from partialfair.constraints import (
     join,
 )
 from partialfair.estimators import PartialFairClassifier
-from partialfair.estimators._statement import read_constraints, read_solver
+from partialfair.estimators.statement import read_constraints, read_solver
 from partialfair.exceptions import InputError
 from partialfair.groups import Members, encode_groups
 from partialfair.models import linear_model

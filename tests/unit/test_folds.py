@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from partialfair.data.splits import draw_folds
-from partialfair.estimators._folds import meaning_of_folds, on_one_scale
+from partialfair.estimators.folds import meaning_of_folds, on_one_scale
 from partialfair.metrics import fairness_report, partial_statistical_parity_difference
 
 INTERVAL = (0.1, 0.6)

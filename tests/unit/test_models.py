@@ -21,7 +21,7 @@ from partialfair.models import (
     _kernels,
     linear_model,
 )
-from partialfair.models._designs import as_design
+from partialfair.models.designs import as_design
 from tests.sizes import examples
 
 N, N_GROUPS, FIRST = 40, 3, 7

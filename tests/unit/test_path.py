@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path
 from partialfair.constraints import DemographicParity, StatisticalParity
-from partialfair.estimators._certifying import training_order
+from partialfair.estimators.certifying import training_order
 from partialfair.exceptions import InputError
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair_paper.quadratic import QuadraticGroupAUC

@@ -16,9 +16,9 @@ from typing import NoReturn
 from partialfair._environment import absolute_user_directories
 from partialfair._extras import require
 from partialfair._text import message_text
-from partialfair.cli._interrupts import ends_on_signals, goodbye
 from partialfair.cli._streams import discard, open_closed, release
 from partialfair.cli._wording import as_options
+from partialfair.cli.interrupts import ends_on_signals, goodbye
 from partialfair.exceptions import InputError, MissingExtraError
 
 __all__ = ["command", "main"]

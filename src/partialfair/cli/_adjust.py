@@ -19,10 +19,10 @@ from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import AUTO, AskedInterval, by_label, check_scale, interval_record
 from partialfair.cli._judging import interval_words
 from partialfair.cli._labels import positive_label
-from partialfair.cli._output import step
 from partialfair.cli._tables import ScoreTable
 from partialfair.cli._wording import as_options
-from partialfair.cli._writing import Content
+from partialfair.cli.output import step
+from partialfair.cli.writing import Content
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, encode_groups, group_name
 from partialfair.plotting import plot_score_maps

@@ -13,9 +13,9 @@ from partialfair._plugins import PAPER_COMMANDS, command_plugins, missing_paper
 from partialfair._text import MessageFormatter, message_text
 from partialfair.cli._data import data_app
 from partialfair.cli._intervals import IntervalCommand
-from partialfair.cli._output import echo
 from partialfair.cli._score_commands import adjust, audit, compare, export, predict
 from partialfair.cli._table_commands import demo, frontier, train
+from partialfair.cli.output import echo
 from partialfair.exceptions import InputError
 
 __all__ = ["app", "run"]

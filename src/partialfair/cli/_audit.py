@@ -16,12 +16,12 @@ from partialfair.cli._gate import Gate
 from partialfair.cli._intervals import AUTO, by_label, interval_record
 from partialfair.cli._judging import Judging, on_judged
 from partialfair.cli._labels import positive_label
-from partialfair.cli._options import FailureKinds
-from partialfair.cli._output import note_line, step
 from partialfair.cli._reports import groups_table, parity_sentence, print_metrics, report_record
 from partialfair.cli._tables import ScoreTable
 from partialfair.cli._wording import as_options
-from partialfair.cli._writing import Content
+from partialfair.cli.options import FailureKinds
+from partialfair.cli.output import note_line, step
+from partialfair.cli.writing import Content
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, encode_groups, group_name
 from partialfair.intervals import as_interval_set
@@ -31,10 +31,10 @@ from partialfair.metrics import (
     UnfairnessMap,
     choose_interval,
 )
-from partialfair.metrics._text import fixed
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.curve import groups_curve
 from partialfair.metrics.map import groups_map
+from partialfair.metrics.text import fixed
 from partialfair.plotting import plot_rank_curve, plot_unfairness_map
 from partialfair.plotting.densities import plot_group_densities
 from partialfair.report.pages import audit_page, notes_section, settings_section

@@ -17,10 +17,10 @@ from partialfair.cli._audit import Audit, AuditSettings, measure
 from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import AUTO, interval_record
 from partialfair.cli._labels import positive_label
-from partialfair.cli._output import PlainTable, note_line, rank_curves, step
 from partialfair.cli._reports import report_record, value_and_interval
 from partialfair.cli._tables import ScoreTable
-from partialfair.cli._writing import Content
+from partialfair.cli.output import PlainTable, note_line, rank_curves, step
+from partialfair.cli.writing import Content
 from partialfair.exceptions import InputError
 from partialfair.groups import members_text
 from partialfair.metrics import (

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from partialfair.cli._output import echo, printing, step
-from partialfair.cli._writing import check_directory
+from partialfair.cli.output import echo, printing, step
+from partialfair.cli.writing import check_directory
 from partialfair.exceptions import InputError
 
 __all__ = ["data_app"]

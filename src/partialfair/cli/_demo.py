@@ -17,15 +17,15 @@ from rich.console import Console
 
 from partialfair._files import scratch
 from partialfair.cli._csv import csv_text
-from partialfair.cli._output import command_name, rank_curves
 from partialfair.cli._path import FILES as PATH_FILES
 from partialfair.cli._path import Frontier, PathSettings, trace
 from partialfair.cli._prepare import Roles
 from partialfair.cli._reports import parity_sentence
-from partialfair.cli._writing import Content
+from partialfair.cli.output import command_name, rank_curves
+from partialfair.cli.writing import Content
 from partialfair.datasets import make_admissions
 from partialfair.metrics import rank_curve, unfairness_map
-from partialfair.metrics._text import fixed
+from partialfair.metrics.text import fixed
 from partialfair.path import PathPoint
 from partialfair.plotting import plot_unfairness_map
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from partialfair._extras import require
 from partialfair._files import check_targets
-from partialfair.cli._output import step
 from partialfair.cli._predict import refuse_unkept
+from partialfair.cli.output import step
 from partialfair.exceptions import InputError
 from partialfair.persistence import load_model
 

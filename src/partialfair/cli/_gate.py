@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from rich.text import Text
 
-from partialfair.cli._options import FailureKinds
+from partialfair.cli.options import FailureKinds
 from partialfair.exceptions import InputError
 from partialfair.metrics import FairnessReport
 from partialfair.metrics.catalogue import METRICS

@@ -9,11 +9,11 @@ import typer
 
 from partialfair._extras import require
 from partialfair.cli._intervals import AUTO
-from partialfair.cli._options import FIT
+from partialfair.cli.options import FIT
 from partialfair.exceptions import InputError
 
 if TYPE_CHECKING:
-    from partialfair.estimators._base import PartialFairEstimator
+    from partialfair.estimators.base import PartialFairEstimator
 
 __all__ = [
     "Model",

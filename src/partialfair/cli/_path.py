@@ -20,19 +20,19 @@ from partialfair._typing import IntervalLike
 from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import AUTO, interval_record
 from partialfair.cli._models import alpha_notes, check_alpha, read_alpha
-from partialfair.cli._output import PlainTable, note_line, step
 from partialfair.cli._prepare import ModelSettings, Prepared, Roles, prepare
 from partialfair.cli._reports import value_and_interval
 from partialfair.cli._split import HoldOut
 from partialfair.cli._trained import HELD_OUT, MODEL, SCORED_OUT_OF_FOLD
 from partialfair.cli._wording import as_options
-from partialfair.cli._writing import Content
+from partialfair.cli.output import PlainTable, note_line, step
+from partialfair.cli.writing import Content
 from partialfair.data.samples import Samples
 from partialfair.exceptions import InputError
 from partialfair.groups import group_name
 from partialfair.metrics import ReportRow
-from partialfair.metrics._text import fixed
 from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.text import fixed
 from partialfair.named_constraints import NO_CONSTRAINT
 from partialfair.path import FairnessPath, PathPoint, fairness_path
 from partialfair.persistence import model_bytes

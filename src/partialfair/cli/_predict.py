@@ -15,8 +15,8 @@ import pandas as pd
 from partialfair._extras import require
 from partialfair._files import check_set, check_targets, is_file_name, write_file
 from partialfair.cli._csv import csv_text
-from partialfair.cli._output import step
 from partialfair.cli._tables import read_table
+from partialfair.cli.output import step
 from partialfair.exceptions import InputError
 from partialfair.persistence import load_model
 from partialfair.tables import TableModel

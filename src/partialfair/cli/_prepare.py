@@ -20,13 +20,13 @@ from partialfair.cli._intervals import AUTO, AskedInterval, by_label, interval_r
 from partialfair.cli._judging import Judging, merged_groups
 from partialfair.cli._labels import positive_label
 from partialfair.cli._models import Models, check_model, made_estimator
-from partialfair.cli._output import step
 from partialfair.cli._split import CHOSEN_ON_ALL_ROWS, OUT_OF_FOLD, Everybody, HoldOut, split_rows
 from partialfair.cli._tables import are_codes, check_groups, clusters_of, labels_of, read_table, weights_of
+from partialfair.cli.output import step
 from partialfair.constraints import Constraint
 from partialfair.data.samples import Samples
-from partialfair.estimators._base import PartialFairEstimator
-from partialfair.estimators._folds import meaning_of_folds
+from partialfair.estimators.base import PartialFairEstimator
+from partialfair.estimators.folds import meaning_of_folds
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, encode_groups
 from partialfair.models.linear import GroupTerms

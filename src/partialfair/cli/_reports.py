@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from partialfair.cli._output import PlainTable
+from partialfair.cli.output import PlainTable
 from partialfair.groups import group_name, label_kind, members_text
 from partialfair.intervals import IntervalSet, interval_text
 from partialfair.metrics import FairnessReport, ReportRow
-from partialfair.metrics._text import fixed, percent
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.pairs import PairGap
 from partialfair.metrics.small_groups import TOO_FEW, SmallGroup
+from partialfair.metrics.text import fixed, percent
 
 __all__ = [
     "gap_sentence",

@@ -12,7 +12,7 @@ import typer
 
 from partialfair._environment import import_quickly
 from partialfair.cli._intervals import check_page, read_interval
-from partialfair.cli._options import (
+from partialfair.cli.options import (
     ASKED,
     COLUMNS,
     FIT,
@@ -47,8 +47,8 @@ from partialfair.cli._options import (
     Weight,
     Within,
 )
-from partialfair.cli._output import console, echo, echo_data, json_text, note, printing, step
-from partialfair.cli._writing import Outputs, announce
+from partialfair.cli.output import console, echo, echo_data, json_text, note, printing, step
+from partialfair.cli.writing import Outputs, announce
 from partialfair.exceptions import InputError
 
 if TYPE_CHECKING:

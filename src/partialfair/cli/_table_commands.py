@@ -14,7 +14,7 @@ import typer
 
 from partialfair.cli._intervals import check_page
 from partialfair.cli._models import Model, Models, read_alpha
-from partialfair.cli._options import (
+from partialfair.cli.options import (
     ASKED,
     FIT,
     JUDGED,
@@ -52,8 +52,8 @@ from partialfair.cli._options import (
     Verbose,
     Weight,
 )
-from partialfair.cli._output import command_name, console, echo, json_text, printing
-from partialfair.cli._writing import Outputs, announce
+from partialfair.cli.output import command_name, console, echo, json_text, printing
+from partialfair.cli.writing import Outputs, announce
 from partialfair.exceptions import InputError
 
 __all__ = ["demo", "frontier", "train"]

@@ -14,8 +14,8 @@ import pandas as pd
 
 from partialfair._checks import WEIGHT_RANGE, merged_by_floats, outside_weights, shown
 from partialfair._typing import Floats
-from partialfair.cli._options import MAX_GROUPS
 from partialfair.cli._reading import read_frame
+from partialfair.cli.options import MAX_GROUPS
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups, group_name
 

@@ -19,14 +19,14 @@ from partialfair.cli._gate import Gate
 from partialfair.cli._intervals import AUTO
 from partialfair.cli._judging import on_judged
 from partialfair.cli._models import alpha_notes, check_alpha
-from partialfair.cli._output import step
 from partialfair.cli._prepare import Prepared, Roles, prepare
 from partialfair.cli._split import OUT_OF_FOLD
 from partialfair.cli._trained import Judged, Trained, TrainSettings
 from partialfair.cli._wording import as_options
+from partialfair.cli.output import step
 from partialfair.data.samples import Samples
 from partialfair.estimators import PartialFairClassifier
-from partialfair.estimators._path_parts import OutOfFold
+from partialfair.estimators.path_parts import OutOfFold
 from partialfair.exceptions import IdleThresholdWarning, InputError, OverfittedGapWarning
 from partialfair.named_constraints import NO_CONSTRAINT
 from partialfair.solvers import Record, Status

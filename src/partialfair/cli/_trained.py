@@ -15,18 +15,18 @@ from partialfair._typing import Floats, GroupLabel, IntervalLike
 from partialfair.cli._csv import csv_text
 from partialfair.cli._gate import Gate
 from partialfair.cli._intervals import AUTO, interval_record
-from partialfair.cli._output import PlainTable, note_line, rank_curves
 from partialfair.cli._prepare import ModelSettings, Prepared
 from partialfair.cli._reports import gap_sentence, print_metrics, report_record, value_and_interval
 from partialfair.cli._split import OUT_OF_FOLD, HoldOut
 from partialfair.cli._wording import as_options
-from partialfair.cli._writing import Content
+from partialfair.cli.output import PlainTable, note_line, rank_curves
+from partialfair.cli.writing import Content
 from partialfair.estimators import FitResult
 from partialfair.groups import group_name
 from partialfair.metrics import FairnessReport
-from partialfair.metrics._text import fixed
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.curve import groups_curve
+from partialfair.metrics.text import fixed
 from partialfair.named_constraints import NO_CONSTRAINT
 from partialfair.persistence import model_bytes
 from partialfair.plotting.densities import plot_group_densities

@@ -11,8 +11,8 @@ from partialfair.datasets._admissions import make_admissions
 from partialfair.datasets._bank import load_bank
 from partialfair.datasets._entry import Entry, LocatedEntry
 from partialfair.datasets._law_school import load_law_school
-from partialfair.datasets._registry import REGISTRY, fetch, list_datasets, locate
-from partialfair.datasets._task import Dataset, Shares, Split
+from partialfair.datasets.registry import REGISTRY, fetch, list_datasets, locate
+from partialfair.datasets.task import Dataset, Shares, Split
 
 __all__ = [
     "REGISTRY",

@@ -18,14 +18,14 @@ from partialfair.datasets._census import (
     read_parquet,
 )
 from partialfair.datasets._entry import Entry
-from partialfair.datasets._source import PathLike, read_all
-from partialfair.datasets._task import Dataset, categorical, group_series
+from partialfair.datasets.source import PathLike, read_all
+from partialfair.datasets.task import Dataset, categorical, group_series
 from partialfair.exceptions import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from partialfair.datasets._task import Features
+    from partialfair.datasets.task import Features
 
 __all__ = ["ENTRY", "load_acs_income"]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from partialfair._checks import check_count, random_generator
 from partialfair.datasets._entry import Entry
-from partialfair.datasets._task import Dataset, categorical, group_series
+from partialfair.datasets.task import Dataset, categorical, group_series
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -16,8 +16,8 @@ import numpy as np
 
 from partialfair._extras import require
 from partialfair._files import scratch, write_files
-from partialfair.datasets._source import ARCHIVE_ERRORS, describe, download, fetch_failure, sha256
-from partialfair.datasets._task import categorical
+from partialfair.datasets.source import ARCHIVE_ERRORS, describe, download, fetch_failure, sha256
+from partialfair.datasets.task import categorical
 from partialfair.exceptions import DataFetchError
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from partialfair.datasets._source import DataFile
-from partialfair.datasets._task import Dataset
+from partialfair.datasets.source import DataFile
+from partialfair.datasets.task import Dataset
 
 __all__ = ["Entry", "LocatedEntry"]
 

@@ -7,8 +7,8 @@ import io
 import numpy as np
 
 from partialfair.datasets._entry import Entry
-from partialfair.datasets._source import PathLike, RemoteFile, read_all
-from partialfair.datasets._task import Dataset, Shares, group_series
+from partialfair.datasets.source import PathLike, RemoteFile, read_all
+from partialfair.datasets.task import Dataset, Shares, group_series
 
 __all__ = ["ENTRY", "load_law_school"]
 

@@ -18,8 +18,8 @@ from partialfair._checks import refuse_lazy
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.data.samples import Samples
-from partialfair.estimators._base import FitTask, PartialFairEstimator
-from partialfair.estimators._inputs import check_labels, read_target
+from partialfair.estimators.base import FitTask, PartialFairEstimator
+from partialfair.estimators.inputs import check_labels, read_target
 from partialfair.exceptions import InputError, SurrogateWarning
 from partialfair.models.linear import GroupTerms
 from partialfair.objectives import Logistic, LossSettings, PartialAUC

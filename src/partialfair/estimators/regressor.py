@@ -13,8 +13,8 @@ from partialfair._checks import refuse_lazy, squarable_vector
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.data.samples import Samples
-from partialfair.estimators._base import FitTask, PartialFairEstimator
-from partialfair.estimators._inputs import read_target
+from partialfair.estimators.base import FitTask, PartialFairEstimator
+from partialfair.estimators.inputs import read_target
 from partialfair.exceptions import InputError
 from partialfair.models.linear import GroupTerms
 from partialfair.named_constraints import NAMED_CONSTRAINTS

@@ -20,8 +20,10 @@ from partialfair._typing import (
 )
 from partialfair.exceptions import InputError, SmallGroupWarning
 from partialfair.groups import MAX_GROUPS
-from partialfair.metrics._differences import Setting
-from partialfair.metrics._inputs import (
+from partialfair.metrics.catalogue import METRICS, lacking, too_few_of, too_few_reason
+from partialfair.metrics.differences import Setting
+from partialfair.metrics.idle import warn_if_idle
+from partialfair.metrics.inputs import (
     ScoredGroups,
     check_gap_scale,
     check_threshold,
@@ -29,8 +31,6 @@ from partialfair.metrics._inputs import (
     ranked_threshold,
     scored_groups,
 )
-from partialfair.metrics.catalogue import METRICS, lacking, too_few_of, too_few_reason
-from partialfair.metrics.idle import warn_if_idle
 from partialfair.metrics.small_groups import (
     TOO_FEW,
     JudgedGroups,

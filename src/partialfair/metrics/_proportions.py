@@ -50,9 +50,9 @@ from scipy import sparse, special
 
 from partialfair._typing import Floats, Ints
 from partialfair.intervals import RANK_TOLERANCE, tie_ends
-from partialfair.metrics._differences import Setting
-from partialfair.metrics._inputs import GroupScores, ScoredGroups, effective_size
 from partialfair.metrics.bounds import CANDIDATE_SHARE
+from partialfair.metrics.differences import Setting
+from partialfair.metrics.inputs import GroupScores, ScoredGroups, effective_size
 from partialfair.metrics.partial import labelled_share, selected_share
 
 __all__ = ["ProportionGaps", "correlations", "proportion_gaps"]

@@ -8,11 +8,11 @@ import numpy as np
 
 from partialfair._typing import GroupLabel
 from partialfair.groups import group_name
-from partialfair.metrics._differences import Setting
-from partialfair.metrics._inputs import ScoredGroups
 from partialfair.metrics._proportions import ProportionGaps
 from partialfair.metrics.bounds import Fluctuation, fluctuation
 from partialfair.metrics.catalogue import Metric, n_members
+from partialfair.metrics.differences import Setting
+from partialfair.metrics.inputs import ScoredGroups
 from partialfair.metrics.resampling import Resamples, resample
 from partialfair.metrics.small_groups import SmallGroup
 

@@ -10,7 +10,7 @@ from partialfair._checks import check_flag, check_weights, finite_vector, refuse
 from partialfair._typing import ArrayLike, Floats, IntervalLike, MissingGroups
 from partialfair.groups import group_name
 from partialfair.intervals import band_weights, intervals_by_group
-from partialfair.metrics._inputs import encoded_groups, oriented
+from partialfair.metrics.inputs import encoded_groups, oriented
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,7 +11,7 @@ from partialfair._checks import check_count, check_weights, finite_vector
 from partialfair._typing import ArrayLike, Floats, GroupLabel, MissingGroups
 from partialfair.exceptions import InputError
 from partialfair.groups import group_name
-from partialfair.metrics._inputs import encoded_groups, positives
+from partialfair.metrics.inputs import encoded_groups, positives
 
 if TYPE_CHECKING:
     import pandas as pd

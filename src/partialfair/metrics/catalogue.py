@@ -13,12 +13,11 @@ from partialfair._typing import ArrayLike, IntervalLike, MissingGroups
 from partialfair.exceptions import InputError
 from partialfair.groups import LABEL_KINDS, encode_groups
 from partialfair.intervals import IntervalSet
-from partialfair.metrics import _differences, partial, ranking
-from partialfair.metrics._differences import Setting
-from partialfair.metrics._inputs import GroupScores, ScoredGroups, scored_groups
+from partialfair.metrics import differences, partial, ranking
 from partialfair.metrics._proportions import ProportionGaps, proportion_gaps
-from partialfair.metrics._text import fixed
 from partialfair.metrics.bounds import Differences
+from partialfair.metrics.differences import Setting
+from partialfair.metrics.inputs import GroupScores, ScoredGroups, scored_groups
 from partialfair.metrics.resampling import Resamples
 from partialfair.metrics.small_groups import (
     SmallGroup,
@@ -27,6 +26,7 @@ from partialfair.metrics.small_groups import (
     members_inside,
     too_few_labelled,
 )
+from partialfair.metrics.text import fixed
 
 __all__ = ["METRICS", "Metric", "check_judgeable", "lacking", "n_members", "too_few_of", "too_few_reason"]
 
@@ -83,13 +83,13 @@ METRICS: dict[str, Metric] = {
     "statistical_parity": Metric(
         "statistical parity (pSP)",
         lambda scored, s: partial.statistical_parity_gap(scored, s.gap_scale),
-        _differences.statistical_parity,
+        differences.statistical_parity,
         reach=lambda scored, s, gap: _parity_reach(scored, s, gap),
     ),
     "demographic_parity": Metric(
         "demographic parity (pDP)",
         lambda scored, s: partial.demographic_parity_gap(scored, _threshold(s), s.gap_scale),
-        _differences.demographic_parity,
+        differences.demographic_parity,
         needs_threshold=True,
         of_selected=True,
         proportions=lambda scored, s, confidence: proportion_gaps(scored, s, (None,), confidence),
@@ -97,7 +97,7 @@ METRICS: dict[str, Metric] = {
     "group_auc": Metric(
         "group AUC (pGAUC)",
         lambda scored, s: partial.group_auc_gap(scored, "half"),
-        _differences.group_auc,
+        differences.group_auc,
         counts="interval",
         largest=0.5,
         around_half=True,
@@ -105,7 +105,7 @@ METRICS: dict[str, Metric] = {
     "equal_opportunity": Metric(
         "equal opportunity (pEOP)",
         lambda scored, s: partial.equal_opportunity_gap(scored, _threshold(s), s.gap_scale, s.rank_within),
-        _differences.equal_opportunity,
+        differences.equal_opportunity,
         needs_labels=True,
         needs_threshold=True,
         of_selected=True,
@@ -115,7 +115,7 @@ METRICS: dict[str, Metric] = {
     "equalized_odds": Metric(
         "equalized odds (pEOD)",
         lambda scored, s: partial.equalized_odds_gap(scored, _threshold(s), s.gap_scale, s.rank_within),
-        _differences.equalized_odds,
+        differences.equalized_odds,
         needs_labels=True,
         needs_threshold=True,
         of_selected=True,
@@ -124,14 +124,14 @@ METRICS: dict[str, Metric] = {
     "inter_group_pairwise": Metric(
         "inter-group pairwise (all ranks)",
         lambda scored, s: ranking.inter_group_gap(scored, "half"),
-        _differences.inter_group,
+        differences.inter_group,
         needs_labels=True,
         counts="everyone",
     ),
     "intra_group_pairwise": Metric(
         "intra-group pairwise (all ranks)",
         lambda scored, s: ranking.intra_group_gap(scored, "half"),
-        _differences.intra_group,
+        differences.intra_group,
         needs_labels=True,
         counts="everyone",
     ),

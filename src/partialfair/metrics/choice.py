@@ -12,9 +12,9 @@ from partialfair._checks import check_fraction, check_number, random_generator
 from partialfair._typing import ArrayLike, Floats, MissingGroups
 from partialfair.exceptions import InputError
 from partialfair.intervals import as_interval_set
-from partialfair.metrics import _differences
-from partialfair.metrics._inputs import ScoredGroups, ranked_threshold, scored_groups
+from partialfair.metrics import differences
 from partialfair.metrics.bounds import fluctuation, joined_differences
+from partialfair.metrics.inputs import ScoredGroups, ranked_threshold, scored_groups
 from partialfair.metrics.partial import statistical_parity_gap
 from partialfair.metrics.resampling import resample
 from partialfair.metrics.small_groups import members_inside
@@ -167,8 +167,8 @@ def _radius_of_all(moved: Sequence[ScoredGroups], confidence: float, rng: np.ran
     everywhere = moved[0].on(as_interval_set((first[0], last[1])))
     n_resamples = int(np.ceil(_RESAMPLES_BEYOND / (1 - confidence) - _TIE))
     drawn = resample(everywhere, threshold=None, n_resamples=n_resamples, rng=rng)
-    setting = _differences.Setting()
-    families = [_differences.statistical_parity(replace(drawn, scored=scored), setting) for scored in moved]
+    setting = differences.Setting()
+    families = [differences.statistical_parity(replace(drawn, scored=scored), setting) for scored in moved]
     n_members = [members_inside(group) for group in moved[0]]  # of any position: all are as wide
     spread = fluctuation(joined_differences(families), confidence, n_members)
     # Each side may miss with half of the probability: at a true gap of 0 only the lower end can.

@@ -9,7 +9,7 @@ import numpy as np
 
 from partialfair._checks import check_count
 from partialfair._typing import ArrayLike, Floats, GroupLabel, MissingGroups
-from partialfair.metrics._inputs import ScoredGroups, oriented, scored_groups
+from partialfair.metrics.inputs import ScoredGroups, oriented, scored_groups
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

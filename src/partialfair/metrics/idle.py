@@ -12,7 +12,7 @@ from partialfair._text import listed
 from partialfair._typing import GroupLabel, RankWithin
 from partialfair.exceptions import IdleThresholdWarning
 from partialfair.intervals import ranks_text
-from partialfair.metrics._inputs import ScoredGroups, oriented
+from partialfair.metrics.inputs import ScoredGroups, oriented
 
 __all__ = ["warn_if_idle"]
 

@@ -11,9 +11,9 @@ from partialfair._checks import check_count, check_fraction
 from partialfair._typing import ArrayLike, Floats, GapScale, GroupLabel, Ints, MissingGroups
 from partialfair.exceptions import InputError
 from partialfair.metrics import _kernels
-from partialfair.metrics._descent import visits_of_pairs
-from partialfair.metrics._inputs import ScoredGroups, check_gap_scale, scored_groups
-from partialfair.metrics._map_radii import MapRadii
+from partialfair.metrics.inputs import ScoredGroups, check_gap_scale, scored_groups
+from partialfair.metrics.map_radii import MapRadii
+from partialfair.metrics.sweep import visits_of_pairs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -148,7 +148,7 @@ def unfairness_map(
         the truth on all intervals. R is about ``1.36 √(1/n_k + 1/n_k')`` for 95 % and two groups, as in the
         Kolmogorov–Smirnov test of two samples, and grows with the number of pairs; it is never more than the
         DKW inequality gives, ``ε_k + ε_k'``. On the absolute scale gaps are within R of those of the interval
-        shrunk or widened by how far ranks of a group may be off. See `partialfair.metrics._map_radii`.
+        shrunk or widened by how far ranks of a group may be off. See `partialfair.metrics.map_radii`.
 
     Returns
     -------

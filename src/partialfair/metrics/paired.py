@@ -70,14 +70,14 @@ from partialfair._typing import (
     SmallGroups,
 )
 from partialfair.exceptions import InputError
-from partialfair.metrics._differences import Setting
-from partialfair.metrics._inputs import ScoredGroups
 from partialfair.metrics._judged_scores import JudgedScores, judged_scores
 from partialfair.metrics._paired_kernels import add_contenders, raise_ends
 from partialfair.metrics._paired_proportions import PairedProportions
 from partialfair.metrics._report_rows import DrawsOfGroups
 from partialfair.metrics.bounds import Differences, PairFluctuations
 from partialfair.metrics.catalogue import METRICS, Metric, n_members, too_few_reason
+from partialfair.metrics.differences import Setting
+from partialfair.metrics.inputs import ScoredGroups
 from partialfair.metrics.resampling import Resamples
 from partialfair.metrics.small_groups import SmallGroup
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from partialfair._typing import GroupLabel
-from partialfair.metrics._differences import Setting
-from partialfair.metrics._inputs import ScoredGroups
 from partialfair.metrics._proportions import ProportionGaps
 from partialfair.metrics.bounds import Fluctuation
 from partialfair.metrics.catalogue import Metric
+from partialfair.metrics.differences import Setting
+from partialfair.metrics.inputs import ScoredGroups
 
 __all__ = ["PairGap", "pair_gaps"]
 

@@ -29,8 +29,7 @@ from partialfair._typing import (
 )
 from partialfair.exceptions import UndefinedGapWarning
 from partialfair.metrics import _kernels
-from partialfair.metrics._descent import pair_aucs, parity_gaps
-from partialfair.metrics._inputs import (
+from partialfair.metrics.inputs import (
     GroupScores,
     ScoredGroups,
     check_gap_scale,
@@ -40,6 +39,7 @@ from partialfair.metrics._inputs import (
     ranked_threshold,
     scored_groups,
 )
+from partialfair.metrics.sweep import pair_aucs, parity_gaps
 
 __all__ = [
     "WorstGap",

@@ -17,9 +17,9 @@ from partialfair._typing import ArrayLike, Floats, MissingGroups, Ties
 from partialfair.exceptions import UndefinedGapWarning
 from partialfair.intervals import IntervalSet
 from partialfair.metrics import _kernels
-from partialfair.metrics._descent import pair_aucs
-from partialfair.metrics._inputs import GroupScores, ScoredGroups, positives, scored_groups
+from partialfair.metrics.inputs import GroupScores, ScoredGroups, positives, scored_groups
 from partialfair.metrics.partial import TIE_SHARES, WorstGap, differences, gap_of_pair
+from partialfair.metrics.sweep import pair_aucs
 
 __all__ = ["inter_group_pairwise_difference", "intra_group_pairwise_difference"]
 

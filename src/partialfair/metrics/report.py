@@ -18,11 +18,11 @@ from partialfair._typing import (
     SmallGroups,
 )
 from partialfair.groups import MAX_GROUPS, Groups, group_name, label_kind
-from partialfair.metrics._differences import Setting
-from partialfair.metrics._inputs import ScoredGroups, ranked_threshold
 from partialfair.metrics._judged_scores import judged_scores
 from partialfair.metrics._report_rows import DrawsOfGroups, ReportRow, metric_row
 from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.differences import Setting
+from partialfair.metrics.inputs import ScoredGroups, ranked_threshold
 from partialfair.metrics.pairs import PairGap, pair_gaps
 from partialfair.metrics.small_groups import (
     MERGED,

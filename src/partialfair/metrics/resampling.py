@@ -23,7 +23,7 @@ import numpy as np
 from scipy import sparse
 
 from partialfair._typing import Floats, Ints
-from partialfair.metrics._inputs import GroupScores, ScoredGroups
+from partialfair.metrics.inputs import GroupScores, ScoredGroups
 
 __all__ = ["GroupDraws", "Resamples", "resample"]
 

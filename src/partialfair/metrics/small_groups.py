@@ -17,7 +17,7 @@ from partialfair._text import listed
 from partialfair._typing import GroupLabel, IntervalLike, RankWithin, SmallGroups
 from partialfair.exceptions import InputError, SmallGroupWarning
 from partialfair.groups import LABEL_KINDS, enough, group_name, members_text
-from partialfair.metrics._inputs import GroupScores, ScoredGroups, effective_size
+from partialfair.metrics.inputs import GroupScores, ScoredGroups, effective_size
 
 __all__ = [
     "MERGED",

@@ -12,7 +12,6 @@ from partialfair._row_columns import RowColumns
 from partialfair._typing import ArrayLike, Floats, Ints
 from partialfair.categoricals import CategoricalCodes
 from partialfair.exceptions import InputError
-from partialfair.models._designs import DenseDesign, Design, as_design
 from partialfair.models._kernels import (
     add_by_slot,
     add_constants,
@@ -21,6 +20,7 @@ from partialfair.models._kernels import (
     number_pairs,
 )
 from partialfair.models.blocks import BlockMatrix
+from partialfair.models.designs import DenseDesign, Design, as_design
 from partialfair.models.parameters import Parameters
 
 __all__ = ["FARTHEST_CORRECTED", "GroupTerms", "LinearModel", "linear_model"]

@@ -16,14 +16,14 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from partialfair._typing import Floats
-from partialfair.estimators._base import PartialFairEstimator
+from partialfair.estimators.base import PartialFairEstimator
 from partialfair.exceptions import InputError
 from partialfair.onnx._models import Adjusted, Linear, Link, Probabilities, Scaled, Scores, Trees, Unadjusted
 from partialfair.onnx.splits import split_trees
 from partialfair.postprocessing import PartialParityAdjuster
 from partialfair.trees import PartialFairTrees, TreeEnsemble, ensemble_of
-from partialfair.trees._refitting import LeafValues
 from partialfair.trees.ensembles import READERS
+from partialfair.trees.refitting import LeafValues
 
 __all__ = ["Decision", "Exported", "exported"]
 

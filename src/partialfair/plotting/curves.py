@@ -11,7 +11,7 @@ from partialfair._typing import GroupLabel, IntervalLike
 from partialfair.exceptions import InputError
 from partialfair.intervals import as_interval_set
 from partialfair.metrics.curve import RankCurve
-from partialfair.plotting._style import (
+from partialfair.plotting.style import (
     INTERVAL_COLOUR,
     MAX_SHOWN,
     group_style,

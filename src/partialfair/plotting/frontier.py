@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from partialfair._typing import Floats
-from partialfair.plotting._style import GROUP_COLOURS, new_axes, set_title
+from partialfair.plotting.style import GROUP_COLOURS, new_axes, set_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ import numpy as np
 from partialfair._typing import IntervalLike
 from partialfair.intervals import as_interval_set
 from partialfair.metrics.map import UnfairnessMap
-from partialfair.plotting._style import INTERVAL_COLOUR, new_axes, percent_axis, set_title
+from partialfair.plotting.style import INTERVAL_COLOUR, new_axes, percent_axis, set_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,8 +16,8 @@ from partialfair._typing import ArrayLike, Floats, GapScale
 from partialfair.exceptions import InputError, SmallGroupWarning
 from partialfair.groups import enough, members_text
 from partialfair.intervals import IntervalSet
-from partialfair.metrics._inputs import GroupScores, ScoredGroups, check_gap_scale
 from partialfair.metrics.calibration import CalibrationByGroup, calibration_by_group
+from partialfair.metrics.inputs import GroupScores, ScoredGroups, check_gap_scale
 from partialfair.metrics.partial import WorstGap, demographic_parity_gap, statistical_parity_gap
 from partialfair.metrics.small_groups import members_inside
 from partialfair.postprocessing._parity import (

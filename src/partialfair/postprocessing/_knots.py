@@ -37,7 +37,7 @@ import numpy as np
 
 from partialfair._typing import Bools, Floats, GapScale, Ints
 from partialfair.intervals import RANK_TOLERANCE, IntervalSet, tie_ends
-from partialfair.metrics._inputs import GroupScores
+from partialfair.metrics.inputs import GroupScores
 
 __all__ = ["Blocks", "Knots", "Rows", "group_blocks", "knots_of", "largest_shares", "order_rows"]
 

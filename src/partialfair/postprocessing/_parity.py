@@ -11,7 +11,7 @@ from partialfair._typing import Floats, GapScale
 from partialfair.exceptions import InputError
 from partialfair.groups import members_text
 from partialfair.intervals import RANK_TOLERANCE, IntervalSet
-from partialfair.metrics._inputs import GroupScores, ScoredGroups
+from partialfair.metrics.inputs import GroupScores, ScoredGroups
 from partialfair.metrics.partial import statistical_parity_gap
 from partialfair.metrics.small_groups import members_inside
 from partialfair.postprocessing._isotonic import least_change

@@ -14,7 +14,7 @@ import numpy as np
 
 from partialfair._typing import Floats, Ints
 from partialfair.intervals import RANK_TOLERANCE
-from partialfair.metrics._inputs import GroupScores, ScoredGroups
+from partialfair.metrics.inputs import GroupScores, ScoredGroups
 from partialfair.postprocessing._isotonic import rising
 from partialfair.postprocessing._knots import Blocks, group_blocks
 from partialfair.postprocessing.maps import ScoreMap, score_map

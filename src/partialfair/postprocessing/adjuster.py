@@ -24,10 +24,10 @@ from partialfair._checks import (
 from partialfair._state import StoredAsPairs
 from partialfair._text import listed
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike, MissingGroups
-from partialfair.estimators._inputs import in_columns_of, names_of
+from partialfair.estimators.inputs import in_columns_of, names_of
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, encode_groups
-from partialfair.metrics._inputs import oriented, scored_groups
+from partialfair.metrics.inputs import oriented, scored_groups
 from partialfair.metrics.report import FairnessReport, fairness_report
 from partialfair.postprocessing._fitting import Asked, fitted_maps, measured
 from partialfair.postprocessing._scorer import Response, Scorer, as_scores, read_scorer

@@ -29,8 +29,8 @@ from partialfair._typing import ArrayLike, Floats, IntervalLike, Ints, MissingGr
 from partialfair.groups import group_name, members_text
 from partialfair.intervals import as_interval_set, interval_text
 from partialfair.metrics import band_changes
-from partialfair.metrics._inputs import encoded_groups, oriented
-from partialfair.metrics._stays import GridPlaces, grid_stays
+from partialfair.metrics.inputs import encoded_groups, oriented
+from partialfair.metrics.stays import GridPlaces, grid_stays
 from partialfair.report.sections import Section
 from partialfair.report.summary import DISCLOSED, N_GRID
 

@@ -11,9 +11,9 @@ import numpy as np
 from partialfair._files import write_file
 from partialfair.exceptions import InputError
 from partialfair.intervals import as_interval_set
-from partialfair.metrics._text import fixed
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.report import FairnessReport
+from partialfair.metrics.text import fixed
 from partialfair.report.changes import IntervalChanges, interval_changes
 from partialfair.report.rendering import (
     NOT_ONE_INTERVAL,

@@ -19,8 +19,8 @@ import numpy as np
 
 from partialfair.exceptions import InputError
 from partialfair.groups import group_name, members_text
-from partialfair.metrics._inputs import ranked_threshold
 from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.inputs import ranked_threshold
 from partialfair.metrics.report import FairnessReport
 from partialfair.metrics.small_groups import TOO_FEW, SmallGroup
 from partialfair.report.changes import IntervalChanges

@@ -20,10 +20,10 @@ import numpy.typing as npt
 from partialfair._typing import Floats, Ints
 from partialfair.intervals import running_weight, tie_ends
 from partialfair.metrics import _kernels, ranking
-from partialfair.metrics._descent import visits_of_pairs
-from partialfair.metrics._discrete import DiscreteScores, score_span
-from partialfair.metrics._inputs import GroupScores, ScoredGroups, oriented
-from partialfair.metrics._map_radii import MapRadii
+from partialfair.metrics.discrete import DiscreteScores, score_span
+from partialfair.metrics.inputs import GroupScores, ScoredGroups, oriented
+from partialfair.metrics.map_radii import MapRadii
+from partialfair.metrics.sweep import visits_of_pairs
 
 __all__ = ["DISCLOSED", "N_GRID", "Worst", "leading_pairs", "packed", "summarise"]
 

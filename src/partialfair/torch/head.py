@@ -16,7 +16,7 @@ from partialfair._typing import ArrayLike, Floats
 from partialfair.constraints import Constraint
 from partialfair.estimators import FitResult, PartialFairClassifier
 from partialfair.exceptions import InputError
-from partialfair.metrics._inputs import scored_groups
+from partialfair.metrics.inputs import scored_groups
 from partialfair.named_constraints import record_of
 from partialfair.torch.functions import check_labels, scores_of
 

@@ -22,7 +22,7 @@ from partialfair._typing import Floats, Ints
 from partialfair.categoricals import CategoricalCodes
 from partialfair.data.features import Features, n_rows_of
 from partialfair.exceptions import FarFromZeroWarning, InputError, PenalizedFeatureWarning
-from partialfair.models._designs import DenseDesign, as_design
+from partialfair.models.designs import DenseDesign, as_design
 from partialfair.models.linear import FARTHEST_CORRECTED
 
 __all__ = ["ColumnUnits", "column_units", "penalized_warning"]

@@ -12,7 +12,7 @@ from partialfair._typing import GroupLabel, Ints
 from partialfair.constraints import Constraint
 from partialfair.groups import Groups
 from partialfair.intervals import IntervalSet, intervals_by_group
-from partialfair.metrics._inputs import GroupScores, ScoredGroups, sorted_group
+from partialfair.metrics.inputs import GroupScores, ScoredGroups, sorted_group
 from partialfair.metrics.partial import WorstGap
 from partialfair.named_constraints import NamedConstraint, record_of, setting_of
 from partialfair.problems import WeightedScores

@@ -31,9 +31,9 @@ from partialfair._clock import out_of_time
 from partialfair._typing import Floats
 from partialfair.data.samples import Samples
 from partialfair.data.splits import draw_rows
-from partialfair.estimators._path_fits import TINY_TIME, Listener
-from partialfair.estimators._statement import seed_of
 from partialfair.estimators.classifier import two_classes
+from partialfair.estimators.path_fits import TINY_TIME, Listener
+from partialfair.estimators.statement import seed_of
 from partialfair.exceptions import InputError
 from partialfair.problems import Cells
 from partialfair.solvers import Status

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from partialfair._typing import ArrayLike
 from partialfair.metrics.calibration import calibration_by_group
-from partialfair.trees._refitting import LeafValues
+from partialfair.trees.refitting import LeafValues
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,7 @@ from sklearn.base import is_regressor
 
 from partialfair._typing import Floats, Ints
 from partialfair.data.samples import Samples
-from partialfair.estimators._path_fits import scores_of
+from partialfair.estimators.path_fits import scores_of
 from partialfair.metrics.partial import WorstGap
 from partialfair.objectives import read_loss
 from partialfair.problems import WeightedScores
@@ -19,7 +19,7 @@ from partialfair.training.offset import Offset
 from partialfair.training.path_memory import PathMemory
 from partialfair.training.promise import exact_gap
 from partialfair.training.result import FitResult
-from partialfair.trees._refitting import LeafValues
+from partialfair.trees.refitting import LeafValues
 
 __all__ = ["LeafRows", "exact_gaps", "judged_by_library", "mean_loss"]
 

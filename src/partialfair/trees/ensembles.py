@@ -37,12 +37,12 @@ Kind = Literal["classifier", "regressor"]
 ScoreKind = Literal["log-odds", "probability", "prediction"]
 
 READERS = {
-    "lightgbm": "partialfair.trees._lightgbm",
-    "xgboost": "partialfair.trees._xgboost",
+    "lightgbm": "partialfair.trees.lightgbm",
+    "xgboost": "partialfair.trees.xgboost",
     "catboost": "partialfair.trees._catboost",
-    "sklearn.ensemble._hist_gradient_boosting": "partialfair.trees._histograms",
-    "sklearn.ensemble._gb": "partialfair.trees._gradient_boosting",
-    "sklearn.ensemble._forest": "partialfair.trees._forests",
+    "sklearn.ensemble._hist_gradient_boosting": "partialfair.trees.histograms",
+    "sklearn.ensemble._gb": "partialfair.trees.gradient_boosting",
+    "sklearn.ensemble._forest": "partialfair.trees.forests",
 }
 """From where a class of models is defined to the module that reads them; imported when first met."""
 

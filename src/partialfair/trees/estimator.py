@@ -30,17 +30,17 @@ from partialfair._checks import (
 from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
 from partialfair.data.samples import Samples
-from partialfair.estimators._base import FitTask, PartialFairEstimator
-from partialfair.estimators._inputs import (
+from partialfair.estimators.base import FitTask, PartialFairEstimator
+from partialfair.estimators.classifier import PartialFairClassifier, two_classes
+from partialfair.estimators.inputs import (
     check_labels,
     part_features,
     read_target,
     refuse_repeated_names,
 )
-from partialfair.estimators._path_fits import TINY_TIME, with_gap
-from partialfair.estimators._statement import seed_of
-from partialfair.estimators.classifier import PartialFairClassifier, two_classes
+from partialfair.estimators.path_fits import TINY_TIME, with_gap
 from partialfair.estimators.regressor import PartialFairRegressor
+from partialfair.estimators.statement import seed_of
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups
 from partialfair.solvers import Record, Solver
@@ -52,11 +52,11 @@ from partialfair.trees._calibration import calibrations
 from partialfair.trees._growing import grown, name_model_in_errors
 from partialfair.trees._grown_on import check_classes, check_order, check_width
 from partialfair.trees._leaf_rows import LeafRows, judged_by_library
-from partialfair.trees._refitting import LeafValues, has_bounds, loss_of
 from partialfair.trees._refusals import name_of
 from partialfair.trees._stored import check_stored_trees, restored, stored
 from partialfair.trees._wrapped import predicts_numbers, unwrapped
 from partialfair.trees.ensembles import TreeEnsemble, check_settings, ensemble_of, is_fitted
+from partialfair.trees.refitting import LeafValues, has_bounds, loss_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from partialfair.datasets import Dataset, _registry, _source
+from partialfair.datasets import Dataset, registry, source
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache in place of the user's, and no $PARTIALFAIR_DATA."""
     directory = tmp_path / "cache"
-    monkeypatch.setattr(_source, "cache_directory", lambda: directory)
-    monkeypatch.delenv(_source.DATA_VARIABLE, raising=False)
+    monkeypatch.setattr(source, "cache_directory", lambda: directory)
+    monkeypatch.delenv(source.DATA_VARIABLE, raising=False)
     return directory
 
 
@@ -71,8 +71,8 @@ def load_real(data_dir: Path) -> Callable[..., Dataset]:
     """Load a dataset by name from the real files, or skip if one of them is not there."""
 
     def load(name: str, **options: object) -> Dataset:
-        entry = _registry.find_entry(name)
-        absent = [file.name for file in entry.files if _source.find(file, data_dir) is None]
+        entry = registry.find_entry(name)
+        absent = [file.name for file in entry.files if source.find(file, data_dir) is None]
         if absent:
             pytest.skip(f"no real data: {data_dir} has no {absent[0]}")
         return entry.loader(path=data_dir, **options)

@@ -17,8 +17,8 @@ from pathlib import Path
 import pooch
 import pytest
 
-from partialfair.datasets import _source
-from partialfair.datasets._source import RemoteFile, download, ensure, find, read_all
+from partialfair.datasets import source
+from partialfair.datasets.source import RemoteFile, download, ensure, find, read_all
 from partialfair.exceptions import DataFetchError, InputError, MissingExtraError
 
 CONTENT = b"1;2;3\n" * 500
@@ -237,12 +237,12 @@ class TestDownload:
 
 
 def test_the_users_cache_is_poochs():
-    assert _source.cache_directory() == Path(pooch.os_cache("partialfair"))
+    assert source.cache_directory() == Path(pooch.os_cache("partialfair"))
 
 
 def test_without_pooch_files_are_read_and_fetching_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
-    monkeypatch.setenv(_source.DATA_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(source.DATA_VARIABLE, str(tmp_path))
     assert find(UNREACHABLE) is None
     with pytest.raises(
         MissingExtraError, match=r"fetching public data needs pooch.*pip install 'partialfair\[data\]'"
@@ -255,7 +255,7 @@ def test_without_pooch_files_are_read_and_fetching_names_the_extra(tmp_path, mon
 @pytest.mark.parametrize("relative", ["", "relative"])
 def test_the_users_cache_is_never_in_the_working_directory(monkeypatch, relative):
     monkeypatch.setenv("XDG_CACHE_HOME", relative)
-    assert _source.cache_directory().is_absolute()
+    assert source.cache_directory().is_absolute()
     assert os.environ["XDG_CACHE_HOME"] == relative
 
 

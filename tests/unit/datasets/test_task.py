@@ -9,7 +9,7 @@ from scipy import sparse
 
 from partialfair.categoricals import CategoricalCodes
 from partialfair.datasets import Dataset, Shares
-from partialfair.datasets._task import group_series
+from partialfair.datasets.task import group_series
 from partialfair.exceptions import InputError
 
 

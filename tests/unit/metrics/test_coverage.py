@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from partialfair.metrics import fairness_report, unfairness_map
-from partialfair.metrics._differences import Setting, statistical_parity
-from partialfair.metrics._inputs import scored_groups
 from partialfair.metrics.bounds import fluctuation
+from partialfair.metrics.differences import Setting, statistical_parity
+from partialfair.metrics.inputs import scored_groups
 from partialfair.metrics.partial import statistical_parity_gap
 from partialfair.metrics.resampling import resample
 from tests.sizes import quick_first

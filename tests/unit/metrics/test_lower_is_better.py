@@ -13,7 +13,7 @@ from partialfair.metrics import (
     rank_curve,
     unfairness_map,
 )
-from partialfair.metrics._inputs import scored_groups
+from partialfair.metrics.inputs import scored_groups
 
 LOWER = {"higher_is_better": False}
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partialfair.metrics import _descent, fairness_report, resampling, unfairness_map
-from partialfair.metrics._descent import pair_aucs, parity_gaps, visits_of_pairs
-from partialfair.metrics._differences import Setting, statistical_parity
-from partialfair.metrics._inputs import scored_groups
+from partialfair.metrics import fairness_report, resampling, sweep, unfairness_map
 from partialfair.metrics.bounds import fluctuation
+from partialfair.metrics.differences import Setting, statistical_parity
+from partialfair.metrics.inputs import scored_groups
 from partialfair.metrics.resampling import resample
+from partialfair.metrics.sweep import pair_aucs, parity_gaps, visits_of_pairs
 from tests.sizes import examples
 
 INTERVAL = (0.2, 0.4)
@@ -47,9 +47,9 @@ def test_one_descent_gives_what_merging_every_pair_gives(seed, digits, weighted,
         return [parity_gaps(scored, "interval"), parity_gaps(scored, "absolute"), *aucs, *curves]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_descent, "MANY_GROUPS", 100)
+        patch.setattr(sweep, "MANY_GROUPS", 100)
         merged = everything()
-        patch.setattr(_descent, "MANY_GROUPS", 1)
+        patch.setattr(sweep, "MANY_GROUPS", 1)
         together = everything()
     for one, other in zip(merged, together, strict=True):
         np.testing.assert_array_equal(one, other)  # to the last bit

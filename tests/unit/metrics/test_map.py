@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from partialfair.datasets import make_admissions
 from partialfair.exceptions import InputError
 from partialfair.metrics import _kernels, partial_statistical_parity_difference, unfairness_map
-from partialfair.metrics._inputs import scored_groups
-from partialfair.metrics._map_radii import MapRadii
+from partialfair.metrics.inputs import scored_groups
+from partialfair.metrics.map_radii import MapRadii
 from tests import brute
 from tests.sizes import examples
 

@@ -8,9 +8,9 @@ from scipy import special
 
 from partialfair.exceptions import InputError
 from partialfair.intervals import as_interval_set
-from partialfair.metrics import _map_radii
-from partialfair.metrics._inputs import scored_groups
-from partialfair.metrics._map_radii import MapRadii
+from partialfair.metrics import map_radii
+from partialfair.metrics.inputs import scored_groups
+from partialfair.metrics.map_radii import MapRadii
 from partialfair.theory import dkw_bound
 from tests.sizes import examples
 
@@ -140,10 +140,10 @@ def test_rows_in_clusters_have_the_radii_of_dkw():
 @pytest.mark.parametrize("sizes", [(100,) * 20, tuple(range(40, 440, 20))])
 def test_for_very_many_groups_error_probabilities_are_added_up(sizes, monkeypatch):
     drawn = MapRadii.of(people(sizes), 0.95)
-    monkeypatch.setattr(_map_radii, "MAX_DRAWS", 0)
-    _map_radii._radii.cache_clear()
+    monkeypatch.setattr(map_radii, "MAX_DRAWS", 0)
+    map_radii._radii.cache_clear()
     added = MapRadii.of(people(sizes), 0.95)
-    _map_radii._radii.cache_clear()
+    map_radii._radii.cache_clear()
     for scale in ("interval", "absolute"):
         ratio = getattr(added, scale)(pairs_of(added)) / getattr(drawn, scale)(pairs_of(drawn))
         assert ratio.min() >= 1
@@ -155,10 +155,10 @@ def test_for_very_many_groups_error_probabilities_are_added_up(sizes, monkeypatc
 
 def test_added_up_radii_do_not_mix_with_those_of_dkw(monkeypatch):
     """Both hold with the nominal confidence, but the narrower one of each pair would with less."""
-    monkeypatch.setattr(_map_radii, "MAX_DRAWS", 0)
-    _map_radii._radii.cache_clear()
+    monkeypatch.setattr(map_radii, "MAX_DRAWS", 0)
+    map_radii._radii.cache_clear()
     radii = MapRadii.of(people((50,) * 20 + (100_000,)), 0.95)
-    _map_radii._radii.cache_clear()
+    map_radii._radii.cache_clear()
     pairs = pairs_of(radii)
     np.testing.assert_allclose(radii.interval(pairs), radii.epsilon[pairs].sum(axis=1))
     assert (radii.absolute(pairs) < 1.2 * radii.interval(pairs)).all()
@@ -169,7 +169,7 @@ def test_rare_levels_follow_from_frequent_ones():
     rng = np.random.default_rng(0)
     levels = rng.exponential(0.5, size=(2000, 40)).max(axis=1)
     exact = -0.5 * np.log(1 - (1 - 1e-4) ** (1 / 40))
-    assert _map_radii._upper_quantile(levels, 1e-4) == pytest.approx(exact, rel=0.05)
+    assert map_radii._upper_quantile(levels, 1e-4) == pytest.approx(exact, rel=0.05)
 
 
 def test_certainty_is_refused():

@@ -5,10 +5,10 @@ import pytest
 from scipy import stats
 
 from partialfair.metrics import fairness_report
-from partialfair.metrics._differences import Setting
-from partialfair.metrics._inputs import scored_groups
 from partialfair.metrics._proportions import proportion_gaps
 from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.differences import Setting
+from partialfair.metrics.inputs import scored_groups
 
 EVERY = Setting("interval", 0.5, "group")
 FEW_SELECTED = [

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from partialfair.metrics._inputs import scored_groups
 from partialfair.metrics.bounds import Differences, PairFluctuations, fluctuation, joined_differences
+from partialfair.metrics.inputs import scored_groups
 from partialfair.metrics.resampling import resample
 from tests.sizes import examples
 

@@ -12,8 +12,8 @@ import pytest
 from partialfair.exceptions import IdleThresholdWarning, InputError
 from partialfair.intervals import as_interval_set
 from partialfair.metrics import _kernels, fairness_report, unfairness_map
-from partialfair.metrics._inputs import scored_groups
 from partialfair.metrics.catalogue import METRICS
+from partialfair.metrics.inputs import scored_groups
 from partialfair.report import audit_page
 from partialfair.report.sections import Section
 from partialfair.report.summary import N_GRID, Worst, leading_pairs, packed, summarise

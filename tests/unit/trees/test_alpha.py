@@ -13,7 +13,7 @@ from sklearn.metrics import log_loss, mean_squared_error
 
 from partialfair import fairness_path, load_model, save_model
 from partialfair.data.samples import Samples
-from partialfair.estimators import _population
+from partialfair.estimators import population
 from partialfair.exceptions import InputError
 from partialfair.groups import encode_groups
 from partialfair.metrics import partial_statistical_parity_difference
@@ -219,7 +219,7 @@ def test_a_path_has_one_alpha_chosen_for_its_middle_gap(asked):
 
 @pytest.mark.filterwarnings("ignore")  # whether it is shown does not matter
 def test_a_promise_about_new_people_tells_the_alpha(asked, monkeypatch):
-    monkeypatch.setattr(_population, "_TIGHTER", np.array([1.0, 0.8]))
+    monkeypatch.setattr(population, "_TIGHTER", np.array([1.0, 0.8]))
     X, y, groups = people(500)
     trees = PartialFairTrees(grower(), alpha="auto", enforce="population", **QUICK | {"max_gap": 0.4})
     trees.fit(X, y, sensitive_features=groups, clusters=np.arange(500) // 2)

@@ -25,7 +25,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 
 from partialfair import PartialFairClassifier, fairness_path, load_model, save_model
-from partialfair.estimators import _population
+from partialfair.estimators import population
 from partialfair.exceptions import InputError
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.trees import PartialFairTrees, ensemble_of
@@ -372,7 +372,7 @@ def test_a_path_grows_once_and_falls():
 
 
 def test_a_promise_about_new_people(monkeypatch):
-    monkeypatch.setattr(_population, "_TIGHTER", _population._TIGHTER[::3])  # a third of the models
+    monkeypatch.setattr(population, "_TIGHTER", population._TIGHTER[::3])  # a third of the models
     X, y, groups = people(3000)
     settings = QUICK | {"max_gap": 0.5, "search_steps": 5}
     trees = PartialFairTrees(grower(max_iter=2), **settings, enforce="population")

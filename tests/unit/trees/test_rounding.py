@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partialfair.trees._nodes import Nodes
+from partialfair.trees.nodes import Nodes
 from partialfair.trees.rounding import largest_sum, on_grid
 
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from partialfair.onnx._trees import SplitTree
 from partialfair.onnx.splits._tables import SplitTrees, inner_nodes, renumbered, single_precision
-from partialfair.trees._forests import ForestTrees
-from partialfair.trees._gradient_boosting import GradientBoostingTrees, _prior
-from partialfair.trees._nodes import Nodes
+from partialfair.trees.forests import ForestTrees
+from partialfair.trees.gradient_boosting import GradientBoostingTrees, _prior
+from partialfair.trees.nodes import Nodes
 
 __all__ = ["read"]
 

@@ -21,8 +21,8 @@ from partialfair.onnx.splits._tables import (
     only,
     renumbered,
 )
-from partialfair.trees._histograms import HistogramTrees
-from partialfair.trees._nodes import Nodes
+from partialfair.trees.histograms import HistogramTrees
+from partialfair.trees.nodes import Nodes
 
 __all__ = ["read"]
 

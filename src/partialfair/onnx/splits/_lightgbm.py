@@ -10,7 +10,7 @@ from partialfair._typing import Ints
 from partialfair.onnx._graph import Graph, Name
 from partialfair.onnx._trees import Mode, SplitTree
 from partialfair.onnx.splits._tables import SplitTrees, floored, members_of_bits
-from partialfair.trees._lightgbm import LightGBMTrees, _numbers
+from partialfair.trees.lightgbm import LightGBMTrees, _numbers
 
 __all__ = ["read"]
 

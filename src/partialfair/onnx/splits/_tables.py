@@ -12,7 +12,7 @@ import numpy.typing as npt
 from partialfair._typing import Floats, Ints
 from partialfair.onnx._graph import Graph, Name
 from partialfair.onnx._trees import SplitTree, leaf_sums
-from partialfair.trees._nodes import Nodes
+from partialfair.trees.nodes import Nodes
 
 __all__ = [
     "Before",

@@ -16,8 +16,8 @@ from partialfair.onnx.splits._tables import (
     renumbered,
     single_precision,
 )
-from partialfair.trees._nodes import Nodes
-from partialfair.trees._xgboost import XGBoostTrees, _base_margin
+from partialfair.trees.nodes import Nodes
+from partialfair.trees.xgboost import XGBoostTrees, _base_margin
 
 __all__ = ["read"]
 

@@ -16,7 +16,7 @@ const SURE_DECIMALS = 12; // later digits depend on the order of computing: they
 const EXACT_DIGITS = 25; // so many more show whether a number lies in the middle of two
 /** Whether to take the lower of two texts: a number in their middle goes to the even one, as in Python. */
 const isEvenBelow = (exact, tail) => tail === "5".padEnd(tail.length, "0") && /[02468]\.?$/.test(exact);
-/** With so many decimals, as `fixed` in partialfair.metrics._text writes it. */
+/** With so many decimals, as `fixed` in partialfair.metrics.text writes it. */
 const fixed = (value, digits) => {
   const near = Number(value.toFixed(SURE_DECIMALS)) + 0; // no minus before zero
   const exact = near.toFixed(digits + EXACT_DIGITS);
@@ -49,7 +49,7 @@ const within = (value, slack, most) => ({
   high: Math.min(value + slack, most),
 });
 
-/** Radii of pairs: how far differences may be off, as partialfair.metrics._map_radii has them. */
+/** Radii of pairs: how far differences may be off, as partialfair.metrics.map_radii has them. */
 class Radii {
   constructor(groups, levels) {
     this.groups = groups;

@@ -1,4 +1,4 @@
-"""All pairs of many groups at once: one descent through the scores of everybody.
+"""All pairs of many groups at once: one sweep through the scores of everybody.
 
 Merging the scores of two groups anew for each of G (G − 1) / 2 pairs takes (G − 1) n steps with a branch that
 no processor foresees. Here the scores of all groups are sorted once; at each score the one group whose rank
@@ -20,12 +20,12 @@ from partialfair._compiled import njit
 from partialfair._typing import Floats, GapScale, Ints
 from partialfair.intervals import RANK_TOLERANCE, holds_rank, passed_share, tie_ends
 from partialfair.metrics import _kernels
-from partialfair.metrics._inputs import GroupScores
+from partialfair.metrics.inputs import GroupScores
 
 __all__ = ["MANY_GROUPS", "PairVisits", "pair_aucs", "parity_gaps", "visits_of_pairs"]
 
 MANY_GROUPS = 8
-"""More groups than this are compared in one descent: sorting then costs less than merging every pair."""
+"""More groups than this are compared in one sweep: sorting then costs less than merging every pair."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +51,10 @@ def parity_gaps(groups: Sequence[GroupScores], gap_scale: GapScale) -> Floats:
                 gaps[k, j] = _kernels.absolute_gap(*a.ranked, *b.ranked, *set_a)[0]
         return gaps
     if gap_scale == "interval":
-        found = _widest_differences(*_Descent.through_shares(groups).arguments)
+        found = _widest_differences(*_ScoreSweep.through_shares(groups).arguments)
     else:
         starts, lengths = groups[0].interval.starts, groups[0].interval.lengths
-        found = _widest_differences_inside(*_Descent.through_ranks(groups).arguments, starts, lengths)
+        found = _widest_differences_inside(*_ScoreSweep.through_ranks(groups).arguments, starts, lengths)
     upper = np.triu_indices(len(groups), 1)
     gaps[upper] = np.maximum(found, found.T)[upper]
     return gaps
@@ -66,7 +66,7 @@ def pair_aucs(groups: Sequence[GroupScores], pairs: Iterable[tuple[int, int]], t
     It is nan for pairs with an empty group, and unspecified for pairs that are not asked for.
     """
     if len(groups) > MANY_GROUPS:
-        aucs = _aucs(*_Descent.through_shares(groups).arguments, tie_share)
+        aucs = _aucs(*_ScoreSweep.through_shares(groups).arguments, tie_share)
     else:
         aucs = np.empty((len(groups), len(groups)))
         for k, j in pairs:
@@ -84,21 +84,21 @@ def visits_of_pairs(groups: Sequence[GroupScores], n_grid: int) -> Iterator[Pair
         for k, j in combinations(range(len(groups)), 2):
             yield PairVisits(k, j, *_kernels.grid_visits(*groups[k].ranked, *groups[j].ranked, n_grid))
         return
-    descent = _Descent.through_ranks(groups)
+    sweep = _ScoreSweep.through_ranks(groups)
     # Small integers: every group but the last takes a pass through these arrays.
-    owners = descent.groups.astype(np.int32)
-    blocks = np.repeat(np.arange(descent.ends.size - 1, dtype=np.int32), np.diff(descent.ends))
+    owners = sweep.groups.astype(np.int32)
+    blocks = np.repeat(np.arange(sweep.ends.size - 1, dtype=np.int32), np.diff(sweep.ends))
     n_left = blocks.size
     for k in range(len(groups) - 1):
         n_left, n_visits, cells, visits = _visits_of_one(
-            owners[:n_left], descent.passed[:n_left], blocks[:n_left], len(groups), k, n_grid
+            owners[:n_left], sweep.passed[:n_left], blocks[:n_left], len(groups), k, n_grid
         )
         for j in range(k + 1, len(groups)):
             yield PairVisits(k, j, cells[j, : n_visits[j]], visits[j, : n_visits[j]])
 
 
 @dataclass(frozen=True, eq=False)
-class _Descent:
+class _ScoreSweep:
     """Distinct scores of every group from the top: whose each is, and what its group has passed below it.
 
     Scores ``ends[b]`` to ``ends[b + 1]`` are equal; a group is among them at most once.
@@ -115,13 +115,13 @@ class _Descent:
         return self.groups, self.passed, self.ends, self.n_groups
 
     @classmethod
-    def through_ranks(cls, groups: Sequence[GroupScores]) -> _Descent:
-        """Return the descent in which a group has passed its rank F̄."""
+    def through_ranks(cls, groups: Sequence[GroupScores]) -> _ScoreSweep:
+        """Return the sweep in which a group has passed its rank F̄."""
         return cls._of([_ranks_below(group) for group in groups])
 
     @classmethod
-    def through_shares(cls, groups: Sequence[GroupScores]) -> _Descent:
-        """Return the descent in which a group has passed a share of its interval, without scores outside."""
+    def through_shares(cls, groups: Sequence[GroupScores]) -> _ScoreSweep:
+        """Return the sweep in which a group has passed a share of its interval, without scores outside."""
         below = []
         for group in groups:
             scores, ranks = _ranks_below(group)
@@ -131,7 +131,7 @@ class _Descent:
         return cls._of(below)
 
     @classmethod
-    def _of(cls, below: Sequence[tuple[Floats, Floats]]) -> _Descent:
+    def _of(cls, below: Sequence[tuple[Floats, Floats]]) -> _ScoreSweep:
         scores = np.concatenate([scores for scores, _ in below])
         # Each group's scores are sorted: a stable sort merges those runs.
         order = np.argsort(-scores, kind="stable")

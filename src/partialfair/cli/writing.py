@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from partialfair._extras import require
 from partialfair._files import check_targets, digests, write_files
-from partialfair.cli._output import echo, json_text, step
+from partialfair.cli.output import echo, json_text, step
 from partialfair.exceptions import InputError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from sklearn.base import is_regressor
 from partialfair._certified_choice import certified_places, lowest_of_all, rows_needed, start_places
 from partialfair._typing import SmallGroups
 from partialfair.data.samples import Samples
-from partialfair.estimators._path_fits import PathPoint
+from partialfair.estimators.path_fits import PathPoint
 from partialfair.metrics.report import FairnessReport, ReportRow, fairness_report
 from partialfair.named_constraints import setting_of
 

@@ -104,7 +104,7 @@ class PathPoint(FittedModel):
         What the fit took; with ``cv`` all fits together.
     scores, predictions
         On the validation rows. With ``cv`` out of fold: of every row by the model that has not seen it, the
-        scores on a scale that the folds share (`partialfair.estimators._folds`).
+        scores on a scale that the folds share (`partialfair.estimators.folds`).
     score, error
         How good these are, and the standard error of that.
     fold_models
@@ -208,6 +208,7 @@ class Listener:
     stopped: bool = False
 
     def __call__(self, line: Record) -> bool:
+        """Call the callback, and remember whether it stops the fit."""
         self.stopped = bool(self.callback is not None and self.callback(line))
         return self.stopped
 

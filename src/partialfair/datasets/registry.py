@@ -11,7 +11,7 @@ from pathlib import Path
 from partialfair._plugins import PAPER_DATASETS, load_extensions, missing_paper
 from partialfair.datasets import _a9a, _acs_income, _admissions, _bank, _law_school
 from partialfair.datasets._entry import Entry, LocatedEntry
-from partialfair.datasets._source import PathLike, ensure, find
+from partialfair.datasets.source import PathLike, ensure, find
 from partialfair.exceptions import InputError
 
 __all__ = ["REGISTRY", "fetch", "find_entry", "list_datasets", "locate", "register_dataset"]

@@ -17,8 +17,8 @@ from partialfair._typing import Floats, Ints
 from partialfair.constraints import Constraint
 from partialfair.data.samples import Samples
 from partialfair.data.splits import apply_splitter, draw_folds
-from partialfair.estimators._folds import on_one_scale
-from partialfair.estimators._path_fits import (
+from partialfair.estimators.folds import on_one_scale
+from partialfair.estimators.path_fits import (
     FittedModel,
     Known,
     PathPoint,
@@ -28,7 +28,7 @@ from partialfair.estimators._path_fits import (
     predictions_of,
     scores_of,
 )
-from partialfair.estimators._path_rows import check_held_out, check_members
+from partialfair.estimators.path_rows import check_held_out, check_members
 from partialfair.exceptions import InputError
 from partialfair.groups import group_name
 

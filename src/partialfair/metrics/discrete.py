@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from partialfair._typing import Floats
 from partialfair.intervals import tie_ends
-from partialfair.metrics._inputs import GroupScores, ScoredGroups
+from partialfair.metrics.inputs import GroupScores, ScoredGroups
 
 __all__ = ["DiscreteScores", "score_span"]
 

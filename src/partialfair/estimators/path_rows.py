@@ -12,7 +12,7 @@ from partialfair._checks import check_choice, check_count, finite_vector, refuse
 from partialfair._typing import SmallGroups
 from partialfair.constraints import Constraint
 from partialfair.data.samples import Samples
-from partialfair.estimators._inputs import in_columns_of
+from partialfair.estimators.inputs import in_columns_of
 from partialfair.exceptions import InputError
 from partialfair.groups import group_name
 from partialfair.metrics.catalogue import check_judgeable

@@ -50,7 +50,7 @@ import numpy as np
 
 from partialfair._typing import Floats, Ints
 from partialfair.metrics._bridge_kernels import raise_levels, tie_down
-from partialfair.metrics._inputs import GroupScores, ScoredGroups
+from partialfair.metrics.inputs import GroupScores, ScoredGroups
 from partialfair.theory import dkw_bound
 
 __all__ = ["MapRadii"]

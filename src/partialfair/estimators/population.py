@@ -15,9 +15,9 @@ from partialfair._clock import acknowledge_interrupt, out_of_time
 from partialfair._typing import ArrayLike
 from partialfair.constraints import Constraint
 from partialfair.data.samples import Samples
-from partialfair.estimators._certifying import Certification, best_of, judging_of, report_on
-from partialfair.estimators._path_fits import PathPoint, chain, judged_in_training, judged_on
-from partialfair.estimators._path_rows import (
+from partialfair.estimators.certifying import Certification, best_of, judging_of, report_on
+from partialfair.estimators.path_fits import PathPoint, chain, judged_in_training, judged_on
+from partialfair.estimators.path_rows import (
     check_apart,
     check_held_out,
     check_judged,
@@ -25,7 +25,7 @@ from partialfair.estimators._path_rows import (
     check_validation,
     read_validation,
 )
-from partialfair.estimators._statement import seed_of
+from partialfair.estimators.statement import seed_of
 from partialfair.exceptions import InputError
 from partialfair.metrics.report import FairnessReport, ReportRow
 from partialfair.named_constraints import NamedConstraint, record_of

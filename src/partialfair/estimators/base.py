@@ -23,7 +23,8 @@ from partialfair.constraints import Constraint
 from partialfair.constraints.base import Positive
 from partialfair.data.features import Features, n_rows_of
 from partialfair.data.samples import Samples
-from partialfair.estimators._inputs import (
+from partialfair.estimators._stored import check_stored
+from partialfair.estimators.inputs import (
     feature_name,
     in_columns_of,
     known_groups,
@@ -32,12 +33,11 @@ from partialfair.estimators._inputs import (
     read_groups,
     read_weights,
 )
-from partialfair.estimators._population import check_population_settings, fit_population
-from partialfair.estimators._statement import read_constraints, read_solver, seed_of
-from partialfair.estimators._stored import check_stored
+from partialfair.estimators.population import check_population_settings, fit_population
+from partialfair.estimators.statement import read_constraints, read_solver, seed_of
 from partialfair.exceptions import InputError
 from partialfair.groups import Groups, group_name
-from partialfair.metrics._inputs import cluster_codes
+from partialfair.metrics.inputs import cluster_codes
 from partialfair.models import linear_model
 from partialfair.models.linear import GroupTerms
 from partialfair.objectives import LossSettings, read_loss

@@ -11,7 +11,6 @@ import numpy as np
 
 from partialfair._typing import ArrayLike, Floats, Ints
 from partialfair.exceptions import InputError
-from partialfair.trees._nodes import Nodes
 from partialfair.trees._refusals import (
     name_of,
     refuse_classes,
@@ -21,6 +20,7 @@ from partialfair.trees._refusals import (
     refuse_objective,
 )
 from partialfair.trees.ensembles import ScoreKind, TreeEnsemble
+from partialfair.trees.nodes import Nodes
 
 __all__ = ["LightGBMTrees", "check_settings", "read"]
 

@@ -14,7 +14,6 @@ from scipy.special import logit
 
 from partialfair._typing import ArrayLike, Floats, Ints
 from partialfair.exceptions import InputError
-from partialfair.trees._nodes import Nodes, Structure
 from partialfair.trees._refusals import (
     name_of,
     refuse_classes,
@@ -24,6 +23,7 @@ from partialfair.trees._refusals import (
     refuse_targets,
 )
 from partialfair.trees.ensembles import ScoreKind, TreeEnsemble
+from partialfair.trees.nodes import Nodes, Structure
 from partialfair.trees.rounding import SINGLE_BITS
 
 __all__ = ["XGBoostTrees", "check_settings", "read"]
