@@ -437,6 +437,12 @@ class TestHeldOut:
             audited = run("audit", "out/held_out.csv", "--score", score, *columns).json
             assert audited["metrics"] == record["models"][model]["held out"]["metrics"]
 
+    def test_the_record_names_no_solver_that_is_not_installed(self, run, tmp_path, monkeypatch):
+        model_table(300).to_csv(tmp_path / "table.csv", index=False)
+        monkeypatch.setattr("partialfair.cli._prepare._PACKAGES", ("numpy", "not-installed"))
+        record = run(*TRAIN, "--constraint", "none", "--json").json
+        assert record["versions"].keys() == {"python", "numpy"}
+
     def test_names_that_are_taken(self, run, tmp_path):
         model_table().rename(columns={"region": "score"}).assign(row=1.0).to_csv("table.csv", index=False)
         options = ["score" if word == "region" else word for word in TRAIN]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import logging
 import platform
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -51,7 +52,7 @@ _FEWEST = 2
 """The estimators' own ``min_group_size``: fewer members cannot be held to anything."""
 
 _PACKAGES = ("partialfair", "numpy", "scipy", "scikit-learn", "pandas", "numba", "piqp", "clarabel")
-"""Whose versions a result depends on."""
+"""Whose versions a result depends on; of the solvers of quadratic programs one is enough."""
 
 _logger = logging.getLogger("partialfair")
 
@@ -249,7 +250,7 @@ class Prepared:
         return {
             "file": str(self.path),
             "file_sha256": self.digest,
-            "versions": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
+            "versions": _versions(),
             "target": self.roles.target,
             "pos_label": self.labels[1],
             "group_columns": [group.name for group in self.groups],
@@ -428,3 +429,12 @@ def _labels(column: pd.Series) -> pd.Series:
 def _column_record(column: Column) -> dict[str, Any]:
     kind = "number" if isinstance(column, NumberColumn) else "categories"
     return {"kind": kind, **asdict(column)}
+
+
+def _versions() -> dict[str, str]:
+    """Return the versions of Python and of those packages that are installed."""
+    versions = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
