@@ -68,7 +68,7 @@ def test_an_error_gives_them_back():
     assert blas_threads() == {2}
 
 
-@pytest.mark.parametrize("step", ["_Holder.start", "_Fits.begin"])
+@pytest.mark.parametrize("step", ["_Holder.start", "_RunningFits.begin"])
 def test_an_interrupt_at_the_beginning_gives_them_back(monkeypatch, step):
     owner, name = step.split(".")
     begin = getattr(getattr(threads, owner), name)

@@ -32,7 +32,7 @@ from partialfair.postprocessing.maps import ScoreMap, maps_frame, maps_record
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["FILES", "AdjustSettings", "Adjusted", "adjusted"]
+__all__ = ["FILES", "AdjustSettings", "AdjustedTable", "adjusted"]
 
 FILES = ("adjusted.csv", "map.csv", "map.json", "score_maps.png", "adjust.json")
 """What ``--out`` writes, the record last; where a map is applied, the first and the last."""
@@ -82,7 +82,7 @@ class AdjustSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class Adjusted:
+class AdjustedTable:
     """Scores, old and new, with the maps that moved them.
 
     Attributes
@@ -180,7 +180,7 @@ def _calibration_record(result: Adjustment) -> list[dict[str, Any]] | None:
     ]
 
 
-def adjusted(table: ScoreTable, settings: AdjustSettings, score: str) -> Adjusted:
+def adjusted(table: ScoreTable, settings: AdjustSettings, score: str) -> AdjustedTable:
     """Find maps for a table of scores, or move its scores by maps that are there."""
     groups = encode_groups(table.groups, missing=settings.missing_groups)
     with step(f"adjusting {len(table.scores):,} scores"), warnings.catch_warnings(record=True) as caught:
@@ -189,7 +189,9 @@ def adjusted(table: ScoreTable, settings: AdjustSettings, score: str) -> Adjuste
             adjuster, scores = _moved(table, settings, groups)
     notes = tuple(dict.fromkeys(as_options(str(warning.message)) for warning in caught))
     columns = _columns(table, score, scores)
-    return Adjusted(table.path, settings, columns, adjuster.maps_, getattr(adjuster, "result_", None), notes)
+    return AdjustedTable(
+        table.path, settings, columns, adjuster.maps_, getattr(adjuster, "result_", None), notes
+    )
 
 
 def _moved(

@@ -17,7 +17,17 @@ from partialfair.onnx._trees import leaf_sums, search_tree
 from partialfair.onnx.splits import SplitTrees
 from partialfair.postprocessing import ScoreMap
 
-__all__ = ["Adjusted", "Linear", "Link", "Probabilities", "Rows", "Scaled", "Scores", "Trees", "Unadjusted"]
+__all__ = [
+    "AdjustedScores",
+    "GraphRows",
+    "Linear",
+    "Link",
+    "Probabilities",
+    "Scaled",
+    "Scores",
+    "Trees",
+    "Unadjusted",
+]
 
 _AS_IT_IS = (0.0, 0.0, 1.0, 1.0, -np.inf, np.inf)
 """The piece of a map that leaves scores as they are; see `_pieces`."""
@@ -27,7 +37,7 @@ _NO_SCORE = (np.nan,) * 6
 
 
 @dataclass(frozen=True)
-class Rows:
+class GraphRows:
     """The inputs of a model: a table of features, or a column of scores, and the group if it is needed."""
 
     table: Name
@@ -56,7 +66,7 @@ class Scores(Protocol):
     @property
     def categories(self) -> Mapping[int, tuple[Any, ...] | None]: ...
 
-    def scores(self, graph: Graph, rows: Rows) -> Name:
+    def scores(self, graph: Graph, rows: GraphRows) -> Name:
         """Return the score of each row, of shape (n,)."""
         ...
 
@@ -83,7 +93,7 @@ class Linear:
         """Columns of the table."""
         return int(self.coef.shape[1])
 
-    def scores(self, graph: Graph, rows: Rows) -> Name:
+    def scores(self, graph: Graph, rows: GraphRows) -> Name:
         """Return the scores; NaN for a group that the model does not know."""
         if rows.groups is None or not self.group_labels:
             product = graph.flat(graph.op("MatMul", rows.table, graph.constant(self.coef[:1].T)))
@@ -128,7 +138,7 @@ class Trees:
         """What the codes of categories stand for."""
         return self.splits.categories
 
-    def scores(self, graph: Graph, rows: Rows) -> Name:
+    def scores(self, graph: Graph, rows: GraphRows) -> Name:
         """Return the scores, to the last bit those of the library's own model."""
         result = self.splits.sums(graph, rows.table)
         if self.factor != 1.0:
@@ -191,7 +201,7 @@ class Probabilities(_Around):
 
     link: Link
 
-    def scores(self, graph: Graph, rows: Rows) -> Name:
+    def scores(self, graph: Graph, rows: GraphRows) -> Name:
         """Return the probabilities."""
         return self.link.probabilities(graph, self.inner.scores(graph, rows))
 
@@ -211,7 +221,7 @@ class Scaled(_Around):
 
     steps: tuple[tuple[str, Floats], ...]
 
-    def scores(self, graph: Graph, rows: Rows) -> Name:
+    def scores(self, graph: Graph, rows: GraphRows) -> Name:
         """Return the model's scores of the changed table."""
         table = rows.table
         for operator, numbers in self.steps:
@@ -220,7 +230,7 @@ class Scaled(_Around):
                 table = graph.op("Where", graph.op("IsNaN", table), constant, table)
             else:
                 table = graph.op(operator, table, constant)
-        return self.inner.scores(graph, Rows(table, rows.groups))
+        return self.inner.scores(graph, GraphRows(table, rows.groups))
 
 
 @dataclass(frozen=True)
@@ -231,13 +241,13 @@ class Unadjusted:
     group_labels: tuple[GroupLabel, ...] = ()
     categories: Mapping[int, tuple[Any, ...] | None] = field(default_factory=dict)
 
-    def scores(self, graph: Graph, rows: Rows) -> Name:
+    def scores(self, graph: Graph, rows: GraphRows) -> Name:
         """Return the input."""
         return rows.table
 
 
 @dataclass(frozen=True, eq=False)
-class Adjusted(_Around):
+class AdjustedScores(_Around):
     """Another model's scores, moved by the map of each group.
 
     Attributes
@@ -261,7 +271,7 @@ class Adjusted(_Around):
         """The groups of the maps, and those that the model tells apart."""
         return (*(one.group for one in self.maps), *self.inner.group_labels)
 
-    def scores(self, graph: Graph, rows: Rows) -> Name:
+    def scores(self, graph: Graph, rows: GraphRows) -> Name:
         """Return the new scores; NaN for a group without a map.
 
         A map is made of pieces, ``min(max(to + (s − from) / width · rise, low), high)``. A search tree finds

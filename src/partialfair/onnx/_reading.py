@@ -18,7 +18,16 @@ from sklearn.utils.validation import check_is_fitted
 from partialfair._typing import Floats
 from partialfair.estimators.base import PartialFairEstimator
 from partialfair.exceptions import InputError
-from partialfair.onnx._models import Adjusted, Linear, Link, Probabilities, Scaled, Scores, Trees, Unadjusted
+from partialfair.onnx._models import (
+    AdjustedScores,
+    Linear,
+    Link,
+    Probabilities,
+    Scaled,
+    Scores,
+    Trees,
+    Unadjusted,
+)
 from partialfair.onnx.splits import split_trees
 from partialfair.postprocessing import PartialParityAdjuster
 from partialfair.trees import PartialFairTrees, TreeEnsemble, ensemble_of
@@ -171,7 +180,7 @@ def _adjuster(model: PartialParityAdjuster) -> Exported:
     bounds, keeps = model._range, model.missing_groups == "ignore"
     return replace(
         inner,
-        scores=Adjusted(inner.scores, model.maps_, bounds, keeps),
+        scores=AdjustedScores(inner.scores, model.maps_, bounds, keeps),
         group_columns=inner.group_columns or model._group_columns,
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from partialfair.onnx._graph import Graph, Kind, Name
 from partialfair.onnx._groups import group_inputs
-from partialfair.onnx._models import Linear, Rows
+from partialfair.onnx._models import GraphRows, Linear
 from partialfair.onnx._reading import Exported, exported
 from partialfair.tables import CategoryColumn, Column, NumberColumn, TableModel
 
@@ -35,7 +35,7 @@ def table_scores(model: TableModel) -> Exported:
     )
 
 
-def table_rows(graph: Graph, model: TableModel, held: Exported, outputs: Collection[str]) -> Rows:
+def table_rows(graph: Graph, model: TableModel, held: Exported, outputs: Collection[str]) -> GraphRows:
     """Declare one input for each column, doubles or texts, and make features of them.
 
     An empty cell is NaN, or an empty text. A column that is called as an output is called ``column x``.
@@ -53,7 +53,7 @@ def table_rows(graph: Graph, model: TableModel, held: Exported, outputs: Collect
             parts.append(_encoded(graph, column, value))
     table = graph.op("Concat", *parts, axis=1)
     labels = held.scores.group_labels
-    return Rows(table, group_inputs(graph, labels, held.group_columns, kinds) if labels else None)
+    return GraphRows(table, group_inputs(graph, labels, held.group_columns, kinds) if labels else None)
 
 
 def _encoded(graph: Graph, column: Column, value: Name) -> Name:

@@ -12,7 +12,7 @@ from partialfair.exceptions import InputError
 from partialfair.onnx._facts import facts_of
 from partialfair.onnx._graph import Graph, Kind, Name
 from partialfair.onnx._groups import group_inputs
-from partialfair.onnx._models import Rows
+from partialfair.onnx._models import GraphRows
 from partialfair.onnx._reading import Decision, Exported, exported
 from partialfair.onnx._tables import table_rows, table_scores
 from partialfair.tables import TableModel
@@ -78,13 +78,15 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None) -> ModelProt
     return made
 
 
-def _rows(graph: Graph, held: Exported) -> Rows:
+def _rows(graph: Graph, held: Exported) -> GraphRows:
     """Declare the inputs of a model."""
     n_features = held.scores.n_features
     name = "unadjusted" if n_features is None else "X"
     table = graph.input(name, "double", n_features)
     labels = held.scores.group_labels
-    return Rows(table, group_inputs(graph, labels, held.group_columns, {name: "double"}) if labels else None)
+    return GraphRows(
+        table, group_inputs(graph, labels, held.group_columns, {name: "double"}) if labels else None
+    )
 
 
 def _decide(graph: Graph, scores: Name, decision: Decision) -> None:

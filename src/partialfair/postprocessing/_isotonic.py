@@ -17,7 +17,7 @@ import numpy as np
 
 from partialfair._compiled import njit
 from partialfair._typing import Bools, Floats, Ints
-from partialfair.postprocessing._knots import Knots, Rows
+from partialfair.postprocessing._knots import KnotRows, Knots
 from partialfair.problems.programs import QuadraticProgram, Tolerances, solve_program
 
 __all__ = ["least_change", "rising", "told_apart"]
@@ -37,7 +37,7 @@ _ROUNDS, _FEW = 50, 0.25
 how many for each knot are few."""
 
 
-def least_change(knots: Knots, rows: Rows) -> Floats:
+def least_change(knots: Knots, rows: KnotRows) -> Floats:
     """Return the scores nearest to those of the knots that obey all rows, strictly where anybody moves."""
     if rows.point_of is None:
         return _nearest(knots.scores, knots.weights, rows, np.zeros(knots.scores.size, dtype=np.bool_))
@@ -50,7 +50,7 @@ def least_change(knots: Knots, rows: Rows) -> Floats:
     return _nearest(scores, weights, rows, moved)[rows.point_of]
 
 
-def _nearest(scores: Floats, weights: Floats, rows: Rows, moved: Bools) -> Floats:
+def _nearest(scores: Floats, weights: Floats, rows: KnotRows, moved: Bools) -> Floats:
     """Return the new scores of points, some of which are means that move their knots already."""
     center = np.average(scores, weights=weights)
     spread = _root_mean_square(scores - center, weights) or 1.0
@@ -74,7 +74,7 @@ def _root_mean_square(values: Floats, weights: Floats) -> float:
     return largest and largest * float(np.sqrt(np.average((values / largest) ** 2, weights=weights)))
 
 
-def _solved_row_by_row(targets: Floats, weights: Floats, rows: Rows) -> tuple[Floats, Bools]:
+def _solved_row_by_row(targets: Floats, weights: Floats, rows: KnotRows) -> tuple[Floats, Bools]:
     """Return a solution as `_solved` does, of a program with the rows that matter.
 
     With K groups a knot has K − 1 rows above it, and one of them mostly decides; all of them together make
@@ -102,7 +102,7 @@ def _solved_row_by_row(targets: Floats, weights: Floats, rows: Rows) -> tuple[Fl
     return values, active
 
 
-def _solved(targets: Floats, weights: Floats, rows: Rows) -> tuple[Floats, Bools]:
+def _solved(targets: Floats, weights: Floats, rows: KnotRows) -> tuple[Floats, Bools]:
     """Return a solution up to the solver's tolerance, and which rows hold with equality in it."""
     from scipy.sparse import csc_matrix, diags
 
@@ -123,7 +123,7 @@ def _solved(targets: Floats, weights: Floats, rows: Rows) -> tuple[Floats, Bools
     return values, optimum.rows > values[rows.upper] - values[rows.lower]
 
 
-def _blocks(n: int, rows: Rows, active: Bools) -> Ints:
+def _blocks(n: int, rows: KnotRows, active: Bools) -> Ints:
     """Return the number of each knot's block: knots that rows with equality join."""
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components

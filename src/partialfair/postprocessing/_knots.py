@@ -39,7 +39,7 @@ from partialfair._typing import Bools, Floats, GapScale, Ints
 from partialfair.intervals import RANK_TOLERANCE, IntervalSet, tie_ends
 from partialfair.metrics.inputs import GroupScores
 
-__all__ = ["Blocks", "Knots", "Rows", "group_blocks", "knots_of", "largest_shares", "order_rows"]
+__all__ = ["Blocks", "KnotRows", "Knots", "group_blocks", "knots_of", "largest_shares", "order_rows"]
 
 _SAME = RANK_TOLERANCE / 2
 """Shares that differ by less are the same: half of what the referee forgives."""
@@ -72,7 +72,7 @@ class Blocks:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class KnotRows:
     """Pairs of points, the lower of which must not have the higher score; those within groups come first.
 
     Attributes
@@ -213,7 +213,7 @@ def _near(blocks: Blocks, max_gap: float, interval: IntervalSet | None) -> Bools
     return near
 
 
-def order_rows(knots: Knots, max_gap: float, interval: IntervalSet | None) -> Rows | None:
+def order_rows(knots: Knots, max_gap: float, interval: IntervalSet | None) -> KnotRows | None:
     """Return all rows that bound the gap by ``max_gap``, those within groups first.
 
     Parameters
@@ -233,13 +233,13 @@ def order_rows(knots: Knots, max_gap: float, interval: IntervalSet | None) -> Ro
         for low, high in _rows_between(knots, k, j, max_gap, interval):
             lower.append(low)
             upper.append(high)
-    rows = Rows(np.concatenate(lower), np.concatenate(upper), inner.size, knots.order)
+    rows = KnotRows(np.concatenate(lower), np.concatenate(upper), inner.size, knots.order)
     if bool((rows.order[rows.lower] < rows.order[rows.upper]).all()):
         return rows
     return _merge_cycles(knots, rows) if knots.is_all else None
 
 
-def _merge_cycles(knots: Knots, rows: Rows) -> Rows | None:
+def _merge_cycles(knots: Knots, rows: KnotRows) -> KnotRows | None:
     """Return the rows between strongly connected components; None if one holds two knots of a group."""
     from graphlib import TopologicalSorter
 
@@ -260,7 +260,7 @@ def _merge_cycles(knots: Knots, rows: Rows) -> Rows | None:
         below[high].append(low)
     order = np.empty(n_points, dtype=np.intp)
     order[list(TopologicalSorter(below).static_order())] = np.arange(n_points)
-    return Rows(lower, upper, rows.n_within, order, point_of)
+    return KnotRows(lower, upper, rows.n_within, order, point_of)
 
 
 def _rows_between(

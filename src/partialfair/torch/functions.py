@@ -179,7 +179,7 @@ class ScoreConstraints(nn.Module):
         if not scores.isfinite().all():
             raise InputError("scores must be finite where thresholds are placed")
         on_host = precise(scores).double().cpu().numpy()
-        ranked = [_Ranked(on_host, own.double().cpu().numpy()) for own in self.weights(groups, y)]
+        ranked = [_RankedScores(on_host, own.double().cpu().numpy()) for own in self.weights(groups, y)]
         values = self.joined_thresholds.at(ranked.__getitem__)
         self.theta.copy_(torch.from_numpy(values))
 
@@ -341,7 +341,7 @@ def _by_group(shares: Floats) -> Floats:
     return np.asarray(own.reshape(n_banks, n_groups, n_groups * n_labels))
 
 
-class _Ranked:
+class _RankedScores:
     """Scores by group, as thresholds look at them (`partialfair.constraints.Ranks`)."""
 
     def __init__(self, scores: Floats, weights: Floats) -> None:

@@ -47,7 +47,7 @@ class _Holder:
             self._thread.join()
 
 
-class _Fits:
+class _RunningFits:
     """Which fits are under way, and who holds the limit for them.
 
     An interrupt may come at any step, so that both ends can be called at any time, and twice.
@@ -80,7 +80,7 @@ class _Fits:
                 self.holder = None
 
 
-_fits = _Fits()
+_fits = _RunningFits()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_fits.__init__)  # type: ignore[misc]  # a child has none of the threads
 

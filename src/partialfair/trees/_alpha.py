@@ -40,7 +40,7 @@ from partialfair.solvers import Status
 from partialfair.training.promise import check_promises, promises_of
 from partialfair.trees._leaf_rows import LeafRows, exact_gaps, mean_loss
 
-__all__ = ["ALPHAS", "Candidate", "best_of", "check_alpha", "chosen_refit", "is_auto", "judging_rows"]
+__all__ = ["ALPHAS", "AlphaTrial", "best_of", "check_alpha", "chosen_refit", "is_auto", "judging_rows"]
 
 ALPHAS = (1.0, 1e-1, 1e-2, 1e-3, 1e-4)
 """What is tried, from values near those of the library on: each refit begins with the last one's."""
@@ -94,7 +94,7 @@ def judging_rows(linear: Any, rows: Samples, share: float | None) -> npt.NDArray
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class AlphaTrial:
     """A model, as rows held out see it.
 
     Attributes
@@ -113,7 +113,7 @@ class Candidate:
     refit: Any = None
 
 
-def best_of(candidates: Sequence[Candidate], own: Candidate) -> Candidate:
+def best_of(candidates: Sequence[AlphaTrial], own: AlphaTrial) -> AlphaTrial:
     """Return the candidate with the lowest held-out loss + price · held-out gap; see the module."""
     eligible = [one for one in candidates if one.kept] or list(candidates)
     rise = sum(one.loss - own.loss for one in eligible)
@@ -139,7 +139,7 @@ def chosen_refit(linear: Any, rows: LeafRows, unseen: npt.NDArray[np.bool_], mom
     end = now + _SHARE_OF_TIME * (moment - now)
     listener = Listener(linear.callback)
     refit = copy.copy(linear).set_params(warm_start=True, callback=listener)
-    candidates: list[Candidate] = []
+    candidates: list[AlphaTrial] = []
     for alpha in ALPHAS:
         if candidates and (out_of_time(end) or listener.stopped):
             break
@@ -154,8 +154,8 @@ def chosen_refit(linear: Any, rows: LeafRows, unseen: npt.NDArray[np.bool_], mom
         # All by the first one's constraints: an interval that scores choose is then the same for all.
         judge = candidates[0].refit if candidates else refit
         kept = refit.result_.promise_kept is not False
-        candidates.append(Candidate(*_judged(judge, held_out, held_out.scores(refit)), kept, refit))
-    own = Candidate(*_judged(judge, held_out, held_out.origin.scores), kept=False)
+        candidates.append(AlphaTrial(*_judged(judge, held_out, held_out.scores(refit)), kept, refit))
+    own = AlphaTrial(*_judged(judge, held_out, held_out.origin.scores), kept=False)
     return best_of(candidates, own).refit.set_params(callback=linear.callback)
 
 

@@ -43,7 +43,7 @@ _OTHER_LINKS = frozenset(
 
 
 @dataclass(frozen=True)
-class _Text:
+class _ModelText:
     """A model in LightGBM's text format: a header, a block of ``key=value`` lines a tree, and the rest."""
 
     header: str
@@ -51,7 +51,7 @@ class _Text:
     rest: str
 
     @classmethod
-    def of(cls, booster: Any) -> _Text:
+    def of(cls, booster: Any) -> _ModelText:
         # By default only the trees up to the best iteration are written, those that predictions use.
         text = booster.model_to_string()
         header, *trees = re.split(r"(?m)^(?=Tree=\d+$)", text.partition("end of trees")[0])
@@ -82,7 +82,7 @@ class LightGBMTrees(TreeEnsemble):
     (``boost_from_average``) is in the first tree's leaves already.
     """
 
-    text: _Text = field(repr=False)
+    text: _ModelText = field(repr=False)
 
     def scores(self, X: ArrayLike) -> Floats:
         """Return what ``predict(X, raw_score=True)`` does."""
@@ -100,7 +100,7 @@ class LightGBMTrees(TreeEnsemble):
             _with_leaves(*pair) for pair in zip(self.text.trees, np.split(stored, ends), strict=True)
         )
         original = _booster(self.model)
-        written = Booster(model_str=_Text(self.text.header, trees, self.text.rest).joined())
+        written = Booster(model_str=_ModelText(self.text.header, trees, self.text.rest).joined())
         written.best_iteration, written.best_score = original.best_iteration, original.best_score
         written.params = copy.deepcopy(original.params)
         if original is self.model:
@@ -111,7 +111,7 @@ class LightGBMTrees(TreeEnsemble):
 
 def read(model: Any) -> LightGBMTrees:
     """Read a fitted estimator or booster of LightGBM."""
-    text = _Text.of(_booster(model))
+    text = _ModelText.of(_booster(model))
     score_kind = _score_kind(model, text)
     if not text.trees:
         raise InputError(f"{name_of(model)} has no trees")
@@ -144,7 +144,7 @@ def check_settings(model: Any) -> None:
         refuse_objective(model, objective if isinstance(objective, str) else "of your own", _SCORE_KINDS)
 
 
-def _score_kind(model: Any, text: _Text) -> ScoreKind:
+def _score_kind(model: Any, text: _ModelText) -> ScoreKind:
     """Return what the sums are, or refuse a model that is not such a sum."""
     _check_trees(
         model,

@@ -19,7 +19,7 @@ from partialfair.groups import encode_groups
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.solvers import Status
 from partialfair.trees import PartialFairTrees, _alpha
-from partialfair.trees._alpha import ALPHAS, Candidate, best_of
+from partialfair.trees._alpha import ALPHAS, AlphaTrial, best_of
 from partialfair.trees._leaf_rows import LeafRows
 
 INTERVAL = (0.1, 0.6)
@@ -63,27 +63,27 @@ def auto() -> PartialFairTrees:
 
 
 def test_loss_and_gap_count_at_the_price_of_the_gap():
-    own = Candidate(loss=0.30, gap=0.50, kept=False)
-    low, fair = Candidate(0.34, 0.20, kept=True), Candidate(0.36, 0.10, kept=True)
+    own = AlphaTrial(loss=0.30, gap=0.50, kept=False)
+    low, fair = AlphaTrial(0.34, 0.20, kept=True), AlphaTrial(0.36, 0.10, kept=True)
     # Chords rise by .10 while the gap falls by .70, so a unit of the gap costs 2/7: .0286 for the .1 between.
     assert best_of([low, fair], own) is fair
-    dear = Candidate(0.38, 0.10, kept=True)  # .12 for .70, 12/35 a unit, .0343 for .1; and .04 was paid
+    dear = AlphaTrial(0.38, 0.10, kept=True)  # .12 for .70, 12/35 a unit, .0343 for .1; and .04 was paid
     assert best_of([low, dear], own) is low
 
 
 def test_where_closing_the_gap_costs_nothing_the_loss_alone_counts():
-    own = Candidate(loss=0.40, gap=0.50, kept=False)
-    better, wider = Candidate(0.37, 0.1, kept=True), Candidate(0.375, 0.4, kept=True)
+    own = AlphaTrial(loss=0.40, gap=0.50, kept=False)
+    better, wider = AlphaTrial(0.37, 0.1, kept=True), AlphaTrial(0.375, 0.4, kept=True)
     assert best_of([better, wider], own) is better
-    none_closed = [Candidate(0.38, 0.6, kept=True), Candidate(0.37, 0.9, kept=True)]
+    none_closed = [AlphaTrial(0.38, 0.6, kept=True), AlphaTrial(0.37, 0.9, kept=True)]
     assert best_of(none_closed, own) is none_closed[1]
 
 
 def test_candidates_that_break_the_promise_are_left_out_unless_all_do():
-    own = Candidate(loss=0.3, gap=0.5, kept=False)
-    broken, kept = Candidate(0.31, 0.1, kept=False), Candidate(0.4, 0.1, kept=True)
+    own = AlphaTrial(loss=0.3, gap=0.5, kept=False)
+    broken, kept = AlphaTrial(0.31, 0.1, kept=False), AlphaTrial(0.4, 0.1, kept=True)
     assert best_of([broken, kept], own) is kept
-    assert best_of([broken, Candidate(0.4, 0.1, kept=False)], own) is broken
+    assert best_of([broken, AlphaTrial(0.4, 0.1, kept=False)], own) is broken
 
 
 def test_the_choice_is_best_on_rows_that_no_leaf_was_grown_on(auto):
