@@ -83,7 +83,7 @@ def run(
         monkeypatch.setattr(module, "fairness_report", partial(fairness_report, n_resamples=100))
     monkeypatch.setattr(_compare, "compare_gaps", partial(compare_gaps, n_resamples=100))
     monkeypatch.setattr(search, "direct_search", _search_briefly)
-    monkeypatch.setattr(search.Search, "_escalate", lambda search, settings: None)
+    monkeypatch.setattr(search.Search, "_escalate", lambda search, attempts: None)
     monkeypatch.setattr(_audit, "MAP_GRID", 20)
     monkeypatch.setattr(writing, "png", _unpainted)
     monkeypatch.chdir(tmp_path)

@@ -21,7 +21,7 @@ from partialfair.models import linear_model
 from partialfair.objectives import Logistic
 from partialfair.problems import Problem
 from partialfair.solvers import Status
-from partialfair.training import boundary, search
+from partialfair.training import boundary, escalation
 from partialfair.training.boundary import follow_boundary
 from partialfair.training.equal_rows import largest_block, move_outside
 from partialfair.training.promise import Promise
@@ -95,9 +95,9 @@ def test_sizes_of_groups_say_nothing_about_gaps_in_units_of_scores():
 def test_the_user_can_stop_it(monkeypatch):
     began, calls = [], []
 
-    def escalate(search, settings, original=Search._escalate):
+    def escalate(search, attempts, original=Search._escalate):
         began.append(len(calls))
-        return original(search, settings)
+        return original(search, attempts)
 
     def stop(record):
         calls.append(record)
@@ -138,9 +138,9 @@ def test_it_follows_any_boundary(settings, monkeypatch):
         runs.append(1)
         follow_boundary(pool, constraints, sigma, start, replace(settings, n_steps=8))
 
-    monkeypatch.setattr(search, "follow_boundary", follow_briefly)
+    monkeypatch.setattr(escalation, "follow_boundary", follow_briefly)
     monkeypatch.setattr(Search, "_certified_after_escalation", lambda search, last, settings: None)
-    monkeypatch.setattr(Search, "_is_unfinished", True)
+    monkeypatch.setattr(Search, "_is_unfinished", lambda search, attempts: True)
     X, y, groups = conflicting_integers(1, n=300)
     result = quiet_fit(X, y, groups, min_group_size=5, search_steps=10, **settings).result_
     assert 6 <= len(runs) <= 8  # two more if none is feasible
@@ -163,13 +163,13 @@ def test_rows_with_equal_features_are_moved_out_of_the_interval(monkeypatch):
     X, y, groups = equal_rows()
     seen = []
 
-    def escalate(search, settings):
-        block = largest_block(search.pool, settings.blocks)
-        start = search.pool.candidates[0]
-        seen.append((block, search.pool, move_outside(search.pool, start, block, settings.blocks)))
+    def escalate(search, attempts):
+        pool, settings = attempts.pool, search.settings.escalation.blocks
+        block = largest_block(pool, settings)
+        seen.append((block, pool, move_outside(pool, pool.candidates[0], block, settings)))
 
     monkeypatch.setattr(Search, "_escalate", escalate)
-    monkeypatch.setattr(Search, "_is_unfinished", True)
+    monkeypatch.setattr(Search, "_is_unfinished", lambda search, attempts: True)
     quiet_fit(X, y, groups, max_gap=0.05)
     ((block, pool, (above, below)),) = seen
     at_direction = pool.problem.rows.at(block.direction).counts().scores
@@ -187,12 +187,12 @@ def test_an_interval_that_holds_every_rank_has_no_outside(monkeypatch):
     X, y, groups = equal_rows()
     seen = []
 
-    def escalate(search, settings):
-        block = largest_block(search.pool, settings.blocks)
-        seen.append(move_outside(search.pool, search.pool.candidates[0], block, settings.blocks))
+    def escalate(search, attempts):
+        pool, settings = attempts.pool, search.settings.escalation.blocks
+        seen.append(move_outside(pool, pool.candidates[0], largest_block(pool, settings), settings))
 
     monkeypatch.setattr(Search, "_escalate", escalate)
-    monkeypatch.setattr(Search, "_is_unfinished", True)
+    monkeypatch.setattr(Search, "_is_unfinished", lambda search, attempts: True)
     quiet_fit(X, y, groups, interval=(0.0, 1.0), max_gap=0.01)
     assert seen == [[]]
 

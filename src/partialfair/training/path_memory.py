@@ -11,9 +11,9 @@ from partialfair.models.linear import LinearModel
 from partialfair.objectives import Objective
 from partialfair.problems import InMemoryData
 from partialfair.solvers import Result
+from partialfair.training.attempts import Attempt
 from partialfair.training.candidates import Candidate
 from partialfair.training.column_units import ColumnUnits
-from partialfair.training.tightening import Attempt
 
 __all__ = ["PathMemory", "PathModel", "PreparedFit"]
 

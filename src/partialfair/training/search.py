@@ -1,15 +1,15 @@
-"""The search for a model that an estimator makes: solve, correct, certify, and say how it ended."""
+"""The search for a model: solve, tighten, search directly, choose, certify, and say how it ended."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
-from partialfair._clock import OutOfTime, acknowledge_interrupt, deadline, out_of_time, unhurried
+from partialfair._clock import OutOfTime, acknowledge_interrupt, deadline, out_of_time
 from partialfair._typing import Floats
 from partialfair.constraints import Constraint, OnAGrid, join
 from partialfair.groups import Groups
@@ -18,22 +18,16 @@ from partialfair.problems import Box, Certificate, Counts, Problem, TrainingData
 from partialfair.solvers import CUT_SHORT, IDCA, Newton, Record, Result, Solver, Status, decided
 from partialfair.solvers.result import unconstrained_start
 from partialfair.surrogates import Surrogate, surrogate
-from partialfair.training.boundary import BoundarySearch, follow_boundary
-from partialfair.training.candidates import Candidate, Pool
-from partialfair.training.direct_search import DirectSearch, direct_search, search_all_coordinates
-from partialfair.training.equal_rows import BlockMoves, largest_block, move_outside
+from partialfair.training.attempts import Attempt, Attempts
+from partialfair.training.candidates import Pool
+from partialfair.training.direct_search import DirectSearch, direct_search
+from partialfair.training.escalation import Escalation, escalate, find_kkt_point
 from partialfair.training.fit_problem import Training
 from partialfair.training.path_memory import PathMemory, PathModel
 from partialfair.training.placing import placed
 from partialfair.training.promise import Promise, check_promises, promises_of
 from partialfair.training.result import Tried
-from partialfair.training.tightening import (
-    Attempt,
-    Tightener,
-    Tightening,
-    is_reachable,
-    obstacle,
-)
+from partialfair.training.tightening import Tightener, Tightening, is_reachable, obstacle
 from partialfair.training.watch import Solving, unsolved
 
 __all__ = ["Search", "SearchResult", "SearchSettings", "ending"]
@@ -44,7 +38,7 @@ _GRACE = 0.25
 _LOOKS = 3
 """Solves in a row that look for a certified point near the best model, in a search that does not escalate."""
 
-_TIMES_BESIDE_LONG_SOLVES = 5
+_TIMES_AFTER_LONG_SOLVES = 5
 """Looks at the exact metric, in units of what is usual, as long as no model keeps the promise, where a solve
 costs hundreds of looks."""
 
@@ -78,8 +72,9 @@ class SearchSettings:
         Of all that is random.
     callback, verbose
         What is called, and shown, as solvers proceed.
-    tightening, direct
-        Of the corrections of surrogate problems, and of the steps on the exact metric.
+    tightening, direct, escalation
+        Of the corrections of surrogate problems, of the steps on the exact metric, and of what follows if no
+        feasible point with a KKT certificate was found.
     """
 
     solver: Solver
@@ -98,6 +93,7 @@ class SearchSettings:
     verbose: int = 0
     tightening: Tightening = field(default_factory=Tightening)
     direct: DirectSearch = field(default_factory=DirectSearch)
+    escalation: Escalation = field(default_factory=Escalation)
 
     def surrogate_for(self, counts: Counts) -> Surrogate:
         """Return the surrogate; "auto" makes it as wide as suits the spread of the unconstrained scores."""
@@ -131,11 +127,11 @@ class SearchResult:
     w, objective
         The model.
     attempt
-        The attempt that is certified: the best that keeps the promise, if there is one.
+        The best feasible attempt whose KKT certificate holds, or the best of all.
     cut
         What cut the search short, if anything did.
-    keeps, certified_keeps
-        Whether the model keeps the promise, and whether the attempt does.
+    is_feasible, kkt_point_is_feasible
+        Whether the model satisfies the constraints, and whether the attempt does.
     tried
         What was tried.
     """
@@ -154,92 +150,11 @@ class SearchResult:
         return self.attempt.problem.rows.at(self.w).counts()
 
 
-@dataclass(frozen=True)
-class NearBest:
-    """How a search that escalated looks for a feasible point with a KKT certificate.
-
-    Solves begin at feasible models. With a wide surrogate solutions are far away and infeasible; with a
-    narrow one, solves need more steps than the corrections of a fit take. So solves are resumed, and a
-    solution that is infeasible by a little is solved again with stricter limits.
-
-    Attributes
-    ----------
-    series
-        Halvings of the surrogate, and fractions of the limits. Solves of each begin at the best model and at
-        the one that leaves most of the limits unused.
-    n_solves
-        Solves at most, with as many rows as usual or fewer.
-    n_resumed, n_resumed_feasible
-        How often a solve that ran out of steps is resumed, and how often if its last point is feasible.
-    most_violation
-        Violation of the surrogate constraints beyond which no solve is resumed a second time: from
-        there solves hardly ever arrive. Nor is one whose infeasible gaps no longer change.
-    n_stricter, most_excess, closer
-        How often a solution is solved again with stricter limits, the largest excess for which it is, and
-        what is taken off beside it, relative to the limits.
-    least_allowed
-        What limits are at least, relative to those stated.
-    """
-
-    series: tuple[tuple[int, float], ...] = ((2, 0.7), (3, 0.7), (3, 0.5), (2, 0.85), (3, 0.85))
-    n_solves: int = 25
-    n_resumed: int = 3
-    n_resumed_feasible: int = 6
-    most_violation: float = 1e-2
-    n_stricter: int = 2
-    most_excess: float = 0.3
-    closer: float = 0.05
-    least_allowed: float = 0.1
-
-
-@dataclass(frozen=True)
-class Escalation:
-    """What a search does if it has found no feasible point with a KKT certificate.
-
-    Attributes
-    ----------
-    halvings
-        How often the surrogate of runs along the boundary is halved. Wide surrogates have reliable slopes
-        where members are few, narrow ones where scores tie; both are tried.
-    boundary
-        Settings of a run. Runs begin at the best model, at the first solution of the fit, and at the
-        unconstrained model: the last two do not depend on later steps, which rounding may decide. Later fits
-        of a path begin at the best model only, if another fit has found a feasible one.
-    more_halvings
-        The same for runs from the best model if no other run has found a feasible one.
-    n_steps
-        Random steps in all coordinates after that.
-    usual_rows
-        Rows up to which there are as many steps. Beyond, they are fewer by the square root of the ratio: a
-        step costs as much as there are rows.
-    most_functions
-        Constraint functions beyond which there is no escalation: quadratic programs take too long.
-    near_best
-        How a feasible point with a KKT certificate is looked for in the end.
-    blocks
-        How models are moved if rows with equal features are too many for the interval. Then runs begin at
-        the best model, and at the first solution with these rows above the interval and below it.
-    """
-
-    halvings: tuple[int, ...] = (1, 3)
-    more_halvings: tuple[int, ...] = (2, 4)
-    boundary: BoundarySearch = field(default_factory=BoundarySearch)
-    n_steps: int = 800
-    usual_rows: int = 20_000
-    most_functions: int = 400
-    near_best: NearBest = NearBest()
-    blocks: BlockMoves = field(default_factory=BlockMoves)
-
-    def share(self, n_rows: int) -> float:
-        """Return the fraction of the steps and solves that so many rows allow."""
-        return float(min(1.0, (self.usual_rows / n_rows) ** 0.5))
-
-
 @dataclass(eq=False)
 class Search:
     """The search for a model.
 
-    First comes the unconstrained one, which is the answer if it keeps the promise; then one that meets the
+    First comes the unconstrained one, which is the answer if it is feasible; then one that satisfies the
     surrogate constraints, corrections of it, and steps on the exact metric. Whatever ends the search, there
     is an attempt to show: the best so far.
 
@@ -266,8 +181,10 @@ class Search:
         By how much exact gaps of the earlier fit were wider than its constraints allowed in the end.
     memory
         What other fits of the same path have found, for what each of them allowed.
-    escalation
-        What to do if no feasible point with a KKT certificate was found.
+    free
+        The unconstrained model, once it is solved.
+    attempts
+        Solved problems of an exact fit, and its candidates.
     """
 
     settings: SearchSettings
@@ -282,22 +199,20 @@ class Search:
     last_free: Floats | None = None
     surrogate_bias: Floats | None = None
     memory: PathMemory = field(default_factory=PathMemory)
-    escalation: Escalation = Escalation()
     free: Result | None = None
-    best: Attempt | None = None
-    pool: Pool | None = None
-    escalates: bool = False
-    _evaluated: dict[Attempt, Candidate] = field(default_factory=dict)
+    attempts: Attempts | None = None
+    _first: Attempt | None = None
+    _chosen: Attempt | None = None
 
     @property
     def exact(self) -> bool:
         """Whether exact gaps are to be small enough."""
         return self.settings.enforce == "exact" and bool(self.constraints)
 
-    def run(self, moment: float) -> SearchResult:
-        """Return the best that was found until a moment."""
+    def run(self, end: float) -> SearchResult:
+        """Return the best model that was found until a time of the clock."""
         cut: Status | None
-        with deadline(moment):
+        with deadline(end):
             try:
                 cut = self._search()
             except OutOfTime:
@@ -305,16 +220,22 @@ class Search:
             except KeyboardInterrupt:
                 acknowledge_interrupt()
                 cut = Status.STOPPED
-            if self.best is None:  # the unconstrained model is all there is
-                self.best = self._unsolved(cut or Status.TIME_LIMIT)
-        best, pool = self.best, self.pool
-        if pool is None or not pool.candidates:
+            best = self._best or self._unsolved(cut or Status.TIME_LIMIT)
+        attempts = self.attempts
+        if attempts is None or not attempts.pool.candidates:
             return SearchResult(best.w, best.result.objective, best, cut)
-        answer, tried = pool.answer, tuple(pool.tried)
+        pool, answer = attempts.pool, attempts.pool.answer
         self.memory.extend(pool.candidates, pool.training.max_gaps)
         self.memory.note(PathModel(best.training.max_gaps, answer, best))
-        is_feasible, kkt_point_is_feasible = pool.is_feasible(answer), self._is_feasible(best)
-        return SearchResult(answer.w, answer.objective, best, cut, is_feasible, kkt_point_is_feasible, tried)
+        return SearchResult(
+            answer.w,
+            answer.objective,
+            best,
+            cut,
+            is_feasible=pool.is_feasible(answer),
+            kkt_point_is_feasible=attempts.is_feasible(best),
+            tried=tuple(pool.tried),
+        )
 
     @property
     def unconstrained_counts(self) -> Counts | None:
@@ -327,14 +248,14 @@ class Search:
         problem = self._free_problem
         return problem.evaluate(problem.constant_start).objective
 
-    def certificate(self, attempt: Attempt, moment: float) -> Certificate:
-        """Return the certificate of an attempt; a moment after the deadline is left for it."""
+    def certificate(self, attempt: Attempt, end: float) -> Certificate:
+        """Return the KKT certificate of an attempt; some time after the deadline is left for it."""
         try:
-            with deadline(moment):
+            with deadline(end):
                 certificate = attempt.certificate
-            if not out_of_time(moment) or certificate.holds(attempt.training.tol):
+            if not out_of_time(end) or certificate.holds(attempt.training.tol):
                 return certificate
-            with deadline(moment + _GRACE):
+            with deadline(end + _GRACE):
                 return certify(attempt.problem, attempt.result.x, tol=attempt.training.tol)
         except KeyboardInterrupt:
             acknowledge_interrupt()
@@ -348,222 +269,34 @@ class Search:
             if self.free.ended in CUT_SHORT:
                 return self.free.ended
             self.memory.free = self.free
-        if self.exact and self._accept_unconstrained():
+        if not self.exact:
+            self._first = self._solve_stated()
+            ended = self._first.result.ended
+            return ended if ended in CUT_SHORT else None
+        attempts = self._begin()
+        if self._accept_unconstrained(attempts):
             return None
-        cut, is_new = None, not self._takes_up_an_earlier_fit()
+        is_new = not self._take_up_earlier_fit(attempts)
         if is_new:
-            cut = self._continue_last_fit()
-            if cut is None and not any(map(self._is_feasible, self._evaluated)):
-                cut = self._solve_and_tighten()
-        if cut is None and self.pool is not None:
-            self._search_directly()
-            self.escalates = is_new and self._is_unfinished
-            if self.escalates and (stopped := self._escalate(self.escalation)):
-                return stopped
-            self.best = self._best_feasible()
-            if is_new:  # only attempts of this fit say whether it was cut short
-                cut = self._cut_short
-        return cut
+            self._continue_last_fit(attempts)
+            if attempts.cut_short is None and not attempts.any_feasible:
+                self._solve_and_tighten(attempts)
+            if attempts.cut_short is not None:
+                return attempts.cut_short
+        self._search_directly(attempts.pool)
+        escalates = is_new and self._is_unfinished(attempts)
+        if escalates and (stopped := self._escalate(attempts)):
+            return stopped
+        self._chosen = self._choose(attempts, escalates)
+        # Only attempts of this fit say whether it was cut short.
+        return attempts.cut_short if is_new else None
 
     @property
-    def _cut_short(self) -> Status | None:
-        """What cut a solve short: the user or the clock."""
-        endings = (attempt.result.ended for attempt in self._evaluated)
-        return next((status for status in endings if status in CUT_SHORT), None)
-
-    @property
-    def _is_unfinished(self) -> bool:
-        """Whether to escalate: corrections found no feasible point with a KKT certificate."""
-        if self._solves_are_long or not self.settings.search_steps:
-            return False
-        if any(self._is_feasible(attempt) and attempt.solved for attempt in self._evaluated):
-            return False
-        is_affordable = self._problem.m <= self.escalation.most_functions
-        return is_affordable and all(map(is_reachable, self._stated[0].promises))
-
-    def _escalate(self, settings: Escalation) -> Status | None:
-        """Follow the boundary of the feasible set from several models, then step at random.
-
-        The number of steps is fixed, never their seconds, so that outcomes are the same on every machine.
-        Returns STOPPED if the user's callback says so.
-        """
-        assert self.pool is not None
-        training, trained, sigma = self._stated
-        assert sigma is not None
-        share = settings.share(training.cells.n_rows)
-        boundary = replace(settings.boundary, n_steps=max(1, int(share * settings.boundary.n_steps)))
-        # Other fits of a path have been where other starts lead, and their candidates are in the pool: that
-        # is enough if one of them is feasible.
-        first = next(iter(self._evaluated.values()))
-        starts: list[Candidate | None] = [None]
-        if not (self.memory.models and self.pool.is_feasible(self.pool.best)):
-            block = largest_block(self.pool, settings.blocks)
-            starts += (
-                [first, self.pool.candidates[0]]
-                if block is None
-                else move_outside(self.pool, first, block, settings.blocks)
-            )
-        runs = [(start, halved) for start in starts for halved in settings.halvings]
-        for start, halved in [*runs, *((None, halved) for halved in settings.more_halvings)]:
-            if self._solving.is_stopped():
-                return Status.STOPPED
-            if halved in settings.more_halvings and self.pool.is_feasible(self.pool.best):
-                break
-            narrower = replace(sigma, width=sigma.width * 0.5**halved)
-            follow_boundary(self.pool, trained, narrower, start or self.pool.best, boundary)
-        n_steps = int(share * settings.n_steps)
-        search_all_coordinates(self.pool, n_steps, self.settings.seed, self.settings.direct)
-        return None
-
-    def _take_from_memory(self, how: str) -> None:
-        """Take candidates of other fits that could be the answer, or lead to it."""
-        assert self.pool is not None
-        known = {one.w.tobytes() for one in self.pool.candidates}
-        for candidate in self.memory.candidates(self.pool.training.max_gaps):
-            if candidate.w.tobytes() not in known:
-                self.pool.take(candidate, how)
-
-    def _takes_up_an_earlier_fit(self) -> bool:
-        """Begin with what was solved when as much was allowed: then only models of other fits are new."""
-        if self.pool is None:
-            return False
-        earlier = self.memory.allowing(self._stated[0].max_gaps)
-        if earlier is not None:
-            self._evaluate(earlier.attempt, "the earlier fit")
-        return earlier is not None
-
-    def _continue_last_fit(self) -> Status | None:
-        """Solve from the model of an earlier fit alone, which may be near the answer."""
-        if self.pool is None or self.last is None or self._solves_are_long:
-            return None
-        begin = self._unsolved(Status.STOPPED)
-        near = self.pool.best.w if self.pool.is_feasible(self.pool.best) else self.last[0]
-        surrogate_bias = (
-            np.zeros(len(self.constraints)) if self.surrogate_bias is None else self.surrogate_bias
-        )
-        for attempt in self._tightener.continue_from(begin, near, surrogate_bias):
-            self._evaluate(attempt, "going on from the last fit")
-            if attempt.result.ended in CUT_SHORT:
-                return attempt.result.ended
-        return None
-
-    def _solve_and_tighten(self) -> Status | None:
-        """Meet the surrogate constraints, and correct them until exact gaps are small enough."""
-        self.best = first = self._solved()
-        if self.pool is not None:
-            self._evaluate(first, "surrogate constraints")
-        if first.result.ended in CUT_SHORT:
-            return first.result.ended
-        if self.pool is None:
-            return None
-        halvings, long = self.settings.surrogate_halvings, self._solves_are_long
-        for attempt in self._tightener.tighten(first, halvings, solves_are_long=long):
-            way = ", rank by rank" if attempt.rank_by_rank else ""
-            self._evaluate(attempt, f"correction {attempt.number}{way}")
-            if attempt.result.ended in CUT_SHORT:
-                return attempt.result.ended
-            if long and not self.pool.is_feasible(self.pool.best):
-                self._search_directly()
-                if self.pool.is_feasible(self.pool.best):
-                    break
-        return None
-
-    def _evaluate(self, attempt: Attempt, how: str) -> Candidate:
-        """Make the solution of an attempt a candidate."""
-        assert self.pool is not None
-        with unhurried():  # a solve that was cut short may have come to a better model than any before
-            candidate = self._evaluated[attempt] = self.pool.add(attempt.w, how, attempt.gaps)
-        self.best = min(self._evaluated, key=self._sort_key)
-        return candidate
-
-    def _search_directly(self) -> None:
-        """Take steps on the exact metric."""
-        assert self.pool is not None
-        long = self._solves_are_long and not self.pool.is_feasible(self.pool.best)
-        times = _TIMES_BESIDE_LONG_SOLVES if long else 1
-        direct_search(self.pool, times * self.settings.search_steps, self.settings.seed, self.settings.direct)
-
-    @property
-    def _solves_are_long(self) -> bool:
-        """Whether parameters are so many that looks at the exact metric cost far less than solves."""
-        return self._free_problem.rows.parameters.n > Newton.largest_block
-
-    def _accept_unconstrained(self) -> bool:
-        """Judge the models that are there already; the unconstrained one is the answer if it is fair."""
-        assert self.free is not None
-        training, _, sigma = self._stated
-        assert sigma is not None
-        self.pool = Pool(training, self._free_problem, sigma, self.settings.allow_ties)
-        free = self.pool.add(self.free.x, "no constraint")
-        if self.pool.is_feasible(free):
-            self.best = Attempt(training, (), None, self._free_problem, self.free)
-            self._evaluated[self.best] = free
-            return True
-        self.pool.add(self._free_problem.constant_start, "everybody alike")
-        self._take_from_memory("another model")
-        if not self.memory.models and self.last is not None and self.last[0].size == free.w.size:
-            self.pool.add(self.last[0], "the last fit")
-        return False
-
-    def _is_feasible(self, attempt: Attempt) -> bool:
-        """Whether an attempt keeps the promise."""
-        candidate = self._evaluated.get(attempt)
-        return candidate is not None and self.pool is not None and self.pool.is_feasible(candidate)
-
-    def _sort_key(self, attempt: Attempt) -> tuple[bool, bool, float]:
-        """Order attempts: those that keep the promise first, and arrived, by objective."""
-        satisfied = self._is_feasible(attempt)
-        return (
-            not satisfied,
-            not attempt.arrived,
-            attempt.result.objective if satisfied else self._evaluated[attempt].worst,
-        )
-
-    def _best_feasible(self) -> Attempt:
-        """Return the best attempt that keeps the promise and whose certificate holds, or the best of all.
-
-        If there is none such beside a model that keeps the promise, one is looked for near that model.
-        """
-        assert self.pool is not None
-        ordered = sorted(self._evaluated, key=self._sort_key)
-        for attempt in ordered:
-            if self._is_feasible(attempt) and attempt.solved:
-                return attempt
-        if self._solves_are_long:
-            return ordered[0]
-        if self.pool.is_feasible(self.pool.best):
-            return self._certified_later(ordered[0]) or self._certified_near_best(ordered[0]) or ordered[0]
-        return ordered[0]
-
-    def _certified_later(self, last: Attempt) -> Attempt | None:
-        """Return an attempt that ran out of steps once it is certified and keeps the promise."""
-        assert self.pool is not None
-        for _ in range(_LOOKS):
-            if last.result.ended is not Status.MAX_ITER:
-                return None
-            last = self._tightener.solve_further(last)
-            if not self.pool.is_feasible(self._evaluate(last, "more steps")):
-                return None
-            if last.solved:
-                return last
-        return None
-
-    def _certified_near_best(self, last: Attempt) -> Attempt | None:
-        """Return a certified attempt that keeps the promise, from solves that begin at the best model."""
-        assert self.pool is not None
-        if self.escalates:
-            return self._certified_after_escalation(last, self.escalation.near_best)
-        near, allowed = self.pool.best, last.training.max_gaps
-        for _ in range(_LOOKS):
-            last = self._tightener.solve_around(last, near.w, allowed)
-            near = self._evaluate(last, "correction of the best")
-            if last.result.ended in CUT_SHORT:
-                return None
-            if not self.pool.is_feasible(near):
-                allowed = self._tightener.make_stricter(last, allowed)
-            elif last.solved:
-                return last
-        return None
+    def _best(self) -> Attempt | None:
+        """The attempt to show, whatever ended the search."""
+        if self._chosen is None and self.attempts is not None and self.attempts.any:
+            return self.attempts.best
+        return self._chosen or self._first
 
     def _solve_unconstrained(self) -> Result:
         """Return the unconstrained model, from that of an earlier fit if there is one."""
@@ -572,49 +305,149 @@ class Search:
             start = problem.constant_start if self.begin is None else self.begin
         return Newton(tol=max(1e-6, _UNCONSTRAINED_TOL * self.settings.tol)).solve(problem, start)
 
-    def _certified_after_escalation(self, last: Attempt, settings: NearBest) -> Attempt | None:
-        """Return a certified attempt that keeps the promise, from series of solves; see `NearBest`."""
-        assert self.pool is not None
-        stated, pool = last.training.max_gaps, self.pool
-        n_solves = max(1, int(self.escalation.share(last.training.cells.n_rows) * settings.n_solves))
-        feasible = [one for one in pool.candidates if pool.is_feasible(one)]
-        loosest = min(feasible, key=lambda one: float(one.excess.max()))
-        starts = [pool.best] if loosest is pool.best else [pool.best, loosest]
-        for halved, fraction in settings.series:
-            for start in starts:
-                w, allowed = start.w, fraction * stated
-                for _ in range(1 + settings.n_stricter):
-                    last = self._tightener.solve_around(last, w, allowed, halved)
-                    last, n_more = self._resume(last, settings)
-                    n_solves -= 1 + n_more
-                    if self._is_feasible(last) and last.solved:
-                        return last
-                    if n_solves <= 0 or last.result.ended in CUT_SHORT:
-                        return None
-                    is_near = (last.excess <= settings.most_excess * stated).all()
-                    if self._is_feasible(last) or not is_near or not last.result.feasible:
-                        break
-                    w = last.w
-                    less = np.maximum(last.excess, 0.0) + settings.closer * stated
-                    allowed = np.maximum(allowed - less, settings.least_allowed * stated)
+    def _begin(self) -> Attempts:
+        """Return attempts, none so far, with the unconstrained model as the only candidate."""
+        assert self.free is not None
+        training, _, sigma = self._stated
+        assert sigma is not None
+        pool = Pool(training, self._free_problem, sigma, self.settings.allow_ties)
+        self.attempts = Attempts(pool)
+        pool.add(self.free.x, "no constraint")
+        return self.attempts
+
+    def _accept_unconstrained(self, attempts: Attempts) -> bool:
+        """Accept the unconstrained model if it is feasible; else add what else is known already."""
+        assert self.free is not None
+        pool = attempts.pool
+        (unconstrained,) = pool.candidates
+        if pool.is_feasible(unconstrained):
+            attempts.note(Attempt(pool.training, (), None, self._free_problem, self.free), unconstrained)
+            return True
+        pool.add(self._free_problem.constant_start, "everybody alike")
+        known = {one.w.tobytes() for one in pool.candidates}
+        for candidate in self.memory.candidates(pool.training.max_gaps):
+            if candidate.w.tobytes() not in known:
+                pool.take(candidate, "another model")
+        if not self.memory.models and self.last is not None and self.last[0].size == unconstrained.w.size:
+            pool.add(self.last[0], "the last fit")
+        return False
+
+    def _take_up_earlier_fit(self, attempts: Attempts) -> bool:
+        """Take up what was solved for the same limits; then only models of other fits are new."""
+        earlier = self.memory.allowing(attempts.pool.training.max_gaps)
+        if earlier is not None:
+            attempts.evaluate(earlier.attempt, "the earlier fit")
+        return earlier is not None
+
+    def _continue_last_fit(self, attempts: Attempts) -> None:
+        """Solve from the model of an earlier fit alone, which may be near the answer."""
+        if self.last is None or self._solves_are_long:
+            return
+        pool = attempts.pool
+        near = pool.best.w if pool.is_feasible(pool.best) else self.last[0]
+        bias = np.zeros(len(self.constraints)) if self.surrogate_bias is None else self.surrogate_bias
+        for attempt in self._tightener.continue_from(self._unsolved(Status.STOPPED), near, bias):
+            attempts.evaluate(attempt, "going on from the last fit")
+            if attempt.result.ended in CUT_SHORT:
+                return
+
+    def _solve_and_tighten(self, attempts: Attempts) -> None:
+        """Solve the surrogate problem, and correct it until exact gaps are small enough."""
+        self._first = first = self._solve_stated()
+        attempts.evaluate(first, "surrogate constraints")
+        if first.result.ended in CUT_SHORT:
+            return
+        pool, halvings, long = attempts.pool, self.settings.surrogate_halvings, self._solves_are_long
+        for attempt in self._tightener.tighten(first, halvings, solves_are_long=long):
+            way = ", rank by rank" if attempt.rank_by_rank else ""
+            attempts.evaluate(attempt, f"correction {attempt.number}{way}")
+            if attempt.result.ended in CUT_SHORT:
+                return
+            if long and not pool.is_feasible(pool.best):
+                self._search_directly(pool)
+                if pool.is_feasible(pool.best):
+                    return
+
+    def _search_directly(self, pool: Pool) -> None:
+        """Take steps on the exact metric."""
+        long = self._solves_are_long and not pool.is_feasible(pool.best)
+        n_steps = (_TIMES_AFTER_LONG_SOLVES if long else 1) * self.settings.search_steps
+        direct_search(pool, n_steps, self.settings.seed, self.settings.direct)
+
+    @property
+    def _solves_are_long(self) -> bool:
+        """Whether parameters are so many that evaluating the exact metric costs far less than a solve."""
+        return self._free_problem.rows.parameters.n > Newton.largest_block
+
+    def _is_unfinished(self, attempts: Attempts) -> bool:
+        """Whether to escalate: corrections found no feasible point with a KKT certificate."""
+        if self._solves_are_long or not self.settings.search_steps or attempts.any_feasible_kkt_point:
+            return False
+        is_affordable = self._problem.m <= self.settings.escalation.most_functions
+        return is_affordable and all(map(is_reachable, attempts.pool.training.promises))
+
+    def _escalate(self, attempts: Attempts) -> Status | None:
+        """Search along the boundary of the feasible set; return STOPPED if the user's callback says so."""
+        _, trained, sigma = self._stated
+        assert sigma is not None
+        settings = self.settings
+        return escalate(
+            attempts,
+            trained,
+            sigma,
+            settings.escalation,
+            settings.direct,
+            settings.seed,
+            others_are_known=bool(self.memory.models),
+            is_stopped=self._solving.is_stopped,
+        )
+
+    def _choose(self, attempts: Attempts, escalated: bool) -> Attempt:
+        """Return the best feasible attempt whose KKT certificate holds, or the best of all.
+
+        If there is none such, and some model is feasible, one is looked for near that model.
+        """
+        pool, ordered = attempts.pool, attempts.ordered
+        for attempt in ordered:
+            if attempts.has_feasible_kkt_point(attempt):
+                return attempt
+        best = ordered[0]
+        if self._solves_are_long or not pool.is_feasible(pool.best):
+            return best
+        if (finished := self._finish(attempts, best)) is not None:
+            return finished
+        if not escalated:
+            return self._correct_near_best(attempts, best) or best
+        escalation = self.settings.escalation
+        share = escalation.share(pool.training.cells.n_rows)
+        return find_kkt_point(attempts, best, self._tightener, escalation.kkt_search, share) or best
+
+    def _finish(self, attempts: Attempts, last: Attempt) -> Attempt | None:
+        """Resume a solve that ran out of steps; return it once it is feasible and its certificate holds."""
+        for _ in range(_LOOKS):
+            if last.result.ended is not Status.MAX_ITER:
+                return None
+            last = self._tightener.solve_further(last)
+            if not attempts.pool.is_feasible(attempts.evaluate(last, "more steps")):
+                return None
+            if last.solved:
+                return last
         return None
 
-    def _resume(self, last: Attempt, settings: NearBest) -> tuple[Attempt, int]:
-        """Evaluate an attempt, and resume its solve while that may end with a KKT certificate."""
-        assert self.pool is not None
-        candidate, stated = self._evaluate(last, "correction of the best"), last.training.max_gaps
-        n_more = 0
-        while last.result.ended is Status.MAX_ITER and not last.solved:
-            is_feasible = self.pool.is_feasible(candidate)
-            is_lost = n_more > 0 and last.result.violation > settings.most_violation
-            most = settings.n_resumed_feasible if is_feasible else settings.n_resumed
-            if is_lost or n_more == most or (last.excess > stated).any():
-                break
-            before, last = last, self._tightener.solve_further(last)
-            candidate, n_more = self._evaluate(last, "more steps"), n_more + 1
-            if not is_feasible and (last.excess == before.excess).all():
-                break
-        return last, n_more
+    def _correct_near_best(self, attempts: Attempts, last: Attempt) -> Attempt | None:
+        """Solve around the best model; return a feasible attempt whose KKT certificate holds."""
+        pool, limits = attempts.pool, last.training.max_gaps
+        near = pool.best
+        for _ in range(_LOOKS):
+            last = self._tightener.solve_around(last, near.w, limits)
+            near = attempts.evaluate(last, "correction of the best")
+            if last.result.ended in CUT_SHORT:
+                return None
+            if not pool.is_feasible(near):
+                limits = self._tightener.make_stricter(last, limits)
+            elif last.solved:
+                return last
+        return None
 
     @cached_property
     def _free_problem(self) -> Problem:
@@ -653,7 +486,7 @@ class Search:
         training, trained, sigma = self._stated
         return training.problem(training.blocks(trained, sigma))
 
-    def _solved(self) -> Attempt:
+    def _solve_stated(self) -> Attempt:
         """Solve the problem as it is stated."""
         training, trained, sigma = self._stated
         problem, solving = self._problem, self._solving

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -29,15 +28,14 @@ from partialfair.constraints import Constraint, OnAGrid, join
 from partialfair.groups import Groups, group_name
 from partialfair.metrics.partial import WorstGap
 from partialfair.named_constraints import record_of
-from partialfair.problems import Certificate, Problem, certify
+from partialfair.problems import Problem
 from partialfair.solvers import CUT_SHORT, Result, Status
 from partialfair.surrogates import Ramp, Surrogate
+from partialfair.training.attempts import Attempt
 from partialfair.training.fit_problem import Training
 from partialfair.training.promise import Promise
-from partialfair.training.result import ROUNDING_OF_GAPS
 
 __all__ = [
-    "Attempt",
     "Tightener",
     "Tightening",
     "indicator_values",
@@ -122,97 +120,6 @@ class Tightening:
     n_continued: int = 4
     close_enough: float = 0.02
     close_enough_continued: float = 0.25
-
-
-@dataclass(frozen=True, eq=False)
-class Attempt:
-    """A solved problem, the constraints that were trained, and the exact gaps of the solution.
-
-    Attributes
-    ----------
-    training
-        What the attempt has in common with others.
-    constraints, sigma
-        What was trained: constraints that may allow less than was stated, and the surrogate.
-    problem, result
-        The problem, and what the solver made of it.
-    number
-        How many corrections led to it.
-    rank_by_rank
-        Whether its constraints are true of the solution before it, rank by rank.
-    halved
-        How often the surrogate was made half as wide.
-    """
-
-    training: Training
-    constraints: tuple[Constraint, ...]
-    sigma: Surrogate | None
-    problem: Problem
-    result: Result
-    number: int = 0
-    rank_by_rank: bool = False
-    halved: int = 0
-
-    @property
-    def steps(self) -> int:
-        """Steps that all solves took up to this one."""
-        return self.result.history[-1].step
-
-    @property
-    def w(self) -> Floats:
-        """Parameters of the solution."""
-        return self.problem.split(self.result.x)[0]
-
-    @cached_property
-    def gaps(self) -> tuple[WorstGap, ...]:
-        """The exact gaps, one for each constraint."""
-        return self.training.gaps(self.problem.rows.at(self.w).counts())
-
-    @property
-    def excess(self) -> Floats:
-        """By how much each exact gap is too wide; 0 where no metric is known."""
-        gaps = np.array([gap.value for gap in self.gaps])
-        return np.asarray(np.nan_to_num(gaps - self.training.max_gaps))
-
-    @property
-    def surrogate_bias(self) -> Floats:
-        """By how much each exact gap is wider than the trained constraint allows, in units of √κ.
-
-        0 where no metric is known, or nothing is allowed.
-        """
-        gaps, allowed = (gap.value for gap in self.gaps), (one.max_gap for one in self.constraints)
-        wider, unit = np.nan_to_num(np.array([*gaps]) - np.array([*allowed])), np.sqrt(self.training.max_gaps)
-        return np.asarray(np.divide(wider, unit, out=np.zeros(unit.size), where=unit > 0))
-
-    @property
-    def gap(self) -> float:
-        """The exact gap that is widest relative to what is allowed; nan without constraints."""
-        return float(self.gaps[int(np.argmax(self.excess))].value) if self.gaps else float("nan")
-
-    @property
-    def satisfied(self) -> bool:
-        """Whether the promise is kept."""
-        return bool((self.excess <= ROUNDING_OF_GAPS).all())
-
-    def uses_its_gap(self, but_for: float) -> bool:
-        """Whether the promise is kept, and no more than a share of what it allows is left unused."""
-        return self.satisfied and bool(self.excess.max() >= -but_for * self.training.max_gaps.min())
-
-    @cached_property
-    def certificate(self) -> Certificate:
-        """The certificate of the solution."""
-        return certify(self.problem, self.result.x, tol=self.training.tol)
-
-    @property
-    def solved(self) -> bool:
-        """Whether the certificate holds; nobody need compute it where constraints are violated."""
-        tol = self.training.tol
-        return self.result.violation <= tol and self.certificate.holds(tol)
-
-    @property
-    def arrived(self) -> bool:
-        """Whether the solver says that it converged, or the certificate holds."""
-        return self.result.ended is Status.CONVERGED or self.solved
 
 
 @dataclass(frozen=True, eq=False)
