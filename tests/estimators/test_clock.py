@@ -207,7 +207,7 @@ def interrupted_at(monkeypatch, name, call):
         ("ProblemPoint.objective_hessians", 1),  # in the unconstrained fit
         ("partialfair.training.search.placed", 1),  # between that and the first solve
         ("ProblemPoint.constraint_jacobian", 3),
-        ("partialfair.training.tightening.certify", 1),
+        ("partialfair.training.attempts.certify", 1),
         ("partialfair.training.search.Tightener", 1),  # after the first solve
     ],
 )

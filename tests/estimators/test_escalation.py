@@ -21,7 +21,7 @@ from partialfair.models import linear_model
 from partialfair.objectives import Logistic
 from partialfair.problems import Problem
 from partialfair.solvers import Status
-from partialfair.training import boundary, escalation
+from partialfair.training import boundary, escalation, search
 from partialfair.training.boundary import follow_boundary
 from partialfair.training.equal_rows import largest_block, move_outside
 from partialfair.training.promise import Promise
@@ -115,7 +115,7 @@ def test_following_the_boundary_finds_a_feasible_model(monkeypatch):
     scores = model.decision_function(X)
     gap = partial_statistical_parity_difference(y, scores, sensitive_features=groups, interval=INTERVAL)
     assert gap <= MAX_GAP + 1e-12
-    monkeypatch.setattr(Search, "_escalate", lambda search, settings: None)
+    monkeypatch.setattr(Search, "_escalate", lambda search, attempts: None)
     without = quiet_fit(X, y, groups).result_
     assert without.status is Status.NO_FEASIBLE_POINT
 
@@ -139,7 +139,7 @@ def test_it_follows_any_boundary(settings, monkeypatch):
         follow_boundary(pool, constraints, sigma, start, replace(settings, n_steps=8))
 
     monkeypatch.setattr(escalation, "follow_boundary", follow_briefly)
-    monkeypatch.setattr(Search, "_certified_after_escalation", lambda search, last, settings: None)
+    monkeypatch.setattr(search, "find_kkt_point", lambda *arguments: None)
     monkeypatch.setattr(Search, "_is_unfinished", lambda search, attempts: True)
     X, y, groups = conflicting_integers(1, n=300)
     result = quiet_fit(X, y, groups, min_group_size=5, search_steps=10, **settings).result_
