@@ -17,8 +17,8 @@ from partialfair.models import (
     LinearScores,
     Parameters,
     ScoreModel,
-    _designs,
     _kernels,
+    designs,
     linear_model,
 )
 from partialfair.models.designs import as_design
@@ -394,10 +394,10 @@ def test_long_passes_go_on_in_stretches_and_look_at_the_clock(kind, terms, monke
         lambda model: model.gram(weights).merged().blocks[0],
     ]
     at_once = [one_pass(model()) for one_pass in passes]
-    monkeypatch.setattr(_designs, "_MOST_AT_ONCE", 10.0)
-    monkeypatch.setattr(_designs, "_MOST_BY_BLAS", 10.0)
-    monkeypatch.setattr(_designs, "_FEWEST_BY_BLAS", 3)
-    monkeypatch.setattr(_designs, "_CHUNK", 3)
+    monkeypatch.setattr(designs, "_MOST_AT_ONCE", 10.0)
+    monkeypatch.setattr(designs, "_MOST_BY_BLAS", 10.0)
+    monkeypatch.setattr(designs, "_FEWEST_BY_BLAS", 3)
+    monkeypatch.setattr(designs, "_CHUNK", 3)
     for one_pass, expected in zip(passes, at_once, strict=True):
         assert one_pass(model()) == pytest.approx(expected, abs=1e-12)
         with deadline(time.monotonic() - 1), pytest.raises(OutOfTime):

@@ -19,7 +19,6 @@ import pandas as pd
 import pytest
 import sklearn
 from scipy import sparse
-from sklearn.base import clone
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import InconsistentVersionWarning
@@ -453,18 +452,6 @@ class TestOtherFiles:
                 assert "\n" not in str(error)  # noqa: PT017
             else:
                 np.testing.assert_array_equal(other.coef_, model.coef_)
-
-
-def test_models_of_earlier_versions_lack_no_parameter():
-    """They were fitted where high scores are good, for groups of two at least, and their promise is known."""
-    model = load_model(SAVED / "format1-classifier.skops")
-    settings = model.get_params()
-    assert (settings["higher_is_better"], settings["min_group_size"]) == (True, 2)
-    result = model.result_
-    assert (result.enforce, result.small_groups, result.higher_is_better) == (model.enforce, (), True)
-    kept = bool((result.excess <= 1e-12).all()) if model.enforce == "exact" else None
-    assert result.promise_kept is kept
-    assert clone(model).get_params().keys() == settings.keys()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="devices as POSIX has them")

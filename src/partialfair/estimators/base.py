@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from inspect import Parameter, signature
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -87,15 +86,6 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
 
     _set_by_fits: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "groups_", "classes_", "n_iter_")
     """Attributes that a fit sets besides ``result_``, for an estimator that adopts another's fit."""
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a fitted model; those of earlier versions lack parameters that are newer than they are."""
-        super().__setstate__(state)
-        for name, parameter in signature(type(self).__init__).parameters.items():
-            if parameter.default is not Parameter.empty and name not in vars(self):
-                setattr(self, name, parameter.default)
-        if "result_" in vars(self) and "enforce" not in vars(self.result_):
-            self.result_ = replace(self.result_, enforce=self.enforce)
 
     def _check_settings(self) -> None:
         """Refuse settings that cannot be right."""
