@@ -312,6 +312,8 @@ class InMemoryScores:
         answers as threads at most, and the one into which they are combined: Hessians are large.
         """
         others: Sequence[Shard | None] = [None] * len(self.shards) if reference is None else reference.shards
+        if len(self.shards) == 1:  # small data: turns would cost a tenth of a fit
+            return [reduction.map(self.shards[0], others[0]) for reduction in reductions]
         totals: list[Any] = []
 
         def work(number: int, turns: Turns) -> None:
@@ -414,6 +416,8 @@ def in_threads(work: Callable[[int, Turns], None], n_items: int) -> None:
 
 def map_in_threads(function: Callable[[Any], Answer], items: Sequence[Any]) -> list[Answer]:
     """Return the results for all items, computed `in_threads`."""
+    if len(items) == 1:
+        return [function(items[0])]
     results: list[Any] = [None] * len(items)
 
     def work(number: int, _: Turns) -> None:
