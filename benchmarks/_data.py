@@ -13,9 +13,9 @@ import numpy as np
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
-from partialfair.categoricals import CategoricalCodes
+from partialfair.data.categoricals import CategoricalCodes
+from partialfair.data.groups import encode_groups
 from partialfair.datasets import Dataset, load_a9a, load_acs_income, load_bank, load_law_school
-from partialfair.groups import encode_groups
 
 LOADERS = {
     "law_school": load_law_school,

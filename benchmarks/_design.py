@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from _judging import Case, Model
-from partialfair.categoricals import CategoricalCodes
+from partialfair.data.categoricals import CategoricalCodes
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from _design import Design
 from _judging import ROUNDING, Case, Model, Ties
 from _references import References
 from _smooth import smooth_descent
-from partialfair.surrogates import RoundedRamp
+from partialfair.constraints.surrogates import RoundedRamp
 
 CHAIN = (0.6, 0.45, 0.3, 0.2, 0.14, 0.1, 0.07, 0.05, 0.035, 0.02, 0.014)
 """κ of the chains of warm fits."""

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from partialfair.constraints import ConstraintBlock
-from partialfair.problems import InMemoryRows, Problem, ShardRows
-from partialfair.solvers import Newton
+from partialfair.optimization.problems import InMemoryRows, Problem, ShardRows
+from partialfair.optimization.solvers import Newton
 
 
 def only_shard(problem: Problem) -> ShardRows:

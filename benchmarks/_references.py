@@ -19,7 +19,7 @@ from scipy import sparse
 
 from _design import Design
 from _judging import ROUNDING, Case, Model, Ties
-from partialfair.categoricals import CategoricalCodes
+from partialfair.data.categoricals import CategoricalCodes
 
 GLOBAL, BEST_KNOWN = "global", "best known"
 DIGITS_OF_PROOFS = 1e-6

@@ -14,7 +14,7 @@ import pandas as pd
 
 from _data import LOADERS, as_part
 from _real import _ADULT, ADULT_INTERVAL, load_adult
-from partialfair.categoricals import CategoricalCodes
+from partialfair.data.categoricals import CategoricalCodes
 
 ORDERED = ("AGEP", "SCHL", "WKHP")
 """Columns of ACS whose codes are numbers: years of age, schooling and hours a week."""

@@ -25,7 +25,7 @@ from sklearn.metrics import roc_auc_score
 
 from _data import Part, load
 from _record import RESULTS, write
-from partialfair.categoricals import CategoricalCodes
+from partialfair.data.categoricals import CategoricalCodes
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.postprocessing import PartialParityAdjuster
 

@@ -34,14 +34,14 @@ from _data import CONSTRAINTS, LOADERS, Part, load
 from _problems import only_shard
 from _record import RESULTS, write
 from partialfair import PartialFairClassifier
-from partialfair.categoricals import CategoricalCodes
+from partialfair.data.categoricals import CategoricalCodes
+from partialfair.data.groups import encode_groups
 from partialfair.datasets import Dataset
-from partialfair.groups import encode_groups
 from partialfair.metrics import (
     partial_demographic_parity_difference,
     partial_statistical_parity_difference,
 )
-from partialfair.problems import Problem
+from partialfair.optimization.problems import Problem
 
 ALPHA, MAX_GAP = 1e-4, 0.05
 

@@ -93,7 +93,7 @@ def compared(case: Case, reference: Reference, references: References, **setting
     model = case.model_of(clf)
     objective, gap, ties = case.objective(model), case.judged_gap(model.scores), case.ties(model.scores)
     kept = gap <= case.max_gap + ROUNDING
-    says_kept = clf.result_.promise_kept or str(clf.result_.status) == "converged"
+    says_kept = clf.result_.satisfied or str(clf.result_.status) == "converged"
     known = reference.objective
     share, beyond = shares_of_price(objective if kept else None, reference)
     # A fit rejects models that order rows against their labels, whose loss is not below that of equal scores.

@@ -27,7 +27,6 @@ from scipy import special, stats
 
 from _holm import n_below
 from _record import RESULTS, write
-from partialfair._typing import Floats, GapScale, Ints
 from partialfair.metrics import (
     GapComparison,
     GapDifference,
@@ -35,6 +34,7 @@ from partialfair.metrics import (
     compare_gaps,
     fairness_report,
 )
+from partialfair.utils.typing import Floats, GapScale, Ints
 
 BAR, CHOSEN_BAR = 0.94, 0.035
 N_RESAMPLES, N_POPULATION = 300, 200_000

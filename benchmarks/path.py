@@ -19,16 +19,16 @@ from sklearn.linear_model import LogisticRegression
 from _data import LOADERS, as_part
 from _record import RESULTS, write
 from partialfair import PartialFairClassifier, fairness_path
+from partialfair.estimators.path import FairnessPath
 from partialfair.exceptions import InputError
 from partialfair.metrics import partial_statistical_parity_difference
-from partialfair.path import FairnessPath
 
 MAX_GAPS = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5)
 
 
 def dominated(path: FairnessPath) -> int:
     """Return how many models cost more than a stricter one that keeps its promise; there should be none."""
-    kept = [point.objective for point in path.points if point.model.result_.promise_kept]
+    kept = [point.objective for point in path.points if point.model.result_.satisfied]
     return sum(looser > min(kept[at:]) * (1 + 1e-9) for at, looser in enumerate(kept))
 
 

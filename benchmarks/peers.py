@@ -44,10 +44,10 @@ from engine import (
     shown,
     stated,
 )
+from partialfair.constraints.dc import DC, GroupMeans
+from partialfair.constraints.surrogates import Ramp
 from partialfair.datasets import Dataset
-from partialfair.dc import DC, GroupMeans
-from partialfair.problems import Problem
-from partialfair.surrogates import Ramp
+from partialfair.optimization.problems import Problem
 
 LADDER = (200, 400, 800, 1600, 3200, 6400)
 DCCP = {"tau_ini": 0.1, "mu": 1.5, "tau_max": 100.0}

@@ -25,8 +25,8 @@ import partialfair
 from _earlier import ROOT, add_earlier, answer_of, commit_of, earlier_checkout
 from _record import RESULTS, write
 from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path
-from partialfair.categoricals import CategoricalCodes
 from partialfair.constraints import DemographicParity, EqualOpportunity, StatisticalParity
+from partialfair.data.categoricals import CategoricalCodes
 from partialfair.metrics import compare_gaps, fairness_report, unfairness_map
 from partialfair.postprocessing import PartialParityAdjuster
 from partialfair.trees import PartialFairTrees

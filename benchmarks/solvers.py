@@ -23,13 +23,13 @@ from threadpoolctl import threadpool_limits
 from _problems import unconstrained_start
 from _record import RESULTS, write
 from partialfair.constraints import Constraint, DemographicParity, StatisticalParity
+from partialfair.constraints.surrogates import Ramp
+from partialfair.data.groups import encode_groups
 from partialfair.datasets import Dataset, load_a9a, load_bank, load_law_school
-from partialfair.groups import encode_groups
-from partialfair.models import linear_model
-from partialfair.objectives import Logistic
-from partialfair.problems import Problem, certify
-from partialfair.solvers import IDCA, MultiStartSQP, Record, Switching
-from partialfair.surrogates import Ramp
+from partialfair.optimization.models import linear_model
+from partialfair.optimization.objectives import Logistic
+from partialfair.optimization.problems import Problem, certify
+from partialfair.optimization.solvers import IDCA, MultiStartSQP, Record, Switching
 from partialfair.training.column_units import column_units
 
 MAX_GAPS = {"law_school": 0.05, "a9a": 0.05, "bank": 0.05}

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from partialfair.objectives import parts
+from partialfair.optimization.objectives import parts
 
 
 def evaluated(objective, scores):

@@ -12,7 +12,7 @@ from partialfair.constraints import DemographicParity
 from partialfair.metrics.catalogue import METRICS, Metric
 from partialfair.metrics.differences import demographic_parity
 from partialfair.metrics.partial import demographic_parity_gap
-from partialfair.named_constraints import NAMED_CONSTRAINTS, NamedConstraint, register
+from partialfair.training.named_constraints import NAMED_CONSTRAINTS, NamedConstraint, register
 
 __all__ = ["NAME", "TITLE", "PercentParity", "registered"]
 

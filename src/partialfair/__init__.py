@@ -13,18 +13,17 @@ if TYPE_CHECKING:
         constraints,
         datasets,
         metrics,
-        objectives,
         onnx,
+        optimization,
         plotting,
         postprocessing,
-        solvers,
         theory,
         trees,
     )
     from partialfair.estimators.classifier import PartialFairClassifier
+    from partialfair.estimators.path import fairness_path
     from partialfair.estimators.regressor import PartialFairRegressor
     from partialfair.metrics.choice import choose_interval
-    from partialfair.path import fairness_path
     from partialfair.persistence import load_model, save_model
 
 __version__ = "0.1.0.dev0"
@@ -38,12 +37,11 @@ __all__ = [
     "fairness_path",
     "load_model",
     "metrics",
-    "objectives",
     "onnx",
+    "optimization",
     "plotting",
     "postprocessing",
     "save_model",
-    "solvers",
     "theory",
     "trees",
 ]
@@ -52,7 +50,7 @@ _HOME_OF = {
     "PartialFairClassifier": "partialfair.estimators.classifier",
     "PartialFairRegressor": "partialfair.estimators.regressor",
     "choose_interval": "partialfair.metrics.choice",
-    "fairness_path": "partialfair.path",
+    "fairness_path": "partialfair.estimators.path",
     "load_model": "partialfair.persistence",
     "save_model": "partialfair.persistence",
 }

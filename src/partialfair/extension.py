@@ -11,19 +11,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from partialfair._checks import check_choice, check_count, check_number
-    from partialfair._clock import check_clock
-    from partialfair._extras import require
-    from partialfair._files import check_file, write_file, write_files
-    from partialfair._row_columns import RowColumns
-    from partialfair._typing import Floats, GapScale, IntervalLike, Ints
-    from partialfair.categoricals import CategoricalCodes
     from partialfair.cli.interrupts import keeping
     from partialfair.cli.options import OUTPUT, AsJson
     from partialfair.cli.output import PlainTable, console, echo, json_text, note, printing, step
     from partialfair.cli.writing import check_directory, png
     from partialfair.constraints.base import LEAST_GAP, Positive, refuse_empty_groups
     from partialfair.constraints.block import ConstraintBlock
+    from partialfair.constraints.dc.algebra import DC, DCSystem, atom
+    from partialfair.constraints.dc.bank import Gradient
+    from partialfair.constraints.dc.row_columns import RowColumns
+    from partialfair.constraints.surrogates import Surrogate
+    from partialfair.data.categoricals import CategoricalCodes
+    from partialfair.data.groups import Groups, Members, members_of
     from partialfair.datasets.registry import register_dataset
     from partialfair.datasets.source import (
         DATA_VARIABLE,
@@ -36,18 +35,19 @@ if TYPE_CHECKING:
         searched,
     )
     from partialfair.datasets.task import group_series
-    from partialfair.dc.algebra import DC, DCSystem, atom
-    from partialfair.dc.bank import Gradient
-    from partialfair.groups import Groups, Members, members_of
+    from partialfair.optimization.problems.constrained import Problem, ProblemPoint
+    from partialfair.optimization.problems.rows import Capability
+    from partialfair.optimization.solvers.result import Callback, Result, Run, Solver
+    from partialfair.optimization.solvers.status import Status
     from partialfair.persistence import register_saved_classes
     from partialfair.plotting.style import GROUP_COLOURS
-    from partialfair.problems.constrained import Problem, ProblemPoint
-    from partialfair.problems.rows import Capability
     from partialfair.report.rendering import page_style
     from partialfair.report.sections import Section
-    from partialfair.solvers.result import Callback, Result, Run, Solver
-    from partialfair.solvers.status import Status
-    from partialfair.surrogates import Surrogate
+    from partialfair.utils.checks import check_choice, check_count, check_number
+    from partialfair.utils.clock import check_clock
+    from partialfair.utils.extras import require
+    from partialfair.utils.files import check_file, write_file, write_files
+    from partialfair.utils.typing import Floats, GapScale, IntervalLike, Ints
 
 __all__ = [
     "DATA_VARIABLE",
@@ -113,13 +113,13 @@ __all__ = [
 ]
 
 _NAMES_IN = {
-    "_checks": "check_choice check_count check_number",
-    "_clock": "check_clock",
-    "_extras": "require",
-    "_files": "check_file write_file write_files",
-    "_row_columns": "RowColumns",
-    "_typing": "Floats GapScale IntervalLike Ints",
-    "categoricals": "CategoricalCodes",
+    "utils.checks": "check_choice check_count check_number",
+    "utils.clock": "check_clock",
+    "utils.extras": "require",
+    "utils.files": "check_file write_file write_files",
+    "constraints.dc.row_columns": "RowColumns",
+    "utils.typing": "Floats GapScale IntervalLike Ints",
+    "data.categoricals": "CategoricalCodes",
     "cli.interrupts": "keeping",
     "cli.options": "OUTPUT AsJson",
     "cli.output": "PlainTable console echo json_text note printing step",
@@ -130,18 +130,18 @@ _NAMES_IN = {
     "datasets.source": "DATA_VARIABLE PathLike RemoteFile either_layout find_named "
     "read_all search_directories searched",
     "datasets.task": "group_series",
-    "dc.algebra": "DC DCSystem atom",
-    "dc.bank": "Gradient",
-    "groups": "Groups Members members_of",
+    "constraints.dc.algebra": "DC DCSystem atom",
+    "constraints.dc.bank": "Gradient",
+    "data.groups": "Groups Members members_of",
     "persistence": "register_saved_classes",
     "plotting.style": "GROUP_COLOURS",
-    "problems.constrained": "Problem ProblemPoint",
-    "problems.rows": "Capability",
+    "optimization.problems.constrained": "Problem ProblemPoint",
+    "optimization.problems.rows": "Capability",
     "report.rendering": "page_style",
     "report.sections": "Section",
-    "solvers.result": "Callback Result Run Solver",
-    "solvers.status": "Status",
-    "surrogates": "Surrogate",
+    "optimization.solvers.result": "Callback Result Run Solver",
+    "optimization.solvers.status": "Status",
+    "constraints.surrogates": "Surrogate",
 }
 _HOME_OF = {name: f"partialfair.{module}" for module, names in _NAMES_IN.items() for name in names.split()}
 

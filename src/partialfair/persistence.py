@@ -14,17 +14,17 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
-from partialfair._archive import rewritten
-from partialfair._environment import import_quickly
-from partialfair._files import write_file
-from partialfair._plugins import PAPER_PACKAGE, load_extensions, missing_paper
-from partialfair._stored_models import check_models
 from partialfair.estimators.base import PartialFairEstimator
 from partialfair.estimators.population import is_rows
 from partialfair.exceptions import InputError
-from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.postprocessing.adjuster import PartialParityAdjuster
 from partialfair.tables import TableModel
+from partialfair.training.named_constraints import NAMED_CONSTRAINTS
+from partialfair.utils.environment import import_quickly
+from partialfair.utils.files import write_file
+from partialfair.utils.model_files.archive import rewritten
+from partialfair.utils.model_files.scikit_learn import check_models
+from partialfair.utils.plugins import PAPER_PACKAGE, load_extensions, missing_paper
 
 __all__ = [
     "FORMAT",
@@ -48,19 +48,19 @@ _CLASSES = {
     "partialfair.postprocessing.maps": ["ScoreMap"],
     "partialfair.postprocessing.result": ["Adjustment"],
     "partialfair.metrics.calibration": ["CalibrationByGroup", "GroupCalibration"],
-    "partialfair.objectives.settings": ["AUC", "Hinge", "Logistic", "PartialAUC", "Squared"],
-    "partialfair.surrogates": ["Ramp", "RoundedRamp", "Sigmoid"],
-    "partialfair.solvers.augmented_lagrangian": ["AugmentedLagrangian"],
-    "partialfair.solvers.direct": ["DirectSwitching"],
-    "partialfair.solvers.idca": ["IDCA"],
-    "partialfair.solvers.inner.newton": ["NewtonSteps"],
-    "partialfair.solvers.inner.switching": ["Switching"],
-    "partialfair.solvers.multistart": ["MultiStartSQP"],
-    "partialfair.solvers.newton": ["Newton"],
-    "partialfair.solvers.sqp": ["SQP"],
-    "partialfair.problems.certificate": ["Certificate"],
+    "partialfair.optimization.objectives.settings": ["AUC", "Hinge", "Logistic", "PartialAUC", "Squared"],
+    "partialfair.constraints.surrogates": ["Ramp", "RoundedRamp", "Sigmoid"],
+    "partialfair.optimization.solvers.augmented_lagrangian": ["AugmentedLagrangian"],
+    "partialfair.optimization.solvers.direct": ["DirectSwitching"],
+    "partialfair.optimization.solvers.idca": ["IDCA"],
+    "partialfair.optimization.solvers.inner.newton": ["NewtonSteps"],
+    "partialfair.optimization.solvers.inner.switching": ["Switching"],
+    "partialfair.optimization.solvers.multistart": ["MultiStartSQP"],
+    "partialfair.optimization.solvers.newton": ["Newton"],
+    "partialfair.optimization.solvers.sqp": ["SQP"],
+    "partialfair.optimization.problems.certificate": ["Certificate"],
     "partialfair.metrics.partial": ["WorstGap"],
-    "partialfair._state": ["Pairs"],
+    "partialfair.utils.state": ["Pairs"],
     "partialfair.trees.estimator": ["PartialFairTrees"],
     # Models whose leaf values are refitted. Their trees are read by their libraries.
     "partialfair.trees._stored": ["StoredXGBoost"],

@@ -19,13 +19,13 @@ import pandas as pd
 from scipy import sparse
 from sklearn.base import is_classifier
 
-from partialfair._checks import shown
-from partialfair._columns import LARGEST, MAX_LEVELS, as_text, kind_of, more_rows, numbers_in, row_count
-from partialfair._text import listed
-from partialfair._typing import Floats, Ints
+from partialfair.data.columns import LARGEST, MAX_LEVELS, as_text, kind_of, more_rows, numbers_in, row_count
 from partialfair.data.features import Features
 from partialfair.estimators.base import PartialFairEstimator
 from partialfair.exceptions import InputError
+from partialfair.utils.checks import shown
+from partialfair.utils.text import listed
+from partialfair.utils.typing import Floats, Ints
 
 __all__ = [
     "MAX_LEVELS",
@@ -178,7 +178,7 @@ class TableModel:
         Columns that identify a row.
     classifier
         Fitted on the features; True stands for the positive label.
-    promise_kept
+    satisfied
         Whether what was asked of the model holds: of ``train`` the gap in training, of ``path`` the gap on
         new people with the confidence asked for; None if nothing was, or in files from before this was noted.
     """
@@ -189,7 +189,7 @@ class TableModel:
     groups: tuple[GroupColumn, ...]
     ids: tuple[str, ...]
     classifier: Any
-    promise_kept: bool | None = None
+    satisfied: bool | None = None
 
     @property
     def needed(self) -> list[str]:

@@ -138,7 +138,7 @@ def test_the_demo_trains_and_shows_before_and_after(run, tmp_path):
     before, *others = record["models"]
     assert before["max_gap"] is None
     assert before["gap_low"] > 0.1  # surely apart without a constraint
-    assert all(model["promise_kept"] for model in others)
+    assert all(model["satisfied"] for model in others)
     assert outcome.out.index("Before, no constraint") < outcome.out.index("After, max gap 0.1")
     (by_hand,) = [line.strip() for line in outcome.out.splitlines() if line.startswith("  partialfair path ")]
     again = run(*shlex.split(by_hand)[1:], "--json")  # the command that it prints, with the table it wrote

@@ -113,7 +113,7 @@ def test_a_model_that_breaks_its_promise_is_refused(run):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         clf.fit(X, X[:, 0] + rng.normal(size=200) > 1, sensitive_features=groups)
-    assert clf.result_.promise_kept is False
+    assert clf.result_.satisfied is False
     run("--version")
     save_model(clf, "model.skops")
     run("export", "model.skops", "model.onnx").assert_refused_elsewhere("promise", "--use-unkept exports it")

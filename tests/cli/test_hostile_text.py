@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from partialfair._text import LONGEST_MESSAGE, json_visible, message_text, visible
+from partialfair.utils.text import LONGEST_MESSAGE, json_visible, message_text, visible
 
 PLAIN = [
     "[red]x[/red]",

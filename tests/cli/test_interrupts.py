@@ -82,16 +82,16 @@ sys.meta_path.insert(0, Finder())
 """
 PAUSED_BEFORE_REPLACING = """
 import os, time
-from partialfair import _files
+from partialfair.utils import files
 
-hand_over = _files._Staging.hand_over
+hand_over = files._Staging.hand_over
 
 def paused(staging):
     os.write(2, b"everything is staged\\n")
     time.sleep(60)
     hand_over(staging)
 
-_files._Staging.hand_over = paused
+files._Staging.hand_over = paused
 """
 PAUSED_WHILE_REPLACING = """
 import os, time

@@ -257,7 +257,7 @@ class TestSmallGroups:
         options = ("--target", "hired", "--group", "region", *BAND, "--max-gaps", "0.3", "--out", "out")
         record = run("path", "table.csv", *options, "--json").json
         assert record["outside_the_promise"] == ["few"]
-        assert record["models"][1]["promise_kept"] is True
+        assert record["models"][1]["satisfied"] is True
 
 
 class TestMissingGroups:
@@ -281,7 +281,7 @@ class TestMissingGroups:
         run(*TRAIN, *BAND).assert_refused("'region'", "an empty cell")
         record = run(*TRAIN, *BAND, "--missing-groups", "ignore", "--json").json
         assert sum(record["rows"].values()) == 600
-        assert record["fit"]["promise_kept"] is True
+        assert record["fit"]["satisfied"] is True
 
 
 class TestLowIsGood:
@@ -373,7 +373,7 @@ class TestPromises:
         assert Path("out/model.skops").read_bytes() == good
         record = json.loads(Path("out/train.json").read_text())
         assert record["model"] == "model.unkept.skops"
-        assert record["fit"]["promise_kept"] is False
+        assert record["fit"]["satisfied"] is False
         run("predict", "out", "table.csv", "--out", "s.csv").assert_refused_elsewhere("--use-unkept")
         renamed = Path("renamed.skops")
         renamed.write_bytes(Path("out/model.unkept.skops").read_bytes())  # the file says it, not its name

@@ -14,8 +14,8 @@ from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_pa
 from partialfair.constraints import Constraint, StatisticalParity
 from partialfair.exceptions import InputError
 from partialfair.metrics import fairness_report, partial_demographic_parity_difference
-from partialfair.named_constraints import NAMED_CONSTRAINTS, NamedConstraint, record_of, register
 from partialfair.report import audit_page
+from partialfair.training.named_constraints import NAMED_CONSTRAINTS, NamedConstraint, record_of, register
 from partialfair_paper.quadratic import QuadraticGroupAUC
 from tests.new_constraint import NAME, TITLE, PercentParity, registered
 
@@ -65,7 +65,7 @@ def test_an_estimator_keeps_its_exact_promise(applicants):
     )
     assert isinstance(clf.result_.constraints[0], PercentParity)
     assert clf.result_.gap == pytest.approx(percents(clf, applicants))
-    assert clf.result_.promise_kept
+    assert clf.result_.satisfied
     assert clf.result_.gap <= 5
     free = PartialFairClassifier(None).fit(X, y)
     assert percents(free, applicants) > 10

@@ -84,10 +84,10 @@ def _chosen(record):
 
 class TestPath:
     def test_the_promise_holds_from_loose_to_strict(self, record):
-        assert record["schema"] == "partialfair.path/1"
+        assert record["schema"] == "partialfair.estimators.path/1"
         models = record["models"]
         assert [model["max_gap"] for model in models] == [None, 0.4, 0.2, 0.1]  # the first has no constraint
-        assert [model["promise_kept"] for model in models] == [None, True, True, True]
+        assert [model["satisfied"] for model in models] == [None, True, True, True]
         for model in models:
             assert model["status"] == "converged"
             assert model["training_gap"] <= (model["max_gap"] or 1.0)

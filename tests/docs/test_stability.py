@@ -76,7 +76,7 @@ def test_a_path_is_monotone(objectives, gaps, monotone):
     [
         (a_record(a_fit(0.6), a_fit(0.6019)), "none"),
         (a_record(a_fit(0.6), a_fit(0.6021)), "objective"),
-        (a_record(a_fit(0.6), a_fit(0.6, status="promise_kept")), "status"),
+        (a_record(a_fit(0.6), a_fit(0.6, status="feasible")), "status"),
         (a_record(a_fit(0.6), a_fit(0.6, gap=0.12)), "none"),  # a gap of 0.1 is not clearly below the limit
         (a_record(a_fit(0.6, gap=0.09), a_fit(0.6, gap=0.12)), "none found"),
         (a_record(a_fit(0.6), path=[a_fit(0.7, limit=0.2), a_fit(0.6)]), "path"),

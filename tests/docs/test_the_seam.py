@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import partialfair
-from partialfair.solvers import Solver
+from partialfair.optimization.solvers import Solver
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()

@@ -7,10 +7,10 @@ from unittest.mock import patch
 import pytest
 import sklearn
 
+from partialfair.constraints.surrogates import SURROGATES
 from partialfair.estimators import population
 from partialfair.metrics.catalogue import METRICS
-from partialfair.named_constraints import NAMED_CONSTRAINTS
-from partialfair.surrogates import SURROGATES
+from partialfair.training.named_constraints import NAMED_CONSTRAINTS
 from partialfair_paper.methods import METHODS
 from tests.docs.scripts import ROOT, run_smaller
 

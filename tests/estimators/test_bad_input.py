@@ -7,10 +7,10 @@ from scipy import sparse
 
 from partialfair import PartialFairClassifier
 from partialfair.constraints import DemographicParity, StatisticalParity
+from partialfair.constraints.surrogates import Ramp
 from partialfair.exceptions import InputError
-from partialfair.objectives import PartialAUC
-from partialfair.solvers import IDCA
-from partialfair.surrogates import Ramp
+from partialfair.optimization.objectives import PartialAUC
+from partialfair.optimization.solvers import IDCA
 
 
 class Untouched:

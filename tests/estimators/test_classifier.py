@@ -15,14 +15,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.class_weight import compute_sample_weight
 
 from partialfair import PartialFairClassifier
-from partialfair.categoricals import CategoricalCodes
 from partialfair.constraints import DemographicParity, StatisticalParity
+from partialfair.data.categoricals import CategoricalCodes
 from partialfair.exceptions import SurrogateWarning
 from partialfair.metrics import (
     partial_demographic_parity_difference,
     partial_statistical_parity_difference,
 )
-from partialfair.solvers import IDCA, SQP, DirectSwitching, MultiStartSQP, Status, Switching
+from partialfair.optimization.solvers import IDCA, SQP, DirectSwitching, MultiStartSQP, Status, Switching
 from tests.solvers.problems import Exact
 
 pytestmark = pytest.mark.filterwarnings(
@@ -492,7 +492,7 @@ def test_models_too_wide_for_a_hessian_are_fitted_by_their_last_steps(people, mo
     narrow = quick(surrogate="rounded_ramp", max_iter=None).fit(
         people.X, people.y, sensitive_features=people.groups
     )
-    monkeypatch.setattr("partialfair.problems.ProblemPoint.expand", None)  # must not be called
+    monkeypatch.setattr("partialfair.optimization.problems.ProblemPoint.expand", None)  # must not be called
     wide = quick(**settings).fit(people.X, people.y, sensitive_features=people.groups)
     assert wide.result_.status is narrow.result_.status is Status.CONVERGED
     assert wide.result_.objective == pytest.approx(narrow.result_.objective, abs=1e-4)

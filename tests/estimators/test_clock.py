@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from partialfair import PartialFairClassifier, PartialFairRegressor
-from partialfair._clock import OutOfTime, check_clock, deadline, deadline_in, unhurried
 from partialfair.metrics import partial_statistical_parity_difference
-from partialfair.objectives import PartialAUC
-from partialfair.problems import ProblemPoint
-from partialfair.solvers import IDCA, MultiStartSQP, Status
+from partialfair.optimization.objectives import PartialAUC
+from partialfair.optimization.problems import ProblemPoint
+from partialfair.optimization.solvers import IDCA, MultiStartSQP, Status
+from partialfair.utils.clock import OutOfTime, check_clock, deadline, deadline_in, ignore_deadline
 
 CUT = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 FLAT = pytest.mark.filterwarnings("ignore::partialfair.exceptions.SurrogateWarning")
@@ -51,7 +51,7 @@ def test_deadlines():
     with deadline(0.0):
         with pytest.raises(OutOfTime), deadline(deadline_in(60)):
             check_clock()  # the outer one comes first
-        with unhurried():
+        with ignore_deadline():
             check_clock()
     check_clock()
 

@@ -11,16 +11,15 @@ import pytest
 from scipy.optimize import minimize
 
 from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path
-from partialfair._clock import OutOfTime
 from partialfair.constraints import DemographicParity, StatisticalParity, join
+from partialfair.data.groups import encode_groups
 from partialfair.exceptions import UninformativeModelWarning
-from partialfair.groups import encode_groups
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.metrics.catalogue import METRICS
-from partialfair.models import linear_model
-from partialfair.objectives import Logistic
-from partialfair.problems import Problem
-from partialfair.solvers import Status
+from partialfair.optimization.models import linear_model
+from partialfair.optimization.objectives import Logistic
+from partialfair.optimization.problems import Problem
+from partialfair.optimization.solvers import Status
 from partialfair.training import boundary, escalation, search
 from partialfair.training.boundary import follow_boundary
 from partialfair.training.equal_rows import largest_block, move_outside
@@ -29,6 +28,7 @@ from partialfair.training.remarks import uninformative_warning
 from partialfair.training.rescaling import rescale
 from partialfair.training.search import Search
 from partialfair.training.tightening import is_reachable
+from partialfair.utils.clock import OutOfTime
 from partialfair_paper.quadratic import QuadraticGroupAUC
 
 INTERVAL, MAX_GAP = (0.3, 0.7), 0.1
@@ -200,7 +200,7 @@ def test_an_interval_that_holds_every_rank_has_no_outside(monkeypatch):
 def test_a_constraint_without_metric_leaves_the_others_exact():
     X, y, groups = conflicting_integers(1, n=300)
     constraints = [StatisticalParity(INTERVAL, 0.15), QuadraticGroupAUC(max_gap=5.0)]
-    assert quiet_fit(X, y, groups, min_group_size=5, constraint=constraints).result_.promise_kept
+    assert quiet_fit(X, y, groups, min_group_size=5, constraint=constraints).result_.satisfied
 
 
 def test_the_end_of_time_loses_no_feasible_model(monkeypatch):

@@ -11,16 +11,16 @@ from partialfair.constraints import (
     GroupAUC,
     StatisticalParity,
 )
+from partialfair.data.groups import encode_groups
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups
 from partialfair.metrics import (
     partial_equal_opportunity_difference,
     partial_equalized_odds_difference,
     partial_group_auc_difference,
 )
-from partialfair.named_constraints import NAMED_CONSTRAINTS
-from partialfair.problems import SortedRanks
-from partialfair.solvers import Status
+from partialfair.optimization.problems import SortedRanks
+from partialfair.optimization.solvers import Status
+from partialfair.training.named_constraints import NAMED_CONSTRAINTS
 from partialfair_paper.quadratic import InterGroupPairwise, IntraGroupPairwise, QuadraticGroupAUC
 from tests.blocks import functions_of
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from partialfair import PartialFairClassifier, PartialFairRegressor
+from partialfair.data.groups import encode_groups
 from partialfair.data.samples import Samples
-from partialfair.groups import encode_groups
-from partialfair.objectives import Squared
-from partialfair.solvers import MultiStartSQP
+from partialfair.optimization.objectives import Squared
+from partialfair.optimization.solvers import MultiStartSQP
 from partialfair.training.fit import FitSettings, fit_linear
 from partialfair.training.path_memory import PathMemory
 

@@ -16,10 +16,10 @@ from partialfair.constraints import (
     RankGrid,
     StatisticalParity,
 )
+from partialfair.constraints.surrogates import Ramp
+from partialfair.data.groups import encode_groups
+from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups
-from partialfair.intervals import as_interval_set
-from partialfair.surrogates import Ramp
 
 TYPES = [StatisticalParity, DemographicParity, GroupAUC, EqualOpportunity, EqualizedOdds]
 BY_GROUP = {"a": (0.1, 0.5), "b": (0.0, 0.4), "c": [(0.1, 0.2), (0.5, 0.9)]}

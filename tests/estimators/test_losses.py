@@ -8,8 +8,8 @@ from sklearn.metrics import roc_auc_score, roc_curve
 
 from partialfair import PartialFairClassifier
 from partialfair.exceptions import SurrogateWarning
-from partialfair.objectives import AUC, Hinge, Logistic, PartialAUC
-from partialfair.solvers import Status
+from partialfair.optimization.objectives import AUC, Hinge, Logistic, PartialAUC
+from partialfair.optimization.solvers import Status
 
 LOSSES = [
     "logistic",

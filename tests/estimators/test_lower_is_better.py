@@ -10,8 +10,8 @@ from partialfair import PartialFairClassifier, PartialFairRegressor
 from partialfair.constraints import DemographicParity
 from partialfair.exceptions import IdleThresholdWarning
 from partialfair.metrics import partial_demographic_parity_difference, partial_statistical_parity_difference
-from partialfair.named_constraints import NAMED_CONSTRAINTS
-from partialfair.objectives import AUC, PartialAUC
+from partialfair.optimization.objectives import AUC, PartialAUC
+from partialfair.training.named_constraints import NAMED_CONSTRAINTS
 
 QUIET = pytest.mark.filterwarnings("ignore::UserWarning")
 INTERVAL = (0.1, 0.6)
@@ -61,7 +61,7 @@ def test_the_exact_gap_is_that_of_the_negated_scores(people):
     assert clf.result_.gap == pytest.approx(
         partial_statistical_parity_difference(None, scores, higher_is_better=False, **options)
     )
-    assert clf.result_.promise_kept
+    assert clf.result_.satisfied
     assert not clf.result_.higher_is_better
     assert "from the best, the lowest scores" in str(clf.result_)
     accurate = (clf.predict(people.X) == people.y).mean()
@@ -154,11 +154,11 @@ def test_thresholds_outside_of_the_interval_are_told(people):
 @pytest.mark.filterwarnings("ignore::partialfair.exceptions.SurrogateWarning")
 @pytest.mark.filterwarnings("ignore::partialfair.exceptions.OverfittedGapWarning")
 def test_whether_the_promise_is_kept(people):
-    assert PartialFairClassifier(None).fit(people.X, people.y).result_.promise_kept is None
+    assert PartialFairClassifier(None).fit(people.X, people.y).result_.satisfied is None
     surrogate = fitted(people, people.y, enforce="surrogate", max_gap=0.3, tol=1e-2)
-    assert surrogate.result_.promise_kept is None
-    assert fitted(people, people.y).result_.promise_kept is True
+    assert surrogate.result_.satisfied is None
+    assert fitted(people, people.y).result_.satisfied is True
     with pytest.warns(ConvergenceWarning):
         hopeless = fitted(people, people.y, max_gap=0.0, max_iter=3)
     kept = hopeless.result_.gap <= 1e-12
-    assert hopeless.result_.promise_kept is kept
+    assert hopeless.result_.satisfied is kept

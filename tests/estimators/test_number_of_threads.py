@@ -15,10 +15,10 @@ from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 from partialfair import PartialFairClassifier
-from partialfair.categoricals import CategoricalCodes
 from partialfair.constraints import EqualOpportunity, StatisticalParity
-from partialfair.problems import InMemoryData
-from partialfair.problems.rows import ShardSize
+from partialfair.data.categoricals import CategoricalCodes
+from partialfair.optimization.problems import InMemoryData
+from partialfair.optimization.problems.rows import ShardSize
 from partialfair.training import fit
 
 THREADS = (1, 2, 4)

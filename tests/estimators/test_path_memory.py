@@ -59,6 +59,6 @@ def test_a_fit_that_allows_as_much_again_solves_nothing_and_keeps_its_certificat
     assert not any(how.startswith(SOLVES) for how in hows)
     assert (again.kkt.residual, again.kkt.objective) == (first.kkt.residual, first.kkt.objective)
     assert again.history == first.history
-    assert again.promise_kept
+    assert again.satisfied
     assert again.objective <= first.objective
     assert again.status is first.status

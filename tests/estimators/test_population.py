@@ -12,12 +12,12 @@ from sklearn.preprocessing import StandardScaler
 
 from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path, load_model, save_model
 from partialfair.constraints import DemographicParity, StatisticalParity
+from partialfair.data.groups import encode_groups
 from partialfair.data.samples import Samples
 from partialfair.estimators import population
 from partialfair.exceptions import InputError, SmallGroupWarning
-from partialfair.groups import encode_groups
 from partialfair.metrics import fairness_report, partial_statistical_parity_difference
-from partialfair.solvers import Status
+from partialfair.optimization.solvers import Status
 from partialfair_paper.quadratic import QuadraticGroupAUC
 
 INTERVAL = (0.1, 0.8)
@@ -56,8 +56,8 @@ def held_out_of(people, share=0.2, seed=0):
 def test_a_certified_model_and_its_record(fitted, people):
     result, told = fitted.result_, fitted.result_.population
     assert told.certified
-    assert result.promise_kept is True
-    assert result.status in (Status.CONVERGED, Status.PROMISE_KEPT)
+    assert result.satisfied is True
+    assert result.status in (Status.CONVERGED, Status.FEASIBLE)
     assert told.at_most <= told.max_gap == 0.5
     assert (told.n_models, told.confidence, told.scoring) == (9, 0.95, "accuracy")
     assert 1 <= told.n_certified <= 9
@@ -142,7 +142,7 @@ def test_an_honest_no(people, few_models):
     assert "the lowest upper bound is" in said
     assert "rows held out would do, if gaps stay as estimated" in said
     result, told = clf.result_, clf.result_.population
-    assert (told.certified, told.n_certified, result.promise_kept) == (False, 0, False)
+    assert (told.certified, told.n_certified, result.satisfied) == (False, 0, False)
     assert result.status is Status.NOT_CERTIFIED
     assert told.at_most > told.max_gap
     assert "lowest upper bound" in result.obstacle
@@ -250,7 +250,7 @@ def test_groups_that_nothing_is_said_of_are_named(people, few_models):
     clf = PartialFairClassifier(**{**QUICK, "max_gap": 0.5}, min_group_size=3)
     with pytest.warns(SmallGroupWarning):
         clf.fit(X, y, sensitive_features=groups)
-    assert clf.result_.population.not_judged == ("few",)
+    assert clf.result_.population.not_evaluated == ("few",)
     assert "nothing is said of: few" in str(clf.result_)
 
 
@@ -335,7 +335,7 @@ def test_files_hold_the_answer_and_nobody_held_out(fitted, people, tmp_path, few
     save_model(fitted, tmp_path / "model.skops")
     again = load_model(tmp_path / "model.skops")
     assert again.result_.population == fitted.result_.population
-    assert again.result_.promise_kept is True
+    assert again.result_.satisfied is True
     np.testing.assert_array_equal(again.decision_function(X), fitted.decision_function(X))
     given = PartialFairClassifier(**QUICK, validation=(X, y, groups))
     with pytest.raises(InputError, match=r"validation holds people's rows"):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from partialfair import metrics
-from partialfair.groups import Groups
-from partialfair.named_constraints import NAMED_CONSTRAINTS
-from partialfair.problems import WeightedScores
+from partialfair.data.groups import Groups
+from partialfair.optimization.problems import WeightedScores
 from partialfair.training.exact_gaps import Referee
+from partialfair.training.named_constraints import NAMED_CONSTRAINTS
 
 METRICS = {
     "statistical_parity": metrics.partial_statistical_parity_difference,

@@ -9,7 +9,7 @@ from partialfair import PartialFairRegressor
 from partialfair.constraints import DemographicParity, StatisticalParity
 from partialfair.exceptions import InputError, SurrogateWarning
 from partialfair.metrics import partial_demographic_parity_difference, partial_statistical_parity_difference
-from partialfair.solvers import Status
+from partialfair.optimization.solvers import Status
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 
 from partialfair import PartialFairClassifier, fairness_path
 from partialfair.metrics import partial_statistical_parity_difference
-from partialfair.solvers import GOOD, Status, multistart
+from partialfair.optimization.solvers import GOOD, Status, multistart
 
 
 def crowd(seed, n=150, d=2):
@@ -59,14 +59,14 @@ def test_two_features_against_all_angles(seed):
     clf = fitted(X, y, groups, max_gap=0.2)
     free = fitted(X, y, groups, constraint=None, interval=(0.0, 1.0), max_gap=0.05).result_.objective
     lowest = lowest_on_rays(X, y, groups, (0.1, 0.6), 0.2, 1e-3)
-    assert clf.result_.promise_kept
+    assert clf.result_.satisfied
     assert clf.result_.objective - lowest <= 0.05 * (lowest - free) + 1e-5 * free
 
 
 def test_where_only_a_reversed_ranking_is_feasible_it_is_not_returned():
     X, y, groups = crowd(0)
     result = fitted(X, y, groups, max_gap=0.13).result_
-    assert not result.promise_kept
+    assert not result.satisfied
     assert result.objective < result.constant_objective
 
 
@@ -110,7 +110,7 @@ def test_corrections_go_rank_by_rank_where_that_is_asked_for():
     ways = {}
     for halvings in (0, 3):
         result = fitted(X, y, groups, max_gap=0.1, surrogate_halvings=halvings, search_steps=0).result_
-        assert result.promise_kept
+        assert result.satisfied
         ways[halvings] = [line.how for line in result.search if line.how.startswith("correction")]
     assert ways[0][0] == "correction 1"
     assert not any("rank by rank" in how for how in ways[0])
@@ -124,7 +124,7 @@ def test_ties_are_no_way_out():
     y = np.arange(12) % 3 > 0
     strict = fitted(X, y, groups, interval=(0.0, 1.0), max_gap=0.01)
     assert strict.result_.status is Status.NO_FEASIBLE_POINT
-    assert not strict.result_.promise_kept
+    assert not strict.result_.satisfied
     assert strict.result_.tied_share < 0.2
 
 
@@ -137,7 +137,7 @@ def test_models_of_a_path_cost_no_less_if_more_is_asked_for():
         path = fairness_path(
             clf, X, y, sensitive_features=groups, max_gaps=[0.05, 0.1, 0.2, 0.3], random_state=0
         )
-    kept = [point for point in path.points[1:] if point.model.result_.promise_kept]
+    kept = [point for point in path.points[1:] if point.model.result_.satisfied]
     objectives = [point.objective for point in kept]
     assert len(kept) >= 3
     assert objectives == sorted(objectives)
@@ -157,7 +157,7 @@ def test_a_warm_fit_goes_on_from_the_last_model_and_takes_fewer_passes():
     cold = fitted(X, y, groups, max_gap=0.15)
     assert "going on from the last fit" in hows(warm)
     assert "surrogate constraints" not in hows(warm)
-    assert warm.result_.promise_kept
+    assert warm.result_.satisfied
     assert warm.result_.kkt.holds(warm.tol)
     assert warm.result_.history[-1].passes < cold.result_.history[-1].passes
 
@@ -170,7 +170,7 @@ def test_a_warm_fit_that_allows_nothing_hands_on_numbers():
         warnings.simplefilter("ignore")
         warm.set_params(max_gap=0.2).fit(X, y, sensitive_features=groups)
     assert np.isfinite(warm.coef_).all()
-    assert warm.result_.promise_kept
+    assert warm.result_.satisfied
 
 
 def test_solves_that_run_out_of_steps_get_more_of_them(monkeypatch):
@@ -178,4 +178,4 @@ def test_solves_that_run_out_of_steps_get_more_of_them(monkeypatch):
     monkeypatch.setattr(multistart, "_STEPS_AGAIN", 4)
     clf = fitted(X, y, groups, max_gap=0.05)
     assert "more steps" in hows(clf)
-    assert clf.result_.promise_kept
+    assert clf.result_.satisfied

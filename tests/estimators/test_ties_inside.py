@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from partialfair.constraints import StatisticalParity
-from partialfair.groups import encode_groups
-from partialfair.problems import Cells, WeightedScores
+from partialfair.data.groups import encode_groups
+from partialfair.optimization.problems import Cells, WeightedScores
 from partialfair.training.candidates import Candidate, Pool
 from partialfair.training.promise import promised
 

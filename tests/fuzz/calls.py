@@ -33,9 +33,9 @@ from partialfair import (
     save_model,
 )
 from partialfair.exceptions import InputError
-from partialfair.named_constraints import NAMED_CONSTRAINTS
 from partialfair.onnx import to_onnx
 from partialfair.postprocessing import PartialParityAdjuster
+from partialfair.training.named_constraints import NAMED_CONSTRAINTS
 from partialfair.trees import PartialFairTrees
 from tests.fuzz.shapes import draw_column, draw_matrix
 from tests.fuzz.tables import HOSTILE_TEXTS, Table, make_table, plain_table

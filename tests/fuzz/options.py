@@ -10,7 +10,7 @@ from random import Random
 import typer
 
 from partialfair.cli._app import app
-from partialfair.named_constraints import NAMED_CONSTRAINTS, NO_CONSTRAINT
+from partialfair.training.named_constraints import NAMED_CONSTRAINTS, NO_CONSTRAINT
 from tests.fuzz.tables import HOSTILE_TEXTS, Table
 
 __all__ = ["Arguments", "arguments", "known_options"]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sklearn.utils import check_array
 
-from partialfair._checks import check_number
+from partialfair.utils.checks import check_number
 from tests.fuzz.calls import IRREGULAR, REFUSED, Draw, find_flaws
 from tests.fuzz.cases import Case, Earlier, make_case
 from tests.fuzz.formats import as_arrow, as_csv, as_parquet

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import partialfair
-from partialfair._compiled import njit
-from partialfair.intervals import IntervalSet, passed_share
+from partialfair.data.intervals import IntervalSet, passed_share
+from partialfair.utils.compiled import njit
 
 _CODE = """
 import numpy as np
-from partialfair.intervals import passed_share
+from partialfair.data.intervals import passed_share
 print(passed_share(0.25, np.array([0.0, 0.5]), np.array([0.5, 0.5]), 1.0))
 """
 
@@ -112,5 +112,5 @@ def sum_of_squares(values):
 def test_a_loop_reads_as_its_function():
     assert passed_share.__name__ == "passed_share"
     assert passed_share.__doc__.startswith("Share of an interval set")
-    assert passed_share.__module__ == "partialfair.intervals"
+    assert passed_share.__module__ == "partialfair.data.intervals"
     assert pickle.loads(pickle.dumps(IntervalSet(((0.0, 0.5),)))) == IntervalSet(((0.0, 0.5),))

@@ -93,7 +93,7 @@ def test_skops_trusts_the_same_classes_as_ever():
 def test_the_help_names_all_constraints():
     code = """
 from partialfair.cli.options import _CONSTRAINTS
-from partialfair.named_constraints import NAMED_CONSTRAINTS
+from partialfair.training.named_constraints import NAMED_CONSTRAINTS
 assert _CONSTRAINTS == ", ".join(NAMED_CONSTRAINTS)
 """
     subprocess.run([sys.executable, "-c", code], check=True)  # here other tests may have added some
@@ -124,8 +124,8 @@ def test_lazy_names():
 
 
 def test_a_missing_extra_is_one_sentence(monkeypatch):
-    from partialfair._extras import require
     from partialfair.exceptions import MissingExtraError
+    from partialfair.utils.extras import require
 
     for name in ("matplotlib", "matplotlib.pyplot"):  # another test may have imported it
         monkeypatch.setitem(sys.modules, name, None)
@@ -136,7 +136,7 @@ def test_a_missing_extra_is_one_sentence(monkeypatch):
 
 
 def test_a_broken_dependency_is_not_called_missing(tmp_path, monkeypatch):
-    from partialfair._extras import require
+    from partialfair.utils.extras import require
 
     (tmp_path / "halfway.py").write_text("import surely_not_there")
     monkeypatch.syspath_prepend(tmp_path)

@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from partialfair import _plugins, datasets
+from partialfair import datasets
 from partialfair.exceptions import MissingExtraError
+from partialfair.utils import plugins
 from partialfair_paper import celeba
 from partialfair_paper.celeba import load_celeba
 from partialfair_paper.celeba_files import PARTS, EncodedFaces, find_faces
@@ -54,7 +55,7 @@ def test_without_the_package_its_data_sets_say_how_to_install_it(monkeypatch):
         "the dataset 'celeba' needs partialfair-paper, which is not installed; "
         "run: pip install partialfair-paper"
     )
-    assert "celeba" in _plugins.PAPER_DATASETS
+    assert "celeba" in plugins.PAPER_DATASETS
 
 
 @pytest.mark.real_data

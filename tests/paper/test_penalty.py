@@ -5,11 +5,11 @@ import pytest
 
 from partialfair import PartialFairClassifier
 from partialfair.constraints import DemographicParity, join
-from partialfair.groups import encode_groups
-from partialfair.models import linear_model
-from partialfair.objectives import Logistic
-from partialfair.problems import Problem
-from partialfair.surrogates import Ramp
+from partialfair.constraints.surrogates import Ramp
+from partialfair.data.groups import encode_groups
+from partialfair.optimization.models import linear_model
+from partialfair.optimization.objectives import Logistic
+from partialfair.optimization.problems import Problem
 from partialfair_paper.engine import RankBand
 from partialfair_paper.penalty import Penalty
 

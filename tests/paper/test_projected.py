@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from partialfair import PartialFairClassifier
 from partialfair.constraints import StatisticalParity, join
+from partialfair.constraints.surrogates import Ramp
+from partialfair.data.groups import encode_groups
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups
-from partialfair.models import linear_model
-from partialfair.objectives import Logistic
-from partialfair.problems import Problem
-from partialfair.surrogates import Ramp
+from partialfair.optimization.models import linear_model
+from partialfair.optimization.objectives import Logistic
+from partialfair.optimization.problems import Problem
 from partialfair_paper.projected import ProjectedGradient, QuadraticConstraints
 from partialfair_paper.quadratic import InterGroupPairwise, IntraGroupPairwise, QuadraticGroupAUC
 

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partialfair import PartialFairClassifier, _plugins, load_model, persistence, save_model
+from partialfair import PartialFairClassifier, load_model, persistence, save_model
+from partialfair.constraints.surrogates import Ramp
+from partialfair.data.groups import encode_groups
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups
-from partialfair.surrogates import Ramp
+from partialfair.utils import plugins
 from partialfair_paper.penalty import Penalty
 from partialfair_paper.projected import ProjectedGradient
 from partialfair_paper.quadratic import InterGroupPairwise, IntraGroupPairwise, QuadraticGroupAUC
@@ -182,5 +183,5 @@ def test_a_class_is_registered_when_a_file_holds_it(tmp_path, monkeypatch):
 
 
 def _load_again():
-    _plugins.load_extensions.cache_clear()
-    _plugins.load_extensions()
+    plugins.load_extensions.cache_clear()
+    plugins.load_extensions()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from partialfair import PartialFairRegressor
-from partialfair.solvers import Status
+from partialfair.optimization.solvers import Status
 from partialfair_paper.quadratic import QuadraticGroupAUC
 
 RNG = np.random.default_rng(0)

@@ -109,7 +109,7 @@ def test_the_gap_is_at_most_what_was_asked_by_the_definition(case):
     assert case.gap(adjusted) <= Fraction(case.max_gap) + ROUNDING
     assert adjuster.result_.gap == pytest.approx(float(case.gap(adjusted)), abs=1e-12)
     assert adjuster.result_.gap_before == pytest.approx(float(case.gap(case.scores)), abs=1e-12)
-    assert adjuster.result_.promise_kept
+    assert adjuster.result_.satisfied
 
 
 NEAR_THE_END = Asked(

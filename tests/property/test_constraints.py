@@ -22,9 +22,9 @@ from partialfair.constraints import (
     GroupAUC,
     StatisticalParity,
 )
-from partialfair.groups import encode_groups
-from partialfair.named_constraints import NAMED_CONSTRAINTS
-from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+from partialfair.constraints.surrogates import Ramp, RoundedRamp, Sigmoid
+from partialfair.data.groups import encode_groups
+from partialfair.training.named_constraints import NAMED_CONSTRAINTS
 from partialfair_paper.quadratic import InterGroupPairwise, IntraGroupPairwise, QuadraticGroupAUC
 from tests import brute
 from tests.blocks import atoms_of, functions_of, slopes_of

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partialfair.objectives import AUC, LOSSES, Hinge, Logistic, PartialAUC, Squared, mirrored
+from partialfair.optimization.objectives import AUC, LOSSES, Hinge, Logistic, PartialAUC, Squared, mirrored
 from tests import brute
 from tests.derivatives import convex_parts, curvature, evaluated
 from tests.property.strategies import STEP, as_array

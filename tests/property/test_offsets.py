@@ -18,7 +18,7 @@ from partialfair.constraints import (
 )
 from partialfair.exceptions import FarFromZeroWarning, SurrogateWarning
 from partialfair.metrics import partial_statistical_parity_difference
-from partialfair.solvers import Status
+from partialfair.optimization.solvers import Status
 from partialfair.training.column_units import column_units
 from partialfair_paper.quadratic import QuadraticGroupAUC
 
@@ -104,7 +104,7 @@ def check_exact_fits(task, terms, constraint):
     if near.result_.status is not Status.CONVERGED:
         return False
     assert far.result_.status is Status.CONVERGED
-    assert far.result_.promise_kept
+    assert far.result_.satisfied
     price = near.result_.objective - free.result_.objective
     assert abs(far.result_.objective - near.result_.objective) <= 0.01 * price + 1e-9
     if constraint == "statistical_parity":  # the promise is about scores as anybody computes them

@@ -19,13 +19,14 @@ from partialfair.constraints import (
     StatisticalParity,
     join,
 )
+from partialfair.constraints.surrogates import Ramp, RoundedRamp, Sigmoid
+from partialfair.data.groups import Members, encode_groups
 from partialfair.estimators import PartialFairClassifier
 from partialfair.estimators.statement import read_constraints, read_solver
 from partialfair.exceptions import InputError
-from partialfair.groups import Members, encode_groups
-from partialfair.models import linear_model
-from partialfair.objectives import AUC, Hinge, Logistic, Squared
-from partialfair.problems import (
+from partialfair.optimization.models import linear_model
+from partialfair.optimization.objectives import AUC, Hinge, Logistic, Squared
+from partialfair.optimization.problems import (
     Cells,
     InMemoryData,
     InMemoryRows,
@@ -35,9 +36,8 @@ from partialfair.problems import (
     WeightedScores,
     certify,
 )
-from partialfair.problems.rows import ShardSize
-from partialfair.solvers import GOOD, SQP, MultiStartSQP, Newton
-from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+from partialfair.optimization.problems.rows import ShardSize
+from partialfair.optimization.solvers import GOOD, SQP, MultiStartSQP, Newton
 from partialfair.training.search import Search, ending
 from tests.sizes import examples
 
@@ -426,7 +426,7 @@ class Answers:
 
 
 def in_twenty_shards(monkeypatch, n_threads):
-    monkeypatch.setattr("partialfair.problems.rows._n_threads", lambda: n_threads)
+    monkeypatch.setattr("partialfair.optimization.problems.rows._n_threads", lambda: n_threads)
     model, objective, _ = training_set(200)
     return InMemoryData(model, objective, n_shards=20, size=ShardSize(multiple=1)).rows().at(np.zeros(5))
 

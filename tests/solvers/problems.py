@@ -5,13 +5,13 @@ import warnings
 import numpy as np
 import pytest
 
-from partialfair._row_columns import single_column
 from partialfair.constraints import DemographicParity, StatisticalParity, join
-from partialfair.groups import encode_groups
-from partialfair.models import FirstOrderModel, Parameters, linear_model
-from partialfair.objectives import Logistic
-from partialfair.problems import Ball, Problem, WholeSpace
-from partialfair.surrogates import Ramp
+from partialfair.constraints.dc.row_columns import single_column
+from partialfair.constraints.surrogates import Ramp
+from partialfair.data.groups import encode_groups
+from partialfair.optimization.models import FirstOrderModel, Parameters, linear_model
+from partialfair.optimization.objectives import Logistic
+from partialfair.optimization.problems import Ball, Problem, WholeSpace
 
 cp = pytest.importorskip("cvxpy", reason="the reference solver, cvxpy, is not installed")
 WHOLE = WholeSpace()

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from partialfair.constraints import DemographicParity, GroupAUC, StatisticalParity, join
+from partialfair.constraints.surrogates import RoundedRamp, Sigmoid
+from partialfair.data.groups import encode_groups
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups
-from partialfair.models import linear_model
-from partialfair.objectives import AUC, Logistic, PartialAUC, Squared
-from partialfair.problems import Ball, Problem, certify
-from partialfair.solvers import (
+from partialfair.optimization.models import linear_model
+from partialfair.optimization.objectives import AUC, Logistic, PartialAUC, Squared
+from partialfair.optimization.problems import Ball, Problem, certify
+from partialfair.optimization.solvers import (
     IDCA,
     SQP,
     AugmentedLagrangian,
@@ -21,7 +22,6 @@ from partialfair.solvers import (
     NewtonSteps,
     Status,
 )
-from partialfair.surrogates import RoundedRamp, Sigmoid
 from tests.solvers.problems import first_order, network
 
 TOL = 1e-4

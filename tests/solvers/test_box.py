@@ -8,16 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partialfair.constraints import ConstraintBlock, StatisticalParity, Thresholds
-from partialfair.dc import DCSystem, GroupMeans, atom
-from partialfair.groups import encode_groups, members_of
-from partialfair.models import linear_model
-from partialfair.models.blocks import BlockMatrix
-from partialfair.objectives import Logistic
-from partialfair.problems import Box, Problem, certify
-from partialfair.problems.elastic import ElasticModel, StepBounds
-from partialfair.problems.kinks import Kinks, no_kinks
-from partialfair.solvers import IDCA, SQP, AugmentedLagrangian, MultiStartSQP, Newton, NewtonSteps, Status
-from partialfair.surrogates import Ramp, RoundedRamp
+from partialfair.constraints.dc import DCSystem, GroupMeans, atom
+from partialfair.constraints.surrogates import Ramp, RoundedRamp
+from partialfair.data.groups import encode_groups, members_of
+from partialfair.optimization.models import linear_model
+from partialfair.optimization.models.blocks import BlockMatrix
+from partialfair.optimization.objectives import Logistic
+from partialfair.optimization.problems import Box, Problem, certify
+from partialfair.optimization.problems.elastic import ElasticModel, StepBounds
+from partialfair.optimization.problems.kinks import Kinks, no_kinks
+from partialfair.optimization.solvers import (
+    IDCA,
+    SQP,
+    AugmentedLagrangian,
+    MultiStartSQP,
+    Newton,
+    NewtonSteps,
+    Status,
+)
 from partialfair_paper.quadratic import QuadraticGroupAUC
 from tests.sizes import examples
 from tests.solvers.problems import (

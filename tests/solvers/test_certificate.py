@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from partialfair.constraints import GroupAUC
+from partialfair.constraints.surrogates import Ramp, RoundedRamp
+from partialfair.data.groups import encode_groups
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups
-from partialfair.models import linear_model
-from partialfair.objectives import Logistic
-from partialfair.problems import Ball, Box, Problem, WholeSpace, certify
-from partialfair.solvers import IDCA, MultiStartSQP, Status
-from partialfair.surrogates import Ramp, RoundedRamp
+from partialfair.optimization.models import linear_model
+from partialfair.optimization.objectives import Logistic
+from partialfair.optimization.problems import Ball, Box, Problem, WholeSpace, certify
+from partialfair.optimization.solvers import IDCA, MultiStartSQP, Status
 from tests.sizes import examples
 from tests.solvers.problems import Exact, features, problem, solve_subproblem
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from partialfair.exceptions import InputError
-from partialfair.problems import Ball, estimate_constants
+from partialfair.optimization.problems import Ball, estimate_constants
 from partialfair.theory import idca_budget
 from tests.solvers.problems import features, problem
 

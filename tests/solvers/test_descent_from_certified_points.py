@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from scipy.optimize import nnls
 
 from partialfair.constraints import DemographicParity, StatisticalParity
-from partialfair.groups import encode_groups
-from partialfair.models import linear_model
-from partialfair.objectives import Logistic
-from partialfair.problems import Problem, certify
-from partialfair.solvers import MultiStartSQP, Newton, Status
-from partialfair.surrogates import Ramp
+from partialfair.constraints.surrogates import Ramp
+from partialfair.data.groups import encode_groups
+from partialfair.optimization.models import linear_model
+from partialfair.optimization.objectives import Logistic
+from partialfair.optimization.problems import Problem, certify
+from partialfair.optimization.solvers import MultiStartSQP, Newton, Status
 from tests.solvers.problems import features, unconstrained
 
 TOL, ALPHA, WIDTH = 1e-4, 1e-3, 0.5

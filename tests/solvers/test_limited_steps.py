@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from partialfair.constraints import DemographicParity, StatisticalParity, join
-from partialfair.groups import encode_groups
-from partialfair.models import linear_model
-from partialfair.objectives import Logistic, PartialAUC
-from partialfair.problems import Problem, ProblemPoint, certify
-from partialfair.solvers import SQP, MultiStartSQP, Newton, Status
-from partialfair.surrogates import Ramp, RoundedRamp
+from partialfair.constraints.surrogates import Ramp, RoundedRamp
+from partialfair.data.groups import encode_groups
+from partialfair.optimization.models import linear_model
+from partialfair.optimization.objectives import Logistic, PartialAUC
+from partialfair.optimization.problems import Problem, ProblemPoint, certify
+from partialfair.optimization.solvers import SQP, MultiStartSQP, Newton, Status
 
 
 def crowd(seed, statement, sigma, n=800, loss=None):
@@ -30,9 +30,9 @@ def test_they_end_at_certified_points_as_good(seed, statement, monkeypatch):
     problem = crowd(seed, statement, RoundedRamp(1.0))
     each_step = SQP().solve(problem, problem.constant_start)
     few = MultiStartSQP().solve(problem, problem.constant_start)
-    monkeypatch.setattr("partialfair.solvers.multistart._FEW", 0)
+    monkeypatch.setattr("partialfair.optimization.solvers.multistart._FEW", 0)
     for name in ("expand", "expand_net"):
-        monkeypatch.setattr(f"partialfair.problems.ProblemPoint.{name}", None)  # no Hessian is asked for
+        monkeypatch.setattr(f"partialfair.optimization.problems.ProblemPoint.{name}", None)
     none = MultiStartSQP().solve(problem, problem.constant_start)
     for result in (few, none):
         assert result.status is Status.CONVERGED

@@ -6,12 +6,12 @@ from scipy.optimize import minimize
 from sklearn.svm import LinearSVC
 
 from partialfair.constraints import DemographicParity, StatisticalParity, join
-from partialfair.groups import encode_groups
-from partialfair.models import linear_model
-from partialfair.objectives import AUC, Hinge, Logistic, PartialAUC, Squared
-from partialfair.problems import Problem, certify
-from partialfair.solvers import IDCA, DirectSwitching, MultiStartSQP, Newton, Status, Switching
-from partialfair.surrogates import RoundedRamp
+from partialfair.constraints.surrogates import RoundedRamp
+from partialfair.data.groups import encode_groups
+from partialfair.optimization.models import linear_model
+from partialfair.optimization.objectives import AUC, Hinge, Logistic, PartialAUC, Squared
+from partialfair.optimization.problems import Problem, certify
+from partialfair.optimization.solvers import IDCA, DirectSwitching, MultiStartSQP, Newton, Status, Switching
 
 LOSSES = [
     Logistic(),

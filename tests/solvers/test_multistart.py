@@ -8,15 +8,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from partialfair.categoricals import CategoricalCodes
 from partialfair.constraints import DemographicParity, StatisticalParity, join
+from partialfair.constraints.surrogates import Ramp, RoundedRamp, Sigmoid
+from partialfair.data.categoricals import CategoricalCodes
+from partialfair.data.groups import encode_groups
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups
-from partialfair.models import linear_model
-from partialfair.objectives import Logistic
-from partialfair.problems import Ball, Cells, Problem, certify
-from partialfair.solvers import SOLVERS, MultiStartSQP, Newton, Status
-from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+from partialfair.optimization.models import linear_model
+from partialfair.optimization.objectives import Logistic
+from partialfair.optimization.problems import Ball, Cells, Problem, certify
+from partialfair.optimization.solvers import SOLVERS, MultiStartSQP, Newton, Status
 from tests.sizes import examples, quick_first
 from tests.solvers.problems import problem, unconstrained
 

@@ -5,10 +5,10 @@ import pytest
 
 from partialfair.constraints import join
 from partialfair.exceptions import InputError
-from partialfair.models import linear_model
-from partialfair.objectives import Logistic
-from partialfair.problems import Problem
-from partialfair.solvers import Newton, Status
+from partialfair.optimization.models import linear_model
+from partialfair.optimization.objectives import Logistic
+from partialfair.optimization.problems import Problem
+from partialfair.optimization.solvers import Newton, Status
 from tests.solvers.problems import features, problem, solve_subproblem
 
 

@@ -6,18 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from partialfair._pieces import Pieces
-from partialfair.categoricals import CategoricalCodes
 from partialfair.constraints import DemographicParity, EqualizedOdds, GroupAUC, StatisticalParity, join
+from partialfair.constraints.dc.pieces import Pieces
+from partialfair.constraints.surrogates import Ramp, RoundedRamp, Sigmoid
+from partialfair.data.categoricals import CategoricalCodes
+from partialfair.data.groups import encode_groups
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups
-from partialfair.models import FirstOrderModel, Parameters, linear_model
-from partialfair.models.blocks import ArrowMatrix, BlockMatrix
-from partialfair.objectives import Logistic
-from partialfair.problems import InMemoryRows, Problem, ShardRows
-from partialfair.problems.reductions import Expansion, LossParts
-from partialfair.problems.rows import ShardSize
-from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+from partialfair.optimization.models import FirstOrderModel, Parameters, linear_model
+from partialfair.optimization.models.blocks import ArrowMatrix, BlockMatrix
+from partialfair.optimization.objectives import Logistic
+from partialfair.optimization.problems import InMemoryRows, Problem, ShardRows
+from partialfair.optimization.problems.reductions import Expansion, LossParts
+from partialfair.optimization.problems.rows import ShardSize
 from partialfair_paper.quadratic import InterGroupPairwise, QuadraticGroupAUC
 from tests.sizes import examples
 from tests.solvers.problems import first_order

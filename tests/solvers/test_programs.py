@@ -6,13 +6,19 @@ import numpy as np
 import pytest
 from scipy.sparse import csc_matrix, diags
 
-import partialfair.problems.programs as programs
+import partialfair.optimization.problems.programs as programs
 from partialfair import PartialFairClassifier
 from partialfair.exceptions import MissingExtraError
+from partialfair.optimization.problems.programs import (
+    SOLVERS,
+    Optimum,
+    QuadraticProgram,
+    Tolerances,
+    solve_program,
+)
+from partialfair.optimization.problems.quadratic import Borders, best_multipliers
+from partialfair.optimization.solvers import Status
 from partialfair.postprocessing import PartialParityAdjuster
-from partialfair.problems.programs import SOLVERS, Optimum, QuadraticProgram, Tolerances, solve_program
-from partialfair.problems.quadratic import Borders, best_multipliers
-from partialfair.solvers import Status
 
 TOLERANCES = Tolerances(1e-10, 0.0, 1e-9, 1e-9, 100)
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from partialfair.constraints import StatisticalParity, join
-from partialfair.groups import encode_groups
-from partialfair.models import FirstOrderModel, Parameters, linear_model
-from partialfair.objectives import AUC, Logistic
-from partialfair.problems import Capability, Problem
-from partialfair.solvers import MultiStartSQP, Newton, Status
-from partialfair.surrogates import RoundedRamp
+from partialfair.constraints.surrogates import RoundedRamp
+from partialfair.data.groups import encode_groups
+from partialfair.optimization.models import FirstOrderModel, Parameters, linear_model
+from partialfair.optimization.objectives import AUC, Logistic
+from partialfair.optimization.problems import Capability, Problem
+from partialfair.optimization.solvers import MultiStartSQP, Newton, Status
 
 
 def crowd(n, seed=0, rare=0.3, loss=None):
@@ -71,7 +71,7 @@ def test_what_a_sample_found_is_where_the_solver_goes_on(monkeypatch):
     )
     start = problem.start_at(free.x)
     without = MultiStartSQP().solve(problem, start)
-    monkeypatch.setattr("partialfair.problems.constrained._SAMPLED_ROWS", 2000)
+    monkeypatch.setattr("partialfair.optimization.problems.constrained._SAMPLED_ROWS", 2000)
     sampled = MultiStartSQP().solve(problem, start)
     assert sampled.status is without.status is Status.CONVERGED
     assert sampled.objective == pytest.approx(without.objective, abs=1e-5)

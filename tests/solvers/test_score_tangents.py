@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partialfair.constraints import DemographicParity, EqualizedOdds, GroupAUC, StatisticalParity, join
-from partialfair.groups import encode_groups
-from partialfair.models import linear_model
-from partialfair.objectives import AUC, Logistic, PartialAUC
-from partialfair.problems import InMemoryRows, Problem, ShardRows
-from partialfair.problems.subproblem import ParameterTangents, ScoreTangents
-from partialfair.solvers import IDCA, Switching
-from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+from partialfair.constraints.surrogates import Ramp, RoundedRamp, Sigmoid
+from partialfair.data.groups import encode_groups
+from partialfair.optimization.models import linear_model
+from partialfair.optimization.objectives import AUC, Logistic, PartialAUC
+from partialfair.optimization.problems import InMemoryRows, Problem, ShardRows
+from partialfair.optimization.problems.subproblem import ParameterTangents, ScoreTangents
+from partialfair.optimization.solvers import IDCA, Switching
 from partialfair_paper.quadratic import QuadraticGroupAUC
 from tests.sizes import examples
 from tests.solvers.problems import network

@@ -10,10 +10,10 @@ from partialfair import PartialFairClassifier
 from partialfair.constraints import ConstraintBlock, StatisticalParity, Thresholds, join
 from partialfair.constraints.thresholds import JoinedThresholds
 from partialfair.exceptions import InputError
-from partialfair.models import FirstOrderModel, linear_model
-from partialfair.objectives import Logistic
-from partialfair.problems import Box, Capability, InMemoryData, Problem, estimate_constants
-from partialfair.solvers import IDCA, SQP, AugmentedLagrangian, MultiStartSQP, Status, Switching
+from partialfair.optimization.models import FirstOrderModel, linear_model
+from partialfair.optimization.objectives import Logistic
+from partialfair.optimization.problems import Box, Capability, InMemoryData, Problem, estimate_constants
+from partialfair.optimization.solvers import IDCA, SQP, AugmentedLagrangian, MultiStartSQP, Status, Switching
 from tests.solvers.problems import problem
 
 

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from partialfair.constraints.surrogates import Ramp, Sigmoid
 from partialfair.exceptions import InputError
-from partialfair.models.blocks import BlockMatrix
-from partialfair.problems import Ball, certify
-from partialfair.problems.elastic import ElasticModel, StepBounds
-from partialfair.problems.kinks import Kinks
-from partialfair.problems.quadratic import best_multipliers
-from partialfair.solvers import IDCA, SQP, Newton, Status
-from partialfair.surrogates import Ramp, Sigmoid
+from partialfair.optimization.models.blocks import BlockMatrix
+from partialfair.optimization.problems import Ball, certify
+from partialfair.optimization.problems.elastic import ElasticModel, StepBounds
+from partialfair.optimization.problems.kinks import Kinks
+from partialfair.optimization.problems.quadratic import best_multipliers
+from partialfair.optimization.solvers import IDCA, SQP, Newton, Status
 from tests.sizes import examples
 from tests.solvers.problems import Exact, cp, features, problem
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from partialfair.exceptions import InputError
-from partialfair.problems import Ball, Box, WholeSpace
-from partialfair.solvers import IDCA, DirectSwitching, Status, Switching
+from partialfair.optimization.problems import Ball, Box, WholeSpace
+from partialfair.optimization.solvers import IDCA, DirectSwitching, Status, Switching
 from tests.solvers.problems import Exact, problem, solve_subproblem
 
 KINDS = ["statistical", "demographic", "both"]

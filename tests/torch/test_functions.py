@@ -13,9 +13,9 @@ from partialfair.constraints import (
     StatisticalParity,
     join,
 )
+from partialfair.constraints.surrogates import SURROGATES
+from partialfair.data.groups import encode_groups
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups
-from partialfair.surrogates import SURROGATES
 from partialfair_paper.quadratic import QuadraticGroupAUC
 
 torch = pytest.importorskip("torch")

@@ -9,9 +9,9 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path, metrics
+from partialfair.constraints.surrogates import Ramp
 from partialfair.exceptions import InputError
 from partialfair.postprocessing import PartialParityAdjuster
-from partialfair.surrogates import Ramp
 from partialfair.theory import near_thresholds
 from partialfair.trees import PartialFairTrees
 

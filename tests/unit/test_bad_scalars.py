@@ -15,12 +15,12 @@ from partialfair.constraints import (
     GroupAUC,
     StatisticalParity,
 )
+from partialfair.constraints.surrogates import Ramp, RoundedRamp, Sigmoid
 from partialfair.datasets import make_admissions
-from partialfair.objectives import AUC, Hinge, PartialAUC
+from partialfair.optimization.objectives import AUC, Hinge, PartialAUC
+from partialfair.optimization.solvers import IDCA, SQP, MultiStartSQP
 from partialfair.plotting import plot_score_densities
 from partialfair.postprocessing import PartialParityAdjuster
-from partialfair.solvers import IDCA, SQP, MultiStartSQP
-from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
 from partialfair_paper.quadratic import QuadraticGroupAUC
 
 RNG = np.random.default_rng(0)

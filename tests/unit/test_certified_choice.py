@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from partialfair._certified_choice import certified_places, lowest_of_all, rows_needed, start_places
+from partialfair.estimators.certified_choice import certified_places, lowest_of_all, rows_needed, start_places
 
 P_VALUES = st.lists(st.sampled_from([0.001, 0.01, 0.02, 0.03, 0.049, 0.06, 0.5]), min_size=1, max_size=9)
 

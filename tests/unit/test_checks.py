@@ -10,10 +10,17 @@ import pyarrow
 import pytest
 
 from partialfair import PartialFairClassifier, PartialFairRegressor
-from partialfair._checks import check_choice, check_count, check_number, check_weights, finite_vector, shown
+from partialfair.data.groups import encode_groups
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups
 from partialfair.metrics import partial_equal_opportunity_difference, partial_statistical_parity_difference
+from partialfair.utils.checks import (
+    check_choice,
+    check_count,
+    check_number,
+    check_weights,
+    finite_vector,
+    shown,
+)
 
 
 @pytest.mark.parametrize(

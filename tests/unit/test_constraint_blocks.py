@@ -19,7 +19,7 @@ from partialfair.constraints import (
     Thresholds,
     join,
 )
-from partialfair.dc import (
+from partialfair.constraints.dc import (
     DCSystem,
     GroupMeans,
     JoinedBank,
@@ -28,9 +28,9 @@ from partialfair.dc import (
     check_columns,
     check_subgradient,
 )
+from partialfair.constraints.surrogates import Ramp, Sigmoid
+from partialfair.data.groups import Members, encode_groups, members_of
 from partialfair.exceptions import InputError
-from partialfair.groups import Members, encode_groups, members_of
-from partialfair.surrogates import Ramp, Sigmoid
 from partialfair_paper.quadratic import QuadraticGroupAUC
 from tests.blocks import functions_of
 

@@ -13,15 +13,15 @@ from partialfair.constraints import (
     StatisticalParity,
     join,
 )
-from partialfair.dc import check_majorises
+from partialfair.constraints.dc import check_majorises
+from partialfair.constraints.surrogates import Ramp, RoundedRamp, Sigmoid
+from partialfair.data.groups import encode_groups
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups
 from partialfair.metrics import (
     partial_demographic_parity_difference,
     partial_statistical_parity_difference,
 )
-from partialfair.named_constraints import NAMED_CONSTRAINTS
-from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+from partialfair.training.named_constraints import NAMED_CONSTRAINTS
 from partialfair_paper.quadratic import InterGroupPairwise, IntraGroupPairwise, QuadraticGroupAUC
 from tests.blocks import atoms_of, functions_of, slopes_of
 from tests.sizes import examples

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partialfair.constraints import EqualizedOdds, EqualOpportunity
+from partialfair.constraints.surrogates import Ramp, Sigmoid
+from partialfair.data.groups import encode_groups
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups
 from partialfair.metrics import partial_equal_opportunity_difference, partial_equalized_odds_difference
-from partialfair.surrogates import Ramp, Sigmoid
 from tests.blocks import functions_of
 
 N = 90

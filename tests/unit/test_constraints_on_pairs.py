@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partialfair.constraints import GroupAUC
+from partialfair.constraints.surrogates import Ramp, RoundedRamp, Sigmoid
+from partialfair.data.groups import encode_groups
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups
 from partialfair.metrics import partial_group_auc_difference
-from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
 from tests.blocks import functions_of
 from tests.brute import band_shares, parts_of, split
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from partialfair import _files
-from partialfair._files import check_set, check_targets, digests, scratch, write_file, write_files
 from partialfair.exceptions import InputError
+from partialfair.utils import files
+from partialfair.utils.files import check_set, check_targets, digests, scratch, write_file, write_files
 
 posix = pytest.mark.skipif(os.name != "posix", reason="of links, modes and signals as POSIX has them")
 
@@ -96,7 +96,7 @@ class TestKinds:
             write_file(path, b"content")
 
     def test_standard_output_that_is_a_pipe(self):
-        code = "from partialfair._files import write_file; write_file('/dev/stdout', b'content')"
+        code = "from partialfair.utils.files import write_file; write_file('/dev/stdout', b'content')"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
         assert done.stdout == b""
         assert b"/dev/stdout cannot be written: it is not a regular file" in done.stderr
@@ -270,7 +270,7 @@ class TestKilled:
 
     code = """
 import json, os, pathlib, signal, sys
-from partialfair import _files
+from partialfair.utils import files
 step, wanted, directory = sys.argv[1], int(sys.argv[2]), pathlib.Path(sys.argv[3])
 real, calls = getattr(os, step), []
 
@@ -282,8 +282,8 @@ def killing(*arguments):
 
 setattr(os, step, killing)
 files = {name: b"new" * 1000 for name in ("a", "b")}
-record = json.dumps({"files": _files.digests(files)})
-_files.write_files({**{directory / n: c for n, c in files.items()}, directory / "record": record.encode()})
+record = json.dumps({"files": files.digests(files)})
+files.write_files({**{directory / n: c for n, c in files.items()}, directory / "record": record.encode()})
 """
 
     @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ class TestLeftovers:
         code = """
 import sys
 from pathlib import Path
-from partialfair._files import scratch
+from partialfair.utils.files import scratch
 with scratch(Path(sys.argv[1])):
     print(flush=True)
     sys.stdin.read()
@@ -384,12 +384,12 @@ with scratch(Path(sys.argv[1])):
         code = """
 import os, pathlib, sys
 os.getpid = lambda: 7
-from partialfair import _files
+from partialfair.utils import files
 if sys.argv[2] == "killed":
     real, os.replace = os.replace, lambda *names: os._exit(9)
-_files.check_targets([pathlib.Path(sys.argv[1]) / "new" / "a"])
-_files.write_files({pathlib.Path(sys.argv[1]) / "new" / name: b"new" for name in "ab"})
-_files.write_files({pathlib.Path(sys.argv[1]) / name: b"new" for name in "cd"})
+files.check_targets([pathlib.Path(sys.argv[1]) / "new" / "a"])
+files.write_files({pathlib.Path(sys.argv[1]) / "new" / name: b"new" for name in "ab"})
+files.write_files({pathlib.Path(sys.argv[1]) / name: b"new" for name in "cd"})
 """
         ends = [
             subprocess.run([sys.executable, "-c", code, tmp_path, how], check=False).returncode
@@ -409,27 +409,27 @@ class TestTwoWriters:
     """Both of two writers of one new directory end well, and leave the set of one of them."""
 
     def test_the_second_finds_the_directory_there(self, tmp_path, monkeypatch):
-        staged = _files._Staging.hand_over
+        staged = files._Staging.hand_over
 
         def overtaken(self):
-            monkeypatch.setattr(_files._Staging, "hand_over", staged)
+            monkeypatch.setattr(files._Staging, "hand_over", staged)
             write_files({tmp_path / "new" / name: b"other" for name in ("a", "record", "more")})
             staged(self)
 
-        monkeypatch.setattr(_files._Staging, "hand_over", overtaken)
+        monkeypatch.setattr(files._Staging, "hand_over", overtaken)
         write_files({tmp_path / "new" / name: b"own" for name in ("a", "deep/b", "record")})
         assert names(tmp_path) == {"new"}
         written = {name: (tmp_path / "new" / name).read_bytes() for name in ("a", "deep/b", "record", "more")}
         assert written == {"a": b"own", "deep/b": b"own", "record": b"own", "more": b"other"}
 
     def test_a_file_in_its_place_is_refused(self, tmp_path, monkeypatch):
-        staged = _files._Staging.hand_over
+        staged = files._Staging.hand_over
 
         def overtaken(self):
             (tmp_path / "new").write_bytes(b"file")
             staged(self)
 
-        monkeypatch.setattr(_files._Staging, "hand_over", overtaken)
+        monkeypatch.setattr(files._Staging, "hand_over", overtaken)
         with pytest.raises(InputError, match="new cannot be written: Not a directory"):
             write_files({tmp_path / "new" / "a": b"own"})
         assert names(tmp_path) == {"new"}
@@ -438,15 +438,15 @@ class TestTwoWriters:
     def test_many_at_once(self, tmp_path):
         code = """
 import json, pathlib, sys
-from partialfair import _files
+from partialfair.utils import files
 root, writer = pathlib.Path(sys.argv[1]), sys.argv[2]
 print(flush=True)
 sys.stdin.readline()
 for number in range(20):
     files = {name: f"{writer}{name}".encode() for name in ("a", "b", "c", "d")}
-    record = json.dumps({"files": _files.digests(files), "writer": writer}).encode()
+    record = json.dumps({"files": files.digests(files), "writer": writer}).encode()
     directory = root / str(number)
-    _files.write_files({**{directory / n: c for n, c in files.items()}, directory / "record": record})
+    files.write_files({**{directory / n: c for n, c in files.items()}, directory / "record": record})
 """
         writers = [
             subprocess.Popen(

@@ -8,8 +8,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from partialfair.data.groups import Groups, encode_groups, group_name
 from partialfair.exceptions import InputError
-from partialfair.groups import Groups, encode_groups, group_name
 
 
 def decoded(groups: Groups) -> list:

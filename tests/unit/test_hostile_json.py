@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from partialfair._files import digests
 from partialfair.cli._predict import find_model
 from partialfair.exceptions import InputError
 from partialfair.persistence import load_model
 from partialfair.postprocessing import PartialParityAdjuster
+from partialfair.utils.files import digests
 from partialfair_paper.costs import Costs
 from partialfair_paper.runs import Outcome, Run
 from partialfair_paper.store import Store

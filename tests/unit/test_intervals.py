@@ -5,8 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from partialfair.data.intervals import IntervalSet, as_interval_set, band_weights, intervals_by_group
 from partialfair.exceptions import InputError
-from partialfair.intervals import IntervalSet, as_interval_set, band_weights, intervals_by_group
 
 # Reading what a user wrote
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from partialfair.models.blocks import ArrowMatrix, BlockMatrix
-from partialfair.models.limited import _PAIRS, AbsoluteHessian, Diagonal, LimitedMemory
+from partialfair.optimization.models.blocks import ArrowMatrix, BlockMatrix
+from partialfair.optimization.models.limited import _PAIRS, AbsoluteHessian, Diagonal, LimitedMemory
 
 
 def pairs_of(hessian, n_pairs, seed):

@@ -11,11 +11,11 @@ from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 from partialfair import PartialFairClassifier
-from partialfair._checks import check_sparse
 from partialfair.estimators import PartialFairRegressor
 from partialfair.exceptions import InputError
 from partialfair.postprocessing import PartialParityAdjuster
 from partialfair.trees import PartialFairTrees
+from partialfair.utils.checks import check_sparse
 
 RNG = np.random.default_rng(0)
 ROWS = sparse.random(60, 5, density=0.5, random_state=0, format="csr")

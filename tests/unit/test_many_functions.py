@@ -9,9 +9,9 @@ import pytest
 
 from partialfair import PartialFairClassifier
 from partialfair.constraints import DemographicParity, GroupAUC
-from partialfair.dc import algebra
-from partialfair.groups import encode_groups
-from partialfair.surrogates import Ramp
+from partialfair.constraints.dc import algebra
+from partialfair.constraints.surrogates import Ramp
+from partialfair.data.groups import encode_groups
 
 
 def build(constraint, n_groups, n=600):

@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from partialfair._clock import OutOfTime, deadline
-from partialfair._row_columns import RowColumns, single_column
-from partialfair.categoricals import CategoricalCodes
+from partialfair.constraints.dc.row_columns import RowColumns, single_column
+from partialfair.data.categoricals import CategoricalCodes
 from partialfair.exceptions import InputError
-from partialfair.models import (
+from partialfair.optimization.models import (
     FirstOrderModel,
     LinearModel,
     LinearScores,
@@ -21,7 +20,8 @@ from partialfair.models import (
     designs,
     linear_model,
 )
-from partialfair.models.designs import as_design
+from partialfair.optimization.models.designs import as_design
+from partialfair.utils.clock import OutOfTime, deadline
 from tests.sizes import examples
 
 N, N_GROUPS, FIRST = 40, 3, 7

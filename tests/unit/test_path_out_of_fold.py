@@ -116,7 +116,7 @@ def test_promises_kept_in_folds_are_counted(people):
     X, y, groups = people
     clf = PartialFairClassifier(interval=INTERVAL, search_steps=0)
     path = fairness_path(clf, X, y, sensitive_features=groups, max_gaps=[0.4], cv=2, random_state=0)
-    kept = [model.result_.promise_kept for model in path.points[1].fold_models]
+    kept = [model.result_.satisfied for model in path.points[1].fold_models]
     assert path.to_frame()["folds_kept"].tolist()[1] == sum(kept)
 
 

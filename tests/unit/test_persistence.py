@@ -29,14 +29,14 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from skops import io as skops
 
 from partialfair import PartialFairClassifier, constraints, load_model, save_model, solvers, surrogates
-from partialfair._stored_models import check_models
 from partialfair.constraints import Constraint, DemographicParity, StatisticalParity
+from partialfair.constraints.surrogates import Ramp, Sigmoid
 from partialfair.estimators import FitResult
 from partialfair.exceptions import InputError
+from partialfair.optimization.solvers import IDCA, SQP, DirectSwitching, NewtonSteps, Status
 from partialfair.persistence import FORMAT, TRUSTED, model_bytes
-from partialfair.solvers import IDCA, SQP, DirectSwitching, NewtonSteps, Status
-from partialfair.surrogates import Ramp, Sigmoid
 from partialfair.tables import CategoryColumn, TableModel
+from partialfair.utils.model_files.scikit_learn import check_models
 from tests.traps import Trap
 
 pytestmark = pytest.mark.filterwarnings("ignore::partialfair.exceptions.IdleThresholdWarning")

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from scipy.integrate import trapezoid
 
+from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError, MissingExtraError
-from partialfair.intervals import as_interval_set
 from partialfair.metrics import band_membership, rank_curve, unfairness_map
 from partialfair.plotting import plot_path, plot_rank_curve, plot_score_densities, plot_unfairness_map
 from partialfair.plotting.style import INTERVAL_COLOUR, MAX_SHOWN

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from partialfair.constraints.surrogates import SURROGATES, Ramp, RoundedRamp, Sigmoid, Surrogate, surrogate
 from partialfair.exceptions import InputError
-from partialfair.surrogates import SURROGATES, Ramp, RoundedRamp, Sigmoid, Surrogate, surrogate
 
 EVERY = [kind(width) for kind in SURROGATES.values() for width in (0.3, 1.0, 4.0)]
 reals = st.floats(-30, 30)

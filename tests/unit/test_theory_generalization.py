@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from partialfair.constraints import StatisticalParity
+from partialfair.constraints.surrogates import Ramp, RoundedRamp, Sigmoid
+from partialfair.data.groups import encode_groups
 from partialfair.datasets import load_a9a, load_acs_income, load_bank, load_law_school
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups
-from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
 from partialfair.theory import (
     NearThresholds,
     describe_generalization,

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from partialfair.constraints import StatisticalParity
-from partialfair.groups import encode_groups
+from partialfair.constraints.surrogates import Ramp
+from partialfair.data.groups import encode_groups
 from partialfair.metrics import partial_statistical_parity_difference
-from partialfair.surrogates import Ramp
 from partialfair.theory import (
     dkw_bound,
     gap_bound,

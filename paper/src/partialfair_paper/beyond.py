@@ -74,7 +74,7 @@ class RefittedTrees(Method):
         """Refit the leaf values of the split's trees with the constraint of the run."""
         trees = free = _grown(_without_question(run), parts)
         if run.tolerance is not None:
-            kept = FrozenEstimator(free.grown_)
+            kept = FrozenEstimator(free.initial_estimator_)
             trees = PartialFairTrees(kept, stated(run), alpha=run.alpha, random_state=run.seed)
             trees = _refitted(trees, parts)
         fitted, labels = told(trees), _labels(parts)
@@ -82,7 +82,9 @@ class RefittedTrees(Method):
         def scores(part: Part) -> Floats:
             return np.asarray(trees.decision_function(with_group(part, labels)))
 
-        return replace(fitted, scores=scores, fit={**fitted.fit, "trees": int(free.grown_.n_iter_)})
+        return replace(
+            fitted, scores=scores, fit={**fitted.fit, "trees": int(free.initial_estimator_.n_iter_)}
+        )
 
 
 @lru_cache(maxsize=1)

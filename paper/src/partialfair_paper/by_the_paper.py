@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from partialfair import PartialFairClassifier
 from partialfair.constraints import Constraint
-from partialfair.solvers import IDCA, DirectSwitching, Switching
+from partialfair.optimization.solvers import IDCA, DirectSwitching, Switching
 from partialfair_paper.engine import full_parity, pairwise_grid, price_grid, priced, stated
 from partialfair_paper.method import Fitted, Method, told
 from partialfair_paper.parts import Part, Parts

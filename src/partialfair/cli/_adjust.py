@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from partialfair._checks import shown
-from partialfair._typing import Floats, GapScale, MissingGroups
 from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import AUTO, AskedInterval, by_label, check_scale, interval_record
 from partialfair.cli._judging import interval_words
@@ -23,11 +21,13 @@ from partialfair.cli._tables import ScoreTable
 from partialfair.cli._wording import as_options
 from partialfair.cli.output import step
 from partialfair.cli.writing import Content
+from partialfair.data.groups import Groups, encode_groups, group_name
 from partialfair.exceptions import InputError
-from partialfair.groups import Groups, encode_groups, group_name
 from partialfair.plotting import plot_score_maps
 from partialfair.postprocessing import Adjustment, PartialParityAdjuster
 from partialfair.postprocessing.maps import ScoreMap, maps_frame, maps_record
+from partialfair.utils.checks import shown
+from partialfair.utils.typing import Floats, GapScale, MissingGroups
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,14 +9,14 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import partialfair
-from partialfair._plugins import PAPER_COMMANDS, command_plugins, missing_paper
-from partialfair._text import MessageFormatter, message_text
 from partialfair.cli._data import data_app
 from partialfair.cli._intervals import IntervalCommand
 from partialfair.cli._score_commands import adjust, audit, compare, export, predict
 from partialfair.cli._table_commands import demo, frontier, train
 from partialfair.cli.output import echo
 from partialfair.exceptions import InputError
+from partialfair.utils.plugins import PAPER_COMMANDS, command_plugins, missing_paper
+from partialfair.utils.text import MessageFormatter, message_text
 
 __all__ = ["app", "run"]
 

@@ -10,7 +10,6 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from partialfair._typing import GroupLabel, IntervalLike, RankWithin
 from partialfair.cli._csv import csv_text
 from partialfair.cli._gate import Gate
 from partialfair.cli._intervals import AUTO, by_label, interval_record
@@ -22,9 +21,9 @@ from partialfair.cli._wording import as_options
 from partialfair.cli.options import FailureKinds
 from partialfair.cli.output import note_line, step
 from partialfair.cli.writing import Content
+from partialfair.data.groups import Groups, encode_groups, group_name
+from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError
-from partialfair.groups import Groups, encode_groups, group_name
-from partialfair.intervals import as_interval_set
 from partialfair.metrics import (
     FairnessReport,
     IntervalChoice,
@@ -38,6 +37,7 @@ from partialfair.metrics.text import fixed
 from partialfair.plotting import plot_rank_curve, plot_unfairness_map
 from partialfair.plotting.densities import plot_group_densities
 from partialfair.report.pages import audit_page, notes_section, settings_section
+from partialfair.utils.typing import GroupLabel, IntervalLike, RankWithin
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -256,7 +256,7 @@ def measure(table: ScoreTable, settings: AuditSettings, gate: Gate | None = None
     if choice is not None:
         notes = (f"{choice.statement}; the intervals of this report do not allow for it", *notes)
     name = None if label is None else str(label.value)
-    judged = report.as_judged(groups)
+    judged = report.evaluated(groups)
     on = on_judged(interval, judged)
     return Audit(table, settings, judged, on, choice, name, report, unfairness, notes)
 

@@ -12,7 +12,6 @@ import numpy.typing as npt
 import pandas as pd
 from rich.console import Console
 
-from partialfair._text import visible
 from partialfair.cli._audit import Audit, AuditSettings, measure
 from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import AUTO, interval_record
@@ -21,8 +20,8 @@ from partialfair.cli._reports import report_record, value_and_interval
 from partialfair.cli._tables import ScoreTable
 from partialfair.cli.output import PlainTable, note_line, rank_curves, step
 from partialfair.cli.writing import Content
+from partialfair.data.groups import members_text
 from partialfair.exceptions import InputError
-from partialfair.groups import members_text
 from partialfair.metrics import (
     FairnessReport,
     GapComparison,
@@ -36,6 +35,7 @@ from partialfair.metrics.curve import groups_curve
 from partialfair.report.changes import interval_changes
 from partialfair.report.pages import audit_page, notes_section
 from partialfair.report.sections import Section
+from partialfair.utils.text import visible
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

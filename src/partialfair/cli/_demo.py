@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, cast
 import pandas as pd
 from rich.console import Console
 
-from partialfair._files import scratch
 from partialfair.cli._csv import csv_text
 from partialfair.cli._path import FILES as PATH_FILES
 from partialfair.cli._path import Frontier, PathSettings, trace
@@ -24,10 +23,11 @@ from partialfair.cli._reports import parity_sentence
 from partialfair.cli.output import command_name, rank_curves
 from partialfair.cli.writing import Content
 from partialfair.datasets import make_admissions
+from partialfair.estimators.path import PathPoint
 from partialfair.metrics import rank_curve, unfairness_map
 from partialfair.metrics.text import fixed
-from partialfair.path import PathPoint
 from partialfair.plotting import plot_unfairness_map
+from partialfair.utils.files import scratch
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from partialfair._extras import require
-from partialfair._files import check_targets
 from partialfair.cli._predict import refuse_unkept
 from partialfair.cli.output import step
 from partialfair.exceptions import InputError
 from partialfair.persistence import load_model
+from partialfair.utils.extras import require
+from partialfair.utils.files import check_targets
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto

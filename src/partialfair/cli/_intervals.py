@@ -14,8 +14,8 @@ from typer.core import TyperCommand
 from partialfair.exceptions import InputError
 
 if TYPE_CHECKING:
-    from partialfair._typing import GapScale, GroupLabel, IntervalLike
-    from partialfair.groups import Groups
+    from partialfair.data.groups import Groups
+    from partialfair.utils.typing import GapScale, GroupLabel, IntervalLike
 
 __all__ = [
     "AUTO",
@@ -75,7 +75,7 @@ def _wants_another(value: str) -> bool:
 
 def read_interval(uses: Sequence[str] | None) -> AskedInterval:
     """Return what the uses of ``--interval`` ask for; without any, everybody."""
-    from partialfair.intervals import as_interval_set
+    from partialfair.data.intervals import as_interval_set
 
     if not uses:
         return EVERYBODY
@@ -142,7 +142,7 @@ def by_label(interval: IntervalLike, groups: Groups) -> IntervalLike:
 
 def is_one(interval: AskedInterval) -> bool:
     """Whether it is one interval, the same for every group."""
-    from partialfair.intervals import as_interval_set
+    from partialfair.data.intervals import as_interval_set
 
     if interval == AUTO:
         return True
@@ -166,8 +166,8 @@ def check_scale(interval: AskedInterval, gap_scale: GapScale) -> None:
 
 def interval_record(interval: AskedInterval) -> Any:
     """Return plain data for JSON: ``[low, high]``, a list of those, a mapping from group name, or "auto"."""
-    from partialfair.groups import group_name
-    from partialfair.intervals import as_interval_set
+    from partialfair.data.groups import group_name
+    from partialfair.data.intervals import as_interval_set
 
     if isinstance(interval, Mapping):
         return {group_name(name): interval_record(parts) for name, parts in interval.items()}

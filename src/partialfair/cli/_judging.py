@@ -8,8 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from partialfair._checks import check_count
-from partialfair._typing import (
+from partialfair.cli._intervals import AUTO, AskedInterval, check_scale, read_interval
+from partialfair.constraints.base import effective_sizes
+from partialfair.data.groups import Groups, group_name
+from partialfair.data.intervals import as_interval_set, interval_text, intervals_by_group
+from partialfair.exceptions import InputError
+from partialfair.metrics import FairnessReport, fairness_report
+from partialfair.metrics.small_groups import MERGED, enough
+from partialfair.utils.checks import check_count
+from partialfair.utils.typing import (
     ArrayLike,
     Floats,
     GapScale,
@@ -19,13 +26,6 @@ from partialfair._typing import (
     RankWithin,
     SmallGroups,
 )
-from partialfair.cli._intervals import AUTO, AskedInterval, check_scale, read_interval
-from partialfair.constraints.base import effective_sizes
-from partialfair.exceptions import InputError
-from partialfair.groups import Groups, group_name
-from partialfair.intervals import as_interval_set, interval_text, intervals_by_group
-from partialfair.metrics import FairnessReport, fairness_report
-from partialfair.metrics.small_groups import MERGED, enough
 
 __all__ = [
     "Judging",

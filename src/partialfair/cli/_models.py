@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from partialfair._extras import require
 from partialfair.cli._intervals import AUTO
 from partialfair.cli.options import FIT
 from partialfair.exceptions import InputError
+from partialfair.utils.extras import require
 
 if TYPE_CHECKING:
     from partialfair.estimators.base import PartialFairEstimator
@@ -75,7 +75,7 @@ def read_alpha(text: str | None, model: str) -> float | Literal["auto"]:
 
 def check_alpha(alpha: float | Literal["auto"], option: str, model: str) -> None:
     """Refuse a penalty that cannot be right."""
-    from partialfair._checks import check_number
+    from partialfair.utils.checks import check_number
 
     if alpha != AUTO:
         check_number(alpha, option, low=0.0)

@@ -14,9 +14,6 @@ from rich.text import Text
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import PredefinedSplit
 
-from partialfair._checks import check_choice, check_count, check_number
-from partialfair._text import listed
-from partialfair._typing import IntervalLike
 from partialfair.cli._csv import csv_text
 from partialfair.cli._intervals import AUTO, interval_record
 from partialfair.cli._models import alpha_notes, check_alpha, read_alpha
@@ -27,17 +24,20 @@ from partialfair.cli._trained import HELD_OUT, MODEL, SCORED_OUT_OF_FOLD
 from partialfair.cli._wording import as_options
 from partialfair.cli.output import PlainTable, note_line, step
 from partialfair.cli.writing import Content
+from partialfair.data.groups import group_name
 from partialfair.data.samples import Samples
+from partialfair.estimators.path import FairnessPath, PathPoint, fairness_path
 from partialfair.exceptions import InputError
-from partialfair.groups import group_name
 from partialfair.metrics import ReportRow
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.text import fixed
-from partialfair.named_constraints import NO_CONSTRAINT
-from partialfair.path import FairnessPath, PathPoint, fairness_path
+from partialfair.optimization.solvers import Record, Status
 from partialfair.persistence import model_bytes
 from partialfair.report.pages import notes_section, path_names, path_page, settings_section
-from partialfair.solvers import Record, Status
+from partialfair.training.named_constraints import NO_CONSTRAINT
+from partialfair.utils.checks import check_choice, check_count, check_number
+from partialfair.utils.text import listed
+from partialfair.utils.typing import IntervalLike
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -174,7 +174,7 @@ class Frontier:
         models = [
             {
                 **line,
-                "promise_kept": point.model.result_.promise_kept,
+                "satisfied": point.model.result_.satisfied,
                 "obstacle": point.model.result_.obstacle,
                 "worst_pair": [group_name(label) for label in self._gap(point).groups],
                 "chosen": point is self.chosen,
@@ -182,7 +182,7 @@ class Frontier:
             for line, point in zip(self.lines.to_dict("records"), self.models.points, strict=True)
         ]
         return {
-            "schema": "partialfair.path/1",
+            "schema": "partialfair.estimators.path/1",
             "model": None if self.chosen is None else MODEL,
             **self.prepared.record(),
             "settings": self.settings.record(),
@@ -268,7 +268,7 @@ class Frontier:
 
 def _promise(point: PathPoint) -> str:
     """Say whether the gap asked for was reached in training; how a fit ended where it asked for none."""
-    kept = point.model.result_.promise_kept
+    kept = point.model.result_.satisfied
     if kept is None:
         return "" if point.unconstrained else str(point.model.result_.status).replace("_", " ")
     return "kept" if kept else "NOT kept"

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from partialfair._extras import require
-from partialfair._files import check_set, check_targets, is_file_name, write_file
 from partialfair.cli._csv import csv_text
 from partialfair.cli._tables import read_table
 from partialfair.cli.output import step
 from partialfair.exceptions import InputError
 from partialfair.persistence import load_model
 from partialfair.tables import TableModel
+from partialfair.utils.extras import require
+from partialfair.utils.files import check_set, check_targets, is_file_name, write_file
 
 __all__ = ["Prediction", "check_target", "find_model", "predict", "refuse_unkept", "write"]
 
@@ -136,8 +136,8 @@ def refuse_unkept(model: Any, path: Path, then: str) -> None:
     """Refuse a model that breaks its promise, whatever its file is called; say what --use-unkept does."""
     is_table_model = isinstance(model, TableModel)
     result: Any = getattr(model.classifier if is_table_model else model, "result_", None)
-    noted = model.promise_kept if is_table_model else None
-    kept = getattr(result, "promise_kept", None) if noted is None else noted
+    noted = model.satisfied if is_table_model else None
+    kept = getattr(result, "satisfied", None) if noted is None else noted
     if kept is False:
         allowed = ", ".join(f"{constraint.max_gap:g}" for constraint in result.constraints)
         found = f"its gap in training is {result.gap:.3g}, and at most {allowed} was asked for"

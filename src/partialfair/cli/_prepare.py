@@ -15,8 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from partialfair._checks import check_number
-from partialfair._typing import Floats, Ints, RankWithin
 from partialfair.cli._intervals import AUTO, AskedInterval, by_label, interval_record
 from partialfair.cli._judging import Judging, merged_groups
 from partialfair.cli._labels import positive_label
@@ -25,13 +23,12 @@ from partialfair.cli._split import CHOSEN_ON_ALL_ROWS, OUT_OF_FOLD, Everybody, H
 from partialfair.cli._tables import are_codes, check_groups, clusters_of, labels_of, read_table, weights_of
 from partialfair.cli.output import step
 from partialfair.constraints import Constraint
+from partialfair.data.groups import Groups, encode_groups
 from partialfair.data.samples import Samples
 from partialfair.estimators.base import PartialFairEstimator
 from partialfair.estimators.folds import meaning_of_folds
 from partialfair.exceptions import InputError
-from partialfair.groups import Groups, encode_groups
-from partialfair.models.linear import GroupTerms
-from partialfair.named_constraints import NAMED_CONSTRAINTS, NO_CONSTRAINT, NamedConstraint
+from partialfair.optimization.models.linear import GroupTerms
 from partialfair.persistence import is_trusted
 from partialfair.tables import (
     Column,
@@ -44,7 +41,10 @@ from partialfair.tables import (
     read_columns,
     strangers,
 )
+from partialfair.training.named_constraints import NAMED_CONSTRAINTS, NO_CONSTRAINT, NamedConstraint
 from partialfair.training.result import CHOSEN_IN_TRAINING
+from partialfair.utils.checks import check_number
+from partialfair.utils.typing import Floats, Ints, RankWithin
 
 __all__ = ["ModelSettings", "Prepared", "Roles", "prepare"]
 
@@ -238,11 +238,11 @@ class Prepared:
     folds: Ints | None
     notes: tuple[str, ...]
 
-    def model(self, classifier: PartialFairEstimator, promise_kept: bool | None) -> TableModel:
+    def model(self, classifier: PartialFairEstimator, satisfied: bool | None) -> TableModel:
         """Return a classifier with the preprocessing of the table."""
         roles = self.roles
         return TableModel(
-            roles.target, self.labels, self.columns, self.groups, roles.ids, classifier, promise_kept
+            roles.target, self.labels, self.columns, self.groups, roles.ids, classifier, satisfied
         )
 
     def record(self) -> dict[str, Any]:

@@ -22,12 +22,12 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import pandas as pd
 
-from partialfair._checks import shown
-from partialfair._extras import require
-from partialfair._text import listed
 from partialfair.cli._csv import escaped, unescaped
 from partialfair.exceptions import InputError
 from partialfair.tables import missing_columns
+from partialfair.utils.checks import shown
+from partialfair.utils.extras import require
+from partialfair.utils.text import listed
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

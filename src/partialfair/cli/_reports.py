@@ -8,8 +8,8 @@ import numpy as np
 from rich.console import Console
 
 from partialfair.cli.output import PlainTable
-from partialfair.groups import group_name, label_kind, members_text
-from partialfair.intervals import IntervalSet, interval_text
+from partialfair.data.groups import group_name, label_kind, members_text
+from partialfair.data.intervals import IntervalSet, interval_text
 from partialfair.metrics import FairnessReport, ReportRow
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.pairs import PairGap

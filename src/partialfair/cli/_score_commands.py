@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from partialfair._environment import import_quickly
 from partialfair.cli._intervals import check_page, read_interval
 from partialfair.cli.options import (
     ASKED,
@@ -50,6 +49,7 @@ from partialfair.cli.options import (
 from partialfair.cli.output import console, echo, echo_data, json_text, note, printing, step
 from partialfair.cli.writing import Outputs, announce
 from partialfair.exceptions import InputError
+from partialfair.utils.environment import import_quickly
 
 if TYPE_CHECKING:
     from partialfair.cli._audit import AuditSettings
@@ -97,11 +97,11 @@ def audit(
 
     Exits with 1 if --fail-above is exceeded.
     """
-    from partialfair._checks import check_count
     from partialfair.cli._audit import FILES, AuditSettings, measure, print_audit
     from partialfair.cli._gate import read_gate
     from partialfair.cli._judging import judging_options
     from partialfair.cli._tables import ColumnNames
+    from partialfair.utils.checks import check_count
 
     settings = AuditSettings(
         **judging_options(ctx.params),
@@ -165,11 +165,11 @@ def compare(
     seed: Seed = 0,
 ) -> None:
     """Compare models on the same people: their gaps side by side, and who enters and leaves the interval."""
-    from partialfair._checks import check_count
     from partialfair.cli import _compare
     from partialfair.cli._audit import AuditSettings
     from partialfair.cli._judging import judging_options
     from partialfair.cli._tables import ColumnNames
+    from partialfair.utils.checks import check_count
 
     if len(files) < 2:
         raise InputError("compare needs at least two files; for one use audit")

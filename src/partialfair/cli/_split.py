@@ -8,18 +8,18 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from partialfair._typing import Floats, Ints
 from partialfair.cli._intervals import AUTO, AskedInterval
 from partialfair.cli._judging import ANYWHERE, Judging, on_judged
 from partialfair.constraints import Constraint
+from partialfair.data.groups import Groups
 from partialfair.data.splits import draw_folds, draw_rows, strata_of
 from partialfair.estimators.base import PartialFairEstimator
 from partialfair.exceptions import InputError
-from partialfair.groups import Groups
 from partialfair.metrics.catalogue import check_judgeable
-from partialfair.problems import Cells
+from partialfair.optimization.problems import Cells
 from partialfair.training.placing import Automatic
 from partialfair.training.promise import check_promises, promised
+from partialfair.utils.typing import Floats, Ints
 
 __all__ = ["OUT_OF_FOLD", "Everybody", "HoldOut", "split_rows"]
 

@@ -182,7 +182,7 @@ def train(
     roles = Roles(target, tuple(group), weight, ids, dropped, categories, clusters)
     training = _train.train(file, roles, settings, gate)
     record = outputs.write(partial(training.files, name), training.record(gate, name), training.page)
-    kept = training.result.promise_kept is not False
+    kept = training.result.satisfied is not False
     with printing():
         if as_json:
             echo(json_text(record))

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from partialfair._checks import WEIGHT_RANGE, merged_by_floats, outside_weights, shown
-from partialfair._typing import Floats
 from partialfair.cli._reading import read_frame
 from partialfair.cli.options import MAX_GROUPS
+from partialfair.data.groups import encode_groups, group_name
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups, group_name
+from partialfair.utils.checks import WEIGHT_RANGE, merged_by_floats, outside_weights, shown
+from partialfair.utils.typing import Floats
 
 __all__ = [
     "ColumnNames",

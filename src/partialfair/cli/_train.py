@@ -13,8 +13,6 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, roc_auc_score
 
-from partialfair._checks import check_count, check_number
-from partialfair._typing import Floats, IntervalLike
 from partialfair.cli._gate import Gate
 from partialfair.cli._intervals import AUTO
 from partialfair.cli._judging import on_judged
@@ -28,8 +26,10 @@ from partialfair.data.samples import Samples
 from partialfair.estimators import PartialFairClassifier
 from partialfair.estimators.path_parts import OutOfFold
 from partialfair.exceptions import IdleThresholdWarning, InputError, OverfittedGapWarning
-from partialfair.named_constraints import NO_CONSTRAINT
-from partialfair.solvers import Record, Status
+from partialfair.optimization.solvers import Record, Status
+from partialfair.training.named_constraints import NO_CONSTRAINT
+from partialfair.utils.checks import check_count, check_number
+from partialfair.utils.typing import Floats, IntervalLike
 
 __all__ = ["check_settings", "train"]
 
@@ -99,7 +99,7 @@ def train(path: Path, roles: Roles, settings: TrainSettings, gate: Gate | None =
     notes += [*alpha_notes(settings.alpha, saved), *_calibration_notes(saved, prepared)]
     if gate is not None:
         gate.check_measured(judged[every[-1]].report)
-    model = prepared.model(saved, saved.result_.promise_kept)
+    model = prepared.model(saved, saved.result_.satisfied)
     once = (tuple(dict.fromkeys(said)) for said in (notes, fit_notes, overfitted))
     return Trained(settings, prepared, interval, model, judged, *once)
 
@@ -191,7 +191,7 @@ def _scores(
             without.set_params(interval=interval)  # chosen once, on all rows: others would not be comparable
         with _muted(True, threshold=True):  # the model on all rows has said it
             _fit(f"{name}, fold {k + 1} of {len(folded.numbers)}", without, others)
-        n_broken += without.result_.promise_kept is False
+        n_broken += without.result_.satisfied is False
         by_fold.append(without.decision_function(own.X, own.groups))
     if n_broken:
         notes.append(

@@ -10,8 +10,6 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from partialfair._text import listed
-from partialfair._typing import Floats, GroupLabel, IntervalLike
 from partialfair.cli._csv import csv_text
 from partialfair.cli._gate import Gate
 from partialfair.cli._intervals import AUTO, interval_record
@@ -21,21 +19,23 @@ from partialfair.cli._split import OUT_OF_FOLD, HoldOut
 from partialfair.cli._wording import as_options
 from partialfair.cli.output import PlainTable, note_line, rank_curves
 from partialfair.cli.writing import Content
+from partialfair.data.groups import group_name
 from partialfair.estimators import FitResult
-from partialfair.groups import group_name
 from partialfair.metrics import FairnessReport
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.curve import groups_curve
 from partialfair.metrics.text import fixed
-from partialfair.named_constraints import NO_CONSTRAINT
+from partialfair.optimization.solvers import GOOD
 from partialfair.persistence import model_bytes
 from partialfair.plotting.densities import plot_group_densities
 from partialfair.report.changes import interval_changes
 from partialfair.report.pages import audit_page, fits_section, notes_section, settings_section
 from partialfair.report.sections import Section
-from partialfair.solvers import GOOD
 from partialfair.tables import TableModel
+from partialfair.training.named_constraints import NO_CONSTRAINT
 from partialfair.training.result import Population
+from partialfair.utils.text import listed
+from partialfair.utils.typing import Floats, GroupLabel, IntervalLike
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -173,12 +173,12 @@ class Trained:
     def promise(self) -> str | None:
         """Say whether the gap that was asked for was reached; None where nothing was promised."""
         settings, result = self.settings, self.result
-        if result.promise_kept is None:
+        if result.satisfied is None:
             return None
         if result.population is not None:
             return self._promise_for_new_people(result.population)
         gap = f"the {METRICS[settings.metric].title} gap of the training rows is {result.gap:.4g}"
-        if result.promise_kept:
+        if result.satisfied:
             return f"promise kept: {gap}, at most {settings.max_gap:g} was asked for"
         obstacle = "" if result.obstacle is None else f" (in the way: {result.obstacle})"
         return f"promise NOT kept: {gap}, and at most {settings.max_gap:g} was asked for{obstacle}"
@@ -192,7 +192,7 @@ class Trained:
 
     def file_name(self, name: str) -> str:
         """Return what the model is saved as: one that breaks its promise never takes a good one's place."""
-        return unkept_name(name) if self.result.promise_kept is False else name
+        return unkept_name(name) if self.result.satisfied is False else name
 
     @cached_property
     def content(self) -> bytes:
@@ -211,7 +211,7 @@ class Trained:
             "outside_the_promise": self.outside,
             "fit": {
                 "status": result.status.value,
-                "promise_kept": result.promise_kept,
+                "satisfied": result.satisfied,
                 "objective": result.objective,
                 "max_violation": result.max_violation,
                 "exact_training_gap": result.gap,
@@ -276,7 +276,7 @@ class Trained:
         scores = {model: judged.scores for model, judged in found.items()}
         changes = interval_changes(
             scores,
-            sensitive_features=self.report.as_judged(rows.groups),
+            sensitive_features=self.report.evaluated(rows.groups),
             interval=self.interval,
             sample_weight=rows.weights,
             missing_groups="ignore",
@@ -302,7 +302,7 @@ class Trained:
     @property
     def _shortfall(self) -> str | None:
         """What the model was asked for and is not."""
-        if self.result.promise_kept is False:
+        if self.result.satisfied is False:
             return f"{self.promise}."
         if self.result.status in GOOD:
             return None
@@ -357,7 +357,7 @@ def _population_record(population: Population) -> dict[str, Any]:
     """Return plain data for JSON; a model trained without a constraint has no gap that it was trained for."""
     record = asdict(population)
     record["trained_max_gap"] = None if np.isinf(population.trained_max_gap) else population.trained_max_gap
-    record["not_judged"] = [group_name(label) for label in population.not_judged]
+    record["not_evaluated"] = [group_name(label) for label in population.not_evaluated]
     return record
 
 
@@ -368,7 +368,7 @@ def print_training(training: Trained, gate: Gate | None, out: Console, *, verbos
     out.print(Text.assemble((str(training.prepared.path), "bold"), f": {training.headline}\n"))
     unseen = part != "training"  # intervals are about people whom the model has not seen
     # New people count for more than those the model has seen: a promise about the latter comes later.
-    promise_first = settings.for_new_people or training.result.promise_kept is False
+    promise_first = settings.for_new_people or training.result.satisfied is False
     if promise_first:
         _print_promise(training, out)
     if settings.metric in report.omitted:
@@ -402,8 +402,8 @@ def print_training(training: Trained, gate: Gate | None, out: Console, *, verbos
 def _print_promise(training: Trained, out: Console) -> None:
     """Say whether the gap is what was asked for, and what to do if not."""
     if training.promise is not None:
-        out.print(Text(training.promise, style="" if training.result.promise_kept else "red"))
-    if training.result.promise_kept is False:
+        out.print(Text(training.promise, style="" if training.result.satisfied else "red"))
+    if training.result.satisfied is False:
         larger = "more rows, or a larger --test-size, bring bounds closer; "
         more = larger if training.settings.for_new_people else ""
         out.print(

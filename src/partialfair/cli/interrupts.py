@@ -80,7 +80,7 @@ def _leave_it_to_the_thread(number: int, frame: FrameType | None) -> None:
 
 def _watch(reading: int) -> None:
     """Wait for a signal, or for the other end to be closed."""
-    from partialfair._files import abandon
+    from partialfair.utils.files import abandon
 
     while byte := os.read(reading, 1):
         word = _SIGNALS.get(byte[0])

@@ -59,7 +59,7 @@ __all__ = [
 
 
 _CONSTRAINTS = "statistical_parity, demographic_parity, group_auc, equal_opportunity, equalized_odds"
-"""Names in `partialfair.named_constraints`, which imports too much for a help text; a test compares them."""
+"""Names of `partialfair.training.named_constraints`, which imports too much for help; a test compares."""
 
 _LARGEST_SEED = 2**32 - 1
 """What the generators of scikit-learn take."""

@@ -19,14 +19,14 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from partialfair._text import json_visible, message_text, visible
 from partialfair.cli._streams import discard
+from partialfair.utils.text import json_visible, message_text, visible
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from partialfair._typing import GroupLabel, IntervalLike
     from partialfair.metrics.curve import RankCurve
+    from partialfair.utils.typing import GroupLabel, IntervalLike
 
 __all__ = [
     "PlainTable",

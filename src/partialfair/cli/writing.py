@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from partialfair._extras import require
-from partialfair._files import check_targets, digests, write_files
 from partialfair.cli.output import echo, json_text, step
 from partialfair.exceptions import InputError
+from partialfair.utils.extras import require
+from partialfair.utils.files import check_targets, digests, write_files
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,14 +11,14 @@ from typing import ClassVar, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from partialfair._checks import check_choice, check_number
-from partialfair._state import StoredAsPairs
-from partialfair._typing import Floats, GapScale, GroupLabel, IntervalLike
 from partialfair.constraints.block import ConstraintBlock
+from partialfair.constraints.surrogates import Surrogate
+from partialfair.data.groups import Groups
+from partialfair.data.intervals import IntervalSet, as_interval_set, intervals_by_group
 from partialfair.exceptions import InputError
-from partialfair.groups import Groups
-from partialfair.intervals import IntervalSet, as_interval_set, intervals_by_group
-from partialfair.surrogates import Surrogate
+from partialfair.utils.checks import check_choice, check_number
+from partialfair.utils.state import StoredAsPairs
+from partialfair.utils.typing import Floats, GapScale, GroupLabel, IntervalLike
 
 __all__ = [
     "LEAST_GAP",

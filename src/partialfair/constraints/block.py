@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from partialfair._typing import Floats
+from partialfair.constraints.dc import AtomBank, BankMembers, DCSystem, JoinedBank
 from partialfair.constraints.thresholds import JoinedThresholds, Thresholds
-from partialfair.dc import AtomBank, BankMembers, DCSystem, JoinedBank
+from partialfair.data.groups import Members
 from partialfair.exceptions import InputError
-from partialfair.groups import Members
+from partialfair.utils.typing import Floats
 
 __all__ = ["ConstraintBlock", "join"]
 

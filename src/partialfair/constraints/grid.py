@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
-from partialfair._typing import Floats, GapScale
-from partialfair.intervals import IntervalSet, as_interval_set
+from partialfair.data.intervals import IntervalSet, as_interval_set
+from partialfair.utils.typing import Floats, GapScale
 
 if TYPE_CHECKING:
     from partialfair.constraints.base import Constraint

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import combinations
 
-from partialfair._typing import Floats
 from partialfair.constraints.base import Constraint, Positive
 from partialfair.constraints.block import ConstraintBlock
-from partialfair.dc import DC, DCSystem, PairSums, atom
+from partialfair.constraints.dc import DC, DCSystem, PairSums, atom
+from partialfair.constraints.surrogates import Surrogate
+from partialfair.data.groups import Groups, members_of
+from partialfair.data.intervals import IntervalSet
 from partialfair.exceptions import InputError
-from partialfair.groups import Groups, members_of
-from partialfair.intervals import IntervalSet
-from partialfair.surrogates import Surrogate
+from partialfair.utils.typing import Floats
 
 __all__ = ["GroupAUC"]
 

@@ -8,13 +8,13 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from partialfair._typing import Floats
 from partialfair.constraints.base import Positive
 from partialfair.constraints.block import ConstraintBlock, join
 from partialfair.constraints.parity import AtThreshold
+from partialfair.constraints.surrogates import Surrogate
+from partialfair.data.groups import LABEL_KINDS, Groups
 from partialfair.exceptions import InputError
-from partialfair.groups import LABEL_KINDS, Groups
-from partialfair.surrogates import Surrogate
+from partialfair.utils.typing import Floats
 
 __all__ = ["EqualOpportunity", "EqualizedOdds"]
 

@@ -9,17 +9,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from partialfair._checks import check_count, check_number
-from partialfair._typing import Floats
 from partialfair.constraints.base import Constraint, Positive, refuse_empty_groups
 from partialfair.constraints.block import ConstraintBlock
+from partialfair.constraints.dc import DC, Affine, DCSystem, GroupMeans, atom, maximum
 from partialfair.constraints.grid import RankGrid, paper_points
+from partialfair.constraints.surrogates import Surrogate
 from partialfair.constraints.thresholds import Thresholds
-from partialfair.dc import DC, Affine, DCSystem, GroupMeans, atom, maximum
+from partialfair.data.groups import Groups, members_of
+from partialfair.data.intervals import IntervalSet, as_interval_set
 from partialfair.exceptions import InputError
-from partialfair.groups import Groups, members_of
-from partialfair.intervals import IntervalSet, as_interval_set
-from partialfair.surrogates import Surrogate
+from partialfair.utils.checks import check_count, check_number
+from partialfair.utils.typing import Floats
 
 __all__ = ["AtThreshold", "DemographicParity", "StatisticalParity"]
 

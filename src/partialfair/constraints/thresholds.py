@@ -8,8 +8,8 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from partialfair._typing import Floats
 from partialfair.exceptions import InputError
+from partialfair.utils.typing import Floats
 
 __all__ = ["JoinedThresholds", "Ranks", "RanksOf", "Thresholds"]
 

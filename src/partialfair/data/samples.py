@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import issparse
 
-from partialfair._checks import scaled_weights
-from partialfair._typing import Floats, Ints
-from partialfair.categoricals import CategoricalCodes
+from partialfair.data.categoricals import CategoricalCodes
+from partialfair.data.groups import Groups
 from partialfair.data.splits import draw_rows, strata_of
-from partialfair.groups import Groups
+from partialfair.utils.checks import scaled_weights
+from partialfair.utils.typing import Floats, Ints
 
 __all__ = ["Samples"]
 

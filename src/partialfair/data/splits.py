@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from partialfair._typing import ArrayLike, Ints
 from partialfair.exceptions import InputError
+from partialfair.utils.typing import ArrayLike, Ints
 
 __all__ = ["apply_splitter", "draw_folds", "draw_rows", "refuse_straddling", "strata_of"]
 

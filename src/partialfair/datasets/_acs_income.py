@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from partialfair.categoricals import CategoricalCodes
+from partialfair.data.categoricals import CategoricalCodes
 from partialfair.datasets._census import (
     ACS_COLUMNS,
     CENSUS_URL,

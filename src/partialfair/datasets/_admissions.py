@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from partialfair._checks import check_count, random_generator
 from partialfair.datasets._entry import Entry
 from partialfair.datasets.task import Dataset, categorical, group_series
+from partialfair.utils.checks import check_count, random_generator
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
-    from partialfair._typing import Floats
+    from partialfair.utils.typing import Floats
 
 __all__ = ["ENTRY", "make_admissions"]
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partialfair._extras import require
-from partialfair._files import scratch, write_files
 from partialfair.datasets.source import ARCHIVE_ERRORS, describe, download, fetch_failure, sha256
 from partialfair.datasets.task import categorical
 from partialfair.exceptions import DataFetchError
+from partialfair.utils.extras import require
+from partialfair.utils.files import scratch, write_files
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from partialfair._plugins import PAPER_DATASETS, load_extensions, missing_paper
 from partialfair.datasets import _a9a, _acs_income, _admissions, _bank, _law_school
 from partialfair.datasets._entry import Entry, LocatedEntry
 from partialfair.datasets.source import PathLike, ensure, find
 from partialfair.exceptions import InputError
+from partialfair.utils.plugins import PAPER_DATASETS, load_extensions, missing_paper
 
 __all__ = ["REGISTRY", "fetch", "find_entry", "list_datasets", "locate", "register_dataset"]
 

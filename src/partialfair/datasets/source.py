@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from partialfair._environment import absolute_user_directories
-from partialfair._extras import require
-from partialfair._files import scratch, write_files
 from partialfair.exceptions import DataFetchError, InputError
+from partialfair.utils.environment import absolute_user_directories
+from partialfair.utils.extras import require
+from partialfair.utils.files import scratch, write_files
 
 __all__ = [
     "ARCHIVE_ERRORS",

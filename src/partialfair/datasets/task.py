@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from partialfair._typing import ArrayLike
-from partialfair.categoricals import CategoricalCodes
+from partialfair.data.categoricals import CategoricalCodes
 from partialfair.exceptions import InputError
+from partialfair.utils.typing import ArrayLike
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin
 
-from partialfair._typing import Floats
 from partialfair.exceptions import InputError
 from partialfair.training.result import FitResult
+from partialfair.utils.typing import Floats
 
 __all__ = ["check_stored"]
 

@@ -14,13 +14,11 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from partialfair._checks import check_count, check_flag, check_number, finite_vector, is_finite_number
-from partialfair._clock import deadline_in
-from partialfair._state import StoredAsPairs
-from partialfair._typing import ArrayLike, Floats
 from partialfair.constraints import Constraint
 from partialfair.constraints.base import Positive
+from partialfair.constraints.surrogates import Surrogate, surrogate
 from partialfair.data.features import Features, n_rows_of
+from partialfair.data.groups import Groups, group_name
 from partialfair.data.samples import Samples
 from partialfair.estimators._stored import check_stored
 from partialfair.estimators.inputs import (
@@ -35,14 +33,12 @@ from partialfair.estimators.inputs import (
 from partialfair.estimators.population import check_population_settings, fit_population
 from partialfair.estimators.statement import read_constraints, read_solver, seed_of
 from partialfair.exceptions import InputError
-from partialfair.groups import Groups, group_name
 from partialfair.metrics.inputs import cluster_codes
-from partialfair.models import linear_model
-from partialfair.models.linear import GroupTerms
-from partialfair.objectives import LossSettings, read_loss
-from partialfair.problems import Cells
-from partialfair.solvers import Solver
-from partialfair.surrogates import Surrogate, surrogate
+from partialfair.optimization.models import linear_model
+from partialfair.optimization.models.linear import GroupTerms
+from partialfair.optimization.objectives import LossSettings, read_loss
+from partialfair.optimization.problems import Cells
+from partialfair.optimization.solvers import Solver
 from partialfair.training.column_units import penalized_warning
 from partialfair.training.fit import FitSettings, WarmStart, fit_linear
 from partialfair.training.offset import Offset
@@ -50,6 +46,10 @@ from partialfair.training.path_memory import PathMemory
 from partialfair.training.promise import check_promises, promises_of
 from partialfair.training.remarks import overfitted_gap_warning, unfinished, uninformative_warning
 from partialfair.training.result import FitResult
+from partialfair.utils.checks import check_count, check_flag, check_number, finite_vector, is_finite_number
+from partialfair.utils.clock import deadline_in
+from partialfair.utils.state import StoredAsPairs
+from partialfair.utils.typing import ArrayLike, Floats
 
 __all__ = ["PartialFairEstimator"]
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from sklearn.base import is_regressor
 
-from partialfair._certified_choice import certified_places, lowest_of_all, rows_needed, start_places
-from partialfair._typing import SmallGroups
 from partialfair.data.samples import Samples
+from partialfair.estimators.certified_choice import certified_places, lowest_of_all, rows_needed, start_places
 from partialfair.estimators.path_fits import PathPoint
 from partialfair.metrics.report import FairnessReport, ReportRow, fairness_report
-from partialfair.named_constraints import setting_of
+from partialfair.training.named_constraints import setting_of
+from partialfair.utils.typing import SmallGroups
 
 __all__ = ["Certification", "best_of", "judging_of", "report_on", "training_order"]
 
@@ -106,7 +106,7 @@ class Certification:
         return self.points[at], bound
 
     def rows_needed(self, max_gap: float, error: float) -> int | None:
-        """Return roughly how many rows would certify a model; see `partialfair._certified_choice`."""
+        """Return roughly how many rows would certify a model; see `certified_choice`."""
         rows = [self.gap(point) for point in self.points]
         level = error / len(start_places(len(rows)))
         return rows_needed(

@@ -14,19 +14,19 @@ from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.metaestimators import available_if
 
-from partialfair._checks import refuse_lazy
-from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
+from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.samples import Samples
 from partialfair.estimators.base import FitTask, PartialFairEstimator
 from partialfair.estimators.inputs import check_labels, read_target
 from partialfair.exceptions import InputError, SurrogateWarning
-from partialfair.models.linear import GroupTerms
-from partialfair.objectives import Logistic, LossSettings, PartialAUC
-from partialfair.solvers import Record, Solver
-from partialfair.surrogates import Surrogate
+from partialfair.optimization.models.linear import GroupTerms
+from partialfair.optimization.objectives import Logistic, LossSettings, PartialAUC
+from partialfair.optimization.solvers import Record, Solver
 from partialfair.training.offset import Offset
 from partialfair.training.path_memory import PathMemory
+from partialfair.utils.checks import refuse_lazy
+from partialfair.utils.typing import ArrayLike, Floats, GapScale, IntervalLike
 
 __all__ = ["PartialFairClassifier", "two_classes"]
 
@@ -85,9 +85,9 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         cuts at 0.
     loss
         ``"logistic"``, ``"hinge"``, ``"squared"`` (classes as ±1), ``"auc"`` (squared hinge of the pairs of a
-        positive and a negative), or a loss of `partialfair.objectives` with settings of its own, such as
-        ``PartialAUC(fpr=(0.0, 0.1))``. Corners of the hinge are rounded unless its ``rounding`` is 0, which
-        solvers that need gradients only can take: ``"idca-switching"``, ``"switching"`` and
+        positive and a negative), or a loss of `partialfair.optimization.objectives` with settings of its own,
+        such as ``PartialAUC(fpr=(0.0, 0.1))``. Corners of the hinge are rounded unless its ``rounding`` is 0,
+        which solvers that need gradients only can take: ``"idca-switching"``, ``"switching"`` and
         ``"augmented-lagrangian"``. Losses of pairs put the score 0 midway between the classes' mean scores.
     alpha
         Strength of the ℓ2 penalty on the coefficients; intercepts are free. scikit-learn's
@@ -114,7 +114,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         None: one model for all. ``"intercept"``: an intercept per group. ``"interactions"``: a model per
         group, as in the paper. Prediction then needs the group; using it may be unlawful where you are.
     surrogate
-        ``"ramp"``, ``"sigmoid"`` or a surrogate of `partialfair.surrogates`.
+        ``"ramp"``, ``"sigmoid"`` or a surrogate of `partialfair.constraints.surrogates`.
     surrogate_width
         In units of the scores; the paper's is 1.0. ``"auto"`` takes a quarter of the spread of the scores of
         the unconstrained model, and rounds the corners of the ramp, which makes fits faster.
@@ -122,8 +122,9 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         ``"auto"`` (sequential quadratic programming from ``n_starts`` starts, then IDCA, until the
         certificate holds), ``"idca"`` (Algorithm 1 with Newton steps inside), the paper's
         ``"idca-switching"`` (Algorithms 1 and 2) and ``"switching"`` (Algorithm 3),
-        ``"augmented-lagrangian"`` (L-BFGS on the augmented Lagrangian), or a solver of `partialfair.solvers`
-        with settings of its own. Without constraints a name means Newton's method.
+        ``"augmented-lagrangian"`` (L-BFGS on the augmented Lagrangian), or a solver of
+        `partialfair.optimization.solvers` with settings of its own. Without constraints a name means
+        Newton's method.
     n_starts
         Starts of ``solver="auto"``: the unconstrained model, the best model that scores everybody alike, and
         random ones. Critical points differ; the best is returned.

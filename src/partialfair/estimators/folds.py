@@ -38,7 +38,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partialfair._typing import Floats, Ints
+from partialfair.utils.typing import Floats, Ints
 
 __all__ = ["meaning_of_folds", "on_one_scale"]
 

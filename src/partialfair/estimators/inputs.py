@@ -15,7 +15,11 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, validate_data
 
-from partialfair._checks import (
+from partialfair.data.categoricals import CategoricalCodes
+from partialfair.data.features import Features
+from partialfair.data.groups import Groups, encode_groups
+from partialfair.exceptions import InputError, InputTypeError
+from partialfair.utils.checks import (
     as_array,
     check_choice,
     check_sparse,
@@ -26,12 +30,8 @@ from partialfair._checks import (
     refuse_masked,
     shown,
 )
-from partialfair._text import listed
-from partialfair._typing import ArrayLike, Floats, GroupLabel, Ints
-from partialfair.categoricals import CategoricalCodes
-from partialfair.data.features import Features
-from partialfair.exceptions import InputError, InputTypeError
-from partialfair.groups import Groups, encode_groups
+from partialfair.utils.text import listed
+from partialfair.utils.typing import ArrayLike, Floats, GroupLabel, Ints
 
 __all__ = [
     "check_labels",

@@ -13,17 +13,17 @@ import numpy.typing as npt
 from sklearn.base import is_regressor
 from sklearn.metrics import balanced_accuracy_score, r2_score, roc_auc_score
 
-from partialfair._clock import out_of_time
-from partialfair._typing import Floats
 from partialfair.constraints import Constraint
 from partialfair.data.samples import Samples
 from partialfair.metrics.catalogue import Metric
 from partialfair.metrics.partial import WorstGap
-from partialfair.named_constraints import NamedConstraint, make_known
-from partialfair.problems import WeightedScores
-from partialfair.solvers import Record, Status
+from partialfair.optimization.problems import WeightedScores
+from partialfair.optimization.solvers import Record, Status
+from partialfair.training.named_constraints import NamedConstraint, make_known
 from partialfair.training.path_memory import PathMemory, PathModel
 from partialfair.training.promise import exact_gap
+from partialfair.utils.clock import out_of_time
+from partialfair.utils.typing import Floats
 
 __all__ = [
     "SCORINGS",

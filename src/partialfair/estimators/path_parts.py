@@ -12,9 +12,8 @@ import numpy as np
 from sklearn.base import is_regressor
 from sklearn.utils.parallel import Parallel, delayed
 
-from partialfair._checks import check_count, shown
-from partialfair._typing import Floats, Ints
 from partialfair.constraints import Constraint
+from partialfair.data.groups import group_name
 from partialfair.data.samples import Samples
 from partialfair.data.splits import apply_splitter, draw_folds
 from partialfair.estimators.folds import on_one_scale
@@ -30,7 +29,8 @@ from partialfair.estimators.path_fits import (
 )
 from partialfair.estimators.path_rows import check_held_out, check_members
 from partialfair.exceptions import InputError
-from partialfair.groups import group_name
+from partialfair.utils.checks import check_count, shown
+from partialfair.utils.typing import Floats, Ints
 
 __all__ = ["HeldOut", "OutOfFold", "read_folds"]
 

@@ -8,15 +8,15 @@ from typing import Any, get_args
 import numpy as np
 from sklearn.base import is_regressor
 
-from partialfair._checks import check_choice, check_count, finite_vector, refuse_lazy, shown
-from partialfair._typing import SmallGroups
 from partialfair.constraints import Constraint
+from partialfair.data.groups import group_name
 from partialfair.data.samples import Samples
 from partialfair.estimators.inputs import in_columns_of
 from partialfair.exceptions import InputError
-from partialfair.groups import group_name
 from partialfair.metrics.catalogue import check_judgeable
 from partialfair.training.placing import Automatic
+from partialfair.utils.checks import check_choice, check_count, finite_vector, refuse_lazy, shown
+from partialfair.utils.typing import SmallGroups
 
 __all__ = [
     "check_apart",

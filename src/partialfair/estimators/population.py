@@ -10,9 +10,6 @@ import numpy as np
 from sklearn.base import is_regressor
 from sklearn.exceptions import ConvergenceWarning
 
-from partialfair._checks import check_number
-from partialfair._clock import acknowledge_interrupt, out_of_time
-from partialfair._typing import ArrayLike
 from partialfair.constraints import Constraint
 from partialfair.data.samples import Samples
 from partialfair.estimators.certifying import Certification, best_of, judging_of, report_on
@@ -28,10 +25,13 @@ from partialfair.estimators.path_rows import (
 from partialfair.estimators.statement import seed_of
 from partialfair.exceptions import InputError
 from partialfair.metrics.report import FairnessReport, ReportRow
-from partialfair.named_constraints import NamedConstraint, record_of
-from partialfair.objectives import AUC, PartialAUC, read_loss
-from partialfair.solvers import Status, decided_on_new_rows
+from partialfair.optimization.objectives import AUC, PartialAUC, read_loss
+from partialfair.optimization.solvers import Status, decide_status_on_new_rows
+from partialfair.training.named_constraints import NamedConstraint, record_of
 from partialfair.training.result import FitResult, Population
+from partialfair.utils.checks import check_number
+from partialfair.utils.clock import acknowledge_interrupt, out_of_time
+from partialfair.utils.typing import ArrayLike
 
 __all__ = ["check_population_settings", "fit_population", "is_rows"]
 
@@ -116,7 +116,7 @@ def _choice(
         scoring=scoring,
         score=chosen.score,
         score_without=fits.points[0].score,
-        not_judged=judging.left_out(chosen, train),
+        not_evaluated=judging.left_out(chosen, train),
     )
     return chosen, population, shortfall
 
@@ -281,7 +281,7 @@ def _result(
         gaps = (judged_in_training(estimator, chosen.model, train)[1],)
     return replace(
         own,
-        status=decided_on_new_rows(own.status, certified=population.certified, cut=cut),
+        status=decide_status_on_new_rows(own.status, certified=population.certified, cut=cut),
         constraints=(replace(chosen.constraint, max_gap=population.max_gap),),
         gaps=gaps,
         obstacle=shortfall,

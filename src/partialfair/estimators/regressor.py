@@ -9,21 +9,21 @@ import numpy.typing as npt
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from partialfair._checks import refuse_lazy, squarable_vector
-from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
+from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.samples import Samples
 from partialfair.estimators.base import FitTask, PartialFairEstimator
 from partialfair.estimators.inputs import read_target
 from partialfair.exceptions import InputError
-from partialfair.models.linear import GroupTerms
-from partialfair.named_constraints import NAMED_CONSTRAINTS
-from partialfair.objectives import Squared, read_loss
-from partialfair.solvers import Record, Solver
-from partialfair.surrogates import Surrogate
+from partialfair.optimization.models.linear import GroupTerms
+from partialfair.optimization.objectives import Squared, read_loss
+from partialfair.optimization.solvers import Record, Solver
+from partialfair.training.named_constraints import NAMED_CONSTRAINTS
 from partialfair.training.offset import Offset
 from partialfair.training.path_memory import PathMemory
 from partialfair.training.score_units import unit_of
+from partialfair.utils.checks import refuse_lazy, squarable_vector
+from partialfair.utils.typing import ArrayLike, Floats, GapScale, IntervalLike
 
 __all__ = ["PartialFairRegressor"]
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from partialfair._checks import check_choice, check_number, shown
 from partialfair.constraints import Constraint
 from partialfair.exceptions import InputError
-from partialfair.named_constraints import NAMED_CONSTRAINTS
-from partialfair.solvers import SOLVERS, Newton, Solver, as_solver
+from partialfair.optimization.solvers import SOLVERS, Newton, Solver, as_solver
+from partialfair.training.named_constraints import NAMED_CONSTRAINTS
 from partialfair.training.placing import Automatic
+from partialfair.utils.checks import check_choice, check_number, shown
 
 __all__ = ["read_constraints", "read_seed", "read_solver", "seed_of"]
 

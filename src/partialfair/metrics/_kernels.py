@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from partialfair._compiled import njit
-from partialfair._typing import Floats, Ints
-from partialfair.intervals import RANK_TOLERANCE, holds_rank, passed_share
+from partialfair.data.intervals import RANK_TOLERANCE, holds_rank, passed_share
+from partialfair.utils.compiled import njit
+from partialfair.utils.typing import Floats, Ints
 
 __all__ = [
     "absolute_gap",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from partialfair._compiled import njit
-from partialfair._typing import Floats, Ints
+from partialfair.utils.compiled import njit
+from partialfair.utils.typing import Floats, Ints
 
 __all__ = ["add_contenders", "raise_ends"]
 

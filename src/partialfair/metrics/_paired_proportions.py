@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from partialfair._typing import Floats
 from partialfair.metrics._proportions import ProportionGaps, correlations
+from partialfair.utils.typing import Floats
 
 __all__ = ["PairedProportions"]
 

@@ -48,12 +48,12 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse, special
 
-from partialfair._typing import Floats, Ints
-from partialfair.intervals import RANK_TOLERANCE, tie_ends
+from partialfair.data.intervals import RANK_TOLERANCE, tie_ends
 from partialfair.metrics.bounds import CANDIDATE_SHARE
 from partialfair.metrics.differences import Setting
 from partialfair.metrics.inputs import GroupScores, ScoredGroups, effective_size
 from partialfair.metrics.partial import labelled_share, selected_share
+from partialfair.utils.typing import Floats, Ints
 
 __all__ = ["ProportionGaps", "correlations", "proportion_gaps"]
 

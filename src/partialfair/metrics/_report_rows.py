@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from partialfair._typing import GroupLabel
-from partialfair.groups import group_name
+from partialfair.data.groups import group_name
 from partialfair.metrics._proportions import ProportionGaps
 from partialfair.metrics.bounds import Fluctuation, fluctuation
 from partialfair.metrics.catalogue import Metric, n_members
@@ -15,6 +14,7 @@ from partialfair.metrics.differences import Setting
 from partialfair.metrics.inputs import ScoredGroups
 from partialfair.metrics.resampling import Resamples, resample
 from partialfair.metrics.small_groups import SmallGroup
+from partialfair.utils.typing import GroupLabel
 
 __all__ = ["DrawsOfGroups", "ReportRow", "metric_row"]
 

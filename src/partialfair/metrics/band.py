@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from partialfair._checks import check_flag, check_weights, finite_vector, refuse_lazy
-from partialfair._typing import ArrayLike, Floats, IntervalLike, MissingGroups
-from partialfair.groups import group_name
-from partialfair.intervals import band_weights, intervals_by_group
+from partialfair.data.groups import group_name
+from partialfair.data.intervals import band_weights, intervals_by_group
 from partialfair.metrics.inputs import encoded_groups, oriented
+from partialfair.utils.checks import check_flag, check_weights, finite_vector, refuse_lazy
+from partialfair.utils.typing import ArrayLike, Floats, IntervalLike, MissingGroups
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -40,8 +40,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import special
 
-from partialfair._typing import Floats, Ints
 from partialfair.metrics._draw_kernels import undominated, widest_deviations
+from partialfair.utils.typing import Floats, Ints
 
 __all__ = [
     "Differences",

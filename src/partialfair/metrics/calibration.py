@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partialfair._checks import check_count, check_weights, finite_vector
-from partialfair._typing import ArrayLike, Floats, GroupLabel, MissingGroups
+from partialfair.data.groups import group_name
 from partialfair.exceptions import InputError
-from partialfair.groups import group_name
 from partialfair.metrics.inputs import encoded_groups, positives
+from partialfair.utils.checks import check_count, check_weights, finite_vector
+from partialfair.utils.typing import ArrayLike, Floats, GroupLabel, MissingGroups
 
 if TYPE_CHECKING:
     import pandas as pd

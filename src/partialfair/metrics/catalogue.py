@@ -9,10 +9,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from partialfair._typing import ArrayLike, IntervalLike, MissingGroups
+from partialfair.data.groups import LABEL_KINDS, encode_groups
+from partialfair.data.intervals import IntervalSet
 from partialfair.exceptions import InputError
-from partialfair.groups import LABEL_KINDS, encode_groups
-from partialfair.intervals import IntervalSet
 from partialfair.metrics import differences, partial, ranking
 from partialfair.metrics._proportions import ProportionGaps, proportion_gaps
 from partialfair.metrics.bounds import Differences
@@ -21,12 +20,13 @@ from partialfair.metrics.inputs import GroupScores, ScoredGroups, scored_groups
 from partialfair.metrics.resampling import Resamples
 from partialfair.metrics.small_groups import (
     SmallGroup,
-    judged_groups,
     labelled_in_interval,
     members_inside,
+    select_groups,
     too_few_labelled,
 )
 from partialfair.metrics.text import fixed
+from partialfair.utils.typing import ArrayLike, IntervalLike, MissingGroups
 
 __all__ = ["METRICS", "Metric", "check_judgeable", "lacking", "n_members", "too_few_of", "too_few_reason"]
 
@@ -201,7 +201,7 @@ def check_judgeable(
         clusters=clusters,
         missing_groups=missing_groups,
     )
-    judged = judged_groups(scored, min_group_size, "list")
+    judged = select_groups(scored, min_group_size, "list")
     chosen = METRICS[metric]
     few = too_few_of(chosen, judged.scored, Setting(rank_within="group_and_label"), min_group_size)
     if len(judged.scored) - len(few) < 2:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from partialfair._checks import check_fraction, check_number, random_generator
-from partialfair._typing import ArrayLike, Floats, MissingGroups
+from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError
-from partialfair.intervals import as_interval_set
 from partialfair.metrics import differences
 from partialfair.metrics.bounds import fluctuation, joined_differences
 from partialfair.metrics.inputs import ScoredGroups, ranked_threshold, scored_groups
 from partialfair.metrics.partial import statistical_parity_gap
 from partialfair.metrics.resampling import resample
 from partialfair.metrics.small_groups import members_inside
+from partialfair.utils.checks import check_fraction, check_number, random_generator
+from partialfair.utils.typing import ArrayLike, Floats, MissingGroups
 
 if TYPE_CHECKING:
     import pandas as pd

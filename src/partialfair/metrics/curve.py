@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partialfair._checks import check_count
-from partialfair._typing import ArrayLike, Floats, GroupLabel, MissingGroups
 from partialfair.metrics.inputs import ScoredGroups, oriented, scored_groups
+from partialfair.utils.checks import check_count
+from partialfair.utils.typing import ArrayLike, Floats, GroupLabel, MissingGroups
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partialfair._typing import Floats, GapScale, Ints, RankWithin
 from partialfair.metrics import _draw_kernels
 from partialfair.metrics.bounds import Differences
 from partialfair.metrics.resampling import Resamples
+from partialfair.utils.typing import Floats, GapScale, Ints, RankWithin
 
 __all__ = [
     "Setting",

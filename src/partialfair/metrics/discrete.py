@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from partialfair._typing import Floats
-from partialfair.intervals import tie_ends
+from partialfair.data.intervals import tie_ends
 from partialfair.metrics.inputs import GroupScores, ScoredGroups
+from partialfair.utils.typing import Floats
 
 __all__ = ["DiscreteScores", "score_span"]
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from partialfair._text import listed
-from partialfair._typing import GroupLabel, RankWithin
+from partialfair.data.intervals import ranks_text
 from partialfair.exceptions import IdleThresholdWarning
-from partialfair.intervals import ranks_text
 from partialfair.metrics.inputs import ScoredGroups, oriented
+from partialfair.utils.text import listed
+from partialfair.utils.typing import GroupLabel, RankWithin
 
 __all__ = ["warn_if_idle"]
 

@@ -12,7 +12,10 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 import numpy.typing as npt
 
-from partialfair._checks import (
+from partialfair.data.groups import MAX_GROUPS, Groups, encode_groups, group_name
+from partialfair.data.intervals import IntervalSet, band_weights, intervals_by_group, running_weight
+from partialfair.exceptions import InputError
+from partialfair.utils.checks import (
     as_array,
     check_choice,
     check_flag,
@@ -22,11 +25,16 @@ from partialfair._checks import (
     refuse_masked,
     shown,
 )
-from partialfair._text import listed
-from partialfair._typing import ArrayLike, Floats, GapScale, GroupLabel, IntervalLike, Ints, MissingGroups
-from partialfair.exceptions import InputError
-from partialfair.groups import MAX_GROUPS, Groups, encode_groups, group_name
-from partialfair.intervals import IntervalSet, band_weights, intervals_by_group, running_weight
+from partialfair.utils.text import listed
+from partialfair.utils.typing import (
+    ArrayLike,
+    Floats,
+    GapScale,
+    GroupLabel,
+    IntervalLike,
+    Ints,
+    MissingGroups,
+)
 
 __all__ = [
     "GroupScores",
@@ -80,7 +88,7 @@ class GroupScores:
 
     @cached_property
     def in_band(self) -> Floats:
-        """Share of the interval that each member holds; see `partialfair.intervals.band_weights`."""
+        """Share of the interval that each member holds; see `partialfair.data.intervals.band_weights`."""
         return band_weights(self.scores, self.weights, self.interval)
 
     @property

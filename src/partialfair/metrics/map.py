@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from partialfair._checks import check_count, check_fraction
-from partialfair._typing import ArrayLike, Floats, GapScale, GroupLabel, Ints, MissingGroups
 from partialfair.exceptions import InputError
 from partialfair.metrics import _kernels
 from partialfair.metrics.inputs import ScoredGroups, check_gap_scale, scored_groups
 from partialfair.metrics.map_radii import MapRadii
 from partialfair.metrics.sweep import visits_of_pairs
+from partialfair.utils.checks import check_count, check_fraction
+from partialfair.utils.typing import ArrayLike, Floats, GapScale, GroupLabel, Ints, MissingGroups
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -48,10 +48,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from partialfair._typing import Floats, Ints
 from partialfair.metrics._bridge_kernels import raise_levels, tie_down
 from partialfair.metrics.inputs import GroupScores, ScoredGroups
 from partialfair.theory import dkw_bound
+from partialfair.utils.typing import Floats, Ints
 
 __all__ = ["MapRadii"]
 

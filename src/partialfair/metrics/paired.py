@@ -59,18 +59,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from partialfair._checks import random_generator, refuse_lazy
-from partialfair._typing import (
-    ArrayLike,
-    Floats,
-    GapScale,
-    IntervalLike,
-    MissingGroups,
-    RankWithin,
-    SmallGroups,
-)
 from partialfair.exceptions import InputError
-from partialfair.metrics._judged_scores import JudgedScores, judged_scores
+from partialfair.metrics._evaluated_scores import EvaluatedScores, read_scores
 from partialfair.metrics._paired_kernels import add_contenders, raise_ends
 from partialfair.metrics._paired_proportions import PairedProportions
 from partialfair.metrics._report_rows import DrawsOfGroups
@@ -80,6 +70,16 @@ from partialfair.metrics.differences import Setting
 from partialfair.metrics.inputs import ScoredGroups
 from partialfair.metrics.resampling import Resamples
 from partialfair.metrics.small_groups import SmallGroup
+from partialfair.utils.checks import random_generator, refuse_lazy
+from partialfair.utils.typing import (
+    ArrayLike,
+    Floats,
+    GapScale,
+    IntervalLike,
+    MissingGroups,
+    RankWithin,
+    SmallGroups,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -243,7 +243,7 @@ def compare_gaps(
     if len(thresholds) != 2:
         raise InputError(f"threshold must be one for both models or a pair, not {len(thresholds)}")
     read = [
-        judged_scores(
+        read_scores(
             y_true,
             scores,
             sensitive_features=sensitive_features,
@@ -276,13 +276,13 @@ def compare_gaps(
     return GapComparison(tuple(rows), omitted, confidence, n_resamples)
 
 
-def _either(name: str, read: Sequence[JudgedScores]) -> tuple[SmallGroup, ...]:
+def _either(name: str, read: Sequence[EvaluatedScores]) -> tuple[SmallGroup, ...]:
     """Return the groups that a metric leaves out under either model, each once, in one order for both."""
     return tuple({small.group: small for one in read for small in one.few.get(name, ())}.values())
 
 
 def _omitted(
-    read: Sequence[JudgedScores], few: dict[str, tuple[SmallGroup, ...]], min_group_size: int
+    read: Sequence[EvaluatedScores], few: dict[str, tuple[SmallGroup, ...]], min_group_size: int
 ) -> dict[str, str]:
     """Why metrics cannot be computed of both models, on the groups that both can be judged on."""
     omitted = {name: reason for one in read for name, reason in one.omitted.items()}

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from partialfair._typing import GroupLabel
 from partialfair.metrics._proportions import ProportionGaps
 from partialfair.metrics.bounds import Fluctuation
 from partialfair.metrics.catalogue import Metric
 from partialfair.metrics.differences import Setting
 from partialfair.metrics.inputs import ScoredGroups
+from partialfair.utils.typing import GroupLabel
 
 __all__ = ["PairGap", "pair_gaps"]
 

@@ -16,17 +16,6 @@ from typing import Any, get_args
 
 import numpy as np
 
-from partialfair._checks import check_choice
-from partialfair._typing import (
-    ArrayLike,
-    Floats,
-    GapScale,
-    GroupLabel,
-    IntervalLike,
-    MissingGroups,
-    RankWithin,
-    Ties,
-)
 from partialfair.exceptions import UndefinedGapWarning
 from partialfair.metrics import _kernels
 from partialfair.metrics.inputs import (
@@ -40,6 +29,17 @@ from partialfair.metrics.inputs import (
     scored_groups,
 )
 from partialfair.metrics.sweep import pair_aucs, parity_gaps
+from partialfair.utils.checks import check_choice
+from partialfair.utils.typing import (
+    ArrayLike,
+    Floats,
+    GapScale,
+    GroupLabel,
+    IntervalLike,
+    MissingGroups,
+    RankWithin,
+    Ties,
+)
 
 __all__ = [
     "WorstGap",

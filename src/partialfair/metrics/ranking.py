@@ -12,14 +12,14 @@ from typing import Any, get_args
 
 import numpy as np
 
-from partialfair._checks import check_choice
-from partialfair._typing import ArrayLike, Floats, MissingGroups, Ties
+from partialfair.data.intervals import IntervalSet
 from partialfair.exceptions import UndefinedGapWarning
-from partialfair.intervals import IntervalSet
 from partialfair.metrics import _kernels
 from partialfair.metrics.inputs import GroupScores, ScoredGroups, positives, scored_groups
 from partialfair.metrics.partial import TIE_SHARES, WorstGap, differences, gap_of_pair
 from partialfair.metrics.sweep import pair_aucs
+from partialfair.utils.checks import check_choice
+from partialfair.utils.typing import ArrayLike, Floats, MissingGroups, Ties
 
 __all__ = ["inter_group_pairwise_difference", "intra_group_pairwise_difference"]
 

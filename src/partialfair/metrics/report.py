@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partialfair._checks import random_generator
-from partialfair._typing import (
-    ArrayLike,
-    GapScale,
-    IntervalLike,
-    MissingGroups,
-    RankWithin,
-    SmallGroups,
-)
-from partialfair.groups import MAX_GROUPS, Groups, group_name, label_kind
-from partialfair.metrics._judged_scores import judged_scores
+from partialfair.data.groups import MAX_GROUPS, Groups, group_name, label_kind
+from partialfair.metrics._evaluated_scores import read_scores
 from partialfair.metrics._report_rows import DrawsOfGroups, ReportRow, metric_row
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.differences import Setting
@@ -30,6 +21,15 @@ from partialfair.metrics.small_groups import (
     GroupSummary,
     SmallGroup,
     group_summary,
+)
+from partialfair.utils.checks import random_generator
+from partialfair.utils.typing import (
+    ArrayLike,
+    GapScale,
+    IntervalLike,
+    MissingGroups,
+    RankWithin,
+    SmallGroups,
 )
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class FairnessReport:
             said.append(f"{rows} without a group left out")
         return "; ".join(said)
 
-    def as_judged(self, groups: Groups) -> Groups:
+    def evaluated(self, groups: Groups) -> Groups:
         """Return groups as they are judged here: none for those too few, and one for those merged."""
         labels = tuple(group.group for group in self.groups)
         joined = {group.group: MERGED for group in self.merged_groups}
@@ -336,7 +336,7 @@ def fairness_report(
     ('statistical_parity', ('North', 'Islands'))
     """
     seed = int(random_generator(random_state).integers(2**63))
-    read = judged_scores(
+    read = read_scores(
         y_true,
         y_score,
         sensitive_features=sensitive_features,

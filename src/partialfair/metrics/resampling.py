@@ -22,8 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from partialfair._typing import Floats, Ints
 from partialfair.metrics.inputs import GroupScores, ScoredGroups
+from partialfair.utils.typing import Floats, Ints
 
 __all__ = ["GroupDraws", "Resamples", "resample"]
 

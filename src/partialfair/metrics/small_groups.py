@@ -13,26 +13,26 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from partialfair._text import listed
-from partialfair._typing import GroupLabel, IntervalLike, RankWithin, SmallGroups
+from partialfair.data.groups import LABEL_KINDS, enough, group_name, members_text
 from partialfair.exceptions import InputError, SmallGroupWarning
-from partialfair.groups import LABEL_KINDS, enough, group_name, members_text
 from partialfair.metrics.inputs import GroupScores, ScoredGroups, effective_size
+from partialfair.utils.text import listed
+from partialfair.utils.typing import GroupLabel, IntervalLike, RankWithin, SmallGroups
 
 __all__ = [
     "MERGED",
     "MIN_MEMBERS",
     "TOO_FEW",
+    "EvaluatedGroups",
     "GroupSummary",
-    "JudgedGroups",
     "LabelCount",
     "SmallGroup",
     "check_merging",
     "enough",
     "group_summary",
-    "judged_groups",
     "labelled_in_interval",
     "members_inside",
+    "select_groups",
     "too_few_labelled",
     "warn_about_few",
 ]
@@ -106,7 +106,7 @@ class SmallGroup(GroupSummary):
 
 
 @dataclass(frozen=True, eq=False)
-class JudgedGroups:
+class EvaluatedGroups:
     """The groups that are judged, those that are too small, and those that are judged together as one."""
 
     scored: ScoredGroups
@@ -120,10 +120,10 @@ def check_merging(small_groups: SmallGroups, interval: IntervalLike) -> None:
         raise InputError("small_groups='merge' needs one interval for all groups, not one for each")
 
 
-def judged_groups(scored: ScoredGroups, min_group_size: float, small_groups: SmallGroups) -> JudgedGroups:
+def select_groups(scored: ScoredGroups, min_group_size: float, small_groups: SmallGroups) -> EvaluatedGroups:
     """Part the groups into those that are judged and those that are too small."""
     if small_groups == "keep":
-        return JudgedGroups(scored, (), ())
+        return EvaluatedGroups(scored, (), ())
     large = [group for group in scored if enough(members_inside(group), min_group_size)]
     few = [group for group in scored if not enough(members_inside(group), min_group_size)]
     small = tuple(_small_group(group, "members", members_inside(group)) for group in few)
@@ -136,7 +136,7 @@ def judged_groups(scored: ScoredGroups, min_group_size: float, small_groups: Sma
         alone = small or merged  # all that are too few, though together they may suffice
         n_large = len(scored) - len(alone)
         raise InputError(_nobody_to_compare(n_large, alone, len(scored), min_group_size, small_groups))
-    return JudgedGroups(replace(scored, groups=tuple(large)), small, merged)
+    return EvaluatedGroups(replace(scored, groups=tuple(large)), small, merged)
 
 
 def members_inside(group: GroupScores) -> float:

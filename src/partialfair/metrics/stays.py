@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partialfair._typing import Floats, Ints
-from partialfair.intervals import RANK_TOLERANCE, running_weight, tie_ends
+from partialfair.data.intervals import RANK_TOLERANCE, running_weight, tie_ends
+from partialfair.utils.typing import Floats, Ints
 
 __all__ = ["GridPlaces", "grid_stays"]
 

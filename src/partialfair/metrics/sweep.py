@@ -16,11 +16,11 @@ from itertools import combinations
 
 import numpy as np
 
-from partialfair._compiled import njit
-from partialfair._typing import Floats, GapScale, Ints
-from partialfair.intervals import RANK_TOLERANCE, holds_rank, passed_share, tie_ends
+from partialfair.data.intervals import RANK_TOLERANCE, holds_rank, passed_share, tie_ends
 from partialfair.metrics import _kernels
 from partialfair.metrics.inputs import GroupScores
+from partialfair.utils.compiled import njit
+from partialfair.utils.typing import Floats, GapScale, Ints
 
 __all__ = ["MANY_GROUPS", "PairVisits", "pair_aucs", "parity_gaps", "visits_of_pairs"]
 

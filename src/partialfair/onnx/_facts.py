@@ -6,7 +6,7 @@ import json
 from importlib.metadata import version
 from typing import Any
 
-from partialfair.groups import group_name
+from partialfair.data.groups import group_name
 from partialfair.onnx._reading import Exported
 
 __all__ = ["facts_of", "settings_of"]
@@ -37,8 +37,8 @@ def settings_of(model: Any) -> dict[str, Any]:
                 "training_gap": None if result is None else result.gap,
             }
         ]
-    if result is not None and result.promise_kept is not None:
-        told["promise_kept"] = bool(result.promise_kept)
+    if result is not None and result.satisfied is not None:
+        told["satisfied"] = bool(result.satisfied)
     groups = getattr(model, "groups_", None)
     if groups is not None:
         told["groups"] = [group_name(label) for label in groups]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from partialfair._extras import require
-from partialfair._typing import Ints
+from partialfair.utils.extras import require
+from partialfair.utils.typing import Ints
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from partialfair._checks import shown
-from partialfair._text import listed
-from partialfair._typing import GroupLabel
 from partialfair.exceptions import InputError
 from partialfair.onnx._graph import Graph, Kind, Name
+from partialfair.utils.checks import shown
+from partialfair.utils.text import listed
+from partialfair.utils.typing import GroupLabel
 
 __all__ = ["GroupInputs", "group_inputs"]
 

@@ -10,12 +10,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from partialfair._typing import Floats, GroupLabel
 from partialfair.onnx._graph import Graph, Name
 from partialfair.onnx._groups import GroupInputs
 from partialfair.onnx._trees import leaf_sums, search_tree
 from partialfair.onnx.splits import SplitTrees
 from partialfair.postprocessing import ScoreMap
+from partialfair.utils.typing import Floats, GroupLabel
 
 __all__ = [
     "AdjustedScores",

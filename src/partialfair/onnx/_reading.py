@@ -15,7 +15,6 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from partialfair._typing import Floats
 from partialfair.estimators.base import PartialFairEstimator
 from partialfair.exceptions import InputError
 from partialfair.onnx._models import (
@@ -33,6 +32,7 @@ from partialfair.postprocessing import PartialParityAdjuster
 from partialfair.trees import PartialFairTrees, TreeEnsemble, ensemble_of
 from partialfair.trees.ensembles import READERS
 from partialfair.trees.refitting import LeafValues
+from partialfair.utils.typing import Floats
 
 __all__ = ["Decision", "Exported", "exported"]
 

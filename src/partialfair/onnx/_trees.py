@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from partialfair._typing import Floats, Ints
 from partialfair.onnx._graph import Graph, Name
+from partialfair.utils.typing import Floats, Ints
 
 __all__ = ["Mode", "SplitTree", "leaf_sums", "search_tree"]
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partialfair._files import write_file
 from partialfair.exceptions import InputError
 from partialfair.onnx._facts import facts_of
 from partialfair.onnx._graph import Graph, Kind, Name
@@ -16,6 +15,7 @@ from partialfair.onnx._models import GraphRows
 from partialfair.onnx._reading import Decision, Exported, exported
 from partialfair.onnx._tables import table_rows, table_scores
 from partialfair.tables import TableModel
+from partialfair.utils.files import write_file
 
 if TYPE_CHECKING:
     from onnx import ModelProto

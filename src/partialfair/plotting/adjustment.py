@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partialfair._typing import Floats
 from partialfair.plotting.style import MAX_SHOWN, group_style, new_axes, safe_name, set_title
+from partialfair.utils.typing import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partialfair._extras import require
-from partialfair._typing import GroupLabel, IntervalLike
+from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError
-from partialfair.intervals import as_interval_set
 from partialfair.metrics.curve import RankCurve
 from partialfair.plotting.style import (
     INTERVAL_COLOUR,
@@ -20,6 +18,8 @@ from partialfair.plotting.style import (
     safe_name,
     set_title,
 )
+from partialfair.utils.extras import require
+from partialfair.utils.typing import GroupLabel, IntervalLike
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from partialfair._extras import require
-from partialfair._typing import ArrayLike, Floats, IntervalLike, MissingGroups
 from partialfair.exceptions import InputError
 from partialfair.metrics.discrete import DiscreteScores, score_span
 from partialfair.metrics.inputs import GroupScores, ScoredGroups, check_threshold, scored_groups
 from partialfair.plotting.style import GROUP_COLOURS, INTERVAL_COLOUR, MAX_SHOWN, percent_axis, safe_name
+from partialfair.utils.extras import require
+from partialfair.utils.typing import ArrayLike, Floats, IntervalLike, MissingGroups
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

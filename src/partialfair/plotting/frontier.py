@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from partialfair._typing import Floats
 from partialfair.plotting.style import GROUP_COLOURS, new_axes, set_title
+from partialfair.utils.typing import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from partialfair.path import FairnessPath
+    from partialfair.estimators.path import FairnessPath
 
 __all__ = ["plot_path"]
 

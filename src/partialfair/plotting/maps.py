@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from partialfair._typing import IntervalLike
-from partialfair.intervals import as_interval_set
+from partialfair.data.intervals import as_interval_set
 from partialfair.metrics.map import UnfairnessMap
 from partialfair.plotting.style import INTERVAL_COLOUR, new_axes, percent_axis, set_title
+from partialfair.utils.typing import IntervalLike
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

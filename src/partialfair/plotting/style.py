@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from partialfair._extras import require
-from partialfair._typing import GroupLabel
-from partialfair.groups import group_name
+from partialfair.data.groups import group_name
+from partialfair.utils.extras import require
+from partialfair.utils.typing import GroupLabel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

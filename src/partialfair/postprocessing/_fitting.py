@@ -10,12 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from partialfair._checks import shown
-from partialfair._text import listed
-from partialfair._typing import ArrayLike, Floats, GapScale
+from partialfair.data.groups import enough, members_text
+from partialfair.data.intervals import IntervalSet
 from partialfair.exceptions import InputError, SmallGroupWarning
-from partialfair.groups import enough, members_text
-from partialfair.intervals import IntervalSet
 from partialfair.metrics.calibration import CalibrationByGroup, calibration_by_group
 from partialfair.metrics.inputs import GroupScores, ScoredGroups, check_gap_scale
 from partialfair.metrics.partial import WorstGap, demographic_parity_gap, statistical_parity_gap
@@ -30,6 +27,9 @@ from partialfair.postprocessing._parity import (
 from partialfair.postprocessing._selection import selection_maps
 from partialfair.postprocessing.maps import ScoreMap
 from partialfair.postprocessing.result import Adjustment
+from partialfair.utils.checks import shown
+from partialfair.utils.text import listed
+from partialfair.utils.typing import ArrayLike, Floats, GapScale
 
 __all__ = ["Asked", "Found", "fitted_maps", "measured"]
 

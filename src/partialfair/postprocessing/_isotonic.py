@@ -15,10 +15,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from partialfair._compiled import njit
-from partialfair._typing import Bools, Floats, Ints
+from partialfair.optimization.problems.programs import QuadraticProgram, Tolerances, solve_program
 from partialfair.postprocessing._knots import KnotRows, Knots
-from partialfair.problems.programs import QuadraticProgram, Tolerances, solve_program
+from partialfair.utils.compiled import njit
+from partialfair.utils.typing import Bools, Floats, Ints
 
 __all__ = ["least_change", "rising", "told_apart"]
 

@@ -35,9 +35,9 @@ from itertools import permutations
 
 import numpy as np
 
-from partialfair._typing import Bools, Floats, GapScale, Ints
-from partialfair.intervals import RANK_TOLERANCE, IntervalSet, tie_ends
+from partialfair.data.intervals import RANK_TOLERANCE, IntervalSet, tie_ends
 from partialfair.metrics.inputs import GroupScores
+from partialfair.utils.typing import Bools, Floats, GapScale, Ints
 
 __all__ = ["Blocks", "KnotRows", "Knots", "group_blocks", "knots_of", "largest_shares", "order_rows"]
 
@@ -284,6 +284,6 @@ def _rows_between(
 
 
 def _holds(interval: IntervalSet, ranks: Floats) -> Bools:
-    """Whether each rank lies in the interval; see `partialfair.intervals.holds_rank`."""
+    """Whether each rank lies in the interval; see `partialfair.data.intervals.holds_rank`."""
     depth = ranks[:, None] - interval.starts
     return np.asarray(((depth >= -RANK_TOLERANCE) & (depth < interval.lengths - RANK_TOLERANCE)).any(axis=1))

@@ -6,11 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from partialfair._text import listed
-from partialfair._typing import Floats, GapScale
+from partialfair.data.groups import members_text
+from partialfair.data.intervals import RANK_TOLERANCE, IntervalSet
 from partialfair.exceptions import InputError
-from partialfair.groups import members_text
-from partialfair.intervals import RANK_TOLERANCE, IntervalSet
 from partialfair.metrics.inputs import GroupScores, ScoredGroups
 from partialfair.metrics.partial import statistical_parity_gap
 from partialfair.metrics.small_groups import members_inside
@@ -24,6 +22,8 @@ from partialfair.postprocessing._knots import (
     order_rows,
 )
 from partialfair.postprocessing.maps import ScoreMap, score_map
+from partialfair.utils.text import listed
+from partialfair.utils.typing import Floats, GapScale
 
 __all__ = ["ParityMaps", "has_new_ties", "identity_map", "parity_maps", "squared_change", "with_maps"]
 

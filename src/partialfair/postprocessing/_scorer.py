@@ -11,8 +11,8 @@ import numpy.typing as npt
 from sklearn.base import is_classifier
 from sklearn.exceptions import NotFittedError
 
-from partialfair._typing import ArrayLike, Floats
 from partialfair.exceptions import InputError
+from partialfair.utils.typing import ArrayLike, Floats
 
 __all__ = ["Response", "Scorer", "read_scorer"]
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from partialfair._typing import Floats, Ints
-from partialfair.intervals import RANK_TOLERANCE
+from partialfair.data.intervals import RANK_TOLERANCE
 from partialfair.metrics.inputs import GroupScores, ScoredGroups
 from partialfair.postprocessing._isotonic import rising
 from partialfair.postprocessing._knots import Blocks, group_blocks
 from partialfair.postprocessing.maps import ScoreMap, score_map
+from partialfair.utils.typing import Floats, Ints
 
 __all__ = ["selection_maps"]
 

@@ -12,7 +12,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from partialfair._checks import (
+from partialfair.data.groups import Groups, encode_groups
+from partialfair.estimators.inputs import in_columns_of, names_of
+from partialfair.exceptions import InputError
+from partialfair.metrics.inputs import oriented, scored_groups
+from partialfair.metrics.report import FairnessReport, fairness_report
+from partialfair.postprocessing._fitting import Asked, fitted_maps, measured
+from partialfair.postprocessing._scorer import Response, Scorer, as_scores, read_scorer
+from partialfair.postprocessing.maps import LARGEST_SCORE, ScoreMap, maps_frame, read_maps, write_maps
+from partialfair.utils.checks import (
     check_choice,
     check_count,
     check_number,
@@ -21,17 +29,9 @@ from partialfair._checks import (
     refuse_lazy,
     shown,
 )
-from partialfair._state import StoredAsPairs
-from partialfair._text import listed
-from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike, MissingGroups
-from partialfair.estimators.inputs import in_columns_of, names_of
-from partialfair.exceptions import InputError
-from partialfair.groups import Groups, encode_groups
-from partialfair.metrics.inputs import oriented, scored_groups
-from partialfair.metrics.report import FairnessReport, fairness_report
-from partialfair.postprocessing._fitting import Asked, fitted_maps, measured
-from partialfair.postprocessing._scorer import Response, Scorer, as_scores, read_scorer
-from partialfair.postprocessing.maps import LARGEST_SCORE, ScoreMap, maps_frame, read_maps, write_maps
+from partialfair.utils.state import StoredAsPairs
+from partialfair.utils.text import listed
+from partialfair.utils.typing import ArrayLike, Floats, GapScale, IntervalLike, MissingGroups
 
 if TYPE_CHECKING:
     import pandas as pd

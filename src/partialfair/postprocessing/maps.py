@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partialfair._checks import shown
-from partialfair._files import write_file
-from partialfair._typing import Floats, GroupLabel
+from partialfair.data.groups import group_name
 from partialfair.exceptions import InputError
-from partialfair.groups import group_name
+from partialfair.utils.checks import shown
+from partialfair.utils.files import write_file
+from partialfair.utils.typing import Floats, GroupLabel
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from partialfair._text import listed
-from partialfair._typing import GroupLabel
-from partialfair.groups import group_name
-from partialfair.intervals import RANK_TOLERANCE
+from partialfair.data.groups import group_name
+from partialfair.data.intervals import RANK_TOLERANCE
 from partialfair.metrics.calibration import CalibrationByGroup
 from partialfair.metrics.partial import WorstGap
+from partialfair.utils.text import listed
+from partialfair.utils.typing import GroupLabel
 
 __all__ = ["Adjustment"]
 
@@ -78,7 +78,7 @@ class Adjustment:
         return self.worst_before.value
 
     @property
-    def promise_kept(self) -> bool:
+    def satisfied(self) -> bool:
         """Whether the gap is at most ``max_gap``."""
         return self.gap <= self.max_gap + RANK_TOLERANCE
 

@@ -24,15 +24,15 @@ from typing import Any
 
 import numpy as np
 
-from partialfair._checks import finite_vector
-from partialfair._typing import ArrayLike, Floats, IntervalLike, Ints, MissingGroups
-from partialfair.groups import group_name, members_text
-from partialfair.intervals import as_interval_set, interval_text
+from partialfair.data.groups import group_name, members_text
+from partialfair.data.intervals import as_interval_set, interval_text
 from partialfair.metrics import band_changes
 from partialfair.metrics.inputs import encoded_groups, oriented
 from partialfair.metrics.stays import GridPlaces, grid_stays
 from partialfair.report.sections import Section
 from partialfair.report.summary import DISCLOSED, N_GRID
+from partialfair.utils.checks import finite_vector
+from partialfair.utils.typing import ArrayLike, Floats, IntervalLike, Ints, MissingGroups
 
 __all__ = ["IntervalChanges", "interval_changes", "packed_stays"]
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partialfair._files import write_file
+from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError
-from partialfair.intervals import as_interval_set
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.report import FairnessReport
 from partialfair.metrics.text import fixed
+from partialfair.optimization.solvers import GOOD
 from partialfair.report.changes import IntervalChanges, interval_changes
 from partialfair.report.rendering import (
     NOT_ONE_INTERVAL,
@@ -23,10 +23,10 @@ from partialfair.report.rendering import (
     render,
 )
 from partialfair.report.sections import Section, audited_section, pairs_section
-from partialfair.solvers import GOOD
+from partialfair.utils.files import write_file
 
 if TYPE_CHECKING:
-    from partialfair.path import FairnessPath, PathPoint
+    from partialfair.estimators.path import FairnessPath, PathPoint
     from partialfair.training.result import FitResult
 
 __all__ = [
@@ -141,7 +141,7 @@ def path_page(
     first = reports[names[0]]
     changes = interval_changes(
         scores,
-        sensitive_features=first.as_judged(rows.groups),
+        sensitive_features=first.evaluated(rows.groups),
         interval=interval,
         sample_weight=rows.weights,
         higher_is_better=first.higher_is_better,

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from partialfair.data.groups import group_name, members_text
 from partialfair.exceptions import InputError
-from partialfair.groups import group_name, members_text
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.inputs import ranked_threshold
 from partialfair.metrics.report import FairnessReport

@@ -17,13 +17,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from partialfair._typing import Floats, Ints
-from partialfair.intervals import running_weight, tie_ends
+from partialfair.data.intervals import running_weight, tie_ends
 from partialfair.metrics import _kernels, ranking
 from partialfair.metrics.discrete import DiscreteScores, score_span
 from partialfair.metrics.inputs import GroupScores, ScoredGroups, oriented
 from partialfair.metrics.map_radii import MapRadii
 from partialfair.metrics.sweep import visits_of_pairs
+from partialfair.utils.typing import Floats, Ints
 
 __all__ = ["DISCLOSED", "N_GRID", "Worst", "leading_pairs", "packed", "summarise"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from partialfair._checks import check_count, check_fraction, check_number
+from partialfair.utils.checks import check_count, check_fraction, check_number
 
 __all__ = [
     "describe_bound",

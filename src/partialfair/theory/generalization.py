@@ -9,17 +9,17 @@ from typing import Protocol
 
 import numpy as np
 
-from partialfair._checks import check_count, check_fraction, check_number, finite_vector
-from partialfair._typing import ArrayLike, Floats, GroupLabel, IntervalLike
+from partialfair.data.groups import encode_groups, group_name
+from partialfair.data.intervals import intervals_by_group
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups, group_name
-from partialfair.intervals import intervals_by_group
 from partialfair.theory.deviations import (
     describe_bound,
     dkw_bound,
     members_needed,
     uniform_deviation_bound,
 )
+from partialfair.utils.checks import check_count, check_fraction, check_number, finite_vector
+from partialfair.utils.typing import ArrayLike, Floats, GroupLabel, IntervalLike
 
 __all__ = [
     "GapBound",
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class HasLevel(Protocol):
-    """A non-decreasing surrogate with ``σ(−x) = 1 − σ(x)``, such as `partialfair.surrogates` has."""
+    """A non-decreasing surrogate with ``σ(−x) = 1 − σ(x)``, such as `constraints.surrogates` has."""
 
     def level(self, share: float) -> float:
         """Return the x with σ(x) = share."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from partialfair._checks import check_number, shown
 from partialfair.exceptions import InputError
+from partialfair.utils.checks import check_number, shown
 
 __all__ = ["IdcaBudget", "idca_budget"]
 

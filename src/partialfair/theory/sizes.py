@@ -6,10 +6,10 @@ import math
 
 from scipy import special
 
-from partialfair._checks import check_choice, check_fraction, check_number
-from partialfair._typing import GapScale, IntervalLike
+from partialfair.data.intervals import IntervalSet, as_interval_set
 from partialfair.exceptions import InputError
-from partialfair.intervals import IntervalSet, as_interval_set
+from partialfair.utils.checks import check_choice, check_fraction, check_number
+from partialfair.utils.typing import GapScale, IntervalLike
 
 __all__ = ["required_size", "smallest_gap"]
 

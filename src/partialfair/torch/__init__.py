@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from partialfair._extras import require
+from partialfair.utils.extras import require
 
 if TYPE_CHECKING:
     from partialfair.torch.batches import GroupBatches, Indexed

@@ -1,6 +1,6 @@
 """Atoms of banks as torch functions of the scores of some rows, and their tangents.
 
-A bank is formulas only, in NumPy (`partialfair.dc`) and here: what differs is who adds up. Rows come with
+A bank is formulas only, in NumPy (`constraints.dc`) and here: what differs is who adds up. Rows come with
 weights (n_groups, n): how much each counts in the sums of each group. Those of a batch are scaled so that its
 sums estimate those of all rows.
 
@@ -17,7 +17,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from partialfair.dc import AtomBank, GroupMeans, PairSums
+from partialfair.constraints.dc import AtomBank, GroupMeans, PairSums
 from partialfair.exceptions import InputError
 from partialfair.torch._surrogates import Parts, parts_of
 

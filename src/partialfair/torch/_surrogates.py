@@ -1,4 +1,4 @@
-"""Surrogates as torch functions: σ⁺ and σ⁻ of those of `partialfair.surrogates`, and their slopes.
+"""Surrogates as torch functions: σ⁺ and σ⁻ of those of `constraints.surrogates`, and their slopes.
 
 Both come as one tensor with a first axis of two, so that what is done to both is done once. Slopes at kinks
 are those of the compiled loops, from below, so that both worlds take the same subgradient. Each operation is
@@ -13,8 +13,8 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
+from partialfair.constraints.surrogates import Ramp, RoundedRamp, Sigmoid, Surrogate
 from partialfair.exceptions import InputError
-from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid, Surrogate
 
 __all__ = ["Parts", "parts_of"]
 

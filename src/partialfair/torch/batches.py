@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
-from partialfair._checks import check_count
-from partialfair._typing import ArrayLike, Floats, GroupLabel, Ints
+from partialfair.data.groups import encode_groups
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups
+from partialfair.utils.checks import check_count
+from partialfair.utils.typing import ArrayLike, Floats, GroupLabel, Ints
 
 __all__ = ["GroupBatches", "Indexed"]
 

@@ -11,14 +11,14 @@ import torch
 import torch.distributed
 from torch import Tensor, nn
 
-from partialfair._checks import check_choice, check_count, check_flag, check_number
-from partialfair._typing import ArrayLike
 from partialfair.constraints import Constraint
 from partialfair.exceptions import InputError
 from partialfair.torch._atoms import AtomsAt
 from partialfair.torch._processes import mean_over_processes, n_processes
 from partialfair.torch._replay import Replays
 from partialfair.torch.functions import ScoreConstraints, check_positions, check_scores, score_vector
+from partialfair.utils.checks import check_choice, check_count, check_flag, check_number
+from partialfair.utils.typing import ArrayLike
 
 __all__ = ["PartialFairness"]
 

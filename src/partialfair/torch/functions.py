@@ -10,16 +10,16 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from partialfair._checks import check_flag, check_number, shown
-from partialfair._typing import ArrayLike, Floats, GroupLabel
 from partialfair.constraints import Constraint, OnAGrid, check_compatible, join
 from partialfair.constraints.base import Positive
-from partialfair.dc import DCSystem
+from partialfair.constraints.dc import DCSystem
+from partialfair.constraints.surrogates import Surrogate
+from partialfair.constraints.surrogates import surrogate as surrogate_named
+from partialfair.data.groups import Groups, encode_groups
 from partialfair.exceptions import InputError
-from partialfair.groups import Groups, encode_groups
-from partialfair.surrogates import Surrogate
-from partialfair.surrogates import surrogate as surrogate_named
 from partialfair.torch._atoms import AtomsAt, AtomsOfBank, JoinedAt, atoms_of_bank
+from partialfair.utils.checks import check_flag, check_number, shown
+from partialfair.utils.typing import ArrayLike, Floats, GroupLabel
 
 __all__ = [
     "ScoreConstraints",
@@ -48,7 +48,7 @@ class ScoreConstraints(nn.Module):
     constraints
         One of `partialfair.constraints`, or a list of them.
     groups
-        The group of every training row, in the forms that `partialfair.groups.encode_groups` takes.
+        The group of every training row, in the forms that `partialfair.data.groups.encode_groups` takes.
     y
         Labels 0 and 1 of every training row, for constraints that compare members with the same label.
     surrogate, surrogate_width
@@ -355,7 +355,7 @@ class _RankedScores:
 
 
 class _Maxima(nn.Module):
-    """``f_i = Σ c · max(pieces) + constant``: `partialfair.dc.DCSystem` on tensors."""
+    """``f_i = Σ c · max(pieces) + constant``: `partialfair.constraints.dc.DCSystem` on tensors."""
 
     matrix: Tensor
     offsets: Tensor

@@ -11,14 +11,14 @@ import torch
 from sklearn.base import clone
 from torch import Tensor, nn
 
-from partialfair._checks import shown
-from partialfair._typing import ArrayLike, Floats
 from partialfair.constraints import Constraint
 from partialfair.estimators import FitResult, PartialFairClassifier
 from partialfair.exceptions import InputError
 from partialfair.metrics.inputs import scored_groups
-from partialfair.named_constraints import record_of
 from partialfair.torch.functions import check_labels, scores_of
+from partialfair.training.named_constraints import record_of
+from partialfair.utils.checks import shown
+from partialfair.utils.typing import ArrayLike, Floats
 
 __all__ = ["RefittedHead", "refit_head"]
 

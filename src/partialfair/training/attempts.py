@@ -7,16 +7,16 @@ from functools import cached_property
 
 import numpy as np
 
-from partialfair._clock import unhurried
-from partialfair._typing import Floats
 from partialfair.constraints import Constraint
+from partialfair.constraints.surrogates import Surrogate
 from partialfair.metrics.partial import WorstGap
-from partialfair.problems import Certificate, Problem, certify
-from partialfair.solvers import CUT_SHORT, Result, Status
-from partialfair.surrogates import Surrogate
+from partialfair.optimization.problems import Certificate, Problem, certify
+from partialfair.optimization.solvers import CUT_SHORT, Result, Status
 from partialfair.training.candidates import Candidate, Pool
 from partialfair.training.fit_problem import Training
 from partialfair.training.result import ROUNDING_OF_GAPS
+from partialfair.utils.clock import ignore_deadline
+from partialfair.utils.typing import Floats
 
 __all__ = ["Attempt", "Attempts"]
 
@@ -127,7 +127,7 @@ class Attempts:
 
     def evaluate(self, attempt: Attempt, how: str) -> Candidate:
         """Make the solution of an attempt a candidate."""
-        with unhurried():  # a solve that was cut short may have come to a better model than any before
+        with ignore_deadline():  # a solve that was cut short may have come to a better model than any before
             candidate = self.pool.add(attempt.w, how, attempt.gaps)
         self.note(attempt, candidate)
         return candidate

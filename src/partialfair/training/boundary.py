@@ -20,17 +20,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from partialfair._clock import check_clock, unhurried
-from partialfair._typing import Floats
 from partialfair.constraints import Constraint, OnAGrid
+from partialfair.constraints.surrogates import Surrogate
 from partialfair.metrics.partial import WorstGap
-from partialfair.models.blocks import ArrowMatrix
-from partialfair.named_constraints import record_of
-from partialfair.problems.elastic import ElasticModel, StepBounds
-from partialfair.problems.kinks import no_kinks
-from partialfair.surrogates import Surrogate
+from partialfair.optimization.models.blocks import ArrowMatrix
+from partialfair.optimization.problems.elastic import ElasticModel, StepBounds
+from partialfair.optimization.problems.kinks import no_kinks
 from partialfair.training.candidates import Candidate, Pool
+from partialfair.training.named_constraints import record_of
 from partialfair.training.tightening import indicator_values, with_point_at
+from partialfair.utils.clock import check_clock, ignore_deadline
+from partialfair.utils.typing import Floats
 
 __all__ = ["BoundarySearch", "follow_boundary"]
 
@@ -149,7 +149,7 @@ def follow_boundary(
                 )
     finally:  # whatever ends it, the best model is there
         if best is not start:
-            with unhurried():
+            with ignore_deadline():
                 pool.keep(best, "steps along the boundary", settings.n_steps)
 
 

@@ -14,15 +14,15 @@ from functools import cached_property
 
 import numpy as np
 
-from partialfair._clock import unhurried
-from partialfair._typing import Floats
+from partialfair.constraints.surrogates import Surrogate
 from partialfair.metrics.partial import WorstGap
-from partialfair.named_constraints import record_of
-from partialfair.problems import Problem, WholeSpace
-from partialfair.surrogates import Surrogate
+from partialfair.optimization.problems import Problem, WholeSpace
 from partialfair.training.fit_problem import Training
+from partialfair.training.named_constraints import record_of
 from partialfair.training.rescaling import rescale
 from partialfair.training.result import ROUNDING_OF_GAPS, Tried
+from partialfair.utils.clock import ignore_deadline
+from partialfair.utils.typing import Floats
 
 __all__ = ["Candidate", "Pool"]
 
@@ -152,7 +152,7 @@ class Pool:
         """Return a candidate, and the one with the best scale and intercept; gaps do not change."""
         if not self.candidates or not self._ranks_decide:  # the first one is the unconstrained optimum
             return candidate, candidate
-        with unhurried():
+        with ignore_deadline():
             w = rescale(self.problem, candidate.w)
         if w is None:
             rejected = replace(candidate, is_predictive=False)

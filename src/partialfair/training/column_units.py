@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from partialfair._text import listed
-from partialfair._typing import Floats, Ints
-from partialfair.categoricals import CategoricalCodes
+from partialfair.data.categoricals import CategoricalCodes
 from partialfair.data.features import Features, n_rows_of
 from partialfair.exceptions import FarFromZeroWarning, InputError, PenalizedFeatureWarning
-from partialfair.models.designs import DenseDesign, as_design
-from partialfair.models.linear import FARTHEST_CORRECTED
+from partialfair.optimization.models.designs import DenseDesign, as_design
+from partialfair.optimization.models.linear import FARTHEST_CORRECTED
+from partialfair.utils.text import listed
+from partialfair.utils.typing import Floats, Ints
 
 __all__ = ["ColumnUnits", "column_units", "penalized_warning"]
 

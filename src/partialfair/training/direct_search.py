@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partialfair._clock import check_clock
-from partialfair._typing import Floats
 from partialfair.training.candidates import Candidate, Pool
+from partialfair.utils.clock import check_clock
+from partialfair.utils.typing import Floats
 
 __all__ = ["DirectSearch", "direct_search", "search_all_coordinates"]
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partialfair._typing import Floats
 from partialfair.constraints import OnAGrid
-from partialfair.models.blocks import ArrowMatrix
-from partialfair.named_constraints import record_of
-from partialfair.problems.rows import Shard
+from partialfair.optimization.models.blocks import ArrowMatrix
+from partialfair.optimization.problems.rows import Shard
 from partialfair.training.candidates import Candidate, Pool
+from partialfair.training.named_constraints import record_of
+from partialfair.utils.typing import Floats
 
 __all__ = ["Block", "BlockMoves", "largest_block", "move_outside"]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from partialfair.constraints import Constraint
-from partialfair.solvers import CUT_SHORT, Status
-from partialfair.surrogates import Surrogate
+from partialfair.constraints.surrogates import Surrogate
+from partialfair.optimization.solvers import CUT_SHORT, Status
 from partialfair.training.attempts import Attempt, Attempts
 from partialfair.training.boundary import BoundarySearch, follow_boundary
 from partialfair.training.candidates import Candidate, Pool

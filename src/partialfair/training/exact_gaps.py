@@ -8,15 +8,15 @@ from functools import cached_property
 
 import numpy as np
 
-from partialfair._typing import GroupLabel, Ints
 from partialfair.constraints import Constraint
-from partialfair.groups import Groups
-from partialfair.intervals import IntervalSet, intervals_by_group
+from partialfair.data.groups import Groups
+from partialfair.data.intervals import IntervalSet, intervals_by_group
 from partialfair.metrics.inputs import GroupScores, ScoredGroups, sorted_group
 from partialfair.metrics.partial import WorstGap
-from partialfair.named_constraints import NamedConstraint, record_of, setting_of
-from partialfair.problems import WeightedScores
-from partialfair.problems.rows import map_in_threads
+from partialfair.optimization.problems import WeightedScores
+from partialfair.optimization.problems.rows import map_in_threads
+from partialfair.training.named_constraints import NamedConstraint, record_of, setting_of
+from partialfair.utils.typing import GroupLabel, Ints
 
 __all__ = ["Referee"]
 

@@ -12,16 +12,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from partialfair._clock import noticing_interrupts, unhurried
-from partialfair._typing import Floats, GroupLabel
 from partialfair.constraints import Constraint
+from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.samples import Samples
-from partialfair.models import linear_model
-from partialfair.models.linear import GroupTerms, LinearModel
-from partialfair.objectives import LossSettings, Objective, mirrored
-from partialfair.problems import Cells, Certificate, InMemoryData, WeightedScores
-from partialfair.solvers import Record
-from partialfair.surrogates import Surrogate
+from partialfair.optimization.models import linear_model
+from partialfair.optimization.models.linear import GroupTerms, LinearModel
+from partialfair.optimization.objectives import LossSettings, Objective, mirrored
+from partialfair.optimization.problems import Cells, Certificate, InMemoryData, WeightedScores
+from partialfair.optimization.solvers import Record
 from partialfair.training.column_units import ColumnUnits, column_units
 from partialfair.training.offset import Offset
 from partialfair.training.path_memory import PathMemory, PreparedFit
@@ -32,6 +30,8 @@ from partialfair.training.result import FitResult
 from partialfair.training.score_units import record_in_users_units, result_in_users_units
 from partialfair.training.search import Search, SearchResult, SearchSettings, ending
 from partialfair.training.threads import one_blas_thread
+from partialfair.utils.clock import ignore_deadline, noticing_interrupts
+from partialfair.utils.typing import Floats, GroupLabel
 
 __all__ = ["FitSettings", "LinearFit", "WarmStart", "fit_linear"]
 
@@ -276,7 +276,7 @@ def _result(
     """Describe the model that a search came back with, in the units of the fit."""
     attempt, training = found.attempt, found.attempt.training
     is_solution = np.array_equal(found.w, attempt.w)
-    with unhurried():
+    with ignore_deadline():
         x = attempt.result.x if is_solution else attempt.problem.start_at(found.w)
         violation = attempt.result.violation if is_solution else attempt.problem.evaluate(x).violation
         constant_objective = search.constant_objective

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partialfair._typing import Floats
 from partialfair.constraints import Constraint, ConstraintBlock, join
+from partialfair.constraints.surrogates import Surrogate
 from partialfair.metrics.partial import WorstGap
-from partialfair.objectives import Objective
-from partialfair.problems import Box, Cells, Counts, Problem, TrainingData
-from partialfair.surrogates import Surrogate
+from partialfair.optimization.objectives import Objective
+from partialfair.optimization.problems import Box, Cells, Counts, Problem, TrainingData
 from partialfair.training.promise import Promise
+from partialfair.utils.typing import Floats
 
 __all__ = ["Training"]
 

@@ -8,13 +8,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from partialfair._typing import Floats
-from partialfair.models.linear import LinearModel
-from partialfair.problems import Box
+from partialfair.optimization.models.linear import LinearModel
+from partialfair.optimization.problems import Box
+from partialfair.utils.typing import Floats
 
-__all__ = ["Offset", "OffsetModel", "Told"]
+__all__ = ["DeployedScores", "Offset", "OffsetModel"]
 
-Told: TypeAlias = Callable[[Floats], Floats]
+DeployedScores: TypeAlias = Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +43,12 @@ class Offset:
     intercept: Floats
     level: Floats
     bounds: tuple[float, float]
-    told: Callable[[Floats, Floats], tuple[Floats, Told]]
+    told: Callable[[Floats, Floats], tuple[Floats, DeployedScores]]
 
     def in_units(self, unit: float) -> Offset:
         """Return the same model, with scores in other units."""
 
-        def told(coef: Floats, intercept: Floats) -> tuple[Floats, Told]:
+        def told(coef: Floats, intercept: Floats) -> tuple[Floats, DeployedScores]:
             summands, scores_of = self.told(unit * coef, unit * intercept)
             return summands, lambda sums: scores_of(sums) / unit
 

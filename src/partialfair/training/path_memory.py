@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from partialfair._typing import Floats
 from partialfair.data.samples import Samples
-from partialfair.models.linear import LinearModel
-from partialfair.objectives import Objective
-from partialfair.problems import InMemoryData
-from partialfair.solvers import Result
+from partialfair.optimization.models.linear import LinearModel
+from partialfair.optimization.objectives import Objective
+from partialfair.optimization.problems import InMemoryData
+from partialfair.optimization.solvers import Result
 from partialfair.training.attempts import Attempt
 from partialfair.training.candidates import Candidate
 from partialfair.training.column_units import ColumnUnits
+from partialfair.utils.typing import Floats
 
 __all__ = ["PathMemory", "PathModel", "PreparedFit"]
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from partialfair._typing import GroupLabel
 from partialfair.constraints import Constraint
-from partialfair.groups import group_name
+from partialfair.data.groups import group_name
 from partialfair.metrics.choice import choose_interval
-from partialfair.problems import Counts
+from partialfair.optimization.problems import Counts
+from partialfair.utils.typing import GroupLabel
 
 __all__ = ["Automatic", "placed"]
 

@@ -10,17 +10,17 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from partialfair._checks import shown
-from partialfair._text import listed
-from partialfair._typing import Bools, Floats, GroupLabel, Ints
 from partialfair.constraints import Constraint, check_compatible
+from partialfair.data.groups import Groups, enough, group_name, members_text
+from partialfair.data.intervals import band_weights
 from partialfair.exceptions import InputError, SmallGroupWarning
-from partialfair.groups import Groups, enough, group_name, members_text
-from partialfair.intervals import band_weights
 from partialfair.metrics.partial import WorstGap
-from partialfair.problems import Cells, WeightedScores
+from partialfair.optimization.problems import Cells, WeightedScores
 from partialfair.training.exact_gaps import Referee
 from partialfair.training.placing import placed
+from partialfair.utils.checks import shown
+from partialfair.utils.text import listed
+from partialfair.utils.typing import Bools, Floats, GroupLabel, Ints
 
 __all__ = [
     "Promise",

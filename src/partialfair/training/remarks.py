@@ -21,24 +21,24 @@ from typing import Any
 
 import numpy as np
 
-from partialfair._checks import shown
-from partialfair._text import listed
-from partialfair._typing import Floats
 from partialfair.constraints.parity import AtThreshold
+from partialfair.data.groups import Groups, members_text
 from partialfair.exceptions import (
     IdleThresholdWarning,
     OverfittedGapWarning,
     SurrogateWarning,
     UninformativeModelWarning,
 )
-from partialfair.groups import Groups, members_text
 from partialfair.metrics.catalogue import METRICS
-from partialfair.named_constraints import record_of
-from partialfair.problems import Cells, Counts, WeightedScores
-from partialfair.solvers import GOOD, Status
+from partialfair.optimization.problems import Cells, Counts, WeightedScores
+from partialfair.optimization.solvers import GOOD, Status
 from partialfair.theory import required_size, smallest_gap
+from partialfair.training.named_constraints import record_of
 from partialfair.training.promise import Promise
 from partialfair.training.result import FitResult
+from partialfair.utils.checks import shown
+from partialfair.utils.text import listed
+from partialfair.utils.typing import Floats
 
 __all__ = [
     "flat_scores_warning",
@@ -84,7 +84,7 @@ def unfinished(result: FitResult) -> str | None:
         return None
     obstacle = "" if result.obstacle is None else f" (in the way: {result.obstacle})"
     holds = "holds" if result.kkt.holds(result.tol) else "does not hold"
-    if result.promise_kept is False:
+    if result.satisfied is False:
         holds += " for the surrogate constraints, which promise nothing,"
     return (
         f"the solver ended with status {result.status} after {result.history[-1].step} steps, and "

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from partialfair._typing import Floats
-from partialfair.problems import Capability, Problem
+from partialfair.optimization.problems import Capability, Problem
+from partialfair.utils.typing import Floats
 
 __all__ = ["rescale"]
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from partialfair._text import listed
-from partialfair._typing import Floats, GroupLabel
 from partialfair.constraints import Constraint
-from partialfair.groups import group_name
+from partialfair.constraints.surrogates import Surrogate
+from partialfair.data.groups import group_name
 from partialfair.metrics.partial import WorstGap
-from partialfair.problems import Certificate
-from partialfair.solvers import Record, Status
-from partialfair.surrogates import Surrogate
+from partialfair.optimization.problems import Certificate
+from partialfair.optimization.solvers import Record, Status
+from partialfair.utils.text import listed
+from partialfair.utils.typing import Floats, GroupLabel
 
 __all__ = ["CHOSEN_IN_TRAINING", "ROUNDING_OF_GAPS", "FitResult", "Population", "Tried"]
 
@@ -82,7 +82,7 @@ class Population:
     scoring, score, score_without
         By what certified models were compared, and what it is on the rows held out for the model and for the
         one without constraint.
-    not_judged
+    not_evaluated
         Groups that nothing is said of, because too few of them, or nobody, were held out.
     """
 
@@ -98,7 +98,7 @@ class Population:
     scoring: str
     score: float
     score_without: float
-    not_judged: tuple[GroupLabel, ...] = ()
+    not_evaluated: tuple[GroupLabel, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -127,7 +127,7 @@ class FitResult:
     ----------
     status
         CONVERGED only if a point was certified at ``tol`` that keeps the promise, and the model keeps it as
-        well and is no worse. PROMISE_KEPT if the model keeps the promise, and no such point was found.
+        well and is no worse. FEASIBLE if the model keeps the promise, and no such point was found.
     objective
         Weighted mean loss plus penalty.
     max_violation
@@ -201,7 +201,7 @@ class FitResult:
         return float(self.kkt.objective - self.objective)
 
     @property
-    def promise_kept(self) -> bool | None:
+    def satisfied(self) -> bool | None:
         """Whether every exact gap of the training scores is at most its ``max_gap``.
 
         With ``enforce="population"`` whether the gap of new people is, as far as rows held out can show.
@@ -287,8 +287,8 @@ class FitResult:
                 lines[-1] += ", which is not higher"
         if self.interval_chosen:
             lines.append(CHOSEN_IN_TRAINING)
-        if self.population is not None and self.population.not_judged:
-            left_out = [group_name(label) for label in self.population.not_judged]
+        if self.population is not None and self.population.not_evaluated:
+            left_out = [group_name(label) for label in self.population.not_evaluated]
             lines.append(f"too few held out, so nothing is said of: {listed(left_out)}")
         if self.small_groups:
             lines.append(f"too few to judge: {listed([group_name(label) for label in self.small_groups])}")

@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from partialfair._typing import Floats
 from partialfair.constraints import Constraint
 from partialfair.metrics.partial import WorstGap
-from partialfair.named_constraints import record_of
-from partialfair.solvers import Record
+from partialfair.optimization.solvers import Record
+from partialfair.training.named_constraints import record_of
 from partialfair.training.result import FitResult
+from partialfair.utils.typing import Floats
 
 __all__ = ["record_in_users_units", "result_in_users_units", "unit_of"]
 

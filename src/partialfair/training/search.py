@@ -9,15 +9,22 @@ from typing import Literal
 
 import numpy as np
 
-from partialfair._clock import OutOfTime, acknowledge_interrupt, deadline, out_of_time
-from partialfair._typing import Floats
 from partialfair.constraints import Constraint, OnAGrid, join
-from partialfair.groups import Groups
-from partialfair.objectives import Objective
-from partialfair.problems import Box, Certificate, Counts, Problem, TrainingData, certify
-from partialfair.solvers import CUT_SHORT, IDCA, Newton, Record, Result, Solver, Status, decided
-from partialfair.solvers.result import unconstrained_start
-from partialfair.surrogates import Surrogate, surrogate
+from partialfair.constraints.surrogates import Surrogate, surrogate
+from partialfair.data.groups import Groups
+from partialfair.optimization.objectives import Objective
+from partialfair.optimization.problems import Box, Certificate, Counts, Problem, TrainingData, certify
+from partialfair.optimization.solvers import (
+    CUT_SHORT,
+    IDCA,
+    Newton,
+    Record,
+    Result,
+    Solver,
+    Status,
+    decide_status,
+)
+from partialfair.optimization.solvers.result import unconstrained_start
 from partialfair.training.attempts import Attempt, Attempts
 from partialfair.training.candidates import Pool
 from partialfair.training.direct_search import DirectSearch, direct_search
@@ -29,6 +36,8 @@ from partialfair.training.promise import Promise, check_promises, promises_of
 from partialfair.training.result import Tried
 from partialfair.training.tightening import Tightener, Tightening, is_reachable, obstacle
 from partialfair.training.watch import Solving, unsolved
+from partialfair.utils.clock import OutOfTime, acknowledge_interrupt, deadline, out_of_time
+from partialfair.utils.typing import Floats
 
 __all__ = ["Search", "SearchResult", "SearchSettings", "ending"]
 
@@ -532,11 +541,11 @@ def ending(found: SearchResult, certificate: Certificate, exact: bool) -> tuple[
     """Return the status, and what is in the way if no point was found that keeps the promise."""
     attempt = found.attempt
     holds = certificate.holds(attempt.training.tol)
-    status = decided(
+    status = decide_status(
         attempt.result.ended if found.cut is None else found.cut,
         feasible=attempt.result.feasible,
         certified=holds and (found.kkt_point_is_feasible or not exact),
-        promise_kept=found.is_feasible if exact else None,
+        satisfied=found.is_feasible if exact else None,
     )
     if status is not Status.NO_FEASIBLE_POINT:
         return status, None

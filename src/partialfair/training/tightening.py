@@ -23,17 +23,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from partialfair._typing import Floats
 from partialfair.constraints import Constraint, OnAGrid, join
-from partialfair.groups import Groups, group_name
+from partialfair.constraints.surrogates import Ramp, Surrogate
+from partialfair.data.groups import Groups, group_name
 from partialfair.metrics.partial import WorstGap
-from partialfair.named_constraints import record_of
-from partialfair.problems import Problem
-from partialfair.solvers import CUT_SHORT, Result, Status
-from partialfair.surrogates import Ramp, Surrogate
+from partialfair.optimization.problems import Problem
+from partialfair.optimization.solvers import CUT_SHORT, Result, Status
 from partialfair.training.attempts import Attempt
 from partialfair.training.fit_problem import Training
+from partialfair.training.named_constraints import record_of
 from partialfair.training.promise import Promise
+from partialfair.utils.typing import Floats
 
 __all__ = [
     "Tightener",

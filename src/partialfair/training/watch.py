@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from partialfair._clock import OutOfTime, acknowledge_interrupt, seconds_left, unhurried
-from partialfair._typing import Floats
-from partialfair.problems import Problem, certify
-from partialfair.solvers import Record, Result, Solver, Status
+from partialfair.optimization.problems import Problem, certify
+from partialfair.optimization.solvers import Record, Result, Solver, Status
+from partialfair.utils.clock import OutOfTime, acknowledge_interrupt, ignore_deadline, seconds_left
+from partialfair.utils.typing import Floats
 
 __all__ = ["Solving", "Watch", "unsolved"]
 
@@ -141,7 +141,7 @@ def unsolved(problem: Problem, start: Floats, status: Status) -> Result:
 def _unfinished(watch: Watch, start: Floats, status: Status) -> Result:
     """Return the best point that a solver has told of, or its start."""
     x = start if watch.best is None else watch.best
-    with unhurried():
+    with ignore_deadline():
         evaluation = watch.problem.evaluate(x)
     line = Record(0, watch.problem.n_passes, 0.0, evaluation.objective, evaluation.violation)
     feasible = evaluation.violation <= watch.tol

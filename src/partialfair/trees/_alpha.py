@@ -26,19 +26,19 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import is_regressor
 
-from partialfair._checks import check_number, shown
-from partialfair._clock import out_of_time
-from partialfair._typing import Floats
 from partialfair.data.samples import Samples
 from partialfair.data.splits import draw_rows
 from partialfair.estimators.classifier import two_classes
 from partialfair.estimators.path_fits import TINY_TIME, Listener
 from partialfair.estimators.statement import seed_of
 from partialfair.exceptions import InputError
-from partialfair.problems import Cells
-from partialfair.solvers import Status
+from partialfair.optimization.problems import Cells
+from partialfair.optimization.solvers import Status
 from partialfair.training.promise import check_promises, promises_of
 from partialfair.trees._leaf_rows import LeafRows, exact_gaps, mean_loss
+from partialfair.utils.checks import check_number, shown
+from partialfair.utils.clock import out_of_time
+from partialfair.utils.typing import Floats
 
 __all__ = ["ALPHAS", "AlphaTrial", "best_of", "check_alpha", "chosen_refit", "is_auto", "judging_rows"]
 
@@ -153,7 +153,7 @@ def chosen_refit(linear: Any, rows: LeafRows, unseen: npt.NDArray[np.bool_], mom
             raise KeyboardInterrupt  # nothing was fitted on all rows yet
         # All by the first one's constraints: an interval that scores choose is then the same for all.
         judge = candidates[0].refit if candidates else refit
-        kept = refit.result_.promise_kept is not False
+        kept = refit.result_.satisfied is not False
         candidates.append(AlphaTrial(*_judged(judge, held_out, held_out.scores(refit)), kept, refit))
     own = AlphaTrial(*_judged(judge, held_out, held_out.origin.scores), kept=False)
     return best_of(candidates, own).refit.set_params(callback=linear.callback)

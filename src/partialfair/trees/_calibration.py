@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from partialfair._typing import ArrayLike
 from partialfair.metrics.calibration import calibration_by_group
 from partialfair.trees.refitting import LeafValues
+from partialfair.utils.typing import ArrayLike
 
 if TYPE_CHECKING:
     import pandas as pd

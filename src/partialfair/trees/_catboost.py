@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from partialfair._typing import ArrayLike, Floats, Ints
 from partialfair.exceptions import InputError
 from partialfair.trees._refusals import name_of, refuse_monotone, refuse_objective
 from partialfair.trees.ensembles import ScoreKind, TreeEnsemble
+from partialfair.utils.typing import ArrayLike, Floats, Ints
 
 __all__ = ["CatBoostTrees", "check_settings", "read"]
 

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone, is_classifier
 
-from partialfair._extras import require
 from partialfair.data.samples import Samples
 from partialfair.exceptions import InputError, InputTypeError
 from partialfair.trees._refusals import name_of
+from partialfair.utils.extras import require
 
 __all__ = ["grown", "name_model_in_errors"]
 

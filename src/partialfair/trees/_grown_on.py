@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy.typing as npt
 
-from partialfair._text import listed
 from partialfair.exceptions import InputError
 from partialfair.trees._refusals import name_of
 from partialfair.trees.ensembles import TreeEnsemble
+from partialfair.utils.text import listed
 
 __all__ = ["check_classes", "check_order", "check_width"]
 

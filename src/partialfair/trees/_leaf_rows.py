@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_regressor
 
-from partialfair._typing import Floats, Ints
 from partialfair.data.samples import Samples
 from partialfair.estimators.path_fits import scores_of
 from partialfair.metrics.partial import WorstGap
-from partialfair.objectives import read_loss
-from partialfair.problems import WeightedScores
-from partialfair.solvers import Status
+from partialfair.optimization.objectives import read_loss
+from partialfair.optimization.problems import WeightedScores
+from partialfair.optimization.solvers import Status
 from partialfair.training.offset import Offset
 from partialfair.training.path_memory import PathMemory
 from partialfair.training.promise import exact_gap
 from partialfair.training.result import FitResult
 from partialfair.trees.refitting import LeafValues
+from partialfair.utils.typing import Floats, Ints
 
 __all__ = ["LeafRows", "exact_gaps", "judged_by_library", "mean_loss"]
 
@@ -86,7 +86,7 @@ def judged_by_library(linear: Any, scores: Floats, rows: Samples, name: str) -> 
     if not result.constraints:
         return result
     judged = replace(result, gaps=exact_gaps(linear, scores, rows))
-    if result.promise_kept and not judged.promise_kept:
+    if result.satisfied and not judged.satisfied:
         obstacle = f"{name} rounds scores in another way than it should"
         return replace(judged, status=Status.NO_FEASIBLE_POINT, obstacle=obstacle)
     return judged

@@ -18,12 +18,12 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import check_array
 
-from partialfair._extras import require
-from partialfair._stored_xgboost import rewrite_json
 from partialfair.exceptions import InputError
 from partialfair.training.result import FitResult
 from partialfair.trees._refusals import name_of
 from partialfair.trees.ensembles import Kind, ensemble_of, is_fitted
+from partialfair.utils.extras import require
+from partialfair.utils.model_files.xgboost import rewrite_json
 
 __all__ = ["StoredXGBoost", "check_stored_trees", "restored", "stored"]
 

@@ -24,12 +24,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from partialfair._checks import finite_vector
-from partialfair._typing import ArrayLike, Floats, Ints
-from partialfair.categoricals import CategoricalCodes
+from partialfair.data.categoricals import CategoricalCodes
 from partialfair.exceptions import InputError
 from partialfair.trees._refusals import name_of, refuse_classes, refuse_targets
 from partialfair.trees.rounding import DOUBLE_BITS, Sizes, on_grid
+from partialfair.utils.checks import finite_vector
+from partialfair.utils.typing import ArrayLike, Floats, Ints
 
 __all__ = ["READERS", "Kind", "ScoreKind", "TreeEnsemble", "check_settings", "ensemble_of", "is_fitted"]
 

@@ -20,15 +20,9 @@ from sklearn.utils import ClassifierTags, RegressorTags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from partialfair._checks import (
-    check_number,
-    check_sparse,
-    refuse_lazy,
-    refuse_masked,
-    squarable_vector,
-)
-from partialfair._typing import ArrayLike, Floats, GapScale, IntervalLike
 from partialfair.constraints import Constraint
+from partialfair.constraints.surrogates import Surrogate
+from partialfair.data.groups import Groups
 from partialfair.data.samples import Samples
 from partialfair.estimators.base import FitTask, PartialFairEstimator
 from partialfair.estimators.classifier import PartialFairClassifier, two_classes
@@ -42,9 +36,7 @@ from partialfair.estimators.path_fits import TINY_TIME, with_gap
 from partialfair.estimators.regressor import PartialFairRegressor
 from partialfair.estimators.statement import seed_of
 from partialfair.exceptions import InputError
-from partialfair.groups import Groups
-from partialfair.solvers import Record, Solver
-from partialfair.surrogates import Surrogate
+from partialfair.optimization.solvers import Record, Solver
 from partialfair.training.offset import Offset
 from partialfair.training.path_memory import PathMemory
 from partialfair.trees._alpha import check_alpha, chosen_refit, is_auto, judging_rows
@@ -57,6 +49,14 @@ from partialfair.trees._stored import check_stored_trees, restored, stored
 from partialfair.trees._wrapped import predicts_numbers, unwrapped
 from partialfair.trees.ensembles import TreeEnsemble, check_settings, ensemble_of, is_fitted
 from partialfair.trees.refitting import LeafValues, has_bounds, loss_of
+from partialfair.utils.checks import (
+    check_number,
+    check_sparse,
+    refuse_lazy,
+    refuse_masked,
+    squarable_vector,
+)
+from partialfair.utils.typing import ArrayLike, Floats, GapScale, IntervalLike
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 __all__ = ["PartialFairTrees"]
 
 _ROUTED = {"sensitive_features": True}
-_MODELS = ("model", "model_", "grown_")
+_MODELS = ("model", "model_", "initial_estimator_")
 """Attributes that are models of libraries."""
 _ADVICE = (
     "add features or group_terms that can close",
@@ -130,7 +130,7 @@ class PartialFairTrees(PartialFairEstimator):
     ----------
     model_
         The library's model with the new values.
-    grown_
+    initial_estimator_
         The library's model with its own values.
     alpha_
         The alpha of the refit.
@@ -164,7 +164,7 @@ class PartialFairTrees(PartialFairEstimator):
 
     _set_by_fits: ClassVar[tuple[str, ...]] = (
         "model_",
-        "grown_",
+        "initial_estimator_",
         "alpha_",
         "groups_",
         "classes_",
@@ -293,7 +293,7 @@ class PartialFairTrees(PartialFairEstimator):
         self._refit = self._refitted(linear, leaf_rows, deadline, memory)
         self.alpha_ = float(self._refit.alpha)
         written = leaf_values.refitted(self._refit.coef_, self._refit.intercept_)
-        self.grown_, self.model_ = leaf_values.ensemble.model, written.ensemble.model
+        self.initial_estimator_, self.model_ = leaf_values.ensemble.model, written.ensemble.model
         self.groups_, self.n_iter_ = self._refit.groups_, self._refit.n_iter_
         if not is_regressor(self):
             self.classes_ = self._refit.classes_
@@ -352,7 +352,7 @@ class PartialFairTrees(PartialFairEstimator):
         """
         _classifies(self)
         return calibrations(
-            {"before": LeafValues(ensemble_of(self.grown_)), "after": self._written},
+            {"before": LeafValues(ensemble_of(self.initial_estimator_)), "after": self._written},
             self._read_features(X, reset=False)[0],
             y,
             sensitive_features=sensitive_features,

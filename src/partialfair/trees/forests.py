@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from partialfair._typing import ArrayLike, Floats, Ints
 from partialfair.exceptions import InputError
 from partialfair.trees._refusals import name_of, refuse_monotone
 from partialfair.trees.ensembles import TreeEnsemble
 from partialfair.trees.nodes import Structure
+from partialfair.utils.typing import ArrayLike, Floats, Ints
 
 __all__ = ["ForestTrees", "check_settings", "read"]
 

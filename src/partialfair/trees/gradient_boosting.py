@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from scipy.special import logit
 
-from partialfair._typing import ArrayLike, Floats, Ints
 from partialfair.exceptions import InputError
 from partialfair.trees._refusals import name_of, refuse_objective
 from partialfair.trees.ensembles import ScoreKind, TreeEnsemble
 from partialfair.trees.nodes import Structure
+from partialfair.utils.typing import ArrayLike, Floats, Ints
 
 __all__ = ["GradientBoostingTrees", "check_settings", "read"]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from partialfair._typing import ArrayLike, Floats, Ints
 from partialfair.trees._refusals import refuse_monotone, refuse_objective
 from partialfair.trees.ensembles import ScoreKind, TreeEnsemble
 from partialfair.trees.nodes import Nodes, Structure
+from partialfair.utils.typing import ArrayLike, Floats, Ints
 
 __all__ = ["HistogramTrees", "check_settings", "read"]
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from partialfair._typing import ArrayLike, Floats, Ints
 from partialfair.exceptions import InputError
 from partialfair.trees._refusals import (
     name_of,
@@ -21,6 +20,7 @@ from partialfair.trees._refusals import (
 )
 from partialfair.trees.ensembles import ScoreKind, TreeEnsemble
 from partialfair.trees.nodes import Nodes
+from partialfair.utils.typing import ArrayLike, Floats, Ints
 
 __all__ = ["LightGBMTrees", "check_settings", "read"]
 

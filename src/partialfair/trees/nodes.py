@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from partialfair._typing import Floats, Ints
 from partialfair.trees.rounding import Sizes
+from partialfair.utils.typing import Floats, Ints
 
 __all__ = ["Nodes", "Structure"]
 

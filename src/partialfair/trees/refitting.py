@@ -19,10 +19,10 @@ from scipy.special import expit
 from sklearn.base import is_regressor
 from sklearn.ensemble._forest import ForestClassifier
 
-from partialfair._typing import ArrayLike, Floats
-from partialfair.training.offset import Offset, Told
+from partialfair.training.offset import DeployedScores, Offset
 from partialfair.trees._wrapped import unwrapped
 from partialfair.trees.ensembles import ScoreKind, TreeEnsemble, ensemble_of
+from partialfair.utils.typing import ArrayLike, Floats
 
 __all__ = ["LOSSES", "LeafValues", "has_bounds", "loss_of"]
 
@@ -106,7 +106,7 @@ class LeafValues:
         factor, shift = self._scale
         return np.asarray((coef + (intercept + shift) / self.ensemble.n_trees) / factor)
 
-    def _told(self, coef: Floats, intercept: Floats) -> tuple[Floats, Told]:
+    def _told(self, coef: Floats, intercept: Floats) -> tuple[Floats, DeployedScores]:
         """Return what the library adds up, which it does without rounding, and the scores of the sums."""
         factor, shift = self._scale
         divisor = self.ensemble.divisor

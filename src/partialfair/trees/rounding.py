@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from partialfair._typing import Floats
+from partialfair.utils.typing import Floats
 
 __all__ = ["DOUBLE_BITS", "SINGLE_BITS", "Sizes", "largest_sum", "on_grid"]
 

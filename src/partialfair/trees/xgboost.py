@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import logit
 
-from partialfair._typing import ArrayLike, Floats, Ints
 from partialfair.exceptions import InputError
 from partialfair.trees._refusals import (
     name_of,
@@ -25,6 +24,7 @@ from partialfair.trees._refusals import (
 from partialfair.trees.ensembles import ScoreKind, TreeEnsemble
 from partialfair.trees.nodes import Nodes, Structure
 from partialfair.trees.rounding import SINGLE_BITS
+from partialfair.utils.typing import ArrayLike, Floats, Ints
 
 __all__ = ["XGBoostTrees", "check_settings", "read"]
 

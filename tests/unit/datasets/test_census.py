@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from partialfair.categoricals import CategoricalCodes
+from partialfair.data.categoricals import CategoricalCodes
 from partialfair.datasets import _acs_income, load_acs_income
 from partialfair.datasets._census import ACS_COLUMNS, STATE_ROWS, CensusFile, select_rows
 from partialfair.datasets.source import read_all, sha256

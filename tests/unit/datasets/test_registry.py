@@ -7,10 +7,10 @@ import inspect
 import pytest
 
 from partialfair import datasets
-from partialfair._plugins import load_extensions
 from partialfair.datasets import REGISTRY, Entry, fetch, list_datasets, locate, make_admissions, registry
 from partialfair.datasets.source import RemoteFile
 from partialfair.exceptions import InputError
+from partialfair.utils.plugins import load_extensions
 
 CONTENT = b"toy"
 

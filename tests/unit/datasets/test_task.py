@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from partialfair.categoricals import CategoricalCodes
+from partialfair.data.categoricals import CategoricalCodes
 from partialfair.datasets import Dataset, Shares
 from partialfair.datasets.task import group_series
 from partialfair.exceptions import InputError

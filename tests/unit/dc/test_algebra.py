@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partialfair.dc import DC, Affine, DCSystem, atom, maximum
+from partialfair.constraints.dc import DC, Affine, DCSystem, atom, maximum
 
 ATOMS = np.array([0.3, -1.0, 2.0])
 

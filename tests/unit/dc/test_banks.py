@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partialfair import surrogates
-from partialfair.dc import (
+from partialfair.constraints.dc import (
     Bending,
     CheckFailed,
     DCSystem,
@@ -21,8 +21,8 @@ from partialfair.dc import (
     check_majorises,
     check_subgradient,
 )
-from partialfair.groups import Members, members_of
-from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid
+from partialfair.constraints.surrogates import Ramp, RoundedRamp, Sigmoid
+from partialfair.data.groups import Members, members_of
 from partialfair_paper.quadratic import QuadraticPairs
 from tests.blocks import Block, written_out
 from tests.sizes import examples

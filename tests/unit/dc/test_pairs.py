@@ -4,10 +4,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from partialfair._pieces import hinge_pieces, sums_of_differences
-from partialfair.dc import Bending, PairSums, check_columns, check_convex, check_subgradient
-from partialfair.groups import members_of
-from partialfair.surrogates import Ramp, RoundedRamp, Sigmoid, Surrogate
+from partialfair.constraints.dc import Bending, PairSums, check_columns, check_convex, check_subgradient
+from partialfair.constraints.dc.pieces import hinge_pieces, sums_of_differences
+from partialfair.constraints.surrogates import Ramp, RoundedRamp, Sigmoid, Surrogate
+from partialfair.data.groups import members_of
 from partialfair_paper.quadratic import QuadraticPairs
 from tests.blocks import Block
 from tests.sizes import examples

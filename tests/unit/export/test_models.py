@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
 from partialfair import PartialFairClassifier, PartialFairRegressor
-from partialfair.categoricals import CategoricalCodes
+from partialfair.data.categoricals import CategoricalCodes
 from partialfair.exceptions import InputError, MissingExtraError
 from partialfair.postprocessing import PartialParityAdjuster, ScoreMap
 from tests.onnx_runs import metadata, run

@@ -109,7 +109,7 @@ def test_the_promise_holds_for_what_onnxruntime_computes(grower):
         None, outputs["scores"], sensitive_features=groups, interval=(0.1, 0.5)
     )
     assert gap == pytest.approx(trees.result_.gap, abs=1e-12)
-    assert trees.result_.promise_kept
+    assert trees.result_.satisfied
     assert gap <= 0.2
     told = metadata(exported)
     assert json.loads(told["features"]) == ["a", "b", "c", "d"]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path, metrics
+from partialfair.data.groups import MAX_GROUPS, encode_groups
 from partialfair.exceptions import InputError
-from partialfair.groups import MAX_GROUPS, encode_groups
 from partialfair.plotting import plot_score_densities
 from partialfair.postprocessing import PartialParityAdjuster
 

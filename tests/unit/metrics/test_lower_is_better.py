@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from partialfair import choose_interval, metrics
+from partialfair.data.intervals import as_interval_set, interval_text
 from partialfair.exceptions import InputError
-from partialfair.intervals import as_interval_set, interval_text
 from partialfair.metrics import (
     band_changes,
     band_membership,

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 
+from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import InputError
-from partialfair.intervals import as_interval_set
 from partialfair.metrics import map_radii
 from partialfair.metrics.inputs import scored_groups
 from partialfair.metrics.map_radii import MapRadii

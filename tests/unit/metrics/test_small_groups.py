@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from partialfair import metrics
-from partialfair._text import listed
+from partialfair.data.groups import members_text
 from partialfair.exceptions import IdleThresholdWarning, InputError, SmallGroupWarning, UndefinedGapWarning
-from partialfair.groups import members_text
 from partialfair.metrics import band_changes, band_membership, fairness_report
+from partialfair.utils.text import listed
 
 INTERVAL = (0.1, 0.6)  # half of every group
 

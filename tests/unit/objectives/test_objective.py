@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from partialfair.exceptions import InputError
-from partialfair.objectives import (
+from partialfair.optimization.objectives import (
     LOSSES,
     AUCLoss,
     Difference,

@@ -5,9 +5,23 @@ import pytest
 from scipy.optimize import brentq, minimize
 
 from partialfair.exceptions import InputError
-from partialfair.objectives import AUC, LOSSES, AUCLoss, Coupling, Difference, PartialAUC, read_loss, tied
-from partialfair.objectives._pairs import HingePairs, LogisticPairs, SquaredHingePairs, SquaredPairs
-from partialfair.objectives._top import top_shares
+from partialfair.optimization.objectives import (
+    AUC,
+    LOSSES,
+    AUCLoss,
+    Coupling,
+    Difference,
+    PartialAUC,
+    read_loss,
+    tied,
+)
+from partialfair.optimization.objectives._pairs import (
+    HingePairs,
+    LogisticPairs,
+    SquaredHingePairs,
+    SquaredPairs,
+)
+from partialfair.optimization.objectives._top import top_shares
 from tests.derivatives import (
     check_convex,
     check_curvature,

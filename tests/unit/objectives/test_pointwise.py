@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from partialfair.objectives import HingeLoss, LogisticLoss, SquaredLoss, tied
+from partialfair.optimization.objectives import HingeLoss, LogisticLoss, SquaredLoss, tied
 from tests.derivatives import check_curvature, check_slopes, curvature, evaluated
 
 N = 77

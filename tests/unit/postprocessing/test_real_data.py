@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import MaxAbsScaler
 
-from partialfair.categoricals import CategoricalCodes
+from partialfair.data.categoricals import CategoricalCodes
 from partialfair.datasets import load_a9a, load_acs_income, load_bank, load_law_school
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.postprocessing import PartialParityAdjuster

@@ -9,8 +9,8 @@ import re
 import numpy as np
 import pytest
 
+from partialfair.data.intervals import as_interval_set
 from partialfair.exceptions import IdleThresholdWarning, InputError
-from partialfair.intervals import as_interval_set
 from partialfair.metrics import _kernels, fairness_report, unfairness_map
 from partialfair.metrics.catalogue import METRICS
 from partialfair.metrics.inputs import scored_groups

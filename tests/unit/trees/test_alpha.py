@@ -12,12 +12,12 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import log_loss, mean_squared_error
 
 from partialfair import fairness_path, load_model, save_model
+from partialfair.data.groups import encode_groups
 from partialfair.data.samples import Samples
 from partialfair.estimators import population
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups
 from partialfair.metrics import partial_statistical_parity_difference
-from partialfair.solvers import Status
+from partialfair.optimization.solvers import Status
 from partialfair.trees import PartialFairTrees, _alpha
 from partialfair.trees._alpha import ALPHAS, AlphaTrial, best_of
 from partialfair.trees._leaf_rows import LeafRows
@@ -89,18 +89,19 @@ def test_candidates_that_break_the_promise_are_left_out_unless_all_do():
 def test_the_choice_is_best_on_rows_that_no_leaf_was_grown_on(auto):
     rest, judges = parts(*people(500))
     np.testing.assert_array_equal(
-        auto.grown_.decision_function(judges.X), grower().fit(rest.X, rest.y).decision_function(judges.X)
+        auto.initial_estimator_.decision_function(judges.X),
+        grower().fit(rest.X, rest.y).decision_function(judges.X),
     )
     found = []
     for alpha in ALPHAS:
-        trees = PartialFairTrees(FrozenEstimator(auto.grown_), alpha=alpha, **QUICK)
+        trees = PartialFairTrees(FrozenEstimator(auto.initial_estimator_), alpha=alpha, **QUICK)
         trees.fit(rest.X, rest.y, sensitive_features=rest.groups)
-        assert trees.result_.promise_kept
+        assert trees.result_.satisfied
         scores = trees.decision_function(judges.X)
         found.append((log_loss(judges.y, trees.predict_proba(judges.X)), gap_of(scores, judges.groups)))
     loss, gap = np.array(found).T
-    own_loss = log_loss(judges.y, auto.grown_.predict_proba(judges.X))
-    own_gap = gap_of(auto.grown_.decision_function(judges.X), judges.groups)
+    own_loss = log_loss(judges.y, auto.initial_estimator_.predict_proba(judges.X))
+    own_gap = gap_of(auto.initial_estimator_.decision_function(judges.X), judges.groups)
     price = 2 * (loss - own_loss).sum() / (own_gap - gap).sum()
     worth = dict(zip(ALPHAS, loss + price * gap, strict=True))
     assert worth[auto.alpha_] <= min(worth.values()) + 3e-3  # refits of a chain are other local optima
@@ -122,14 +123,18 @@ def refits(monkeypatch) -> list[int]:
 
 def test_rows_that_choose_take_part_in_the_last_refit_alone(auto, refits):
     X, y, groups = people(500)
-    again = clone(auto).set_params(model=FrozenEstimator(auto.grown_)).fit(X, y, sensitive_features=groups)
+    again = (
+        clone(auto)
+        .set_params(model=FrozenEstimator(auto.initial_estimator_))
+        .fit(X, y, sensitive_features=groups)
+    )
     assert refits == [*[parts(X, y, groups)[0].n] * len(ALPHAS), 500]
     assert again.alpha_ == auto.alpha_
 
 
 def test_the_promise_is_about_all_rows(auto):
     X, _, groups = people(500)
-    assert auto.result_.promise_kept
+    assert auto.result_.satisfied
     assert auto.result_.gap == pytest.approx(gap_of(auto.model_.decision_function(X), groups), abs=1e-12)
     assert auto.result_.gap <= 0.2
 
@@ -143,7 +148,9 @@ def test_without_constraint_the_held_out_loss_decides(learning_rate):
     rest, judges = parts(X, y, np.zeros(len(y), dtype=int))
     losses = {}
     for alpha in ALPHAS:
-        trees = PartialFairTrees(FrozenEstimator(auto.grown_), alpha=alpha, **settings).fit(rest.X, rest.y)
+        trees = PartialFairTrees(FrozenEstimator(auto.initial_estimator_), alpha=alpha, **settings).fit(
+            rest.X, rest.y
+        )
         losses[alpha] = log_loss(judges.y, trees.predict_proba(judges.X))
     assert auto.alpha_ == min(losses, key=losses.__getitem__)
     # Leaves of a model that has hardly learned are to be left behind, those of one that overfits even less.
@@ -160,7 +167,9 @@ def test_regressors_choose_by_squared_error():
     rest, judges = parts(X, y, np.zeros(len(y), dtype=int))
     losses = {}
     for alpha in ALPHAS:
-        trees = PartialFairTrees(FrozenEstimator(auto.grown_), alpha=alpha, **settings).fit(rest.X, rest.y)
+        trees = PartialFairTrees(FrozenEstimator(auto.initial_estimator_), alpha=alpha, **settings).fit(
+            rest.X, rest.y
+        )
         losses[alpha] = mean_squared_error(judges.y, trees.predict(judges.X))
     assert auto.alpha_ == min(losses, key=losses.__getitem__)
 
@@ -172,7 +181,7 @@ def test_models_that_stop_early_have_the_same_trees_as_with_a_number():
     scores = [
         PartialFairTrees(model, alpha=alpha, **QUICK)
         .fit(X, y, sensitive_features=groups)
-        .grown_.predict(X, raw_score=True)
+        .initial_estimator_.predict(X, raw_score=True)
         for alpha in ("auto", 0.01)
     ]
     np.testing.assert_array_equal(*scores)
@@ -180,7 +189,7 @@ def test_models_that_stop_early_have_the_same_trees_as_with_a_number():
 
 def test_a_number_is_told_as_it_is(auto):
     X, y, groups = people(300)
-    trees = PartialFairTrees(FrozenEstimator(auto.grown_), alpha=1, **QUICK | {"max_gap": 0.5})
+    trees = PartialFairTrees(FrozenEstimator(auto.initial_estimator_), alpha=1, **QUICK | {"max_gap": 0.5})
     assert trees.fit(X, y, sensitive_features=groups).alpha_ == 1.0
     assert clone(auto).alpha == auto.alpha == "auto"
 

@@ -19,11 +19,11 @@ from sklearn.ensemble import (
 from sklearn.svm import SVC
 
 from partialfair import load_model, save_model
-from partialfair._stored_lightgbm import rewrite_text
-from partialfair._stored_models import check_models
-from partialfair._stored_xgboost import rewrite_json
 from partialfair.exceptions import InputError
 from partialfair.persistence import model_bytes
+from partialfair.utils.model_files.lightgbm import rewrite_text
+from partialfair.utils.model_files.scikit_learn import check_models
+from partialfair.utils.model_files.xgboost import rewrite_json
 
 RNG = np.random.default_rng(0)
 CODES = RNG.integers(0, 40, 300)

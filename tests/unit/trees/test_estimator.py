@@ -123,7 +123,7 @@ def test_the_promise_holds_on_the_scores_of_the_library(name):
     scores = raw_scores(trees.model_, X)
     assert exact_gap(raw_scores(model, X), groups) > 0.3  # else nothing is shown
     assert exact_gap(scores, groups) <= 0.3 + 1e-12
-    assert trees.result_.promise_kept
+    assert trees.result_.satisfied
     assert trees.result_.gap == pytest.approx(exact_gap(scores, groups), abs=1e-12)
     assert type(trees.model_) is type(model)
     own = trees.predict(X) if is_regressor(trees) else trees.decision_function(X)
@@ -146,7 +146,7 @@ def test_predictions_are_those_of_the_library(fitted):
 def test_without_constraint_a_huge_alpha_returns_the_librarys_values():
     X, y, _ = people(500)
     trees = PartialFairTrees(grower(), constraint=None, alpha=1e8).fit(X, y)
-    before, after = (ensemble_of(model).values for model in (trees.grown_, trees.model_))
+    before, after = (ensemble_of(model).values for model in (trees.initial_estimator_, trees.model_))
     # All but an intercept, which is free, is as it was.
     np.testing.assert_allclose(after - before, (after - before)[0], atol=1e-6)
 
@@ -155,7 +155,7 @@ def test_unconstrained_values_minimise_loss_and_distance():
     X, y, _ = people(300)
     alpha = 0.05
     trees = PartialFairTrees(grower(max_iter=3), constraint=None, alpha=alpha, tol=1e-6).fit(X, y)
-    ensemble = ensemble_of(trees.grown_)
+    ensemble = ensemble_of(trees.initial_estimator_)
     one_hot, signs = ensemble.leaves(X).to_csr().toarray(), np.where(y == "yes", 1.0, -1.0)
 
     def objective(change: np.ndarray) -> float:
@@ -188,7 +188,7 @@ def test_fitted_models_keep_their_trees_and_are_left_alone():
     for given in (model, FrozenEstimator(model)):
         trees = PartialFairTrees(given, **QUICK).fit(X[:400], y[:400], sensitive_features=groups[:400])
         assert ensemble_of(trees.model_).n_leaves == ensemble_of(model).n_leaves
-        assert trees.grown_ is model
+        assert trees.initial_estimator_ is model
     np.testing.assert_array_equal(model.decision_function(X), before)
 
 
@@ -279,8 +279,8 @@ def test_forests_hold_probabilities_and_score_as_they_were_fitted(kind, settings
     np.testing.assert_array_equal(trees.predict(X) == "yes", probabilities > 0.5)
     linear = trees._refit
     assert not linear.intercept_.any()  # it would lead out of [0, 1]
-    leaves = ensemble_of(trees.grown_).leaves(X)
-    refitted = 2 * ensemble_of(trees.grown_).scores(X) - 1 + linear.decision_function(leaves)
+    leaves = ensemble_of(trees.initial_estimator_).leaves(X)
+    refitted = 2 * ensemble_of(trees.initial_estimator_).scores(X) - 1 + linear.decision_function(leaves)
     np.testing.assert_allclose(2 * probabilities - 1, refitted, atol=1e-12)
 
 
@@ -325,7 +325,7 @@ def test_models_that_stop_early_are_grown_on_part_and_refitted_on_all(name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         trees = PartialFairTrees(model, **QUICK | {"max_iter": 20}).fit(X, y, sensitive_features=groups)
-    assert ensemble_of(trees.grown_).n_trees < 400
+    assert ensemble_of(trees.initial_estimator_).n_trees < 400
     assert trees.result_.gap == pytest.approx(exact_gap(trees.decision_function(X), groups))
     assert set(trees.predict(X)) == {"yes", "no"}
 
@@ -363,7 +363,7 @@ def test_a_path_grows_once_and_falls():
             random_state=0,
         )
     assert [point.max_gap for point in path.points] == [float("inf"), 0.4, 0.2]
-    values = [ensemble_of(point.model.grown_).values for point in path.points]
+    values = [ensemble_of(point.model.initial_estimator_).values for point in path.points]
     assert all(np.array_equal(values[0], others) for others in values)
     objectives = [point.objective for point in path.points]
     assert objectives == sorted(objectives)
@@ -455,7 +455,7 @@ def test_where_nothing_keeps_the_promise_the_advice_is_about_trees():
     y = np.random.default_rng(0).random(200) < 0.3 + 0.4 * X[:, 0]
     with pytest.warns(ConvergenceWarning, match="grow more trees, or larger ones"):
         trees = PartialFairTrees(grower(max_iter=1), **QUICK).fit(X, y, sensitive_features=groups)
-    assert trees.result_.promise_kept is False
+    assert trees.result_.satisfied is False
 
 
 def test_what_the_library_complains_of_is_said_with_its_name():
@@ -467,7 +467,7 @@ def test_what_the_library_complains_of_is_said_with_its_name():
 def test_calibration_before_is_that_of_the_library_and_after_that_of_the_new_values(fitted):
     trees, X, y, groups = fitted
     table = trees.calibration(X, y, sensitive_features=groups)
-    for model, when in ((trees.grown_, "before"), (trees.model_, "after")):
+    for model, when in ((trees.initial_estimator_, "before"), (trees.model_, "after")):
         for group in ("a", "b"):
             bias = np.mean(model.predict_proba(X[groups == group])[:, 1] - (y[groups == group] == "yes"))
             assert table.loc[group, f"bias_{when}"] == pytest.approx(bias)

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from sklearn import ensemble
 
+from partialfair.data.groups import encode_groups
 from partialfair.data.samples import Samples
 from partialfair.exceptions import InputError
-from partialfair.groups import encode_groups
 from partialfair.trees import PartialFairTrees, ensemble_of
 from partialfair.trees._growing import grown
 from tests.tree_models import numbers, target_of
@@ -113,8 +113,10 @@ def test_libraries_get_weights_as_they_were_given():
     model, y = xgboost("XGBClassifier", max_depth=2, random_state=0), LABELS[:60]
     weights = np.arange(60) % 5
     trees = PartialFairTrees(model, constraint=None, early_stopping=None)
-    weighted = trees.fit(X[:60], y, sample_weight=weights).grown_.predict_proba(X)
-    repeated = trees.fit(X[:60].repeat(weights, axis=0), y.repeat(weights)).grown_.predict_proba(X)
+    weighted = trees.fit(X[:60], y, sample_weight=weights).initial_estimator_.predict_proba(X)
+    repeated = trees.fit(X[:60].repeat(weights, axis=0), y.repeat(weights)).initial_estimator_.predict_proba(
+        X
+    )
     np.testing.assert_allclose(weighted, repeated, atol=1e-6)
 
 

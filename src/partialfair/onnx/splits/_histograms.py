@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from partialfair._checks import shown
-from partialfair._typing import Floats, Ints
 from partialfair.exceptions import InputError
 from partialfair.onnx._graph import Graph, Name
 from partialfair.onnx._trees import Mode, SplitTree
@@ -23,6 +21,8 @@ from partialfair.onnx.splits._tables import (
 )
 from partialfair.trees.histograms import HistogramTrees
 from partialfair.trees.nodes import Nodes
+from partialfair.utils.checks import shown
+from partialfair.utils.typing import Floats, Ints
 
 __all__ = ["read"]
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from partialfair._typing import Ints
 from partialfair.onnx._graph import Graph, Name
 from partialfair.onnx._trees import Mode, SplitTree
 from partialfair.onnx.splits._tables import SplitTrees, floored, members_of_bits
 from partialfair.trees.lightgbm import LightGBMTrees, _numbers
+from partialfair.utils.typing import Ints
 
 __all__ = ["read"]
 

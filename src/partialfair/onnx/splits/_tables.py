@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from partialfair._typing import Floats, Ints
 from partialfair.onnx._graph import Graph, Name
 from partialfair.onnx._trees import SplitTree, leaf_sums
 from partialfair.trees.nodes import Nodes
+from partialfair.utils.typing import Floats, Ints
 
 __all__ = [
     "Before",

@@ -1,0 +1,325 @@
+"""Signed sums of maxima of atoms: differences of convex functions, and their convex majorants.
+
+``f = Σ_t c_t max(pieces_t) + constant``, where a piece is an affine function of atoms with coefficients ≥ 0.
+Terms with c > 0 make up f⁺ and those with c < 0 make up f⁻, so both are convex, and multiplying by a negative
+number swaps them. Group gaps, several groups and unions of intervals then need no new class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from partialfair.utils.typing import Floats, Ints
+
+if TYPE_CHECKING:
+    from scipy import sparse
+
+__all__ = [
+    "DC",
+    "Affine",
+    "DCSystem",
+    "Slopes",
+    "Tangents",
+    "Ties",
+    "atom",
+    "dense_rows",
+    "maximum",
+    "positive_part",
+]
+
+Slopes: TypeAlias = Any
+"""Slopes of functions in atoms, (m, n_atoms): an array, or a CSR array where that would be large."""
+
+_MOST_DENSE = 1 << 22
+"""Entries up to which matrices are dense: small products are faster, and keep the order of their sums. Group
+AUC of 100 groups has 9,900 functions of as many atoms, two of which each function depends on."""
+
+
+@dataclass(frozen=True)
+class Affine:
+    """``Σ coefficient · atom + constant`` with coefficients ≥ 0: convex, because the atoms are."""
+
+    atoms: tuple[tuple[int, float], ...]
+    constant: float = 0.0
+
+    def __post_init__(self) -> None:
+        if any(coefficient < 0 for _, coefficient in self.atoms):
+            raise ValueError("an affine piece of convex atoms needs coefficients of at least 0")
+
+
+@dataclass(frozen=True)
+class DC:
+    """``Σ c · max(pieces) + constant``; build it from `atom` and `maximum` with +, − and ·."""
+
+    terms: tuple[tuple[float, tuple[Affine, ...]], ...] = ()
+    constant: float = 0.0
+
+    def __add__(self, other: DC | float) -> DC:
+        if isinstance(other, DC):
+            return DC(self.terms + other.terms, self.constant + other.constant)
+        return DC(self.terms, self.constant + other)
+
+    def __rmul__(self, factor: float) -> DC:
+        terms = tuple((factor * c, pieces) for c, pieces in self.terms if factor * c != 0)
+        return DC(terms, factor * self.constant)
+
+    def renumbered(self, offset: int) -> DC:
+        """Return the same function of atoms whose positions are all larger by ``offset``."""
+        terms = tuple(
+            (c, tuple(Affine(tuple((a + offset, x) for a, x in p.atoms), p.constant) for p in pieces))
+            for c, pieces in self.terms
+        )
+        return DC(terms, self.constant)
+
+    def __neg__(self) -> DC:
+        return -1.0 * self
+
+    def __sub__(self, other: DC | float) -> DC:
+        return self + (-other)
+
+    def __radd__(self, other: float) -> DC:
+        return self + other
+
+    def __rsub__(self, other: float) -> DC:
+        return -self + other
+
+
+def atom(position: int) -> DC:
+    """Return one atom as a function."""
+    return DC(((1.0, (Affine(((position, 1.0),)),)),))
+
+
+def maximum(*pieces: Affine) -> DC:
+    """Return the largest of some affine pieces."""
+    return DC(((1.0, pieces),))
+
+
+@dataclass(frozen=True, eq=False)
+class Tangents:
+    """Tangents of every f⁻ at one point: ``f⁻_i(x) + Σ_a slopes[i, a] · (tangent of atom a)``.
+
+    Attributes
+    ----------
+    values : (m,)
+        ``f⁻_i`` at the point.
+    slopes : (m, n_atoms)
+        A subgradient of ``f⁻_i`` in the atoms: the active pieces.
+    """
+
+    values: Floats
+    slopes: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Ties:
+    """Kinks of maxima: ``f⁺_i`` gains ``factor · max(0, −gap + ⟨slopes, change of the atoms⟩)``.
+
+    Attributes
+    ----------
+    functions, maxima, factors, gaps : (K,)
+        Which f_i, which maximum, its factor, and how much lower the piece is than the highest one.
+    slopes : (K, n_atoms)
+        Slope of the piece minus that of the highest one.
+    keys : (K,)
+        A number for each pair of a piece and the highest one.
+    """
+
+    functions: Ints
+    maxima: Ints
+    factors: Floats
+    gaps: Floats
+    slopes: Floats
+    keys: Ints
+
+    def net(self, net: Slopes) -> Floats:
+        """Slopes in the atoms of the functions on these pieces: (K, n_atoms), given all (m, n_atoms) here."""
+        return np.asarray(dense_rows(net, self.functions) + self.factors[:, None] * self.slopes)
+
+    def nearest(self) -> Ties:
+        """Return the nearest of each maximum: what several pieces gain does not add up."""
+        by_gap = np.lexsort((self.gaps, self.maxima))
+        kept = by_gap[np.unique(self.maxima[by_gap], return_index=True)[1]]
+        return Ties(*(getattr(self, field.name)[kept] for field in fields(self)))
+
+
+@dataclass(frozen=True, eq=False)
+class DCSystem:
+    """Many DC functions of one bank's atoms, evaluated by a few small matrix products.
+
+    Parameters
+    ----------
+    functions
+        ``f_1, ..., f_m``.
+    n_atoms
+        Atoms of the bank.
+    """
+
+    functions: tuple[DC, ...]
+    n_atoms: int
+
+    @property
+    def m(self) -> int:
+        """Number of functions."""
+        return len(self.functions)
+
+    def parts(self, atoms: Floats) -> tuple[Floats, Floats]:
+        """Values of all f⁺ and all f⁻, given the values of the atoms."""
+        if not self._owner.size:
+            return self._constants.copy(), np.zeros(self.m)
+        largest = np.maximum.reduceat(self._matrix @ atoms + self._offsets, self._first)
+        plus, minus = (
+            np.bincount(self._owner, weights=np.maximum(sign * self._factor, 0) * largest, minlength=self.m)
+            for sign in (1, -1)
+        )
+        return plus + self._constants, np.asarray(minus, dtype=np.float64)
+
+    def values(self, atoms: Floats) -> Floats:
+        """Values ``f = f⁺ − f⁻`` of all functions."""
+        plus, minus = self.parts(atoms)
+        return np.asarray(plus - minus)
+
+    def slope(self, atoms: Floats, i: int) -> tuple[Floats, Floats]:
+        """Subgradients of f⁺_i and f⁻_i in the atoms, from the first active piece of each maximum."""
+        return self.combined(atoms, np.eye(1, self.m, i)[0])
+
+    def slopes(self, atoms: Floats) -> tuple[Slopes, Slopes]:
+        """Subgradients of all f⁺ and of all f⁻ in the atoms: (m, n_atoms) each."""
+        if self.m * self.n_atoms > _MOST_DENSE:
+            return self._sparse_slopes(atoms)
+        plus, minus = np.zeros((self.m, self.n_atoms)), np.zeros((self.m, self.n_atoms))
+        if self._owner.size:
+            active = self._sparse[self._active(atoms)].tocoo()  # one row for each maximum
+            entries = self._owner[active.row], active.col
+            for side, sign in ((plus, 1), (minus, -1)):
+                np.add.at(side, entries, np.maximum(sign * self._factor[active.row], 0) * active.data)
+        return plus, minus
+
+    def _sparse_slopes(self, atoms: Floats) -> tuple[Slopes, Slopes]:
+        from scipy import sparse
+
+        active = self._sparse[self._active(atoms)].tocoo()
+        entries, shape = (self._owner[active.row], active.col), (self.m, self.n_atoms)
+        return tuple(
+            sparse.csr_array((np.maximum(sign * self._factor[active.row], 0) * active.data, entries), shape)
+            for sign in (1, -1)
+        )
+
+    def combined(self, atoms: Floats, multipliers: Floats) -> tuple[Floats, Floats]:
+        """Subgradients of ``Σ λ_i f⁺_i`` and ``Σ λ_i f⁻_i`` in the atoms: λ times those of `slopes`."""
+        if not self._owner.size:
+            return np.zeros(self.n_atoms), np.zeros(self.n_atoms)
+        by_piece = np.zeros((len(self._pieces), 2))
+        signed = self._factor[:, None] * np.array([1.0, -1.0])
+        by_piece[self._active(atoms)] = multipliers[self._owner][:, None] * np.maximum(signed, 0)
+        plus, minus = (self._transposed @ by_piece).T
+        return plus, minus
+
+    def _active(self, atoms: Floats) -> Ints:
+        """Return the piece of each maximum that is the highest, the first of equals."""
+        if len(self._pieces) == self._owner.size:
+            return np.arange(self._owner.size)
+        heights = self._matrix @ atoms + self._offsets
+        term = np.repeat(np.arange(self._length.size), self._length)
+        highest = np.flatnonzero(heights == np.maximum.reduceat(heights, self._first)[term])
+        return np.asarray(highest[np.unique(term[highest], return_index=True)[1]])
+
+    def tangents(self, atoms: Floats) -> Tangents:
+        """Tangents of all f⁻ at a point, given the values of the atoms there."""
+        return Tangents(self.parts(atoms)[1], self.slopes(atoms)[1])
+
+    @cached_property
+    def has_maxima(self) -> bool:
+        """Whether some term is the maximum of several pieces."""
+        return len(self._pieces) > self._owner.size
+
+    def ties(self, atoms: Floats, wanted: npt.NDArray[np.bool_], reach: float) -> Ties:
+        """Pieces of maxima in the f⁺ that are wanted, at most ``reach`` lower than the highest."""
+        if not self.has_maxima:
+            none = np.empty(0, dtype=np.int64)
+            return Ties(none, none, np.empty(0), np.empty(0), np.empty((0, self.n_atoms)), none)
+        heights = self._matrix @ atoms + self._offsets
+        term = np.repeat(np.arange(self._length.size), self._length)
+        highest = self._active(atoms)[term]
+        gaps = heights[highest] - heights
+        convex = wanted[self._owner[term]] & (self._factor[term] > 0)
+        near = np.flatnonzero((gaps <= reach) & (highest != np.arange(gaps.size)) & convex)
+        return Ties(
+            self._owner[term[near]],
+            term[near],
+            self._factor[term[near]],
+            gaps[near],
+            dense_rows(self._matrix, near) - dense_rows(self._matrix, highest[near]),
+            near * gaps.size + highest[near],
+        )
+
+    @cached_property
+    def _terms(self) -> list[tuple[int, float, tuple[Affine, ...]]]:
+        return [(i, c, pieces) for i, f in enumerate(self.functions) for c, pieces in f.terms]
+
+    @cached_property
+    def _pieces(self) -> list[Affine]:
+        return [piece for _, _, pieces in self._terms for piece in pieces]
+
+    @cached_property
+    def _matrix(self) -> Slopes:
+        if len(self._pieces) * self.n_atoms > _MOST_DENSE:
+            return self._sparse
+        matrix = np.zeros((len(self._pieces), self.n_atoms))
+        for row, piece in enumerate(self._pieces):
+            for position, coefficient in piece.atoms:
+                matrix[row, position] += coefficient
+        return matrix
+
+    @cached_property
+    def _sparse(self) -> sparse.csr_array:
+        """The matrix again: of thousands of atoms a piece has one or two."""
+        from scipy import sparse  # late: constraints on tensors do without it
+
+        entries = [(row, *entry) for row, piece in enumerate(self._pieces) for entry in piece.atoms]
+        rows, columns, data = np.array(entries, dtype=np.float64).reshape(-1, 3).T
+        indices = rows.astype(np.intp), columns.astype(np.intp)
+        return sparse.csr_array((data, indices), (len(self._pieces), self.n_atoms))
+
+    @cached_property
+    def _transposed(self) -> sparse.csr_array:
+        return self._sparse.T.tocsr()
+
+    @cached_property
+    def _offsets(self) -> Floats:
+        return np.array([piece.constant for piece in self._pieces])
+
+    @cached_property
+    def _length(self) -> Ints:
+        return np.array([len(pieces) for _, _, pieces in self._terms], dtype=np.int64)
+
+    @cached_property
+    def _first(self) -> Ints:
+        return np.cumsum(self._length) - self._length
+
+    @cached_property
+    def _factor(self) -> Floats:
+        return np.array([c for _, c, _ in self._terms])
+
+    @cached_property
+    def _owner(self) -> Ints:
+        return np.array([i for i, _, _ in self._terms], dtype=np.int64)
+
+    @cached_property
+    def _constants(self) -> Floats:
+        return np.array([f.constant for f in self.functions], dtype=np.float64)
+
+
+def dense_rows(slopes: Slopes, rows: Any) -> Floats:
+    """Return some rows of slopes as an array, however they are stored."""
+    chosen = slopes[rows]
+    return np.asarray(chosen if isinstance(chosen, np.ndarray) else chosen.toarray())
+
+
+def positive_part(slopes: Slopes) -> Slopes:
+    """Return ``max(slopes, 0)``, stored as the slopes are."""
+    return np.maximum(slopes, 0.0) if isinstance(slopes, np.ndarray) else slopes.maximum(0.0)

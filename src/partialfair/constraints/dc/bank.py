@@ -1,0 +1,169 @@
+"""Convex atoms: functions T(s, θ) of all scores and thresholds, jointly convex, evaluated together.
+
+A bank holds many atoms that share their loops over the scores. Constraints refer to atoms by position, so a
+bank is evaluated once per point however many constraints use it. A bank is formulas only: scores, and who the
+members are, come as arguments, and are those of one shard of the rows if the bank is additive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+
+from partialfair.constraints.dc.row_columns import RowColumns
+from partialfair.utils.typing import Floats, Ints
+
+__all__ = ["AtomBank", "AtomKinks", "BankMembers", "Bending", "Gradient", "Moves"]
+
+BankMembers: TypeAlias = Any
+"""`Members` of the rows that are given; for a `JoinedBank` a tuple of them, one for each of its banks."""
+
+Moves: TypeAlias = tuple[Floats, Floats]
+"""Changes of all scores and of all free thresholds."""
+
+
+_MORE_THAN_ATOMS = 2**32
+"""Numbers of atoms are smaller."""
+
+
+@dataclass(frozen=True, eq=False)
+class Gradient:
+    """Derivatives of one order: first ones in scores and free thresholds, second ones in the scores only."""
+
+    scores: Floats
+    theta: Floats
+
+
+class AtomBank(Protocol):
+    """Convex functions of (scores, θ), in a fixed order."""
+
+    @property
+    def n_atoms(self) -> int:
+        """Number of atoms."""
+
+    @property
+    def n_theta(self) -> int:
+        """Number of free thresholds θ."""
+
+    @property
+    def additive(self) -> bool:
+        """Whether what it returns adds up over shards of rows; if not, it needs all rows at once."""
+
+    def values(self, scores: Floats, members: BankMembers, theta: Floats) -> Floats:
+        """Value of every atom.
+
+        Scores are not changed in place while they live: a bank may remember what it found at an array.
+        """
+
+    def by_score(
+        self, order: int, coefficients: Floats, scores: Floats, members: BankMembers, theta: Floats
+    ) -> Gradient:
+        """Return the derivatives of ``F = Σ coefficients · atoms``.
+
+        Order 1 gives a subgradient in scores and thresholds; for coefficients ≥ 0 F is convex. Order 2 gives
+        second derivatives in each score, smoothed over kinks: they only guide steps, and zeros do. Those in
+        thresholds come with the `columns`.
+        """
+
+    def columns(
+        self, scores: Floats, members: BankMembers, theta: Floats, curved: Sequence[Floats] = ()
+    ) -> Iterator[RowColumns]:
+        """Yield the derivatives of all atoms in all scores, as columns over the rows.
+
+        Output a is atom a. For the t-th vector c in ``curved``, output ``n_atoms + t · n_theta + j`` is
+        ``∂²F/∂s_i ∂θ_j`` of ``F = Σ c · atoms``. The function of a column with a threshold depends on
+        ``s − θ_j``, so that its derivative in θ_j is minus the sum of the column.
+        """
+
+
+@runtime_checkable
+class Bending(Protocol):
+    """What a bank may offer besides: where its atoms bend. It makes steps and certificates sharper."""
+
+    @property
+    def has_kinks(self) -> bool:
+        """Whether there is any kink at all; no scores are needed to tell."""
+
+    def kinks(
+        self,
+        wanted: Floats,
+        scores: Floats,
+        members: BankMembers,
+        theta: Floats,
+        moves: Moves,
+        reach: float,
+        limit: int,
+    ) -> AtomKinks | None:
+        """Kinks of the atoms with wanted ≠ 0 that are within reach, or that the moves pass; None over limit.
+
+        The reach is in units in which the atoms change their slopes much, such as a surrogate's width.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class AtomKinks:
+    """Where atoms bend: atom a holds ``weight · max(0, residual + change of (s_row − θ − s_other))``.
+
+    Attributes
+    ----------
+    atoms, rows, thresholds : (K,)
+        The atom, the row of the score among those given, and the free threshold, −1 for a fixed one.
+    residuals, weights : (K,)
+        How far on its right or left side the kink is, in units of scores, and by how much the slope jumps.
+    others : (K,)
+        The row of a score that stands where a threshold might, −1 for none.
+    borders : (K,)
+        The border of a top, numbered among those of the atom, across which the row may pass; −1 for none.
+    amounts : (K,)
+        What such a row then adds to what is counted above the border, less than 0 if it falls below.
+    backs : (K,)
+        What such a row may do to the other side instead, in units of the amount: rows on the border do both.
+    """
+
+    atoms: Ints
+    rows: Ints
+    thresholds: Ints
+    residuals: Floats
+    weights: Floats
+    others: Ints
+    borders: Ints
+    amounts: Floats
+    backs: Floats
+
+    @classmethod
+    def alone(
+        cls, atoms: Ints, rows: Ints, thresholds: Ints, residuals: Floats, weights: Floats, others: Ints
+    ) -> AtomKinks:
+        """Return kinks that belong to no border."""
+        nothing = np.zeros(rows.size)
+        return cls(
+            atoms, rows, thresholds, residuals, weights, others, np.full_like(rows, -1), nothing, nothing
+        )
+
+    @classmethod
+    def joined(cls, kinks: Sequence[AtomKinks]) -> AtomKinks:
+        """Return any number of sets of kinks as one."""
+        none, nothing = np.empty(0, dtype=np.int64), np.empty(0)
+        nowhere = cls.alone(none, none, none, nothing, nothing, none)
+        return cls(
+            *(
+                np.concatenate([getattr(part, field.name) for part in (nowhere, *kinks)])
+                for field in fields(cls)
+            )
+        )
+
+    def take(self, which: Ints) -> AtomKinks:
+        """Return some of them."""
+        return AtomKinks(*(getattr(self, field.name)[which] for field in fields(self)))
+
+    @property
+    def border_keys(self) -> Ints:
+        """Return a number for each border that tells it from those of other atoms, −1 for none."""
+        return np.where(self.borders >= 0, self.borders * _MORE_THAN_ATOMS + self.atoms, -1)
+
+    def keys(self, n_rows: int) -> Ints:
+        """Return a number for each kink that tells it from those of other atoms and rows."""
+        return (self.atoms * n_rows + self.rows) * (n_rows + 1) + self.others + 1

@@ -1,0 +1,327 @@
+"""Sums of a surrogate over pairs of people from the top of one group and the bottom of another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+from weakref import ReferenceType, ref
+
+import numpy as np
+
+from partialfair.constraints.dc.bank import AtomKinks, Gradient, Moves
+from partialfair.constraints.dc.pair_kinks import Movers, RowPairs, crossings
+from partialfair.constraints.dc.row_columns import RowColumns
+from partialfair.constraints.surrogates import Kink, Surrogate
+from partialfair.data.groups import Members
+from partialfair.utils.clock import check_clock
+from partialfair.utils.compiled import njit
+from partialfair.utils.typing import Floats, Ints
+
+__all__ = ["PairSums"]
+
+_TOP, _BOTTOM = 0, 1
+"""The two borders of an atom."""
+
+
+class _Ranked(NamedTuple):
+    """All members of a group, by ascending score."""
+
+    rows: Ints
+    scores: Floats
+    shares: Floats
+
+
+class _Counted(NamedTuple):
+    """Those who count at the top or at the bottom of a group, by ascending score.
+
+    rows and scores are (n,); shares (E, n) say how much of each member counts, once for each top or bottom.
+    """
+
+    rows: Ints
+    scores: Floats
+    shares: Floats
+
+    def mirrored(self) -> _Counted:
+        """Return them with minus their scores, which ascend again."""
+        return _Counted(self.rows[::-1], -self.scores[::-1], np.ascontiguousarray(self.shares[:, ::-1]))
+
+
+class _Order(NamedTuple):
+    """Where all stand: the members of every group, and its tops and bottoms."""
+
+    ranked: list[_Ranked]
+    tops: list[_Counted]
+    bottoms: list[_Counted]
+
+
+class _PairDerivatives(NamedTuple):
+    """Derivatives of σ± for one pair of groups: at the top, summed over the bottom, and the reverse."""
+
+    pair: int
+    top: _Counted
+    bottom: _Counted
+    at_top: Floats
+    at_bottom: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class PairSums:
+    """``H_φ(b, c) = Σ_ij u_i v_j φ(s_i − t_j)``: u the top b of one group, v the bottom c of another.
+
+    b and c are shares of a group's weight, and φ is σ⁺ or σ⁻. Weights add up to 1 in each group; a member, or
+    a block of equal scores, on the border counts in part, split by weight. For φ convex and non-decreasing H
+    is the largest of all such sums with ``0 ≤ u ≤ ω, Σu = b, 0 ≤ v ≤ ω', Σv = c``, hence jointly convex; sums
+    over the tops of both groups are not.
+
+    A value or a subgradient costs one sort per group and one sweep per pair for ramps, O(n log n), and all
+    differences, O(n_top · n_bottom) per pair, for surrogates that are not piecewise polynomial. Ranks need
+    all rows at once, so shards do not add up.
+
+    Parameters
+    ----------
+    surrogate
+        σ = σ⁺ − σ⁻.
+    n_groups
+        Number of groups; members have the codes 0 to ``n_groups − 1``.
+    pairs
+        Which groups are compared: (k, k'), the top of k with the bottom of k'.
+    tops
+        For each group the ranks b, in (0, 1], at which tops end.
+    bottoms
+        For each group the ranks ``1 − c``, in [0, 1), at which bottoms begin.
+    """
+
+    surrogate: Surrogate
+    n_groups: int
+    pairs: tuple[tuple[int, int], ...]
+    tops: tuple[tuple[float, ...], ...]
+    bottoms: tuple[tuple[float, ...], ...]
+    _orders: dict[int, tuple[ReferenceType[Floats], Members, _Order]] = field(
+        default_factory=dict, init=False, repr=False
+    )
+
+    @cached_property
+    def _shapes(self) -> tuple[tuple[int, int, int], ...]:
+        """Atoms of each pair: two parts of the surrogate, tops, bottoms."""
+        return tuple((2, len(self.tops[k]), len(self.bottoms[other])) for k, other in self.pairs)
+
+    @cached_property
+    def _firsts(self) -> Ints:
+        """First atom of each pair, and the number of all."""
+        return np.cumsum([0, *(int(np.prod(shape)) for shape in self._shapes)])
+
+    @property
+    def n_atoms(self) -> int:
+        """Two per pair, top and bottom."""
+        return int(self._firsts[-1])
+
+    @property
+    def n_theta(self) -> int:
+        """No thresholds: groups are compared with each other."""
+        return 0
+
+    @property
+    def additive(self) -> bool:
+        """Ranks are counted among all rows."""
+        return False
+
+    @property
+    def has_kinks(self) -> bool:
+        """Whatever the surrogate, two members may change places across the border of a top."""
+        return True
+
+    def plus(self, pair: int, top: int, bottom: int) -> int:
+        """Position of the sum of σ⁺."""
+        return int(self._firsts[pair] + top * self._shapes[pair][2] + bottom)
+
+    def minus(self, pair: int, top: int, bottom: int) -> int:
+        """Position of the sum of σ⁻."""
+        return self.plus(pair, top, bottom) + int(np.prod(self._shapes[pair][1:]))
+
+    def values(self, scores: Floats, members: Members, theta: Floats) -> Floats:
+        """Value of every atom."""
+        _, tops, bottoms = self._order(scores, members)
+        values = [np.empty(0)]
+        for k, other in self.pairs:
+            check_clock()
+            top, bottom = tops[k], bottoms[other]
+            sums = self.surrogate.pair_sums(0, top.scores, bottom.scores, bottom.shares)
+            values.append(np.einsum("bi,pci->pbc", top.shares, sums).ravel())
+        return np.concatenate(values)
+
+    def by_score(
+        self, order: int, coefficients: Floats, scores: Floats, members: Members, theta: Floats
+    ) -> Gradient:
+        """Return derivatives of ``Σ coefficients · atoms``; pairs with no coefficient are skipped."""
+        by_score = np.zeros(scores.size)
+        used = [pair for pair in range(len(self.pairs)) if coefficients[self._atoms_of(pair)].any()]
+        for pair, top, bottom, at_top, at_bottom in self._derivatives(order, scores, members, used):
+            factors = coefficients[self._atoms_of(pair)].reshape(self._shapes[pair])
+            by_score[top.rows] += np.einsum("pbc,bi,pci->i", factors, top.shares, at_top)
+            # d/dt of φ(s − t) has the other sign, its second derivative has not.
+            sign = (-1) ** order
+            by_score[bottom.rows] += sign * np.einsum("pbc,ci,pbi->i", factors, bottom.shares, at_bottom)
+        return Gradient(by_score, np.empty(0))
+
+    def columns(
+        self, scores: Floats, members: Members, theta: Floats, curved: Sequence[Floats] = ()
+    ) -> Iterator[RowColumns]:
+        """Subgradients of all atoms, those of one pair of groups at a time."""
+        for pair, top, bottom, at_top, at_bottom in self._derivatives(
+            1, scores, members, range(len(self.pairs))
+        ):
+            atoms = np.arange(self.n_atoms)[self._atoms_of(pair)]
+            slopes = np.zeros((scores.size, atoms.size))
+            slopes[top.rows] = np.einsum("bi,pci->ipbc", top.shares, at_top).reshape(top.rows.size, -1)
+            slopes[bottom.rows] = -np.einsum("ci,pbi->ipbc", bottom.shares, at_bottom).reshape(
+                bottom.rows.size, -1
+            )
+            cells = np.where(np.isin(members.codes, self.pairs[pair]), 0, -1)
+            yield RowColumns(slopes, cells, outputs=atoms[None])
+
+    def kinks(
+        self,
+        wanted: Floats,
+        scores: Floats,
+        members: Members,
+        theta: Floats,
+        moves: Moves,
+        reach: float,
+        limit: int,
+    ) -> AtomKinks | None:
+        """Kinks of the surrogate, and those where two members change places across the border of a top."""
+        ranked, tops, bottoms = self._order(scores, members)
+        near = reach * self.surrogate.width
+        kinks: list[AtomKinks] = []
+        for pair, (k, other) in enumerate(self.pairs):
+            check_clock()
+            atoms = np.arange(self.n_atoms)[self._atoms_of(pair)].reshape(self._shapes[pair])
+            asked = wanted[atoms] != 0
+            top, bottom = tops[k], bottoms[other]
+            for b, rank in enumerate(self.tops[k]):
+                passing = _across(rank, ranked[k], moves[0], near, limit)
+                if passing is None:
+                    return None
+                slopes = self._slopes_at(np.append(passing.scores, passing.border), bottom)
+                kinks += [
+                    passing.of_atom(atoms[p, b, c], _TOP, slopes[p, c, :-1], slopes[p, c, -1], top=True)
+                    for p, c in np.argwhere(asked[:, b])
+                ]
+            for c, rank in enumerate(self.bottoms[other]):
+                passing = _across(rank, ranked[other], moves[0], near, limit)
+                if passing is None:
+                    return None
+                slopes = self._slopes_at(-np.append(passing.scores, passing.border), top.mirrored())
+                kinks += [
+                    passing.of_atom(atoms[p, b, c], _BOTTOM, slopes[p, b, :-1], slopes[p, b, -1], top=False)
+                    for p, b in np.argwhere(asked[:, :, c])
+                ]
+            for kink in self.surrogate.kinks:
+                in_top, in_bottom, pairs = self._crossings(kink, top, bottom, moves[0], near, limit)
+                if pairs.rows.size > limit:
+                    return None
+                for b, c in np.argwhere(asked[kink.part]):
+                    counted = top.shares[b, in_top] * bottom.shares[c, in_bottom]
+                    kinks.append(pairs.of_atom(atoms[kink.part, b, c], counted))
+            if sum(atom_kinks.atoms.size for atom_kinks in kinks) > limit:
+                return None
+        return AtomKinks.joined(kinks)
+
+    def _slopes_at(self, scores: Floats, counted: _Counted) -> Floats:
+        """Return the slopes of σ±, added up over those counted, at scores in any order: (2, E, n_scores)."""
+        order = np.argsort(scores)
+        slopes = np.empty((2, len(counted.shares), scores.size))
+        slopes[..., order] = self.surrogate.pair_sums(1, scores[order], counted.scores, counted.shares)
+        return slopes
+
+    def _crossings(
+        self, kink: Kink, top: _Counted, bottom: _Counted, moves: Floats, near: float, limit: int
+    ) -> tuple[Ints, Ints, RowPairs]:
+        """Return where a kink of the surrogate lies between two scores, numbered among those counted."""
+        width = self.surrogate.width
+        in_top, in_bottom, residuals = crossings(
+            top.scores, bottom.scores, kink.at * width, moves[top.rows], moves[bottom.rows], near, limit
+        )
+        jumps = np.full(in_top.size, kink.jump / width)
+        return in_top, in_bottom, RowPairs(top.rows[in_top], bottom.rows[in_bottom], residuals, jumps)
+
+    def _atoms_of(self, pair: int) -> slice:
+        return slice(int(self._firsts[pair]), int(self._firsts[pair + 1]))
+
+    def _derivatives(
+        self, order: int, scores: Floats, members: Members, pairs: Iterable[int]
+    ) -> Iterator[_PairDerivatives]:
+        """Yield sums of derivatives of σ±, at tops over the bottoms and at bottoms over the tops."""
+        _, tops, bottoms = self._order(scores, members)
+        for pair in pairs:
+            check_clock()
+            k, other = self.pairs[pair]
+            top, bottom = tops[k], bottoms[other]
+            at_top = self.surrogate.pair_sums(order, top.scores, bottom.scores, bottom.shares)
+            targets, sources = bottom.mirrored(), top.mirrored()  # s − t = −t − (−s)
+            at_bottom = self.surrogate.pair_sums(order, targets.scores, sources.scores, sources.shares)
+            yield _PairDerivatives(pair, top, bottom, at_top, at_bottom[..., ::-1])
+
+    def _order(self, scores: Floats, members: Members) -> _Order:
+        """Return where all stand; all that is asked at the same scores shares one sort."""
+        known = self._orders.get(id(scores))
+        if known is not None and known[0]() is scores and known[1] is members:
+            return known[2]
+        for key in [key for key, (theirs, _, _) in self._orders.items() if theirs() is None]:
+            del self._orders[key]
+        ranked = self._ranked(scores, members)
+        order = _Order(ranked, *self._counted(ranked))
+        self._orders[id(scores)] = ref(scores), members, order
+        return order
+
+    def _ranked(self, scores: Floats, members: Members) -> list[_Ranked]:
+        """Return the members of every group by ascending score."""
+        groups = []
+        for k in range(self.n_groups):
+            rows = np.flatnonzero(members.codes == k)
+            rows = rows[np.argsort(scores[rows])]
+            groups.append(_Ranked(rows, scores[rows], members.shares[rows]))
+        return groups
+
+    def _counted(self, ranked: list[_Ranked]) -> tuple[list[_Counted], list[_Counted]]:
+        """Tops and bottoms of every group."""
+        tops: list[_Counted] = []
+        bottoms: list[_Counted] = []
+        for k, (rows, scores, shares) in enumerate(ranked):
+            above = _shares_above(scores, shares, np.array(self.tops[k]))
+            below = shares - _shares_above(scores, shares, np.array(self.bottoms[k]))
+            for counted, ends in ((above, tops), (below, bottoms)):
+                # Those who count are neighbours: a slice costs less than a choice.
+                who = np.flatnonzero(counted.any(axis=0))
+                used = slice(who[0], who[-1] + 1) if who.size else slice(0)
+                ends.append(_Counted(rows[used], scores[used], np.ascontiguousarray(counted[:, used])))
+        return tops, bottoms
+
+
+def _across(rank: float, ranked: _Ranked, moves: Floats, near: float, limit: int) -> Movers | None:
+    """Return who of a group may pass the border of a rank; None if they are too many."""
+    rows, scores, shares = ranked
+    above = _shares_above(scores, shares, np.array([rank]))[0]
+    return Movers.among(rows, scores, shares, above, moves[rows], near, limit)
+
+
+@njit(cache=True, nogil=True)
+def _shares_above(scores: Floats, shares: Floats, ranks: Floats) -> Floats:
+    """Return how much of each member lies above some ranks: (n_ranks, n) for ascending scores."""
+    out = np.zeros((ranks.size, scores.size))
+    passed, last = 0.0, scores.size
+    while last > 0:
+        first = last - 1
+        block = shares[first]
+        while first > 0 and scores[first - 1] == scores[last - 1]:
+            first -= 1
+            block += shares[first]
+        for r in range(ranks.size):
+            if block > 0:
+                held = min(max(ranks[r] - passed, 0.0), block) / block
+                for i in range(first, last):
+                    out[r, i] = shares[i] * held
+        passed, last = passed + block, first
+    return out

@@ -1,0 +1,326 @@
+"""Sensitive features of any kind → small integer group codes.
+
+One column gives one group per distinct value; several columns give intersectional groups, one per
+combination that occurs, labelled by the tuple of values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from partialfair.exceptions import InputError
+from partialfair.utils.checks import refuse_lazy
+from partialfair.utils.typing import ArrayLike, Floats, GroupLabel, Ints
+
+__all__ = [
+    "LABEL_KINDS",
+    "MAX_GROUPS",
+    "Groups",
+    "Members",
+    "encode_groups",
+    "enough",
+    "group_name",
+    "label_kind",
+    "members_of",
+    "members_text",
+]
+
+MAX_GROUPS = 1000
+"""More groups are refused: all pairs are compared, and a column of numbers given by mistake has thousands."""
+
+_MAX_INTEGER_SPREAD = 1 << 16
+LABEL_KINDS = {True: "positives", False: "negatives"}
+"""What members with a label are called, by whether it is the positive one."""
+
+_ROUNDING = 1e-9  # 100 members · (0.3 − 0.2) are ten
+_HAIR = 1e-6  # more than rounding errors of a count, less than anyone would notice
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Group membership of ``n`` rows.
+
+    Attributes
+    ----------
+    codes : (n,) integers
+        Position of each row's group in ``labels``; −1 where the group is missing and was to be ignored.
+    labels
+        Distinct groups that occur, sorted; tuples when several columns were crossed.
+    """
+
+    codes: Ints
+    labels: tuple[GroupLabel, ...]
+
+    @classmethod
+    def none(cls, n: int) -> Groups:
+        """Return rows of which none has a group."""
+        return cls(np.full(n, -1, dtype=np.int32), ())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Labels for people: ``"Female × Black"`` for a crossed group."""
+        return tuple(group_name(label) for label in self.labels)
+
+    def pairs(self) -> Iterable[tuple[int, int]]:
+        """All unordered pairs of group positions."""
+        return combinations(range(len(self.labels)), 2)
+
+    def take(self, rows: npt.NDArray[Any]) -> Groups:
+        """Return the membership of some rows (positions or a mask), with the groups that occur among them."""
+        codes = self.codes[rows]
+        present = np.bincount(codes[codes >= 0], minlength=len(self.labels)) > 0
+        return Groups(codes, self.labels).only(present)
+
+    def only(self, kept: npt.NDArray[np.bool_]) -> Groups:
+        """Return the same rows with some of the groups; the others' rows have none."""
+        labels = tuple(label for label, is_kept in zip(self.labels, kept.tolist(), strict=True) if is_kept)
+        return self.regrouped(np.where(kept, np.cumsum(kept) - 1, -1), labels)
+
+    def regrouped(self, position: npt.ArrayLike, labels: tuple[GroupLabel, ...]) -> Groups:
+        """Return the same rows in other groups: the k-th goes to that position in ``labels``, or to none, −1.
+
+        Rows without a group still have none.
+        """
+        codes = np.append(position, -1).astype(np.int32)[self.codes]  # code −1 indexes the last
+        return Groups(codes, labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Members:
+    """Who counts, and how much: the group of each row, and its share of the group.
+
+    Attributes
+    ----------
+    codes : (n,)
+        Group of each row; −1 leaves it out.
+    shares : (n,)
+        ``ω_i``: non-negative, and adding up to 1 over *all* members of a group, those of other shards
+        included; 0 for rows that are left out.
+    """
+
+    codes: Ints
+    shares: Floats
+
+    def take(self, rows: slice) -> Members:
+        """Return some of the rows, with the shares that they have among all."""
+        return Members(self.codes[rows], self.shares[rows])
+
+
+def members_of(codes: Ints, weights: Floats, n_groups: int) -> Members:
+    """Return rows with weights scaled to add up to 1 in each group."""
+    inside = codes >= 0
+    totals = np.bincount(codes[inside], weights=weights[inside], minlength=n_groups)
+    return Members(codes, np.where(inside, weights / totals[np.where(inside, codes, 0)], 0.0))
+
+
+def group_name(label: GroupLabel) -> str:
+    """How a group is written for people."""
+    return " × ".join(map(str, label)) if isinstance(label, tuple) else str(label)
+
+
+def label_kind(label: bool | None) -> str:
+    """Return whom a label is of, "positives" or "negatives"; empty where there is none."""
+    return "" if label is None else LABEL_KINDS[label]
+
+
+def members_text(count: float, *, too_few: bool = False) -> str:
+    """Write a number of members, some of whom are inside an interval in part: 7.5 is "7.5", and 8.0 "8".
+
+    Halves of the last digit go up, also where rounding errors put a count a hair below them: sums of shares
+    and products of sizes are then written alike, here and by the page's own script. Numbers that are too few
+    are rounded down: 9.98 of 10 that are needed must not read "10".
+    """
+    written = math.floor(10 * (count + _HAIR)) / 10 if too_few else count + _HAIR
+    return f"{written:,.1f}".removesuffix(".0")
+
+
+def enough(n_members: float, min_group_size: float) -> bool:
+    """Whether so many effective members are judged; a product of measures may be a hair below a whole one."""
+    return n_members >= min_group_size - _ROUNDING
+
+
+def encode_groups(
+    sensitive_features: ArrayLike,
+    *,
+    n_rows: int | None = None,
+    rows_of: str = "scores",
+    missing: Literal["error", "ignore"] = "error",
+    advice: str = "",
+    max_groups: int = MAX_GROUPS,
+) -> Groups:
+    """Turn sensitive features into `Groups`.
+
+    Parameters
+    ----------
+    sensitive_features
+        One column (list, numpy, pandas, polars or Arrow; strings, categories, booleans or numbers) or several
+        (a frame, a mapping of columns or a 2-D array); or `Groups`, which are checked like the rest.
+    n_rows
+        How many rows there must be.
+    rows_of
+        What those are rows of, for the complaint.
+    missing
+        What to do with rows that lack a value in some column: refuse them, or code them −1.
+    advice
+        What to add to that complaint.
+    max_groups
+        How many groups there may be. `Groups` were counted when they were made.
+    """
+    if isinstance(sensitive_features, Groups):
+        codes = sensitive_features.codes
+        if codes.size and not -1 <= codes.min() <= codes.max() < len(sensitive_features.labels):
+            raise InputError("Groups has codes that are not positions of its labels")
+        columns = [("sensitive_features", sensitive_features)]
+        encoded = [(sensitive_features.codes, sensitive_features.labels)]
+    else:
+        columns = _columns(sensitive_features)
+        encoded = [_encode_column(column, name) for name, column in columns]
+    lengths = {codes.size for codes, _ in encoded}
+    if len(lengths) > 1 or (n_rows is not None and lengths != {n_rows}):
+        found = " and ".join(str(length) for length in sorted(lengths))
+        expected = f"but there are {n_rows} {rows_of}" if n_rows is not None else "in different columns"
+        raise InputError(f"sensitive_features has {found} rows, {expected}")
+    if missing == "error":
+        for (codes, _), (name, _) in zip(encoded, columns, strict=True):
+            _refuse_missing(codes, name, advice)
+    if isinstance(sensitive_features, Groups):
+        return Groups(*encoded[0])
+    return _cross(encoded, [name for name, _ in columns], max_groups)
+
+
+def _columns(features: ArrayLike) -> list[tuple[str, ArrayLike]]:
+    """Name and split the columns of whatever was given."""
+    if features is None:
+        raise InputError("sensitive_features is missing; give one group per row")
+    refuse_lazy(features, "sensitive_features")
+    if isinstance(features, str):
+        raise InputError(f"sensitive_features must hold one group per row, not the name {features!r}")
+    if isinstance(features, Mapping):
+        columns = [(f"column {name!r}", column) for name, column in features.items()]
+    elif hasattr(features, "columns") and hasattr(features, "__getitem__"):  # frames, and Arrow tables
+        names = list(getattr(features, "column_names", features.columns))
+        if len(set(names)) < len(names):
+            raise InputError(f"sensitive_features has several columns of one name: {names}")
+        columns = [(f"column {name!r}", features[name]) for name in names]
+    elif hasattr(features, "dtype") and getattr(features, "ndim", 1) == 1:  # series and 1-D arrays, untouched
+        name = getattr(features, "name", None)
+        columns = [("sensitive_features" if name is None else f"sensitive feature {name!r}", features)]
+    else:
+        masked = isinstance(features, np.ma.MaskedArray)
+        array = features if masked else np.asarray(features, dtype=_plain_dtype(features))
+        if array.ndim not in (1, 2):
+            raise InputError(f"sensitive_features must have one or two dimensions, not {array.ndim}")
+        if array.ndim == 1:
+            columns = [("sensitive_features", array)]
+        else:
+            columns = [(f"sensitive_features[:, {j}]", array[:, j]) for j in range(array.shape[1])]
+    if not columns:
+        raise InputError("sensitive_features has no columns")
+    return columns
+
+
+def _plain_dtype(features: ArrayLike) -> Any:
+    """Make lists object arrays, so that None stays missing and 1 and "1" stay apart."""
+    return None if hasattr(features, "dtype") or hasattr(features, "__array__") else object
+
+
+def _encode_column(column: ArrayLike, name: str) -> tuple[Ints, tuple[GroupLabel, ...]]:
+    refuse_lazy(column, name)
+    if isinstance(column, np.ma.MaskedArray):
+        known = ~np.ma.getmaskarray(column)
+        codes = np.full(column.size, -1, dtype=np.int32)
+        codes[known], labels = _encode_column(np.asarray(column)[known], name)
+        return codes, labels
+    dtype = getattr(column, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype.kind in "iub":
+        encoded = _encode_integers(np.asarray(column))
+        if encoded is not None:
+            return encoded
+    return _encode_by_hashing(column, name)
+
+
+def _encode_integers(values: npt.NDArray[Any]) -> tuple[Ints, tuple[GroupLabel, ...]] | None:
+    """Count instead of hashing when integers lie close together; None when they do not."""
+    if values.size == 0:
+        return None
+    as_integers = values.view(np.int8) if values.dtype.kind == "b" else values
+    low, high = int(as_integers.min()), int(as_integers.max())
+    if high - low >= _MAX_INTEGER_SPREAD:
+        return None
+    wide = as_integers if as_integers.dtype == np.uint64 else as_integers.astype(np.int64, copy=False)
+    countable = low == 0 and as_integers.dtype != np.uint64
+    shifted = as_integers if countable else (wide - wide.dtype.type(low)).astype(np.intp)
+    present = np.flatnonzero(np.bincount(shifted, minlength=high - low + 1))
+    labels = tuple((values.dtype.type(value + low)).item() for value in present.tolist())
+    if present.size == high - low + 1:
+        return shifted, labels
+    position = np.full(high - low + 1, -1, dtype=np.int32)
+    position[present] = np.arange(present.size)
+    return position[shifted], labels
+
+
+def _encode_by_hashing(column: ArrayLike, name: str) -> tuple[Ints, tuple[GroupLabel, ...]]:
+    import pandas as pd
+
+    if not isinstance(column, pd.Series | pd.Categorical | pd.Index | np.ndarray):
+        arrow = type(column).__module__.partition(".")[0] == "pyarrow"
+        if arrow:
+            column = column.to_pandas()
+        else:
+            column = column.to_numpy() if hasattr(column, "to_numpy") else np.asarray(column)
+    if isinstance(getattr(column, "dtype", None), pd.CategoricalDtype):
+        categorical = pd.Categorical(column).remove_unused_categories()
+        return categorical.codes, tuple(categorical.categories.tolist())
+    try:
+        codes, uniques = pd.factorize(np.asarray(column) if isinstance(column, np.ndarray) else column)
+    except TypeError as error:
+        raise InputError(f"{name} holds values that cannot be groups: {error}") from None
+    labels = list(uniques.tolist())
+    try:
+        order = sorted(range(len(labels)), key=labels.__getitem__)
+    except TypeError:  # mixed types: any fixed order will do
+        order = sorted(range(len(labels)), key=lambda i: (type(labels[i]).__name__, str(labels[i])))
+    position = np.empty(len(labels) + 1, dtype=np.int32)
+    position[order] = np.arange(len(labels))
+    position[-1] = -1  # factorize codes a missing value −1, which indexes the last place
+    return position[codes], tuple(labels[i] for i in order)
+
+
+def _refuse_missing(codes: Ints, name: str, advice: str) -> None:
+    if codes.size and codes.min() < 0:
+        rows = np.flatnonzero(codes < 0)
+        raise InputError(f"{name} has {rows.size} missing values, the first in row {rows[0]}{advice}")
+
+
+def _cross(encoded: list[tuple[Ints, tuple[GroupLabel, ...]]], names: list[str], max_groups: int) -> Groups:
+    """Intersect the columns, keeping only the combinations that occur; refuse more than ``max_groups``."""
+    codes, labels = encoded[0]
+    _refuse_many(len(labels), names[:1], max_groups)
+    if len(encoded) == 1:
+        return Groups(codes, labels)
+    crossed: list[tuple[GroupLabel, ...]] = [(label,) for label in labels]
+    # One column after the other: the product of all their numbers of values may not fit an integer.
+    for last, (added, added_labels) in enumerate(encoded[1:], start=1):
+        known = (codes >= 0) & (added >= 0)
+        n_added = max(len(added_labels), 1)
+        combined = np.where(known, codes.astype(np.int64) * n_added + added, -1)
+        present = np.unique(combined[known])
+        _refuse_many(present.size, names[: last + 1], max_groups)
+        codes = np.where(known, np.searchsorted(present, combined), -1).astype(np.int32)
+        crossed = [(*crossed[at // n_added], added_labels[at % n_added]) for at in present.tolist()]
+    return Groups(codes, tuple(crossed))
+
+
+def _refuse_many(n_groups: int, names: list[str], max_groups: int) -> None:
+    if n_groups > max_groups:
+        raise InputError(
+            f"{' × '.join(names)} has {n_groups:,} groups, more than {max_groups:,}; if it is a number or an "
+            "identifier, bin it or use another column (fairness_report reports on more with max_groups)"
+        )

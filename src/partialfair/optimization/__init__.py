@@ -1,0 +1,1 @@
+"""Models, losses and problems over blocks of rows, and the solvers of them."""

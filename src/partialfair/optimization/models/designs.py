@@ -1,0 +1,361 @@
+"""Feature matrices seen through a few products, with one coefficient vector per group.
+
+``forward`` gives ``s_i = coef[code_i] · x_i`` and ``backward`` the transpose, sums of rows with values. Cross
+terms of the features with the group, (1, ξ, γ, γξ), span just that: a separate linear model per group. They
+are never formed; one gather per row does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from scipy.linalg.blas import dsyrk
+
+from partialfair.data.categoricals import CategoricalCodes
+from partialfair.exceptions import InputError
+from partialfair.optimization.models._kernels import (
+    codes_backward,
+    codes_forward,
+    codes_gram,
+    csr_backward,
+    csr_forward,
+    csr_gram,
+    dense_backward,
+    symmetric,
+)
+from partialfair.utils.clock import check_clock
+from partialfair.utils.typing import ArrayLike, Floats, Ints
+
+__all__ = ["CSRDesign", "CodesDesign", "DenseDesign", "Design", "as_design"]
+
+_MOST_AT_ONCE = 2e8
+"""Multiplications of a kernel between two looks at the clock: some tenths of a second."""
+_MOST_BY_BLAS = 4e9
+"""The same of a product of matrices."""
+_CHUNK = 4096
+"""Dense rows that are gathered or converted at once: some megabytes, which the processor's cache holds."""
+_FEWEST_BY_BLAS = 64
+"""Rows below which a product of matrices is no faster than its parts."""
+_MOST_BY_KERNEL = 2
+"""Values of a row that the dense kernel adds up; sums of more are faster as products of matrices."""
+_MOST_SHORT = np.iinfo(np.int16).max
+"""Slots that short integers can number; those are sorted by their digits, several times as fast."""
+
+
+class Design(Protocol):
+    """n rows of d features, each row with a code that chooses its coefficient vector."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features."""
+
+    def forward(self, coefficients: Floats) -> Floats:
+        """Return ``coefficients[code_i] · x_i`` for each row; coefficients are (n_codes, d)."""
+
+    def backward(self, values: Floats, slots: Ints | None = None, n_slots: int = 0) -> Floats:
+        """Return ``Σ x_i values[i]ᵀ`` over the rows of each slot: (n_slots, d, q).
+
+        The values are (n, q); rows of slot −1 are left out. By default a row's slot is its code.
+        """
+
+    def gram(self, weights: Floats) -> Floats:
+        """Return ``Σ weights[i] x_i x_iᵀ`` for each code: (n_codes, d, d)."""
+
+    def squares(self, weights: Floats, centres: Floats | None = None) -> Floats:
+        """Return ``Σ weights[i] (x_ij − centres[j])²`` over all rows: (d,)."""
+
+    def take(self, rows: slice | Ints) -> Self:
+        """Return the design of some rows; for consecutive ones it holds views."""
+
+
+def as_design(X: ArrayLike, codes: Ints, n_codes: int) -> Design:
+    """Return the design of whatever holds the features."""
+    if isinstance(X, CategoricalCodes):
+        # Passes wait for memory: half the width is a third of the time where fields are many.
+        width = np.uint16 if X.n_levels <= np.iinfo(np.uint16).max + 1 else np.uint32
+        columns = X.codes.astype(width, copy=False) + X.offsets.astype(width)
+        return CodesDesign(columns, X.n_levels, codes, n_codes)
+    if sparse.issparse(X):
+        matrix = X.tocsr()
+        data = np.empty(0) if (matrix.data == 1).all() else matrix.data
+        # Unsigned: numba then need not ask of every index whether it counts from the end.
+        indptr, indices = matrix.indptr.astype(np.uint64), matrix.indices.astype(np.uint32)
+        return CSRDesign(indptr, indices, data, matrix.shape[1], codes, n_codes)
+    array = np.asarray(X)
+    if array.ndim != 2:
+        raise InputError(f"X must have two dimensions, not {array.ndim}")
+    return DenseDesign(array, codes, n_codes)
+
+
+def _stretches(n_rows: int, multiplications: float) -> Iterator[slice]:
+    """Divide rows so that work on a stretch of them is short, and look at the clock in between."""
+    n_stretches = max(1, min(n_rows, int(multiplications / _MOST_AT_ONCE)))
+    for k in range(n_stretches):
+        if k:
+            check_clock()
+        yield slice(k * n_rows // n_stretches, (k + 1) * n_rows // n_stretches)
+
+
+def _chunks(n_rows: int, size: int) -> Iterator[slice]:
+    """Divide rows into chunks of equal size, and look at the clock in between."""
+    for start in range(0, n_rows, size):
+        if start:
+            check_clock()
+        yield slice(start, min(start + size, n_rows))
+
+
+@dataclass(frozen=True, eq=False)
+class DenseDesign:
+    """A numpy array of either order and either precision, minus an origin (d,) if there is one.
+
+    The array is not copied: the origin is taken off a few rows at a time, whenever they are needed.
+    """
+
+    X: npt.NDArray[Any]
+    codes: Ints
+    n_codes: int
+    origin: Floats | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features."""
+        return self.X.shape[0], self.X.shape[1]
+
+    @property
+    def n_entries(self) -> int:
+        """All of them."""
+        return int(self.X.size)
+
+    def forward(self, coefficients: Floats) -> Floats:
+        """As in `Design`."""
+        out = np.empty(self.shape[0])
+        for vector, (members, block) in zip(coefficients, self._blocks, strict=True):
+            products = np.empty(len(block))
+            for rows in self._at_once(block):
+                products[rows] = _centred(block[rows], self.origin) @ vector
+            out[members] = products
+        return out
+
+    def backward(self, values: Floats, slots: Ints | None = None, n_slots: int = 0) -> Floats:
+        """As in `Design`."""
+        if slots is None:
+            return self._backward_by_code(values)
+        out = np.zeros((n_slots, self.shape[1], values.shape[1]))
+        for rows in _chunks(self.shape[0], _CHUNK):
+            if values.shape[1] <= _MOST_BY_KERNEL:
+                chunk = np.ascontiguousarray(_centred(self.X[rows], self.origin))
+                dense_backward(chunk, values[rows], slots[rows], out)
+            else:
+                _add_products(_centred(self.X[rows], self.origin), values[rows], slots[rows], out)
+        return out
+
+    def gram(self, weights: Floats) -> Floats:
+        """As in `Design`."""
+        out = np.zeros((self.n_codes, self.shape[1], self.shape[1]))
+        at_once = int(np.clip(_MOST_BY_BLAS / max(1, self.shape[1]) ** 2, _FEWEST_BY_BLAS, _CHUNK))
+        for total, (members, block) in zip(out, self._blocks, strict=True):
+            roots, signs = np.sqrt(np.abs(weights[members])), np.sign(weights[members])
+            for sign in (1.0, -1.0):  # as products of a matrix with itself, which cost half
+                counted = np.flatnonzero(signs == sign)
+                for chosen in _chunks(counted.size, at_once):
+                    which = counted[chosen] if counted.size < len(block) else chosen
+                    chunk = _centred(block[which], self.origin) * roots[which, None]
+                    total += dsyrk(sign, chunk.T)
+            total += np.triu(total, 1).T
+        return out
+
+    def squares(self, weights: Floats, centres: Floats | None = None) -> Floats:
+        """As in `Design`."""
+        out = np.zeros(self.shape[1])
+        for rows in _chunks(self.shape[0], _CHUNK):
+            chunk = _centred(_centred(self.X[rows], self.origin), centres)
+            out += weights[rows] @ (chunk * chunk)
+        return out
+
+    def take(self, rows: slice | Ints) -> Self:
+        """As in `Design`."""
+        return replace(self, X=self.X[rows], codes=self.codes[rows])
+
+    @cached_property
+    def _blocks(self) -> list[tuple[Ints | slice, npt.NDArray[Any]]]:
+        """The members of each code, and their rows as a matrix, so that BLAS can run on it."""
+        if self.n_codes == 1:
+            return [(slice(None), self.X)]
+        members = [np.flatnonzero(self.codes == k) for k in range(self.n_codes)]
+        return [(rows, self.X[rows]) for rows in members]
+
+    def _backward_by_code(self, values: Floats) -> Floats:
+        out = np.zeros((self.n_codes, self.shape[1], values.shape[1]))
+        for total, (members, block) in zip(out, self._blocks, strict=True):
+            # As a vector, one column is gathered and multiplied faster than as a matrix.
+            values_of_members = (values[:, 0] if total.shape[1] == 1 else values)[members]
+            for rows in self._at_once(block):
+                products = _centred(block[rows], self.origin).T @ values_of_members[rows]
+                total += products.reshape(total.shape)
+        return out
+
+    def _at_once(self, block: npt.NDArray[Any]) -> Iterator[slice]:
+        """Rows to multiply at once: many if they are ready for that, few if they are converted before."""
+        if block.dtype == np.float64 and self.origin is None:
+            return _stretches(len(block), float(block.size))
+        return _chunks(len(block), _CHUNK)
+
+
+def _centred(X: npt.NDArray[Any], origin: Floats | None) -> Floats:
+    """Return rows in double precision, minus their origin."""
+    converted = np.asarray(X, dtype=np.float64)
+    return converted if origin is None else converted - origin
+
+
+def _add_products(X: npt.NDArray[Any], values: Floats, slots: Ints, out: Floats) -> None:
+    """Add ``X_kᵀ values_k`` for the rows of each slot k."""
+    order = np.argsort(slots.astype(np.int16) if len(out) <= _MOST_SHORT else slots, kind="stable")
+    order = order[np.searchsorted(slots[order], 0) :]
+    borders = np.flatnonzero(np.diff(slots[order], prepend=-1, append=-1))
+    for start, stop in pairwise(borders):
+        members = order[start:stop]
+        out[slots[members[0]]] += X[members].T @ values[members]
+
+
+@dataclass(frozen=True, eq=False)
+class CSRDesign:
+    """A sparse matrix by rows; empty ``data`` stands for values that are all 1."""
+
+    indptr: Ints
+    indices: Ints
+    data: Floats
+    n_features: int
+    codes: Ints
+    n_codes: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features."""
+        return self.indptr.size - 1, self.n_features
+
+    @property
+    def n_entries(self) -> int:
+        """Those that are stored."""
+        return int(self.indptr[-1] - self.indptr[0])
+
+    def forward(self, coefficients: Floats) -> Floats:
+        """As in `Design`."""
+        out = np.empty(self.shape[0])
+        for rows in _stretches(out.size, float(self.n_entries)):
+            csr_forward(*self._entries(rows), coefficients, self.codes[rows], out[rows])
+        return out
+
+    def backward(self, values: Floats, slots: Ints | None = None, n_slots: int = 0) -> Floats:
+        """As in `Design`."""
+        slots, n_slots = (self.codes, self.n_codes) if slots is None else (slots, n_slots)
+        out = np.zeros((n_slots, self.n_features, values.shape[1]))
+        for rows in _stretches(self.shape[0], float(self.n_entries) * values.shape[1]):
+            csr_backward(*self._entries(rows), values[rows], slots[rows], out)
+        return out
+
+    def gram(self, weights: Floats) -> Floats:
+        """As in `Design`."""
+        out = np.zeros((self.n_codes, self.n_features, self.n_features))
+        for rows in _stretches(self.shape[0], self._n_pairs):
+            csr_gram(*self._entries(rows), weights[rows], self.codes[rows], out)
+        symmetric(out)
+        return out
+
+    def squares(self, weights: Floats, centres: Floats | None = None) -> Floats:
+        """As in `Design`."""
+        squared = replace(self, data=self.data * self.data)
+        squares = squared.backward(weights[:, None]).sum(axis=0)[:, 0]
+        if centres is None:
+            return np.asarray(squares)
+        sums = self.backward(weights[:, None]).sum(axis=0)[:, 0]
+        return _centred_squares(squares, sums, weights, centres)
+
+    def take(self, rows: slice | Ints) -> Self:
+        """As in `Design`; views of consecutive rows go on counting entries from the first of all."""
+        if isinstance(rows, slice):
+            return replace(self, indptr=self.indptr[rows.start : rows.stop + 1], codes=self.codes[rows])
+        starts = self.indptr[:-1][rows].astype(np.int64)
+        lengths = self.indptr[1:][rows].astype(np.int64) - starts
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        entries = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], lengths)
+        data = self.data[entries] if self.data.size else self.data
+        return replace(
+            self,
+            indptr=indptr.astype(np.uint64),
+            indices=self.indices[entries],
+            data=data,
+            codes=self.codes[rows],
+        )
+
+    @cached_property
+    def _n_pairs(self) -> float:
+        """Pairs of entries in the same row."""
+        return float((np.diff(self.indptr).astype(float) ** 2).sum())
+
+    def _entries(self, rows: slice) -> tuple[Ints, Ints, Floats]:
+        """Return where the entries of some rows begin and end, and all entries."""
+        return self.indptr[rows.start : rows.stop + 1], self.indices, self.data
+
+
+@dataclass(frozen=True, eq=False)
+class CodesDesign:
+    """One-hot features without values: row i has ones in the columns ``columns[i]``, one per field."""
+
+    columns: Ints
+    n_features: int
+    codes: Ints
+    n_codes: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and one-hot features."""
+        return self.columns.shape[0], self.n_features
+
+    @property
+    def n_entries(self) -> int:
+        """One for each row and field."""
+        return int(self.columns.size)
+
+    def forward(self, coefficients: Floats) -> Floats:
+        """As in `Design`."""
+        out = np.empty(self.shape[0])
+        for rows in _stretches(out.size, float(self.columns.size)):
+            codes_forward(self.columns[rows], coefficients, self.codes[rows], out[rows])
+        return out
+
+    def backward(self, values: Floats, slots: Ints | None = None, n_slots: int = 0) -> Floats:
+        """As in `Design`."""
+        slots, n_slots = (self.codes, self.n_codes) if slots is None else (slots, n_slots)
+        out = np.zeros((n_slots, self.n_features, values.shape[1]))
+        for rows in _stretches(self.shape[0], float(self.columns.size) * values.shape[1]):
+            codes_backward(self.columns[rows], values[rows], slots[rows], out)
+        return out
+
+    def gram(self, weights: Floats) -> Floats:
+        """As in `Design`."""
+        out = np.zeros((self.n_codes, self.n_features, self.n_features))
+        for rows in _stretches(self.shape[0], float(self.columns.size) * self.columns.shape[1]):
+            codes_gram(self.columns[rows], weights[rows], self.codes[rows], out)
+        symmetric(out)
+        return out
+
+    def squares(self, weights: Floats, centres: Floats | None = None) -> Floats:
+        """As in `Design`; the features are their own squares."""
+        sums = self.backward(weights[:, None]).sum(axis=0)[:, 0]
+        return np.asarray(sums) if centres is None else _centred_squares(sums, sums, weights, centres)
+
+    def take(self, rows: slice | Ints) -> Self:
+        """As in `Design`."""
+        return replace(self, columns=self.columns[rows], codes=self.codes[rows])
+
+
+def _centred_squares(squares: Floats, sums: Floats, weights: Floats, centres: Floats) -> Floats:
+    """Turn ``Σ ω x²`` into ``Σ ω (x − c)² = Σ ω x² − 2 c Σ ω x + (Σ ω) c²``."""
+    return np.asarray(squares - 2 * centres * sums + weights.sum() * centres**2)

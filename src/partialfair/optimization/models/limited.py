@@ -1,0 +1,270 @@
+"""A Hessian that the last steps correct: one that is known, or a diagonal where that would be too large.
+
+``B = A − W M⁻¹ Wᵀ`` with ``W = [A S, Y]``: S holds the last steps, Y by how much the gradient of the
+Lagrangian changed along them (Byrd, Nocedal and Schnabel 1994, Theorem 2.3), and A is what was known before
+them. Where a function is not convex, changes are damped (Powell 1978), so that B stays positive definite.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from scipy import linalg
+
+from partialfair.optimization.models.blocks import ArrowMatrix, BlockMatrix, Factored
+from partialfair.utils.typing import Floats, Ints
+
+__all__ = ["AbsoluteHessian", "Diagonal", "LimitedMemory", "PositiveBase"]
+
+_PAIRS = 40
+"""Steps that are remembered."""
+_DAMPED = 0.2
+"""Share of the curvature of B along a step that a change of the gradient must show at least."""
+_SMALLEST, _LARGEST = 1e-3, 1e3
+"""Between these the diagonal is chosen, beside the penalty's."""
+_FLAT = 1e-8
+"""Curvature that counts as none, in units of the block's largest: so much is put in its place."""
+
+
+class PositiveBase(Protocol):
+    """A: a positive definite matrix, of which any multiple of the identity more is as easily inverted."""
+
+    def __matmul__(self, right: Floats) -> Floats:
+        """Return its product with one vector (n,) or several (n, m)."""
+
+    def solve(self, right: Floats, shift: float) -> Floats:
+        """Return ``(A + shift)⁻¹ right``."""
+
+    def adapted(self, step: Floats, change: Floats) -> PositiveBase:
+        """Return the base after a step along which the gradient changed by so much."""
+
+    def restricted(self, coordinates: Ints) -> PositiveBase:
+        """Return its rows and columns of some coordinates, ascending, alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class Diagonal:
+    """A base of which hardly anything is known.
+
+    Attributes
+    ----------
+    penalties : (n,)
+        Second derivatives that are known: those of the penalty.
+    size
+        The rest of the diagonal.
+    """
+
+    penalties: Floats
+    size: float
+
+    def __matmul__(self, right: Floats) -> Floats:
+        return _across(self.penalties + self.size, right) * right
+
+    def solve(self, right: Floats, shift: float) -> Floats:
+        """As in `PositiveBase`."""
+        return right / _across(self.penalties + self.size + shift, right)
+
+    def adapted(self, step: Floats, change: Floats) -> Diagonal:
+        """Return one of another size."""
+        # Between ⟨s, y⟩ / ⟨s, s⟩, which is small where curvatures differ, and ⟨y, y⟩ / ⟨s, y⟩.
+        rest = change - self.penalties * step
+        size = float(np.clip(np.linalg.norm(rest) / np.linalg.norm(step), _SMALLEST, _LARGEST))
+        return replace(self, size=size)
+
+    def restricted(self, coordinates: Ints) -> Diagonal:
+        """As in `PositiveBase`."""
+        return replace(self, penalties=self.penalties[coordinates])
+
+
+@dataclass(frozen=True, eq=False)
+class AbsoluteHessian:
+    """``|H|`` of a Hessian, by blocks: steps along concave directions are as long as their curvature says.
+
+    What couples thresholds with parameters is left to the steps.
+
+    Attributes
+    ----------
+    positions
+        Coordinates of each block.
+    values, vectors
+        Sizes of its eigenvalues, and its eigenvectors.
+    """
+
+    positions: tuple[Ints, ...]
+    values: tuple[Floats, ...]
+    vectors: tuple[Floats, ...]
+
+    @classmethod
+    def of(cls, hessian: ArrowMatrix) -> AbsoluteHessian:
+        """Decompose the blocks, and the corner as one more."""
+        n, n_theta = hessian.cross.shape
+        positions = (*hessian.inner.positions, np.arange(n, n + n_theta))
+        pairs = [np.linalg.eigh(block) for block in (*hessian.inner.blocks, hessian.corner)]
+        sizes = [np.abs(values) for values, _ in pairs]
+        return cls(
+            positions,
+            tuple(np.maximum(size, _FLAT * size.max(initial=0.0)) for size in sizes),
+            tuple(vectors for _, vectors in pairs),
+        )
+
+    def __matmul__(self, right: Floats) -> Floats:
+        return self._scaled(right, self.values)
+
+    def solve(self, right: Floats, shift: float) -> Floats:
+        """As in `PositiveBase`."""
+        return self._scaled(right, tuple(1 / (values + shift) for values in self.values))
+
+    def adapted(self, step: Floats, change: Floats) -> AbsoluteHessian:
+        """Return this: its curvature was computed."""
+        return self
+
+    def restricted(self, coordinates: Ints) -> PositiveBase:
+        """As in `PositiveBase`."""
+        return _FactoredBase(self._matrix.restricted(coordinates))
+
+    @cached_property
+    def _matrix(self) -> BlockMatrix:
+        pairs = zip(self.values, self.vectors, strict=True)
+        return BlockMatrix(self.positions, tuple((vectors * values) @ vectors.T for values, vectors in pairs))
+
+    def _scaled(self, right: Floats, factors: tuple[Floats, ...]) -> Floats:
+        out = np.empty_like(right)
+        for coordinates, by, vectors in zip(self.positions, factors, self.vectors, strict=True):
+            along = vectors.T @ right[coordinates]
+            out[coordinates] = vectors @ (_across(by, along) * along)
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class _FactoredBase:
+    """Some rows and columns of an `AbsoluteHessian`, factored for one multiple of the identity at a time."""
+
+    matrix: BlockMatrix
+    _last_factor: dict[float, Factored] = field(default_factory=dict, init=False, repr=False)
+
+    def __matmul__(self, right: Floats) -> Floats:
+        return self.matrix @ right
+
+    def solve(self, right: Floats, shift: float) -> Floats:
+        """As in `PositiveBase`."""
+        if shift not in self._last_factor:
+            self._last_factor.clear()
+            self._last_factor[shift] = self.matrix.cholesky(shift)
+        return self._last_factor[shift].solve(right)
+
+    def adapted(self, step: Floats, change: Floats) -> _FactoredBase:
+        """Return this: its curvature was computed."""
+        return self
+
+    def restricted(self, coordinates: Ints) -> _FactoredBase:
+        """As in `PositiveBase`."""
+        return _FactoredBase(self.matrix.restricted(coordinates))
+
+
+def _across(values: Floats, right: Floats) -> Floats:
+    """Return values (n,) in a shape that multiplies the rows of one right-hand side or several."""
+    return values.reshape(-1, *(1,) * (right.ndim - 1))
+
+
+@dataclass(frozen=True, eq=False)
+class LimitedMemory:
+    """B, with what it was made of.
+
+    Attributes
+    ----------
+    base
+        A.
+    steps, changes : (n, k)
+        S and Y.
+    """
+
+    base: PositiveBase
+    steps: Floats
+    changes: Floats
+
+    @classmethod
+    def start(cls, base: PositiveBase, n: int) -> LimitedMemory:
+        """Return B before any step."""
+        return cls(base, np.empty((n, 0)), np.empty((n, 0)))
+
+    def __matmul__(self, vector: Floats) -> Floats:
+        out = self.base @ vector
+        if self.steps.shape[1]:
+            out -= self._wide @ np.linalg.solve(self._middle, self._wide.T @ vector)
+        return np.asarray(out)
+
+    def updated(self, step: Floats, change: Floats) -> LimitedMemory:
+        """Return B after a step along which the gradient of the Lagrangian changed by so much."""
+        along = self @ step
+        curvature, expected = float(step @ change), float(step @ along)
+        if expected <= 0 or not np.isfinite(curvature):
+            return self
+        base = self.base
+        if curvature < _DAMPED * expected:
+            share = (1 - _DAMPED) * expected / (expected - curvature)
+            change = share * change + (1 - share) * along
+        else:
+            base = base.adapted(step, change)
+        steps = np.column_stack([self.steps[:, 1 - _PAIRS :], step])
+        changes = np.column_stack([self.changes[:, 1 - _PAIRS :], change])
+        return LimitedMemory(base, steps, changes)
+
+    def cholesky(self, shift: float) -> Factored:
+        """Return B plus a multiple of the identity, ready to be inverted."""
+        n_pairs = self.steps.shape[1]
+        wide, middle = (self._wide, self._middle) if n_pairs else (self.steps, np.empty((0, 0)))
+        return _LimitedFactors(self.base, wide, middle, shift)
+
+    @cached_property
+    def _wide(self) -> Floats:
+        return np.hstack([self.base @ self.steps, self.changes])
+
+    @cached_property
+    def _middle(self) -> Floats:
+        products = self.steps.T @ self.changes
+        below = np.tril(products, -1)
+        scaled = self.steps.T @ (self.base @ self.steps)
+        return np.block([[scaled, below], [below.T, -np.diag(np.diag(products))]])
+
+
+@dataclass(frozen=True, eq=False)
+class _LimitedFactors:
+    """``(B + shift)⁻¹`` by Woodbury's formula, with ``B = base − wide middle⁻¹ wideᵀ``."""
+
+    base: PositiveBase
+    wide: Floats
+    middle: Floats
+    shift: float
+
+    def solve(self, right: Floats) -> Floats:
+        """As in `Factored`."""
+        solved = self.base.solve(right, self.shift)
+        if not self.middle.size:
+            return solved
+        inner = linalg.lu_solve(self._inner, self.wide.T @ solved, check_finite=False)
+        return np.asarray(solved + self._solved @ inner)
+
+    def times(self, vector: Floats) -> Floats:
+        """As in `Factored`."""
+        out = self.base @ vector + self.shift * vector
+        if self.middle.size:
+            out -= self.wide @ np.linalg.solve(self.middle, self.wide.T @ vector)
+        return np.asarray(out)
+
+    def restricted(self, coordinates: Ints) -> _LimitedFactors:
+        """As in `Factored`: what the steps correct is a sum of products, of which some rows are taken."""
+        base = self.base.restricted(coordinates)
+        return _LimitedFactors(base, self.wide[coordinates], self.middle, self.shift)
+
+    @cached_property
+    def _solved(self) -> Floats:
+        return self.base.solve(self.wide, self.shift)
+
+    @cached_property
+    def _inner(self) -> tuple[Floats, Floats]:
+        middle = self.middle - self.wide.T @ self._solved
+        factors: tuple[Floats, Floats] = linalg.lu_factor(middle, check_finite=False)
+        return factors

@@ -1,0 +1,236 @@
+"""Losses of pairs of a positive and a negative: AUC, and partial AUC over the top negatives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from partialfair.exceptions import InputError
+from partialfair.optimization.objectives._pairs import (
+    HingePairs,
+    LogisticPairs,
+    PairFunction,
+    SquaredHingePairs,
+    SquaredPairs,
+)
+from partialfair.optimization.objectives._protocol import Coupling, Curvature
+from partialfair.optimization.objectives._top import top_shares
+from partialfair.utils.checks import check_choice
+from partialfair.utils.typing import Floats, Ints
+
+__all__ = ["KINDS", "AUCLoss"]
+
+KINDS = ("squared", "squared_hinge", "hinge", "logistic")
+"""Functions of a pair."""
+
+_N_CELLS = 64
+"""Into so many cells positives, and negatives, are sorted by score when pairs are averaged over. Products of
+the average are within a tenth of the exact ones (tests); a core of 128² numbers is small beside the rows."""
+
+_LEAST_REACH = 1e-6
+"""Difference quotients reach at least so far, relative to 1 + |gap|, even between cells of one score each:
+far above rounding errors, far below the margin of 1."""
+
+
+@dataclass(frozen=True)
+class AUCLoss:
+    """``factor · Σ_i Σ_j p_i r_j φ(t_j − s_i) + ½ anchor · m²`` of positives i, top negatives j (aucloss).
+
+    s are the scores of positives and p their shares, which sum to 1, t and q those of negatives. r are the
+    shares of the top negatives by score, which sum to ``top``: all of q if that is 1. Since φ is
+    non-decreasing, r maximises the sum among ``0 ≤ r ≤ q, Σ r = top``: the loss is a maximum of convex
+    functions, and convex. m is the mean of the two classes' mean scores. Targets are labels ±1. Pairs and top
+    shares are those of all rows: this loss is not additive.
+
+    Parameters
+    ----------
+    kind
+        φ(x): ``"squared"`` is ``½ (1 + x)²``, ``"squared_hinge"`` is ``½ (1 + x)_+²``, ``"hinge"`` is
+        ``(1 + x)_+`` and ``"logistic"`` is ``ln(1 + exp x)``. All cost O(n log n) but the last, which visits
+        all pairs.
+    top
+        Share of the negatives, from the top. The squared loss, which rises on both sides, needs 1.
+    factor
+        Of the sum.
+    rounding
+        Width over which the corner of the hinge, and for ``top < 1`` the border of the top share, is rounded:
+        by ``r_j (1 − r_j / q_j) rounding / 2`` in the maximum, in units of the loss of one negative. 0 leaves
+        corners sharp; fits then end without a certificate, except with losses that have none.
+    anchor
+        Pairs do not see a constant that is added to all scores. With an intercept, ``anchor = 1`` puts 0
+        midway between the classes, at no cost: then m = 0 at the optimum.
+    """
+
+    additive: ClassVar[bool] = False
+
+    kind: str = "squared_hinge"
+    top: float = 1.0
+    factor: float = 1.0
+    rounding: float = 0.0
+    anchor: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_choice(self.kind, "kind of AUC", KINDS)
+        if self.kind == "squared" and self.top < 1:
+            raise InputError("the squared loss of the top negatives is not weakly convex; it needs top = 1")
+
+    def shares(self, targets: Floats, weights: Floats) -> Floats:
+        """Return p and q: the weights of all rows, scaled to add up to 1 in each class."""
+        shares = np.zeros(weights.size)
+        for name, sign in (("positive", 1), ("negative", -1)):
+            members = np.flatnonzero((sign * targets > 0) & (weights > 0))
+            if members.size == 0:  # class weights may have taken all of one class
+                raise InputError(f"a loss of pairs needs rows of both classes, and no {name} row has weight")
+            shares[members] = weights[members] / weights[members].sum()
+        return shares
+
+    def value_and_slopes(self, scores: Floats, targets: Floats, shares: Floats) -> tuple[float, Floats]:
+        """Return the loss and its gradient in the scores."""
+        slopes = np.zeros(scores.size)
+        if not np.isfinite(scores).all():
+            return float("nan"), slopes
+        pairs = self._pairs(scores, targets, shares)
+        slopes[pairs.positives] = -pairs.p * self._phi.sums(-pairs.s, -pairs.t, pairs.r)[1]
+        slopes[pairs.negatives] = pairs.r * pairs.slopes
+        halves = shares / 2  # weights of the mean of the two classes' means
+        middle = float(halves @ scores)
+        rounded = 0.5 * self.rounding * float(pairs.r @ (1 - pairs.r / pairs.q))
+        value = self.factor * (float(pairs.r @ pairs.losses) + rounded) + 0.5 * self.anchor * middle**2
+        return value, self.factor * slopes + self.anchor * middle * halves
+
+    def curvature(self, scores: Floats, targets: Floats, shares: Floats) -> Curvature:
+        """Return the second derivative, with pairs of similar scores averaged over."""
+        pairs = self._pairs(scores, targets, shares)
+        averaged = self._averaged(pairs)
+        diagonal = np.zeros(scores.size)
+        diagonal[pairs.positives], diagonal[pairs.negatives] = averaged.diagonals
+        couplings = [pairs.coupling(averaged.cells, (pairs.p, pairs.r), self.factor * averaged.core)]
+        # Where the border passes, negatives trade places: the variance of what they would bring in.
+        passing = (pairs.r > 0) & (pairs.r < pairs.q)
+        if self.rounding > 0 and passing.any():
+            q = np.where(passing, pairs.q, 0.0)
+            diagonal[pairs.negatives] += q * pairs.slopes**2 / self.rounding
+            core = np.array([[-1 / (self.rounding * q.sum())]])
+            cells = (np.full(pairs.p.size, -1), np.where(passing, 0, -1))
+            couplings.append(pairs.coupling(cells, (pairs.p, q * pairs.slopes), self.factor * core))
+        if self.anchor:
+            everybody = np.zeros(scores.size, dtype=np.int64)
+            couplings.append(Coupling(everybody, shares / 2, np.array([[self.anchor]])))
+        return Curvature(self.factor * diagonal, tuple(couplings))
+
+    def best_constant(self, mean_target: float) -> float:
+        """Return 0: equal scores are equally bad."""
+        return 0.0
+
+    @cached_property
+    def _phi(self) -> PairFunction:
+        functions: dict[str, PairFunction] = {
+            "squared": SquaredPairs(),
+            "squared_hinge": SquaredHingePairs(),
+            "hinge": HingePairs(self.rounding),
+            "logistic": LogisticPairs(),
+        }
+        return functions[self.kind]
+
+    def _pairs(self, scores: Floats, targets: Floats, shares: Floats) -> _ClassPairs:
+        counted = shares > 0
+        positives = np.flatnonzero(counted & (targets > 0))
+        negatives = np.flatnonzero(counted & (targets < 0))
+        p, q, s, t = shares[positives], shares[negatives], scores[positives], scores[negatives]
+        losses, slopes = self._phi.sums(t, s, p)
+        r = q if self.top == 1 else top_shares(losses, q, self.top, self.rounding)
+        return _ClassPairs(scores.size, positives, negatives, p, q, s, t, losses, slopes, r)
+
+    def _averaged(self, pairs: _ClassPairs) -> _AveragedPairs:
+        """Return ``Σ p_i r_j φ''(t_j − s_i) (e_j − e_i)(e_j − e_i)ᵀ`` with φ'' averaged over pairs of cells.
+
+        Averages of φ'' are difference quotients of φ', and positive: whatever the cells, this is positive
+        semidefinite.
+        """
+        n_cells = 1 if self.kind == "squared" else _N_CELLS  # φ'' = 1 is its own average
+        of_positives, of_negatives = _in_cells(pairs.s, n_cells), _in_cells(pairs.t, n_cells)
+        gaps = of_negatives.middles[:, None] - of_positives.middles[None]
+        reach = (of_negatives.half_widths[:, None] + of_positives.half_widths[None]) / 2
+        reach += _LEAST_REACH * (1 + np.abs(gaps))
+        bend = (self._phi.slope(gaps + reach) - self._phi.slope(gaps - reach)) / (2 * reach)
+        p = np.bincount(of_positives.cells, pairs.p, minlength=of_positives.middles.size)
+        r = np.bincount(of_negatives.cells, pairs.r, minlength=of_negatives.middles.size)
+        core = np.zeros((p.size + r.size,) * 2)
+        core[p.size :, : p.size] = -bend
+        core[: p.size, p.size :] = -bend.T
+        return _AveragedPairs(
+            (pairs.p * (bend.T @ r)[of_positives.cells], pairs.r * (bend @ p)[of_negatives.cells]),
+            (of_positives.cells, of_negatives.cells + p.size),
+            core,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _ClassPairs:
+    """All pairs of a positive and a negative, at some scores.
+
+    Attributes
+    ----------
+    n_rows
+        Rows of the data, those without weight included.
+    positives, negatives
+        Which rows have weight, by class.
+    p, q
+        Their shares of their class.
+    s, t
+        Their scores.
+    losses, slopes
+        ``Σ_i p_i φ(t_j − s_i)`` of each negative j, and the same of φ'.
+    r
+        The shares of the top negatives, ``0 ≤ r ≤ q``.
+    """
+
+    n_rows: int
+    positives: Ints
+    negatives: Ints
+    p: Floats
+    q: Floats
+    s: Floats
+    t: Floats
+    losses: Floats
+    slopes: Floats
+    r: Floats
+
+    def coupling(self, cells: tuple[Ints, Ints], weights: tuple[Floats, Floats], core: Floats) -> Coupling:
+        """Put what is known of positives and of negatives into the order of the rows."""
+        cell_of_row, weight_of_row = np.full(self.n_rows, -1), np.zeros(self.n_rows)
+        cell_of_row[self.positives], cell_of_row[self.negatives] = cells
+        weight_of_row[self.positives], weight_of_row[self.negatives] = weights
+        return Coupling(cell_of_row, weight_of_row, core)
+
+
+@dataclass(frozen=True, eq=False)
+class _AveragedPairs:
+    """Second derivative of a sum over pairs: diagonals and cells of positives and of negatives, and core."""
+
+    diagonals: tuple[Floats, Floats]
+    cells: tuple[Ints, Ints]
+    core: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class _ScoreCells:
+    """Cell of each score, and middles and half widths of the cells, which hold about as many scores each."""
+
+    cells: Ints
+    middles: Floats
+    half_widths: Floats
+
+
+def _in_cells(scores: Floats, n_cells: int) -> _ScoreCells:
+    borders = np.unique(np.quantile(scores, np.arange(1, n_cells) / n_cells)) if n_cells > 1 else np.empty(0)
+    cells = np.searchsorted(borders, scores, side="right")
+    lows, highs = np.full(borders.size + 1, np.inf), np.full(borders.size + 1, -np.inf)
+    np.minimum.at(lows, cells, scores)
+    np.maximum.at(highs, cells, scores)
+    kept, cells = np.unique(cells, return_inverse=True)  # cells that somebody is in
+    lows, highs = lows[kept], highs[kept]
+    return _ScoreCells(cells, (lows + highs) / 2, (highs - lows) / 2)

@@ -1,0 +1,496 @@
+"""Minimise a loss of a model's scores under difference-of-convex constraints on them (problem (DC)).
+
+A point x = (w, θ) is one flat vector: the model's parameters, then the constraints' thresholds. What is known
+of it comes from the rows in reductions, each of which is one pass over the data and is counted here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from partialfair.constraints import ConstraintBlock
+from partialfair.constraints.dc import JoinedBank
+from partialfair.constraints.dc.algebra import Slopes, positive_part
+from partialfair.exceptions import InputError
+from partialfair.optimization.models.blocks import ArrowMatrix
+from partialfair.optimization.models.limited import LimitedMemory
+from partialfair.optimization.objectives import Difference, Loss, Objective
+from partialfair.optimization.problems.domains import Domain, WholeSpace
+from partialfair.optimization.problems.kinks import Kinks, joined_kinks
+from partialfair.optimization.problems.local import Local
+from partialfair.optimization.problems.ranks import Cells
+from partialfair.optimization.problems.reductions import (
+    Curved,
+    Expanded,
+    Expansion,
+    GradientOf,
+    HessianProduct,
+    KinkSearch,
+    KinksOfRows,
+    LossParts,
+    Values,
+)
+from partialfair.optimization.problems.rows import (
+    Capability,
+    InMemoryData,
+    Reduction,
+    Rows,
+    ScoredRows,
+    TrainingData,
+)
+from partialfair.optimization.problems.subproblem import Subproblem
+from partialfair.utils.clock import check_clock
+from partialfair.utils.typing import Floats
+
+__all__ = ["Evaluation", "Problem", "ProblemPoint"]
+
+_TIE = 0.05
+"""Pieces of a maximum that are at most so much lower, on the scale of gaps, count as kinks."""
+_SAMPLED_ROWS, _SAMPLED_ROWS_OF_A_PARAMETER = 20_000, 50
+"""Rows of a sample: so many, or so many times the parameters of a block."""
+_LARGEST_SHARE = 0.15
+"""Samples of more rows save too little."""
+_MORE_BEFORE_MERGING = 20
+"""Kinks of equal rows of the data are joined into one: so many times the limit may be found before that."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Objective and constraints at a point: ``f_0(x)`` and all ``f_i(x)``, which should be ≤ 0."""
+
+    objective: float
+    constraints: Floats
+
+    @property
+    def violation(self) -> float:
+        """Return ``max(0, max_i f_i(x))``."""
+        return float(self.constraints.max(initial=0.0))
+
+
+@dataclass(eq=False)
+class Problem:
+    """``min f_0(w)`` subject to ``f_i(w, θ) ≤ 0`` and (w, θ) in 𝒲.
+
+    Parameters
+    ----------
+    rows
+        The data, and the model that scores it.
+    loss
+        Loss of the scores: convex, or a difference of convex losses.
+    constraints
+        The functions f_i; several constraints are joined by `constraints.join`. Its members are the rows'
+        business.
+    alpha
+        ``f_0 = loss + ½ Σ alpha_j w_j²`` over the penalised part of w; one number, or one for each.
+    domain
+        𝒲.
+    mean_target
+        Of all rows, for the best score that everybody could have.
+
+    Attributes
+    ----------
+    n_passes
+        Passes over the data so far, which are calls of `reduce`. Scores that only the referee sees, or that
+        place thresholds once before a solve, are not counted.
+    share
+        Share of the rows that this problem is about, if it is a sample of another.
+    """
+
+    rows: Rows
+    loss: Loss | Difference
+    constraints: ConstraintBlock
+    alpha: Floats | float = 0.0
+    domain: Domain = field(default_factory=WholeSpace)
+    mean_target: float = 0.0
+    n_passes: int = field(default=0, init=False)
+    share: float = field(default=1.0, init=False)
+
+    def __post_init__(self) -> None:
+        is_about_rows = self.loss.additive and self.bank.additive
+        if not is_about_rows and Capability.WHOLE not in self.rows.capabilities:
+            what = "a constraint on pairs" if self.loss.additive else "a loss of pairs"
+            raise InputError(
+                f"{what} needs all rows in one place, because it compares every row with others; these rows "
+                "are divided"
+            )
+
+    @classmethod
+    def of(
+        cls,
+        model: Any,
+        objective: Objective,
+        constraints: ConstraintBlock,
+        alpha: Floats | float = 0.0,
+        domain: Domain | None = None,
+        *,
+        n_shards: int | None = None,
+        cells: Cells | None = None,
+    ) -> Problem:
+        """State a problem about rows in memory.
+
+        Parameters
+        ----------
+        model
+            Scores all rows: a `LinearModel`, a `FirstOrderModel`, or whatever is a `ScoreModel`.
+        objective, constraints
+            The loss and the functions f_i, tied to all rows.
+        alpha, domain
+            As in `Problem`.
+        n_shards, cells
+            As in `partialfair.optimization.problems.InMemoryData`.
+        """
+        data = InMemoryData(model, objective, cells, n_shards)
+        return cls.about(data, objective, constraints, alpha, domain)
+
+    @classmethod
+    def about(
+        cls,
+        data: TrainingData,
+        objective: Objective,
+        constraints: ConstraintBlock,
+        alpha: Floats | float = 0.0,
+        domain: Domain | None = None,
+    ) -> Problem:
+        """State a problem about rows that lie anywhere; of the objective only the loss and mean are kept."""
+        additive = objective.loss.additive and constraints.bank.additive
+        return cls(
+            data.rows(constraints.all_members, additive=additive),
+            objective.loss,
+            constraints.without_members(),
+            alpha,
+            WholeSpace() if domain is None else domain,
+            objective.mean_target,
+        )
+
+    @property
+    def m(self) -> int:
+        """Number of constraint functions."""
+        return self.constraints.system.m
+
+    @property
+    def bank(self) -> JoinedBank:
+        """The constraints' atoms."""
+        return self.constraints.joined_bank
+
+    @property
+    def n(self) -> int:
+        """Number of coordinates of a point."""
+        return self.rows.parameters.n + self.bank.n_theta
+
+    @property
+    def has_kinks(self) -> bool:
+        """Whether some f⁺ can have kinks: those of the surrogate, or of maxima."""
+        return self.bank.has_kinks or self.constraints.system.has_maxima
+
+    @property
+    def penalties(self) -> Floats:
+        """Second derivatives of the penalty, 0 for thresholds and for what is not penalised: (n,)."""
+        penalties = np.zeros(self.n)
+        penalties[: self.rows.parameters.n_penalised] = self.alpha
+        return penalties
+
+    @property
+    def trivial_start(self) -> Floats:
+        """Return the w of scores of 0, with the thresholds at which these are feasible (assume:DC E).
+
+        It is w = 0, also for models whose scores have an offset and which do not say where they are 0; then
+        it need not be feasible.
+        """
+        starts = self.constraints.joined_thresholds.starts
+        return np.concatenate([self.rows.parameters.at_no_scores, starts])
+
+    @property
+    def constant_start(self) -> Floats:
+        """Return the best model that scores everybody alike, with the thresholds moved along.
+
+        It is as feasible as the trivial start, unless some constraint has a threshold of its own; where
+        nothing raises all scores alike it is the trivial start.
+        """
+        start, parameters = self.trivial_start, self.rows.parameters
+        if parameters.level is not None:
+            up = np.concatenate([parameters.level, np.ones(self.bank.n_theta)])
+            start += self.loss.best_constant(self.mean_target) * up
+        elif parameters.n > parameters.n_penalised:
+            start[parameters.n_penalised :] += self.loss.best_constant(self.mean_target)
+        return start
+
+    def start_at(self, w: Floats) -> Floats:
+        """Return w with thresholds that suit its scores."""
+        if not self.bank.n_theta:
+            return w.copy()
+        scored = self.rows.at(w)
+        return np.concatenate([w, self.constraints.joined_thresholds.at(scored.ranks)])
+
+    def split(self, x: Floats) -> tuple[Floats, Floats]:
+        """Return w and θ."""
+        return x[: self.rows.parameters.n], x[self.rows.parameters.n :]
+
+    def reduce(
+        self, scored: ScoredRows, *reductions: Reduction[Any], reference: ScoredRows | None = None
+    ) -> list[Any]:
+        """Compute reductions over all rows: one pass over the data, counted, unless time is up."""
+        check_clock()
+        self.n_passes += 1
+        return scored.reduce(*reductions, reference=reference)
+
+    def at(self, x: Floats) -> ProblemPoint:
+        """Return the oracles of f_0, ..., f_m at x."""
+        return ProblemPoint(self, x)
+
+    def evaluate(self, x: Floats) -> Evaluation:
+        """Return objective and constraints at x."""
+        point = self.at(x)
+        return Evaluation(point.objective, point.constraints)
+
+    @property
+    def enough_rows(self) -> int:
+        """As many as tell roughly where solutions are."""
+        return max(_SAMPLED_ROWS, _SAMPLED_ROWS_OF_A_PARAMETER * self.rows.parameters.block_size)
+
+    def sample(self, size: int, seed: int = 0) -> Problem | None:
+        """Return the problem about some of the rows; None if they cannot be sampled, or are hardly more.
+
+        Its points are points of this one, and its passes are a share of a pass.
+        """
+        if Capability.SAMPLES not in self.rows.capabilities:
+            return None
+        rows, share = self.rows.sample(size, seed)
+        if share > _LARGEST_SHARE:
+            return None
+        sample = Problem(rows, self.loss, self.constraints, self.alpha, self.domain, self.mean_target)
+        sample.share = share
+        return sample
+
+    def linearise(self, x: Floats, *, mu: float = 0.0) -> Subproblem:
+        """Return the convex subproblem (DCA) at x: every f⁻ replaced by its tangent.
+
+        With ``mu`` the shift of Assumption assume:DC A is applied to every f_i: adding ``μ/2 ‖·‖²`` to f⁺ and
+        to f⁻ leaves f as it is and adds ``μ/2 ‖v − x‖²`` to its convex majorant. The ρ-shift of weakly convex
+        functions (wcisdc) is the same transformation with μ = ρ: that is how scores that are not linear in
+        the parameters are dealt with.
+        """
+        return Subproblem(self, self.at(x), mu)
+
+
+@dataclass(eq=False)
+class ProblemPoint:
+    """Oracles of ``f_0, f_1, ..., f_m`` at one point; what is known of it is kept."""
+
+    problem: Problem
+    x: Floats
+    _objective_gradient: Floats | None = field(default=None, init=False, repr=False)
+    _atoms_jacobian: Floats | None = field(default=None, init=False, repr=False)
+
+    @cached_property
+    def scored(self) -> ScoredRows:
+        """All rows at w."""
+        return self.problem.rows.at(self.problem.split(self.x)[0])
+
+    @property
+    def theta(self) -> Floats:
+        """θ."""
+        return self.problem.split(self.x)[1]
+
+    @cached_property
+    def values(self) -> tuple[Floats, Floats]:
+        """Values of the two parts of the loss, and of all atoms; one pass."""
+        reduction = Values(self.problem.bank, self.theta)
+        ((losses, atoms),) = self.problem.reduce(self.scored, reduction)
+        return losses, atoms
+
+    @property
+    def atoms(self) -> Floats:
+        """Values of the constraints' atoms."""
+        return self.values[1]
+
+    @property
+    def convex_objective(self) -> float:
+        """``f⁺_0(x)``."""
+        return float(self.values[0][0]) + 0.5 * float(self.penalty_gradient @ self.x)
+
+    @property
+    def objective(self) -> float:
+        """``f_0(x)``."""
+        return self.convex_objective - float(self.values[0][1])
+
+    @cached_property
+    def constraints(self) -> Floats:
+        """All ``f_i(x)``."""
+        return self.problem.constraints.system.values(self.atoms)
+
+    @cached_property
+    def slopes(self) -> tuple[Slopes, Slopes]:
+        """Subgradients of all f⁺ and of all f⁻ in the atoms: (m, n_atoms) each."""
+        check_clock()
+        return self.problem.constraints.system.slopes(self.atoms)
+
+    def objective_gradient(self) -> Floats:
+        """Return ``∇f_0(x)``; one pass, unless it is known."""
+        if self._objective_gradient is None:
+            self._objective_gradient = self.lagrangian_gradient(np.zeros(self.problem.m))
+        return self._objective_gradient
+
+    def constraint_gradient(self, i: int) -> Floats:
+        """Return an element of ``∂f⁺_i(x) − ∂f⁻_i(x)``; one pass."""
+        plus, minus = self.problem.constraints.system.slope(self.atoms, i)
+        return self.gradient_of(LossParts.NONE, plus - minus)
+
+    def lagrangian_gradient(self, multipliers: Floats) -> Floats:
+        """Return an element of ``∂f_0(x) + Σ λ_i ∂f_i(x)``; one pass, once the atoms' values are known."""
+        coefficients = None
+        if multipliers.any():
+            plus, minus = self.problem.constraints.system.combined(self.atoms, multipliers)
+            coefficients = plus - minus
+        return self.gradient_of(LossParts.WHOLE, coefficients) + self.penalty_gradient
+
+    def gradient_of(self, loss: LossParts, coefficients: Floats | None = None) -> Floats:
+        """Return the gradient of parts of the loss plus ``Σ coefficients · atoms``, no penalty; one pass."""
+        reduction = GradientOf(self.problem.bank, loss, coefficients, self.theta)
+        ((by_params, by_theta),) = self.problem.reduce(self.scored, reduction)
+        return np.concatenate([by_params, by_theta])
+
+    def hessian_product(self, direction: Floats) -> Floats:
+        """Return ``∇²f_0(x) direction``, for scores that are linear in w; one pass."""
+        along = self.problem.split(direction)[0]
+        ((product,),) = self.problem.reduce(self.scored, HessianProduct(along))
+        penalised = self.problem.rows.parameters.n_penalised
+        product[:penalised] += self.problem.alpha * direction[:penalised]
+        return self._padded(product)
+
+    def objective_hessians(self) -> tuple[ArrowMatrix, ArrowMatrix | None]:
+        """Return ``∇²f⁺_0(x)`` and ``∇²f⁻_0(x)``, None if that is 0; one pass."""
+        no_atoms = np.zeros(self.problem.bank.n_atoms)
+        curved = [Curved(LossParts.CONVEX, no_atoms)]
+        if isinstance(self.problem.loss, Difference):
+            curved.append(Curved(LossParts.SUBTRACTED, no_atoms))
+        return self._hessians(self._expand(LossParts.NONE, curved))
+
+    def expand(self, multipliers: Floats) -> Local:
+        """Return the problem near the point; one pass for everything."""
+        curved = [Curved(LossParts.CONVEX, multipliers @ self.slopes[0])]
+        if isinstance(self.problem.loss, Difference) or multipliers.any():
+            curved.append(Curved(LossParts.SUBTRACTED, multipliers @ self.slopes[1]))
+        expanded = self._expand(LossParts.WHOLE, curved)
+        self._objective_gradient = self._padded(expanded.gradient) + self.penalty_gradient
+        return Local(self._objective_gradient, self.constraint_jacobian(), *self._hessians(expanded))
+
+    def expand_net(self, multipliers: Floats) -> Local:
+        """Return the problem near the point, with one Hessian of all that bends; one pass for everything."""
+        plus, minus = self.slopes
+        curved = [Curved(LossParts.CONVEX, multipliers @ (plus - minus))]
+        if isinstance(self.problem.loss, Difference):
+            curved.append(Curved(LossParts.SUBTRACTED, np.zeros(self.problem.bank.n_atoms)))
+        expanded = self._expand(LossParts.WHOLE, curved)
+        self._objective_gradient = self._padded(expanded.gradient) + self.penalty_gradient
+        convex, concave = self._hessians(expanded)
+        hessian = convex if concave is None else convex.minus(concave, 1.0)
+        return Local(self._objective_gradient, self.constraint_jacobian(), hessian, None)
+
+    def expand_first(self, hessian: LimitedMemory) -> Local:
+        """Return the problem near the point, with a Hessian that was remembered; one pass."""
+        jacobian = self.constraint_jacobian()  # brings the objective's gradient along
+        return Local(self.objective_gradient(), jacobian, hessian, None)
+
+    def expand_convex(self, multipliers: Floats) -> Local:
+        """Return ``f⁺_0, ..., f⁺_m`` near the point; one pass for everything."""
+        expanded = self._expand(LossParts.CONVEX, [Curved(LossParts.CONVEX, multipliers @ self.slopes[0])])
+        gradient = self._padded(expanded.gradient) + self.penalty_gradient
+        return Local(gradient, np.asarray(self.slopes[0] @ expanded.atoms), *self._hessians(expanded))
+
+    def constraint_jacobian(self) -> Floats:
+        """Elements of all ``∂f⁺_i(x) − ∂f⁻_i(x)``: (m, n)."""
+        plus, minus = self.slopes
+        return np.asarray((plus - minus) @ self.atoms_jacobian)
+
+    @property
+    def atoms_jacobian(self) -> Floats:
+        """Subgradients of all atoms at x: (n_atoms, n); one pass, which brings ∇f_0, unless it is known."""
+        if self._atoms_jacobian is None:
+            expanded = self._expand(LossParts.WHOLE, [])
+            self._objective_gradient = self._padded(expanded.gradient) + self.penalty_gradient
+        assert self._atoms_jacobian is not None
+        return self._atoms_jacobian
+
+    def kinks(
+        self, multipliers: Floats, reach: float, towards: ProblemPoint | None = None, limit: int = 400
+    ) -> Kinks | None:
+        """Return the kinks that matter of f⁺, less what stands in f⁻ too; None if there are too many.
+
+        Parameters
+        ----------
+        multipliers : (m,)
+            Those of the f_i with a positive one matter.
+        reach
+            How near, in widths of the surrogate.
+        towards
+            Or on the way to this point, if it is given.
+        limit
+            How many kinks, after those of equal rows of the data are joined, are too many.
+        """
+        plus, minus = self.slopes
+        return self._kinks(plus - minus, multipliers, reach, towards, limit)
+
+    def convex_kinks(
+        self, multipliers: Floats, reach: float, towards: ProblemPoint | None = None, limit: int = 400
+    ) -> Kinks | None:
+        """Return the `kinks` of f⁺ alone, whatever stands in f⁻."""
+        return self._kinks(self.slopes[0], multipliers, reach, towards, limit)
+
+    def _kinks(
+        self, net: Slopes, multipliers: Floats, reach: float, towards: ProblemPoint | None, limit: int
+    ) -> Kinks | None:
+        """Return the kinks of functions with these slopes in the atoms, (m, n_atoms)."""
+        wanted = multipliers > 0
+        ties = self.problem.constraints.system.ties(self.atoms, wanted, _TIE).nearest()
+        of_rows = None
+        if self.problem.bank.has_kinks:
+            search = KinkSearch(
+                self.problem.bank,
+                self.theta,
+                positive_part(net[wanted]).sum(axis=0) + np.maximum(ties.net(net), 0.0).sum(axis=0),
+                np.zeros(self.theta.size) if towards is None else towards.theta - self.theta,
+                reach,
+                _MORE_BEFORE_MERGING * limit,
+            )
+            reference = None if towards is None else towards.scored
+            (parts,) = self.problem.reduce(self.scored, search, reference=reference)
+            if parts is None:
+                return None
+            of_rows = KinksOfRows.joined(parts)
+        tie_rows = ties.slopes @ self.atoms_jacobian if ties.gaps.size else np.empty((0, self.x.size))
+        return joined_kinks(of_rows, ties, tie_rows, net, limit)
+
+    def _expand(self, loss: LossParts, curved: Sequence[Curved]) -> Expanded:
+        """Ask for derivatives, and remember those of the atoms."""
+        reduction = Expansion(self.problem.bank, self.theta, loss, tuple(curved))
+        expanded: Expanded
+        (expanded,) = self.problem.reduce(self.scored, reduction)
+        if loss is not LossParts.NONE:
+            self._atoms_jacobian = expanded.atoms
+        return expanded
+
+    def _hessians(self, expanded: Expanded) -> tuple[ArrowMatrix, ArrowMatrix | None]:
+        """Return the Hessians of the convex part, with the penalty, and of what is subtracted, if any."""
+        n = self.problem.rows.parameters.n
+        matrices = [
+            ArrowMatrix(blocks, border[:, :n].T, border[:, n:])
+            for blocks, border in zip(expanded.blocks, expanded.borders, strict=True)
+        ]
+        alpha = self.problem.penalties
+        for positions, block in zip(matrices[0].inner.positions, matrices[0].inner.blocks, strict=True):
+            block[np.diag_indices_from(block)] += alpha[positions]
+        return matrices[0], matrices[1] if len(matrices) > 1 else None
+
+    @cached_property
+    def penalty_gradient(self) -> Floats:
+        """``alpha_j w_j`` for penalised parameters, 0 for the rest of x."""
+        return self.problem.penalties * self.x
+
+    def _padded(self, by_params: Floats) -> Floats:
+        """Return derivatives in the parameters with zeros for the thresholds."""
+        return np.concatenate([by_params, np.zeros(self.problem.bank.n_theta)])

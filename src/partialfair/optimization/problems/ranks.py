@@ -1,0 +1,234 @@
+"""Where scores stand: in their groups by rank, and how much weight has which score.
+
+A search never indexes rows. It sees scores through `Counts`: in memory those are the scores of all rows
+(`WeightedScores`), elsewhere they may be merged. Constraints are tied to `Cells`: rows in memory, elsewhere
+all rows of one group and label together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from partialfair.data.groups import Members
+from partialfair.data.intervals import tie_ends
+from partialfair.exceptions import InputError
+from partialfair.utils.typing import Bools, Floats, Ints
+
+__all__ = ["Cells", "Counts", "ExactMetric", "Scale", "SortedRanks", "WeightedScores"]
+
+_NORMAL = 1.349
+"""Interquartile range of a normal distribution, in standard deviations."""
+
+Value = TypeVar("Value")
+Gap = TypeVar("Gap", covariant=True)
+
+
+class Scale(NamedTuple):
+    """How large scores are.
+
+    Attributes
+    ----------
+    deviation
+        Weighted standard deviation.
+    size
+        Weighted root mean square.
+    largest
+        Largest absolute value.
+    """
+
+    deviation: float
+    size: float
+    largest: float
+
+
+class ExactMetric(Protocol[Gap]):
+    """A metric of scores, and the rows that it is about."""
+
+    def gap(self, scores: WeightedScores, /) -> Gap:
+        """Return the gap of some scores."""
+
+    def inside(self, scores: WeightedScores, /) -> Bools:
+        """Return which of the scores are inside the interval, or tie with one that is."""
+
+
+class Counts(Protocol):
+    """How much weight has which score: what a search asks of a model, whatever place the rows lie in."""
+
+    def gap(self, metric: ExactMetric[Value], /) -> Value:
+        """Return an exact gap."""
+
+    def ties(self, metrics: Sequence[ExactMetric[Any]], /) -> Floats:
+        """Return the fraction of the weight that the most common score has, and that of equal scores: (2, 2).
+
+        The first row is about all scores, the second about those inside the interval of some metric.
+        """
+
+    @property
+    def spread(self) -> float:
+        """The weighted interquartile range / 1.349: the standard deviation, if scores are normal.
+
+        Where half of the weight shares one score that is 0, and the standard deviation is returned.
+        """
+
+    @property
+    def scale(self) -> Scale:
+        """How large the scores are."""
+
+    @property
+    def weighted(self) -> WeightedScores:
+        """The scores with their weights, for what is computed once a fit."""
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedScores:
+    """Scores with their weights, groups and labels: `Counts` in memory.
+
+    Rows of the same score, group and label may be counted as one: weight 2 is the row twice.
+
+    Attributes
+    ----------
+    scores, weights : (n,)
+        Scores, and the weight that has them.
+    codes : (n,)
+        Groups; −1 for none.
+    positive : (n,) or None
+        Labels, where there are any.
+    """
+
+    scores: Floats
+    weights: Floats
+    codes: Ints
+    positive: Bools | None = None
+
+    def gap(self, metric: ExactMetric[Value]) -> Value:
+        """As in `Counts`."""
+        return metric.gap(self)
+
+    def ties(self, metrics: Sequence[ExactMetric[Any]]) -> Floats:
+        """As in `Counts`."""
+        inside = np.any([metric.inside(self) for metric in metrics], axis=0)
+        part = WeightedScores(self.scores[inside], self.weights[inside], self.codes[inside])
+        fraction = part.weights.sum() / self.weights.sum()
+        return np.stack([self.tied, fraction * part.tied])
+
+    @property
+    def spread(self) -> float:
+        """As in `Counts`."""
+        scores, weights = self.scores, self.weights
+        quarters = np.array([0.25 - 1e-12, 0.75 - 1e-12])
+        if np.ptp(weights) == 0:  # nothing has to be sorted
+            at = np.maximum(np.ceil(quarters * scores.size).astype(np.int64) - 1, 0)
+            low, high = np.partition(scores, at)[at]
+        else:
+            order = np.argsort(scores)
+            passed = np.cumsum(weights[order]) / weights.sum()
+            low, high = scores[order[np.searchsorted(passed, quarters)]]
+        return float(high - low) / _NORMAL if high > low else self.scale.deviation
+
+    @property
+    def scale(self) -> Scale:
+        """As in `Counts`."""
+        scores, weights = self.scores, self.weights
+        variance = np.average((scores - np.average(scores, weights=weights)) ** 2, weights=weights)
+        square = np.average(scores**2, weights=weights)
+        return Scale(float(np.sqrt(variance)), float(np.sqrt(square)), float(np.abs(scores).max()))
+
+    @property
+    def weighted(self) -> WeightedScores:
+        """As in `Counts`."""
+        return self
+
+    @property
+    def tied(self) -> Floats:
+        """The largest fraction of the weight that one score has, and the fraction of all equal scores."""
+        if np.ptp(self.weights) == 0:  # sorting scores alone is faster
+            scores = np.sort(self.scores)
+            like_the_next = np.flatnonzero(scores[1:] == scores[:-1])
+            if not like_the_next.size:
+                return np.array([1 / scores.size, 0.0])
+            last_of_runs = np.append(np.flatnonzero(np.diff(like_the_next) > 1), like_the_next.size - 1)
+            members = np.diff(last_of_runs, prepend=-1) + 1  # a run of k has k − 1 that are like the next
+            return np.asarray(np.array([members.max(), members.sum()]) / scores.size)
+        order = np.argsort(self.scores)
+        ends = tie_ends(self.scores[order])
+        passed = np.concatenate([[0.0], np.cumsum(self.weights[order])])
+        blocks = np.diff(passed[ends])
+        return np.asarray(np.array([blocks.max(), blocks[np.diff(ends) > 1].sum()]) / passed[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """What a driver knows of a training set besides features: its rows, or cells of rows.
+
+    A cell holds rows of one group and one label. Constraints are tied to cells: what a cell has of its group
+    is divided among its rows by their weights.
+
+    Attributes
+    ----------
+    weights : (n,)
+        Sums of the weights of each cell's rows.
+    codes : (n,)
+        Groups; −1 for none.
+    positive : (n,) or None
+        Labels, where there are any.
+    squares : (n,) or None
+        Sums of their squared weights; None: each cell is one row.
+    counts : (n,) or None
+        Numbers of rows; None: each cell is one row.
+    """
+
+    weights: Floats
+    codes: Ints
+    positive: Bools | None = None
+    squares: Floats | None = None
+    counts: Ints | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.weights.size if self.counts is None else int(self.counts.sum())
+
+    def with_scores(self, scores: Floats) -> WeightedScores:
+        """Return the scores of cells, one each."""
+        return WeightedScores(scores, self.weights, self.codes, self.positive)
+
+
+@dataclass(frozen=True, eq=False)
+class SortedRanks:
+    """Ranks in sorted arrays; a group is sorted when it is first asked for.
+
+    Parameters
+    ----------
+    scores : (n,)
+        Of all rows.
+    members
+        Their groups and shares.
+    """
+
+    scores: Floats
+    members: Members
+    _sorted: dict[int, tuple[Floats, Floats]] = field(default_factory=dict, init=False, repr=False)
+
+    def at(self, group: int, ranks: Floats) -> Floats:
+        """Return the scores at which shares ``ranks`` of a group have been passed from the top."""
+        scores, passed = self._descending(group)
+        if not scores.size:
+            raise InputError(f"group {group} of a constraint has no members, so it has no scores at any rank")
+        return scores[np.minimum(np.searchsorted(passed, ranks), scores.size - 1)]
+
+    def _descending(self, group: int) -> tuple[Floats, Floats]:
+        """Return a group's scores in descending order, and the shares passed with each."""
+        if group not in self._sorted:
+            rows = np.flatnonzero(self.members.codes == group)
+            scores, shares = self.scores[rows], self.members.shares[rows]
+            if shares.size and np.ptp(shares) > 0:
+                order = np.argsort(-scores)
+                scores, shares = scores[order], shares[order]
+            else:  # sorting scores alone is faster
+                scores = np.sort(scores)[::-1]
+            self._sorted[group] = scores, np.cumsum(shares)
+        return self._sorted[group]

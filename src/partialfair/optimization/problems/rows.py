@@ -1,0 +1,530 @@
+"""Rows of the data in blocks, and reductions over them.
+
+A `Reduction` is mapped over all blocks, and its answers are combined into one. What solvers need of a
+problem, its value, gradients and Hessians, are reductions. So the rows may lie in this process, in files or
+on other machines: solvers see answers whose size does not depend on the number of rows.
+
+::
+
+    Problem ── at(w) ──> ScoredRows ── reduce(reduction, reduction, ...) ──> answers
+                            │                                       ▲
+                            ├─ Shard: scores, objective, members ─ map ─┐
+                            ├─ Shard: scores, objective, members ─ map ─┤  combine, in order
+                            └─ Shard: scores, objective, members ─ map ─┘
+
+Sums of numbers depend on the order of the additions by rounding, and a search on an exact metric can amplify
+that. So blocks depend on the model alone, not on the number of threads, and answers are combined in the order
+of the blocks: one fit gives the same model, bit by bit, whatever the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from itertools import pairwise
+from threading import Condition
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from partialfair.constraints.dc.row_columns import RowColumns, single_column
+from partialfair.constraints.thresholds import Ranks
+from partialfair.data.groups import Members
+from partialfair.exceptions import InputError
+from partialfair.optimization.models import HasDeployedScores, LinearScores, Parameters, ScoreModel
+from partialfair.optimization.models.blocks import BlockMatrix
+from partialfair.optimization.objectives import Objective, parts
+from partialfair.optimization.problems.ranks import Cells, Counts, SortedRanks
+from partialfair.optimization.problems.sampling import chances_of, sampled_members, sampled_objective
+from partialfair.utils.checks import check_count
+from partialfair.utils.text import listed
+from partialfair.utils.typing import Floats, Ints
+
+__all__ = [
+    "Capability",
+    "InMemoryData",
+    "InMemoryRows",
+    "Reduction",
+    "Rows",
+    "Sample",
+    "ScoredRows",
+    "Shard",
+    "ShardRows",
+    "TrainingData",
+    "check_capabilities",
+]
+
+Answer = TypeVar("Answer")
+
+
+class Capability(StrEnum):
+    """What rows can compute; solvers say what they require of it."""
+
+    GRADIENT = "gradients"
+    JACOBIAN = "Jacobians"
+    HESSIAN = "Hessians"
+    ROWS = "rows of the Jacobian"
+    LINEAR = "scores that are linear in the parameters"
+    WHOLE = "all rows in one place"
+    SAMPLES = "samples of the rows"
+
+
+def check_capabilities(rows: Rows, required: frozenset[Capability], who: str, advice: str = "") -> None:
+    """Raise `InputError` that names the required capabilities that rows do not have, if there are any."""
+    missing = [str(one) for one in Capability if one in required - rows.capabilities]
+    if missing:
+        raise InputError(
+            f"{who} needs {listed(missing, len(Capability))}, which this model does not give{advice}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ShardRows:
+    """Some rows of the data, whatever the parameters.
+
+    Attributes
+    ----------
+    model
+        Scores these rows.
+    objective
+        The loss with the rows' targets and shares, which are normalised over all rows.
+    members
+        For each bank of atoms the rows' groups, and their shares of all members.
+    first
+        Number of the first row among all.
+    """
+
+    model: ScoreModel
+    objective: Objective
+    members: tuple[Members, ...] = ()
+    first: int = 0
+
+    @cached_property
+    def linear(self) -> LinearScores | None:
+        """The model, if its scores are linear in the parameters."""
+        return self.model if isinstance(self.model, LinearScores) else None
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """Some rows at parameters w: what one thread or worker sees."""
+
+    data: ShardRows
+    w: Floats
+
+    @cached_property
+    def scores(self) -> Floats:
+        """Scores of the rows, computed when they are first needed."""
+        scores, n_rows = self.data.model.scores(self.w), self.data.objective.targets.size
+        if scores.shape != (n_rows,):  # compiled loops would read beyond its end
+            raise InputError(f"the model must return {n_rows:,} scores, not an array of shape {scores.shape}")
+        return scores
+
+    @property
+    def deployed_scores(self) -> Floats:
+        """Scores as the model's users will compute them: the same but for rounding errors, if they differ."""
+        model = self.data.model
+        return (
+            model.deployed_scores(self.w, self.scores)
+            if isinstance(model, HasDeployedScores)
+            else self.scores
+        )
+
+    @cached_property
+    def losses(self) -> tuple[tuple[float, Floats] | None, ...]:
+        """Value and slopes in the scores of the loss's convex part, and of what is subtracted, if any."""
+        tied = self.data.objective
+        return tuple(
+            None if loss is None else loss.value_and_slopes(self.scores, tied.targets, tied.shares)
+            for loss in parts(tied.loss)
+        )
+
+    def vjp(self, columns: RowColumns) -> Floats:
+        """Return ``Jᵀ C``, and sums of the columns as last entries: (n_blocks, n_columns, n_params + 1)."""
+        return self.data.model.vjp(self.w, columns)
+
+    def vjp_vector(self, by_score: Floats) -> Floats:
+        """Return ``Jᵀ v``: (n_params,)."""
+        return np.asarray(self.vjp(single_column(by_score))[0, 0, :-1])
+
+    def gram(self, weights: Floats) -> BlockMatrix:
+        """Return ``Jᵀ diag(weights) J``, where scores are linear."""
+        return self._linear.gram(weights)
+
+    def along(self, direction: Floats) -> Floats:
+        """Return ``J direction``, where scores are linear."""
+        return self._linear.along(direction)
+
+    def jacobian_rows(self, which: Ints) -> Floats:
+        """Return some rows of J, where scores are linear."""
+        return self._linear.rows(which)
+
+    @property
+    def _linear(self) -> LinearScores:
+        if self.data.linear is None:
+            raise InputError(f"scores of {type(self.data.model).__name__} are not linear in the parameters")
+        return self.data.linear
+
+
+class Reduction(Protocol[Answer]):
+    """A computation on all rows, shard by shard."""
+
+    def map(self, shard: Shard, reference: Shard | None, /) -> Answer:
+        """Return the answer for one shard; ``reference`` has the same rows at other parameters, if given."""
+
+    def combine(self, first: Answer, second: Answer, /) -> Answer:
+        """Return one answer for two, which may be added to the first in place.
+
+        The first is about all shards up to some one, the second about the next.
+        """
+
+
+class ScoredRows(Protocol):
+    """All rows at parameters w."""
+
+    def reduce(self, *reductions: Reduction[Any], reference: Any = None) -> list[Any]:
+        """Return the answers of some reductions, in one pass over the data.
+
+        Parameters
+        ----------
+        reductions
+            What to compute.
+        reference
+            The same rows at other parameters, if some reduction compares the two.
+        """
+
+    def ranks(self, bank: int) -> Ranks:
+        """Return where the scores of a bank's members stand in their groups."""
+
+    def counts(self) -> Counts:
+        """Return how much weight has which score, for exact metrics."""
+
+
+class Rows(Protocol):
+    """All rows of a training set."""
+
+    @property
+    def parameters(self) -> Parameters:
+        """What w is made of."""
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What the rows can compute."""
+
+    def at(self, w: Floats) -> ScoredRows:
+        """Return the rows at parameters w; nothing is computed yet."""
+
+    def sample(self, size: int, seed: int) -> Sample:
+        """Return about so many rows, which count as if they were all; only if `capabilities` say so."""
+
+
+class Sample(NamedTuple):
+    """Some rows, and the share of all that they are."""
+
+    rows: Rows
+    share: float
+
+
+class TrainingData(Protocol):
+    """A training set, wherever its rows lie."""
+
+    @property
+    def cells(self) -> Cells | None:
+        """What constraints are tied to, with numbers of rows and sums of weights: rows, or cells of rows."""
+
+    def rows(self, members: tuple[Members, ...] = (), *, additive: bool = True) -> Rows:
+        """Return the rows with the members, among the cells, that each bank of atoms is about.
+
+        Formulas that are not sums over rows need all rows in one place; raises `InputError` if they are not.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class InMemoryRows:
+    """Rows in this process, in shards that threads work on.
+
+    Parameters
+    ----------
+    shards
+        Consecutive rows.
+    cells
+        Weights, groups and labels of the rows; only `ScoredRows.counts` needs them.
+    whole
+        All rows in one piece, if they can be sampled.
+    """
+
+    shards: tuple[ShardRows, ...]
+    cells: Cells | None = None
+    whole: ShardRows | None = None
+
+    @property
+    def parameters(self) -> Parameters:
+        """What w is made of."""
+        return self.shards[0].model.parameters
+
+    @cached_property
+    def capabilities(self) -> frozenset[Capability]:
+        """Gradients; Jacobians and Hessians of linear scores; all rows in one place if that is one shard."""
+        capabilities = {Capability.GRADIENT}
+        if all(shard.linear is not None for shard in self.shards):
+            capabilities |= {Capability.JACOBIAN, Capability.HESSIAN, Capability.ROWS, Capability.LINEAR}
+        if len(self.shards) == 1:
+            capabilities.add(Capability.WHOLE)
+        if self.whole is not None:
+            capabilities.add(Capability.SAMPLES)
+        return frozenset(capabilities)
+
+    def at(self, w: Floats) -> InMemoryScores:
+        """Return the rows at parameters w."""
+        return InMemoryScores(self, tuple(Shard(shard, w) for shard in self.shards))
+
+    def sample(self, size: int, seed: int) -> Sample:
+        """Return some rows, in one shard; they have no `counts`."""
+        assert self.whole is not None
+        whole, n_rows = self.whole, self.whole.objective.shares.size
+        chances = chances_of(whole.members, n_rows, size)
+        kept = np.flatnonzero(np.random.default_rng(seed).random(n_rows) < chances)
+        model: Any = whole.model
+        shard = ShardRows(
+            model.take(kept),
+            sampled_objective(whole.objective, kept, chances),
+            tuple(sampled_members(members, kept, chances) for members in whole.members),
+        )
+        return Sample(InMemoryRows((shard,)), kept.size / n_rows)
+
+
+@dataclass(frozen=True, eq=False)
+class InMemoryScores:
+    """Rows in this process at some parameters; scores live as long as this object."""
+
+    rows: InMemoryRows
+    shards: tuple[Shard, ...]
+
+    def reduce(self, *reductions: Reduction[Any], reference: InMemoryScores | None = None) -> list[Any]:
+        """Map the reductions over the shards in threads, and combine in the order of the shards.
+
+        A thread that has finished a shard waits until all shards before it are combined. So there are as many
+        answers as threads at most, and the one into which they are combined: Hessians are large.
+        """
+        others: Sequence[Shard | None] = [None] * len(self.shards) if reference is None else reference.shards
+        if len(self.shards) == 1:  # small data: turns would cost a tenth of a fit
+            return [reduction.map(self.shards[0], others[0]) for reduction in reductions]
+        totals: list[Any] = []
+
+        def work(number: int, turns: Turns) -> None:
+            nonlocal totals
+            answers = [reduction.map(self.shards[number], others[number]) for reduction in reductions]
+            with turns.turn_of(number):
+                triples = zip(reductions, totals, answers, strict=True)
+                totals = [one.combine(*two) for one, *two in triples] if number else answers
+
+        in_threads(work, len(self.shards))
+        return totals
+
+    def ranks(self, bank: int) -> Ranks:
+        """Return where the scores of a bank's members stand."""
+        members = [shard.data.members[bank] for shard in self.shards]
+        codes, shares = (_joined([getattr(part, name) for part in members]) for name in ("codes", "shares"))
+        return SortedRanks(self._scores, Members(codes, shares))
+
+    def counts(self) -> Counts:
+        """Return the score of every row, as users will compute it, with its weight, group and label."""
+        assert self.rows.cells is not None
+        return self.rows.cells.with_scores(
+            _joined(map_in_threads(lambda shard: shard.deployed_scores, self.shards))
+        )
+
+    @cached_property
+    def _scores(self) -> Floats:
+        scores: Floats = _joined(map_in_threads(lambda shard: shard.scores, self.shards))
+        return scores
+
+
+def _joined(arrays: Sequence[Any]) -> Any:
+    """Return arrays one after the other; one alone is not copied."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _n_threads() -> int:
+    from numba import get_num_threads
+
+    return int(get_num_threads())
+
+
+class Turns:
+    """Lets threads that work on numbers 0, 1, ... pass one after the other, until one of them fails."""
+
+    def __init__(self) -> None:
+        self._condition, self._next, self.has_failed = Condition(), 0, False
+
+    @contextmanager
+    def turn_of(self, number: int) -> Iterator[None]:
+        """Wait until all lower numbers have had their turn."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._next == number or self.has_failed)
+            if self.has_failed:
+                raise CancelledError
+            yield
+            self._next += 1
+            self._condition.notify_all()
+
+    def fail(self) -> None:
+        """Let nobody wait any longer."""
+        with self._condition:
+            self.has_failed = True
+            self._condition.notify_all()
+
+
+def in_threads(work: Callable[[int, Turns], None], n_items: int) -> None:
+    """Call ``work`` with 0, 1, ..., n_items − 1, begun in this order, in threads; deadlines hold in all.
+
+    This thread is one of them: a thread keeps what it has freed, and one that waits would double the memory
+    of the one that works.
+    """
+    numbers, turns = iter(range(n_items)), Turns()
+    n_threads = 1 if n_items == 1 else min(n_items, _n_threads())
+
+    def work_on() -> None:
+        try:
+            for number in numbers:
+                if turns.has_failed:
+                    return
+                work(number, turns)
+        except CancelledError:  # another thread has the error
+            return
+        except BaseException:
+            turns.fail()
+            raise
+
+    if n_threads == 1:
+        return work_on()
+    with ThreadPoolExecutor(n_threads - 1) as pool:
+        futures = [pool.submit(copy_context().run, work_on) for _ in range(n_threads - 1)]
+        try:
+            work_on()
+            for future in futures:
+                future.result()
+        except BaseException:  # an interrupt may come at any step
+            turns.fail()
+            raise
+
+
+def map_in_threads(function: Callable[[Any], Answer], items: Sequence[Any]) -> list[Answer]:
+    """Return the results for all items, computed `in_threads`."""
+    if len(items) == 1:
+        return [function(items[0])]
+    results: list[Any] = [None] * len(items)
+
+    def work(number: int, _: Turns) -> None:
+        results[number] = function(items[number])
+
+    in_threads(work, len(items))
+    return results
+
+
+@dataclass(frozen=True)
+class ShardSize:
+    """How many rows a shard has. That must not depend on the number of threads.
+
+    Attributes
+    ----------
+    entries
+        Entries of the model in a shard at least: fewer are done before a thread has started.
+    entries_of_many
+        The same if there are more than two shards: each takes time of the interpreter, which threads share.
+    entries_of_hessian
+        The same for each number of a Hessian, if there are more than two shards: to begin Hessians and to add
+        them up then takes some hundredths of a pass at most.
+    usual_entries
+        Of a row of a model that does not say how many entries it has.
+    multiple
+        Rows of all shards but the last are a multiple of this: products of matrices treat rows that are left
+        over at the end in another way, which rounds differently.
+    """
+
+    entries: int = 1_000_000
+    entries_of_many: int = 1_500_000
+    entries_of_hessian: int = 24
+    usual_entries: int = 10
+    multiple: int = 64
+
+    def n_shards(self, n_entries: int, parameters: Parameters) -> int:
+        """Return a power of 2, so that 2, 4 or 8 threads have as many shards each."""
+        most = n_entries // self.entries
+        if most > 2:
+            of_hessian = self.entries_of_hessian * parameters.n * parameters.block_size
+            most = max(2, n_entries // max(self.entries_of_many, of_hessian))
+        return 1 << max(0, most.bit_length() - 1)
+
+    def slices(self, n_rows: int, n_shards: int) -> list[slice]:
+        """Divide rows."""
+        multiple = self.multiple if n_rows >= 2 * n_shards * self.multiple else 1
+        borders = [n_rows * k // n_shards // multiple * multiple for k in range(n_shards)]
+        return [slice(first, stop) for first, stop in pairwise([*borders, n_rows])]
+
+
+@dataclass(frozen=True, eq=False)
+class InMemoryData:
+    """A training set in this process: what stays the same while constraints on it are corrected.
+
+    Parameters
+    ----------
+    model
+        Scores all rows; to be split it needs ``take``.
+    objective
+        The loss, tied to all rows.
+    cells
+        Weights, groups and labels of all rows: each is a cell of its own. Bare problems do without.
+    n_shards
+        How many shards, for formulas that are sums over rows; by default as `size` says.
+    size
+        How many rows there are in a shard.
+    """
+
+    model: Any
+    objective: Objective
+    cells: Cells | None = None
+    n_shards: int | None = None
+    size: ShardSize = ShardSize()
+
+    def __post_init__(self) -> None:
+        if self.n_shards is not None:
+            check_count(self.n_shards, "n_shards")
+            if self.n_shards > 1 and not hasattr(self.model, "take"):
+                raise InputError(f"{type(self.model).__name__} has no take(rows), so it cannot be split")
+
+    def rows(self, members: tuple[Members, ...] = (), *, additive: bool = True) -> InMemoryRows:
+        """Return the rows with the members that each bank of atoms is about.
+
+        Formulas that are not sums over rows need all of them in one shard.
+        """
+        n_rows = self.objective.shares.size
+        split = self._split if additive else [(slice(0, n_rows), self.model)]
+        whole = ShardRows(self.model, self.objective, members)
+        return InMemoryRows(
+            tuple(
+                ShardRows(
+                    model, self.objective.take(rows), tuple(part.take(rows) for part in members), rows.start
+                )
+                for rows, model in split
+            ),
+            self.cells,
+            whole if hasattr(self.model, "take") and self.objective.loss.additive else None,
+        )
+
+    @cached_property
+    def _split(self) -> list[tuple[slice, ScoreModel]]:
+        """Consecutive rows, with the model of each."""
+        n_rows = self.objective.shares.size
+        n_shards = self.n_shards
+        if n_shards is None:
+            entries = getattr(self.model, "n_entries", self.size.usual_entries * n_rows)
+            n_shards = self.size.n_shards(entries, self.model.parameters)
+        if n_shards == 1 or not hasattr(self.model, "take"):
+            return [(slice(0, n_rows), self.model)]
+        return [(rows, self.model.take(rows)) for rows in self.size.slices(n_rows, n_shards)]

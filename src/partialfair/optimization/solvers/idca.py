@@ -1,0 +1,108 @@
+"""The inexact difference-of-convex algorithm (Algorithm 1), with any solver of its convex subproblems."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from partialfair.optimization.problems import Capability, Problem, Subproblem
+from partialfair.optimization.solvers.inner.switching import Switching
+from partialfair.optimization.solvers.result import Callback, Result, Run, Solver
+from partialfair.optimization.solvers.status import Status
+from partialfair.utils.checks import check_count, check_number
+from partialfair.utils.typing import Floats
+
+__all__ = ["IDCA", "InnerSolver"]
+
+
+_WEAKLY_CONVEX_SHIFT = 1e-2
+"""μ for scores that are not linear. On a two-layer network 0 and .01 ended alike, .1 and 1 higher."""
+
+
+class InnerSolver(Protocol):
+    """Approximately solves ``min g_0`` subject to ``g_i ≤ 0``."""
+
+    @property
+    def requires(self) -> frozenset[Capability]:
+        """What the rows must be able to compute."""
+
+    @property
+    def epsilon(self) -> float:
+        """Infeasibility that it may leave."""
+
+    def solve(self, subproblem: Subproblem, start: Floats) -> Floats:
+        """Return an ε-optimal point (eq. epsilonwk)."""
+
+    def longer(self) -> InnerSolver | None:
+        """Return the same solver with a larger budget, or None if that would not help."""
+
+
+@dataclass(frozen=True)
+class IDCA(Solver):
+    """Linearise every f⁻ at the iterate, solve the convex subproblem, repeat.
+
+    Parameters
+    ----------
+    max_iter
+        K.
+    inner
+        Solver of the subproblems; the paper's is `Switching`.
+    mu
+        Shift of Assumption assume:DC A: every g_i gains ``μ/2 ‖v − x‖²``. By default the paper's 0 where
+        scores are linear in the parameters, and .01 elsewhere: there it is the ρ of weakly convex functions.
+    tol
+        An outer step that moves x by no more than this, relative to 1 + ‖x‖, asks the inner solver for a
+        longer run (T_k of thm:idca is not the same for all k); if there is none, the solve has stalled.
+    """
+
+    max_iter: int = 200
+    inner: InnerSolver = field(default_factory=Switching)
+    mu: float | None = None
+    tol: float = 1e-10
+
+    def __post_init__(self) -> None:
+        check_count(self.max_iter, "max_iter of IDCA")
+        if self.mu is not None:
+            check_number(self.mu, "mu of IDCA", low=0.0)
+
+    @property
+    def requires(self) -> frozenset[Capability]:  # type: ignore[override]  # what the inner solver needs
+        """What the inner solver needs: tangents themselves take gradients only."""
+        return getattr(self.inner, "requires", frozenset({Capability.GRADIENT}))
+
+    def solve(
+        self,
+        problem: Problem,
+        start: Floats,
+        *,
+        time_limit: float | None = None,
+        callback: Callback | None = None,
+    ) -> Result:
+        """Run Algorithm 1 from a point that is feasible up to the inner tolerance.
+
+        Ctrl-C ends the run with the best point so far and status STOPPED.
+        """
+        run = Run(self, problem, self.inner.epsilon, time_limit, callback)
+
+        mu = self.mu
+        if mu is None:
+            mu = 0.0 if Capability.LINEAR in problem.rows.capabilities else _WEAKLY_CONVEX_SHIFT
+
+        def algorithm(x: Floats) -> Status:
+            inner: InnerSolver | None = self.inner
+            run.record(0, x)
+            for k in range(self.max_iter):
+                if inner is None:
+                    return Status.STALLED
+                subproblem = problem.linearise(x, mu=mu)  # tangents of f⁻ at x, eq. (convexifyf)
+                following = inner.solve(subproblem, x)  # Alg. 1, line 3
+                moved = np.linalg.norm(following - x)
+                x = following
+                run.record(k + 1, x)
+                if moved <= self.tol * (1 + np.linalg.norm(x)):
+                    inner = inner.longer()
+            return Status.MAX_ITER
+
+        return run.follow(problem.domain.project(start), algorithm)

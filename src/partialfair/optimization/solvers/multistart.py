@@ -1,0 +1,332 @@
+"""The engine that estimators use: sequential quadratic programming from several starts, then IDCA."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from partialfair.optimization.models.limited import Diagonal, LimitedMemory
+from partialfair.optimization.problems import Capability, Evaluation, Problem, certify
+from partialfair.optimization.solvers._descent import SECOND_ORDER, Descent, Point
+from partialfair.optimization.solvers._remembered import RememberedHessian
+from partialfair.optimization.solvers.inner.newton import NewtonSteps
+from partialfair.optimization.solvers.newton import EXPECTED_CURVATURE, Newton
+from partialfair.optimization.solvers.result import Callback, Ended, Result, Run, Solver, unconstrained_start
+from partialfair.optimization.solvers.status import Status
+from partialfair.utils.checks import check_count, check_number
+from partialfair.utils.typing import Floats
+
+__all__ = ["MultiStartSQP"]
+
+_SCOUT_STEPS = 12
+"""Steps from each start before the paths are compared."""
+_TURN_STEPS = 40
+"""Steps of a path's first turn; each round of turns has twice as many."""
+_STEPS_AGAIN = 20
+"""Steps from a start that is nearly a solution: its problem is corrected, and solved again, before long."""
+_NEAR, _PATIENCE = 10, 4
+"""Residual, in units of ε, below which a path is followed on, up to so many times the steps of its turn."""
+_ROUGHLY = 10.0
+"""Residual that is small enough for a sample, in units of ε: its solution is not that of all rows."""
+_FEW, _RENEWED_AFTER, _RENEWED_NEARBY = 256, 6, 3
+"""Parameters of a block whose eigenvalues cost little, and steps after which they are computed anew: far from
+solutions, and near them; with more parameters last steps alone cost less."""
+_NOT_MANY = 1500
+"""Parameters of a block up to which eigenvalues cost less than steps on very many rows: after steps on a
+sample of them they are computed once, where these led."""
+_TIMES_WITHOUT = 4
+"""Steps without Hessians cost less and lead less far: there may be so many times as many, also in a turn."""
+_NO_FALL = 1e-6
+"""A fall of the violations by no more, relative to them, is none."""
+_LOOKS_EVERY = 4
+"""Steps on kinks after which the certificate is looked at, which knows more kinks than a step: it may hold
+long before the residual of a step says so, and costs less than one."""
+_NO_STEP = 1e-10
+"""A step that moves x by no more, relative to 1 + ‖x‖, is none."""
+_MU = 1e-2
+"""Shift of the last resort, IDCA: its steps are longer than with that of the certificate, and still safe."""
+
+
+@dataclass(frozen=True)
+class MultiStartSQP(Solver):
+    """Critical points differ: set out from several starts, and follow the best until its certificate holds.
+
+    A few steps of `SQP` are taken from each start. Then the paths are followed in turn, the most promising
+    first and ever longer, until one is stationary: some creep while others arrive. If none can be, steps of
+    IDCA, whose subproblems are convex and always lead down, go on from the best point. Where these are held,
+    steps of `SQP` are tried once more.
+
+    Parameters
+    ----------
+    max_iter
+        Steps, of all phases together; four times as many where they do without Hessians.
+    tol
+        ε of the certificate.
+    n_starts
+        How many starts: the one given, the best model that scores everybody alike, and random ones.
+    seed
+        For the random ones.
+    warm
+        Whether the start is nearly a solution: others are tried only if it does not lead to one soon.
+    largest_block
+        Size up to which blocks of Hessians are factored, where kinks or the last resort ask for that.
+    """
+
+    max_iter: int = 400
+    tol: float = 1e-4
+    n_starts: int = 2
+    seed: int = 0
+    warm: bool = False
+    largest_block: int = Newton.largest_block
+
+    requires: ClassVar[frozenset[Capability]] = SECOND_ORDER
+
+    def __post_init__(self) -> None:
+        check_count(self.max_iter, "max_iter")
+        check_count(self.n_starts, "n_starts")
+        check_number(self.tol, "tol", above=0.0)
+
+    def start(self, problem: Problem, free: Floats, last: Floats | None = None) -> Floats:
+        """Start from the last solution, or from the unconstrained model; other starts are made in `solve`."""
+        return unconstrained_start(problem, free, last)
+
+    def again(self) -> MultiStartSQP:
+        """Return the solver for a start that is nearly a solution, and soon leads to one or to none."""
+        return replace(self, warm=True, max_iter=min(self.max_iter, _STEPS_AGAIN))
+
+    def solve(
+        self,
+        problem: Problem,
+        start: Floats,
+        *,
+        time_limit: float | None = None,
+        callback: Callback | None = None,
+    ) -> Result:
+        """Run until the certificate holds, or say why it does not; Ctrl-C keeps the best point so far."""
+        problem.domain.bounds(problem.n)  # or a sentence about domains that are not bounds
+        run = Run(self, problem, self.tol, time_limit, callback)
+        wide = problem.rows.parameters.block_size > self.largest_block
+        renewed_after = _RENEWED_NEARBY if self.warm else _RENEWED_AFTER
+        exploration = _Exploration(problem, run, self.max_iter, self.tol, renewed_after, wide)
+
+        def algorithm(x: Floats) -> Status:
+            paths: list[_Path] = []
+            try:
+                run.record(0, x)
+                starts = self._starts(problem, x)
+                scouted = None if self.warm else self._scouted(exploration, starts)
+                if scouted is not None:
+                    paths.append(scouted)
+                    exploration.follow(scouted, exploration.turn_steps)
+                    starts = self._starts(problem, x)
+                if scouted is None or not scouted.stationary:
+                    self._explore(exploration, starts, paths)
+                if any(path.stationary for path in paths):
+                    ending = Status.CONVERGED
+                elif self.warm and exploration.without_hessians:
+                    ending = Status.STALLED  # the problem is corrected sooner than solved
+                else:
+                    ending = exploration.descend()
+            except Ended as end:
+                if end.status is not Status.MAX_ITER:
+                    raise
+                ending = Status.MAX_ITER
+            arrived = [path.at for path in paths if path.stationary]
+            if not arrived:
+                return ending
+            # One path may have arrived before the steps ran out.
+            best = min(arrived, key=lambda at: at.objective)
+            run.record(exploration.steps, best.x, Evaluation(best.objective, best.constraints))
+            return Status.CONVERGED
+
+        return run.follow(problem.domain.project(start), algorithm)
+
+    def _scouted(self, exploration: _Exploration, starts: Iterator[Floats]) -> _Path | None:
+        """Explore a sample of the rows, and return where the best path led, as one to go on with."""
+        problem = exploration.problem
+        sample = problem.sample(problem.enough_rows, self.seed)
+        if sample is None:
+            return None
+        scouting = replace(exploration, problem=sample, tol=_ROUGHLY * self.tol)
+        paths: list[_Path] = []
+        try:
+            self._explore(scouting, starts, paths)
+        finally:
+            exploration.steps = scouting.steps
+            problem.n_passes += int(np.ceil(sample.share * sample.n_passes))
+        best = min(paths, key=_Path.worth)
+        return exploration.path(best.at.x, best.descent)
+
+    def _explore(self, exploration: _Exploration, starts: Iterator[Floats], paths: list[_Path]) -> None:
+        """Set out from all starts, then follow the paths in turn until one is stationary or all are stuck."""
+        n_steps = exploration.turn_steps if self.warm else _SCOUT_STEPS
+        setting_out = map(exploration.path, starts)
+        for path in setting_out if self.warm else list(setting_out):
+            paths.append(path)
+            exploration.follow(path, n_steps if self.n_starts > 1 else self.max_iter)
+            if self.warm and path.stationary:
+                break
+            # Other starts may lead to better solutions, but not soon where steps do without Hessians.
+            if exploration.without_hessians and (self.warm or path.stationary):
+                break
+        exploration.take_turns(paths)
+
+    def _starts(self, problem: Problem, start: Floats) -> Iterator[Floats]:
+        alike = problem.constant_start
+        yield start
+        if self.n_starts > 1:
+            yield alike
+        rng = np.random.default_rng(self.seed)
+        spread = np.linalg.norm(start - alike) / np.sqrt(start.size)
+        for _ in range(self.n_starts - 2):
+            yield alike + spread * rng.normal(size=start.size)
+
+
+@dataclass(eq=False)
+class _Path:
+    """One start, how far it got, and whether there it ends."""
+
+    at: Point
+    descent: Descent
+    stuck: bool = False
+    stationary: bool = False
+
+    def worth(self) -> tuple[bool, float]:
+        """Order paths: those that go on first, then by the objective, with violations at the going price."""
+        price = max(self.descent.price, 1.0)
+        return self.stuck and not self.stationary, self.at.objective + price * self.violations()
+
+    def violations(self) -> float:
+        """Return their sum."""
+        return float(np.maximum(self.at.constraints, 0.0).sum())
+
+
+@dataclass(eq=False)
+class _Exploration:
+    """Counts steps, whatever takes them."""
+
+    problem: Problem
+    run: Run
+    max_iter: int
+    tol: float
+    renewed_after: int
+    wide: bool
+    steps: int = 0
+
+    @property
+    def few(self) -> bool:
+        """Whether blocks of Hessians are so small that they are computed now and then."""
+        return self.problem.rows.parameters.block_size <= _FEW
+
+    @property
+    def without_hessians(self) -> bool:
+        """Whether steps do without them."""
+        return self.wide or not (self.few or self.problem.has_kinks)
+
+    @property
+    def _times_as_many(self) -> int:
+        """Steps that there may be, in units of those with Hessians."""
+        return _TIMES_WITHOUT if self.without_hessians else 1
+
+    @property
+    def turn_steps(self) -> int:
+        """Steps of a path's first turn."""
+        return _TURN_STEPS * self._times_as_many
+
+    def path(self, start: Floats, like: Descent | None = None) -> _Path:
+        """Set out from a start, with nothing known or with what steps on a problem like this one know."""
+        at = self.problem.at(self.problem.domain.project(start))
+        self._count(at)
+        # The certificate is computed anew at the end, with other multipliers: leave it some room.
+        tol = 0.5 * self.tol
+        if like is not None:
+            descent = like.on(self.problem.at, tol)
+            remembered, size = descent.remembered, self.problem.rows.parameters.block_size
+            if remembered is not None and _FEW < size <= _NOT_MANY:
+                descent.remembered = replace(remembered, renewed_after=_TURN_STEPS)
+            return _Path(at, descent)
+        diagonal = Diagonal(self.problem.penalties, EXPECTED_CURVATURE)
+        descent = Descent(
+            self.problem.at,
+            np.zeros(self.problem.m),
+            tol,
+            self.problem.domain,
+            remembered=RememberedHessian(
+                LimitedMemory.start(diagonal, self.problem.n), self.renewed_after if self.few else None
+            ),
+            has_kinks=self.problem.has_kinks,
+            factors=not self.wide,
+        )
+        return _Path(at, descent)
+
+    def follow(self, path: _Path, n_steps: int) -> None:
+        """Advance along a path, to its end at most; if that is near, by more steps than it is given.
+
+        A path on which violations do not fall at the largest price ends: it creeps where they are stationary.
+        """
+        before = path.violations()
+        for step in range(_PATIENCE * n_steps):
+            near = path.descent.residual <= _NEAR * self.tol
+            if path.stuck or (step >= n_steps and not near):
+                break
+            following = path.descent.advance(path.at)
+            if following is None:
+                path.stuck = True
+                path.stationary = path.descent.residual <= path.descent.tol
+            else:
+                path.at = following
+                self._count(path.at)
+                if path.descent.sharpened and step % _LOOKS_EVERY == _LOOKS_EVERY - 1:
+                    path.stuck = path.stationary = self._is_certified(path.at)
+        if path.descent.pays_most and path.violations() > max(self.tol, (1 - _NO_FALL) * before):
+            path.stuck = True
+
+    def _is_certified(self, at: Point) -> bool:
+        """Whether the certificate holds at a point already, with multipliers of its own."""
+        return certify(self.problem, at.x, tol=self.tol).holds(self.tol)
+
+    def take_turns(self, paths: list[_Path]) -> None:
+        """Follow the most promising path, then the next, with ever more steps, until one is stationary."""
+        n_steps = self.turn_steps
+        while not all(path.stuck for path in paths):
+            for path in sorted(paths, key=_Path.worth):
+                self.follow(path, n_steps)
+                if path.stationary:
+                    return
+            n_steps *= 2
+
+    def descend(self) -> Status:
+        """Take IDCA steps from the best point until the certificate holds or they no longer move."""
+        if self.run.best is None:
+            return Status.NONFINITE
+        if self.wide:  # subproblems need Hessians
+            return Status.STALLED
+        x = self.run.best.x
+        self._record(self.problem.at(x))  # another path may have come last, and the last point is the answer
+        while not certify(self.problem, x, tol=self.tol).holds(self.tol):
+            following = NewtonSteps(epsilon=0.1 * self.tol).solve(self.problem.linearise(x, mu=_MU), x)
+            if np.linalg.norm(following - x) <= _NO_STEP * (1 + np.linalg.norm(x)):
+                return self._leave(x)
+            x = following
+            self._count(self.problem.at(x))
+        return Status.CONVERGED
+
+    def _leave(self, x: Floats) -> Status:
+        """Take SQP steps from a point that holds IDCA: kinks that stand in f⁺ and in f⁻ do, and not SQP."""
+        path = self.path(x)
+        self.follow(path, self.turn_steps)
+        return Status.CONVERGED if path.stationary else Status.STALLED
+
+    def _count(self, at: Point) -> None:
+        self.steps += 1
+        self._record(at)
+        if self.steps >= self.max_iter * self._times_as_many:
+            raise Ended(Status.MAX_ITER)
+
+    def _record(self, at: Point) -> None:
+        """Write a point down, unless it is one of a sample."""
+        if self.problem is self.run.problem:
+            self.run.record(self.steps, at.x, Evaluation(at.objective, at.constraints))

@@ -1,0 +1,306 @@
+"""What a solver is, how a solve is kept account of, and what comes out of it."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
+import numpy as np
+
+from partialfair.optimization.problems import Capability, Evaluation, Problem
+from partialfair.optimization.problems.rows import check_capabilities
+from partialfair.optimization.solvers.status import Status, decide_status
+from partialfair.utils.clock import (
+    OutOfTime,
+    acknowledge_interrupt,
+    check_clock,
+    deadline,
+    deadline_in,
+    ignore_deadline,
+)
+from partialfair.utils.typing import Floats
+
+__all__ = [
+    "Callback",
+    "Ended",
+    "Record",
+    "Result",
+    "Run",
+    "Solver",
+    "as_solver",
+    "feasible_start",
+    "unconstrained_start",
+]
+
+_NEARLY_FEASIBLE = 1e-2
+"""By how much a start may violate the constraints more than another and still be taken for feasible."""
+
+_FIRST_ORDER = "; IDCA with Switching inside, DirectSwitching and AugmentedLagrangian need gradients only"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One line of history: after which step, at what cost, how good.
+
+    Seconds are those of the solver, without evaluations for the history, callbacks and what else a fit does.
+    """
+
+    step: int
+    passes: int
+    seconds: float
+    objective: float
+    violation: float
+
+
+Callback: TypeAlias = Callable[[Record, Floats], bool | None]
+"""Called after every outer step with its record and the best point so far; returning True stops the solve."""
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The best feasible iterate of a solve, or the least violating one if none was feasible.
+
+    Attributes
+    ----------
+    x
+        The point (w, θ).
+    ended
+        How the solver says that it ended.
+    objective, violation
+        ``f_0(x)`` and ``max(0, max_i f_i(x))``.
+    feasible
+        Whether the violation is within the solver's tolerance.
+    history
+        One record per outer step.
+    """
+
+    x: Floats
+    ended: Status
+    objective: float
+    violation: float
+    feasible: bool
+    history: tuple[Record, ...]
+
+    @property
+    def status(self) -> Status:
+        """What may be said of the point as long as nobody has computed its certificate."""
+        return decide_status(self.ended, feasible=self.feasible)
+
+
+class Solver(ABC):
+    """A frozen settings object; one of a user's own needs ``solve`` only.
+
+    Attributes
+    ----------
+    requires
+        What rows must be able to compute; for problems whose rows lack some of it an `InputError` names what.
+    """
+
+    requires: ClassVar[frozenset[Capability]] = frozenset({Capability.GRADIENT})
+
+    @abstractmethod
+    def solve(
+        self,
+        problem: Problem,
+        start: Floats,
+        *,
+        time_limit: float | None = None,
+        callback: Callback | None = None,
+    ) -> Result:
+        """Return the best point found from ``start`` within some seconds; `Run` keeps its books."""
+
+    def start(self, problem: Problem, free: Floats, last: Floats | None = None) -> Floats:
+        """Return where to start: by default at a model that scores everybody alike, which is feasible.
+
+        Parameters
+        ----------
+        problem
+            What is to be solved.
+        free
+            Parameters of the unconstrained model.
+        last
+            A point that solved a problem like this one, if there is one.
+        """
+        return feasible_start(problem, last)
+
+    def again(self) -> Solver:
+        """Return the solver for a problem that is nearly the last one, whose solution is the start."""
+        return self
+
+
+def feasible_start(problem: Problem, last: Floats | None) -> Floats:
+    """Return the last solution if it is nearly feasible, else the best model that scores everybody alike.
+
+    The paper's methods need a feasible start (Assumption assume:DC E). Where a constraint has a threshold of
+    its own, w = 0 may be more feasible than that model.
+    """
+    candidates = [problem.trivial_start, problem.constant_start]
+    if last is not None:
+        candidates.append(last)
+    passes = problem.n_passes
+    with ignore_deadline():
+        violations = [problem.evaluate(x).violation for x in candidates]
+    problem.n_passes = passes
+    nearly = np.array(violations) <= min(violations) + _NEARLY_FEASIBLE
+    return candidates[int(np.flatnonzero(nearly)[-1])]
+
+
+def unconstrained_start(problem: Problem, free: Floats, last: Floats | None) -> Floats:
+    """Return the last solution, or else the unconstrained model with thresholds that suit its scores."""
+    return problem.start_at(free) if last is None else last
+
+
+def as_solver(solver: Any) -> Solver:
+    """Return a solver, given one or an object that has its method ``solve`` only."""
+    return solver if isinstance(solver, Solver) else _Given(solver)
+
+
+@dataclass(frozen=True, eq=False)
+class _Given(Solver):
+    """An object of the user's own with a method ``solve``; what else of a `Solver` it has is used."""
+
+    solver: Any
+
+    @property
+    def requires(self) -> frozenset[Capability]:  # type: ignore[override]
+        """What it says that it needs, or gradients."""
+        return getattr(self.solver, "requires", Solver.requires)
+
+    def start(self, problem: Problem, free: Floats, last: Floats | None = None) -> Floats:
+        """Start where it says, or at a feasible point."""
+        if not hasattr(self.solver, "start"):
+            return super().start(problem, free, last)
+        return np.asarray(self.solver.start(problem, free, last))
+
+    def again(self) -> Solver:
+        """Return what it says is for a problem that is nearly the last one."""
+        return as_solver(self.solver.again()) if hasattr(self.solver, "again") else self
+
+    def solve(self, problem: Problem, start: Floats, **options: Any) -> Result:
+        """Let it solve."""
+        result: Result = self.solver.solve(problem, start, **options)
+        return result
+
+
+class Ended(Exception):
+    """The run is over before the algorithm is."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class Seen(NamedTuple):
+    """A point that a solver has been at, and whether it is feasible up to the solver's tolerance."""
+
+    x: Floats
+    evaluation: Evaluation
+    feasible: bool
+
+    def better_than(self, other: Seen | None) -> bool:
+        """Feasible beats infeasible; then the lower objective, or the lower violation."""
+        if other is None or self.feasible != other.feasible:
+            return other is None or self.feasible
+        if self.feasible:
+            return self.evaluation.objective < other.evaluation.objective
+        return self.evaluation.violation < other.evaluation.violation
+
+
+@dataclass(eq=False)
+class Run:
+    """Book-keeping of one solve: the clock, the history, the best point so far, and when to stop.
+
+    The time limit is one of the wall clock, evaluations and callbacks included. It holds inside of steps:
+    passes over the data and quadratic programs look at the deadline themselves.
+
+    Attributes
+    ----------
+    solver, problem
+        Who solves what. An `InputError` names what the solver requires and the rows cannot compute.
+    tolerance
+        Violation up to which a point counts as feasible.
+    time_limit
+        Seconds, or None.
+    callback
+        As in `Solver`.
+    history
+        One record for every call of `record`.
+    best, last
+        The best point so far, and the last.
+    """
+
+    solver: Solver
+    problem: Problem
+    tolerance: float
+    time_limit: float | None = None
+    callback: Callback | None = None
+    history: list[Record] = field(default_factory=list)
+    best: Seen | None = None
+    last: Seen | None = None
+    _seconds: float = 0.0
+    _since: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        check_capabilities(self.problem.rows, self.solver.requires, type(self.solver).__name__, _FIRST_ORDER)
+
+    @contextmanager
+    def off_the_clock(self) -> Iterator[None]:
+        """Stop the clock, and do not count passes."""
+        self._seconds += time.perf_counter() - self._since
+        passes = self.problem.n_passes
+        try:
+            yield
+        finally:
+            self.problem.n_passes = passes
+            self._since = time.perf_counter()
+
+    def follow(self, start: Floats, algorithm: Callable[[Floats], Status]) -> Result:
+        """Run an algorithm from a start to its end, or to that of the time or of the user's patience."""
+        with deadline(deadline_in(self.time_limit)):
+            try:
+                status = algorithm(start)
+            except Ended as end:
+                status = end.status
+            except OutOfTime:
+                status = Status.TIME_LIMIT
+            except KeyboardInterrupt:
+                acknowledge_interrupt()
+                status = Status.STOPPED
+        if not self.history:
+            with suppress(Ended), self.off_the_clock():
+                self._remember(0, start, None)
+        return self.result(status)
+
+    def record(self, step: int, x: Floats, known: Evaluation | None = None) -> None:
+        """Evaluate a point, unless that is known, and remember it if it is the best; or end the run."""
+        with self.off_the_clock():
+            line, best = self._remember(step, x, known)
+            if self.callback is not None and self.callback(line, best):
+                raise Ended(Status.STOPPED)
+        check_clock()
+
+    def _remember(self, step: int, x: Floats, known: Evaluation | None) -> tuple[Record, Floats]:
+        """Add a point to the history; return its line and the best point so far."""
+        with ignore_deadline():
+            evaluation = self.problem.evaluate(x) if known is None else known
+        if not (np.isfinite(evaluation.objective) and np.isfinite(evaluation.violation)):
+            raise Ended(Status.NONFINITE)
+        self.last = Seen(x.copy(), evaluation, evaluation.violation <= self.tolerance)
+        if self.last.better_than(self.best):
+            self.best = self.last
+        assert self.best is not None
+        line = Record(step, self.problem.n_passes, self._seconds, evaluation.objective, evaluation.violation)
+        self.history.append(line)
+        return line, self.best.x
+
+    def result(self, ended: Status) -> Result:
+        """Return the best point, or if the solver says that it arrived the last."""
+        if self.best is None or self.last is None:
+            raise FloatingPointError("the starting point has a loss or constraint that is not finite")
+        arrived = ended in (Status.CONVERGED, Status.STATIONARY)
+        x, values, feasible = self.last if arrived else self.best
+        return Result(x, ended, values.objective, values.violation, feasible, tuple(self.history))

@@ -1,0 +1,85 @@
+"""How a solve or a fit ended, decided in one place."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+__all__ = ["CUT_SHORT", "GOOD", "Status", "decide_status", "decide_status_on_new_rows"]
+
+
+class Status(StrEnum):
+    """Endings; running out of steps is not infeasibility, and neither is convergence.
+
+    STATIONARY is what first-order solvers call a point at which the gradient of the Lagrangian vanishes; only
+    a certificate makes it CONVERGED. FEASIBLE is a model whose exact gaps are small enough, where no
+    certified point that keeps the promise was found beside it. NOT_CERTIFIED is a fit for new people whose
+    rows held out do not show of any model that its gap is small enough.
+    """
+
+    CONVERGED = "converged"
+    FEASIBLE = "feasible"
+    STATIONARY = "stationary"
+    MAX_ITER = "max_iter"
+    TIME_LIMIT = "time_limit"
+    STALLED = "stalled"
+    NONFINITE = "nonfinite"
+    STOPPED = "stopped"
+    NO_FEASIBLE_POINT = "no_feasible_point"
+    NOT_CERTIFIED = "not_certified"
+
+
+GOOD = (Status.CONVERGED, Status.FEASIBLE)
+"""Endings of fits whose model is what was asked for."""
+
+CUT_SHORT = (Status.TIME_LIMIT, Status.STOPPED)
+"""Endings of solves that somebody ended."""
+
+
+def decide_status(
+    ended: Status, *, feasible: bool, certified: bool | None = None, satisfied: bool | None = None
+) -> Status:
+    """Return the status of a point.
+
+    Parameters
+    ----------
+    ended
+        How the solver says that it ended. Its CONVERGED claims a witness of the KKT conditions.
+    feasible
+        Whether the point satisfies the constraints up to the solver's tolerance.
+    certified
+        Whether the certificate of the point holds, or of another that is no better and keeps the promise,
+        too; None if nobody has looked.
+    satisfied
+        Whether exact gaps are small enough; None if that is not asked for.
+    """
+    claimed = certified is None and ended is Status.CONVERGED and feasible
+    if (certified or claimed) and satisfied is not False:
+        return Status.CONVERGED  # whatever ended the solver
+    if ended in CUT_SHORT or ended is Status.NONFINITE:
+        return ended
+    if satisfied:
+        return Status.FEASIBLE
+    if not feasible or satisfied is False:
+        return Status.NO_FEASIBLE_POINT
+    if ended is Status.CONVERGED and certified is False:
+        return Status.STALLED  # it converged by the solver's own lights only
+    return ended
+
+
+def decide_status_on_new_rows(ended: Status, *, certified: bool, cut: Status | None = None) -> Status:
+    """Return the status of a model that was chosen on rows held out.
+
+    Parameters
+    ----------
+    ended
+        The status of its own fit, which kept a promise about the training rows or did not.
+    certified
+        Whether rows held out show that it keeps the promise about new people.
+    cut
+        What cut the search for models short, if anything did.
+    """
+    if cut is not None:
+        return cut
+    if not certified:
+        return Status.NOT_CERTIFIED
+    return Status.CONVERGED if ended is Status.CONVERGED else Status.FEASIBLE

@@ -1,0 +1,335 @@
+"""Checks of what users give, shared by everybody who takes it; each complaint names the culprit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from datetime import date, time, timedelta
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from partialfair.exceptions import InputError
+from partialfair.utils.typing import ArrayLike, Floats
+
+__all__ = [
+    "WEIGHT_RANGE",
+    "as_array",
+    "check_choice",
+    "check_count",
+    "check_flag",
+    "check_fraction",
+    "check_number",
+    "check_sparse",
+    "check_weights",
+    "finite_vector",
+    "first_text",
+    "is_finite_number",
+    "merged_by_floats",
+    "outside_weights",
+    "random_generator",
+    "refuse_dates",
+    "refuse_lazy",
+    "refuse_masked",
+    "shown",
+    "squarable_vector",
+]
+
+
+def check_choice(value: str, name: str, choices: Collection[str]) -> None:
+    """Refuse a string that is not one of ``choices``."""
+    if not (isinstance(value, str) and value in choices):
+        raise InputError(f"{name} must be one of {', '.join(map(repr, choices))}, not {shown(value)}")
+
+
+def check_number(
+    value: Any, name: str, *, low: float = -np.inf, high: float = np.inf, above: float = -np.inf
+) -> None:
+    """Refuse what is not one finite number with ``low ≤ value ≤ high`` and ``value > above``."""
+    is_finite = is_finite_number(value)
+    if is_finite and low <= value <= high and value > above:
+        return
+    if high < np.inf:
+        wanted = f"lie in ({above:g}, {high:g}]" if above > -np.inf else f"lie in [{low:g}, {high:g}]"
+    elif not is_finite:  # inf is at least 0, and yet refused
+        limit = f" above {above:g}" if above > -np.inf else f" of at least {low:g}" if low > -np.inf else ""
+        wanted = f"be a finite number{limit}"
+    elif above > -np.inf:
+        wanted = "be positive" if above == 0 else f"be above {above:g}"
+    else:
+        wanted = f"be at least {low:g}"
+    raise InputError(f"{name} must {wanted}, not {shown(value)}")
+
+
+def is_finite_number(value: Any) -> bool:
+    """Whether it is one number that floats hold: True is not, nor is 10**400."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def check_count(value: Any, name: str, *, low: int = 1) -> None:
+    """Refuse what is not a whole number of at least 1, or whatever is the lowest."""
+    check_number(value, name, low=low)
+    if int(value) != value:
+        raise InputError(f"{name} must be a whole number, not {shown(value)}")
+
+
+def check_fraction(value: Any, name: str) -> None:
+    """Refuse what is not a number strictly between 0 and 1, as a confidence is."""
+    check_number(value, name)
+    if not 0 < value < 1:
+        raise InputError(f"{name} must lie between 0 and 1, not {shown(value)}")
+
+
+def random_generator(random_state: Any, name: str = "random_state") -> np.random.Generator:
+    """Return the generator that a seed stands for, or a complaint that names it."""
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{name} must be None, a whole number of at least 0 or a generator, not {shown(random_state)}"
+        ) from None
+
+
+def check_flag(value: Any, name: str) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be True or False, not {shown(value)}")
+
+
+def finite_vector(values: ArrayLike, name: str, *, ranked: bool = False) -> Floats:
+    """Return one column of finite numbers, or a complaint that names it.
+
+    Parameters
+    ----------
+    values, name
+        What was given, and what messages call it.
+    ranked
+        Whether the order of the values matters: then those that differ must differ as floats.
+    """
+    if values is None:
+        raise InputError(f"{name} is missing")
+    refuse_masked(values, name)
+    given = as_array(values, name)
+    if given.dtype.kind == "f" and not hasattr(values, "dtype"):
+        given = _undecided(given, values)
+    refuse_dates(given, name)
+    try:
+        if given.dtype.kind == "c":
+            raise TypeError
+        vector = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        culprit = first_text(values) if given.ndim == 1 else None
+        held = type(values).__name__ if culprit is None else shown(culprit)
+        raise InputError(f"{name} holds {held}, which is not a number") from None
+    if vector.ndim != 1:
+        from_proba = name == "y_score" and vector.ndim == 2
+        hint = "; for predict_proba take one column, [:, 1]" if from_proba else ""
+        raise InputError(f"{name} must have one dimension, not {vector.ndim}{hint}")
+    if (bad := np.flatnonzero(~np.isfinite(vector))).size:
+        raise InputError(f"{name} has {bad.size} values that are NaN or infinite, the first in row {bad[0]}")
+    if ranked and (alike := merged_by_floats(given, vector)) is not None:
+        raise InputError(
+            f"{name} holds {shown(alike[0])} and {shown(alike[1])}, which cannot be told apart as floats; "
+            "give smaller numbers, for example their ranks"
+        )
+    return vector
+
+
+LARGEST_TARGET = 1e75
+"""Sums of squares of larger targets need not be finite."""
+
+
+def squarable_vector(values: ArrayLike, name: str) -> Floats:
+    """Return one column of finite numbers whose squares can be added up, or a complaint that names it."""
+    vector = finite_vector(values, name)
+    if (large := np.flatnonzero(np.abs(vector) > LARGEST_TARGET)).size:
+        raise InputError(
+            f"{name} has {vector[large[0]]:g} in row {large[0]}, which is too large to square; rescale it"
+        )
+    return vector
+
+
+def refuse_lazy(values: Any, name: str) -> None:
+    """Refuse what holds no values yet: Dask collections, lazy frames, queries. Imports none of them."""
+    module, kind = type(values).__module__.partition(".")[0], type(values).__name__
+    if hasattr(values, "__dask_graph__"):
+        remedy = "compute"
+    elif module in _GATHERED_BY:
+        remedy = _GATHERED_BY[module]
+    elif callable(getattr(values, "collect", None)) and not hasattr(values, "__len__"):  # lazy frames
+        remedy = "collect"
+    else:
+        return
+    raise InputError(
+        f"{name} is lazy (a {kind} of {module}) and holds no values yet; gather it first, .{remedy}()"
+    )
+
+
+_GATHERED_BY = {"dask": "compute", "dask_expr": "compute", "ibis": "execute", "pyspark": "toPandas"}
+
+
+def refuse_masked(values: ArrayLike, name: str) -> None:
+    """Refuse arrays with masked entries, whose values are not to be looked at, and what has none yet."""
+    refuse_lazy(values, name)
+    if isinstance(values, np.ma.MaskedArray) and (masked := np.argwhere(np.ma.getmaskarray(values))).size:
+        column = f", column {masked[0][1]}" if masked.shape[1] > 1 else ""
+        raise InputError(
+            f"{name} has {len(masked)} values that are masked, the first in row {masked[0][0]}{column}"
+        )
+
+
+def check_sparse(X: ArrayLike, name: str) -> None:
+    """Refuse a sparse matrix whose arrays do not fit each other; compiled code follows them without a look.
+
+    It takes one pass over the entries. Other things than sparse matrices pass. SciPy's ``check_format`` is
+    not enough: it skips matrices whose last pointer is 0, and only warns of pointers that are not integers.
+    """
+    if not hasattr(X, "tocsr"):
+        return
+    try:
+        fits = _is_whole(X if X.format in ("csr", "csc", "bsr", "coo", "dia") else X.tocsr())
+    except (ValueError, TypeError, IndexError, AttributeError, OverflowError):
+        fits = False
+    if not fits:
+        raise InputError(
+            f"{name} is a sparse matrix whose arrays do not fit each other or its shape {X.shape}: build it "
+            "anew from its entries"
+        )
+
+
+def _is_whole(X: Any) -> bool:
+    """Whether every entry of a sparse matrix is in it."""
+    if X.format == "dia":
+        return bool(X.data.ndim == 2 and X.offsets.shape == (len(X.data),) and X.offsets.dtype.kind == "i")
+    if X.format == "coo":
+        columns = ((X.row, X.shape[0]), (X.col, X.shape[1]))
+        return all(len(places) == len(X.data) and _lie_below(places, end) for places, end in columns)
+    n_rows, n_columns = X.shape if X.format != "bsr" else np.floor_divide(X.shape, X.data.shape[1:])
+    if X.format == "csc":
+        n_rows, n_columns = n_columns, n_rows
+    starts, places = X.indptr, X.indices
+    return (
+        starts.dtype.kind == "i"
+        and starts.shape == (n_rows + 1,)
+        and starts[0] == 0
+        and bool((starts[1:] >= starts[:-1]).all())
+        and starts[-1] <= len(places) == len(X.data)
+        and X.data.ndim == (3 if X.format == "bsr" else 1)
+        and _lie_below(places[: starts[-1]], n_columns)
+    )
+
+
+def _lie_below(places: npt.NDArray[Any], end: int) -> bool:
+    return places.dtype.kind == "i" and (not places.size or bool(0 <= places.min() <= places.max() < end))
+
+
+def as_array(values: ArrayLike, name: str) -> npt.NDArray[Any]:
+    """Return values as an array of whatever type, refusing rows of different lengths and lists too deep."""
+    columns = getattr(values, "column_names", None)  # a table of Arrow is not an array of one column
+    if columns is not None and hasattr(values, "column"):
+        if len(columns) != 1:
+            raise InputError(f"{name} must have one column, not {len(columns)}")
+        values = values.column(0)
+    try:
+        return np.asarray(values)
+    except (ValueError, RecursionError):
+        raise InputError(
+            f"{name} must have one dimension, not rows of different lengths or nested values"
+        ) from None
+
+
+def refuse_dates(values: npt.NDArray[Any], name: str) -> None:
+    """Refuse dates and times, which NumPy would turn into counts of nanoseconds, and missing ones too."""
+    if values.dtype.kind in "mM":
+        first: Any = values.ravel()[0] if values.size else values.dtype
+    elif values.dtype.kind == "O":
+        first = next((value for value in values.ravel() if isinstance(value, _DATES)), None)
+    else:
+        return
+    if first is not None:
+        raise InputError(f"{name} holds dates or times ({first}), which are not numbers")
+
+
+_DATES = (date, time, timedelta, np.datetime64, np.timedelta64)  # those of pandas are among them
+
+
+def merged_by_floats(given: npt.NDArray[Any], floats: Floats) -> tuple[Any, Any] | None:
+    """Return two values that differ although their floats do not, or None.
+
+    Floats hold whole numbers up to 2⁵³ exactly; beyond, 2⁵³ and 2⁵³ + 1 would be tied. Rounding keeps the
+    order otherwise.
+    """
+    if given.dtype.kind in "iu":
+        if not given.size or max(abs(int(given.min())), abs(int(given.max()))) <= _EXACT_UP_TO:
+            return None
+        order = np.argsort(given)
+        alike = np.flatnonzero((np.diff(floats[order]) == 0) & (given[order][1:] != given[order][:-1]))
+        return tuple(given[order[alike[0] : alike[0] + 2]].tolist()) if alike.size else None
+    if given.dtype.kind != "O":
+        return None
+    first: dict[float, Any] = {}
+    for value, number in zip(given.tolist(), floats.tolist(), strict=True):
+        if not isinstance(value, str) and first.setdefault(number, value) != value:
+            return first[number], value
+    return None
+
+
+_EXACT_UP_TO = 2**53
+
+
+def _undecided(given: npt.NDArray[np.floating[Any]], values: ArrayLike) -> npt.NDArray[Any]:
+    """Return the objects of a list where NumPy has rounded large whole numbers among them to floats."""
+    large = given.ndim == 1 and given.size and np.nanmax(np.abs(given), initial=0.0) >= _EXACT_UP_TO
+    return np.asarray(values, dtype=object) if large else given
+
+
+def shown(value: Any, most: int = 80) -> str:
+    """Write a value for a message, on one line and not at length."""
+    try:
+        text = " ".join(repr(value).split())
+    except (RecursionError, ValueError):  # too deep, or an integer with too many digits
+        text = f"a value of type {type(value).__name__}"
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def check_weights(sample_weight: ArrayLike, n_rows: int, rows_of: str = "scores") -> Floats:
+    """Return non-negative weights of the right length, or a complaint."""
+    weights = finite_vector(sample_weight, "sample_weight")
+    if weights.size != n_rows:
+        raise InputError(f"sample_weight has {weights.size} rows, but there are {n_rows} {rows_of}")
+    if (bad := np.flatnonzero(weights < 0)).size:
+        raise InputError(f"sample_weight has {bad.size} negative values, the first in row {bad[0]}")
+    if (bad := outside_weights(weights)).size:
+        raise InputError(f"sample_weight has {weights[bad[0]]:g} in row {bad[0]}; {WEIGHT_RANGE}")
+    return scaled_weights(weights)
+
+
+def scaled_weights(weights: Floats) -> Floats:
+    """Return weights scaled by a power of two, which is exact: their sums and squares then stay in range."""
+    return np.ldexp(weights, -int(np.frexp(weights.max(initial=0.0))[1]))
+
+
+WEIGHT_RANGE = "weights must be 0 or lie between 1e-75 and 1e75, so that their squares can be added up"
+
+
+def outside_weights(weights: Floats) -> npt.NDArray[np.intp]:
+    """Return the rows of weights whose squares, relative to the largest, floats cannot hold."""
+    return np.flatnonzero((weights > 1e75) | ((weights < 1e-75) & (weights > 0)))
+
+
+def first_text(values: ArrayLike) -> str | None:
+    """Return the first value that is text and not a number, or None."""
+    for value in np.asarray(values, dtype=object).ravel():
+        if isinstance(value, str):
+            try:
+                float(value)
+            except ValueError:
+                return value
+    return None

@@ -1,0 +1,1 @@
+"""Checks of model files of unknown origin, before compiled code reads them."""

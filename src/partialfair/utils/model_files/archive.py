@@ -1,0 +1,255 @@
+"""Archives from strangers, written anew: what skops then opens is as large as it says, and holds no tricks.
+
+A zip file may claim any size for its members, overlap them, or name one many times; skops believes it, keeps
+a copy for every mention, and follows references between the nodes of ``schema.json``, of which thirty can
+stand for a billion. Hence every member is unpacked against a limit, looked into, and written to a new archive
+that is not compressed, together with a schema in which every node is written out. Trees that compiled code
+would follow node by node are checked here, before it is given them.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import zipfile
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from partialfair.exceptions import InputError
+from partialfair.utils.model_files.lightgbm import check_booster_node
+from partialfair.utils.model_files.nodes import check_tree_node
+
+__all__ = ["rewritten"]
+
+SCHEMA = "schema.json"
+
+_SMALL, _HIGHEST_RATIO = 1 << 27, 50
+"""Bytes: a model may unpack to 128 MiB, or to fifty times its file; loading makes three copies of that."""
+
+_SMALL_SCHEMA, _SCHEMA_RATIO = 1 << 25, 40
+_FEW_NODES, _BYTES_A_NODE = 50_000, 8
+"""A node takes skops some 10 to 100 µs. Models have one for every attribute and every level of a column of
+text: thousands, or hundreds of thousands where tables are wide. Such files grow by 16 bytes for a node, and
+their schemas by 20 to 30 for each of those."""
+
+_NEVER = {"BytearrayNode": "bytearray"}
+"""What no model holds, and skops would unpack as a list of integers."""
+
+_TREE, _BOOSTER = ("sklearn.tree._tree", "Tree"), ("lightgbm.basic", "Booster")
+_LOADERS = {_TREE: "TreeNode", _BOOSTER: "ObjectNode"}
+"""How skops has to build what compiled code stands behind: by what is checked, and not by a constructor."""
+_LOSSES = ("_loss", "sklearn._loss", "sklearn.linear_model")
+
+_SPARSE = {"csr", "csc", "coo", "bsr", "dia"}
+_LONGEST_SIDE = 1 << 26
+"""Rows or columns of a sparse matrix, which is as small as its entries until somebody works with it."""
+
+
+_MOST_MEMBERS = 10_000
+_PIECE = 1 << 20
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what save_model writes; others pack tighter
+_STREAMS = 16  # random numbers come from pools of four; the time to fill one grows with its square
+
+
+def rewritten(content: bytes) -> bytes:
+    """Return an archive with the same model as another, once everything in it has been looked at.
+
+    Raises
+    ------
+    InputError
+        Saying what is wrong, in half a sentence.
+    """
+    budget = _Budget(max(_SMALL, _HIGHEST_RATIO * len(content)))
+    most_nodes = max(_FEW_NODES, len(content) // _BYTES_A_NODE)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = _members(archive)
+        schema = _schema(archive, members, max(_SMALL_SCHEMA, _SCHEMA_RATIO * len(content)), most_nodes)
+        mentions = _Mentions(most_nodes)
+        mentions.look_at(schema)
+        new = io.BytesIO()
+        with zipfile.ZipFile(new, "w", zipfile.ZIP_STORED) as copy:
+            for node in mentions.boosters:  # their text is written anew
+                check_booster_node(node)
+            copy.writestr(SCHEMA, json.dumps(schema))
+            for name, (loaders, n_mentions) in mentions.files.items():
+                if name not in members:
+                    raise InputError(f"its member {name[:40]!r} is missing")
+                data = _unpacked(archive, members[name], budget)
+                if "NdArrayNode" in loaders:
+                    _check_array(data)
+                if "SparseMatrixNode" in loaders:
+                    data = _checked_sparse(data, budget)
+                budget.spend((n_mentions - 1) * len(data))
+                copy.writestr(name, data)
+        with zipfile.ZipFile(new) as copy:
+            # Thousands of trees may share arrays, and to read one takes longer than to check it.
+            shared = {
+                name: _read_array(copy, name)
+                for name, (loaders, n_mentions) in mentions.files.items()
+                if n_mentions > 1 and "NdArrayNode" in loaders
+            }
+            for node in mentions.trees:
+                check_tree_node(
+                    node, lambda name: shared[name] if name in shared else _read_array(copy, name)
+                )
+    return new.getvalue()
+
+
+def _read_array(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
+    """Read an array whose header was checked."""
+    array: npt.NDArray[Any] = np.load(io.BytesIO(archive.read(name)), allow_pickle=False)
+    return array
+
+
+@dataclass
+class _Budget:
+    """How many bytes may still be unpacked."""
+
+    left: int
+
+    def spend(self, n_bytes: int) -> None:
+        self.left -= n_bytes
+        if self.left < 0:
+            raise InputError("it unpacks to more than any model")
+
+
+def _members(archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """Return the members by name, refusing those that no model has."""
+    infos = archive.infolist()
+    members = {info.filename: info for info in infos}
+    if len(members) < len(infos) or len(infos) > _MOST_MEMBERS:
+        raise InputError("it has members of one name, or too many")
+    for info in infos:
+        if info.flag_bits & 1 or info.compress_type not in _COMPRESSIONS:
+            raise InputError(f"its member {info.filename[:40]!r} is encrypted or packed unusually")
+    return members
+
+
+def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo, budget: _Budget) -> bytes:
+    """Unpack a member piece by piece: what it claims to hold is not believed."""
+    pieces = []
+    with archive.open(info) as stream:
+        while piece := stream.read(_PIECE):
+            budget.spend(len(piece))
+            pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _schema(
+    archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], most_bytes: int, most_nodes: int
+) -> Any:
+    if SCHEMA not in members:
+        raise InputError(f"it has no {SCHEMA}")
+    text = _unpacked(archive, members[SCHEMA], _Budget(most_bytes))
+    # Before they are parsed, as every pair of brackets takes some hundred bytes of memory.
+    if text.count(b"{") + text.count(b"[") > 4 * most_nodes:
+        raise InputError(f"its {SCHEMA} has too many parts")
+    return json.loads(text)
+
+
+@dataclass
+class _Mentions:
+    """What the nodes of a schema mention: the files that they are read from, by whom and how often."""
+
+    most_nodes: int
+    files: dict[str, tuple[set[str], int]] = field(default_factory=dict)
+    n_nodes: int = 0
+    trees: list[dict[str, Any]] = field(default_factory=list)
+    boosters: list[dict[str, Any]] = field(default_factory=list)
+
+    def look_at(self, schema: Any) -> None:
+        """Go through a schema, taking out marks by which nodes could be mentioned again, and old names."""
+        waiting = [schema]
+        while waiting:
+            part = waiting.pop()
+            if isinstance(part, list):
+                waiting.extend(part)
+            elif isinstance(part, dict):
+                if "__loader__" in part:
+                    self._look_at_node(part)
+                waiting.extend(part.values())
+
+    def _look_at_node(self, node: dict[str, Any]) -> None:
+        self.n_nodes += 1
+        if self.n_nodes > self.most_nodes:
+            raise InputError(f"its {SCHEMA} has more nodes than any model")
+        node.pop("__id__", None)  # save_model writes a node out wherever it occurs, so that none is missed
+        loader = str(node["__loader__"])
+        if loader in _NEVER:
+            raise InputError(f"it holds a {_NEVER[loader]}, and no model does")
+        self._check_loader(node, loader)
+        if loader == "RandomGeneratorNode":
+            _check_pool(node)
+        if isinstance(name := node.get("file"), str):
+            loaders, n_mentions = self.files.get(name, (set(), 0))
+            self.files[name] = ({*loaders, loader}, n_mentions + 1)
+
+    def _check_loader(self, node: dict[str, Any], loader: str) -> None:
+        """Refuse ways around the checks of what compiled code builds, and note what they are for."""
+        module, name = str(node.get("__module__")), str(node.get("__class__"))
+        is_sparse = module.startswith("scipy.sparse.")
+        if loader != _LOADERS.get((module, name), "SparseMatrixNode" if is_sparse else loader):
+            raise InputError(f"it holds a {name[:40]} that is not written as one")
+        if loader == "LossNode" and not module.startswith(_LOSSES):
+            raise InputError(f"it holds a {name[:40]}, which is not a loss")
+        if loader == "TreeNode":
+            self.trees.append(node)
+        if (module, name) == _BOOSTER:
+            self.boosters.append(node)
+
+
+def _check_pool(node: dict[str, Any]) -> None:
+    """Refuse random generators that would take hours to be set up."""
+    try:
+        size = json.loads(node["content"]["seed_seq"]["content"]["pool_size"]["content"])
+    except (KeyError, TypeError, ValueError):
+        size = None
+    if not (isinstance(size, int) and 0 < size <= _STREAMS):
+        raise InputError("it holds a random generator that none is like")
+
+
+def _check_array(data: bytes) -> None:
+    """Refuse arrays that are not as large as they say, or that hold objects."""
+    stream = io.BytesIO(data)
+    shape, _, dtype = _header(stream)
+    n_values, n_bytes = math.prod(shape), len(data) - stream.tell()
+    if dtype.hasobject or min(shape, default=0) < 0 or n_values > max(n_bytes, 0) * 8:
+        raise InputError("an array in it is not what it says")
+    if n_values * dtype.itemsize != n_bytes:
+        raise InputError("an array in it is not as large as it says")
+
+
+def _checked_sparse(data: bytes, budget: _Budget) -> bytes:
+    """Return the same sparse matrix, not compressed, once its indices are known to lead nowhere else."""
+    new = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as archive, zipfile.ZipFile(new, "w", zipfile.ZIP_STORED) as copy:
+        for name, info in _members(archive).items():
+            array = _unpacked(archive, info, budget)
+            _check_array(array)
+            copy.writestr(name, array)
+    new.seek(0)
+    with np.load(new, allow_pickle=False) as held:
+        layout, shape = held["format"].item(), held["shape"]
+    if isinstance(layout, bytes):
+        layout = layout.decode("ascii", errors="replace")
+    if layout not in _SPARSE or shape.shape != (2,) or not ((shape >= 0) & (shape <= _LONGEST_SIDE)).all():
+        raise InputError("a sparse matrix in it is not what it says")
+    new.seek(0)
+    matrix = sparse.load_npz(new)
+    if layout in ("csr", "csc", "bsr"):
+        matrix.check_format(full_check=True)
+    return new.getvalue()
+
+
+def _header(stream: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = np.lib.format.read_magic(stream)
+    if version == (1, 0):
+        return np.lib.format.read_array_header_1_0(stream)
+    if version == (2, 0):
+        return np.lib.format.read_array_header_2_0(stream)
+    raise InputError("an array in it is of an unknown format")
