@@ -33,7 +33,7 @@ DOCUMENTED = {
         ".metrics",
         ".plotting",
         ".postprocessing",
-        ".solvers",
+        ".optimization.solvers",
         ".torch",
         ".trees",
     )
