@@ -2,7 +2,16 @@
 
 from partialfair._row_columns import RowColumns
 from partialfair.dc.algebra import DC, Affine, DCSystem, Tangents, Ties, atom, maximum
-from partialfair.dc.bank import AtomBank, AtomKinks, BankMembers, Bending, Gradient, Moves
+from partialfair.dc.bank import (
+    AtomBank,
+    AtomKinks,
+    BankMembers,
+    Bending,
+    Gradient,
+    Interacting,
+    Interaction,
+    Moves,
+)
 from partialfair.dc.checks import (
     CheckFailed,
     check_additive,
@@ -26,6 +35,8 @@ __all__ = [
     "DCSystem",
     "Gradient",
     "GroupMeans",
+    "Interacting",
+    "Interaction",
     "JoinedBank",
     "Moves",
     "PairSums",
