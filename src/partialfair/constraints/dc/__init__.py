@@ -1,7 +1,16 @@
 """Difference-of-convex functions of score vectors and thresholds: formulas that own no rows and no model."""
 
 from partialfair.constraints.dc.algebra import DC, Affine, DCSystem, Tangents, Ties, atom, maximum
-from partialfair.constraints.dc.bank import AtomBank, AtomKinks, BankMembers, Bending, Gradient, Moves
+from partialfair.constraints.dc.bank import (
+    AtomBank,
+    AtomKinks,
+    BankMembers,
+    Bending,
+    Gradient,
+    Interacting,
+    Interaction,
+    Moves,
+)
 from partialfair.constraints.dc.checks import (
     CheckFailed,
     check_additive,
@@ -26,6 +35,8 @@ __all__ = [
     "DCSystem",
     "Gradient",
     "GroupMeans",
+    "Interacting",
+    "Interaction",
     "JoinedBank",
     "Moves",
     "PairSums",

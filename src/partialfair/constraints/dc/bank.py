@@ -16,7 +16,16 @@ import numpy as np
 from partialfair.constraints.dc.row_columns import RowColumns
 from partialfair.utils.typing import Floats, Ints
 
-__all__ = ["AtomBank", "AtomKinks", "BankMembers", "Bending", "Gradient", "Moves"]
+__all__ = [
+    "AtomBank",
+    "AtomKinks",
+    "BankMembers",
+    "Bending",
+    "Gradient",
+    "Interacting",
+    "Interaction",
+    "Moves",
+]
 
 BankMembers: TypeAlias = Any
 """`Members` of the rows that are given; for a `JoinedBank` a tuple of them, one for each of its banks."""
@@ -100,6 +109,53 @@ class Bending(Protocol):
         """Kinks of the atoms with wanted ≠ 0 that are within reach, or that the moves pass; None over limit.
 
         The reach is in units in which the atoms change their slopes much, such as a surrogate's width.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Interaction:
+    """By how much a tangent with several kinks, each used in part, differs from the sum of their terms.
+
+    Attributes
+    ----------
+    ratios : (K,)
+        By what the weight of each kink must be multiplied.
+    scores : (n,)
+        Slopes in the scores that must be added.
+    loss
+        What must be subtracted from the value; it may be less than 0.
+    """
+
+    ratios: Floats
+    scores: Floats
+    loss: float
+
+    @classmethod
+    def none(cls, n_kinks: int, n_scores: int) -> Interaction:
+        """Return that of kinks that simply add up."""
+        return cls(np.ones(n_kinks), np.zeros(n_scores), 0.0)
+
+
+@runtime_checkable
+class Interacting(Protocol):
+    """What a `Bending` bank must offer if the sum of its kinks' terms can exceed an atom.
+
+    Without it a KKT certificate adds the terms of all kinks, which would prove too much for such atoms.
+    """
+
+    def interaction(
+        self, kinks: AtomKinks, fractions: Floats, rooms: Floats, scores: Floats, members: BankMembers
+    ) -> Interaction:
+        """Return what makes the sum of kinks' terms a lower bound of ``Σ coefficients · atoms``.
+
+        Parameters
+        ----------
+        kinks
+            Some of those that the bank has at these scores.
+        fractions : (K,)
+            How much of each is used, in ``[−backs, 1]``; those of a border balance.
+        rooms : (K,)
+            The coefficient of each kink's atom.
         """
 
 

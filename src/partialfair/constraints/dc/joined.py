@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from partialfair.constraints.dc.bank import AtomBank, AtomKinks, Bending, Gradient, Moves
+from partialfair.constraints.dc.bank import (
+    AtomBank,
+    AtomKinks,
+    Bending,
+    Gradient,
+    Interacting,
+    Interaction,
+    Moves,
+)
 from partialfair.constraints.dc.row_columns import RowColumns
 from partialfair.data.groups import Members
 from partialfair.utils.typing import Floats, Ints
@@ -57,6 +65,11 @@ class JoinedBank:
     def has_kinks(self) -> bool:
         """Whether any bank has."""
         return any(isinstance(bank, Bending) and bank.has_kinks for bank in self.banks)
+
+    @property
+    def interacts(self) -> bool:
+        """Whether kinks of any bank do."""
+        return any(isinstance(bank, Interacting) for bank in self.banks)
 
     def values(self, scores: Floats, members: tuple[Members, ...], theta: Floats) -> Floats:
         """Value of every atom."""
@@ -117,6 +130,26 @@ class JoinedBank:
                 thresholds = part.threshold_numbers(kinks.thresholds)
                 by_bank.append(replace(kinks, atoms=kinks.atoms + part.atoms.start, thresholds=thresholds))
         return AtomKinks.joined(by_bank)
+
+    def interaction(
+        self,
+        kinks: AtomKinks,
+        fractions: Floats,
+        rooms: Floats,
+        scores: Floats,
+        members: tuple[Members, ...],
+    ) -> Interaction:
+        """Interaction of the kinks of all banks; those of different banks have none."""
+        total = Interaction.none(fractions.size, scores.size)
+        for part in self._numbered(members):
+            here = np.flatnonzero((kinks.atoms >= part.atoms.start) & (kinks.atoms < part.atoms.stop))
+            if isinstance(part.bank, Interacting) and here.size:
+                chosen = kinks.take(here)
+                chosen = replace(chosen, atoms=chosen.atoms - part.atoms.start)
+                change = part.bank.interaction(chosen, fractions[here], rooms[here], scores, part.members)
+                total.ratios[here] = change.ratios
+                total = replace(total, scores=total.scores + change.scores, loss=total.loss + change.loss)
+        return total
 
     def _numbered(self, members: tuple[Members, ...]) -> Iterator[_Numbered]:
         """Every bank with its members and numbers."""

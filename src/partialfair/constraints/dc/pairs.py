@@ -10,14 +10,14 @@ from weakref import ReferenceType, ref
 
 import numpy as np
 
-from partialfair.constraints.dc.bank import AtomKinks, Gradient, Moves
+from partialfair.constraints.dc.bank import AtomKinks, Gradient, Interaction, Moves
 from partialfair.constraints.dc.pair_kinks import Movers, RowPairs, crossings
 from partialfair.constraints.dc.row_columns import RowColumns
 from partialfair.constraints.surrogates import Kink, Surrogate
 from partialfair.data.groups import Members
 from partialfair.utils.clock import check_clock
 from partialfair.utils.compiled import njit
-from partialfair.utils.typing import Floats, Ints
+from partialfair.utils.typing import Bools, Floats, Ints
 
 __all__ = ["PairSums"]
 
@@ -229,6 +229,45 @@ class PairSums:
                 return None
         return AtomKinks.joined(kinks)
 
+    def interaction(
+        self, kinks: AtomKinks, fractions: Floats, rooms: Floats, scores: Floats, members: Members
+    ) -> Interaction:
+        """Return what a top, a bottom and crossings change together: see `pair_kinks`."""
+        _, tops, bottoms = self._order(scores, members)
+        ratios, by_score, loss = np.ones(fractions.size), np.zeros(scores.size), 0.0
+        for atom in np.unique(kinks.atoms):
+            check_clock()
+            pair = int(np.searchsorted(self._firsts, atom, side="right")) - 1
+            part, b, c = np.unravel_index(atom - self._firsts[pair], self._shapes[pair])
+            k, other = self.pairs[pair]
+            here = kinks.atoms == atom
+            room = rooms[here][0]  # that of the atom
+            u, v = _by_row(tops[k], b, scores.size), _by_row(bottoms[other], c, scores.size)
+            u_change = _border_changes(kinks, fractions, here & (kinks.borders == _TOP), scores.size)
+            v_change = -_border_changes(kinks, fractions, here & (kinks.borders == _BOTTOM), scores.size)
+            new_u, new_v = np.maximum(u + u_change, 0.0), np.maximum(v + v_change, 0.0)
+
+            in_top, in_bottom = np.flatnonzero(new_u), np.flatnonzero(new_v)
+            u_moved, v_moved = np.flatnonzero(u_change), np.flatnonzero(v_change)
+            slopes = self._sums(1, part, scores[in_top], scores[v_moved], v_change[v_moved])
+            by_score[in_top] += room * new_u[in_top] * slopes
+            slopes = self._sums(1, part, -scores[in_bottom], -scores[u_moved], u_change[u_moved])
+            by_score[in_bottom] -= room * new_v[in_bottom] * slopes
+            heights = self._sums(0, part, scores[u_moved], scores[v_moved], v_change[v_moved])
+            loss -= float(room * (u_change[u_moved] @ heights))
+
+            crossing = np.flatnonzero(here & (kinks.others >= 0))
+            i, j = kinks.rows[crossing], kinks.others[crossing]
+            ratios[crossing] = new_u[i] * new_v[j] / (u[i] * v[j])
+        return Interaction(ratios, by_score, loss)
+
+    def _sums(self, order: int, part: int, targets: Floats, sources: Floats, weights: Floats) -> Floats:
+        """Return the surrogate's pair sums of one part, for targets and sources in any order."""
+        at, of = np.argsort(targets), np.argsort(sources)
+        sums = np.empty(targets.size)
+        sums[at] = self.surrogate.pair_sums(order, targets[at], sources[of], weights[None, of])[part, 0]
+        return sums
+
     def _slopes_at(self, scores: Floats, counted: _Counted) -> Floats:
         """Return the slopes of σ±, added up over those counted, at scores in any order: (2, E, n_scores)."""
         order = np.argsort(scores)
@@ -298,6 +337,20 @@ class PairSums:
                 used = slice(who[0], who[-1] + 1) if who.size else slice(0)
                 ends.append(_Counted(rows[used], scores[used], np.ascontiguousarray(counted[:, used])))
         return tops, bottoms
+
+
+def _by_row(counted: _Counted, end: int, n_rows: int) -> Floats:
+    """Return how much of each row counts at one top or bottom."""
+    shares = np.zeros(n_rows)
+    shares[counted.rows] = counted.shares[end]
+    return shares
+
+
+def _border_changes(kinks: AtomKinks, fractions: Floats, which: Bools, n_rows: int) -> Floats:
+    """Return how much more of each row lies above a border, where kinks are used by fractions."""
+    changes = np.zeros(n_rows)
+    np.add.at(changes, kinks.rows[which], (kinks.amounts * fractions)[which])
+    return changes
 
 
 def _across(rank: float, ranked: _Ranked, moves: Floats, near: float, limit: int) -> Movers | None:

@@ -21,7 +21,7 @@ from partialfair.optimization.models.blocks import ArrowMatrix
 from partialfair.optimization.models.limited import LimitedMemory
 from partialfair.optimization.objectives import Difference, Loss, Objective
 from partialfair.optimization.problems.domains import Domain, WholeSpace
-from partialfair.optimization.problems.kinks import Kinks, joined_kinks
+from partialfair.optimization.problems.kinks import Interplay, Kinks, joined_kinks
 from partialfair.optimization.problems.local import Local
 from partialfair.optimization.problems.ranks import Cells
 from partialfair.optimization.problems.reductions import (
@@ -30,6 +30,7 @@ from partialfair.optimization.problems.reductions import (
     Expansion,
     GradientOf,
     HessianProduct,
+    InteractionOfKinks,
     KinkSearch,
     KinksOfRows,
     LossParts,
@@ -440,6 +441,28 @@ class ProblemPoint:
     ) -> Kinks | None:
         """Return the `kinks` of f⁺ alone, whatever stands in f⁻."""
         return self._kinks(self.slopes[0], multipliers, reach, towards, limit)
+
+    def interplay(self, kinks: Kinks, multipliers: Floats, kink_multipliers: Floats) -> Interplay:
+        """Return by how much the tangent of these multipliers differs from the sum of kinks' terms; one pass.
+
+        Parameters
+        ----------
+        kinks
+            Those of the point, as `kinks` returned them.
+        multipliers, kink_multipliers : (m,), (K,)
+            Of the f_i, and of the kinks.
+        """
+        merged = kinks.merged
+        if merged is None or not self.problem.bank.interacts:
+            return Interplay.none(kinks.gaps.size, self.x.size)
+        room = np.maximum(kinks.shares @ multipliers + kinks.beyond @ kink_multipliers, 0.0)
+        fractions = np.divide(kink_multipliers, room, out=np.zeros(room.size), where=room > 0)
+        fractions = np.clip(fractions, -kinks.backs, 1.0)
+        reduction = InteractionOfKinks(
+            self.problem.bank, merged.kinks, fractions[merged.positions], room[merged.positions]
+        )
+        ((ratios, slope, loss),) = self.problem.reduce(self.scored, reduction)
+        return Interplay(merged.averages(ratios, kinks.gaps.size), self._padded(slope), loss)
 
     def _kinks(
         self, net: Slopes, multipliers: Floats, reach: float, towards: ProblemPoint | None, limit: int

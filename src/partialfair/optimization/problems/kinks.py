@@ -36,7 +36,45 @@ from partialfair.constraints.dc.algebra import Slopes, Ties, dense_rows, positiv
 from partialfair.optimization.problems.reductions import KinksOfRows
 from partialfair.utils.typing import Floats, Ints
 
-__all__ = ["Kinks", "joined_kinks", "no_kinks"]
+__all__ = ["Interplay", "Kinks", "MergedKinks", "joined_kinks", "no_kinks"]
+
+
+@dataclass(frozen=True, eq=False)
+class MergedKinks:
+    """Kinks of atoms, and the position of each among the kinks into which equal ones were joined."""
+
+    kinks: AtomKinks
+    positions: Ints
+
+    def averages(self, values: Floats, n_kinks: int) -> Floats:
+        """Return averages, by weight, of what belongs to kinks of atoms; 1 for kinks of maxima."""
+        totals = np.bincount(self.positions, self.kinks.weights, n_kinks)
+        sums = np.bincount(self.positions, self.kinks.weights * values, n_kinks)
+        return np.divide(sums, totals, out=np.ones(n_kinks), where=totals > 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Interplay:
+    """By how much a tangent with kinks differs from the sum of what each of them adds alone.
+
+    Attributes
+    ----------
+    ratios : (K,)
+        By what each kink must be multiplied.
+    slope : (n,)
+        What must be added to the slope.
+    loss
+        What must be added to the sum of gaps; it may be less than 0.
+    """
+
+    ratios: Floats
+    slope: Floats
+    loss: float
+
+    @classmethod
+    def none(cls, n_kinks: int, n: int) -> Interplay:
+        """Return that of kinks that simply add up."""
+        return cls(np.ones(n_kinks), np.zeros(n), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +98,8 @@ class Kinks:
         Names of the borders of tops that kinks belong to, −1 for none.
     amounts, backs : (K,)
         What a kink changes above its border, and what it can do to the other side: see below.
+    merged
+        The kinks of atoms that they were merged from; None if there are none, or after kinks were joined.
 
     With ``h = ⟨rows, d⟩ − gaps``, kinks of a border add the largest ``Σ_s ν_s h_s`` over ``−backs ≤ ν ≤ 1``
     with ``Σ_s amounts_s ν_s = 0``, which is ``min_θ Σ_s max(z_s, −backs_s z_s)``, ``z = h − amounts θ``.
@@ -73,12 +113,18 @@ class Kinks:
     borders: Ints
     amounts: Floats
     backs: Floats
+    merged: MergedKinks | None = None
 
     @classmethod
     def alone(cls, rows: Floats, gaps: Floats, shares: Floats, beyond: Floats, keys: Ints) -> Kinks:
         """Return kinks that belong to no border."""
         nothing = np.zeros(gaps.size)
         return cls(rows, gaps, shares, beyond, keys, np.full(gaps.size, -1), nothing, nothing)
+
+    def with_interplay(self, interplay: Interplay) -> Kinks:
+        """Return these kinks multiplied by their ratios."""
+        ratios = interplay.ratios
+        return replace(self, rows=ratios[:, None] * self.rows, gaps=ratios * self.gaps)
 
     @cached_property
     def balance(self) -> Floats:
@@ -120,10 +166,9 @@ class Kinks:
             np.vstack([self.shares, other.shares[new]]),
             beyond,
             keys,
-            *(
-                np.concatenate([getattr(self, name), getattr(other, name)[new]])
-                for name in ("borders", "amounts", "backs")
-            ),
+            np.concatenate([self.borders, other.borders[new]]),
+            np.concatenate([self.amounts, other.amounts[new]]),
+            np.concatenate([self.backs, other.backs[new]]),
         )
 
 
@@ -156,7 +201,7 @@ def joined_kinks(
     of_maxima = Kinks.alone(tie_rows, ties.gaps, shares, np.zeros((n_ties, n_ties)), -1 - ties.keys)
     if of_rows is None:
         return of_maxima
-    kinks, directions = _merged(of_rows.kinks, of_rows.directions)
+    kinks, directions, positions = _merged(of_rows.kinks, of_rows.directions)
     n_kinks = kinks.atoms.size
     if n_kinks > limit:
         return None
@@ -173,6 +218,7 @@ def joined_kinks(
         np.concatenate([kinks.border_keys, of_maxima.borders]),
         np.concatenate([kinks.amounts, of_maxima.amounts]),
         np.concatenate([kinks.backs, of_maxima.backs]),
+        MergedKinks(of_rows.kinks, positions),
     )
 
 
@@ -192,13 +238,13 @@ def _away_from(kinks: AtomKinks, directions: Floats, n: int) -> Floats:
     return np.asarray((away * kinks.weights)[:, None] * rows)
 
 
-def _merged(kinks: AtomKinks, directions: Floats) -> tuple[AtomKinks, Floats]:
-    """Return kinks with those of equal rows of the data joined into one, heavier kink."""
+def _merged(kinks: AtomKinks, directions: Floats) -> tuple[AtomKinks, Floats, Ints]:
+    """Return kinks with those of equal rows of the data joined into one, heavier kink, and its position."""
     # Any projection of the rows brings equal ones together, where scores alone do not.
     projected = directions @ np.sin(1.0 + np.arange(directions.shape[1]))
     order = np.lexsort((projected, kinks.residuals, kinks.border_keys, kinks.atoms))
     if not order.size:
-        return kinks, directions
+        return kinks, directions, np.empty(0, dtype=np.int64)
     rows = directions[order]
     same = (rows[1:] == rows[:-1]).all(axis=1)
     for of_each in (kinks.atoms, kinks.residuals, kinks.border_keys):
@@ -210,4 +256,6 @@ def _merged(kinks: AtomKinks, directions: Floats) -> tuple[AtomKinks, Floats]:
         weights=np.add.reduceat(kinks.weights[order], first),
         amounts=np.add.reduceat(kinks.amounts[order], first),
     )
-    return joined, directions[kept]
+    positions = np.empty(order.size, dtype=np.int64)
+    positions[order] = np.repeat(np.arange(first.size), np.diff(np.append(first, order.size)))
+    return joined, directions[kept], positions

@@ -27,6 +27,7 @@ __all__ = [
     "Expansion",
     "GradientOf",
     "HessianProduct",
+    "InteractionOfKinks",
     "KinkSearch",
     "KinksOfRows",
     "LossParts",
@@ -361,3 +362,32 @@ class KinkSearch:
             return None
         both = first + second
         return None if sum(part.kinks.atoms.size for part in both) > self.limit else both
+
+
+@dataclass(frozen=True, eq=False)
+class InteractionOfKinks:
+    """The `Interaction` of kinks, with its slope in the parameters.
+
+    It is of a bank that is not additive, so there is one shard, whose rows are all rows.
+
+    Parameters
+    ----------
+    bank
+        The atoms.
+    kinks, fractions, rooms
+        As in `partialfair.constraints.dc.Interacting`.
+    """
+
+    bank: JoinedBank
+    kinks: AtomKinks
+    fractions: Floats
+    rooms: Floats
+
+    def map(self, shard: Shard, reference: Shard | None) -> tuple[Floats, Floats, float]:
+        """As in `Reduction`."""
+        change = self.bank.interaction(
+            self.kinks, self.fractions, self.rooms, shard.scores, shard.data.members
+        )
+        return change.ratios, shard.vjp_vector(change.scores), change.loss
+
+    combine = staticmethod(_sum)
