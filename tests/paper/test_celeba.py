@@ -9,7 +9,7 @@ import pytest
 
 from partialfair import datasets
 from partialfair.exceptions import MissingExtraError
-from partialfair.utils import plugins
+from partialfair.utils import extras
 from partialfair_paper import celeba
 from partialfair_paper.celeba import load_celeba
 from partialfair_paper.celeba_files import PARTS, EncodedFaces, find_faces
@@ -55,7 +55,7 @@ def test_without_the_package_its_data_sets_say_how_to_install_it(monkeypatch):
         "the dataset 'celeba' needs partialfair-paper, which is not installed; "
         "run: pip install partialfair-paper"
     )
-    assert "celeba" in plugins.PAPER_DATASETS
+    assert "celeba" in extras.PAPER_DATASETS
 
 
 @pytest.mark.real_data

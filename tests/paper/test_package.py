@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from partialfair import extension
 from partialfair.cli import _app
 from partialfair.exceptions import MissingExtraError
-from partialfair.utils import plugins
+from partialfair.utils import extras
 from partialfair_paper.published import CLAIMS
 from partialfair_paper.targets import TARGETS
 from tests.docs.scripts import ROOT
@@ -112,8 +112,8 @@ def test_the_core_knows_nothing_of_the_paper():
 def test_the_entry_points_are_declared():
     content = tomllib.loads((ROOT / "paper" / "pyproject.toml").read_text())
     declared = content["project"]["entry-points"]
-    assert set(declared["partialfair.commands"]) == set(plugins.PAPER_COMMANDS)
-    assert content["project"]["name"].replace("-", "_") == plugins.PAPER_PACKAGE
+    assert set(declared["partialfair.commands"]) == set(extras.PAPER_COMMANDS)
+    assert content["project"]["name"].replace("-", "_") == extras.PAPER_PACKAGE
 
 
 @pytest.mark.parametrize("words", [("--help",), ("audit", "--help"), ("--version",)])

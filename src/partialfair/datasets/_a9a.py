@@ -10,8 +10,6 @@ from partialfair.datasets._entry import Entry
 from partialfair.datasets.source import PathLike, RemoteFile, read_all
 from partialfair.datasets.task import Dataset, Shares, group_series
 
-__all__ = ["ENTRY", "load_a9a"]
-
 _URL = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/"
 _FILES = (
     RemoteFile(

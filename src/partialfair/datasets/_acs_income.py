@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from partialfair.datasets.task import Features
 
-__all__ = ["ENTRY", "load_acs_income"]
-
 _FILES = (
     CensusFile(
         dataset="acs_income",

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from partialfair.utils.typing import Floats
 
-__all__ = ["ENTRY", "make_admissions"]
-
 _BAND = (0.15, 0.40)  # ranks from the top, within each group, whose records depend on the group
 _FEWEST_ROWS = 100
 

@@ -10,8 +10,6 @@ from partialfair.datasets._entry import Entry
 from partialfair.datasets.source import PathLike, RemoteFile, read_all
 from partialfair.datasets.task import Dataset, group_series
 
-__all__ = ["ENTRY", "load_bank"]
-
 _FILES = (
     RemoteFile(
         dataset="bank",

@@ -23,8 +23,6 @@ from partialfair.utils.files import scratch, write_files
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ACS_COLUMNS", "CENSUS_URL", "STATE_ROWS", "TABLE_COLUMNS", "CensusFile", "read_parquet"]
-
 CENSUS_URL = "https://www2.census.gov/programs-surveys/acs/data/pums/2018/1-Year"
 
 # The smallest types that hold the codes.

@@ -9,8 +9,6 @@ from pathlib import Path
 from partialfair.datasets.source import DataFile
 from partialfair.datasets.task import Dataset
 
-__all__ = ["Entry", "LocatedEntry"]
-
 
 @dataclass(frozen=True)
 class Entry:

@@ -12,9 +12,7 @@ from partialfair.datasets import _a9a, _acs_income, _admissions, _bank, _law_sch
 from partialfair.datasets._entry import Entry, LocatedEntry
 from partialfair.datasets.source import PathLike, ensure, find
 from partialfair.exceptions import InputError
-from partialfair.utils.plugins import PAPER_DATASETS, load_extensions, missing_paper
-
-__all__ = ["REGISTRY", "fetch", "find_entry", "list_datasets", "locate", "register_dataset"]
+from partialfair.utils.extras import PAPER_DATASETS, load_extensions, missing_paper
 
 REGISTRY: dict[str, Entry] = {
     entry.name: entry

@@ -22,29 +22,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from partialfair.exceptions import DataFetchError, InputError
-from partialfair.utils.environment import absolute_user_directories
-from partialfair.utils.extras import require
+from partialfair.utils.extras import absolute_user_directories, require
 from partialfair.utils.files import scratch, write_files
-
-__all__ = [
-    "ARCHIVE_ERRORS",
-    "DATA_VARIABLE",
-    "DataFile",
-    "PathLike",
-    "RemoteFile",
-    "cache_directory",
-    "describe",
-    "download",
-    "either_layout",
-    "ensure",
-    "fetch_failure",
-    "find",
-    "find_named",
-    "read_all",
-    "search_directories",
-    "searched",
-    "sha256",
-]
 
 DATA_VARIABLE = "PARTIALFAIR_DATA"
 

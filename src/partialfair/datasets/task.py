@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     Features: TypeAlias = pd.DataFrame | sparse.csr_matrix | CategoricalCodes
 
-__all__ = ["Dataset", "Shares", "Split", "categorical", "group_series"]
-
 _TEST = 2  # in an official partition, as CelebA numbers its parts: 0 train, 1 validation, 2 test
 
 

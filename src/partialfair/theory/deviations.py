@@ -6,13 +6,6 @@ import math
 
 from partialfair.utils.checks import check_count, check_fraction, check_number
 
-__all__ = [
-    "describe_bound",
-    "dkw_bound",
-    "members_needed",
-    "uniform_deviation_bound",
-]
-
 
 def dkw_bound(n_effective: float, confidence: float = 0.95, *, n_comparisons: int = 1) -> float:
     """Dvoretzky–Kiefer–Wolfowitz bound on ``sup_θ |F̄_n(θ) − F̄(θ)|`` for one fixed scorer.

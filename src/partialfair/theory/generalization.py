@@ -21,18 +21,6 @@ from partialfair.theory.deviations import (
 from partialfair.utils.checks import check_count, check_fraction, check_number, finite_vector
 from partialfair.utils.typing import ArrayLike, Floats, GroupLabel, IntervalLike
 
-__all__ = [
-    "GapBound",
-    "GroupContribution",
-    "HasLevel",
-    "NearThresholds",
-    "ObjectiveBound",
-    "describe_generalization",
-    "gap_bound",
-    "near_thresholds",
-    "objective_bound",
-]
-
 
 class HasLevel(Protocol):
     """A non-decreasing surrogate with ``σ(−x) = 1 − σ(x)``, such as `constraints.surrogates` has."""

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from partialfair.exceptions import InputError
 from partialfair.utils.checks import check_number, shown
 
-__all__ = ["IdcaBudget", "idca_budget"]
-
 
 @dataclass(frozen=True)
 class IdcaBudget:

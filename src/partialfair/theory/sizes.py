@@ -11,8 +11,6 @@ from partialfair.exceptions import InputError
 from partialfair.utils.checks import check_choice, check_fraction, check_number
 from partialfair.utils.typing import GapScale, IntervalLike
 
-__all__ = ["required_size", "smallest_gap"]
-
 
 def required_size(
     max_gap: float,

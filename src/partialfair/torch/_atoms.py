@@ -21,8 +21,6 @@ from partialfair.constraints.dc import AtomBank, GroupMeans, PairSums
 from partialfair.exceptions import InputError
 from partialfair.torch._surrogates import Parts, parts_of
 
-__all__ = ["AtomsAt", "AtomsOfBank", "JoinedAt", "atoms_of_bank"]
-
 
 class AtomsAt(ABC):
     """Atoms at some scores and thresholds: values, and subgradients as a linear map and its adjoint."""

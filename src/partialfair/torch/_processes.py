@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch.distributed
 from torch import Tensor
 
-__all__ = ["mean_over_processes", "n_processes"]
-
 
 def n_processes() -> int:
     """Return how many processes train together."""

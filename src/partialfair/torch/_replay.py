@@ -13,8 +13,6 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-__all__ = ["Replays"]
-
 Work: TypeAlias = Callable[[Sequence[Tensor | None]], tuple[Tensor, ...]]
 
 _MOST = 4

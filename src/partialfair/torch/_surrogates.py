@@ -16,8 +16,6 @@ from torch import Tensor, nn
 from partialfair.constraints.surrogates import Ramp, RoundedRamp, Sigmoid, Surrogate
 from partialfair.exceptions import InputError
 
-__all__ = ["Parts", "parts_of"]
-
 
 class Parts(nn.Module, ABC):
     """σ⁺ and σ⁻ as functions of ``u = shift + x / scale``, one shift for each.

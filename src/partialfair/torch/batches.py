@@ -15,8 +15,6 @@ from partialfair.exceptions import InputError
 from partialfair.utils.checks import check_count
 from partialfair.utils.typing import ArrayLike, Floats, GroupLabel, Ints
 
-__all__ = ["GroupBatches", "Indexed"]
-
 
 @runtime_checkable
 class _Items(Sized, Protocol):

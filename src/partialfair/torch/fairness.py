@@ -20,8 +20,6 @@ from partialfair.torch.functions import ScoreConstraints, check_positions, check
 from partialfair.utils.checks import check_choice, check_count, check_flag, check_number
 from partialfair.utils.typing import ArrayLike
 
-__all__ = ["PartialFairness"]
-
 Method = Literal["primal_dual", "augmented_lagrangian"]
 _METHODS = ("primal_dual", "augmented_lagrangian")
 _DUAL_STEPS, _PENALTIES = 0.36, 2.4

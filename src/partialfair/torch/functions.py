@@ -21,16 +21,6 @@ from partialfair.torch._atoms import AtomsAt, AtomsOfBank, JoinedAt, atoms_of_ba
 from partialfair.utils.checks import check_flag, check_number, shown
 from partialfair.utils.typing import ArrayLike, Floats, GroupLabel
 
-__all__ = [
-    "ScoreConstraints",
-    "check_labels",
-    "check_positions",
-    "check_scores",
-    "score_vector",
-    "scores_of",
-    "stated_constraints",
-]
-
 _SCORES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _POSITIONS = (torch.int32, torch.int64)
 _NEEDS_LABELS = "these constraints compare members with the same label: give y, too"

@@ -20,8 +20,6 @@ from partialfair.training.named_constraints import record_of
 from partialfair.utils.checks import shown
 from partialfair.utils.typing import ArrayLike, Floats
 
-__all__ = ["RefittedHead", "refit_head"]
-
 _TRIES = 4
 """Fits until the network itself keeps the promise: rounding rarely breaks it twice."""
 _SAME = 1e-9

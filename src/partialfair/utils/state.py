@@ -1,12 +1,10 @@
-"""How objects are stored whose settings may be mappings, by pickle, copies and files of models alike."""
+"""Stores objects whose settings may be mappings: in pickles, copies and files of models alike."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-__all__ = ["Pairs", "StoredAsPairs"]
 
 
 @dataclass(frozen=True)

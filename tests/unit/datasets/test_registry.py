@@ -10,7 +10,7 @@ from partialfair import datasets
 from partialfair.datasets import REGISTRY, Entry, fetch, list_datasets, locate, make_admissions, registry
 from partialfair.datasets.source import RemoteFile
 from partialfair.exceptions import InputError
-from partialfair.utils.plugins import load_extensions
+from partialfair.utils.extras import load_extensions
 
 CONTENT = b"toy"
 
