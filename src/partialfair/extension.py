@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from partialfair.constraints.surrogates import Surrogate
     from partialfair.data.categoricals import CategoricalCodes
     from partialfair.data.groups import Groups, Members, members_of
-    from partialfair.datasets.registry import register_dataset
+    from partialfair.datasets import register_dataset
     from partialfair.datasets.source import (
         DATA_VARIABLE,
         PathLike,
@@ -126,7 +126,7 @@ _NAMES_IN = {
     "cli.writing": "check_directory png",
     "constraints.base": "LEAST_GAP Positive refuse_empty_groups",
     "constraints.block": "ConstraintBlock",
-    "datasets.registry": "register_dataset",
+    "datasets": "register_dataset",
     "datasets.source": "DATA_VARIABLE PathLike RemoteFile either_layout find_named "
     "read_all search_directories searched",
     "datasets.task": "group_series",

@@ -47,8 +47,8 @@ def test_the_table_is_among_the_data_sets():
 
 def test_without_the_package_its_data_sets_say_how_to_install_it(monkeypatch):
     known = {name: entry for name, entry in datasets.REGISTRY.items() if name != "celeba"}
-    monkeypatch.setattr(datasets.registry, "REGISTRY", known)
-    monkeypatch.setattr(datasets.registry, "load_extensions", lambda: None)
+    monkeypatch.setattr(datasets, "REGISTRY", known)
+    monkeypatch.setattr(datasets, "load_extensions", lambda: None)
     with pytest.raises(MissingExtraError) as caught:
         datasets.fetch("celeba")
     assert str(caught.value) == (

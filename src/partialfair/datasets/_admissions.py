@@ -1,4 +1,4 @@
-"""Made admissions data: the same merit everywhere, and unlike records in a contested band."""
+"""Makes synthetic admissions data: equal merit everywhere, and unequal records in a contested band."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from partialfair.datasets._entry import Entry
-from partialfair.datasets.task import Dataset, categorical, group_series
+from partialfair.datasets.task import Dataset, Entry, categorical, group_series
 from partialfair.utils.checks import check_count, random_generator
 
 if TYPE_CHECKING:
@@ -58,8 +57,8 @@ def make_admissions(n: int = 6000, *, seed: int = 0) -> Dataset:
     group = _group_codes(n, rng)
     merit = _merit(group, rng)
     record = merit + _SHIFT[group] * _tent(merit)
-    judged = record + 0.1 * rng.normal(size=n)
-    admitted = rng.random(n) < 1.0 / (1.0 + np.exp(-_ADMISSION_SLOPE * (judged - _ADMISSION_CUT)))
+    seen = record + 0.1 * rng.normal(size=n)  # by the committee
+    admitted = rng.random(n) < 1.0 / (1.0 + np.exp(-_ADMISSION_SLOPE * (seen - _ADMISSION_CUT)))
     features = _features(group, record, rng)
     return Dataset(
         name="admissions",
@@ -70,7 +69,7 @@ def make_admissions(n: int = 6000, *, seed: int = 0) -> Dataset:
         target_name="admitted",
         interval=_BAND,
         description="Made data: equal merit, unequal records at ranks 15 to 40 % from the top of each group.",
-        historical_score=np.clip(50.0 + 14.0 * judged, 0.0, 100.0),
+        historical_score=np.clip(50.0 + 14.0 * seen, 0.0, 100.0),
     )
 
 
@@ -135,7 +134,7 @@ def _draw_categories(shares: Floats, rng: np.random.Generator) -> npt.NDArray[np
     return drawn
 
 
-ENTRY = Entry(
+ADMISSIONS = Entry(
     name="admissions",
     loader=make_admissions,
     files=(),

@@ -1,15 +1,17 @@
-"""What a loader returns: features, labels and groups, with the paper's settings for them."""
+"""Defines what loaders return, and what is known of a data set before it is loaded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from partialfair.data.categoricals import CategoricalCodes
+from partialfair.datasets.source import DataFile
 from partialfair.exceptions import InputError
 from partialfair.utils.typing import ArrayLike
 
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
     from scipy import sparse
 
     Features: TypeAlias = pd.DataFrame | sparse.csr_matrix | CategoricalCodes
-
-_TEST = 2  # in an official partition, as CelebA numbers its parts: 0 train, 1 validation, 2 test
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,11 +121,9 @@ class Dataset:
 
     def split(self, seed: int) -> Split:
         """Split the rows at random in the paper's shares; the same seed gives the same split."""
-        if self.shares.test is None:
-            # __post_init__ refuses shares.test=None without a partition.
-            fixed_test = np.flatnonzero(np.asarray(self.official_partition) == _TEST)
-        else:
-            fixed_test = np.empty(0, dtype=np.intp)
+        fixed_test = np.empty(0, dtype=np.intp)
+        if self.shares.test is None:  # which __post_init__ refuses without a partition; 2 is the test part
+            fixed_test = np.flatnonzero(np.asarray(self.official_partition) == 2)
         pool = np.setdiff1d(np.arange(len(self.y)), fixed_test, assume_unique=True)
         shuffled = np.random.default_rng(seed).permutation(pool)
         ends = np.cumsum([self.shares.train, self.shares.validation]) * len(pool)
@@ -147,6 +145,42 @@ class Dataset:
         else:
             features = self.X[rows]
         return features, self.y[rows], self.sensitive_features.iloc[rows]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One dataset.
+
+    Parameters
+    ----------
+    name
+        What users call it.
+    loader
+        Returns the `Dataset`; all its arguments are optional keywords.
+    files
+        What it reads; empty for made data.
+    summary, terms
+        One line each: what it is, and whose and under which conditions.
+    """
+
+    name: str
+    loader: Callable[..., Dataset]
+    files: tuple[DataFile, ...]
+    summary: str
+    terms: str
+
+
+@dataclass(frozen=True)
+class LocatedEntry:
+    """A dataset and where each of its files lies on this machine (None: to be fetched)."""
+
+    entry: Entry
+    paths: Mapping[str, Path | None]
+
+    @property
+    def available(self) -> bool:
+        """Whether it can be loaded without a network."""
+        return None not in self.paths.values()
 
 
 def categorical(codes: npt.NDArray[np.integer[Any]], labels: Iterable[Any]) -> pd.Categorical[Any]:

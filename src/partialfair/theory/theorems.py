@@ -185,8 +185,8 @@ class GapBound:
         """``κ' = κ − 2 max_k (...) / m_k``: the gap of the models that the objective is compared with.
 
         A model with that gap in the population satisfies the training constraints: its thresholds for the
-        rank ``p + (β − α)(κ − κ') / 2`` serve for p. So no step of the grid is lost in this direction. Its n_k^γ
-        is not known; that of the fitted model stands in for it. Below 0 there is no such model.
+        rank ``p + (β − α)(κ − κ') / 2`` serve for p. So no step of the grid is lost in this direction. Its
+        n_k^γ is not known; that of the fitted model stands in for it. Below 0 there is no such model.
         """
         return self.max_gap - 2 * self.worst.excess
 
