@@ -32,6 +32,16 @@ def n_rows_of(X: Features) -> int:
     return X.n_rows if isinstance(X, CategoricalCodes) else int(X.shape[0])
 
 
+def take_rows(X: Any, rows: npt.NDArray[Any]) -> Any:
+    """Return some rows of features or of a table: positions or, but for tables of other libraries, a mask."""
+    if isinstance(X, CategoricalCodes):
+        return X.take(rows)
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    # Frames of other libraries take lists of positions, not always arrays.
+    return X[rows] if issparse(X) or isinstance(X, np.ndarray) else X[rows.tolist()]
+
+
 @dataclass(frozen=True, eq=False)
 class Samples:
     """Rows of a data set.
@@ -81,16 +91,8 @@ class Samples:
 
     def take(self, rows: Ints) -> Samples:
         """Return the rows at some positions."""
-        X = self.X
-        if isinstance(X, CategoricalCodes):
-            features: Any = X.take(rows)
-        elif hasattr(X, "iloc"):
-            features = X.iloc[rows]
-        else:
-            # Frames of other libraries take lists of positions, not always arrays.
-            features = X[rows] if issparse(X) or isinstance(X, np.ndarray) else X[rows.tolist()]
         return Samples(
-            features,
+            take_rows(self.X, rows),
             self.y[rows],
             self.groups.take(rows),
             None if self.weights is None else self.weights[rows],

@@ -53,10 +53,23 @@ def make_admissions(n: int = 6000, *, seed: int = 0) -> Dataset:
         The same seed gives the same data.
     """
     check_count(n, "n", low=_FEWEST_ROWS)  # three groups are to have members
+    from scipy.special import ndtri
+
     rng = random_generator(seed, "seed")
-    group = _group_codes(n, rng)
-    merit = _merit(group, rng)
-    record = merit + _SHIFT[group] * _tent(merit)
+    ends = np.rint(np.cumsum(_GROUP_SHARES) * n)  # so that sizes of groups follow the shares exactly
+    group = rng.permutation(np.searchsorted(ends, np.arange(n), side="right"))
+
+    # Standard normal, and stratified: one draw from each of n_k equally likely slices. Groups of a thousand
+    # then agree outside the band far better than independent draws would let them.
+    merit = np.empty(n)
+    for code in range(len(_GROUPS)):
+        members = np.flatnonzero(group == code)
+        merit[members] = ndtri((rng.permutation(len(members)) + rng.random(len(members))) / len(members))
+
+    # A tent: 1 in the middle of the contested band, falling to 0 at its ends and beyond.
+    low, high = float(ndtri(1.0 - _BAND[1])), float(ndtri(1.0 - _BAND[0]))
+    tent = np.maximum(0.0, 1.0 - np.abs(2.0 * merit - low - high) / (high - low))
+    record = merit + _SHIFT[group] * tent
     seen = record + 0.1 * rng.normal(size=n)  # by the committee
     admitted = rng.random(n) < 1.0 / (1.0 + np.exp(-_ADMISSION_SLOPE * (seen - _ADMISSION_CUT)))
     features = _features(group, record, rng)
@@ -71,35 +84,6 @@ def make_admissions(n: int = 6000, *, seed: int = 0) -> Dataset:
         description="Made data: equal merit, unequal records at ranks 15 to 40 % from the top of each group.",
         historical_score=np.clip(50.0 + 14.0 * seen, 0.0, 100.0),
     )
-
-
-def _group_codes(n: int, rng: np.random.Generator) -> npt.NDArray[np.intp]:
-    """Return shuffled group codes whose counts follow the shares exactly."""
-    ends = np.rint(np.cumsum(_GROUP_SHARES) * n)
-    return rng.permutation(np.searchsorted(ends, np.arange(n), side="right"))
-
-
-def _merit(group: npt.NDArray[np.intp], rng: np.random.Generator) -> Floats:
-    """Return standard normal merit, stratified within each group.
-
-    One draw from each of ``n_k`` equally likely slices, in random order: groups of a thousand then agree
-    outside the band far better than independent draws would let them.
-    """
-    from scipy.special import ndtri
-
-    merit = np.empty(len(group))
-    for code in range(len(_GROUPS)):
-        members = np.flatnonzero(group == code)
-        merit[members] = ndtri((rng.permutation(len(members)) + rng.random(len(members))) / len(members))
-    return merit
-
-
-def _tent(merit: Floats) -> Floats:
-    """Return 1 in the middle of the contested band, falling to 0 at its ends and beyond."""
-    from scipy.special import ndtri
-
-    low, high = float(ndtri(1.0 - _BAND[1])), float(ndtri(1.0 - _BAND[0]))
-    return np.maximum(0.0, 1.0 - np.abs(2.0 * merit - low - high) / (high - low))
 
 
 def _features(group: npt.NDArray[np.intp], record: Floats, rng: np.random.Generator) -> pd.DataFrame:

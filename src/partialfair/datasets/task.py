@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from partialfair.data.categoricals import CategoricalCodes
+from partialfair.data.samples import n_rows_of, take_rows
 from partialfair.datasets.source import DataFile
 from partialfair.exceptions import InputError
 from partialfair.utils.typing import ArrayLike
@@ -18,6 +18,8 @@ from partialfair.utils.typing import ArrayLike
 if TYPE_CHECKING:
     import pandas as pd
     from scipy import sparse
+
+    from partialfair.data.categoricals import CategoricalCodes
 
     Features: TypeAlias = pd.DataFrame | sparse.csr_matrix | CategoricalCodes
 
@@ -98,7 +100,7 @@ class Dataset:
     historical_score: npt.NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
-        n_rows = self.X.n_rows if isinstance(self.X, CategoricalCodes) else self.X.shape[0]
+        n_rows = n_rows_of(self.X)
         columns: dict[str, Sized | None] = {
             "y": self.y,
             "sensitive_features": self.sensitive_features,
@@ -137,14 +139,7 @@ class Dataset:
     ) -> tuple[Features, npt.NDArray[np.int8], pd.Series[Any]]:
         """Return ``(X, y, sensitive_features)`` of the given rows (positions or a mask)."""
         rows = np.asarray(rows)
-        features: Features
-        if isinstance(self.X, CategoricalCodes):
-            features = self.X.take(rows)
-        elif hasattr(self.X, "iloc"):
-            features = self.X.iloc[rows]
-        else:
-            features = self.X[rows]
-        return features, self.y[rows], self.sensitive_features.iloc[rows]
+        return take_rows(self.X, rows), self.y[rows], self.sensitive_features.iloc[rows]
 
 
 @dataclass(frozen=True)

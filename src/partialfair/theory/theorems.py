@@ -6,7 +6,7 @@ Where a constant of the paper is replaced by another one, the docstring says whi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -417,51 +417,43 @@ def describe_generalization(gap: GapBound, objective: ObjectiveBound | None = No
 
     Bounds that say nothing are called vacuous.
     """
-    return "\n".join([*_gap_lines(gap), *([] if objective is None else [_objective_line(gap, objective)])])
-
-
-def _gap_lines(gap: GapBound) -> Iterable[str]:
     parts = [
         f"{gap.max_gap:.3g} allowed",
         *([f"{gap.step:.3g} between the points"] if gap.step else []),
         *([f"{2 * gap.violation:.3g} violated"] if gap.violation > 1e-4 else []),  # else rounding
         f"{2 * gap.worst.excess:.3g} for group {group_name(gap.worst.group)}",
     ]
-    yield (
+    lines = [
         f"With {100 * gap.confidence:g} % confidence the gap among all people is at most "
         f"{describe_bound(gap.value)}: {' + '.join(parts)}."
-    )
+    ]
     for terms in gap.groups:
         verdict = "vacuous by itself" if terms.vacuous else "not vacuous by itself"
-        yield (
+        unit = int(10 ** max(len(str(terms.size_for_tenth)) - 2, 0))  # two digits are enough
+        lines.append(
             f"Group {group_name(terms.group)}, {terms.size:,} members: surrogate {terms.surrogate:.3g} and "
             f"sampling {terms.deviation:.3g} on {100 * terms.measure:.3g} % of the ranks make "
             f"{2 * terms.excess:.3g} ({verdict}); sampling would be down to 0.1 with about "
-            f"{_round_up(terms.size_for_tenth):,} members."
+            f"{-(-terms.size_for_tenth // unit) * unit:,} members."
         )
-    yield (
+    lines.append(
         "This holds for all linear scorers at once. For one that is fixed beforehand, the gap measured on "
         f"as many new people is within {describe_bound(gap.fixed_deviation)} of the true one."
     )
-
-
-def _objective_line(gap: GapBound, objective: ObjectiveBound) -> str:
+    if objective is None:
+        return "\n".join(lines)
     if gap.reference_gap < 0:
-        return (
+        lines.append(
             f"The objective is compared with models whose gap is at most {gap.reference_gap:.3g}, of which "
             "there are none: vacuous."
         )
-    verdict = " (vacuous: scoring everybody 0 promises as much)" if objective.vacuous else ""
-    return (
-        f"The loss of the best fair model in training exceeds that of the best model with a gap of at most "
-        f"{gap.reference_gap:.3g} by at most {objective.value:.3g}{verdict}."
-    )
-
-
-def _round_up(n: int) -> int:
-    """Two digits are enough."""
-    unit = int(10 ** max(len(str(n)) - 2, 0))
-    return -(-n // unit) * unit
+    else:
+        verdict = " (vacuous: scoring everybody 0 promises as much)" if objective.vacuous else ""
+        lines.append(
+            "The loss of the best fair model in training exceeds that of the best model with a gap of at "
+            f"most {gap.reference_gap:.3g} by at most {objective.value:.3g}{verdict}."
+        )
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True)
