@@ -255,7 +255,7 @@ def test_a_run_that_fails_is_kept_and_said(tmp_path, data_dir, monkeypatch):
     def failing(self, run, parts):
         raise ZeroDivisionError("on purpose")
 
-    monkeypatch.setattr(type(METHODS["unconstrained"]), "fitted", failing)
+    monkeypatch.setattr(type(METHODS["unconstrained"]), "fit", failing)
     store = Store(tmp_path / "r", __version__)
     run = Run("law_school", 0, "unconstrained", alpha=1e-4, rows=ROWS)
     told = []
