@@ -148,7 +148,7 @@ def draw_folds(strata: Ints, n_folds: int, seed: int, clusters: Ints | None = No
     n_dealt = 0
     for members in _shuffle(strata, seed, clusters):
         folds[members] = (n_dealt + np.arange(members.size)) % n_folds
-        n_dealt += members.size
+        n_dealt += members.size  # so that the first folds do not get all the remainders
     return folds if clusters is None else folds[clusters]
 
 

@@ -105,7 +105,7 @@ class RemoteFile:
                         self, self.url, f"what arrived has sha256 {digest}, expected {self.raw_sha256}"
                     )
             write_files({target: raw})
-        except (OSError, *ARCHIVE_ERRORS) as error:
+        except (OSError, *ARCHIVE_ERRORS) as error:  # pooch's errors of connections are OSErrors
             raise fetch_failure(self, self.url, describe(error)) from None
         return target
 
@@ -128,6 +128,7 @@ def _pooch() -> Any:
 
 
 def _has_cache() -> bool:
+    # Without pooch nothing was ever downloaded, and files on this machine are read nevertheless.
     return importlib.util.find_spec("pooch") is not None
 
 

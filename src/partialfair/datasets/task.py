@@ -127,7 +127,7 @@ class Dataset:
         if self.shares.test is None:  # which __post_init__ refuses without a partition; 2 is the test part
             fixed_test = np.flatnonzero(np.asarray(self.official_partition) == 2)
         pool = np.setdiff1d(np.arange(len(self.y)), fixed_test, assume_unique=True)
-        shuffled = np.random.default_rng(seed).permutation(pool)
+        shuffled = np.random.default_rng(seed).permutation(pool)  # results of the paper rest on this order
         ends = np.cumsum([self.shares.train, self.shares.validation]) * len(pool)
         train, validation, rest = np.split(shuffled, np.rint(ends).astype(np.intp))
         test = fixed_test if self.shares.test is None else rest

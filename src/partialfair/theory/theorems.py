@@ -82,9 +82,10 @@ def near_thresholds(
         check_number(tolerance, "tolerance", high=0.5, low=1e-6)
     groups = encode_groups(sensitive_features, n_rows=values.size)
     by_group = [np.sort(values[groups.codes == k]) for k in range(len(groups.labels))]
+    # A large γ counts few scores as near, a small one many; the sum decides.
     found = []
     for gamma in np.arange(1, 51) / 100 if tolerance is None else (tolerance,):
-        margin = surrogate.level(1 - float(gamma))
+        margin = surrogate.level(1 - float(gamma))  # σ(margin) = 1 − γ
         counts = []
         for members in by_group:
             first = np.searchsorted(members, thetas - margin, side="left")
@@ -403,8 +404,9 @@ def objective_bound(
         check_count(count, name)
     check_fraction(confidence, "confidence")
     reach = lipschitz * coef_norm * feature_norm  # by how much a loss may differ from ℓ(0)
-    loss_range = min(loss_at_zero + reach, 2 * reach)
+    loss_range = min(loss_at_zero + reach, 2 * reach)  # c: losses lie in [max(ℓ(0) − LBR, 0), ℓ(0) + LBR]
     return ObjectiveBound(
+        # Rademacher complexity of the losses by contraction, twice by symmetrisation.
         complexity=2 * reach / math.sqrt(n),
         sampling=loss_range * math.sqrt(2 * math.log(4 * n_points * n_groups / (1 - confidence)) / n),
         loss_at_zero=loss_at_zero,

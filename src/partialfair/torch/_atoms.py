@@ -61,7 +61,7 @@ class _Ramp(Parts):
         return torch.relu(u)
 
     def slopes(self, u: Tensor) -> Tensor:
-        return (u > 0).to(u.dtype) / self.scale
+        return (u > 0).to(u.dtype) / self.scale  # 0 at the kink: the slope from below
 
 
 class _RoundedRamp(Parts):
@@ -72,12 +72,12 @@ class _RoundedRamp(Parts):
 
     def __init__(self, surrogate: Surrogate) -> None:
         self.rounding = RoundedRamp.rounding
-        half = 0.5 / (2 * self.rounding)
+        half = 0.5 / (2 * self.rounding)  # shifts of u are (r ± ½) / 2r
         super().__init__((0.5 + half, 0.5 - half), 2 * self.rounding * surrogate.width)
 
     def values(self, u: Tensor) -> Tensor:
         t = u.clamp(0, 1)
-        return torch.sub(u, t, alpha=0.5) * t * (2 * self.rounding)
+        return torch.sub(u, t, alpha=0.5) * t * (2 * self.rounding)  # r t (2u − t)
 
     def slopes(self, u: Tensor) -> Tensor:
         return u.clamp(0, 1) * (2 * self.rounding / self.scale)
@@ -262,6 +262,7 @@ class _PairSumsAt(AtomsAt):
         for k, other in self.bank.pairs:
             shape = 2, len(self.above[k]), len(self.below[other])
             own = weights[start : start + shape[0] * shape[1] * shape[2]].reshape(shape)
+            # p is the part, b and c are ranks, i and j rows.
             by_pair = torch.einsum("pbc,bi,cj->pij", own, self.above[k], self.below[other])
             first = first + (by_pair * self.slopes).sum(0)
             start += own.numel()
@@ -281,6 +282,7 @@ def _weights_above(scores: Tensor, own: Tensor, ranks: Tensor) -> Tensor:
 
     No derivative passes: the derivative of a sum over the top is that over its members (Danskin).
     """
+    # A row that ties with others holds its part of what their block has above the rank.
     higher = (scores[None, :] > scores[:, None]).to(own.dtype) @ own
     level = (scores[None, :] == scores[:, None]).to(own.dtype) @ own
     held = (ranks - higher).clamp(min=0) / level.clamp(min=torch.finfo(own.dtype).tiny)

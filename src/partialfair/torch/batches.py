@@ -100,6 +100,7 @@ class GroupBatches(Sampler[list[int]]):
     @property
     def loss_weights(self) -> Tensor:
         """By how much the loss of a row counts, by its group's position: batch means are then right."""
+        # Importance weights: the share of a group among all rows over that in a batch.
         among_all = np.array([rows.size for rows in self.members]) / self.n_rows
         return torch.from_numpy(among_all / (self.quotas / self.batch_size)).float()
 

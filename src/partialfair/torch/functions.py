@@ -83,13 +83,14 @@ class ScoreConstraints(nn.Module):
         if len(known.labels) < 2:
             raise InputError(f"there is only group {known.labels[0]!r}; a gap needs at least two groups")
         check_compatible(stated, known)
-        if reaching:
+        if reaching:  # the paper's points leave the ends out
             stated = [
                 each.on_grid(each.grid)
                 if isinstance(each, OnAGrid) and getattr(each, "points", None) is None
                 else each
                 for each in stated
             ]
+        # All rows count 1: weights of rows are the loss's affair.
         weights, shape = np.ones(known.codes.size), surrogate_named(surrogate, surrogate_width)
         block = join([each.build(known, weights, shape, positive) for each in stated])
         self.labels, self.n_rows, self.names = known.labels, known.codes.size, block.names
@@ -135,7 +136,7 @@ class ScoreConstraints(nn.Module):
         """
         scores = score_vector(scores, self.theta)
         self.check_batch(scores, groups, y)
-        plus, minus = self.maxima.parts(self.at(scores, self.weights(groups, y)).values)
+        plus, minus, _ = self.maxima.parts_and_pieces(self.at(scores, self.weights(groups, y)).values)
         return plus - minus
 
     def check_batch(self, scores: Tensor, groups: Tensor, y: Tensor | None) -> None:
@@ -158,7 +159,7 @@ class ScoreConstraints(nn.Module):
         if self.uses_labels:
             if y is None:
                 raise InputError(_NEEDS_LABELS)
-            groups = 2 * groups + (y > 0).to(groups.dtype)
+            groups = 2 * groups + (y > 0).to(groups.dtype)  # the columns of `shares`
         shares = self.shares if of_all_rows else self.shares_in_batches
         return shares[:, :, groups] * (self.n_rows / len(groups))
 
@@ -166,7 +167,7 @@ class ScoreConstraints(nn.Module):
         """Return all atoms at the scores of some rows, with other thresholds if they are given."""
         theta = precise(self.theta) if theta is None else theta
         banks = cast("list[AtomsOfBank]", list(self.banks))
-        if len(banks) == 1:
+        if len(banks) == 1:  # as for all constraints of one kind: nothing to join, and fewer kernels
             return banks[0].at(scores, weights[0], theta)
         own_theta = torch.split(theta, [bank.n_theta for bank in banks])
         by_bank = zip(banks, weights, own_theta, strict=True)
@@ -179,6 +180,7 @@ class ScoreConstraints(nn.Module):
         self.check_batch(scores, groups, y)
         if not scores.isfinite().all():
             raise InputError("scores must be finite where thresholds are placed")
+        # Once in a training, so that it need not be fast: by the same code as for linear models.
         on_host = precise(scores).double().cpu().numpy()
         ranked = [_RankedScores(on_host, own.double().cpu().numpy()) for own in self.weights(groups, y)]
         values = self.joined_thresholds.at(ranked.__getitem__)
@@ -227,7 +229,7 @@ def check_tensor(given: object, name: str, what: str, dtypes: Collection[torch.d
 
 
 def check_positions(given: object, name: str, like: Tensor, most: int, meaning: str) -> None:
-    """Refuse what is no vector of positions below some number; values are checked on the host alone.
+    """Refuse what is not a vector of positions below some number; values are checked on the host alone.
 
     There must be as many as rows of ``like``, and they must be on its device or on the host.
     """
@@ -309,7 +311,7 @@ def _corrections(groups: Groups, batch_shares: Mapping[GroupLabel, float] | None
 
 
 class _RankedScores:
-    """Scores by group, as thresholds look at them (`partialfair.constraints.Ranks`)."""
+    """Scores by group, as thresholds need them (`partialfair.constraints.Ranks`)."""
 
     def __init__(self, scores: Floats, weights: Floats) -> None:
         self.scores, self.weights = scores, weights
@@ -317,7 +319,7 @@ class _RankedScores:
     def at(self, group: int, ranks: Floats) -> Floats:
         """Return the scores at which some shares of a group have been passed from the top."""
         own = self.weights[group] > 0
-        # A batch may hold nobody of a rare group: its thresholds begin where those of all would.
+        # A batch may hold no row of a rare group: its thresholds begin where those of all would.
         return np.asarray(np.quantile(self.scores[own] if own.any() else self.scores, 1 - ranks))
 
 
@@ -338,11 +340,13 @@ class _Maxima(nn.Module):
         most = max((len(pieces) for _, _, pieces in terms), default=1)
         # Short maxima repeat their last piece.
         padded = [(*pieces, *pieces[-1:] * (most - len(pieces))) for _, _, pieces in terms]
+        # Piece p of term t is matrix[t, p] @ atoms + offsets[t, p].
         matrix = np.zeros((len(terms), most, system.n_atoms))
         for t, pieces in enumerate(padded):
             for p, piece in enumerate(pieces):
                 for position, coefficient in piece.atoms:
                     matrix[t, p, position] += coefficient
+        # Coefficients are split by sign: f = f⁺ − f⁻ with both convex.
         by_function = np.zeros((system.m, len(terms)))
         by_function[[i for i, _, _ in terms], np.arange(len(terms))] = [c for _, c, _ in terms]
         self.n_atoms, self.shape = system.n_atoms, (len(terms), most)
@@ -357,11 +361,6 @@ class _Maxima(nn.Module):
         }
         for name, table in tables.items():
             self.register_buffer(name, torch.from_numpy(table))
-
-    def parts(self, atoms: Tensor) -> tuple[Tensor, Tensor]:
-        """Return all f⁺ and all f⁻."""
-        plus, minus, _ = self.parts_and_pieces(atoms)
-        return plus, minus
 
     def parts_and_pieces(self, atoms: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return all f⁺, all f⁻, and the pieces that are largest: subgradients of the maxima in the atoms.

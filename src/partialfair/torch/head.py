@@ -145,11 +145,12 @@ def _evaluate(
 ) -> tuple[RefittedHead, float]:
     """Evaluate the layer's own scores; return by how much the worst gap exceeds its limit, too."""
     result: FitResult = fitted.result_
+    # The fit's limits were lower by the margin; the network is held to those that were stated.
     constraints = [replace(each, max_gap=each.max_gap + margin) for each in result.constraints]
     if not constraints:
         return RefittedHead(fitted, (), None), 0.0
     scores = scores_of(head(features.to(head.weight))).double().cpu().numpy()
-    rows = np.array([group not in result.small_groups for group in groups])
+    rows = np.array([group not in result.small_groups for group in groups])  # those are excluded
     scores, positive, groups = scores[rows], y[rows] == 1, groups[rows]
     gaps, excess = [], -np.inf
     for constraint in constraints:
@@ -177,7 +178,7 @@ def _read_features(
             if not isinstance(batch, list | tuple) or len(batch) != 3:
                 raise InputError("batches must be (inputs, labels, groups)")
             X, y, group = batch
-            model(_move(X, head.weight.device))
+            model(_move(X, head.weight.device))  # the hook has seen the features
             try:
                 y = torch.as_tensor(y)
             except (TypeError, ValueError, RuntimeError):
