@@ -38,8 +38,8 @@ from _record import COMMIT, RESULTS
 from partialfair import __version__
 from partialfair_paper.figures import Networks
 from partialfair_paper.frontiers import Mean, curves, read_at
-from partialfair_paper.networks import NetworkSettings, network_scores, trained_network
-from partialfair_paper.parts import judged, parts_of
+from partialfair_paper.networks import NetworkSettings, network_scores, train_network
+from partialfair_paper.parts import evaluate, parts_of
 from partialfair_paper.runs import FORMAT, Run, read_outcome, read_run
 from partialfair_paper.store import Store
 from partialfair_paper.sweep import sweep
@@ -150,8 +150,8 @@ def judged_on_validation(data: Path, end: float, case: tuple[Run, NetworkSetting
         return None
     run, settings = case
     parts = parts_of(run, data)
-    model, _ = trained_network(run, parts, settings)
-    measures = judged(parts.validation, network_scores(model, parts.validation), parts)
+    model, _ = train_network(run, parts, settings)
+    measures = evaluate(parts.validation, network_scores(model, parts.validation), parts)
     return {"commit": COMMIT, "run": asdict(run), "settings": asdict(settings), "validation": measures}
 
 
@@ -186,7 +186,7 @@ def write_table() -> None:
         put_into_store(Path(folder) / "store")
         store = Store(Path(folder) / "store", __version__)
         curves_by_label = {
-            label: (question.interval, curves(store, question, method, judged_on=BAND))
+            label: (question.interval, curves(store, question, method, fairness_on=BAND))
             for label, question, method in FIGURE.curves(SCOPE)
             if method.name == "network"
         }

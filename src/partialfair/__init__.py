@@ -46,6 +46,7 @@ __all__ = [
     "trees",
 ]
 
+# Names that are not subpackages; those are imported by their name alone.
 _HOME_OF = {
     "PartialFairClassifier": "partialfair.estimators.classifier",
     "PartialFairRegressor": "partialfair.estimators.regressor",

@@ -20,11 +20,10 @@ from partialfair.exceptions import InputError
 from partialfair.postprocessing.adjuster import PartialParityAdjuster
 from partialfair.tables import TableModel
 from partialfair.training.named_constraints import NAMED_CONSTRAINTS
-from partialfair.utils.environment import import_quickly
+from partialfair.utils.extras import PAPER_PACKAGE, import_quickly, load_extensions, missing_paper
 from partialfair.utils.files import write_file
 from partialfair.utils.model_files.archive import rewritten
 from partialfair.utils.model_files.scikit_learn import check_models
-from partialfair.utils.plugins import PAPER_PACKAGE, load_extensions, missing_paper
 
 __all__ = [
     "FORMAT",

@@ -20,7 +20,7 @@ from scipy import sparse
 from sklearn.base import is_classifier
 
 from partialfair.data.columns import LARGEST, MAX_LEVELS, as_text, kind_of, more_rows, numbers_in, row_count
-from partialfair.data.features import Features
+from partialfair.data.samples import Features
 from partialfair.estimators.base import PartialFairEstimator
 from partialfair.exceptions import InputError
 from partialfair.utils.checks import shown

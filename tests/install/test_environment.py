@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from partialfair.utils.environment import absolute_user_directories, import_quickly
+from partialfair.utils.extras import absolute_user_directories, import_quickly
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the user's directories are others")

@@ -28,14 +28,14 @@ def fitted(run, data_dir):
     parts = parts_of(run, data_dir)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return METHODS[run.method].fitted(run, parts), parts
+        return METHODS[run.method].fit(run, parts), parts
 
 
 def absolute_gap(fairness, part, scores):
-    asked = {"sensitive_features": part.groups, "interval": INTERVAL, "gap_scale": "absolute"}
+    settings = {"sensitive_features": part.groups, "interval": INTERVAL, "gap_scale": "absolute"}
     if fairness == "pDP":
-        return partial_demographic_parity_difference(None, scores, threshold=0.0, **asked)
-    return partial_statistical_parity_difference(None, scores, **asked)
+        return partial_demographic_parity_difference(None, scores, threshold=0.0, **settings)
+    return partial_statistical_parity_difference(None, scores, **settings)
 
 
 @pytest.mark.parametrize("fairness", ["pSP", "pDP"])
@@ -70,7 +70,7 @@ def test_trees_are_grown_once_a_split(data_dir, monkeypatch):
         return fit(self, X, y, **settings)
 
     monkeypatch.setattr(HistGradientBoostingClassifier, "fit", counted)
-    beyond._grown.cache_clear()
+    beyond._train_trees.cache_clear()
     told = [
         fitted(run_of("trees", tolerance, fairness, rows=400), data_dir)[0].fit["trees"]
         for tolerance, fairness in ((None, "pSP"), (0.2, "pSP"), (0.1, "pDP"))

@@ -9,7 +9,7 @@ import pytest
 
 from partialfair import datasets
 from partialfair.exceptions import MissingExtraError
-from partialfair.utils import plugins
+from partialfair.utils import extras
 from partialfair_paper import celeba
 from partialfair_paper.celeba import load_celeba
 from partialfair_paper.celeba_files import PARTS, EncodedFaces, find_faces
@@ -47,15 +47,15 @@ def test_the_table_is_among_the_data_sets():
 
 def test_without_the_package_its_data_sets_say_how_to_install_it(monkeypatch):
     known = {name: entry for name, entry in datasets.REGISTRY.items() if name != "celeba"}
-    monkeypatch.setattr(datasets.registry, "REGISTRY", known)
-    monkeypatch.setattr(datasets.registry, "load_extensions", lambda: None)
+    monkeypatch.setattr(datasets, "REGISTRY", known)
+    monkeypatch.setattr(datasets, "load_extensions", lambda: None)
     with pytest.raises(MissingExtraError) as caught:
         datasets.fetch("celeba")
     assert str(caught.value) == (
         "the dataset 'celeba' needs partialfair-paper, which is not installed; "
         "run: pip install partialfair-paper"
     )
-    assert "celeba" in plugins.PAPER_DATASETS
+    assert "celeba" in extras.PAPER_DATASETS
 
 
 @pytest.mark.real_data

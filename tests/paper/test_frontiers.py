@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from partialfair_paper.claims import verdicts
-from partialfair_paper.frontiers import Mean, chosen, curves, frontier, read_at
+from partialfair_paper.frontiers import Mean, choose_runs, curves, frontier, read_at
 from partialfair_paper.method import Question
 from partialfair_paper.methods import METHODS
 from partialfair_paper.parts import gap_name
@@ -16,7 +16,7 @@ from partialfair_paper.plots import figures_of
 from partialfair_paper.published import INTERVALS, NETWORKS
 from partialfair_paper.runs import Outcome
 from partialfair_paper.store import Store
-from partialfair_paper.target import Scope, comparable, compared
+from partialfair_paper.target import Scope, comparable, list_methods
 from partialfair_paper.targets import TARGETS
 
 INTERVAL, SEEDS = (0.7, 1.0), (0, 1, 2)
@@ -54,7 +54,7 @@ def test_means_have_students_intervals():
 
 def test_validation_chooses_alpha(tmp_path):
     store = made(tmp_path, {"ours": 0.0})
-    best = chosen(store, LAW, METHODS["ours"])
+    best = choose_runs(store, LAW, METHODS["ours"])
     assert {run.alpha for run, _ in best.values()} == {1e-3}
     assert len(best) == len(SEEDS) * len(METHODS["ours"].tolerances("law_school", "pSP"))
     points = frontier(store, LAW, METHODS["ours"])
@@ -110,7 +110,7 @@ def test_figure_1_shows_all_of_ours_and_tells_methods_apart(tmp_path):
     figure = figures_of(TARGETS["fig1"], scope, store)["fig1"]
     ax = figure.axes[0]
     drawn = {bars.get_label(): bars.lines[0] for bars in ax.containers}
-    assert list(drawn) == [method.label for method in compared(scope)]
+    assert list(drawn) == [method.label for method in list_methods(scope)]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == list(drawn)
     for told in (lambda line: to_hex(line.get_color()), lambda line: line.get_marker()):
         assert len({told(line) for line in drawn.values()}) == len(drawn)
@@ -194,7 +194,7 @@ def test_twenty_points_are_to_be_better_on_law_school_alone(tmp_path, dataset, g
 @pytest.mark.parametrize("holds", [True, False])
 def test_robust_is_highest_and_steadiest(tmp_path, holds):
     store = Store(tmp_path / "r", "1")
-    for question, method, tolerance in TARGETS["fig9"].asked(Scope(("law_school",), len(SEEDS))):
+    for question, method, tolerance in TARGETS["fig9"].settings(Scope(("law_school",), len(SEEDS))):
         wide = question.interval[1] - question.interval[0]
         gap = 0.02 + 0.001 * wide if (method.name == "ours") == holds else 0.1 + 0.1 * wide
         for run in method.runs(question, (tolerance,)):
@@ -207,7 +207,7 @@ def test_robust_is_highest_and_steadiest(tmp_path, holds):
 
 def test_a_tie_on_the_worst_interval_is_no_loss(tmp_path):
     store = Store(tmp_path / "r", "1")
-    for question, method, tolerance in TARGETS["fig9"].asked(Scope(("law_school",), len(SEEDS))):
+    for question, method, tolerance in TARGETS["fig9"].settings(Scope(("law_school",), len(SEEDS))):
         for run in method.runs(question, (tolerance,)):
             gap = 0.050 + 0.004 * run.seed if method.name == "ours" else 0.053
             store.save(run, outcome(gap, 0.89 if method.name == "penalty" else 0.9))

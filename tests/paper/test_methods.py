@@ -87,7 +87,7 @@ def fitted(method, tolerance, data_dir, **changes):
     parts = parts_of(run, data_dir)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return METHODS[method].fitted(run, parts).fit
+        return METHODS[method].fit(run, parts).fit
 
 
 def test_a_price_buys_the_best_trade_of_loss_and_gap(data_dir):

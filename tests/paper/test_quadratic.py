@@ -11,7 +11,7 @@ from partialfair import PartialFairClassifier, load_model, persistence, save_mod
 from partialfair.constraints.surrogates import Ramp
 from partialfair.data.groups import encode_groups
 from partialfair.exceptions import InputError
-from partialfair.utils import plugins
+from partialfair.utils import extras
 from partialfair_paper.penalty import Penalty
 from partialfair_paper.projected import ProjectedGradient
 from partialfair_paper.quadratic import InterGroupPairwise, IntraGroupPairwise, QuadraticGroupAUC
@@ -183,5 +183,5 @@ def test_a_class_is_registered_when_a_file_holds_it(tmp_path, monkeypatch):
 
 
 def _load_again():
-    plugins.load_extensions.cache_clear()
-    plugins.load_extensions()
+    extras.load_extensions.cache_clear()
+    extras.load_extensions()

@@ -115,7 +115,7 @@ def test_changes_of_atoms_are_their_tangents(name):
         gradient = block.bank.by_score(1, one, scores, block.members, theta)
         expected = gradient.scores @ moves + gradient.theta @ theta_moves
         assert changes[position].item() == pytest.approx(expected, abs=1e-10)
-        by_score, by_theta = atoms_at.combined(torch.from_numpy(one))
+        by_score, by_theta = atoms_at.combine(torch.from_numpy(one))
         assert by_score.numpy() == pytest.approx(gradient.scores, abs=1e-10)
         assert by_theta.numpy() == pytest.approx(gradient.theta, abs=1e-10)
     atoms = block.bank.values(scores, block.members, theta)

@@ -44,9 +44,9 @@ def test_the_network_keeps_the_promise(n_outputs):
         model, head, batches(X, y, groups), PartialFairClassifier(interval=INTERVAL, max_gap=MAX_GAP)
     )
     assert model.training
-    assert refitted.kept
+    assert refitted.satisfied
     assert refitted.result_.obstacle is None
-    assert "promise kept by the network" in str(refitted)
+    assert "constraint satisfied by the network" in str(refitted)
     model.eval()
     with torch.no_grad():
         outputs = model(X).double().numpy()
@@ -64,8 +64,8 @@ def test_the_promise_is_judged_in_the_precision_of_the_network(dtype):
     X, y, groups = made()
     model, head = network(1)
     model.to(dtype)
-    asked = PartialFairClassifier(interval=INTERVAL, max_gap=MAX_GAP)
-    refitted = refit_head(model, head, batches(X.to(dtype), y, groups), asked)
+    classifier = PartialFairClassifier(interval=INTERVAL, max_gap=MAX_GAP)
+    refitted = refit_head(model, head, batches(X.to(dtype), y, groups), classifier)
     model.eval()
     with torch.no_grad():
         scores = (
@@ -73,10 +73,10 @@ def test_the_promise_is_judged_in_the_precision_of_the_network(dtype):
         )
     gap = partial_statistical_parity_difference(None, scores, sensitive_features=groups, interval=INTERVAL)
     assert refitted.gaps[0] == pytest.approx(gap, abs=1e-12)
-    assert refitted.kept == (gap <= MAX_GAP + 1e-9)
-    assert refitted.kept
-    assert asked.max_gap == MAX_GAP
-    assert not hasattr(asked, "coef_")
+    assert refitted.satisfied == (gap <= MAX_GAP + 1e-9)
+    assert refitted.satisfied
+    assert classifier.max_gap == MAX_GAP
+    assert not hasattr(classifier, "coef_")
 
 
 @pytest.mark.parametrize(

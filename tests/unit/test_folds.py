@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from partialfair.data.splits import draw_folds
+from partialfair.data.samples import draw_folds
 from partialfair.estimators.folds import meaning_of_folds, on_one_scale
 from partialfair.metrics import fairness_report, partial_statistical_parity_difference
 

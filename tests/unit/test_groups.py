@@ -259,7 +259,7 @@ def test_other_groups_for_the_same_rows():
     assert (kept.codes.tolist(), kept.labels) == ([1, 0, -1, -1, 0], ("a", "c"))
     some = groups.take(np.array([0, 2, 4]))
     assert (some.codes.tolist(), some.labels) == ([1, -1, 0], ("a", "c"))
-    joined = groups.regrouped([1, 0, 1], ("b", "a or c"))
+    joined = groups.regroup([1, 0, 1], ("b", "a or c"))
     assert (joined.codes.tolist(), joined.labels) == ([1, 1, -1, 0, 1], ("b", "a or c"))
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedKFold, TimeSeriesSplit
 
-from partialfair.data.splits import apply_splitter, draw_folds, draw_rows, strata_of
+from partialfair.data.samples import apply_splitter, draw_folds, draw_rows, strata_of
 from partialfair.exceptions import InputError
 
 

@@ -17,14 +17,12 @@ from sklearn.frozen import FrozenEstimator
 from partialfair.extension import Floats
 from partialfair.postprocessing import PartialParityAdjuster
 from partialfair.trees import PartialFairTrees
-from partialfair_paper.engine import stated
-from partialfair_paper.method import Fitted, Method, classifier, told
+from partialfair_paper.engine import state_constraint
+from partialfair_paper.method import Fitted, Method, classifier, describe_fit
 from partialfair_paper.others import TOO_LARGE, with_group
 from partialfair_paper.parts import Part, Parts
 from partialfair_paper.published import MAX_GAPS
 from partialfair_paper.runs import Run
-
-__all__ = ["BEYOND_METHODS"]
 
 _TREES, _LEAVES = 120, 8
 """At most: on law school and bank growing stops earlier, after about 70 and 100 trees. On a9a, split 0 at
@@ -42,13 +40,13 @@ def _labels(parts: Parts) -> tuple[Any, ...]:
 
 
 @lru_cache(maxsize=1)
-def _grown(run: Run, parts: Parts) -> PartialFairTrees:
+def _train_trees(run: Run, parts: Parts) -> PartialFairTrees:
     """Return trees without a constraint; growing stops early on some of the training rows."""
     grower = HistGradientBoostingClassifier(max_iter=_TREES, max_leaf_nodes=_LEAVES)
-    return _refitted(PartialFairTrees(grower, None, alpha=run.alpha, random_state=run.seed), parts)
+    return _refit(PartialFairTrees(grower, None, alpha=run.alpha, random_state=run.seed), parts)
 
 
-def _refitted(trees: PartialFairTrees, parts: Parts) -> PartialFairTrees:
+def _refit(trees: PartialFairTrees, parts: Parts) -> PartialFairTrees:
     X = with_group(parts.train, _labels(parts))
     return trees.fit(X, parts.train.y, sensitive_features=parts.train.groups)
 
@@ -70,14 +68,14 @@ class RefittedTrees(Method):
         """Return none and the paper's κ; nothing for data that is too large as a dense table."""
         return () if dataset in TOO_LARGE else (None, *MAX_GAPS[fairness][dataset])
 
-    def fitted(self, run: Run, parts: Parts) -> Fitted:
+    def fit(self, run: Run, parts: Parts) -> Fitted:
         """Refit the leaf values of the split's trees with the constraint of the run."""
-        trees = free = _grown(_without_question(run), parts)
+        trees = free = _train_trees(_without_question(run), parts)
         if run.tolerance is not None:
-            kept = FrozenEstimator(free.initial_estimator_)
-            trees = PartialFairTrees(kept, stated(run), alpha=run.alpha, random_state=run.seed)
-            trees = _refitted(trees, parts)
-        fitted, labels = told(trees), _labels(parts)
+            frozen = FrozenEstimator(free.initial_estimator_)
+            trees = PartialFairTrees(frozen, state_constraint(run), alpha=run.alpha, random_state=run.seed)
+            trees = _refit(trees, parts)
+        fitted, labels = describe_fit(trees), _labels(parts)
 
         def scores(part: Part) -> Floats:
             return np.asarray(trees.decision_function(with_group(part, labels)))
@@ -88,7 +86,7 @@ class RefittedTrees(Method):
 
 
 @lru_cache(maxsize=1)
-def _unconstrained(run: Run, parts: Parts) -> Fitted:
+def _fit_unconstrained(run: Run, parts: Parts) -> Fitted:
     return classifier(run, parts, constraint=None)
 
 
@@ -107,16 +105,16 @@ class AdjustedScores(Method):
         """Return the paper's κ."""
         return MAX_GAPS[fairness][dataset]
 
-    def fitted(self, run: Run, parts: Parts) -> Fitted:
+    def fit(self, run: Run, parts: Parts) -> Fitted:
         """Find the maps of the split's unconstrained scores for the constraint of the run."""
         assert run.interval is not None
         assert run.tolerance is not None
-        free = _unconstrained(_without_question(run), parts)
+        free = _fit_unconstrained(_without_question(run), parts)
         scores, groups = free.scores(parts.train), parts.train.groups
-        asked: dict[str, Any] = {"gap_scale": "absolute"}
+        settings: dict[str, Any] = {"gap_scale": "absolute"}
         if run.fairness == "pDP":
-            asked |= {"constraint": "demographic_parity", "constraint_threshold": 0.0}
-        adjuster = PartialParityAdjuster(run.interval, 1.0, **asked).fit(scores, sensitive_features=groups)
+            settings |= {"constraint": "demographic_parity", "constraint_threshold": 0.0}
+        adjuster = PartialParityAdjuster(run.interval, 1.0, **settings).fit(scores, sensitive_features=groups)
         max_gap = max(run.tolerance, adjuster.result_.floor)
         adjuster.set_params(max_gap=max_gap).fit(scores, sensitive_features=groups)
         fit = {**free.fit, "max gap": max_gap, "training gap": adjuster.result_.gap}

@@ -17,16 +17,14 @@ from typing import Any, ClassVar
 from partialfair import PartialFairClassifier
 from partialfair.constraints import Constraint
 from partialfair.optimization.solvers import IDCA, DirectSwitching, Switching
-from partialfair_paper.engine import full_parity, pairwise_grid, price_grid, priced, stated
-from partialfair_paper.method import Fitted, Method, told
+from partialfair_paper.engine import full_parity, pairwise_grid, price_grid, read_penalty, state_constraint
+from partialfair_paper.method import Fitted, Method, describe_fit
 from partialfair_paper.parts import Part, Parts
 from partialfair_paper.penalty import Penalty
 from partialfair_paper.projected import ProjectedGradient
 from partialfair_paper.published import MAX_GAPS
 from partialfair_paper.quadratic import InterGroupPairwise, IntraGroupPairwise, QuadraticGroupAUC
 from partialfair_paper.runs import Run
-
-__all__ = ["PAPER_METHODS"]
 
 _INNER_STEPS = (150, 200)
 _TOLERANCES = (5e-4, 1e-3, 2e-3, 5e-3)
@@ -54,7 +52,7 @@ def _model(constraint: Constraint, solver: Any, **settings: Any) -> PartialFairC
     )
 
 
-def _trained(clf: PartialFairClassifier, part: Part) -> PartialFairClassifier:
+def _train(clf: PartialFairClassifier, part: Part) -> PartialFairClassifier:
     return clf.fit(part.X, part.y, sensitive_features=part.groups)
 
 
@@ -75,28 +73,28 @@ class IDCASwitching(Method):
 
     def constraint(self, run: Run) -> Constraint:
         """Return what is asked of the scores."""
-        return stated(run)
+        return state_constraint(run)
 
-    def fitted(self, run: Run, parts: Parts) -> Fitted:
+    def fit(self, run: Run, parts: Parts) -> Fitted:
         """Choose T and ε after 50 outer steps, then K among checkpoints of one run."""
 
         def after(outer: int, inner: int, epsilon: float) -> PartialFairClassifier:
             solver = IDCA(max_iter=outer, inner=Switching(inner, epsilon, longest=0))
-            return _trained(_model(self.constraint(run), solver, warm_start=True), parts.train)
+            return _train(_model(self.constraint(run), solver, warm_start=True), parts.train)
 
         settings = product(_INNER_STEPS, _TOLERANCES)
         tried = {setting: _accuracy(after(_TRIED, *setting), parts.validation) for setting in settings}
         inner, epsilon = max(tried, key=lambda setting: tried[setting])
         clf = after(_EVERY, inner, epsilon)
-        checkpoints, history = [clf], told(clf).history
+        checkpoints, history = [clf], describe_fit(clf).history
         for _ in range(_CHECKPOINTS - 1):
-            clf = _trained(deepcopy(clf), parts.train)
+            clf = _train(deepcopy(clf), parts.train)
             checkpoints.append(clf)
-            history = _continued(history, told(clf).history)
+            history = _append_history(history, describe_fit(clf).history)
         # K is 100 at least: the first checkpoint, after 50 steps, is only on the way.
         accuracies = [_accuracy(checkpoint, parts.validation) for checkpoint in checkpoints[1:]]
         best = 1 + max(range(len(accuracies)), key=accuracies.__getitem__)
-        fitted = told(checkpoints[best])
+        fitted = describe_fit(checkpoints[best])
         picked = {"T": inner, "epsilon": epsilon, "K": _EVERY * (best + 1)}
         return replace(fitted, fit={**fitted.fit, **picked}, history=history)
 
@@ -116,7 +114,7 @@ class IDCAFullParity(IDCASwitching):
         return full_parity(run)
 
 
-def _continued(before: Any, after: Any) -> dict[str, list[float]]:
+def _append_history(before: Any, after: Any) -> dict[str, list[float]]:
     """Append a history to another; counts go on where they ended."""
     counted = ("step", "passes", "seconds")
     return {
@@ -136,15 +134,17 @@ class DirectSSG(Method):
         """Return the paper's κ."""
         return MAX_GAPS[fairness][dataset]
 
-    def fitted(self, run: Run, parts: Parts) -> Fitted:
+    def fit(self, run: Run, parts: Parts) -> Fitted:
         """Choose ε_t, then run 50,000 steps."""
         solvers = [DirectSwitching(_DIRECT_TO_CHOOSE, epsilon) for epsilon in _STATIC]
         solvers += [DirectSwitching(_DIRECT_TO_CHOOSE, diminishing=c) for c in _DIMINISHING]
-        models = [_trained(_model(stated(run), solver), parts.train) for solver in solvers]
+        models = [_train(_model(state_constraint(run), solver), parts.train) for solver in solvers]
         # Smallest objective at termination, of those whose violation the static tolerances would forgive.
         order = [(clf.result_.max_violation > max(_STATIC), clf.result_.objective) for clf in models]
         best = solvers[min(range(len(order)), key=order.__getitem__)]
-        fitted = told(_trained(_model(stated(run), replace(best, max_iter=_DIRECT)), parts.train))
+        fitted = describe_fit(
+            _train(_model(state_constraint(run), replace(best, max_iter=_DIRECT)), parts.train)
+        )
         picked = {"epsilon": best.epsilon, "diminishing": best.diminishing}
         return replace(fitted, fit={**fitted.fit, **picked})
 
@@ -160,16 +160,16 @@ class SubgradientPenalty(Method):
         """Return the paper's λ."""
         return price_grid(dataset, fairness)
 
-    def fitted(self, run: Run, parts: Parts) -> Fitted:
+    def fit(self, run: Run, parts: Parts) -> Fitted:
         """Choose the step after 10,000 iterations, then take as many as IDCA at its longest, T K."""
-        constraint, price = priced(run)
+        constraint, price = read_penalty(run)
 
         def after(steps: int, step: float) -> PartialFairClassifier:
-            return _trained(_model(constraint, Penalty(price, step, steps)), parts.train)
+            return _train(_model(constraint, Penalty(price, step, steps)), parts.train)
 
         tried = {step: _accuracy(after(_STEPS_TO_CHOOSE, step), parts.validation) for step in _STEPS}
         step = max(tried, key=lambda step: tried[step])
-        fitted = told(after(max(_INNER_STEPS) * _EVERY * _CHECKPOINTS, step))
+        fitted = describe_fit(after(max(_INNER_STEPS) * _EVERY * _CHECKPOINTS, step))
         return replace(fitted, fit={**fitted.fit, "step": step})
 
 
@@ -186,12 +186,12 @@ class _Projected(Method):
         """Return the paper's κ."""
         return pairwise_grid(self.solves, dataset, fairness)
 
-    def fitted(self, run: Run, parts: Parts) -> Fitted:
+    def fit(self, run: Run, parts: Parts) -> Fitted:
         """Take K projected steps."""
         solver = ProjectedGradient(_PROJECTIONS.get(run.dataset, _MOST_PROJECTIONS))
         assert run.tolerance is not None
         constraint = self.constraint(max_gap=run.tolerance)
-        return told(_trained(_model(constraint, solver), parts.train))
+        return describe_fit(_train(_model(constraint, solver), parts.train))
 
 
 class ProjectedGroupAUC(_Projected):

@@ -9,8 +9,6 @@ import numpy as np
 from partialfair.datasets import Dataset, Entry
 from partialfair.extension import PathLike, RemoteFile, group_series, read_all
 
-__all__ = ["ENTRY", "load_celeba"]
-
 _FILES = (
     RemoteFile(
         dataset="celeba",

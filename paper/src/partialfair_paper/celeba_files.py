@@ -34,8 +34,6 @@ from partialfair.extension import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PARTS", "EncodedFaces", "EncodedImage", "Layout", "find_faces"]
-
 PARTS = ("train", "validation", "test")
 """The official parts; CelebA numbers them 0, 1, 2."""
 
@@ -113,7 +111,7 @@ def find_faces(path: PathLike | None, parts: Collection[str], limit: int | None)
     )
 
 
-def _kept_rows(
+def _select_rows(
     partition: npt.NDArray[np.int8], parts: Collection[str], limit: int | None, folder: Path
 ) -> npt.NDArray[np.intp]:
     """Return the positions of the first ``limit`` images of each wanted part, part by part."""
@@ -176,7 +174,7 @@ def _packed_faces(folder: Path, parts: Collection[str], limit: int | None) -> En
     shards = [_read_shard(path) for _, path in paths]
     sizes = [shard.image_id.size for shard in shards]
     partition = np.repeat(np.array([code for code, _ in paths], dtype=np.int8), sizes)
-    rows = _kept_rows(partition, parts, limit, folder)
+    rows = _select_rows(partition, parts, limit, folder)
     image_ids = np.concatenate([shard.image_id for shard in shards]).astype(np.int32)
     _refuse_repeated(image_ids, folder)
     attributes = np.concatenate([shard.attr for shard in shards]).astype(np.int8)[rows]
@@ -211,7 +209,7 @@ def _aligned_faces(images: Path, parts: Collection[str], limit: int | None) -> E
     partition = _read_partition(images.parent / _PARTITION, table.index)
     image_ids = table.index.str.removesuffix(".jpg").astype(np.int32).to_numpy()
     _refuse_repeated(image_ids, images.parent)
-    rows = _kept_rows(partition, parts, limit, images.parent)
+    rows = _select_rows(partition, parts, limit, images.parent)
     paths = [images / name for name in table.index[rows]]
     return EncodedFaces(
         layout=_ALIGNED,

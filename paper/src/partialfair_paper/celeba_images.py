@@ -19,8 +19,6 @@ from partialfair_paper.celeba_files import PARTS, EncodedFaces, find_faces
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FaceImages", "load_celeba_images"]
-
 _CHUNK_IMAGES = 256
 """Images that a thread decodes before it asks for more: some hundredths of a second of work."""
 
@@ -113,7 +111,7 @@ def load_celeba_images(
         raise InputError(f"parts must be a list of some of {', '.join(map(repr, PARTS))}, not {parts!r}")
     faces = find_faces(path, parts, None if limit is None else int(limit))
     return FaceImages(
-        images=_decoded(faces, int(size)),
+        images=_decode(faces, int(size)),
         y=faces.attractive,
         sensitive_features=group_series("sex", faces.male, ("Female", "Male")),
         partition=faces.partition,
@@ -121,7 +119,7 @@ def load_celeba_images(
     )
 
 
-def _decoded(faces: EncodedFaces, size: int) -> npt.NDArray[np.uint8]:
+def _decode(faces: EncodedFaces, size: int) -> npt.NDArray[np.uint8]:
     """Decode all images into one array, in threads: Pillow lets go of the interpreter's lock."""
     n_images = len(faces.encoded)
     images = np.empty((n_images, 3, size, size), dtype=np.uint8)

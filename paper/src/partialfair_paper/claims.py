@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 
 from partialfair_paper.figures import Convergence, Networks, Robustness
-from partialfair_paper.frontiers import Mean, Point, chosen, curves, frontier, read_at
+from partialfair_paper.frontiers import Mean, Point, choose_runs, curves, frontier, read_at
 from partialfair_paper.method import Method, Question
 from partialfair_paper.methods import METHODS
 from partialfair_paper.parts import FACES, gap_name
@@ -27,9 +27,7 @@ from partialfair_paper.store import Store
 from partialfair_paper.target import Scope
 from partialfair_paper.targets import TARGETS
 
-__all__ = ["Finding", "Verdict", "verdicts"]
-
-Asked: TypeAlias = tuple[Question, Method]
+Models: TypeAlias = tuple[Question, Method]
 _Pairs: TypeAlias = Mapping[tuple[int, float | None], tuple[float, float]]
 
 _HIGH_FAIRNESS = 0.85
@@ -71,11 +69,11 @@ class Verdict:
 
 def verdicts(scope: Scope, store: Store) -> list[Verdict]:
     """Judge all claims on the data sets of a scope."""
-    return [Verdict(claim, tuple(_JUDGES[claim.name](scope, store))) for claim in CLAIMS]
+    return [Verdict(claim, tuple(_EVALUATIONS[claim.name](scope, store))) for claim in CLAIMS]
 
 
 @dataclass(frozen=True, eq=False)
-class _Beside:
+class _Comparison:
     """One method's frontier beside another's models.
 
     Attributes
@@ -95,7 +93,7 @@ class _Beside:
     n_splits: int
 
     @classmethod
-    def of(cls, store: Store, frontier_of: Asked, models_of: Asked) -> _Beside | None:
+    def of(cls, store: Store, frontier_of: Models, models_of: Models) -> _Comparison | None:
         """Compare split by split; None if not both have been run."""
         lines = curves(store, *frontier_of)
         question, method = models_of
@@ -103,7 +101,7 @@ class _Beside:
         pairs: dict[tuple[int, float | None], tuple[float, float]] = {}
         fairer: dict[tuple[int, float | None], tuple[float, float]] = {}
         splits = set()
-        for (seed, tolerance), (_, outcome) in chosen(store, question, method).items():
+        for (seed, tolerance), (_, outcome) in choose_runs(store, question, method).items():
             if (line := lines.get(seed)) is None:
                 continue
             splits.add(seed)
@@ -146,7 +144,7 @@ class _Beside:
         return losses
 
 
-def _asked(scope: Scope, *names: str) -> list[str]:
+def _in_scope(scope: Scope, *names: str) -> list[str]:
     return [dataset for dataset in names if dataset in scope.datasets]
 
 
@@ -161,17 +159,17 @@ def _against_baselines(
     others: list[str] = []
     for name in _BASELINES:
         label = scope.method(name).label
-        beside = _Beside.of(store, ours, (question, scope.method(name)))
-        if beside is None:
+        comparison = _Comparison.of(store, ours, (question, scope.method(name)))
+        if comparison is None:
             others.append(f"{label} has not been run")
             continue
-        if lower := {**beside.lower(above=similar_below), **beside.lower(by=_SIMILAR)}:
-            worse.append(f"{label} is more accurate {_listed(lower)}")
-        if beaten := beside.beaten():
-            worse.append(f"{label} is fairer than all of ours and more accurate {_listed(beaten)}")
-        if beside.pairs:
+        if lower := {**comparison.lower(above=similar_below), **comparison.lower(by=_SIMILAR)}:
+            worse.append(f"{label} is more accurate {_list_losses(lower)}")
+        if beaten := comparison.beaten():
+            worse.append(f"{label} is fairer than all of ours and more accurate {_list_losses(beaten)}")
+        if comparison.pairs:
             compared.append(label)
-        elif beside.fairer:
+        elif comparison.fairer:
             others.append(f"all models of {label} are fairer than ours, and none more accurate")
         else:
             others.append(f"all models of {label} are less fair than ours")
@@ -181,7 +179,7 @@ def _against_baselines(
     return Finding(dataset, not worse, "; ".join(why))
 
 
-def _listed(losses: Mapping[float, float]) -> str:
+def _list_losses(losses: Mapping[float, float]) -> str:
     levels = dict.fromkeys(f"{level:.2f}" for level in sorted(losses))
     return f"at fairness {', '.join(levels)}, by {max(losses.values()):.4f} at most"
 
@@ -191,18 +189,18 @@ def _frontiers(
 ) -> Callable[[Scope, Store], Iterator[Finding]]:
     """Judge frontiers of some data sets against all baselines."""
 
-    def judge(scope: Scope, store: Store) -> Iterator[Finding]:
-        for dataset in _asked(scope, *datasets):
+    def evaluate(scope: Scope, store: Store) -> Iterator[Finding]:
+        for dataset in _in_scope(scope, *datasets):
             yield _against_baselines(scope, store, dataset, fairness, similar_below=similar_below)
 
-    return judge
+    return evaluate
 
 
-def _narrowing(fairness: str) -> Callable[[Scope, Store], Iterator[Finding]]:
+def _check_gaps_shrink(fairness: str) -> Callable[[Scope, Store], Iterator[Finding]]:
     """Judge whether gaps on test rows shrink with κ, up to one standard error."""
 
-    def judge(scope: Scope, store: Store) -> Iterator[Finding]:
-        for dataset in _asked(scope, *DATASETS):
+    def evaluate(scope: Scope, store: Store) -> Iterator[Finding]:
+        for dataset in _in_scope(scope, *DATASETS):
             points = frontier(store, scope.question(dataset, fairness), scope.method("ours"))
             if len(points) < 2:
                 yield Finding(dataset, None, "no frontier has been computed")
@@ -212,12 +210,12 @@ def _narrowing(fairness: str) -> Callable[[Scope, Store], Iterator[Finding]]:
             falls = all(gaps[k + 1] <= gaps[k] + errors[k] for k in range(len(gaps) - 1))
             yield Finding(dataset, falls, "test gaps " + ", ".join(f"{gap:.3f}" for gap in gaps))
 
-    return judge
+    return evaluate
 
 
 def _densities(scope: Scope, store: Store) -> Iterator[Finding]:
     for fairness in ("pSP", "pDP"):
-        for finding in _narrowing(fairness)(scope, store):
+        for finding in _check_gaps_shrink(fairness)(scope, store):
             yield Finding(f"{finding.dataset} ({fairness})", finding.holds, finding.why)
 
 
@@ -229,7 +227,7 @@ def _robust(scope: Scope, store: Store) -> Iterator[Finding]:
     target = TARGETS["fig9"]
     assert isinstance(target, Robustness)
     ours = scope.method("ours").name
-    for dataset in _asked(scope, *DATASETS):
+    for dataset in _in_scope(scope, *DATASETS):
         by_method: dict[str, list[Point]] = {}
         for question, method, point in target.bars(scope, store):
             if question.dataset == dataset:
@@ -255,10 +253,10 @@ def _robust(scope: Scope, store: Store) -> Iterator[Finding]:
 def _descents(name: str) -> Callable[[Scope, Store], Iterator[Finding]]:
     """Judge IDCA beside SSG by where they end: alike, but on law school (pSP) and on bank (pDP)."""
 
-    def judge(scope: Scope, store: Store) -> Iterator[Finding]:
+    def evaluate(scope: Scope, store: Store) -> Iterator[Finding]:
         target = TARGETS[name]
         assert isinstance(target, Convergence)
-        for dataset in _asked(scope, *DATASETS):
+        for dataset in _in_scope(scope, *DATASETS):
             ends = {}
             for run in target.runs(scope):
                 outcome = store.of(run) if run.dataset == dataset else None
@@ -280,39 +278,39 @@ def _descents(name: str) -> Callable[[Scope, Store], Iterator[Finding]]:
             else:
                 yield Finding(dataset, alike, why)
 
-    return judge
+    return evaluate
 
 
 def _partial_and_full(scope: Scope, store: Store) -> Iterator[Finding]:
     """Judge partial against full parity: superior on bank and law school, comparable on a9a."""
-    for dataset in _asked(scope, *DATASETS):
+    for dataset in _in_scope(scope, *DATASETS):
         question = scope.question(dataset, "pSP")
         partial, full = ((question, scope.method(name)) for name in ("ours", "full-parity"))
-        beside = _Beside.of(store, partial, full)
-        if beside is None or not beside.pairs:
+        comparison = _Comparison.of(store, partial, full)
+        if comparison is None or not comparison.pairs:
             yield Finding(dataset, None, "no two methods have been run that can be compared")
             continue
-        gain = beside.mean
-        why = f"partial parity gains {_signed(gain)} where full parity has models"
-        lower = beside.lower(by=_SIMILAR if dataset == "a9a" else 0.0)
+        gain = comparison.mean
+        why = f"partial parity gains {_write_gain(gain)} where full parity has models"
+        lower = comparison.lower(by=_SIMILAR if dataset == "a9a" else 0.0)
         if lower and gain.value > 0:
-            why += f", on average, but loses {_listed(lower)}"
+            why += f", on average, but loses {_list_losses(lower)}"
         yield Finding(dataset, not lower and (dataset == "a9a" or gain.value > 0), why)
 
 
 def _points(scope: Scope, store: Store) -> Iterator[Finding]:
     """Judge ten against twenty points: no gain beyond chance and what is similar, but on law school."""
-    for dataset in _asked(scope, *DATASETS):
+    for dataset in _in_scope(scope, *DATASETS):
         twenty, ten = (
             (scope.question(dataset, "pSP", n_points=n_points), scope.method("ours")) for n_points in (20, 10)
         )
-        beside = _Beside.of(store, twenty, ten)
-        if beside is None or not beside.pairs:
+        comparison = _Comparison.of(store, twenty, ten)
+        if comparison is None or not comparison.pairs:
             yield Finding(dataset, None, "no two methods have been run that can be compared")
             continue
-        gains = beside.mean
+        gains = comparison.mean
         significant = bool(gains.value > max(2 * np.nan_to_num(gains.error, nan=np.inf), _SIMILAR))
-        why = f"twenty points gain {_signed(gains)}"
+        why = f"twenty points gain {_write_gain(gains)}"
         yield Finding(dataset, significant if dataset == "law_school" else not significant, why)
 
 
@@ -326,10 +324,12 @@ def _network_gains(
     """
     target = TARGETS["fig12"]
     assert isinstance(target, Networks)
-    asked = {label: (question, method) for label, question, method in target.curves(scope)}
-    if not asked:
+    by_label = {label: (question, method) for label, question, method in target.curves(scope)}
+    if not by_label:
         return None
-    first, second = (curves(store, *asked[label], judged_on=OWN_INTERVALS[FACES]) for label in (one, other))
+    first, second = (
+        curves(store, *by_label[label], fairness_on=OWN_INTERVALS[FACES]) for label in (one, other)
+    )
     by_level: dict[float, tuple[Mean, int]] = {}
     by_seed: dict[int, list[float]] = {}
     for level in _LEVELS:
@@ -347,14 +347,14 @@ def _network_gains(
 
 def _by_levels(by_level: Mapping[float, tuple[Mean, int]]) -> str:
     return ", ".join(
-        f"{_signed(gain)} at fairness {level:.2f} ({n} seeds)" for level, (gain, n) in by_level.items()
+        f"{_write_gain(gain)} at fairness {level:.2f} ({n} seeds)" for level, (gain, n) in by_level.items()
     )
 
 
 def _networks_partial(scope: Scope, store: Store) -> Iterator[Finding]:
     """Judge networks constrained on the band beside those on all ranks, at the same fairness on the band."""
     on_band, on_all, more_points = NETWORKS
-    for label in (on_band, more_points) if _asked(scope, FACES) else ():
+    for label in (on_band, more_points) if _in_scope(scope, FACES) else ():
         found = _network_gains(scope, store, label, on_all)
         if found is None:
             yield Finding(label, None, "no two curves have been computed that can be compared")
@@ -368,7 +368,7 @@ def _networks_partial(scope: Scope, store: Store) -> Iterator[Finding]:
 def _networks_points(scope: Scope, store: Store) -> Iterator[Finding]:
     """Judge fifty points beside ten: no gain beyond chance and what is similar."""
     on_band, _, more_points = NETWORKS
-    if not _asked(scope, FACES):
+    if not _in_scope(scope, FACES):
         return
     found = _network_gains(scope, store, more_points, on_band)
     if found is None:
@@ -376,18 +376,18 @@ def _networks_points(scope: Scope, store: Store) -> Iterator[Finding]:
         return
     by_level, mean = found
     similar = abs(mean.value) <= max(2 * mean.error, _SIMILAR)
-    yield Finding(FACES, similar, f"fifty points gain {_signed(mean)} on average; {_by_levels(by_level)}")
+    yield Finding(FACES, similar, f"fifty points gain {_write_gain(mean)} on average; {_by_levels(by_level)}")
 
 
-def _signed(gain: Mean) -> str:
+def _write_gain(gain: Mean) -> str:
     return f"{gain.value:+.4f}" if np.isnan(gain.error) else f"{gain.value:+.4f} ± {gain.error:.4f}"
 
 
-_JUDGES: dict[str, Callable[[Scope, Store], Iterator[Finding]]] = {
+_EVALUATIONS: dict[str, Callable[[Scope, Store], Iterator[Finding]]] = {
     "frontier-psp": _frontiers("pSP", *DATASETS),
     "frontier-pdp-law": _frontiers("pDP", "law_school"),
     "frontier-pdp-others": _frontiers("pDP", "a9a", "bank", similar_below=_HIGH_FAIRNESS),
-    "rank-curves": _narrowing("pSP"),
+    "rank-curves": _check_gaps_shrink("pSP"),
     "densities": _densities,
     "robust": _robust,
     "idca-psp": _descents("fig10"),

@@ -38,12 +38,10 @@ if TYPE_CHECKING:
     from partialfair_paper.sweep import Finished
     from partialfair_paper.target import Scope, Target
 
-__all__ = ["app", "reproduce"]
-
 _SCHEMA = "partialfair.reproduce/1"
 _MOST_LINES = 60
 """Of a table in the terminal."""
-_KEPT = "runs that were done are kept, and the same command goes on with the rest"
+_RESUMES = "runs that were done are kept, and the same command goes on with the rest"
 
 
 app = typer.Typer(add_completion=False)
@@ -149,7 +147,7 @@ def reproduce(
         if (sentence := one.missing()) is not None:
             note(f"left out: {sentence}")
     progress = _Progress(Costs(store), left, jobs)
-    with keeping(_KEPT), step(f"runs to be done: {len(left):,} of {len(set(runs)):,}") as tell:
+    with keeping(_RESUMES), step(f"runs to be done: {len(left):,} of {len(set(runs)):,}") as tell:
         failures = sweep(runs, store, folder=data, jobs=jobs, say=lambda one: tell(progress.after(one)))
     written = _write(wanted, scope, store, report=report)
     if export is not None:
@@ -214,7 +212,7 @@ def _print_list(*, as_json: bool) -> None:
             target.name: {"title": target.title, "datasets": list(target.datasets)}
             for target in TARGETS.values()
         }
-        told = {
+        described = {
             method.name: {
                 "label": method.label,
                 "protocol": method.protocol,
@@ -223,7 +221,7 @@ def _print_list(*, as_json: bool) -> None:
             }
             for method in methods
         }
-        echo(json_text({"schema": _SCHEMA, "known": known, "methods": told}))
+        echo(json_text({"schema": _SCHEMA, "known": known, "methods": described}))
         return
     table = PlainTable()
     for heading in ("target", "what it shows", "data"):
@@ -296,9 +294,9 @@ def _write(wanted: Sequence[Target], scope: Scope, store: Store, *, report: bool
         from partialfair_paper.claims import verdicts
         from partialfair_paper.report import reproduction_page, reproduction_text
 
-        judged = verdicts(scope, store)
-        page = reproduction_page(wanted, scope, store, judged, pictures)
-        text = reproduction_text(wanted, scope, store, judged, pictures)
+        results = verdicts(scope, store)
+        page = reproduction_page(wanted, scope, store, results, pictures)
+        text = reproduction_text(wanted, scope, store, results, pictures)
         files |= {
             store.directory / "report.html": page.encode(),
             store.directory / "report.md": text.encode(),

@@ -10,8 +10,6 @@ from partialfair_paper.methods import METHODS
 from partialfair_paper.runs import Run
 from partialfair_paper.store import Store
 
-__all__ = ["Costs"]
-
 _SIZES = {"law_school": 1.0, "bank": 3.0, "a9a": 6.0, "acs_income": 17.0, "celeba": 1.0}
 """How many times longer a run takes than on law school, roughly."""
 

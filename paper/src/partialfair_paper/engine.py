@@ -17,13 +17,11 @@ from partialfair.constraints import (
     StatisticalParity,
 )
 from partialfair.extension import Floats, GapScale, Groups
-from partialfair_paper.method import Fitted, Method, classifier, told
+from partialfair_paper.method import Fitted, Method, classifier, describe_fit
 from partialfair_paper.parts import Parts
 from partialfair_paper.published import BASELINE_MAX_GAPS, MAX_GAPS, PRICES
 from partialfair_paper.quadratic import InterGroupPairwise, IntraGroupPairwise, QuadraticGroupAUC
 from partialfair_paper.runs import Run
-
-__all__ = ["ENGINE_METHODS", "RankBand", "full_parity", "pairwise_grid", "price_grid", "priced", "stated"]
 
 _ABSOLUTE: GapScale = "absolute"
 
@@ -36,7 +34,7 @@ frontiers of a9a, bank and law school are there at least as high as with the def
 for pDP no width is better than the default."""
 
 
-def stated(run: Run) -> Constraint:
+def state_constraint(run: Run) -> Constraint:
     """Return the constraint of a run, on the paper's scale and at its points."""
     assert run.interval is not None
     assert run.tolerance is not None
@@ -75,7 +73,7 @@ class Unconstrained(Method):
         """Return one that is none."""
         return (None,)
 
-    def fitted(self, run: Run, parts: Parts) -> Fitted:
+    def fit(self, run: Run, parts: Parts) -> Fitted:
         """Fit without a constraint."""
         return classifier(run, parts, constraint=None)
 
@@ -90,10 +88,10 @@ class Ours(Method):
         """Return the paper's κ."""
         return MAX_GAPS[fairness][dataset]
 
-    def fitted(self, run: Run, parts: Parts) -> Fitted:
+    def fit(self, run: Run, parts: Parts) -> Fitted:
         """Fit with the constraint of the run."""
         assert run.fairness is not None
-        return classifier(run, parts, constraint=stated(run), **_BY_SURROGATE[run.fairness])
+        return classifier(run, parts, constraint=state_constraint(run), **_BY_SURROGATE[run.fairness])
 
 
 class OursExact(Ours):
@@ -102,9 +100,9 @@ class OursExact(Ours):
     name, label = "ours-exact", "partial parity, exact"
     of_the_paper = False
 
-    def fitted(self, run: Run, parts: Parts) -> Fitted:
+    def fit(self, run: Run, parts: Parts) -> Fitted:
         """Fit with the constraint of the run."""
-        return classifier(run, parts, constraint=stated(run), enforce="exact")
+        return classifier(run, parts, constraint=state_constraint(run), enforce="exact")
 
 
 class OursAsStated(Ours):
@@ -113,10 +111,10 @@ class OursAsStated(Ours):
     name, label = "ours-as-stated", "our engine"
     in_frontiers, alphas, keeps_history = False, (0.0,), True
 
-    def fitted(self, run: Run, parts: Parts) -> Fitted:
+    def fit(self, run: Run, parts: Parts) -> Fitted:
         """Fit with the constraint of the run."""
         settings = {"enforce": "surrogate", "surrogate": "ramp", "surrogate_width": 1.0}
-        return classifier(run, parts, constraint=stated(run), **settings)
+        return classifier(run, parts, constraint=state_constraint(run), **settings)
 
 
 class FullParity(Method):
@@ -129,7 +127,7 @@ class FullParity(Method):
         """Return those of pSP: the paper gives none."""
         return MAX_GAPS["pSP"][dataset]
 
-    def fitted(self, run: Run, parts: Parts) -> Fitted:
+    def fit(self, run: Run, parts: Parts) -> Fitted:
         """Fit with parity of all ranks."""
         return classifier(run, parts, constraint=full_parity(run), **_BY_SURROGATE["pSP"])
 
@@ -144,7 +142,7 @@ class _Pairwise(Method):
         """Return the paper's κ."""
         return pairwise_grid(self.name, dataset, fairness)
 
-    def fitted(self, run: Run, parts: Parts) -> Fitted:
+    def fit(self, run: Run, parts: Parts) -> Fitted:
         """Fit with the quadratic constraint."""
         assert run.tolerance is not None
         return classifier(run, parts, constraint=type(self).constraint(run.tolerance), enforce="surrogate")
@@ -184,7 +182,7 @@ class RankBand(StatisticalParity):
         return ranks - self.max_gap, ranks + self.max_gap
 
 
-def priced(run: Run) -> tuple[Constraint, float]:
+def read_penalty(run: Run) -> tuple[Constraint, float]:
     """Return constraints with κ = 0 whose largest function has a price, and that price (Section G.4.1).
 
     The paper's λ is that of a gap on the interval's scale. Of pSP that gap is twice the largest distance of a
@@ -205,7 +203,7 @@ _PRICED_GAPS = tuple(np.geomspace(0.5, 1e-3, 24).tolist())
 @lru_cache(maxsize=2)
 def _loss_by_gap(run: Run, parts: Parts) -> tuple[tuple[float, PartialFairClassifier], ...]:
     """Return a model for each gap, from loose to strict, each found from the last."""
-    constraint, _ = priced(replace(run, tolerance=0.0))
+    constraint, _ = read_penalty(replace(run, tolerance=0.0))
     assert run.fairness is not None
     settings = {"group_terms": "interactions", "warm_start": True, **_BY_SURROGATE[run.fairness]}
     clf = PartialFairClassifier(alpha=run.alpha, **settings)
@@ -230,13 +228,13 @@ class PenaltyBaseline(Method):
         """Return the paper's λ."""
         return price_grid(dataset, fairness)
 
-    def fitted(self, run: Run, parts: Parts) -> Fitted:
+    def fit(self, run: Run, parts: Parts) -> Fitted:
         """Set the price against the loss at each gap."""
-        _, price = priced(run)
+        _, price = read_penalty(run)
         # Not part of the key: all prices share one path of models.
         models = _loss_by_gap(replace(run, tolerance=None), parts)
         gap, clf = min(models, key=lambda model: model[1].result_.objective + price * model[0])
-        fitted = told(clf)
+        fitted = describe_fit(clf)
         return replace(fitted, fit={**fitted.fit, "gap": gap, "price": price})
 
 

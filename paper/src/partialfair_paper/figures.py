@@ -7,16 +7,14 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import ClassVar
 
-from partialfair_paper.frontiers import Point, chosen, frontier
+from partialfair_paper.frontiers import Point, choose_runs, frontier
 from partialfair_paper.method import Method, Question
 from partialfair_paper.methods import METHODS
 from partialfair_paper.parts import FACES, gap_name
 from partialfair_paper.published import DATASETS, INTERVALS, NETWORKS, OWN_INTERVALS, ROBUST
 from partialfair_paper.runs import Run
 from partialfair_paper.store import Store
-from partialfair_paper.target import Row, Scope, Target, compared, shown, yes_or_no
-
-__all__ = ["Convergence", "Densities", "Frontiers", "Networks", "RankCurves", "Robustness"]
+from partialfair_paper.target import Row, Scope, Target, list_methods, write_mean, yes_or_no
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class Frontiers(Target):
 
     def runs(self, scope: Scope) -> list[Run]:
         """Return all methods' runs."""
-        each = (method.runs(question) for question in self.questions(scope) for method in compared(scope))
+        each = (method.runs(question) for question in self.questions(scope) for method in list_methods(scope))
         return list(chain.from_iterable(each))
 
     def trainers(self, scope: Scope, store: Store) -> Iterator[tuple[Question, Method, Method]]:
@@ -52,8 +50,8 @@ class Frontiers(Target):
 
     def rows(self, scope: Scope, store: Store) -> list[Row]:
         """Return every point, and those of the other protocol: means over splits, with standard errors."""
-        beside = [(question, method) for question, *pair in self.trainers(scope, store) for method in pair]
-        pairs = [(question, method) for question in self.questions(scope) for method in compared(scope)]
+        trained = [(question, method) for question, *pair in self.trainers(scope, store) for method in pair]
+        pairs = [(question, method) for question in self.questions(scope) for method in list_methods(scope)]
         return [
             {
                 "dataset": question.dataset,
@@ -63,11 +61,11 @@ class Frontiers(Target):
                 "in the paper": yes_or_no(method.of_the_paper),
                 "group at prediction": yes_or_no(method.uses_group),
                 "tolerance": "" if point.tolerance is None else f"{point.tolerance:g}",
-                "fairness": shown(point.fairness),
-                "accuracy": shown(point.accuracy),
+                "fairness": write_mean(point.fairness),
+                "accuracy": write_mean(point.accuracy),
                 "splits": point.n,
             }
-            for question, method in pairs + [pair for pair in beside if pair not in pairs]
+            for question, method in pairs + [pair for pair in trained if pair not in pairs]
             for point in frontier(store, question, method)
         ]
 
@@ -87,7 +85,7 @@ class _ByTolerance(Target):
         """Yield tolerances, None for no constraint, with the runs that validation chose."""
         question = scope.question(dataset, self.fairness, seeds=(0,))
         for method in (METHODS["unconstrained"], scope.method("ours")):
-            for (_, tolerance), (run, _) in chosen(store, question, method).items():
+            for (_, tolerance), (run, _) in choose_runs(store, question, method).items():
                 yield tolerance, run
 
     def rows(self, scope: Scope, store: Store) -> list[Row]:
@@ -137,7 +135,7 @@ class Robustness(Target):
     title: str
     datasets: Sequence[str] = DATASETS
 
-    def asked(self, scope: Scope) -> Iterator[tuple[Question, Method, float]]:
+    def settings(self, scope: Scope) -> Iterator[tuple[Question, Method, float]]:
         """Yield questions with methods and their tolerances (Section G.6)."""
         for dataset in self.of(scope):
             for interval in INTERVALS[dataset]:
@@ -147,11 +145,13 @@ class Robustness(Target):
 
     def runs(self, scope: Scope) -> list[Run]:
         """Return one tolerance of each method on each interval."""
-        return [run for question, method, one in self.asked(scope) for run in method.runs(question, (one,))]
+        return [
+            run for question, method, one in self.settings(scope) for run in method.runs(question, (one,))
+        ]
 
     def bars(self, scope: Scope, store: Store) -> Iterator[tuple[Question, Method, Point]]:
         """Yield the bars whose runs have been done."""
-        for question, method, tolerance in self.asked(scope):
+        for question, method, tolerance in self.settings(scope):
             for point in frontier(store, question, method, (tolerance,)):
                 yield question, method, point
 
@@ -162,8 +162,8 @@ class Robustness(Target):
                 "dataset": question.dataset,
                 "interval": f"{question.interval[0]:.0%} to {question.interval[1]:.0%}",
                 "method": method.label,
-                "fairness": shown(point.fairness),
-                "accuracy": shown(point.accuracy),
+                "fairness": write_mean(point.fairness),
+                "accuracy": write_mean(point.accuracy),
                 "splits": point.n,
             }
             for question, method, point in self.bars(scope, store)
@@ -229,10 +229,10 @@ class Networks(Target):
         """Yield what is compared, with a name for each: no constraint, then settings (i) to (iii)."""
         if not self.of(scope):
             return
-        asked = scope.question(FACES, "pSP")
-        yield "unconstrained", asked, METHODS["network-unconstrained"]
+        settings = scope.question(FACES, "pSP")
+        yield "unconstrained", settings, METHODS["network-unconstrained"]
         for label, (interval, n_points) in NETWORKS.items():
-            yield label, replace(asked, interval=interval, n_points=n_points), METHODS["network"]
+            yield label, replace(settings, interval=interval, n_points=n_points), METHODS["network"]
 
     def runs(self, scope: Scope) -> list[Run]:
         """Return the networks of all curves."""
@@ -240,7 +240,7 @@ class Networks(Target):
 
     def points(self, store: Store, question: Question, method: Method) -> list[Point]:
         """Return a curve: wherever it was constrained, fairness is that on the band."""
-        return frontier(store, question, method, judged_on=OWN_INTERVALS[FACES])
+        return frontier(store, question, method, fairness_on=OWN_INTERVALS[FACES])
 
     def rows(self, scope: Scope, store: Store) -> list[Row]:
         """Return every point: means over networks of several seeds, with standard errors."""
@@ -252,8 +252,8 @@ class Networks(Target):
                 {
                     "constraint on": label,
                     "κ": "" if point.tolerance is None else f"{point.tolerance:g}",
-                    "fairness on the band": shown(point.fairness),
-                    "accuracy": shown(point.accuracy),
+                    "fairness on the band": write_mean(point.fairness),
+                    "accuracy": write_mean(point.accuracy),
                     "networks": point.n,
                     "training images": ", ".join(f"{n:,}" for n in sorted(n_images)),
                 }

@@ -17,9 +17,7 @@ from partialfair_paper.parts import gap_name
 from partialfair_paper.runs import Outcome, Run
 from partialfair_paper.store import Store
 
-__all__ = ["Mean", "Point", "chosen", "curves", "frontier", "halved", "read_at"]
-
-Judged: TypeAlias = tuple[Run, Outcome]
+Done: TypeAlias = tuple[Run, Outcome]
 
 _CONFIDENCE = 0.95
 
@@ -53,14 +51,14 @@ class Point:
     n: int
 
 
-def chosen(
+def choose_runs(
     store: Store, question: Question, method: Method, tolerances: Iterable[float | None] | None = None
-) -> dict[tuple[int, float | None], Judged]:
+) -> dict[tuple[int, float | None], Done]:
     """Return for each split and tolerance the run whose alpha is most accurate on the validation rows.
 
     Runs that were not done, or failed, take no part.
     """
-    best: dict[tuple[int, float | None], Judged] = {}
+    best: dict[tuple[int, float | None], Done] = {}
     for run in method.runs(question, tolerances):
         outcome = store.of(run)
         if outcome is None or outcome.failed:
@@ -77,16 +75,16 @@ def frontier(
     method: Method,
     tolerances: Iterable[float | None] | None = None,
     *,
-    judged_on: Interval | None = None,
+    fairness_on: Interval | None = None,
 ) -> list[Point]:
     """Return the means over splits of each tolerance, from loose to strict.
 
     Fairness is that on the question's interval, or on another where models are judged elsewhere.
     """
     by_tolerance: dict[float | None, list[Outcome]] = {}
-    for (_, tolerance), (_, outcome) in chosen(store, question, method, tolerances).items():
+    for (_, tolerance), (_, outcome) in choose_runs(store, question, method, tolerances).items():
         by_tolerance.setdefault(tolerance, []).append(outcome)
-    gap = gap_name(question.fairness, judged_on or question.interval)
+    gap = gap_name(question.fairness, fairness_on or question.interval)
     return [
         Point(
             tolerance,
@@ -98,7 +96,7 @@ def frontier(
     ]
 
 
-def halved(grid: Sequence[float | None]) -> tuple[float | None, ...]:
+def halve_grid(grid: Sequence[float | None]) -> tuple[float | None, ...]:
     """Return a grid with the geometric mean of each two neighbours between them."""
     known = [one for one in grid if one is not None]
     middles = [float(f"{np.sqrt(low * high):.3g}") for low, high in pairwise(known)]
@@ -111,27 +109,27 @@ def curves(
     method: Method,
     tolerances: Iterable[float | None] | None = None,
     *,
-    judged_on: Interval | None = None,
+    fairness_on: Interval | None = None,
 ) -> Mapping[int, Floats]:
     """Return by split the test fairness and accuracy, (k, 2), of models on the frontier of validation.
 
     Those are the models beside which no other is as fair and as accurate on the validation rows, the
     unconstrained ones among them; they are ordered by fairness on the test rows.
     """
-    gap = gap_name(question.fairness, judged_on or question.interval)
-    found: dict[int, Floats] = {}
+    gap = gap_name(question.fairness, fairness_on or question.interval)
+    by_split: dict[int, Floats] = {}
     for seed in question.seeds:
         own = _done(store, replace(question, seeds=(seed,)), method, tolerances)
         if not own:
             continue
-        judged = own + _done(store, replace(question, seeds=(seed,)), METHODS[method.free])
-        kept, highest = [], -np.inf
-        for outcome in sorted(judged, key=lambda one: (one.validation[gap], -one.validation["accuracy"])):
+        outcomes = own + _done(store, replace(question, seeds=(seed,)), METHODS[method.free])
+        points, highest = [], -np.inf
+        for outcome in sorted(outcomes, key=lambda one: (one.validation[gap], -one.validation["accuracy"])):
             if outcome.validation["accuracy"] > highest:  # nothing fairer was as accurate
                 highest = outcome.validation["accuracy"]
-                kept.append((1 - outcome.test[gap], outcome.test["accuracy"]))
-        found[seed] = np.array(sorted(kept))
-    return found
+                points.append((1 - outcome.test[gap], outcome.test["accuracy"]))
+        by_split[seed] = np.array(sorted(points))
+    return by_split
 
 
 def _done(

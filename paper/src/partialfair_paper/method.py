@@ -16,8 +16,6 @@ from partialfair_paper.parts import Part, Parts
 from partialfair_paper.published import N_POINTS
 from partialfair_paper.runs import Run
 
-__all__ = ["ALPHAS", "Fitted", "Interval", "Method", "Question", "classifier", "told"]
-
 ALPHAS = (1e-5, 1e-4, 1e-3, 1e-2)
 """Penalties on coefficients among which the validation rows choose; the paper has none, and stops early."""
 
@@ -114,7 +112,7 @@ class Method(ABC):
         return None
 
     @abstractmethod
-    def fitted(self, run: Run, parts: Parts) -> Fitted:
+    def fit(self, run: Run, parts: Parts) -> Fitted:
         """Train a model."""
 
     def runs(self, question: Question, tolerances: Iterable[float | None] | None = None) -> list[Run]:
@@ -151,10 +149,10 @@ def classifier(run: Run, parts: Parts, **settings: Any) -> Fitted:
     """Fit the paper's model by our engine, with terms for every group unless the settings say otherwise."""
     clf = PartialFairClassifier(**{"alpha": run.alpha, "group_terms": "interactions", **settings})
     clf.fit(parts.train.X, parts.train.y, sensitive_features=parts.train.groups)
-    return told(clf)
+    return describe_fit(clf)
 
 
-def told(clf: PartialFairClassifier | PartialFairTrees) -> Fitted:
+def describe_fit(clf: PartialFairClassifier | PartialFairTrees) -> Fitted:
     """Return a fitted classifier as a model that tells how it was trained."""
     result = clf.result_
     fit = {

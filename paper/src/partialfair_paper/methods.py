@@ -9,8 +9,6 @@ from partialfair_paper.method import Method
 from partialfair_paper.networks import NETWORK_METHODS
 from partialfair_paper.others import OTHER_METHODS
 
-__all__ = ["METHODS", "method_of"]
-
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (

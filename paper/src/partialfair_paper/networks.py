@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from partialfair.constraints import Constraint, StatisticalParity
 from partialfair.exceptions import DataFetchError, InputError, MissingExtraError
 from partialfair.extension import DATA_VARIABLE, Floats, PathLike, find_named, require, searched
-from partialfair_paper.engine import stated
+from partialfair_paper.engine import state_constraint
 from partialfair_paper.method import Fitted, Method, Question
 from partialfair_paper.parts import Part, Parts
 from partialfair_paper.published import N_POINTS, OWN_INTERVALS
@@ -31,16 +31,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from partialfair.torch import GroupBatches
-
-__all__ = [
-    "NETWORK_MAX_GAPS",
-    "NETWORK_METHODS",
-    "Network",
-    "NetworkSettings",
-    "network_scores",
-    "resnet18_backbone",
-    "trained_network",
-]
 
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of ImageNet's pixels, by which its networks expect images to be standardised."""
@@ -54,7 +44,7 @@ NETWORK_MAX_GAPS: Mapping[tuple[float, float], tuple[float, ...]] = {
 _STRICT_MAX_GAP = 0.03
 """Below this κ small prices do not reach on all ranks what large ones reach (``celeba_search.jsonl``)."""
 _SECONDS_WITHOUT_GPU = 1800.0
-_JUDGED_AT_A_TIME = 1024
+_SCORED_AT_A_TIME = 1024
 _NEVER_JOINS = StatisticalParity((0.0, 1.0), 1.0)
 """What networks without a constraint are given: all of their epochs are free."""
 _LEAST_BATCHES = 4
@@ -136,9 +126,9 @@ class Network(Method):
         strict = run.tolerance is not None and run.tolerance < _STRICT_MAX_GAP
         return NetworkSettings(dual_step=0.004, penalty=0.2) if many and not strict else NetworkSettings()
 
-    def fitted(self, run: Run, parts: Parts) -> Fitted:
+    def fit(self, run: Run, parts: Parts) -> Fitted:
         """Train a network."""
-        model, fit = trained_network(run, parts, self.settings(run))
+        model, fit = train_network(run, parts, self.settings(run))
         return Fitted(lambda part: network_scores(model, part), fit)
 
 
@@ -180,7 +170,7 @@ def resnet18_backbone(*, path: PathLike | None = None) -> Path:
     return found
 
 
-def trained_network(
+def train_network(
     run: Run, parts: Parts, settings: NetworkSettings
 ) -> tuple[nn.Module, dict[str, str | int | float]]:
     """Train a network on a GPU, if there is one; return it, and what there is to tell."""
@@ -191,9 +181,9 @@ def trained_network(
     epochs = settings.epochs if run.rows is None else _QUICK_EPOCHS
     free_epochs = epochs if run.tolerance is None else min(settings.free_epochs, epochs - 1)
     loader = _Batches(parts.train, settings, run.seed, device)
-    model = _standardised(parts.folder).to(device)
+    model = _standardise(parts.folder).to(device)
     model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    constraint = _NEVER_JOINS if run.tolerance is None else stated(run)
+    constraint = _NEVER_JOINS if run.tolerance is None else state_constraint(run)
     with _fastest_convolutions(device):
         loss = _train(model, loader, parts.train.groups, constraint, settings, epochs, free_epochs)
     fit = {
@@ -297,7 +287,7 @@ class _Batches:
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         for rows in self._order():
-            yield self._augmented(self.images[rows]), self.y[rows], rows
+            yield self._augment(self.images[rows]), self.y[rows], rows
 
     def _order(self) -> Tensor:
         """Return the rows of each batch of a pass."""
@@ -308,7 +298,7 @@ class _Batches:
         order = torch.randperm(len(self.y), device=self.y.device, generator=self.rng)
         return order[: len(self) * self.batch_size].view(len(self), self.batch_size)
 
-    def _augmented(self, images: Tensor) -> Tensor:
+    def _augment(self, images: Tensor) -> Tensor:
         """Mirror half of the images, and shift all of them alike."""
         import torch
 
@@ -326,7 +316,7 @@ def _on_device(part: Part, device: torch.device) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(part.X).to(device), torch.from_numpy(part.y.astype(np.int64)).to(device)
 
 
-def _standardised(folder: Path | None) -> nn.Module:
+def _standardise(folder: Path | None) -> nn.Module:
     """Return a ResNet-18 with the backbone's weights, for images that are given as bytes."""
     import torch
     from torch import nn
@@ -362,7 +352,7 @@ def network_scores(model: nn.Module, part: Part) -> Floats:
     images, _ = _on_device(part, device)
     model.eval()
     with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-        scores = [model(batch)[:, 0].float() for batch in torch.split(images, _JUDGED_AT_A_TIME)]
+        scores = [model(batch)[:, 0].float() for batch in torch.split(images, _SCORED_AT_A_TIME)]
     return np.asarray(torch.cat(scores).double().cpu().numpy())
 
 

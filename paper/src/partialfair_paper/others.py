@@ -20,8 +20,6 @@ from partialfair_paper.method import Fitted, Method, classifier
 from partialfair_paper.parts import Part, Parts
 from partialfair_paper.runs import Run
 
-__all__ = ["OTHER_METHODS", "TOO_LARGE", "QuantileMap", "with_group"]
-
 TOO_LARGE = ("acs_income",)
 """Data whose features as a dense table, or with columns left out, would not fit or take hours."""
 _GRID = 7
@@ -75,7 +73,7 @@ class ExponentiatedGradient(_Reduction):
     name, label = "exponentiated-gradient", "fairlearn ExponentiatedGradient"
     grid = (0.2, 0.1, 0.05, 0.02)
 
-    def fitted(self, run: Run, parts: Parts) -> Fitted:
+    def fit(self, run: Run, parts: Parts) -> Fitted:
         """Fit with a bound on the difference of selection rates."""
         reductions, labels = _reductions(), tuple(np.unique(parts.train.groups))
         parity = reductions.DemographicParity(difference_bound=run.tolerance)
@@ -106,7 +104,7 @@ class GridSearch(_Reduction):
     name, label = "grid-search", "fairlearn GridSearch"
     grid = tuple(float(position) for position in range(_GRID))
 
-    def fitted(self, run: Run, parts: Parts) -> Fitted:
+    def fit(self, run: Run, parts: Parts) -> Fitted:
         """Take a model of the grid."""
         assert run.tolerance is not None
         labels = tuple(np.unique(parts.train.groups))
@@ -120,18 +118,18 @@ class WithoutProxies(_WholeRange):
     name, label, uses_group = "without-proxies", "without the group's proxies", False
     grid = (0.0, 0.1, 0.25, 0.5, 0.75)
 
-    def fitted(self, run: Run, parts: Parts) -> Fitted:
+    def fit(self, run: Run, parts: Parts) -> Fitted:
         """Leave columns out by their correlation with the group, and fit without a constraint."""
         assert run.tolerance is not None
         telling = _correlations(parts.train)
-        kept = np.sort(np.argsort(telling)[: telling.size - int(run.tolerance * telling.size)])
+        columns = np.sort(np.argsort(telling)[: telling.size - int(run.tolerance * telling.size)])
 
-        def narrowed(part: Part) -> Part:
-            return replace(part, X=part.X[:, kept])
+        def drop_columns(part: Part) -> Part:
+            return replace(part, X=part.X[:, columns])
 
-        narrow = replace(parts, train=narrowed(parts.train))
+        narrow = replace(parts, train=drop_columns(parts.train))
         fitted = classifier(run, narrow, constraint=None, group_terms=None)
-        return replace(fitted, scores=lambda part: fitted.scores(narrowed(part)))
+        return replace(fitted, scores=lambda part: fitted.scores(drop_columns(part)))
 
 
 def _correlations(part: Part) -> Floats:
@@ -208,7 +206,7 @@ class QuantileMatching(_WholeRange):
         """Return how far scores are moved; it is cheap for any data."""
         return self.grid
 
-    def fitted(self, run: Run, parts: Parts) -> Fitted:
+    def fit(self, run: Run, parts: Parts) -> Fitted:
         """Fit without a constraint, then learn the map on the training rows."""
         assert run.tolerance is not None
         free = classifier(run, parts, constraint=None)

@@ -30,8 +30,6 @@ from partialfair_paper.celeba_images import load_celeba_images
 from partialfair_paper.published import INTERVALS
 from partialfair_paper.runs import Run
 
-__all__ = ["FACES", "LOADERS", "Part", "Parts", "check_data", "gap_name", "judged", "parts_of"]
-
 LOADERS: Mapping[str, Callable[[Path | None], Dataset]] = {
     # The model has terms for the groups; their own columns in X would be there twice.
     "a9a": lambda path: load_a9a(path=path, drop_sensitive=True),
@@ -73,7 +71,7 @@ class Parts:
 
 
 @lru_cache(maxsize=1)
-def _loaded(name: str, folder: Path | None) -> tuple[Dataset, Part]:
+def _load(name: str, folder: Path | None) -> tuple[Dataset, Part]:
     """Return a data set and all its rows, dense features standardised; the last one is kept."""
     if name not in LOADERS:
         raise InputError(f"there is no experiment on {name!r}; there are {', '.join(LOADERS)}")
@@ -98,15 +96,15 @@ def _faces(folder: Path | None, rows: int | None) -> Parts:
 
 @lru_cache(maxsize=2)
 def _split(name: str, folder: Path | None, seed: int, rows: int | None) -> Parts:
-    data, everybody = _loaded(name, folder)
+    data, all_rows = _load(name, folder)
     split = data.split(seed)
     train = split.train
     if rows is not None and rows < train.size:
         train = np.sort(np.random.default_rng(seed).choice(train, rows, replace=False))
     return Parts(
-        everybody.take(train),
-        everybody.take(split.validation),
-        everybody.take(split.test),
+        all_rows.take(train),
+        all_rows.take(split.validation),
+        all_rows.take(split.test),
         INTERVALS.get(name, (data.interval,)),
     )
 
@@ -117,7 +115,7 @@ def check_data(runs: Iterable[Run], folder: Path | None) -> None:
         if dataset == FACES:
             _faces(folder, rows)
         else:
-            _loaded(dataset, folder)
+            _load(dataset, folder)
 
 
 def parts_of(run: Run, folder: Path | None) -> Parts:
@@ -132,7 +130,7 @@ def gap_name(fairness: str, interval: Interval) -> str:
     return f"{fairness} {interval[0]:g}-{interval[1]:g}"
 
 
-def judged(part: Part, scores: Floats, parts: Parts) -> dict[str, float]:
+def evaluate(part: Part, scores: Floats, parts: Parts) -> dict[str, float]:
     """Return accuracy, AUC, and all gaps on the absolute scale, of scores that select above 0."""
     measures = {
         "accuracy": float(((scores > 0) == (part.y == 1)).mean()),

@@ -19,8 +19,6 @@ from partialfair.extension import (
     check_number,
 )
 
-__all__ = ["Penalty"]
-
 
 @dataclass(frozen=True)
 class Penalty(Solver):

@@ -24,13 +24,11 @@ from partialfair_paper.method import Method, Question
 from partialfair_paper.methods import METHODS
 from partialfair_paper.published import FIRST_GROUPS, OWN_INTERVALS
 from partialfair_paper.store import Store
-from partialfair_paper.target import Scope, Target, compared
+from partialfair_paper.target import Scope, Target, list_methods
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["figures_of"]
 
 _MARKERS = "osD^vP*X<>hdp"
 _OTHER_COLOURS = (*GROUP_COLOURS[1:-1], "#A9E5BB", "#FFA07A", "#00CED1", "#800000", "#E040FB")
@@ -92,7 +90,7 @@ def _frontiers(target: Frontiers, scope: Scope, store: Store) -> dict[str, Figur
     if not datasets:
         return {}
     figure, grid = _panels(len(target.fairness), len(datasets))
-    methods = compared(scope)
+    methods = list_methods(scope)
     styles = _styles(methods)
     for question in target.questions(scope):
         ax = grid[target.fairness.index(question.fairness), datasets.index(question.dataset)]
@@ -197,8 +195,8 @@ def _rank_curves(target: RankCurves, scope: Scope, store: Store) -> dict[str, Fi
         for ax in grid.flat[len(pictured) :]:
             ax.set_axis_off()
         for ax, (tolerance, run) in zip(grid.flat, pictured, strict=False):
-            kept = store.scores(run)
-            curve = rank_curve(kept["scores"], sensitive_features=kept["groups"])
+            scored = store.scores(run)
+            curve = rank_curve(scored["scores"], sensitive_features=scored["groups"])
             plot_rank_curve(
                 curve,
                 reference=FIRST_GROUPS[dataset],
@@ -217,10 +215,10 @@ def _densities(target: Densities, scope: Scope, store: Store) -> dict[str, Figur
         pictured = list(target.pictured(scope, store, dataset))
         if not pictured:
             continue
-        kept = [store.scores(run) for _, run in pictured]
-        n_groups = len(np.unique(kept[0]["groups"]))
+        scored = [store.scores(run) for _, run in pictured]
+        n_groups = len(np.unique(scored[0]["groups"]))
         figure, grid = _panels(n_groups, len(pictured), 2.3, 1.9, sharex="col")
-        for column, ((tolerance, _), arrays) in enumerate(zip(pictured, kept, strict=True)):
+        for column, ((tolerance, _), arrays) in enumerate(zip(pictured, scored, strict=True)):
             plot_score_densities(
                 arrays["scores"],
                 sensitive_features=arrays["groups"],

@@ -34,8 +34,6 @@ from partialfair.extension import (
     check_number,
 )
 
-__all__ = ["ProjectedGradient", "QuadraticConstraints"]
-
 _ACCURACY = 1e-9
 """Violation and complementarity at which a projection is done; the paper's fmincon stops at 1e-6."""
 _NEAR_THE_END = 1e-6
@@ -112,7 +110,7 @@ class QuadraticConstraints:
         for _ in range(_ROUNDS):
             if dual.residual <= _ACCURACY:
                 break
-            following = dual.advanced()
+            following = dual.advance()
             if following is None:  # no step rises: rounding is all that is left
                 break
             dual = following
@@ -151,7 +149,7 @@ class _Dual:
         """What is left of violation and complementarity."""
         return float(np.maximum(self.values, np.abs(self.multipliers * self.values)).max())
 
-    def advanced(self) -> _Dual | None:
+    def advance(self) -> _Dual | None:
         """Take a Newton step that rises, or return None."""
         jacobian = self.constraints.jacobian(self.w)
         hessian = jacobian @ cho_solve(self.factor, jacobian.T)

@@ -10,27 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = [
-    "BASELINE_MAX_GAPS",
-    "CLAIMS",
-    "DATASETS",
-    "FIRST_GROUPS",
-    "INTERVALS",
-    "MAX_GAPS",
-    "NETWORKS",
-    "N_POINTS",
-    "OWN_INTERVALS",
-    "PRICES",
-    "ROBUST",
-    "SEEDS",
-    "TABLE_1",
-    "TABLE_2",
-    "TABLE_3",
-    "TABLE_4",
-    "Claim",
-    "Printed",
-]
-
 DATASETS = ("a9a", "bank", "law_school")
 """Of the figures; ACS is in Table 2 alone."""
 

@@ -39,8 +39,6 @@ from partialfair.extension import (
     refuse_empty_groups,
 )
 
-__all__ = ["InterGroupPairwise", "IntraGroupPairwise", "QuadraticGroupAUC", "QuadraticPairs"]
-
 _Cells: TypeAlias = tuple[int, int]
 
 

@@ -15,8 +15,6 @@ from partialfair_paper.published import Claim
 from partialfair_paper.store import Store
 from partialfair_paper.target import Scope, Target
 
-__all__ = ["reproduction_page", "reproduction_text"]
-
 _TITLE = "The paper, regenerated"
 _REMARKS = (
     "Fairness is 1 − gap on test rows. The gap is on the absolute scale, as in the paper's tables: its "
@@ -68,7 +66,7 @@ def reproduction_page(
     targets: Sequence[Target],
     scope: Scope,
     store: Store,
-    judged: Sequence[Verdict],
+    verdicts: Sequence[Verdict],
     pictures: Mapping[str, Mapping[str, bytes]],
 ) -> str:
     """Return the page as text, one file that needs no network.
@@ -90,7 +88,7 @@ def reproduction_page(
         f"<h1>{_TITLE}</h1>",
         f'<p class="soft">{escape(_done(scope, store))}</p>',
         Section("How to read it", items=_remarks(scope)).html(),
-        _claims(judged),
+        _claims(verdicts),
         *(_target(target, scope, store, pictures.get(target.name, {})) for target in targets),
     ]
     style = page_style() + _CSS
@@ -107,13 +105,13 @@ def reproduction_text(
     targets: Sequence[Target],
     scope: Scope,
     store: Store,
-    judged: Sequence[Verdict],
+    verdicts: Sequence[Verdict],
     pictures: Mapping[str, Iterable[str]],
 ) -> str:
     """Return the same as Markdown, whose pictures are files beside it; parameters as above."""
     lines = [f"# {_TITLE}", _done(scope, store), "## How to read it", _bullets(_remarks(scope))]
     lines.append("## The paper's claims")
-    here, elsewhere = _by_scope(judged)
+    here, elsewhere = _by_scope(verdicts)
     for verdict in here:
         lines.append(f"**{verdict.claim.sentence}** ({verdict.claim.where})")
         lines.append(
@@ -150,20 +148,20 @@ def _bullets(items: Iterable[str]) -> str:
 
 def _done(scope: Scope, store: Store) -> str:
     """Return how much has been done, as a sentence."""
-    kept = [(run, outcome) for run, outcome in store.all() if run.rows == scope.rows]
-    failed = sum(outcome.failed for _, outcome in kept)
+    runs = [(run, outcome) for run, outcome in store.all() if run.rows == scope.rows]
+    failed = sum(outcome.failed for _, outcome in runs)
     splits = "1 split" if scope.seeds == 1 else f"{scope.seeds} splits"
     fewer = "" if scope.rows is None else f", {scope.rows:,} training rows only"
-    both = " of both protocols" if len({run.protocol for run, _ in kept}) > 1 else ""
+    both = " of both protocols" if len({run.protocol for run, _ in runs}) > 1 else ""
     failures = f", {failed:,} of them failed and do not count" if failed else ""
-    minutes = sum(outcome.seconds for _, outcome in kept) / 60
-    told = (
+    minutes = sum(outcome.seconds for _, outcome in runs) / 60
+    sentence = (
         f"partialfair {version('partialfair')}, protocol {scope.protocol}, {splits}{fewer}: "
-        f"{len(kept):,} runs{both}{failures}, which took {minutes:,.0f} min one after the other."
+        f"{len(runs):,} runs{both}{failures}, which took {minutes:,.0f} min one after the other."
     )
     if scope.rows is None and scope.seeds > 1:
-        return told
-    return f"{told} A quick look: its verdicts are mostly chance."
+        return sentence
+    return f"{sentence} A quick look: its verdicts are mostly chance."
 
 
 def _remarks(scope: Scope) -> list[str]:
@@ -172,16 +170,16 @@ def _remarks(scope: Scope) -> list[str]:
     return [*_REMARKS, *on_tables, *own]
 
 
-def _by_scope(judged: Sequence[Verdict]) -> tuple[list[Verdict], list[Claim]]:
+def _by_scope(verdicts: Sequence[Verdict]) -> tuple[list[Verdict], list[Claim]]:
     """Return verdicts on claims that something is said of here, and the other claims."""
-    here = [verdict for verdict in judged if verdict.findings]
-    return here, [verdict.claim for verdict in judged if not verdict.findings]
+    here = [verdict for verdict in verdicts if verdict.findings]
+    return here, [verdict.claim for verdict in verdicts if not verdict.findings]
 
 
-def _claims(judged: Sequence[Verdict]) -> str:
+def _claims(verdicts: Sequence[Verdict]) -> str:
     """Return what becomes of each claim, data set by data set."""
     lines = ["<section>\n<h2>The paper's claims</h2>"]
-    here, elsewhere = _by_scope(judged)
+    here, elsewhere = _by_scope(verdicts)
     for verdict in here:
         lines.append(f"<p><strong>{escape(verdict.claim.sentence)}</strong> ")
         lines.append(f'<span class="soft">{escape(verdict.claim.where)}</span></p>\n<ul>')

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-__all__ = ["ResNet18", "fresh_statistics"]
-
 _WIDTHS = (64, 128, 256, 512)
 
 
@@ -29,8 +27,8 @@ class _Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the block's output."""
-        beside = x if self.downsample is None else self.downsample(x)
-        return torch.relu(beside + self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x))))))
+        shortcut = x if self.downsample is None else self.downsample(x)
+        return torch.relu(shortcut + self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x))))))
 
 
 class ResNet18(nn.Module):

@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
-__all__ = ["FORMAT", "Outcome", "Run", "read_outcome", "read_run"]
-
 FORMAT = 1
 """Of the files of a run; another number means that they are read in another way."""
 _KEY_DIGITS = 16

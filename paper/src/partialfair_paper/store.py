@@ -30,8 +30,6 @@ from partialfair_paper.runs import FORMAT, Outcome, Run, read_outcome, read_run
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Store"]
-
 _MARK, _RUN, _OUTCOME, _SCORES = "store.json", "run.json", "outcome.json", "scores.npz"
 
 

@@ -22,11 +22,9 @@ from typing import TypeAlias
 import numpy as np
 
 from partialfair_paper.methods import METHODS
-from partialfair_paper.parts import check_data, judged, parts_of
+from partialfair_paper.parts import check_data, evaluate, parts_of
 from partialfair_paper.runs import Outcome, Run
 from partialfair_paper.store import Store
-
-__all__ = ["Finished", "do", "sweep"]
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _NO_COMPLAINT = "ignore:resource_tracker:UserWarning"
@@ -60,13 +58,13 @@ def do(run: Run, store: Store, folder: Path | None) -> tuple[str | None, float]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            fitted = method.fitted(run, parts)
+            fitted = method.fit(run, parts)
             on_test = fitted.scores(parts.test)
             outcome = Outcome(
                 seconds=time.perf_counter() - start,
                 fit=fitted.fit,
-                validation=judged(parts.validation, fitted.scores(parts.validation), parts),
-                test=judged(parts.test, on_test, parts),
+                validation=evaluate(parts.validation, fitted.scores(parts.validation), parts),
+                test=evaluate(parts.test, on_test, parts),
                 history=fitted.history if method.keeps_history else {},
                 environment=_environment(store.version),
             )

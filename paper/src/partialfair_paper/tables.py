@@ -10,16 +10,14 @@ from typing import Any
 import numpy as np
 
 from partialfair.extension import Floats
-from partialfair_paper.frontiers import Mean, curves, frontier, halved, read_at
+from partialfair_paper.frontiers import Mean, curves, frontier, halve_grid, read_at
 from partialfair_paper.method import Method, Question
 from partialfair_paper.methods import METHODS
 from partialfair_paper.parts import LOADERS
 from partialfair_paper.published import DATASETS, TABLE_1
 from partialfair_paper.runs import Run
 from partialfair_paper.store import Store
-from partialfair_paper.target import Row, Scope, Target, shown
-
-__all__ = ["DataTable", "PrintedRows"]
+from partialfair_paper.target import Row, Scope, Target, write_mean
 
 _SAME_FAIRNESS = 5e-5
 """Less than the paper's last digit."""
@@ -78,7 +76,7 @@ class PrintedRows(Target):
         lines between the paper's κ lie below: our engine solves also for those in the middle.
         """
         own = method.tolerances(question.dataset, question.fairness)
-        return halved(own) if method.protocol == "fast" else own
+        return halve_grid(own) if method.protocol == "fast" else own
 
     def runs(self, scope: Scope) -> list[Run]:
         """Return the methods of the columns, and the unconstrained model."""
@@ -111,7 +109,7 @@ class PrintedRows(Target):
                         "κ": "none",
                         "fairness": f"{first.fairness:.4f}",
                         "paper": f"{first.accuracy:.4f}",
-                        "ours": shown(free[0].accuracy),
+                        "ours": write_mean(free[0].accuracy),
                         "difference": f"{free[0].accuracy.value - first.accuracy:+.4f}",
                         "in errors": _in_errors(free[0].accuracy, first.accuracy),
                         "read at": f"{free[0].fairness.value:.4f}",
@@ -125,7 +123,7 @@ class PrintedRows(Target):
                             "κ": "" if row.max_gap is None else f"{row.max_gap:g}",
                             "fairness": f"{row.fairness:.4f}",
                             "paper": f"{row.accuracy:.4f}",
-                            "ours": shown(read),
+                            "ours": write_mean(read),
                             "difference": f"{read.value - row.accuracy:+.4f}",
                             "in errors": _in_errors(read, row.accuracy),
                             "read at": _reached(lines.values(), row.fairness),

@@ -21,8 +21,6 @@ from partialfair_paper.published import DATASETS, OWN_INTERVALS, SEEDS
 from partialfair_paper.runs import Run
 from partialfair_paper.store import Store
 
-__all__ = ["Row", "Scope", "Target", "comparable", "compared", "shown", "yes_or_no"]
-
 Row = dict[str, Any]
 
 _START = "unconstrained"
@@ -105,7 +103,7 @@ def comparable(protocol: str) -> list[Method]:
     ]
 
 
-def compared(scope: Scope) -> list[Method]:
+def list_methods(scope: Scope) -> list[Method]:
     """Return those that are wanted and can be run here."""
     return [
         method
@@ -114,7 +112,7 @@ def compared(scope: Scope) -> list[Method]:
     ]
 
 
-def shown(mean: Mean) -> str:
+def write_mean(mean: Mean) -> str:
     """Return a mean with its standard error, if it has one."""
     return f"{mean.value:.4f}" if np.isnan(mean.error) else f"{mean.value:.4f} ± {mean.error:.4f}"
 

@@ -18,8 +18,6 @@ from partialfair_paper.published import DATASETS, TABLE_2, TABLE_3, TABLE_4
 from partialfair_paper.tables import DataTable, PrintedRows
 from partialfair_paper.target import Target
 
-__all__ = ["TARGETS", "targets_named"]
-
 _NAMES = {"a9a": "a9a", "bank": "bank", "law_school": "law school"}
 
 _ACS: tuple[tuple[str, int, dict[str, Any]], ...] = tuple(

@@ -17,8 +17,7 @@ from partialfair.cli._streams import discard, open_closed, release
 from partialfair.cli._wording import as_options
 from partialfair.cli.interrupts import ends_on_signals, goodbye
 from partialfair.exceptions import InputError, MissingExtraError
-from partialfair.utils.environment import absolute_user_directories
-from partialfair.utils.extras import require
+from partialfair.utils.extras import absolute_user_directories, require
 from partialfair.utils.text import message_text
 
 __all__ = ["command", "main"]

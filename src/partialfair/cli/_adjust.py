@@ -232,7 +232,7 @@ def _known(groups: Groups, maps: tuple[ScoreMap, ...], table: ScoreTable, settin
                 f"group {shown(name)} of {table.path} has no map in {settings.apply_map}, which has "
                 f"{', '.join(map(shown, list(position)[:12]))}"
             )
-    return groups.regrouped([position[name] for name in groups.names], tuple(one.group for one in maps))
+    return groups.regroup([position[name] for name in groups.names], tuple(one.group for one in maps))
 
 
 def _columns(table: ScoreTable, score: str, scores: Floats) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from partialfair.cli._score_commands import adjust, audit, compare, export, pred
 from partialfair.cli._table_commands import demo, frontier, train
 from partialfair.cli.output import echo
 from partialfair.exceptions import InputError
-from partialfair.utils.plugins import PAPER_COMMANDS, command_plugins, missing_paper
+from partialfair.utils.extras import PAPER_COMMANDS, command_plugins, missing_paper
 from partialfair.utils.text import MessageFormatter, message_text
 
 __all__ = ["app", "run"]

@@ -160,7 +160,7 @@ def merged_groups(groups: Groups, weights: Floats | None, rows: Ints, settings: 
     kept = [label for label, is_small in zip(groups.labels, small, strict=True) if not is_small]
     if MERGED in kept:
         raise InputError(f"--small-groups merge makes a group {MERGED!r}, but the data have one of that name")
-    return groups.regrouped(np.where(small, len(kept), np.cumsum(~small) - 1), (*kept, MERGED))
+    return groups.regroup(np.where(small, len(kept), np.cumsum(~small) - 1), (*kept, MERGED))
 
 
 def on_judged(interval: IntervalLike, groups: Groups) -> IntervalLike:

@@ -49,7 +49,7 @@ from partialfair.cli.options import (
 from partialfair.cli.output import console, echo, echo_data, json_text, note, printing, step
 from partialfair.cli.writing import Outputs, announce
 from partialfair.exceptions import InputError
-from partialfair.utils.environment import import_quickly
+from partialfair.utils.extras import import_quickly
 
 if TYPE_CHECKING:
     from partialfair.cli._audit import AuditSettings

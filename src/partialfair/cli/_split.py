@@ -12,7 +12,7 @@ from partialfair.cli._intervals import AUTO, AskedInterval
 from partialfair.cli._judging import ANYWHERE, Judging, on_judged
 from partialfair.constraints import Constraint
 from partialfair.data.groups import Groups
-from partialfair.data.splits import draw_folds, draw_rows, strata_of
+from partialfair.data.samples import draw_folds, draw_rows, strata_of
 from partialfair.estimators.base import PartialFairEstimator
 from partialfair.exceptions import InputError
 from partialfair.metrics.catalogue import check_judgeable

@@ -16,7 +16,7 @@ from partialfair.cli._reading import read_frame
 from partialfair.cli.options import MAX_GROUPS
 from partialfair.data.groups import encode_groups, group_name
 from partialfair.exceptions import InputError
-from partialfair.utils.checks import WEIGHT_RANGE, merged_by_floats, outside_weights, shown
+from partialfair.utils.checks import WEIGHT_RANGE, find_merged, outside_weights, shown
 from partialfair.utils.typing import Floats
 
 __all__ = [
@@ -194,7 +194,7 @@ def _numbers(column: pd.Series, path: Path, *, ranked: bool = False) -> Floats:
             f"column {_name(column)} of {path} has {written} where a finite number is needed, "
             f"in {_rows(bad)}{hint}"
         )
-    if ranked and (alike := merged_by_floats(_as_given(column), numbers)) is not None:
+    if ranked and (alike := find_merged(_as_given(column), numbers)) is not None:
         raise InputError(
             f"column {_name(column)} of {path} has {shown(alike[0])} and {shown(alike[1])}, which cannot be "
             "told apart as floats; write smaller numbers, for example their ranks"

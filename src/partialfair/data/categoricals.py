@@ -1,4 +1,4 @@
-"""Categorical columns as integer codes: one-hot data without the ones and the zeros."""
+"""Stores categorical columns as integer codes: one-hot data without the ones and the zeros."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from partialfair.exceptions import InputError
 if TYPE_CHECKING:
     import pandas as pd
     from scipy import sparse
-
-__all__ = ["CategoricalCodes"]
 
 _MOST_LEVELS = np.iinfo(np.uint16).max + 1
 
@@ -58,7 +56,12 @@ class CategoricalCodes:
         for name, levels in zip(names, categories, strict=True):
             _check_levels(name, levels)
         for column, name, levels in zip(codes.T, names, categories, strict=True):
-            _check_range(name, column, len(levels))
+            outside = np.flatnonzero((column < 0) | (column >= len(levels)))
+            if outside.size:
+                row = int(outside[0])
+                raise InputError(
+                    f"column {name!r} has code {column[row]} at row {row}, but {len(levels)} categories"
+                )
         # A view, so that making it read-only leaves the caller's own array writeable.
         compact = np.ascontiguousarray(codes, dtype=np.uint16).view()
         compact.flags.writeable = False
@@ -75,7 +78,7 @@ class CategoricalCodes:
         Parameters
         ----------
         frame
-            Columns of any type; missing values are refused.
+            Columns of any type; missing values are errors.
         categories
             The levels of each column by its name, so that new rows get the codes of old ones; a value
             that is not among them is an error. By default the sorted values that occur (for a pandas
@@ -127,6 +130,7 @@ class CategoricalCodes:
         from scipy import sparse
 
         n_rows, n_columns = self.codes.shape
+        # Half the memory where 32 bits are enough, and what scikit-learn's compiled code takes.
         index_type = np.int32 if self.codes.size <= np.iinfo(np.int32).max else np.int64
         indices = (self.codes + self.offsets.astype(index_type)).ravel()
         starts = np.arange(n_rows + 1, dtype=index_type) * n_columns
@@ -152,12 +156,6 @@ def _check_levels(name: str, levels: npt.NDArray[Any]) -> None:
         if level in seen:
             raise InputError(f"column {name!r} lists category {level!r} twice")
         seen.add(level)
-
-
-def _check_range(name: str, column: npt.NDArray[np.integer[Any]], n_levels: int) -> None:
-    if column.size and not 0 <= column.min() <= column.max() < n_levels:
-        row = int(np.flatnonzero((column < 0) | (column >= n_levels))[0])
-        raise InputError(f"column {name!r} has code {column[row]} at row {row}, but {n_levels} categories")
 
 
 def _encode(

@@ -1,4 +1,4 @@
-"""What a column of a table holds: numbers, categories, or something that no feature can be made of."""
+"""Finds out what a column of a table holds: numbers, categories, or what cannot be a feature."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ import pandas as pd
 from partialfair.exceptions import InputError
 from partialfair.utils.typing import Floats
 
-__all__ = ["LARGEST", "MAX_LEVELS", "Kind", "as_text", "kind_of", "more_rows", "numbers_in", "row_count"]
-
 MAX_LEVELS = 100
 """More different texts than this and a column is not a set of categories (names, say)."""
 
 _GAPS = frozenset({"NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?"})
-"""What people write into a column of numbers where there is none."""
+"""What tables hold in a column of numbers where there is none."""
 
 _DATE = (
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([ T].*)?"
@@ -27,7 +25,7 @@ _DATE = (
 _DECIMAL_COMMA = r"[+-]?\d+,\d+"
 _PLAIN = (str, bool, int, float, np.generic, Decimal)
 _FEW = 20
-"""Up to so many different values nothing can be told about what a column holds."""
+"""So few different values say too little about a column: codes, names and numbers look the same."""
 
 LARGEST = 1e75
 """Largest number of a feature, and one over the least range: squares can be added up, and quotients taken."""
@@ -58,7 +56,7 @@ class Kind:
 
 
 def kind_of(values: pd.Series, is_category: bool) -> Kind:
-    """Tell what a column holds; numbers may be codes, and hence categories."""
+    """Find out what a column holds; numbers may be codes, and hence categories."""
     dtype = values.dtype
     if values.isna().all():
         return Kind(trouble="is empty")
@@ -66,31 +64,34 @@ def kind_of(values: pd.Series, is_category: bool) -> Kind:
         return Kind(trouble=f"holds dates or times ({values.dropna().iloc[0]})")
     if pd.api.types.is_bool_dtype(dtype) or pd.api.types.is_numeric_dtype(dtype):
         return _kind_of_levels(as_text(values)) if is_category else _kind_of_numbers(values)
-    strange = next((kind for kind in map(type, values.dropna()) if not issubclass(kind, _PLAIN)), None)
-    if strange is not None:
-        return Kind(trouble=f"holds values of type {strange.__name__}")
+    for kind in map(type, values.dropna()):
+        if not issubclass(kind, _PLAIN):
+            return Kind(trouble=f"holds values of type {kind.__name__}")
     text = as_text(values)
     if is_category or isinstance(dtype, pd.CategoricalDtype):
         return _kind_of_levels(text)
+    # Text: numbers if all of it reads as numbers, and otherwise categories, unless most of it looks like
+    # numbers or dates that were written in another way.
     different = pd.Series(text.dropna().unique(), dtype=object)
-    told = different[~different.isin(_GAPS)]
-    parsed = pd.Series(~np.isnan(_parsed(told)), index=told.index)
-    if told.empty:
+    different = different[~different.isin(_GAPS)]
+    is_number = pd.Series(~np.isnan(_parse(different)), index=different.index)
+    if different.empty:
         return Kind(trouble="is empty")
-    if parsed.all():
+    if is_number.all():
         return _kind_of_numbers(values)
-    if told.str.fullmatch(_DECIMAL_COMMA).mean() > 0.5:
-        return Kind(trouble=f"holds numbers with decimal commas ({told.iloc[0]!r}), which need a point")
-    if told.str.fullmatch(_DATE).mean() > 0.9:
-        return Kind(trouble=f"holds dates or times ({told.iloc[0]!r})")
-    among = f"column {values.name!r} is read as categories because of {told[~parsed].iloc[0]!r} among numbers"
-    return _kind_of_levels(text, among if parsed.mean() > 0.5 and len(told) > _FEW else None)
+    if different.str.fullmatch(_DECIMAL_COMMA).mean() > 0.5:
+        return Kind(trouble=f"holds numbers with decimal commas ({different.iloc[0]!r}), which need a point")
+    if different.str.fullmatch(_DATE).mean() > 0.9:
+        return Kind(trouble=f"holds dates or times ({different.iloc[0]!r})")
+    odd = different[~is_number].iloc[0]
+    note = f"column {values.name!r} is read as categories because of {odd!r} among numbers"
+    return _kind_of_levels(text, note if is_number.mean() > 0.5 and len(different) > _FEW else None)
 
 
 def _kind_of_numbers(values: pd.Series) -> Kind:
     numbers = numbers_in(values)
     if len(numbers) > _FEW and (np.diff(np.sort(numbers)) == 1).all():
-        return Kind(trouble="numbers the rows")
+        return Kind(trouble="numbers the rows")  # whatever the order of the rows is
     return Kind(numbers=True, note=_hint_of_identifier(values, numbers))
 
 
@@ -128,9 +129,9 @@ def numbers_in(values: pd.Series) -> Floats:
         wrong = np.flatnonzero(np.isinf(numbers))
     else:
         text = as_text(values)
-        numbers = _parsed(text)
-        told = ~(text.isna() | text.isin(_GAPS)).to_numpy()
-        wrong = np.flatnonzero((told & np.isnan(numbers)) | np.isinf(numbers))
+        numbers = _parse(text)
+        known = ~(text.isna() | text.isin(_GAPS)).to_numpy()
+        wrong = np.flatnonzero((known & np.isnan(numbers)) | np.isinf(numbers))
     needed = "a finite number"
     if not wrong.size:
         wrong = np.flatnonzero(np.abs(numbers) > LARGEST)
@@ -143,7 +144,7 @@ def numbers_in(values: pd.Series) -> Floats:
     return np.asarray(numbers)
 
 
-def _parsed(text: pd.Series) -> Floats:
+def _parse(text: pd.Series) -> Floats:
     """Return the nearest float of every text, nan where it is none; pandas before 3 misses the last digit."""
     codes, words = pd.factorize(text)
     return np.array([*map(_number, words.tolist()), np.nan])[codes]
@@ -157,7 +158,7 @@ def _number(word: str) -> float:
 
 
 def more_rows(n_rows: int) -> str:
-    """Say how many rows there are beside the one that is named."""
+    """Say how many rows there are besides the one that is named."""
     return f" and {row_count(n_rows - 1).replace('row', 'more row')}" if n_rows > 1 else ""
 
 

@@ -1,4 +1,4 @@
-"""Sensitive features of any kind → small integer group codes.
+"""Encodes sensitive features of any kind as small integer group codes.
 
 One column gives one group per distinct value; several columns give intersectional groups, one per
 combination that occurs, labelled by the tuple of values.
@@ -19,28 +19,15 @@ from partialfair.exceptions import InputError
 from partialfair.utils.checks import refuse_lazy
 from partialfair.utils.typing import ArrayLike, Floats, GroupLabel, Ints
 
-__all__ = [
-    "LABEL_KINDS",
-    "MAX_GROUPS",
-    "Groups",
-    "Members",
-    "encode_groups",
-    "enough",
-    "group_name",
-    "label_kind",
-    "members_of",
-    "members_text",
-]
-
 MAX_GROUPS = 1000
 """More groups are refused: all pairs are compared, and a column of numbers given by mistake has thousands."""
 
-_MAX_INTEGER_SPREAD = 1 << 16
 LABEL_KINDS = {True: "positives", False: "negatives"}
 """What members with a label are called, by whether it is the positive one."""
 
+_MAX_INTEGER_SPREAD = 1 << 16  # a table of counts of that length still fits a cache
 _ROUNDING = 1e-9  # 100 members · (0.3 − 0.2) are ten
-_HAIR = 1e-6  # more than rounding errors of a count, less than anyone would notice
+_ROUNDING_OF_TEXT = 1e-6  # more than rounding errors of a count, less than the digits that are written
 
 
 @dataclass(frozen=True)
@@ -52,7 +39,7 @@ class Groups:
     codes : (n,) integers
         Position of each row's group in ``labels``; −1 where the group is missing and was to be ignored.
     labels
-        Distinct groups that occur, sorted; tuples when several columns were crossed.
+        Distinct groups that occur, sorted; tuples where groups are intersections of several columns.
     """
 
     codes: Ints
@@ -65,7 +52,7 @@ class Groups:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Labels for people: ``"Female × Black"`` for a crossed group."""
+        """Labels for readers: ``"Female × Black"`` for an intersectional group."""
         return tuple(group_name(label) for label in self.labels)
 
     def pairs(self) -> Iterable[tuple[int, int]]:
@@ -78,12 +65,12 @@ class Groups:
         present = np.bincount(codes[codes >= 0], minlength=len(self.labels)) > 0
         return Groups(codes, self.labels).only(present)
 
-    def only(self, kept: npt.NDArray[np.bool_]) -> Groups:
+    def only(self, chosen: npt.NDArray[np.bool_]) -> Groups:
         """Return the same rows with some of the groups; the others' rows have none."""
-        labels = tuple(label for label, is_kept in zip(self.labels, kept.tolist(), strict=True) if is_kept)
-        return self.regrouped(np.where(kept, np.cumsum(kept) - 1, -1), labels)
+        labels = tuple(self.labels[k] for k in np.flatnonzero(chosen))
+        return self.regroup(np.where(chosen, np.cumsum(chosen) - 1, -1), labels)
 
-    def regrouped(self, position: npt.ArrayLike, labels: tuple[GroupLabel, ...]) -> Groups:
+    def regroup(self, position: npt.ArrayLike, labels: tuple[GroupLabel, ...]) -> Groups:
         """Return the same rows in other groups: the k-th goes to that position in ``labels``, or to none, −1.
 
         Rows without a group still have none.
@@ -94,7 +81,7 @@ class Groups:
 
 @dataclass(frozen=True, eq=False)
 class Members:
-    """Who counts, and how much: the group of each row, and its share of the group.
+    """The group of each row, and the row's weight in it.
 
     Attributes
     ----------
@@ -121,28 +108,28 @@ def members_of(codes: Ints, weights: Floats, n_groups: int) -> Members:
 
 
 def group_name(label: GroupLabel) -> str:
-    """How a group is written for people."""
+    """Write a group for readers."""
     return " × ".join(map(str, label)) if isinstance(label, tuple) else str(label)
 
 
 def label_kind(label: bool | None) -> str:
-    """Return whom a label is of, "positives" or "negatives"; empty where there is none."""
+    """Return what members with a label are called, "positives" or "negatives"; empty without a label."""
     return "" if label is None else LABEL_KINDS[label]
 
 
 def members_text(count: float, *, too_few: bool = False) -> str:
-    """Write a number of members, some of whom are inside an interval in part: 7.5 is "7.5", and 8.0 "8".
+    """Write a number of members, some of which are inside an interval in part: 7.5 is "7.5", and 8.0 "8".
 
-    Halves of the last digit go up, also where rounding errors put a count a hair below them: sums of shares
-    and products of sizes are then written alike, here and by the page's own script. Numbers that are too few
-    are rounded down: 9.98 of 10 that are needed must not read "10".
+    Halves of the last digit go up, also where rounding errors put a count slightly below them: sums of
+    weights and products of sizes are then written equally, here and by the HTML report's own script. Numbers
+    that are too few are rounded down: 9.98 of 10 that are needed must not read "10".
     """
-    written = math.floor(10 * (count + _HAIR)) / 10 if too_few else count + _HAIR
-    return f"{written:,.1f}".removesuffix(".0")
+    rounded = count + _ROUNDING_OF_TEXT
+    return f"{math.floor(10 * rounded) / 10 if too_few else rounded:,.1f}".removesuffix(".0")
 
 
 def enough(n_members: float, min_group_size: float) -> bool:
-    """Whether so many effective members are judged; a product of measures may be a hair below a whole one."""
+    """Whether so many effective members are evaluated; a product may be off by rounding."""
     return n_members >= min_group_size - _ROUNDING
 
 
@@ -174,13 +161,13 @@ def encode_groups(
         How many groups there may be. `Groups` were counted when they were made.
     """
     if isinstance(sensitive_features, Groups):
-        codes = sensitive_features.codes
-        if codes.size and not -1 <= codes.min() <= codes.max() < len(sensitive_features.labels):
+        codes, labels = sensitive_features.codes, sensitive_features.labels
+        if codes.size and not -1 <= codes.min() <= codes.max() < len(labels):
             raise InputError("Groups has codes that are not positions of its labels")
-        columns = [("sensitive_features", sensitive_features)]
-        encoded = [(sensitive_features.codes, sensitive_features.labels)]
+        names, encoded = ["sensitive_features"], [(codes, labels)]
     else:
         columns = _columns(sensitive_features)
+        names = [name for name, _ in columns]
         encoded = [_encode_column(column, name) for name, column in columns]
     lengths = {codes.size for codes, _ in encoded}
     if len(lengths) > 1 or (n_rows is not None and lengths != {n_rows}):
@@ -188,11 +175,13 @@ def encode_groups(
         expected = f"but there are {n_rows} {rows_of}" if n_rows is not None else "in different columns"
         raise InputError(f"sensitive_features has {found} rows, {expected}")
     if missing == "error":
-        for (codes, _), (name, _) in zip(encoded, columns, strict=True):
-            _refuse_missing(codes, name, advice)
+        for name, (codes, _) in zip(names, encoded, strict=True):
+            if codes.size and codes.min() < 0:
+                rows = np.flatnonzero(codes < 0)
+                raise InputError(f"{name} has {rows.size} missing values, the first in row {rows[0]}{advice}")
     if isinstance(sensitive_features, Groups):
-        return Groups(*encoded[0])
-    return _cross(encoded, [name for name, _ in columns], max_groups)
+        return sensitive_features
+    return _intersect(encoded, names, max_groups)
 
 
 def _columns(features: ArrayLike) -> list[tuple[str, ArrayLike]]:
@@ -213,8 +202,10 @@ def _columns(features: ArrayLike) -> list[tuple[str, ArrayLike]]:
         name = getattr(features, "name", None)
         columns = [("sensitive_features" if name is None else f"sensitive feature {name!r}", features)]
     else:
+        is_array = hasattr(features, "dtype") or hasattr(features, "__array__")
+        # Lists become object arrays, so that None stays missing, and 1 and "1" stay different.
         masked = isinstance(features, np.ma.MaskedArray)
-        array = features if masked else np.asarray(features, dtype=_plain_dtype(features))
+        array = features if masked else np.asarray(features, dtype=None if is_array else object)
         if array.ndim not in (1, 2):
             raise InputError(f"sensitive_features must have one or two dimensions, not {array.ndim}")
         if array.ndim == 1:
@@ -226,14 +217,10 @@ def _columns(features: ArrayLike) -> list[tuple[str, ArrayLike]]:
     return columns
 
 
-def _plain_dtype(features: ArrayLike) -> Any:
-    """Make lists object arrays, so that None stays missing and 1 and "1" stay apart."""
-    return None if hasattr(features, "dtype") or hasattr(features, "__array__") else object
-
-
 def _encode_column(column: ArrayLike, name: str) -> tuple[Ints, tuple[GroupLabel, ...]]:
     refuse_lazy(column, name)
     if isinstance(column, np.ma.MaskedArray):
+        # What lies below the mask may be anything, and must not become a group.
         known = ~np.ma.getmaskarray(column)
         codes = np.full(column.size, -1, dtype=np.int32)
         codes[known], labels = _encode_column(np.asarray(column)[known], name)
@@ -250,16 +237,17 @@ def _encode_integers(values: npt.NDArray[Any]) -> tuple[Ints, tuple[GroupLabel, 
     """Count instead of hashing when integers lie close together; None when they do not."""
     if values.size == 0:
         return None
-    as_integers = values.view(np.int8) if values.dtype.kind == "b" else values
+    as_integers = values.view(np.int8) if values.dtype.kind == "b" else values  # booleans have no difference
     low, high = int(as_integers.min()), int(as_integers.max())
     if high - low >= _MAX_INTEGER_SPREAD:
         return None
+    # Differences of narrow integers would overflow, and not all of uint64 fits int64.
     wide = as_integers if as_integers.dtype == np.uint64 else as_integers.astype(np.int64, copy=False)
     countable = low == 0 and as_integers.dtype != np.uint64
     shifted = as_integers if countable else (wide - wide.dtype.type(low)).astype(np.intp)
     present = np.flatnonzero(np.bincount(shifted, minlength=high - low + 1))
     labels = tuple((values.dtype.type(value + low)).item() for value in present.tolist())
-    if present.size == high - low + 1:
+    if present.size == high - low + 1:  # no holes: values less the lowest are codes already
         return shifted, labels
     position = np.full(high - low + 1, -1, dtype=np.int32)
     position[present] = np.arange(present.size)
@@ -270,12 +258,12 @@ def _encode_by_hashing(column: ArrayLike, name: str) -> tuple[Ints, tuple[GroupL
     import pandas as pd
 
     if not isinstance(column, pd.Series | pd.Categorical | pd.Index | np.ndarray):
-        arrow = type(column).__module__.partition(".")[0] == "pyarrow"
-        if arrow:
-            column = column.to_pandas()
+        if type(column).__module__.partition(".")[0] == "pyarrow":
+            column = column.to_pandas()  # which knows categories, of which to_numpy makes objects
         else:
             column = column.to_numpy() if hasattr(column, "to_numpy") else np.asarray(column)
     if isinstance(getattr(column, "dtype", None), pd.CategoricalDtype):
+        # The order of categories, which their owner chose, is that of the groups.
         categorical = pd.Categorical(column).remove_unused_categories()
         return categorical.codes, tuple(categorical.categories.tolist())
     try:
@@ -293,19 +281,15 @@ def _encode_by_hashing(column: ArrayLike, name: str) -> tuple[Ints, tuple[GroupL
     return position[codes], tuple(labels[i] for i in order)
 
 
-def _refuse_missing(codes: Ints, name: str, advice: str) -> None:
-    if codes.size and codes.min() < 0:
-        rows = np.flatnonzero(codes < 0)
-        raise InputError(f"{name} has {rows.size} missing values, the first in row {rows[0]}{advice}")
-
-
-def _cross(encoded: list[tuple[Ints, tuple[GroupLabel, ...]]], names: list[str], max_groups: int) -> Groups:
+def _intersect(
+    encoded: list[tuple[Ints, tuple[GroupLabel, ...]]], names: list[str], max_groups: int
+) -> Groups:
     """Intersect the columns, keeping only the combinations that occur; refuse more than ``max_groups``."""
     codes, labels = encoded[0]
     _refuse_many(len(labels), names[:1], max_groups)
     if len(encoded) == 1:
         return Groups(codes, labels)
-    crossed: list[tuple[GroupLabel, ...]] = [(label,) for label in labels]
+    joint: list[tuple[GroupLabel, ...]] = [(label,) for label in labels]
     # One column after the other: the product of all their numbers of values may not fit an integer.
     for last, (added, added_labels) in enumerate(encoded[1:], start=1):
         known = (codes >= 0) & (added >= 0)
@@ -314,8 +298,8 @@ def _cross(encoded: list[tuple[Ints, tuple[GroupLabel, ...]]], names: list[str],
         present = np.unique(combined[known])
         _refuse_many(present.size, names[: last + 1], max_groups)
         codes = np.where(known, np.searchsorted(present, combined), -1).astype(np.int32)
-        crossed = [(*crossed[at // n_added], added_labels[at % n_added]) for at in present.tolist()]
-    return Groups(codes, tuple(crossed))
+        joint = [(*joint[at // n_added], added_labels[at % n_added]) for at in present.tolist()]
+    return Groups(codes, tuple(joint))
 
 
 def _refuse_many(n_groups: int, names: list[str], max_groups: int) -> None:

@@ -1,4 +1,4 @@
-"""Intervals of percentiles, ranks and ties.
+"""Turns intervals of percentiles into ranks, and splits blocks of tied scores at their ends.
 
 The rank of a score θ in group k is F̄_k(θ) = Pr(score > θ | group k) (Def. rank): rank 0 is the top, so
 the interval ``(0.05, 0.30)`` holds the ranks 5–30 % **from the top**, the score percentiles 70–95.
@@ -22,20 +22,6 @@ from partialfair.exceptions import InputError
 from partialfair.utils.checks import shown
 from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, GroupLabel, IntervalLike, Ints
-
-__all__ = [
-    "RANK_TOLERANCE",
-    "IntervalSet",
-    "as_interval_set",
-    "band_weights",
-    "holds_rank",
-    "interval_text",
-    "intervals_by_group",
-    "passed_share",
-    "ranks_text",
-    "running_weight",
-    "tie_ends",
-]
 
 RANK_TOLERANCE = 1e-12
 """Two ranks closer than this are the same rank.
@@ -111,7 +97,9 @@ class IntervalSet:
         """
         shares = np.asarray(shares, dtype=np.float64)
         done = running_weight(self.lengths) / self.measure  # share passed where each part starts
-        before = np.searchsorted(done[1:-1], shares - _slack(side), side="left")
+        # Shares this close to the end of a part count as having reached it.
+        slack = RANK_TOLERANCE if side == "left" else -RANK_TOLERANCE
+        before = np.searchsorted(done[1:-1], shares - slack, side="left")
         return np.asarray(self.starts[before] + (shares - done[before]) * self.measure)
 
     def side(self, rank: float) -> Literal["inside", "before", "between", "after"]:
@@ -127,7 +115,7 @@ class IntervalSet:
 
     @property
     def from_the_other_end(self) -> IntervalSet:
-        """The same people, counted from the bottom."""
+        """The same part of a group, counted from the bottom."""
         return IntervalSet(tuple((1 - high, 1 - low) for low, high in reversed(self.parts)))
 
     def __str__(self) -> str:
@@ -137,12 +125,10 @@ class IntervalSet:
 
 def interval_text(interval: IntervalSet, higher_is_better: bool = True) -> str:
     """Write an interval both ways: ranks from the best, and percentiles of the scores as they are."""
-    ranks = ranks_text(interval)
-    if higher_is_better:
-        scores = " and ".join(f"{_percent(1 - high)}–{_percent(1 - low)}" for low, high in interval.parts)
-        return f"ranks {ranks} from the top (score percentiles {scores})"
-    scores = " and ".join(f"{_percent(low)}–{_percent(high)}" for low, high in interval.parts)
-    return f"ranks {ranks} from the best, the lowest scores (score percentiles {scores})"
+    ends = [(1 - high, 1 - low) if higher_is_better else (low, high) for low, high in interval.parts]
+    scores = " and ".join(f"{_percent(low)}–{_percent(high)}" for low, high in ends)
+    best = "top" if higher_is_better else "best, the lowest scores"
+    return f"ranks {ranks_text(interval)} from the {best} (score percentiles {scores})"
 
 
 def ranks_text(interval: IntervalSet) -> str:
@@ -169,7 +155,7 @@ def as_interval_set(interval: Any) -> IntervalSet:
     joined = [parts[0]]
     for low, high in parts[1:]:
         last_low, last_high = joined[-1]
-        if low < last_high - RANK_TOLERANCE:
+        if low < last_high - RANK_TOLERANCE:  # by more than rounding
             raise InputError(f"the intervals ({last_low}, {last_high}) and ({low}, {high}) overlap")
         if low <= last_high + RANK_TOLERANCE:
             joined[-1] = (last_low, high)
@@ -179,7 +165,7 @@ def as_interval_set(interval: Any) -> IntervalSet:
 
 
 def intervals_by_group(interval: IntervalLike, labels: Sequence[GroupLabel]) -> tuple[IntervalSet, ...]:
-    """One interval set per group, in the order of ``labels``.
+    """Return one interval set per group, in the order of ``labels``.
 
     A mapping must name every group and no other.
     """
@@ -205,7 +191,7 @@ def running_weight(weights: Floats) -> Floats:
     for i in range(weights.size):
         term = weights[i] - lost
         following = total + term
-        lost = (following - total) - term
+        lost = (following - total) - term  # what rounding added too much, taken off the next term
         total = following
         sums[i + 1] = total
     return sums
@@ -234,7 +220,7 @@ def band_weights(scores: Floats, weights: Floats | None, interval: IntervalSet) 
     weights = np.ones(scores.size) if weights is None else weights
     above = running_weight(weights[from_top])
     ends = tie_ends(scores[from_top])
-    ranks = above[ends] / above[-1]
+    ranks = above[ends] / above[-1]  # a block of ties lies between two of them
     shares_of_set = np.diff(interval.passed(ranks))
     # A block inside holds its weight: the difference of its ranks would lose the digits of a light one. A
     # block that reaches in by no more than the tolerance is outside: what it holds is rounding.
@@ -263,11 +249,6 @@ def _read_part(part: Any) -> tuple[float, float]:
     if low >= high:
         raise InputError(f"interval ({low:g}, {high:g}) is empty or reversed; low must be below high")
     return low, high
-
-
-def _slack(side: Literal["left", "right"]) -> float:
-    """Shares this close to the end of a part count as having reached it."""
-    return RANK_TOLERANCE if side == "left" else -RANK_TOLERANCE
 
 
 def _percent(fraction: float) -> str:

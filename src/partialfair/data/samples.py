@@ -1,10 +1,17 @@
-"""Rows of a data set as fits, paths and reports use them: read once, split by position."""
+"""Holds the rows of a data set, read and encoded once, and splits them by group, label and cluster.
+
+Splits are drawn within strata and never through a cluster: rows of one cluster, such as several of one
+person, stay together. A model that was trained on one of them knows the others, and its scores of these say
+nothing about new data. So clusters are drawn where there are any, and rows where there are none.
+"""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +19,27 @@ from scipy.sparse import issparse
 
 from partialfair.data.categoricals import CategoricalCodes
 from partialfair.data.groups import Groups
-from partialfair.data.splits import draw_rows, strata_of
-from partialfair.utils.checks import scaled_weights
-from partialfair.utils.typing import Floats, Ints
+from partialfair.exceptions import InputError
+from partialfair.utils.checks import scale_weights
+from partialfair.utils.typing import ArrayLike, Floats, Ints
 
-__all__ = ["Samples"]
+Features: TypeAlias = Any
+"""Dense array, CSR matrix or `CategoricalCodes`, all finite."""
+
+
+def n_rows_of(X: Features) -> int:
+    """Return the number of rows."""
+    return X.n_rows if isinstance(X, CategoricalCodes) else int(X.shape[0])
+
+
+def take_rows(X: Any, rows: npt.NDArray[Any]) -> Any:
+    """Return some rows of features or of a table: positions or, but for tables of other libraries, a mask."""
+    if isinstance(X, CategoricalCodes):
+        return X.take(rows)
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    # Frames of other libraries take lists of positions, not always arrays.
+    return X[rows] if issparse(X) or isinstance(X, np.ndarray) else X[rows.tolist()]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +77,7 @@ class Samples:
 
         Given ones are scaled by a power of two, which rounds nothing: sums and squares then stay in range.
         """
-        return np.ones(self.n) if self.weights is None else scaled_weights(self.weights)
+        return np.ones(self.n) if self.weights is None else scale_weights(self.weights)
 
     @property
     def positive(self) -> npt.NDArray[np.bool_] | None:
@@ -69,7 +92,7 @@ class Samples:
     def take(self, rows: Ints) -> Samples:
         """Return the rows at some positions."""
         return Samples(
-            _rows_of(self.X, rows),
+            take_rows(self.X, rows),
             self.y[rows],
             self.groups.take(rows),
             None if self.weights is None else self.weights[rows],
@@ -80,9 +103,9 @@ class Samples:
         """Return the rows that are not held out, and those that are."""
         return self.take(np.flatnonzero(~held_out)), self.take(np.flatnonzero(held_out))
 
-    def hold_out(self, share: float, seed: int) -> tuple[Samples, Samples]:
-        """Hold out a share of the rows, or clusters, of every group and label; return the rest and those."""
-        return self.split(draw_rows(self.strata, share, seed, self.clusters))
+    def hold_out(self, fraction: float, seed: int) -> tuple[Samples, Samples]:
+        """Return the rows without a fraction of the rows (clusters) of every group and label, and those."""
+        return self.split(draw_rows(self.strata, fraction, seed, self.clusters))
 
     def with_weight(self) -> Samples:
         """Return the rows whose weight is positive; the others are absent."""
@@ -95,10 +118,86 @@ class Samples:
         return replace(self, X=X)
 
 
-def _rows_of(X: Any, rows: Ints) -> Any:
-    """Return some rows of a table, an array, a sparse matrix or codes."""
-    if isinstance(X, CategoricalCodes):
-        return X.take(rows)
-    if hasattr(X, "iloc"):
-        return X.iloc[rows]
-    return X[rows] if issparse(X) or isinstance(X, np.ndarray) else X[rows.tolist()]
+def strata_of(codes: Ints, labels: Ints) -> Ints:
+    """Return the stratum of every row: its group and, where labels are two, its label."""
+    if labels.max(initial=0) > 1:  # numbers to predict, of which each may occur once
+        return np.asarray(codes, dtype=np.int64)
+    return 2 * codes.astype(np.int64) + labels
+
+
+def draw_rows(
+    strata: Ints, fraction: float, seed: int, clusters: Ints | None = None
+) -> npt.NDArray[np.bool_]:
+    """Draw a fraction of every stratum: of its rows, or of its clusters."""
+    drawn = np.zeros(strata.size if clusters is None else _count_clusters(clusters), dtype=bool)
+    for members in _shuffle(strata, seed, clusters):
+        drawn[members[: round(fraction * members.size)]] = True
+    return drawn if clusters is None else drawn[clusters]
+
+
+def draw_folds(strata: Ints, n_folds: int, seed: int, clusters: Ints | None = None) -> Ints:
+    """Deal every stratum out to folds, one after the other; each stratum goes on where the last one ended.
+
+    So numbers of rows (clusters), and of rows of each stratum, differ by at most one between folds.
+    """
+    n_units = strata.size if clusters is None else _count_clusters(clusters)
+    if n_folds > n_units:
+        what = "rows" if clusters is None else "clusters"
+        raise InputError(f"{n_folds} folds need at least as many {what}, and there are {n_units}")
+    folds = np.empty(n_units, dtype=np.int64)
+    n_dealt = 0
+    for members in _shuffle(strata, seed, clusters):
+        folds[members] = (n_dealt + np.arange(members.size)) % n_folds
+        n_dealt += members.size  # so that the first folds do not get all the remainders
+    return folds if clusters is None else folds[clusters]
+
+
+def apply_splitter(splitter: Any, labels: ArrayLike, clusters: Ints | None) -> Ints:
+    """Return the folds of a splitter of scikit-learn, which must hold out every row just once."""
+    n_rows = len(np.asarray(labels))
+    folds = np.full(n_rows, -1, dtype=np.int64)
+    n_held_out = 0
+    with warnings.catch_warnings():
+        # What it does with clusters is checked below.
+        warnings.filterwarnings("ignore", message="The groups parameter is ignored")
+        parts = list(splitter.split(np.zeros((n_rows, 1)), labels, clusters))
+    for fold, (train, test) in enumerate(parts):
+        n_held_out += len(test)
+        folds[test] = fold
+        if len(train) + len(test) != n_rows:  # as splits of time series do
+            raise InputError(
+                f"cv={splitter} leaves rows out of both parts; each row of a fold must be in the training "
+                "set or in the test set"
+            )
+    if n_held_out != n_rows or (folds < 0).any():
+        raise InputError(
+            f"cv={splitter} must hold out every row just once, and holds out {n_held_out} of {n_rows} rows"
+        )
+    if clusters is not None:
+        # The fold of one row of each cluster; its other rows must be in the same one.
+        fold_of_cluster = np.empty(_count_clusters(clusters), dtype=folds.dtype)
+        fold_of_cluster[clusters] = folds
+        if (away := np.flatnonzero(fold_of_cluster[clusters] != folds)).size:
+            raise InputError(
+                f"cv={splitter} parts rows of one cluster, row {away[0]} from others of its own; such rows "
+                "must stay together"
+            )
+    return folds
+
+
+def _count_clusters(clusters: Ints) -> int:
+    return int(clusters.max(initial=-1)) + 1
+
+
+def _shuffle(strata: Ints, seed: int, clusters: Ints | None) -> Iterator[Ints]:
+    """Yield the rows, or the clusters, of every stratum in random order."""
+    if clusters is not None:
+        # A cluster may be in several strata; it counts for the rarest one, so that small groups are spread.
+        _, stratum, sizes = np.unique(strata, return_inverse=True, return_counts=True)
+        commonness = np.argsort(np.argsort(sizes, kind="stable"))
+        rarest = np.full(_count_clusters(clusters), sizes.size)
+        np.minimum.at(rarest, clusters, commonness[stratum])
+        strata = rarest
+    shuffled = np.random.default_rng(seed).permutation(strata.size)
+    for stratum in np.unique(strata):
+        yield shuffled[strata[shuffled] == stratum]

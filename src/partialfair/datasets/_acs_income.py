@@ -1,40 +1,223 @@
-"""folktables' ACSIncome: the American Community Survey of 2018."""
+"""Loads folktables' ACSIncome, and puts it together from the US Census Bureau's files by state."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+import io
+import logging
+import re
+import shutil
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from partialfair.data.categoricals import CategoricalCodes
-from partialfair.datasets._census import (
-    ACS_COLUMNS,
-    CENSUS_URL,
-    STATE_ROWS,
-    TABLE_COLUMNS,
-    CensusFile,
-    read_parquet,
+from partialfair.datasets.source import (
+    ARCHIVE_ERRORS,
+    PathLike,
+    describe,
+    download,
+    fetch_failure,
+    read_all,
+    sha256,
 )
-from partialfair.datasets._entry import Entry
-from partialfair.datasets.source import PathLike, read_all
-from partialfair.datasets.task import Dataset, categorical, group_series
-from partialfair.exceptions import InputError
+from partialfair.datasets.task import Dataset, Entry, categorical, group_series
+from partialfair.exceptions import DataFetchError, InputError
+from partialfair.utils.extras import require
+from partialfair.utils.files import scratch, write_files
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from partialfair.datasets.task import Features
 
-__all__ = ["ENTRY", "load_acs_income"]
+_CENSUS_URL = "https://www2.census.gov/programs-surveys/acs/data/pums/2018/1-Year"
+
+# The smallest types that hold the codes.
+ACS_COLUMNS: Mapping[str, type[np.signedinteger[Any]]] = {  # in folktables' order of features
+    "AGEP": np.int8,
+    "COW": np.int8,
+    "SCHL": np.int8,
+    "MAR": np.int8,
+    "OCCP": np.int16,
+    "POBP": np.int16,
+    "RELP": np.int8,
+    "WKHP": np.int8,
+    "SEX": np.int8,
+    "RAC1P": np.int8,
+}
+
+TABLE_COLUMNS = ("ST", *ACS_COLUMNS, "label")
+
+# Rows of folktables' ACSIncome, 2018, in its order of states (the District of Columbia is not among them).
+# The Census Bureau publishes no hashes, so these counts are the check on what it sends.
+# fmt: off
+STATE_ROWS: Mapping[str, int] = {
+    "AL": 22268, "AK": 3546, "AZ": 33277, "AR": 13929, "CA": 195665, "CO": 31306, "CT": 19785, "DE": 4713,
+    "FL": 98925, "GA": 50915, "HI": 7731, "ID": 8265, "IL": 67016, "IN": 35022, "IA": 17745, "KS": 15807,
+    "KY": 22006, "LA": 20667, "ME": 7002, "MD": 33042, "MA": 40114, "MI": 50008, "MN": 31021, "MS": 13189,
+    "MO": 31664, "MT": 5463, "NE": 10785, "NV": 14807, "NH": 7966, "NJ": 47781, "NM": 8711, "NY": 103021,
+    "NC": 52067, "ND": 4455, "OH": 62135, "OK": 17917, "OR": 21919, "PA": 68308, "RI": 5712, "SC": 24879,
+    "SD": 4899, "TN": 34003, "TX": 135924, "UT": 16337, "VT": 3767, "VA": 46144, "WA": 39944, "WV": 8103,
+    "WI": 32690, "WY": 3064, "PR": 9071,
+}
+# fmt: on
+
+_MIN_AGE, _MIN_INCOME, _HIGH_INCOME = 16, 100, 50_000
+_PERSON_FILE = re.compile(r"psam_p\d+\.csv")
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class CensusFile:
+    """The ACSIncome table in one Parquet file, recognised by its rows per state.
+
+    The bytes of a table built on the user's machine depend on the writer, so it has no hash of its own; a
+    ready-made file that lacks some rows is accepted by its hash.
+
+    Parameters
+    ----------
+    dataset, name
+        As for `RemoteFile`.
+    accepted_sha256
+        Hash of a ready-made file that need not be complete.
+    base_url
+        Where the person files ``csv_p{state}.zip`` are.
+    state_rows
+        The states and the number of rows each must give.
+    """
+
+    dataset: str
+    name: str
+    accepted_sha256: str
+    base_url: str
+    state_rows: Mapping[str, int]
+
+    def check(self, raw: bytes, path: Path) -> None:
+        """Raise `DataFetchError` if ``raw``, found at ``path``, is not this table."""
+        digest = sha256(raw)
+        if digest == self.accepted_sha256:
+            return
+        wrong = f"{path} is not the expected {self.name}"
+        way_out = f"replace it, or delete it to have it built from {self.base_url}"
+        try:
+            states = read_parquet(raw, TABLE_COLUMNS)["ST"]
+        except (OSError, ValueError, KeyError) as error:
+            raise DataFetchError(f"{wrong}: {error.args[0]}; {way_out}") from error
+        counts = {str(state): count for state, count in states.value_counts().items()}
+        for state in {**self.state_rows, **counts}:
+            have, expected = counts.get(state, 0), self.state_rows.get(state, 0)
+            if have != expected:
+                raise DataFetchError(
+                    f"{wrong}: it has {have} rows of {state} where there are {expected} (and sha256 {digest},"
+                    f" where the known incomplete table has {self.accepted_sha256}); {way_out}"
+                )
+
+    def obtain(self, directory: Path) -> Path:
+        """Download every state's person file, and write the table to ``directory / name``.
+
+        A finished state stays on disk, so a second call after a failure goes on where the first one stopped.
+        """
+        import pandas as pd
+
+        require("pyarrow", extra="cli", purpose="writing Parquet files")  # before any download
+        target = directory / self.name
+        parts = target.parent / "census_states"
+        try:
+            states = {state: self._state(state, parts / f"{state}.parquet") for state in self.state_rows}
+            table = pd.concat(states.values(), ignore_index=True)
+            sizes = [len(rows) for rows in states.values()]
+            table["ST"] = categorical(np.repeat(np.arange(len(sizes)), sizes), states)
+            _write_parquet(table, target)
+            shutil.rmtree(parts, ignore_errors=True)  # the table is written, and another fetch may use them
+        except OSError as error:
+            raise fetch_failure(self, self.base_url, describe(error)) from error
+        return target
+
+    def _state(self, state: str, part: Path) -> pd.DataFrame:
+        """Return one state's rows, from ``part`` if an earlier call got so far."""
+        expected = self.state_rows[state]
+        if part.is_file():
+            rows = read_parquet(part.read_bytes(), [*ACS_COLUMNS, "label"])
+            if len(rows) == expected:  # else the file is of other data
+                return rows
+        _logger.info("fetching %s, one of %d states", state, len(self.state_rows))
+        url = f"{self.base_url}/csv_p{state.lower()}.zip"
+        try:
+            with scratch(part.parent) as temporary:
+                archive = temporary / "published.zip"
+                download(url, archive)
+                rows = select_rows(_read_persons(archive))
+        except (OSError, ValueError, *ARCHIVE_ERRORS) as error:
+            raise fetch_failure(self, url, describe(error)) from None
+        if len(rows) != expected:
+            raise fetch_failure(self, url, f"it gives {len(rows)} rows where folktables has {expected}")
+        _write_parquet(rows, part)
+        return rows
+
+
+def select_rows(persons: pd.DataFrame) -> pd.DataFrame:
+    """Apply folktables' ACSIncome filter to a person file, and add the label.
+
+    The filter selects persons older than 16 with an income above $100, weekly hours above 0 and a survey
+    weight of at least 1; the label is an income above $50,000. A missing code becomes 0, as in folktables.
+    """
+    workers = persons[
+        (persons["AGEP"] > _MIN_AGE)
+        & (persons["PINCP"] > _MIN_INCOME)
+        & (persons["WKHP"] > 0)
+        & (persons["PWGTP"] >= 1)
+    ]
+    rows = workers[list(ACS_COLUMNS)].fillna(0).astype(dict(ACS_COLUMNS))
+    rows["label"] = (workers["PINCP"] > _HIGH_INCOME).astype(np.int8)
+    return rows.reset_index(drop=True)
+
+
+def read_parquet(raw: bytes, columns: Sequence[str], optional: Sequence[str] = ()) -> pd.DataFrame:
+    """Return the named columns of a Parquet file, and those of the optional ones that it has."""
+    arrow = require("pyarrow", extra="cli", purpose="reading Parquet files")
+    parquet = require("pyarrow.parquet", extra="cli", purpose="reading Parquet files")
+    file = parquet.ParquetFile(arrow.BufferReader(raw))
+    present = file.schema_arrow.names
+    lacking = [column for column in columns if column not in present]
+    if lacking:
+        raise KeyError(f"it has no column {lacking[0]}")
+    frame: pd.DataFrame = file.read(
+        columns=[*columns, *(name for name in optional if name in present)]
+    ).to_pandas()
+    return frame
+
+
+def _read_persons(archive: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    with zipfile.ZipFile(archive) as opened:
+        # The two digits are the state's FIPS code; the archive holds one such file and a PDF.
+        names = [name for name in opened.namelist() if _PERSON_FILE.fullmatch(name)]
+        if len(names) != 1:
+            raise KeyError(f"there is no single psam_p*.csv among {opened.namelist()}")
+        with opened.open(names[0]) as member:
+            return pd.read_csv(member, usecols=[*ACS_COLUMNS, "PINCP", "PWGTP"])
+
+
+def _write_parquet(table: pd.DataFrame, target: Path) -> None:
+    """Write a Parquet file wholly or not at all."""
+    content = io.BytesIO()
+    table.to_parquet(content, engine="pyarrow", compression="zstd", index=False)
+    write_files({target: content.getvalue()})
+
 
 _FILES = (
     CensusFile(
         dataset="acs_income",
         name="acs_income/acs_income_2018_us.parquet",
         accepted_sha256="0a86609a1b80bc7befb0b61945c28757cacb70bbe3463d65b5f7101dae6a25a3",
-        base_url=CENSUS_URL,
+        base_url=_CENSUS_URL,
         state_rows=STATE_ROWS,
     ),
 )
@@ -87,11 +270,11 @@ def load_acs_income(
         raise InputError(f"encoding must be 'codes', 'csr' or 'frame', not {encoding!r}")
     (raw,) = read_all(_FILES, path)
     table = read_parquet(raw, TABLE_COLUMNS, optional=[_EXACT_SAMPLE])
-    rows = _chosen_rows(table, states, exact_only)
+    rows = _choose_rows(table, states, exact_only)
     codes = CategoricalCodes.from_frame(table[_FEATURES])
     if rows is not None:
         codes, table = codes.take(rows), table.iloc[rows].reset_index(drop=True)
-    features, names = _encoded(codes, table, encoding)
+    features, names = _encode(codes, table, encoding)
     return Dataset(
         name="acs_income",
         X=features,
@@ -104,10 +287,10 @@ def load_acs_income(
     )
 
 
-def _chosen_rows(
+def _choose_rows(
     table: pd.DataFrame, states: str | Sequence[str] | None, exact_only: bool
 ) -> npt.NDArray[np.intp] | None:
-    """Return the positions of the rows asked for, or None for all of them."""
+    """Return the positions of the rows that are wanted, or None for all of them."""
     wanted = np.ones(len(table), dtype=np.bool_)
     if states is not None:
         chosen = [states] if isinstance(states, str) else list(states)
@@ -120,10 +303,10 @@ def _chosen_rows(
     return None if wanted.all() else np.flatnonzero(wanted)
 
 
-def _encoded(
+def _encode(
     codes: CategoricalCodes, table: pd.DataFrame, encoding: Encoding
 ) -> tuple[Features, tuple[str, ...]]:
-    """Return the features in the form asked for, and their names."""
+    """Return the features in the form that is wanted, and their names."""
     if encoding == "codes":
         return codes, codes.feature_names
     if encoding == "csr":
@@ -140,7 +323,7 @@ def _encoded(
     return pd.DataFrame(columns), tuple(_FEATURES)
 
 
-ENTRY = Entry(
+ACS_INCOME = Entry(
     name="acs_income",
     loader=load_acs_income,
     files=_FILES,

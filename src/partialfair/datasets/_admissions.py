@@ -1,4 +1,4 @@
-"""Made admissions data: the same merit everywhere, and unlike records in a contested band."""
+"""Makes synthetic admissions data: equal merit everywhere, and unequal records in a contested band."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from partialfair.datasets._entry import Entry
-from partialfair.datasets.task import Dataset, categorical, group_series
+from partialfair.datasets.task import Dataset, Entry, categorical, group_series
 from partialfair.utils.checks import check_count, random_generator
 
 if TYPE_CHECKING:
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from partialfair.utils.typing import Floats
-
-__all__ = ["ENTRY", "make_admissions"]
 
 _BAND = (0.15, 0.40)  # ranks from the top, within each group, whose records depend on the group
 _FEWEST_ROWS = 100
@@ -56,12 +53,25 @@ def make_admissions(n: int = 6000, *, seed: int = 0) -> Dataset:
         The same seed gives the same data.
     """
     check_count(n, "n", low=_FEWEST_ROWS)  # three groups are to have members
+    from scipy.special import ndtri
+
     rng = random_generator(seed, "seed")
-    group = _group_codes(n, rng)
-    merit = _merit(group, rng)
-    record = merit + _SHIFT[group] * _tent(merit)
-    judged = record + 0.1 * rng.normal(size=n)
-    admitted = rng.random(n) < 1.0 / (1.0 + np.exp(-_ADMISSION_SLOPE * (judged - _ADMISSION_CUT)))
+    ends = np.rint(np.cumsum(_GROUP_SHARES) * n)  # so that sizes of groups follow the shares exactly
+    group = rng.permutation(np.searchsorted(ends, np.arange(n), side="right"))
+
+    # Standard normal, and stratified: one draw from each of n_k equally likely slices. Groups of a thousand
+    # then agree outside the band far better than independent draws would let them.
+    merit = np.empty(n)
+    for code in range(len(_GROUPS)):
+        members = np.flatnonzero(group == code)
+        merit[members] = ndtri((rng.permutation(len(members)) + rng.random(len(members))) / len(members))
+
+    # A tent: 1 in the middle of the contested band, falling to 0 at its ends and beyond.
+    low, high = float(ndtri(1.0 - _BAND[1])), float(ndtri(1.0 - _BAND[0]))
+    tent = np.maximum(0.0, 1.0 - np.abs(2.0 * merit - low - high) / (high - low))
+    record = merit + _SHIFT[group] * tent
+    seen = record + 0.1 * rng.normal(size=n)  # by the committee
+    admitted = rng.random(n) < 1.0 / (1.0 + np.exp(-_ADMISSION_SLOPE * (seen - _ADMISSION_CUT)))
     features = _features(group, record, rng)
     return Dataset(
         name="admissions",
@@ -72,37 +82,8 @@ def make_admissions(n: int = 6000, *, seed: int = 0) -> Dataset:
         target_name="admitted",
         interval=_BAND,
         description="Made data: equal merit, unequal records at ranks 15 to 40 % from the top of each group.",
-        historical_score=np.clip(50.0 + 14.0 * judged, 0.0, 100.0),
+        historical_score=np.clip(50.0 + 14.0 * seen, 0.0, 100.0),
     )
-
-
-def _group_codes(n: int, rng: np.random.Generator) -> npt.NDArray[np.intp]:
-    """Return shuffled group codes whose counts follow the shares exactly."""
-    ends = np.rint(np.cumsum(_GROUP_SHARES) * n)
-    return rng.permutation(np.searchsorted(ends, np.arange(n), side="right"))
-
-
-def _merit(group: npt.NDArray[np.intp], rng: np.random.Generator) -> Floats:
-    """Return standard normal merit, stratified within each group.
-
-    One draw from each of ``n_k`` equally likely slices, in random order: groups of a thousand then agree
-    outside the band far better than independent draws would let them.
-    """
-    from scipy.special import ndtri
-
-    merit = np.empty(len(group))
-    for code in range(len(_GROUPS)):
-        members = np.flatnonzero(group == code)
-        merit[members] = ndtri((rng.permutation(len(members)) + rng.random(len(members))) / len(members))
-    return merit
-
-
-def _tent(merit: Floats) -> Floats:
-    """Return 1 in the middle of the contested band, falling to 0 at its ends and beyond."""
-    from scipy.special import ndtri
-
-    low, high = float(ndtri(1.0 - _BAND[1])), float(ndtri(1.0 - _BAND[0]))
-    return np.maximum(0.0, 1.0 - np.abs(2.0 * merit - low - high) / (high - low))
 
 
 def _features(group: npt.NDArray[np.intp], record: Floats, rng: np.random.Generator) -> pd.DataFrame:
@@ -137,7 +118,7 @@ def _draw_categories(shares: Floats, rng: np.random.Generator) -> npt.NDArray[np
     return drawn
 
 
-ENTRY = Entry(
+ADMISSIONS = Entry(
     name="admissions",
     loader=make_admissions,
     files=(),

@@ -1,4 +1,4 @@
-"""Where data files come from: a directory of the user's, the cache, or the public source.
+"""Finds data files in a directory of the user's or the cache, or fetches them from their public source.
 
 Every file is checked on every reading, wherever it was found: a fit on a damaged file would look like a
 result.
@@ -22,29 +22,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from partialfair.exceptions import DataFetchError, InputError
-from partialfair.utils.environment import absolute_user_directories
-from partialfair.utils.extras import require
+from partialfair.utils.extras import absolute_user_directories, require
 from partialfair.utils.files import scratch, write_files
-
-__all__ = [
-    "ARCHIVE_ERRORS",
-    "DATA_VARIABLE",
-    "DataFile",
-    "PathLike",
-    "RemoteFile",
-    "cache_directory",
-    "describe",
-    "download",
-    "either_layout",
-    "ensure",
-    "fetch_failure",
-    "find",
-    "find_named",
-    "read_all",
-    "search_directories",
-    "searched",
-    "sha256",
-]
 
 DATA_VARIABLE = "PARTIALFAIR_DATA"
 
@@ -104,10 +83,9 @@ class RemoteFile:
 
     def check(self, raw: bytes, path: Path) -> None:
         """Raise `DataFetchError` if ``raw``, found at ``path``, is not this file."""
-        found = sha256(raw)
-        if found != self.raw_sha256:
+        if (digest := sha256(raw)) != self.raw_sha256:
             raise DataFetchError(
-                f"{path} is not the expected {self.name}: its content has sha256 {found}, expected"
+                f"{path} is not the expected {self.name}: its content has sha256 {digest}, expected"
                 f" {self.raw_sha256}; replace it, or delete it to have it fetched from {self.url}"
             )
 
@@ -118,14 +96,16 @@ class RemoteFile:
             with scratch(directory) as temporary:
                 published = temporary / "published"
                 download(self.url, published)
-                raw = _extract(published.read_bytes(), self.members)
-                found = sha256(raw)
-                if found != self.raw_sha256:
+                raw = published.read_bytes()
+                for member in self.members:
+                    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+                        raw = archive.read(member)
+                if (digest := sha256(raw)) != self.raw_sha256:
                     raise fetch_failure(
-                        self, self.url, f"what arrived has sha256 {found}, expected {self.raw_sha256}"
+                        self, self.url, f"what arrived has sha256 {digest}, expected {self.raw_sha256}"
                     )
             write_files({target: raw})
-        except (OSError, *ARCHIVE_ERRORS) as error:
+        except (OSError, *ARCHIVE_ERRORS) as error:  # pooch's errors of connections are OSErrors
             raise fetch_failure(self, self.url, describe(error)) from None
         return target
 
@@ -136,7 +116,7 @@ def sha256(raw: bytes) -> str:
 
 
 def cache_directory() -> Path:
-    """Return the user's cache, where downloads are kept; a relative ``$XDG_CACHE_HOME`` is ignored."""
+    """Return the user's cache, where downloads go; a relative ``$XDG_CACHE_HOME`` is ignored."""
     pooch = _pooch()
     with absolute_user_directories():
         return Path(pooch.os_cache("partialfair"))
@@ -148,6 +128,7 @@ def _pooch() -> Any:
 
 
 def _has_cache() -> bool:
+    # Without pooch nothing was ever downloaded, and files on this machine are read nevertheless.
     return importlib.util.find_spec("pooch") is not None
 
 
@@ -155,12 +136,18 @@ def search_directories(path: PathLike | None = None) -> list[Path]:
     """Return the directories that files are looked for in, the first one first.
 
     That is ``path`` alone when it is given; otherwise the directory named by ``$PARTIALFAIR_DATA``, if it is
-    set, then the user's cache, if pooch is installed, which keeps it.
+    set, then the user's cache, if pooch is installed, which knows where it is.
     """
     if path is not None:
         return [Path(path).expanduser()]
-    named = _data_directory()
-    return [*([] if named is None else [named]), *([cache_directory()] if _has_cache() else [])]
+    directories = []
+    if named := os.environ.get(DATA_VARIABLE):
+        directories.append(Path(named).expanduser())
+        if not directories[0].is_dir():
+            raise InputError(
+                f"${DATA_VARIABLE} is {named!r}, which is not a directory; correct it or unset it"
+            )
+    return [*directories, *([cache_directory()] if _has_cache() else [])]
 
 
 def searched(path: PathLike | None = None) -> str:
@@ -199,11 +186,11 @@ def ensure(file: DataFile, directory: PathLike | None = None) -> Path:
 
     With ``directory``, the copy is looked for and put there, not in the user's cache.
     """
-    found = find(file, directory)
-    if found is None:
+    local = find(file, directory)
+    if local is None:
         return file.obtain(cache_directory() if directory is None else Path(directory).expanduser())
-    file.check(_read_raw(found), found)
-    return found
+    file.check(_read_raw(local), local)
+    return local
 
 
 def read_all(files: Sequence[DataFile], path: PathLike | None = None) -> list[bytes]:
@@ -215,30 +202,19 @@ def read_all(files: Sequence[DataFile], path: PathLike | None = None) -> list[by
     if path is not None and len(files) > 1 and Path(path).expanduser().is_file():
         names = " and ".join(file.name for file in files)
         raise InputError(f"path={os.fspath(path)!r} is one file, but {names} are needed; give a directory")
-    return [_read(file, path) for file in files]
-
-
-def _read(file: DataFile, path: PathLike | None) -> bytes:
-    found = find(file, path)
-    if found is None and path is not None:
-        raise DataFetchError(
-            f"there is no {file.name} (plain, .gz or .xz) in path={os.fspath(path)!r}; without path= it is"
-            f" looked for in ${DATA_VARIABLE}, in the cache, and at its public source"
-        )
-    found = file.obtain(cache_directory()) if found is None else found
-    raw = _read_raw(found)
-    file.check(raw, found)
-    return raw
-
-
-def _data_directory() -> Path | None:
-    named = os.environ.get(DATA_VARIABLE)
-    if not named:
-        return None
-    directory = Path(named).expanduser()
-    if not directory.is_dir():
-        raise InputError(f"${DATA_VARIABLE} is {named!r}, which is not a directory; correct it or unset it")
-    return directory
+    contents = []
+    for file in files:
+        local = find(file, path)
+        if local is None and path is not None:  # a directory that the user names is never filled silently
+            raise DataFetchError(
+                f"there is no {file.name} (plain, .gz or .xz) in path={os.fspath(path)!r}; without path= it"
+                f" is looked for in ${DATA_VARIABLE}, in the cache, and at its public source"
+            )
+        if local is None:
+            local = file.obtain(cache_directory())
+        contents.append(_read_raw(local))
+        file.check(contents[-1], local)
+    return contents
 
 
 def _read_raw(path: Path) -> bytes:
@@ -253,16 +229,10 @@ def _read_raw(path: Path) -> bytes:
     return stored
 
 
-def _extract(raw: bytes, members: Sequence[str]) -> bytes:
-    for member in members:
-        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-            raw = archive.read(member)
-    return raw
-
-
 def download(url: str, target: Path) -> None:
     """Download ``url`` to ``target``, with a progress bar on a terminal and a log line elsewhere."""
     pooch = _pooch()
+    # pooch's progress bar is tqdm's.
     progress = sys.stderr.isatty() and importlib.util.find_spec("tqdm") is not None
     if not progress:
         _logger.info("downloading %s", url)

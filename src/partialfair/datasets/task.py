@@ -1,15 +1,17 @@
-"""What a loader returns: features, labels and groups, with the paper's settings for them."""
+"""Defines what loaders return, and what is known of a data set before it is loaded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from partialfair.data.categoricals import CategoricalCodes
+from partialfair.data.samples import n_rows_of, take_rows
+from partialfair.datasets.source import DataFile
 from partialfair.exceptions import InputError
 from partialfair.utils.typing import ArrayLike
 
@@ -17,11 +19,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from scipy import sparse
 
+    from partialfair.data.categoricals import CategoricalCodes
+
     Features: TypeAlias = pd.DataFrame | sparse.csr_matrix | CategoricalCodes
-
-__all__ = ["Dataset", "Shares", "Split", "categorical", "group_series"]
-
-_TEST = 2  # in an official partition, as CelebA numbers its parts: 0 train, 1 validation, 2 test
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +100,7 @@ class Dataset:
     historical_score: npt.NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
-        n_rows = self.X.n_rows if isinstance(self.X, CategoricalCodes) else self.X.shape[0]
+        n_rows = n_rows_of(self.X)
         columns: dict[str, Sized | None] = {
             "y": self.y,
             "sensitive_features": self.sensitive_features,
@@ -123,13 +123,11 @@ class Dataset:
 
     def split(self, seed: int) -> Split:
         """Split the rows at random in the paper's shares; the same seed gives the same split."""
-        if self.shares.test is None:
-            # __post_init__ refuses shares.test=None without a partition.
-            fixed_test = np.flatnonzero(np.asarray(self.official_partition) == _TEST)
-        else:
-            fixed_test = np.empty(0, dtype=np.intp)
+        fixed_test = np.empty(0, dtype=np.intp)
+        if self.shares.test is None:  # which __post_init__ refuses without a partition; 2 is the test part
+            fixed_test = np.flatnonzero(np.asarray(self.official_partition) == 2)
         pool = np.setdiff1d(np.arange(len(self.y)), fixed_test, assume_unique=True)
-        shuffled = np.random.default_rng(seed).permutation(pool)
+        shuffled = np.random.default_rng(seed).permutation(pool)  # results of the paper rest on this order
         ends = np.cumsum([self.shares.train, self.shares.validation]) * len(pool)
         train, validation, rest = np.split(shuffled, np.rint(ends).astype(np.intp))
         test = fixed_test if self.shares.test is None else rest
@@ -141,14 +139,43 @@ class Dataset:
     ) -> tuple[Features, npt.NDArray[np.int8], pd.Series[Any]]:
         """Return ``(X, y, sensitive_features)`` of the given rows (positions or a mask)."""
         rows = np.asarray(rows)
-        features: Features
-        if isinstance(self.X, CategoricalCodes):
-            features = self.X.take(rows)
-        elif hasattr(self.X, "iloc"):
-            features = self.X.iloc[rows]
-        else:
-            features = self.X[rows]
-        return features, self.y[rows], self.sensitive_features.iloc[rows]
+        return take_rows(self.X, rows), self.y[rows], self.sensitive_features.iloc[rows]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One dataset.
+
+    Parameters
+    ----------
+    name
+        What users call it.
+    loader
+        Returns the `Dataset`; all its arguments are optional keywords.
+    files
+        What it reads; empty for made data.
+    summary, terms
+        One line each: what it is, and whose and under which conditions.
+    """
+
+    name: str
+    loader: Callable[..., Dataset]
+    files: tuple[DataFile, ...]
+    summary: str
+    terms: str
+
+
+@dataclass(frozen=True)
+class LocatedEntry:
+    """A dataset and where each of its files lies on this machine (None: to be fetched)."""
+
+    entry: Entry
+    paths: Mapping[str, Path | None]
+
+    @property
+    def available(self) -> bool:
+        """Whether it can be loaded without a network."""
+        return None not in self.paths.values()
 
 
 def categorical(codes: npt.NDArray[np.integer[Any]], labels: Iterable[Any]) -> pd.Categorical[Any]:

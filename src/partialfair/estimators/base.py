@@ -17,9 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from partialfair.constraints import Constraint
 from partialfair.constraints.base import Positive
 from partialfair.constraints.surrogates import Surrogate, surrogate
-from partialfair.data.features import Features, n_rows_of
 from partialfair.data.groups import Groups, group_name
-from partialfair.data.samples import Samples
+from partialfair.data.samples import Features, Samples, n_rows_of
 from partialfair.estimators._stored import check_stored
 from partialfair.estimators.inputs import (
     feature_name,

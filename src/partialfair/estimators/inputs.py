@@ -16,8 +16,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, validate_data
 
 from partialfair.data.categoricals import CategoricalCodes
-from partialfair.data.features import Features
 from partialfair.data.groups import Groups, encode_groups
+from partialfair.data.samples import Features
 from partialfair.exceptions import InputError, InputTypeError
 from partialfair.utils.checks import (
     as_array,

@@ -14,8 +14,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from partialfair.constraints import Constraint
 from partialfair.data.groups import group_name
-from partialfair.data.samples import Samples
-from partialfair.data.splits import apply_splitter, draw_folds
+from partialfair.data.samples import Samples, apply_splitter, draw_folds
 from partialfair.estimators.folds import on_one_scale
 from partialfair.estimators.path_fits import (
     FittedModel,

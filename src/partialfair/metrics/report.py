@@ -111,7 +111,7 @@ class FairnessReport:
         labels = tuple(group.group for group in self.groups)
         joined = {group.group: MERGED for group in self.merged_groups}
         names = [joined.get(label, label) for label in groups.labels]
-        return groups.regrouped([labels.index(name) if name in labels else -1 for name in names], labels)
+        return groups.regroup([labels.index(name) if name in labels else -1 for name in names], labels)
 
     @property
     def worst(self) -> ReportRow:

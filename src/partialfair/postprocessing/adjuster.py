@@ -423,7 +423,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
             if label not in known:
                 names = listed([shown(one) for one in known], most=8)
                 raise InputError(f"group {shown(label)} was not seen in fit, which saw {names}")
-        return given.regrouped([known.index(label) for label in given.labels], tuple(known))
+        return given.regroup([known.index(label) for label in given.labels], tuple(known))
 
     def _mapped(self, scores: Floats, groups: Groups) -> Floats:
         adjusted = scores.copy()

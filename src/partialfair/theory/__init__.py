@@ -1,24 +1,26 @@
-"""Bounds and sample sizes as plain functions: each docstring opens with the formula it evaluates."""
+"""Evaluates bounds and sample sizes; each docstring opens with the formula that the function evaluates."""
 
 from partialfair.theory.deviations import (
     describe_bound,
     dkw_bound,
     members_needed,
+    required_size,
+    smallest_gap,
     uniform_deviation_bound,
 )
-from partialfair.theory.generalization import (
+from partialfair.theory.theorems import (
     GapBound,
     GroupContribution,
     HasLevel,
+    IdcaBudget,
     NearThresholds,
     ObjectiveBound,
     describe_generalization,
     gap_bound,
+    idca_budget,
     near_thresholds,
     objective_bound,
 )
-from partialfair.theory.idca import IdcaBudget, idca_budget
-from partialfair.theory.sizes import required_size, smallest_gap
 
 __all__ = [
     "GapBound",

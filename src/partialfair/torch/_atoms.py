@@ -1,11 +1,14 @@
-"""Atoms of banks as torch functions of the scores of some rows, and their tangents.
+"""Evaluates atoms of banks, and the surrogates in them, on tensors of scores.
 
 A bank is formulas only, in NumPy (`constraints.dc`) and here: what differs is who adds up. Rows come with
 weights (n_groups, n): how much each counts in the sums of each group. Those of a batch are scaled so that its
 sums estimate those of all rows.
 
 Subgradients are written out, not left to autograd, because a step of training takes them at two points, the
-batch's scores and those of its tangents, and each kernel that it launches counts at small batches.
+batch's scores and those of its tangents. Each operation is a kernel, and at small batches launching it takes
+longer than doing it: formulas are written with few of them. σ⁺ and σ⁻ come as one tensor with a first axis
+of two, so that what is done to both is done once. Slopes at kinks are those of the compiled loops, from
+below, so that both implementations take the same subgradient.
 """
 
 from __future__ import annotations
@@ -18,10 +21,100 @@ import torch
 from torch import Tensor, nn
 
 from partialfair.constraints.dc import AtomBank, GroupMeans, PairSums
+from partialfair.constraints.surrogates import Ramp, RoundedRamp, Sigmoid, Surrogate
 from partialfair.exceptions import InputError
-from partialfair.torch._surrogates import Parts, parts_of
 
-__all__ = ["AtomsAt", "AtomsOfBank", "JoinedAt", "atoms_of_bank"]
+
+class Parts(nn.Module, ABC):
+    """σ⁺ and σ⁻ as functions of ``u = shift + x / scale``, one shift for each.
+
+    Constants stay on the device as a buffer: sending them would make every step wait.
+    """
+
+    shifts: Tensor
+
+    def __init__(self, shifts: tuple[float, float], scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+        self.register_buffer("shifts", torch.tensor(shifts, dtype=torch.float64)[:, None, None])
+
+    def shift(self, x: Tensor) -> Tensor:
+        """Return u at differences x, (2, *x.shape)."""
+        return torch.add(self.shifts, x, alpha=1 / self.scale)
+
+    @abstractmethod
+    def values(self, u: Tensor) -> Tensor:
+        """Return σ⁺ and σ⁻."""
+
+    @abstractmethod
+    def slopes(self, u: Tensor) -> Tensor:
+        """Return subgradients of σ⁺ and σ⁻ in x."""
+
+
+class _Ramp(Parts):
+    """One hinge, ``max(u, 0)``, with kinks at −½ and ½."""
+
+    def __init__(self, surrogate: Surrogate) -> None:
+        super().__init__((0.5, -0.5), surrogate.width)
+
+    def values(self, u: Tensor) -> Tensor:
+        return torch.relu(u)
+
+    def slopes(self, u: Tensor) -> Tensor:
+        return (u > 0).to(u.dtype) / self.scale  # 0 at the kink: the slope from below
+
+
+class _RoundedRamp(Parts):
+    """``r t (2u − t)`` with ``t = clip(u, 0, 1)``: 0 up to u = 0, then r u², and ``r (2u − 1)`` from u = 1.
+
+    The hinges at −½ and ½, each rounded over ±r, with ``u = (x / width ± ½ + r) / 2r``.
+    """
+
+    def __init__(self, surrogate: Surrogate) -> None:
+        self.rounding = RoundedRamp.rounding
+        half = 0.5 / (2 * self.rounding)  # shifts of u are (r ± ½) / 2r
+        super().__init__((0.5 + half, 0.5 - half), 2 * self.rounding * surrogate.width)
+
+    def values(self, u: Tensor) -> Tensor:
+        t = u.clamp(0, 1)
+        return torch.sub(u, t, alpha=0.5) * t * (2 * self.rounding)  # r t (2u − t)
+
+    def slopes(self, u: Tensor) -> Tensor:
+        return u.clamp(0, 1) * (2 * self.rounding / self.scale)
+
+
+class _Sigmoid(Parts):
+    """``σ⁺ = σ`` up to 0 and its tangent ``½ + u/4`` beyond; ``σ⁻ = σ⁺ − σ``."""
+
+    def __init__(self, surrogate: Surrogate) -> None:
+        super().__init__((0.0, 0.0), surrogate.width)
+
+    def values(self, u: Tensor) -> Tensor:
+        value = torch.sigmoid(u[0])
+        plus = torch.where(u[0] > 0, 0.5 + u[0] / 4, value)
+        return torch.stack([plus, plus - value])
+
+    def slopes(self, u: Tensor) -> Tensor:
+        value = torch.sigmoid(u[0])
+        slope = value * (1 - value)
+        plus = torch.where(u[0] > 0, torch.full_like(slope, 0.25), slope)
+        return torch.stack([plus, plus - slope]) / self.scale
+
+
+# A new surrogate is one class and one line.
+_SURROGATES: dict[type[Surrogate], type[_Ramp | _RoundedRamp | _Sigmoid]] = {
+    Ramp: _Ramp,
+    RoundedRamp: _RoundedRamp,
+    Sigmoid: _Sigmoid,
+}
+
+
+def parts_of(surrogate: Surrogate) -> Parts:
+    """Return a surrogate's parts as torch functions."""
+    if type(surrogate) not in _SURROGATES:
+        names = ", ".join(kind.__name__ for kind in _SURROGATES)
+        raise InputError(f"{type(surrogate).__name__} is not known to partialfair.torch, which has {names}")
+    return _SURROGATES[type(surrogate)](surrogate)
 
 
 class AtomsAt(ABC):
@@ -37,7 +130,7 @@ class AtomsAt(ABC):
         """Return ``⟨subgradient, moves⟩`` of every atom."""
 
     @abstractmethod
-    def combined(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+    def combine(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Return ``Σ weights · subgradients``, by score and by threshold."""
 
 
@@ -65,13 +158,12 @@ class JoinedAt(AtomsAt):
         return torch.cat([atoms.values for atoms in self.by_bank])
 
     def changes(self, score_moves: Tensor, theta_moves: Tensor) -> Tensor:
-        own_moves = torch.split(theta_moves, self.n_theta)
-        by_bank = zip(self.by_bank, own_moves, strict=True)
+        by_bank = zip(self.by_bank, torch.split(theta_moves, self.n_theta), strict=True)
         return torch.cat([atoms.changes(score_moves, own) for atoms, own in by_bank])
 
-    def combined(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+    def combine(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         by_bank = zip(self.by_bank, torch.split(weights, self.n_atoms), strict=True)
-        by_score, by_theta = zip(*(atoms.combined(own) for atoms, own in by_bank), strict=True)
+        by_score, by_theta = zip(*(atoms.combine(own) for atoms, own in by_bank), strict=True)
         return torch.stack(by_score).sum(0), torch.cat(by_theta)
 
 
@@ -89,19 +181,17 @@ class _GroupMeans(AtomsOfBank):
     def at(self, scores: Tensor, weights: Tensor, theta: Tensor) -> AtomsAt:
         return _GroupMeansAt(self, scores, weights, theta)
 
-    def thresholds(self, theta: Tensor) -> Tensor:
-        """Return free thresholds and, after them, those that are given."""
-        return torch.cat([theta, self.fixed]) if len(self.fixed) else theta
-
-    def moves(self, theta_moves: Tensor) -> Tensor:
-        """Return by how much thresholds move; those that are given do not."""
-        return torch.cat([theta_moves, torch.zeros_like(self.fixed)]) if len(self.fixed) else theta_moves
+    def join(self, theta: Tensor, *, moves: bool = False) -> Tensor:
+        """Return free thresholds, or their moves, and after them those that are given, which do not move."""
+        if not len(self.fixed):
+            return theta
+        return torch.cat([theta, torch.zeros_like(self.fixed) if moves else self.fixed])
 
 
 class _GroupMeansAt(AtomsAt):
     def __init__(self, bank: _GroupMeans, scores: Tensor, weights: Tensor, theta: Tensor) -> None:
         self.bank, self.weights = bank, weights
-        self.u = bank.parts.moved(scores[:, None] - bank.thresholds(theta))
+        self.u = bank.parts.shift(scores[:, None] - bank.join(theta))
 
     @property
     def values(self) -> Tensor:
@@ -113,10 +203,11 @@ class _GroupMeansAt(AtomsAt):
         return self.bank.parts.slopes(self.u)
 
     def changes(self, score_moves: Tensor, theta_moves: Tensor) -> Tensor:
-        moves = score_moves[:, None] - self.bank.moves(theta_moves)
+        moves = score_moves[:, None] - self.bank.join(theta_moves, moves=True)
         return (self.weights @ (self.slopes * moves)).flatten()
 
-    def combined(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+    def combine(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        # Atoms are numbered by part (+, −), group and threshold.
         of_atoms = weights.view(2, len(self.weights), self.u.shape[2])
         by_row = self.slopes * (self.weights.T @ of_atoms)
         return by_row.sum((0, 2)), -by_row.sum((0, 1))[: self.bank.n_theta]
@@ -125,7 +216,7 @@ class _GroupMeansAt(AtomsAt):
 class _PairSums(AtomsOfBank):
     """``Σ u_i v_j σ±(s_i − s_j)`` over the tops of one group and the bottoms of another: all pairs of rows.
 
-    Weights of each group are scaled to add up to 1: who is at the top is judged among the rows at hand.
+    Weights of each group are scaled to add up to 1: which rows are at the top is found among those given.
     """
 
     def __init__(self, bank: PairSums) -> None:
@@ -144,12 +235,13 @@ class _PairSums(AtomsOfBank):
 class _PairSumsAt(AtomsAt):
     def __init__(self, bank: _PairSums, scores: Tensor, weights: Tensor) -> None:
         self.bank = bank
-        self.u = bank.parts.moved(scores[:, None] - scores[None, :])
+        self.u = bank.parts.shift(scores[:, None] - scores[None, :])
         self.above, self.below = [], []
         for k in range(bank.n_groups):
+            # A batch may lack a group, whose weights are then all 0.
             own = weights[k] / weights[k].sum().clamp(min=torch.finfo(weights.dtype).tiny)
-            self.above.append(_shares_above(scores, own, bank.get_buffer(f"tops_{k}")))
-            self.below.append(own - _shares_above(scores, own, bank.get_buffer(f"bottoms_{k}")))
+            self.above.append(_weights_above(scores, own, bank.get_buffer(f"tops_{k}")))
+            self.below.append(own - _weights_above(scores, own, bank.get_buffer(f"bottoms_{k}")))
 
     @property
     def values(self) -> Tensor:
@@ -163,16 +255,18 @@ class _PairSumsAt(AtomsAt):
     def changes(self, score_moves: Tensor, theta_moves: Tensor) -> Tensor:
         return self._sums(self.slopes * (score_moves[:, None] - score_moves[None, :]))
 
-    def combined(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+    def combine(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        # Atoms are numbered by pair of groups, and in it by part (+, −), rank above and rank below.
         first = torch.zeros_like(self.u[0])
         start = 0
         for k, other in self.bank.pairs:
             shape = 2, len(self.above[k]), len(self.below[other])
             own = weights[start : start + shape[0] * shape[1] * shape[2]].reshape(shape)
+            # p is the part, b and c are ranks, i and j rows.
             by_pair = torch.einsum("pbc,bi,cj->pij", own, self.above[k], self.below[other])
             first = first + (by_pair * self.slopes).sum(0)
             start += own.numel()
-        return first.sum(1) - first.sum(0), weights[:0]
+        return first.sum(1) - first.sum(0), weights[:0]  # there are no thresholds
 
     def _sums(self, by_part: Tensor) -> Tensor:
         sums = [
@@ -183,24 +277,22 @@ class _PairSumsAt(AtomsAt):
 
 
 @torch.no_grad()
-def _shares_above(scores: Tensor, own: Tensor, ranks: Tensor) -> Tensor:
+def _weights_above(scores: Tensor, own: Tensor, ranks: Tensor) -> Tensor:
     """Return how much of each row lies above some ranks of its group: (n_ranks, n), ties split evenly.
 
     No derivative passes: the derivative of a sum over the top is that over its members (Danskin).
     """
+    # A row that ties with others holds its part of what their block has above the rank.
     higher = (scores[None, :] > scores[:, None]).to(own.dtype) @ own
     level = (scores[None, :] == scores[:, None]).to(own.dtype) @ own
     held = (ranks - higher).clamp(min=0) / level.clamp(min=torch.finfo(own.dtype).tiny)
     return own * held.clamp(max=1)
 
 
-_KINDS: dict[type[AtomBank], type[AtomsOfBank]] = {GroupMeans: _GroupMeans, PairSums: _PairSums}
-"""A new bank is one class and one line."""
-
-
 def atoms_of_bank(bank: AtomBank) -> AtomsOfBank:
-    """Return a bank's atoms as torch functions."""
-    for kind, atoms in _KINDS.items():
-        if type(bank) is kind:
-            return atoms(bank)
+    """Return a bank's atoms as torch functions; a new bank is one class and two lines."""
+    if type(bank) is GroupMeans:
+        return _GroupMeans(bank)
+    if type(bank) is PairSums:
+        return _PairSums(bank)
     raise InputError(f"constraints on {type(bank).__name__} are not known to partialfair.torch")

@@ -1,9 +1,9 @@
-"""Batches that tell which rows they hold, and batches with a fixed number of members of every group."""
+"""Makes batches that name their rows, and batches with a fixed number of members of every group."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sized
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,21 +15,14 @@ from partialfair.exceptions import InputError
 from partialfair.utils.checks import check_count
 from partialfair.utils.typing import ArrayLike, Floats, GroupLabel, Ints
 
-__all__ = ["GroupBatches", "Indexed"]
-
-
-@runtime_checkable
-class _Items(Sized, Protocol):
-    def __getitem__(self, index: int) -> Any: ...
-
 
 class Indexed(Dataset[tuple[Any, ...]]):
     """A data set whose items ``(inputs, label)`` become ``(inputs, label, row)``, row being the position."""
 
     def __init__(self, items: Dataset[Any]) -> None:
-        if not isinstance(items, _Items):
+        if not (hasattr(items, "__len__") and hasattr(items, "__getitem__")):  # data sets may be mere streams
             raise InputError("the data set must have a length and items by position")
-        self.items = items
+        self.items: Any = items
 
     def __len__(self) -> int:
         return len(self.items)
@@ -107,6 +100,7 @@ class GroupBatches(Sampler[list[int]]):
     @property
     def loss_weights(self) -> Tensor:
         """By how much the loss of a row counts, by its group's position: batch means are then right."""
+        # Importance weights: the share of a group among all rows over that in a batch.
         among_all = np.array([rows.size for rows in self.members]) / self.n_rows
         return torch.from_numpy(among_all / (self.quotas / self.batch_size)).float()
 
@@ -120,20 +114,18 @@ class GroupBatches(Sampler[list[int]]):
     def __iter__(self) -> Iterator[list[int]]:
         rng = np.random.default_rng([self.seed, self.epoch])
         needed = self.quotas * self.n_processes * len(self)
-        streams = [_stream(rows, n, rng) for rows, n in zip(self.members, needed, strict=True)]
+        streams = []
+        for rows, n in zip(self.members, needed, strict=True):
+            passes = [rng.permutation(rows) for _ in range(-(-n // rows.size))]  # the last one is cut
+            streams.append(np.concatenate(passes)[:n])
         for batch in range(len(self)):
+            # Processes draw the same streams and take turns, so that no row is in two of their batches.
             position = batch * self.n_processes + self.rank
             parts = [
                 stream[position * quota : (position + 1) * quota]
                 for stream, quota in zip(streams, self.quotas, strict=True)
             ]
             yield np.concatenate(parts).tolist()
-
-
-def _stream(rows: Ints, n: int, rng: np.random.Generator) -> Ints:
-    """Return so many of the rows in random order, all of them before any comes again."""
-    passes = -(-n // rows.size)
-    return np.asarray(np.concatenate([rng.permutation(rows) for _ in range(passes)])[:n])
 
 
 def _quotas(shares: Floats, batch_size: int, least: int) -> Ints:

@@ -1,10 +1,14 @@
-"""A hook that holds a network to constraints while its own loop trains it."""
+"""Holds a network to constraints while its own loop trains it.
+
+`PartialFairness` is the hook. On a GPU what it computes is recorded once, as a CUDA graph, and replayed
+(`Replays`): launching its small kernels takes longer than they do.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -14,22 +18,21 @@ from torch import Tensor, nn
 from partialfair.constraints import Constraint
 from partialfair.exceptions import InputError
 from partialfair.torch._atoms import AtomsAt
-from partialfair.torch._processes import mean_over_processes, n_processes
-from partialfair.torch._replay import Replays
 from partialfair.torch.functions import ScoreConstraints, check_positions, check_scores, score_vector
 from partialfair.utils.checks import check_choice, check_count, check_flag, check_number
 from partialfair.utils.typing import ArrayLike
 
-__all__ = ["PartialFairness"]
-
 Method = Literal["primal_dual", "augmented_lagrangian"]
-_METHODS = ("primal_dual", "augmented_lagrangian")
 _DUAL_STEPS, _PENALTIES = 0.36, 2.4
 """Of all ranks that are looked at together, each of which has its share: .03 and .2 of twelve. Tried on law
-school and the made admissions: with half the step constraints are not met after 900 batches, with twice as
-much gaps wander, and a penalty of .5 costs accuracy on law school."""
-_MOST_DUAL_STEP, _MOST_PENALTY = 0.1, 2.0
+school and the synthetic admissions: with half the step constraints are not met after 900 batches, with twice
+as much gaps wander, and a penalty of .5 costs accuracy on law school."""
+_MAX_DUAL_STEP, _MAX_PENALTY = 0.1, 2.0
 """Of one rank, where there are few."""
+_MAX_GRAPHS = 4
+"""CUDA graphs in memory: batches have one shape, and another at the end of a pass."""
+
+Work: TypeAlias = Callable[[Sequence[Tensor | None]], tuple[Tensor, ...]]
 
 
 class PartialFairness(nn.Module):
@@ -77,7 +80,7 @@ class PartialFairness(nn.Module):
         Steps between refreshes of the tangents; the first comes after one pass over the rows. 0 takes
         tangents at the scores of each batch itself, as do calls without rows.
     free_passes
-        Passes over the rows before the constraints join: where all scores are alike everything is violated,
+        Passes over the rows before the constraints join: where all scores are equal everything is violated,
         and multipliers would grow for nothing.
     largest
         No multiplier grows beyond it.
@@ -116,7 +119,7 @@ class PartialFairness(nn.Module):
         **functions: Any,
     ) -> None:
         super().__init__()
-        check_choice(method, "method", _METHODS)
+        check_choice(method, "method", ("primal_dual", "augmented_lagrangian"))
         for name, value in (("dual_step", dual_step), ("penalty", penalty)):
             if value is not None:
                 check_number(value, name, above=0.0)
@@ -129,8 +132,8 @@ class PartialFairness(nn.Module):
         self.method, self.memory = method, memory
         # At each rank every group is bounded from above and from below.
         n_ranks = max(self.functions.m / (2 * len(self.labels)), 1)
-        self.dual_step = min(_DUAL_STEPS / n_ranks, _MOST_DUAL_STEP) if dual_step is None else dual_step
-        self.penalty = min(_PENALTIES / n_ranks, _MOST_PENALTY) if penalty is None else penalty
+        self.dual_step = min(_DUAL_STEPS / n_ranks, _MAX_DUAL_STEP) if dual_step is None else dual_step
+        self.penalty = min(_PENALTIES / n_ranks, _MAX_PENALTY) if penalty is None else penalty
         self.refresh_every, self.free_passes, self.largest = refresh_every, free_passes, largest
         self.cuda_graph, self._replays = cuda_graph, Replays()
         dtype, m = self.functions.theta.dtype, self.functions.m
@@ -139,7 +142,7 @@ class PartialFairness(nn.Module):
         row_labels = (
             torch.zeros_like(row_codes) if y is None else torch.from_numpy(np.asarray(y).astype(np.int64))
         )
-        kept = {
+        buffers = {
             "multipliers": torch.zeros(m, dtype=dtype),
             "violations": torch.zeros(m, dtype=dtype),
             "running": torch.zeros(2, n_atoms, dtype=dtype),
@@ -153,7 +156,7 @@ class PartialFairness(nn.Module):
             "tangent_values": torch.zeros(m, dtype=dtype),
             "tangent_slopes": torch.zeros(m, n_atoms, dtype=dtype),
         }
-        for name, tensor in kept.items():
+        for name, tensor in buffers.items():
             self.register_buffer(name, tensor)
         self._constrained_steps, self._rows_seen, self._since_refresh = 0, 0, 0
         self._has_rows, self._has_tangents, self._constrained, self._has_stepped = False, False, False, True
@@ -190,8 +193,8 @@ class PartialFairness(nn.Module):
         y : (n,)
             Labels, for constraints that need them.
         rows : (n,)
-            Positions of the batch among the rows that the constructor was told of; without them tangents are
-            taken at the batch's own scores.
+            Positions of the batch among the rows of the constructor; without them tangents are taken at the
+            batch's own scores.
         """
         scores = score_vector(scores, self.functions.theta)
         self._check_batch(loss, scores, groups, y, rows)
@@ -204,7 +207,7 @@ class PartialFairness(nn.Module):
             self._remember(scores.detach(), rows)
             return loss
         if not self._constrained:
-            self._place_thresholds(scores, groups, y, everybody=rows is not None and passed >= 1)
+            self._place_thresholds(scores, groups, y, of_all_rows=rows is not None and passed >= 1)
         batch = scores.detach(), groups, y if self.functions.uses_labels else None, rows
         with torch.no_grad():
             if self._is_steady(scores, rows):
@@ -266,9 +269,12 @@ class PartialFairness(nn.Module):
         functions = self.functions
         self.tangent_scores.copy_(self.row_scores)
         self.tangent_theta.copy_(functions.theta)
-        everybody = functions.weights(self.row_codes, self.row_labels, everybody=True)
-        everybody = _spread_over(everybody, self.row_steps > 0)
-        atoms = functions.at(self.tangent_scores, everybody, self.tangent_theta).values
+        weights = functions.weights(self.row_codes, self.row_labels, of_all_rows=True)
+        # Rows that were not seen have no score yet: those that were stand for all of their group.
+        of_seen = weights * (self.row_steps > 0)
+        least = torch.finfo(weights.dtype).tiny
+        of_seen *= weights.sum(-1, keepdim=True) / of_seen.sum(-1, keepdim=True).clamp(min=least)
+        atoms = functions.at(self.tangent_scores, of_seen, self.tangent_theta).values
         _, minus, pieces = functions.maxima.parts_and_pieces(atoms)
         self.tangent_values.copy_(minus)
         self.tangent_slopes.copy_(functions.maxima.minus @ pieces)
@@ -276,9 +282,11 @@ class PartialFairness(nn.Module):
         self.running[1].zero_()
         self._has_tangents, self._since_refresh = True, 0
 
-    def _place_thresholds(self, scores: Tensor, groups: Tensor, y: Tensor | None, *, everybody: bool) -> None:
+    def _place_thresholds(
+        self, scores: Tensor, groups: Tensor, y: Tensor | None, *, of_all_rows: bool
+    ) -> None:
         """Put θ where they suit the last scores of all rows, or those of a first batch."""
-        if everybody:
+        if of_all_rows:
             self.share_row_scores()
             seen = self.row_steps > 0  # a loader may leave out the last rows of a pass
             for code, label in enumerate(self.labels):
@@ -291,9 +299,10 @@ class PartialFairness(nn.Module):
         self._constrained = True
 
     def share_row_scores(self) -> None:
-        """Give every process the last scores of all rows, whoever saw them."""
+        """Give every process the last scores of all rows, whichever process saw them."""
         if n_processes() == 1:
             return
+        # The process that saw a row last has its score; if several saw it in the same step, their mean.
         last = self.row_steps.clone()
         torch.distributed.all_reduce(last, torch.distributed.ReduceOp.MAX)
         mine = (self.row_steps == last).to(self.row_scores.dtype)
@@ -304,7 +313,7 @@ class PartialFairness(nn.Module):
         self.row_steps.copy_(last)
 
     def _is_steady(self, scores: Tensor, rows: Tensor | None) -> bool:
-        """Return whether nothing but the batch and the buffers will be another in the next step, on a GPU."""
+        """Return whether nothing but the batch and the buffers will change in the next step, on a GPU."""
         return (
             self.cuda_graph
             and scores.is_cuda
@@ -326,7 +335,7 @@ class PartialFairness(nn.Module):
         return max(1 - self.memory, 1 / (self._constrained_steps + 1))
 
     def _remember(self, scores: Tensor, rows: Tensor | None) -> None:
-        """Keep the scores of rows, and when they had them."""
+        """Store the scores of rows, and when they had them."""
         if rows is None:
             return
         rows = rows.long()
@@ -343,16 +352,16 @@ class PartialFairness(nn.Module):
         assert groups is not None
         self._remember(scores, rows)
         majorants = self._majorants(scores.to(self.functions.theta.dtype), groups, y, rows)
-        # In shares of a group, whatever the scale of gaps: multipliers then grow alike.
+        # As fractions of a group, whatever the scale of gaps: multipliers then grow at one speed.
         torch.div(majorants.values, self.functions.maxima.scales, out=self.violations)
         if self._has_stepped:  # several batches may be one step
             self.multipliers.add_(self.violations, alpha=self.dual_step).clamp_(0.0, self.largest)
         if self.method == "primal_dual":
-            value, prices = self.multipliers @ self.violations, self.multipliers
-        else:
-            prices = torch.relu(self.multipliers + self.penalty * self.violations)
-            value = (prices.square() - self.multipliers.square()).sum() / (2 * self.penalty)
-        by_score, by_theta = majorants.combined(prices / self.functions.maxima.scales)
+            value, slopes = self.multipliers @ self.violations, self.multipliers
+        else:  # [max(λ + ρ g, 0)² − λ²] / 2ρ, whose slopes in g are max(λ + ρ g, 0)
+            slopes = torch.relu(self.multipliers + self.penalty * self.violations)
+            value = (slopes.square() - self.multipliers.square()).sum() / (2 * self.penalty)
+        by_score, by_theta = majorants.combine(slopes / self.functions.maxima.scales)
         return value, by_score.to(scores.dtype), by_theta
 
     def _majorants(self, scores: Tensor, groups: Tensor, y: Tensor | None, rows: Tensor | None) -> _Majorants:
@@ -361,22 +370,24 @@ class PartialFairness(nn.Module):
         weights, theta = functions.weights(groups, y), functions.theta.detach()
         here = functions.at(scores, weights, theta)
         if rows is None or not self._has_tangents or self.refresh_every == 0:
-            atoms, _ = self._averaged(here.values)
+            atoms, _ = self._average(here.values)
             plus, minus, pieces = maxima.parts_and_pieces(atoms)
             return _Majorants(plus - minus, here, maxima.plus, pieces, here, maxima.minus @ pieces)
         tangent_scores = self.tangent_scores[rows]
         there = functions.at(tangent_scores, weights, self.tangent_theta)
-        moved = there.changes(scores - tangent_scores, theta - self.tangent_theta)
-        atoms, changes = self._averaged(here.values, moved)
+        # f⁻ at the tangent plus its slopes times the mean change of atoms from there.
+        changes = there.changes(scores - tangent_scores, theta - self.tangent_theta)
+        atoms, changes = self._average(here.values, changes)
         plus, _, pieces = maxima.parts_and_pieces(atoms)
         minus = torch.addmv(self.tangent_values, self.tangent_slopes, changes)
         return _Majorants(plus - minus, here, maxima.plus, pieces, there, self.tangent_slopes)
 
-    def _averaged(self, *batch: Tensor) -> Tensor:
+    def _average(self, *batch: Tensor) -> Tensor:
         """Move running averages towards the batch, and return all of them."""
-        news = mean_over_processes(torch.stack(batch)).to(self.running.dtype)
+        values = mean_over_processes(torch.stack(batch)).to(self.running.dtype)
         running = self.running[: len(batch)]
-        running.lerp_(torch.where(news.isfinite(), news, running), self._rate)
+        # A step that overflowed, which a scaler of gradients leaves out, moves no average.
+        running.lerp_(torch.where(values.isfinite(), values, running), self._rate)
         return self.running
 
     def get_extra_state(self) -> dict[str, Any]:
@@ -410,14 +421,14 @@ class _Majorants:
     there: AtomsAt
     minus_slopes: Tensor
 
-    def combined(self, prices: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the derivatives of ``Σ prices · g`` by score and by threshold."""
-        up, down = (prices @ self.plus) @ self.pieces, prices @ self.minus_slopes
+    def combine(self, coefficients: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the derivatives of ``Σ coefficients · g`` by score and by threshold."""
+        up, down = (coefficients @ self.plus) @ self.pieces, coefficients @ self.minus_slopes
         if self.there is self.here:
-            return self.here.combined(up - down)
-        each = zip(self.here.combined(up), self.there.combined(down), strict=True)
-        by_score, by_theta = (plus - minus for plus, minus in each)
-        return by_score, by_theta
+            return self.here.combine(up - down)
+        score_up, theta_up = self.here.combine(up)
+        score_down, theta_down = self.there.combine(down)
+        return score_up - score_down, theta_up - theta_down
 
 
 class _Added(torch.autograd.Function):
@@ -438,13 +449,6 @@ class _Added(torch.autograd.Function):
         return by_loss, by_loss * by_score, mean_over_processes(by_loss * by_theta), None, None, None
 
 
-def _spread_over(weights: Tensor, seen: Tensor) -> Tensor:
-    """Return weights by which rows that were seen stand for all of their group: others have no score yet."""
-    kept = weights * seen
-    least = torch.finfo(weights.dtype).tiny
-    return kept * (weights.sum(-1, keepdim=True) / kept.sum(-1, keepdim=True).clamp(min=least))
-
-
 _COUNTERS = (
     "_constrained_steps",
     "_rows_seen",
@@ -454,3 +458,78 @@ _COUNTERS = (
     "_constrained",
     "_has_stepped",
 )
+
+
+def n_processes() -> int:
+    """Return how many processes train together."""
+    together = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return torch.distributed.get_world_size() if together else 1
+
+
+def mean_over_processes(values: Tensor) -> Tensor:
+    """Return the mean of what all processes have: batches of equal size are then one batch."""
+    if n_processes() == 1:
+        return values
+    total = values.clone()
+    torch.distributed.all_reduce(total)
+    return total / n_processes()
+
+
+@dataclass(frozen=True, eq=False)
+class _Record:
+    graph: torch.cuda.CUDAGraph
+    inputs: list[Tensor | None]
+    outputs: tuple[Tensor, ...]
+
+
+class Replays:
+    """CUDA graphs of one function of tensors, one for each shape of its inputs.
+
+    Recorded kernels read and write the same memory each time, so inputs are copied to where they were when
+    they were recorded, and what is written elsewhere (buffers of modules) must stay where it is. Copies, also
+    those that are pickled, begin without any: graphs belong to the memory of one module.
+    """
+
+    def __init__(self) -> None:
+        self._records: dict[Hashable, _Record] = {}
+
+    def __deepcopy__(self, memo: Any) -> Replays:
+        return Replays()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_records": {}}
+
+    def __call__(self, work: Work, inputs: Sequence[Tensor | None], place: Hashable) -> tuple[Tensor, ...]:
+        """Return what the work returns for some inputs; it is overwritten by the next call.
+
+        Parameters
+        ----------
+        work
+            Kernels only: nothing of it may wait for the device or depend on numbers of the host that change.
+        inputs
+            On a GPU, without derivatives.
+        place
+            Where the memory is that the work reads and writes besides; elsewhere it is recorded anew.
+        """
+        key = (place, *(None if tensor is None else (tensor.shape, tensor.dtype) for tensor in inputs))
+        record = self._records.get(key)
+        if record is None:
+            if len(self._records) >= _MAX_GRAPHS:
+                return work(inputs)
+            record = self._records[key] = self._record(work, inputs)
+        # Recorded kernels read the same memory each time.
+        for held, given in zip(record.inputs, inputs, strict=True):
+            if held is not None and given is not None:
+                held.copy_(given)
+        record.graph.replay()
+        return record.outputs
+
+    @staticmethod
+    def _record(work: Work, inputs: Sequence[Tensor | None]) -> _Record:
+        """Record the work; nothing of it is done yet."""
+        held = [None if tensor is None else tensor.clone() for tensor in inputs]
+        graph = torch.cuda.CUDAGraph()
+        # Other threads, such as a loader's, may go on with what they do.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            outputs = work(held)
+        return _Record(graph, held, outputs)

@@ -1,4 +1,4 @@
-"""Constraints as torch functions of scores: what `partialfair.constraints` states, on tensors."""
+"""Evaluates constraints as torch functions of scores: what `partialfair.constraints` states, on tensors."""
 
 from __future__ import annotations
 
@@ -15,21 +15,11 @@ from partialfair.constraints.base import Positive
 from partialfair.constraints.dc import DCSystem
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.constraints.surrogates import surrogate as surrogate_named
-from partialfair.data.groups import Groups, encode_groups
+from partialfair.data.groups import Groups, Members, encode_groups
 from partialfair.exceptions import InputError
 from partialfair.torch._atoms import AtomsAt, AtomsOfBank, JoinedAt, atoms_of_bank
 from partialfair.utils.checks import check_flag, check_number, shown
 from partialfair.utils.typing import ArrayLike, Floats, GroupLabel
-
-__all__ = [
-    "ScoreConstraints",
-    "check_labels",
-    "check_positions",
-    "check_scores",
-    "score_vector",
-    "scores_of",
-    "stated_constraints",
-]
 
 _SCORES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _POSITIONS = (torch.int32, torch.int64)
@@ -80,30 +70,42 @@ class ScoreConstraints(nn.Module):
     ) -> None:
         super().__init__()
         known = encode_groups(groups)
-        positive = None if y is None else _positive(y, known.codes.size)
-        stated = stated_constraints(constraints)
+        positive = None if y is None else _read_positive(y, known.codes.size)
+        stated = [constraints] if isinstance(constraints, Constraint) else constraints
+        is_list = isinstance(stated, list | tuple) and all(isinstance(each, Constraint) for each in stated)
+        if not (is_list and stated):
+            raise InputError(
+                f"constraints must be one of partialfair.constraints or a list, not {shown(constraints)}"
+            )
         check_flag(reaching, "reaching")
         if dtype not in (None, torch.float32, torch.float64):
             raise InputError(f"dtype must be torch.float32 or torch.float64, not {shown(dtype)}")
         if len(known.labels) < 2:
             raise InputError(f"there is only group {known.labels[0]!r}; a gap needs at least two groups")
         check_compatible(stated, known)
-        if reaching:
-            stated = [_reaching(one) for one in stated]
+        if reaching:  # the paper's points leave the ends out
+            stated = [
+                each.on_grid(each.grid)
+                if isinstance(each, OnAGrid) and getattr(each, "points", None) is None
+                else each
+                for each in stated
+            ]
+        # All rows count 1: weights of rows are the loss's affair.
         weights, shape = np.ones(known.codes.size), surrogate_named(surrogate, surrogate_width)
-        block = join([one.build(known, weights, shape, positive) for one in stated])
+        block = join([each.build(known, weights, shape, positive) for each in stated])
         self.labels, self.n_rows, self.names = known.labels, known.codes.size, block.names
         self.joined_thresholds = block.joined_thresholds
         self.theta = nn.Parameter(torch.from_numpy(block.thresholds.starts))
         self.banks = nn.ModuleList(atoms_of_bank(bank) for bank in block.joined_bank.banks)
         self.maxima: _Maxima = _Maxima(block.system)
-        shares = np.stack([_share_table(known, positive, each.shares) for each in block.all_members])
-        self.uses_labels = bool(np.ptp(shares, axis=-1)[:, _have_both_labels(known, positive)].any())
-        if not self.uses_labels:
-            shares = shares.max(axis=-1, keepdims=True)
+        shares = _weights_by_group(known, positive, block.all_members)
+        self.uses_labels = shares.shape[-1] == 2
+        # Rows count in the sums of their own group alone: (n_banks, n_groups, n_groups · n_labels).
+        shares = np.eye(len(known.labels))[None, :, :, None] * shares[:, None]
         in_batches = shares * _corrections(known, batch_shares)[:, None]
-        self.register_buffer("shares", torch.from_numpy(_by_group(shares)))
-        self.register_buffer("shares_in_batches", torch.from_numpy(_by_group(in_batches)))
+        shape_of_table = *shares.shape[:2], -1
+        self.register_buffer("shares", torch.from_numpy(shares.reshape(shape_of_table)))
+        self.register_buffer("shares_in_batches", torch.from_numpy(in_batches.reshape(shape_of_table)))
         self.to(dtype or torch.get_default_dtype())
 
     @property
@@ -134,7 +136,7 @@ class ScoreConstraints(nn.Module):
         """
         scores = score_vector(scores, self.theta)
         self.check_batch(scores, groups, y)
-        plus, minus = self.maxima.parts(self.at(scores, self.weights(groups, y)).values)
+        plus, minus, _ = self.maxima.parts_and_pieces(self.at(scores, self.weights(groups, y)).values)
         return plus - minus
 
     def check_batch(self, scores: Tensor, groups: Tensor, y: Tensor | None) -> None:
@@ -148,24 +150,24 @@ class ScoreConstraints(nn.Module):
             raise InputError(_NEEDS_LABELS)
         check_labels(y, groups)
 
-    def weights(self, groups: Tensor, y: Tensor | None, *, everybody: bool = False) -> Tensor:
+    def weights(self, groups: Tensor, y: Tensor | None, *, of_all_rows: bool = False) -> Tensor:
         """Return how much rows count in the sums of each group, (n_banks, n_groups, n).
 
         A row of a batch stands for n_rows / n of all, and for more where batches hold fewer of its group;
-        ``everybody`` says that these are all rows, or drawn from all alike.
+        ``of_all_rows`` says that these are all rows, or drawn from all with equal probabilities.
         """
         if self.uses_labels:
             if y is None:
                 raise InputError(_NEEDS_LABELS)
-            groups = 2 * groups + (y > 0).to(groups.dtype)
-        shares = self.shares if everybody else self.shares_in_batches
+            groups = 2 * groups + (y > 0).to(groups.dtype)  # the columns of `shares`
+        shares = self.shares if of_all_rows else self.shares_in_batches
         return shares[:, :, groups] * (self.n_rows / len(groups))
 
     def at(self, scores: Tensor, weights: Tensor, theta: Tensor | None = None) -> AtomsAt:
         """Return all atoms at the scores of some rows, with other thresholds if they are given."""
         theta = precise(self.theta) if theta is None else theta
-        banks = self._banks
-        if len(banks) == 1:
+        banks = cast("list[AtomsOfBank]", list(self.banks))
+        if len(banks) == 1:  # as for all constraints of one kind: nothing to join, and fewer kernels
             return banks[0].at(scores, weights[0], theta)
         own_theta = torch.split(theta, [bank.n_theta for bank in banks])
         by_bank = zip(banks, weights, own_theta, strict=True)
@@ -178,28 +180,11 @@ class ScoreConstraints(nn.Module):
         self.check_batch(scores, groups, y)
         if not scores.isfinite().all():
             raise InputError("scores must be finite where thresholds are placed")
+        # Once in a training, so that it need not be fast: by the same code as for linear models.
         on_host = precise(scores).double().cpu().numpy()
         ranked = [_RankedScores(on_host, own.double().cpu().numpy()) for own in self.weights(groups, y)]
         values = self.joined_thresholds.at(ranked.__getitem__)
         self.theta.copy_(torch.from_numpy(values))
-
-    @property
-    def _banks(self) -> list[AtomsOfBank]:
-        return cast("list[AtomsOfBank]", list(self.banks))
-
-
-def stated_constraints(constraints: object) -> list[Constraint]:
-    """Return one constraint or several as a list, or refuse anything else."""
-    stated = [constraints] if isinstance(constraints, Constraint) else constraints
-    if (
-        not isinstance(stated, list | tuple)
-        or not stated
-        or not all(isinstance(one, Constraint) for one in stated)
-    ):
-        raise InputError(
-            f"constraints must be one of partialfair.constraints or a list, not {shown(constraints)}"
-        )
-    return list(stated)
 
 
 def scores_of(outputs: Tensor) -> Tensor:
@@ -244,7 +229,7 @@ def check_tensor(given: object, name: str, what: str, dtypes: Collection[torch.d
 
 
 def check_positions(given: object, name: str, like: Tensor, most: int, meaning: str) -> None:
-    """Refuse what is no vector of positions below some number; values are checked on the host alone.
+    """Refuse what is not a vector of positions below some number; values are checked on the host alone.
 
     There must be as many as rows of ``like``, and they must be on its device or on the host.
     """
@@ -280,14 +265,7 @@ def precise(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-def _reaching(constraint: Constraint) -> Constraint:
-    has_points = getattr(constraint, "points", None) is not None
-    if isinstance(constraint, OnAGrid) and not has_points:
-        return constraint.on_grid(constraint.grid)
-    return constraint
-
-
-def _positive(y: ArrayLike, n_rows: int) -> npt.NDArray[np.bool_]:
+def _read_positive(y: ArrayLike, n_rows: int) -> npt.NDArray[np.bool_]:
     labels = np.asarray(y)
     if labels.shape != (n_rows,):
         raise InputError(f"y has shape {labels.shape}, and there are {n_rows} groups")
@@ -296,22 +274,23 @@ def _positive(y: ArrayLike, n_rows: int) -> npt.NDArray[np.bool_]:
     return np.asarray(labels == 1)
 
 
-def _have_both_labels(groups: Groups, positive: Positive) -> npt.NDArray[np.bool_]:
-    """Return which groups have members with either label: of others it cannot be told what labels change."""
-    if positive is None:
-        return np.zeros(len(groups.labels), dtype=bool)
-    n = [np.bincount(groups.codes, each, len(groups.labels)) for each in (positive, ~positive)]
-    return np.asarray(np.minimum(*n) > 0)
+def _weights_by_group(groups: Groups, positive: Positive, members: Sequence[Members]) -> Floats:
+    """Return the weight of a row in each bank by its group and label, (n_banks, n_groups, 1 or 2).
 
-
-def _share_table(groups: Groups, positive: Positive, shares: Floats) -> Floats:
-    """Return the share of a row in a bank by its group and label, (n_groups, 2)."""
-    table = np.zeros((len(groups.labels), 2))
-    if positive is None:  # then labels, if calls have them, make no difference
-        table[groups.codes] = shares[:, None]
-    else:
-        table[groups.codes, positive.astype(int)] = shares
-    return table
+    Labels have an axis of two only if they make a difference in some group that has both.
+    """
+    n_groups = len(groups.labels)
+    table = np.zeros((len(members), n_groups, 2))
+    for bank, of_bank in enumerate(members):
+        if positive is None:  # then labels, if calls have them, make no difference
+            table[bank, groups.codes] = of_bank.shares[:, None]
+        else:
+            table[bank, groups.codes, positive.astype(int)] = of_bank.shares
+    if positive is not None:
+        counts = [np.bincount(groups.codes, rows, n_groups) for rows in (positive, ~positive)]
+        if np.ptp(table, axis=-1)[:, np.minimum(*counts) > 0].any():
+            return table
+    return np.asarray(table.max(axis=-1, keepdims=True))
 
 
 def _corrections(groups: Groups, batch_shares: Mapping[GroupLabel, float] | None) -> Floats:
@@ -331,18 +310,8 @@ def _corrections(groups: Groups, batch_shares: Mapping[GroupLabel, float] | None
     return np.asarray(np.bincount(groups.codes, minlength=in_batches.size) / groups.codes.size / in_batches)
 
 
-def _by_group(shares: Floats) -> Floats:
-    """Return shares by who is asked for and who a row is: (n_banks, n_groups, n_groups · n_labels).
-
-    Rows count in the sums of their own group alone.
-    """
-    n_banks, n_groups, n_labels = shares.shape
-    own = np.eye(n_groups)[None, :, :, None] * shares[:, None]
-    return np.asarray(own.reshape(n_banks, n_groups, n_groups * n_labels))
-
-
 class _RankedScores:
-    """Scores by group, as thresholds look at them (`partialfair.constraints.Ranks`)."""
+    """Scores by group, as thresholds need them (`partialfair.constraints.Ranks`)."""
 
     def __init__(self, scores: Floats, weights: Floats) -> None:
         self.scores, self.weights = scores, weights
@@ -350,7 +319,7 @@ class _RankedScores:
     def at(self, group: int, ranks: Floats) -> Floats:
         """Return the scores at which some shares of a group have been passed from the top."""
         own = self.weights[group] > 0
-        # A batch may hold nobody of a rare group: its thresholds begin where those of all would.
+        # A batch may hold no row of a rare group: its thresholds begin where those of all would.
         return np.asarray(np.quantile(self.scores[own] if own.any() else self.scores, 1 - ranks))
 
 
@@ -371,11 +340,13 @@ class _Maxima(nn.Module):
         most = max((len(pieces) for _, _, pieces in terms), default=1)
         # Short maxima repeat their last piece.
         padded = [(*pieces, *pieces[-1:] * (most - len(pieces))) for _, _, pieces in terms]
+        # Piece p of term t is matrix[t, p] @ atoms + offsets[t, p].
         matrix = np.zeros((len(terms), most, system.n_atoms))
         for t, pieces in enumerate(padded):
             for p, piece in enumerate(pieces):
                 for position, coefficient in piece.atoms:
                     matrix[t, p, position] += coefficient
+        # Coefficients are split by sign: f = f⁺ − f⁻ with both convex.
         by_function = np.zeros((system.m, len(terms)))
         by_function[[i for i, _, _ in terms], np.arange(len(terms))] = [c for _, c, _ in terms]
         self.n_atoms, self.shape = system.n_atoms, (len(terms), most)
@@ -390,11 +361,6 @@ class _Maxima(nn.Module):
         }
         for name, table in tables.items():
             self.register_buffer(name, torch.from_numpy(table))
-
-    def parts(self, atoms: Tensor) -> tuple[Tensor, Tensor]:
-        """Return all f⁺ and all f⁻."""
-        plus, minus, _ = self.parts_and_pieces(atoms)
-        return plus, minus
 
     def parts_and_pieces(self, atoms: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return all f⁺, all f⁻, and the pieces that are largest: subgradients of the maxima in the atoms.

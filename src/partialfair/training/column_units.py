@@ -18,7 +18,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from partialfair.data.categoricals import CategoricalCodes
-from partialfair.data.features import Features, n_rows_of
+from partialfair.data.samples import Features, n_rows_of
 from partialfair.exceptions import FarFromZeroWarning, InputError, PenalizedFeatureWarning
 from partialfair.optimization.models.designs import DenseDesign, as_design
 from partialfair.optimization.models.linear import FARTHEST_CORRECTED

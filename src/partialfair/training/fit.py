@@ -30,7 +30,7 @@ from partialfair.training.result import FitResult
 from partialfair.training.score_units import record_in_users_units, result_in_users_units
 from partialfair.training.search import Search, SearchResult, SearchSettings, ending
 from partialfair.training.threads import one_blas_thread
-from partialfair.utils.clock import ignore_deadline, noticing_interrupts
+from partialfair.utils.clock import ignore_deadline, notice_interrupts
 from partialfair.utils.typing import Floats, GroupLabel
 
 __all__ = ["FitSettings", "LinearFit", "WarmStart", "fit_linear"]
@@ -211,7 +211,7 @@ def fit_linear(
         else surrogate_bias,
         memory=memory,
     )
-    with noticing_interrupts():
+    with notice_interrupts():
         found = search.run(deadline)
         certificate = search.certificate(found.attempt, deadline)
     result = _result(search, found, certificate, settings)

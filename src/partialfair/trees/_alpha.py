@@ -26,8 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import is_regressor
 
-from partialfair.data.samples import Samples
-from partialfair.data.splits import draw_rows
+from partialfair.data.samples import Samples, draw_rows
 from partialfair.estimators.classifier import two_classes
 from partialfair.estimators.path_fits import TINY_TIME, Listener
 from partialfair.estimators.statement import seed_of

@@ -1,4 +1,8 @@
-"""Checks of what users give, shared by everybody who takes it; each complaint names the culprit."""
+"""Checks what users give: each check raises `InputError` that names the argument and the offending value.
+
+Checks of arrays return what was given as floats. Everything that NumPy would convert silently to something
+else (dates to nanoseconds, masked entries to what lies below the mask) is an error here.
+"""
 
 from __future__ import annotations
 
@@ -14,28 +18,12 @@ import numpy.typing as npt
 from partialfair.exceptions import InputError
 from partialfair.utils.typing import ArrayLike, Floats
 
-__all__ = [
-    "WEIGHT_RANGE",
-    "as_array",
-    "check_choice",
-    "check_count",
-    "check_flag",
-    "check_fraction",
-    "check_number",
-    "check_sparse",
-    "check_weights",
-    "finite_vector",
-    "first_text",
-    "is_finite_number",
-    "merged_by_floats",
-    "outside_weights",
-    "random_generator",
-    "refuse_dates",
-    "refuse_lazy",
-    "refuse_masked",
-    "shown",
-    "squarable_vector",
-]
+WEIGHT_RANGE = "weights must be 0 or lie between 1e-75 and 1e75, so that their squares can be added up"
+
+_LARGEST = 1e75  # the squares of a million such numbers still add up to a float; 1e-75 is its inverse
+_EXACT_UP_TO = 2**53  # floats hold all whole numbers up to this one
+_DATES = (date, time, timedelta, np.datetime64, np.timedelta64)  # those of pandas are subclasses
+_GATHERED_BY = {"dask": "compute", "dask_expr": "compute", "ibis": "execute", "pyspark": "toPandas"}
 
 
 def check_choice(value: str, name: str, choices: Collection[str]) -> None:
@@ -117,16 +105,17 @@ def finite_vector(values: ArrayLike, name: str, *, ranked: bool = False) -> Floa
         raise InputError(f"{name} is missing")
     refuse_masked(values, name)
     given = as_array(values, name)
-    if given.dtype.kind == "f" and not hasattr(values, "dtype"):
-        given = _undecided(given, values)
+    from_list = given.dtype.kind == "f" and given.ndim == 1 and not hasattr(values, "dtype")
+    if from_list and np.nanmax(np.abs(given), initial=0.0) >= _EXACT_UP_TO:
+        given = np.asarray(values, dtype=object)  # NumPy has rounded large whole numbers of the list
     refuse_dates(given, name)
     try:
-        if given.dtype.kind == "c":
+        if given.dtype.kind == "c":  # of which NumPy would drop the imaginary part with a mere warning
             raise TypeError
         vector = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError, RecursionError):
-        culprit = first_text(values) if given.ndim == 1 else None
-        held = type(values).__name__ if culprit is None else shown(culprit)
+        text = first_text(values) if given.ndim == 1 else None
+        held = type(values).__name__ if text is None else shown(text)
         raise InputError(f"{name} holds {held}, which is not a number") from None
     if vector.ndim != 1:
         from_proba = name == "y_score" and vector.ndim == 2
@@ -134,22 +123,18 @@ def finite_vector(values: ArrayLike, name: str, *, ranked: bool = False) -> Floa
         raise InputError(f"{name} must have one dimension, not {vector.ndim}{hint}")
     if (bad := np.flatnonzero(~np.isfinite(vector))).size:
         raise InputError(f"{name} has {bad.size} values that are NaN or infinite, the first in row {bad[0]}")
-    if ranked and (alike := merged_by_floats(given, vector)) is not None:
+    if ranked and (merged := find_merged(given, vector)) is not None:
         raise InputError(
-            f"{name} holds {shown(alike[0])} and {shown(alike[1])}, which cannot be told apart as floats; "
+            f"{name} holds {shown(merged[0])} and {shown(merged[1])}, which cannot be told apart as floats; "
             "give smaller numbers, for example their ranks"
         )
     return vector
 
 
-LARGEST_TARGET = 1e75
-"""Sums of squares of larger targets need not be finite."""
-
-
 def squarable_vector(values: ArrayLike, name: str) -> Floats:
     """Return one column of finite numbers whose squares can be added up, or a complaint that names it."""
     vector = finite_vector(values, name)
-    if (large := np.flatnonzero(np.abs(vector) > LARGEST_TARGET)).size:
+    if (large := np.flatnonzero(np.abs(vector) > _LARGEST)).size:
         raise InputError(
             f"{name} has {vector[large[0]]:g} in row {large[0]}, which is too large to square; rescale it"
         )
@@ -170,9 +155,6 @@ def refuse_lazy(values: Any, name: str) -> None:
     raise InputError(
         f"{name} is lazy (a {kind} of {module}) and holds no values yet; gather it first, .{remedy}()"
     )
-
-
-_GATHERED_BY = {"dask": "compute", "dask_expr": "compute", "ibis": "execute", "pyspark": "toPandas"}
 
 
 def refuse_masked(values: ArrayLike, name: str) -> None:
@@ -207,14 +189,17 @@ def check_sparse(X: ArrayLike, name: str) -> None:
 def _is_whole(X: Any) -> bool:
     """Whether every entry of a sparse matrix is in it."""
     if X.format == "dia":
+        # Offsets may point outside: SciPy skips such diagonals.
         return bool(X.data.ndim == 2 and X.offsets.shape == (len(X.data),) and X.offsets.dtype.kind == "i")
     if X.format == "coo":
         columns = ((X.row, X.shape[0]), (X.col, X.shape[1]))
         return all(len(places) == len(X.data) and _lie_below(places, end) for places, end in columns)
+    # The compressed formats: pointers that never fall, and places within the other axis.
     n_rows, n_columns = X.shape if X.format != "bsr" else np.floor_divide(X.shape, X.data.shape[1:])
     if X.format == "csc":
         n_rows, n_columns = n_columns, n_rows
     starts, places = X.indptr, X.indices
+    # Arrays may be longer than the last pointer says: what lies beyond is spare room.
     return (
         starts.dtype.kind == "i"
         and starts.shape == (n_rows + 1,)
@@ -247,6 +232,7 @@ def as_array(values: ArrayLike, name: str) -> npt.NDArray[Any]:
 
 def refuse_dates(values: npt.NDArray[Any], name: str) -> None:
     """Refuse dates and times, which NumPy would turn into counts of nanoseconds, and missing ones too."""
+    # Columns of dates that are all missing hold NaT alone: the type says what the values do not.
     if values.dtype.kind in "mM":
         first: Any = values.ravel()[0] if values.size else values.dtype
     elif values.dtype.kind == "O":
@@ -257,37 +243,26 @@ def refuse_dates(values: npt.NDArray[Any], name: str) -> None:
         raise InputError(f"{name} holds dates or times ({first}), which are not numbers")
 
 
-_DATES = (date, time, timedelta, np.datetime64, np.timedelta64)  # those of pandas are among them
-
-
-def merged_by_floats(given: npt.NDArray[Any], floats: Floats) -> tuple[Any, Any] | None:
+def find_merged(given: npt.NDArray[Any], floats: Floats) -> tuple[Any, Any] | None:
     """Return two values that differ although their floats do not, or None.
 
     Floats hold whole numbers up to 2⁵³ exactly; beyond, 2⁵³ and 2⁵³ + 1 would be tied. Rounding keeps the
     order otherwise.
     """
-    if given.dtype.kind in "iu":
+    if given.dtype.kind in "iu":  # the usual case, in vectorised form
         if not given.size or max(abs(int(given.min())), abs(int(given.max()))) <= _EXACT_UP_TO:
             return None
         order = np.argsort(given)
-        alike = np.flatnonzero((np.diff(floats[order]) == 0) & (given[order][1:] != given[order][:-1]))
-        return tuple(given[order[alike[0] : alike[0] + 2]].tolist()) if alike.size else None
+        tied = np.flatnonzero((np.diff(floats[order]) == 0) & (given[order][1:] != given[order][:-1]))
+        return tuple(given[order[tied[0] : tied[0] + 2]].tolist()) if tied.size else None
     if given.dtype.kind != "O":
         return None
+    # Python's numbers: whole ones, fractions and decimals may differ by less than floats can say.
     first: dict[float, Any] = {}
     for value, number in zip(given.tolist(), floats.tolist(), strict=True):
         if not isinstance(value, str) and first.setdefault(number, value) != value:
             return first[number], value
     return None
-
-
-_EXACT_UP_TO = 2**53
-
-
-def _undecided(given: npt.NDArray[np.floating[Any]], values: ArrayLike) -> npt.NDArray[Any]:
-    """Return the objects of a list where NumPy has rounded large whole numbers among them to floats."""
-    large = given.ndim == 1 and given.size and np.nanmax(np.abs(given), initial=0.0) >= _EXACT_UP_TO
-    return np.asarray(values, dtype=object) if large else given
 
 
 def shown(value: Any, most: int = 80) -> str:
@@ -308,20 +283,17 @@ def check_weights(sample_weight: ArrayLike, n_rows: int, rows_of: str = "scores"
         raise InputError(f"sample_weight has {bad.size} negative values, the first in row {bad[0]}")
     if (bad := outside_weights(weights)).size:
         raise InputError(f"sample_weight has {weights[bad[0]]:g} in row {bad[0]}; {WEIGHT_RANGE}")
-    return scaled_weights(weights)
+    return scale_weights(weights)
 
 
-def scaled_weights(weights: Floats) -> Floats:
+def scale_weights(weights: Floats) -> Floats:
     """Return weights scaled by a power of two, which is exact: their sums and squares then stay in range."""
     return np.ldexp(weights, -int(np.frexp(weights.max(initial=0.0))[1]))
 
 
-WEIGHT_RANGE = "weights must be 0 or lie between 1e-75 and 1e75, so that their squares can be added up"
-
-
 def outside_weights(weights: Floats) -> npt.NDArray[np.intp]:
     """Return the rows of weights whose squares, relative to the largest, floats cannot hold."""
-    return np.flatnonzero((weights > 1e75) | ((weights < 1e-75) & (weights > 0)))
+    return np.flatnonzero((weights > _LARGEST) | ((weights < 1e-75) & (weights > 0)))
 
 
 def first_text(values: ArrayLike) -> str | None:

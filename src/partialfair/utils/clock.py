@@ -1,8 +1,8 @@
-"""The clock of a fit: one deadline, and one wish to stop, that every piece of it sees at any depth.
+"""Ends a fit at its deadline or at Ctrl-C, at whatever depth of calls it is.
 
 Code that works for long calls `check_clock` about ten times a second: at every pass over the data, in every
-round of a quadratic program, and between the pieces of long passes. Who set the deadline catches `OutOfTime`.
-The deadline belongs to the thread (a context variable): fits in other threads have their own.
+round of a quadratic program, and between the pieces of long passes. Whoever set the deadline catches
+`OutOfTime`. The deadline belongs to the thread (a context variable): fits in other threads have their own.
 """
 
 from __future__ import annotations
@@ -16,18 +16,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from types import FrameType
 
-__all__ = [
-    "OutOfTime",
-    "acknowledge_interrupt",
-    "check_clock",
-    "deadline",
-    "deadline_in",
-    "ignore_deadline",
-    "noticing_interrupts",
-    "out_of_time",
-    "seconds_left",
-]
-
 
 class OutOfTime(Exception):
     """The deadline has passed."""
@@ -35,24 +23,25 @@ class OutOfTime(Exception):
 
 @dataclass(eq=False)
 class _Interrupts:
-    """Whether Ctrl-C was pressed and nobody has acted on it yet."""
+    """Whether Ctrl-C was pressed and no code has acted on it yet."""
 
     pending: bool = False
 
 
 _DEADLINE: ContextVar[float] = ContextVar("deadline", default=float("inf"))
+# An object, not a flag: handlers of signals run in the context of whatever they interrupt.
 _INTERRUPTS: ContextVar[_Interrupts | None] = ContextVar("interrupts", default=None)
 
 
 def deadline_in(seconds: float | None) -> float:
-    """Return the moment, on the monotonic clock, that is so many seconds away; never for None."""
+    """Return the time, on the monotonic clock, that is so many seconds away; never for None."""
     return float("inf") if seconds is None else time.monotonic() + seconds
 
 
 @contextmanager
-def deadline(moment: float) -> Iterator[None]:
-    """Let work inside end at a moment, or at that of an enclosing deadline if it comes first."""
-    token = _DEADLINE.set(min(moment, _DEADLINE.get()))
+def deadline(end: float) -> Iterator[None]:
+    """Let work inside end at a time of the monotonic clock, or at an enclosing deadline if it comes first."""
+    token = _DEADLINE.set(min(end, _DEADLINE.get()))
     try:
         yield
     finally:
@@ -69,15 +58,15 @@ def ignore_deadline() -> Iterator[None]:
         _DEADLINE.reset(token)
 
 
-def out_of_time(moment: float | None = None) -> bool:
-    """Whether the deadline has passed, or a given moment."""
-    return time.monotonic() >= (_DEADLINE.get() if moment is None else moment)
+def out_of_time(end: float | None = None) -> bool:
+    """Whether the deadline has passed, or a given time."""
+    return time.monotonic() >= (_DEADLINE.get() if end is None else end)
 
 
 def seconds_left() -> float | None:
-    """Return how long it is to the deadline, a moment at least; None without one."""
+    """Return how long it is to the deadline, always positive; None without one."""
     left = _DEADLINE.get() - time.monotonic()
-    return None if left == float("inf") else max(left, 1e-9)
+    return None if left == float("inf") else max(left, 1e-9)  # time limits must be positive
 
 
 def check_clock() -> None:
@@ -97,12 +86,13 @@ def acknowledge_interrupt() -> None:
 
 
 @contextmanager
-def noticing_interrupts() -> Iterator[None]:
-    """Remember Ctrl-C until somebody acts on it.
+def notice_interrupts() -> Iterator[None]:
+    """Remember Ctrl-C until some code acts on it.
 
     A KeyboardInterrupt that is raised inside a finaliser, or in a callback that catches everything, is
     printed or swallowed; `check_clock` raises it again. Handlers of the application's own are left alone.
     """
+    # Only the main thread may set handlers, and only Python's own handler is replaced.
     in_charge = (
         threading.current_thread() is threading.main_thread()
         and signal.getsignal(signal.SIGINT) is signal.default_int_handler

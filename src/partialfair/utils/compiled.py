@@ -1,4 +1,4 @@
-"""Loops that numba compiles when they are first called.
+"""Compiles loops by numba when they are first called.
 
 Until then numba is not imported: a command that runs no loop does not wait for it. What numba compiles it
 keeps in a cache, next to the source or below the user's home. Where neither can be written, as in containers
@@ -14,9 +14,7 @@ from threading import RLock
 from types import CodeType
 from typing import Any
 
-from partialfair.utils.environment import absolute_user_directories
-
-__all__ = ["njit"]
+from partialfair.utils.extras import absolute_user_directories
 
 _lock = RLock()
 
@@ -48,15 +46,27 @@ class _Loop:
     @property
     def dispatcher(self) -> Any:
         """What numba makes of the function, and of the loops that it calls, whose names then mean that."""
-        with _lock:
+        with _lock:  # threads may call a loop for the first time at once
             if self._dispatcher is None:
+                # numba looks names up in the module, and knows its own dispatchers but not this class.
                 names = self._function.__globals__
                 for name in _names_in(self._function.__code__):
                     if isinstance(called := names.get(name), _Loop):
                         names[name] = called.dispatcher
-                self._dispatcher = _decorate(self._function, self._options)
+                self._dispatcher = self._compile()
                 _Loop.compiled.append(self)
         return self._dispatcher
+
+    def _compile(self) -> Any:
+        try:
+            import numba
+        except ModuleNotFoundError:
+            return self._function
+        with absolute_user_directories():
+            try:
+                return numba.njit(**self._options)(self._function)
+            except RuntimeError:  # no place for the cache
+                return numba.njit(**{**self._options, "cache": False})(self._function)
 
     @property
     def _numba_type_(self) -> Any:
@@ -70,15 +80,3 @@ def _names_in(code: CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names_in(constant)
-
-
-def _decorate(function: Callable[..., Any], options: dict[str, Any]) -> Any:
-    try:
-        import numba
-    except ModuleNotFoundError:
-        return function
-    with absolute_user_directories():
-        try:
-            return numba.njit(**options)(function)
-        except RuntimeError:  # no place for the cache
-            return numba.njit(**{**options, "cache": False})(function)

@@ -1,12 +1,10 @@
-"""How objects are stored whose settings may be mappings, by pickle, copies and files of models alike."""
+"""Stores objects whose settings may be mappings: in pickles, copies and files of models alike."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-__all__ = ["Pairs", "StoredAsPairs"]
 
 
 @dataclass(frozen=True)
@@ -22,6 +20,7 @@ class StoredAsPairs:
 
     def __getstate__(self) -> dict[str, Any]:
         state: Any = super().__getstate__()
+        # Lists and tuples, which JSON knows, are left to whatever stores the object.
         return {
             name: Pairs(tuple(value.keys()), tuple(value.values())) if isinstance(value, Mapping) else value
             for name, value in (state or {}).items()
@@ -32,4 +31,5 @@ class StoredAsPairs:
             name: dict(zip(value.keys, value.values, strict=True)) if isinstance(value, Pairs) else value
             for name, value in state.items()
         }
+        # scikit-learn's estimators have one, which checks versions; frozen dataclasses have none.
         getattr(super(), "__setstate__", self.__dict__.update)(restored)

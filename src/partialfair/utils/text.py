@@ -1,12 +1,10 @@
-"""Text from anywhere (cells, names of columns, groups and files) as messages and terminals may have it."""
+"""Makes text from anywhere (cells, names of columns, groups and files) fit for messages and terminals."""
 
 from __future__ import annotations
 
 import logging
 import re
 from collections.abc import Sequence
-
-__all__ = ["LONGEST_MESSAGE", "MessageFormatter", "json_visible", "listed", "message_text", "visible"]
 
 LONGEST_MESSAGE = 999
 """Characters; what is longer is not read, and may be a whole file that was taken for a name."""
@@ -53,7 +51,7 @@ def message_text(message: str, most: int = LONGEST_MESSAGE) -> str:
 def listed(texts: Sequence[str], most: int = 3) -> str:
     """Join the first few texts and say how many more there are: "a, b and c", or "a, b, c and 5 more".
 
-    Quoting and cutting them is left to those who know what they are.
+    Quoting and cutting them is left to the caller.
     """
     first, n_more = list(texts[:most]), len(texts) - most
     if n_more > 0:
@@ -67,12 +65,12 @@ def _escape(character: re.Match[str]) -> str:
 
 
 class MessageFormatter(logging.Formatter):
-    """Writes log lines as messages: who speaks, and one visible line that is not too long."""
+    """Writes log lines as messages: the program's name, and one visible line that is not too long."""
 
-    def __init__(self, speaker: str) -> None:
+    def __init__(self, program: str) -> None:
         super().__init__()
-        self.speaker = speaker
+        self.program = program
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
-        return f"{self.speaker}: {message_text(record.getMessage())}"
+        return f"{self.program}: {message_text(record.getMessage())}"

@@ -1,4 +1,4 @@
-"""Names for the array shapes and choices that cross module borders."""
+"""Names types of arrays and choices that several packages use."""
 
 from __future__ import annotations
 
@@ -7,20 +7,6 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-
-__all__ = [
-    "ArrayLike",
-    "Bools",
-    "Floats",
-    "GapScale",
-    "GroupLabel",
-    "IntervalLike",
-    "Ints",
-    "MissingGroups",
-    "RankWithin",
-    "SmallGroups",
-    "Ties",
-]
 
 ArrayLike: TypeAlias = Any
 """Anything array-like: lists, numpy, pandas, polars, Arrow. Checked where it enters, not by the type."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from partialfair.datasets import Dataset, registry, source
+from partialfair.datasets import Dataset, find_entry, source
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def load_real(data_dir: Path) -> Callable[..., Dataset]:
     """Load a dataset by name from the real files, or skip if one of them is not there."""
 
     def load(name: str, **options: object) -> Dataset:
-        entry = registry.find_entry(name)
+        entry = find_entry(name)
         absent = [file.name for file in entry.files if source.find(file, data_dir) is None]
         if absent:
             pytest.skip(f"no real data: {data_dir} has no {absent[0]}")

@@ -10,7 +10,7 @@ import pytest
 
 from partialfair.data.categoricals import CategoricalCodes
 from partialfair.datasets import _acs_income, load_acs_income
-from partialfair.datasets._census import ACS_COLUMNS, STATE_ROWS, CensusFile, select_rows
+from partialfair.datasets._acs_income import ACS_COLUMNS, STATE_ROWS, CensusFile, select_rows
 from partialfair.datasets.source import read_all, sha256
 from partialfair.exceptions import DataFetchError, InputError
 

@@ -9,14 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from partialfair.datasets import (
-    _a9a,
-    _bank,
-    _law_school,
-    load_a9a,
-    load_bank,
-    load_law_school,
-)
+from partialfair.datasets import _tables, load_a9a, load_bank, load_law_school
 
 BANK_HEADER = (
     "age;job;marital;education;default;housing;loan;contact;month;day_of_week;duration;campaign;pdays;previous;"
@@ -37,15 +30,15 @@ BANK_ROWS = [
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Write made-up contents for a loader's files, and let the loader take them for the real ones."""
 
-    def write(module, *contents: str) -> Path:
+    def write(constant: str, *contents: str) -> Path:
         files = []
-        for file, content in zip(module._FILES, contents, strict=True):
+        for file, content in zip(getattr(_tables, constant), contents, strict=True):
             target = tmp_path / file.name
             target.parent.mkdir(exist_ok=True)
             target.write_bytes(content.encode())
             sha = hashlib.sha256(content.encode()).hexdigest()
             files.append(dataclasses.replace(file, raw_sha256=sha))
-        monkeypatch.setattr(module, "_FILES", tuple(files))
+        monkeypatch.setattr(_tables, constant, tuple(files))
         return tmp_path
 
     return write
@@ -54,7 +47,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 class TestA9a:
     @pytest.fixture
     def path(self, stage):
-        return stage(_a9a, "-1 3:1 72:1 \n+1 5:1 73:1 123:1 \n-1 1:1 73:1 \n", "+1 2:1 72:1 \n")
+        return stage("_A9A_FILES", "-1 3:1 72:1 \n+1 5:1 73:1 123:1 \n-1 1:1 73:1 \n", "+1 2:1 72:1 \n")
 
     def test_the_test_file_comes_last_with_all_columns(self, path):
         data = load_a9a(path=path)
@@ -81,7 +74,7 @@ class TestA9a:
 class TestBank:
     @pytest.fixture
     def path(self, stage):
-        return stage(_bank, "\n".join([BANK_HEADER, *BANK_ROWS]) + "\n")
+        return stage("_BANK_FILES", "\n".join([BANK_HEADER, *BANK_ROWS]) + "\n")
 
     def test_ages_25_and_60_are_inside(self, path):
         data = load_bank(path=path)
@@ -103,7 +96,7 @@ class TestBank:
 def test_law_school_keeps_race_out_of_the_features(stage):
     header = "decile1b,decile3,lsat,ugpa,zfygpa,zgpa,fulltime,fam_inc,male,tier,race,pass_bar"
     rows = ["10,10,44,3.5,1.33,1.88,1,5,0,4,White,1", "5,4,29,3.5,-0.11,-0.57,1,4,0,2,Non-White,0"]
-    data = load_law_school(path=stage(_law_school, "\n".join([header, *rows])))
+    data = load_law_school(path=stage("_LAW_SCHOOL_FILES", "\n".join([header, *rows])))
     assert data.feature_names == tuple(header.split(",")[:10])
     assert data.sensitive_features.tolist() == ["White", "Non-White"]
     assert data.y.tolist() == [1, 0]

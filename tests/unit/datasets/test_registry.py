@@ -7,10 +7,10 @@ import inspect
 import pytest
 
 from partialfair import datasets
-from partialfair.datasets import REGISTRY, Entry, fetch, list_datasets, locate, make_admissions, registry
+from partialfair.datasets import REGISTRY, Entry, fetch, list_datasets, locate, make_admissions
 from partialfair.datasets.source import RemoteFile
 from partialfair.exceptions import InputError
-from partialfair.utils.plugins import load_extensions
+from partialfair.utils.extras import load_extensions
 
 CONTENT = b"toy"
 
@@ -21,7 +21,7 @@ def toy(server, cache, monkeypatch) -> Entry:
     sha = hashlib.sha256(CONTENT).hexdigest()
     files = tuple(RemoteFile("toy", f"toy/{n}", sha, server.serve(n, CONTENT)) for n in ("one", "two"))
     entry = Entry("toy", make_admissions, files, "a toy", "none")
-    monkeypatch.setattr(registry, "REGISTRY", {"toy": entry})
+    monkeypatch.setattr(datasets, "REGISTRY", {"toy": entry})
     return entry
 
 

@@ -1,9 +1,12 @@
-"""What a fair model on training data promises for new people (App. F)."""
+"""Evaluates the paper's theorems: generalization (Appendix F) and the number of steps of IDCA.
+
+Where a constant of the paper is replaced by another one, the docstring says which and why.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,20 +21,8 @@ from partialfair.theory.deviations import (
     members_needed,
     uniform_deviation_bound,
 )
-from partialfair.utils.checks import check_count, check_fraction, check_number, finite_vector
-from partialfair.utils.typing import ArrayLike, Floats, GroupLabel, IntervalLike
-
-__all__ = [
-    "GapBound",
-    "GroupContribution",
-    "HasLevel",
-    "NearThresholds",
-    "ObjectiveBound",
-    "describe_generalization",
-    "gap_bound",
-    "near_thresholds",
-    "objective_bound",
-]
+from partialfair.utils.checks import check_count, check_fraction, check_number, finite_vector, shown
+from partialfair.utils.typing import ArrayLike, GroupLabel, IntervalLike
 
 
 class HasLevel(Protocol):
@@ -43,7 +34,7 @@ class HasLevel(Protocol):
 
 @dataclass(frozen=True)
 class NearThresholds:
-    """How many scores a surrogate blurs: γ, and ``n_k^γ = max_p #{i in k : σ(|s_i − θ_p|) ≤ 1 − γ}``.
+    """γ, and ``n_k^γ = max_p #{i in k : σ(|s_i − θ_p|) ≤ 1 − γ}``: scores that count neither as 0 nor as 1.
 
     Attributes
     ----------
@@ -91,19 +82,18 @@ def near_thresholds(
         check_number(tolerance, "tolerance", high=0.5, low=1e-6)
     groups = encode_groups(sensitive_features, n_rows=values.size)
     by_group = [np.sort(values[groups.codes == k]) for k in range(len(groups.labels))]
+    # A large γ counts few scores as near, a small one many; the sum decides.
     found = []
     for gamma in np.arange(1, 51) / 100 if tolerance is None else (tolerance,):
-        margin = surrogate.level(1 - float(gamma))
-        counts = [_count_near(members, thetas, margin) for members in by_group]
-        blur = max(gamma + n / (2 * members.size) for n, members in zip(counts, by_group, strict=True))
-        found.append((blur, float(gamma), margin, counts))
+        margin = surrogate.level(1 - float(gamma))  # σ(margin) = 1 − γ
+        counts = []
+        for members in by_group:
+            first = np.searchsorted(members, thetas - margin, side="left")
+            counts.append(int((np.searchsorted(members, thetas + margin, side="right") - first).max()))
+        bias = max(gamma + n / (2 * members.size) for n, members in zip(counts, by_group, strict=True))
+        found.append((bias, float(gamma), margin, counts))
     _, gamma, margin, counts = min(found, key=lambda each: each[0])
     return NearThresholds(gamma, margin, dict(zip(groups.labels, counts, strict=True)))
-
-
-def _count_near(ascending: Floats, thresholds: Floats, margin: float) -> int:
-    within = np.searchsorted(ascending, thresholds + margin, side="right")
-    return int((within - np.searchsorted(ascending, thresholds - margin, side="left")).max())
 
 
 @dataclass(frozen=True)
@@ -121,9 +111,9 @@ class GroupContribution:
     surrogate
         ``γ + n_k^γ / (2 n_k)``: how far the mean of σ may be from the share above the threshold.
     deviation
-        ``E(n_k)``: how far that share may be from the share among all people.
+        ``E(n_k)``: how far that share may be from the share in the population.
     fixed_deviation
-        `dkw_bound`: the same for one scorer that was fixed before these people were seen.
+        `dkw_bound`: the same for one scorer that was fixed before these rows were seen.
     size_for_tenth
         The members at which ``2 E(n) / m_k`` would be .1.
     """
@@ -183,7 +173,7 @@ class GapBound:
 
     @property
     def value(self) -> float:
-        """The bound on the gap among all people, on the interval scale."""
+        """The bound on the gap in the population, on the interval scale."""
         return self.max_gap + self.step + 2 * self.violation + 2 * self.worst.excess
 
     @property
@@ -195,15 +185,15 @@ class GapBound:
     def reference_gap(self) -> float:
         """``κ' = κ − 2 max_k (...) / m_k``: the gap of the models that the objective is compared with.
 
-        A model with that gap among all people satisfies the training constraints: its thresholds for the rank
-        ``p + (β − α)(κ − κ') / 2`` serve for p. So no step of the grid is lost in this direction. Its n_k^γ
-        is not known; that of the fitted model stands in for it. Below 0 there is no such model.
+        A model with that gap in the population satisfies the training constraints: its thresholds for the
+        rank ``p + (β − α)(κ − κ') / 2`` serve for p. So no step of the grid is lost in this direction. Its
+        n_k^γ is not known; that of the fitted model stands in for it. Below 0 there is no such model.
         """
         return self.max_gap - 2 * self.worst.excess
 
     @property
     def fixed_deviation(self) -> float:
-        """How far the gap of a fixed scorer, measured on as many new people, may be from that of all people.
+        """How far the gap of a fixed scorer, measured on as many new rows, may be from the population's.
 
         The sum of the two largest ``ε_k / m_k`` with the ε of `dkw_bound`, all groups holding at once.
         """
@@ -245,7 +235,7 @@ def gap_bound(
         Points of the constraint's grid. None if κ bounds the exact gap on the training data, or is that gap:
         then there is no grid (step 0), and no surrogate.
     near
-        What the surrogate blurs, from `near_thresholds`. None if the constraints hold for counts of people.
+        What the surrogate counts in part, from `near_thresholds`. None if the constraints hold for counts.
     violation
         v, the ``result_.max_violation`` of a fitted estimator.
     confidence
@@ -266,9 +256,9 @@ def gap_bound(
       ``1/m_k``-Lipschitz in the rank, so ``a_k = v + (...) / m_k``.
     - *Step 3.* The paper has O(γ + n_k^γ/n_k). A symmetric σ is never further than ½ from the indicator,
       which halves the second term; ties with θ_p included.
-    - Without a grid, the gaps of training data and of all people differ by ``a_k + a_k'`` directly.
+    - Without a grid, the gaps of training data and of the population differ by ``a_k + a_k'`` directly.
 
-    The rows must be independent draws from the people meant. The absolute scale has no such bound: its points
+    The rows must be independent draws from the population. The absolute scale has no such bound: its points
     on [α, β) do not bound the gap even on the training data.
 
     Examples
@@ -286,7 +276,7 @@ def gap_bound(
     if n_points is not None:
         check_count(n_points, "n_points")
     shared = {
-        "vc_dimension": n_features + 1,
+        "vc_dimension": n_features + 1,  # halfspaces, with a free threshold
         "n_points": n_points or 1,
         "n_groups": len(sizes),
     }
@@ -297,13 +287,14 @@ def gap_bound(
                 group=label,
                 size=n,
                 measure=part.measure,
-                surrogate=0.0 if near is None else _blur(near, label, n),
+                surrogate=0.0 if near is None else _surrogate_bias(near, label, n),
                 deviation=uniform_deviation_bound(n, **shared, confidence=confidence),
                 fixed_deviation=dkw_bound(n, confidence, n_comparisons=len(sizes)),
+                # Two deviations on the scale of the gap make 0.1.
                 size_for_tenth=members_needed(0.05 * part.measure, **shared, confidence=confidence),
             )
         )
-    step = 0.0 if n_points is None else (1 - max_gap) / (n_points + 1)
+    step = 0.0 if n_points is None else (1 - max_gap) / (n_points + 1)  # step 1 of the proof, see the notes
     return GapBound(float(max_gap), step, float(violation), confidence, tuple(terms))
 
 
@@ -315,7 +306,7 @@ def _check_sizes(group_sizes: Mapping[GroupLabel, int]) -> dict[GroupLabel, int]
     return {label: int(n) for label, n in group_sizes.items()}
 
 
-def _blur(near: NearThresholds, label: GroupLabel, n: int) -> float:
+def _surrogate_bias(near: NearThresholds, label: GroupLabel, n: int) -> float:
     """``γ + n_k^γ / (2 n_k)``."""
     if label not in near.counts:
         raise InputError(f"near has no count for group {group_name(label)!r}, only for {list(near.counts)}")
@@ -337,7 +328,7 @@ class ObjectiveBound:
     sampling
         The second term.
     loss_at_zero
-        ℓ(0), the loss of scoring everybody 0.
+        ℓ(0), the loss of a model that scores all rows 0.
     confidence
         1 − δ.
     """
@@ -354,7 +345,7 @@ class ObjectiveBound:
 
     @property
     def vacuous(self) -> bool:
-        """Whether it says nothing: scoring everybody 0 is fair and loses ℓ(0) at most."""
+        """Whether it says nothing: scores of 0 for all rows are fair and lose ℓ(0) at most."""
         return self.value >= self.loss_at_zero
 
 
@@ -394,8 +385,8 @@ def objective_bound(
 
     Notes
     -----
-    ŵ is the best model that satisfies the training constraints, and w* the best one whose gap among all
-    people is at most κ' (`GapBound.reference_gap`). Where this differs from the paper, and why:
+    ŵ is the best model that satisfies the training constraints, and w* the best one whose gap in the
+    population is at most κ' (`GapBound.reference_gap`). Where this differs from the paper, and why:
 
     - The paper's Rademacher complexity has no factor. With the usual ``E sup (1/n) Σ ε_i ℓ_i`` the first of
       its three differences needs 2; the third has a fixed w* and needs none.
@@ -412,9 +403,10 @@ def objective_bound(
     for name, count in {"n_points": n_points, "n_groups": n_groups}.items():
         check_count(count, name)
     check_fraction(confidence, "confidence")
-    reach = lipschitz * coef_norm * feature_norm
-    loss_range = min(loss_at_zero + reach, 2 * reach)
+    reach = lipschitz * coef_norm * feature_norm  # by how much a loss may differ from ℓ(0)
+    loss_range = min(loss_at_zero + reach, 2 * reach)  # c: losses lie in [max(ℓ(0) − LBR, 0), ℓ(0) + LBR]
     return ObjectiveBound(
+        # Rademacher complexity of the losses by contraction, twice by symmetrisation.
         complexity=2 * reach / math.sqrt(n),
         sampling=loss_range * math.sqrt(2 * math.log(4 * n_points * n_groups / (1 - confidence)) / n),
         loss_at_zero=loss_at_zero,
@@ -425,51 +417,94 @@ def objective_bound(
 def describe_generalization(gap: GapBound, objective: ObjectiveBound | None = None) -> str:
     """Write ``κ + step + 2 v + 2 max_k (...)`` and the bound on the objective in words, group by group.
 
-    Bounds that promise nothing are called vacuous.
+    Bounds that say nothing are called vacuous.
     """
-    return "\n".join([*_gap_lines(gap), *([] if objective is None else _objective_lines(gap, objective))])
-
-
-def _gap_lines(gap: GapBound) -> Iterable[str]:
     parts = [
         f"{gap.max_gap:.3g} allowed",
         *([f"{gap.step:.3g} between the points"] if gap.step else []),
-        *([f"{2 * gap.violation:.3g} violated"] if gap.violation > 1e-4 else []),
+        *([f"{2 * gap.violation:.3g} violated"] if gap.violation > 1e-4 else []),  # else rounding
         f"{2 * gap.worst.excess:.3g} for group {group_name(gap.worst.group)}",
     ]
-    yield (
+    lines = [
         f"With {100 * gap.confidence:g} % confidence the gap among all people is at most "
         f"{describe_bound(gap.value)}: {' + '.join(parts)}."
-    )
+    ]
     for terms in gap.groups:
         verdict = "vacuous by itself" if terms.vacuous else "not vacuous by itself"
-        yield (
+        unit = int(10 ** max(len(str(terms.size_for_tenth)) - 2, 0))  # two digits are enough
+        lines.append(
             f"Group {group_name(terms.group)}, {terms.size:,} members: surrogate {terms.surrogate:.3g} and "
             f"sampling {terms.deviation:.3g} on {100 * terms.measure:.3g} % of the ranks make "
             f"{2 * terms.excess:.3g} ({verdict}); sampling would be down to 0.1 with about "
-            f"{_round_up(terms.size_for_tenth):,} members."
+            f"{-(-terms.size_for_tenth // unit) * unit:,} members."
         )
-    yield (
+    lines.append(
         "This holds for all linear scorers at once. For one that is fixed beforehand, the gap measured on "
         f"as many new people is within {describe_bound(gap.fixed_deviation)} of the true one."
     )
-
-
-def _objective_lines(gap: GapBound, objective: ObjectiveBound) -> Iterable[str]:
+    if objective is None:
+        return "\n".join(lines)
     if gap.reference_gap < 0:
-        yield (
+        lines.append(
             f"The objective is compared with models whose gap is at most {gap.reference_gap:.3g}, of which "
             "there are none: vacuous."
         )
-        return
-    verdict = " (vacuous: scoring everybody 0 promises as much)" if objective.vacuous else ""
-    yield (
-        f"The loss of the best fair model in training exceeds that of the best model with a gap of at most "
-        f"{gap.reference_gap:.3g} by at most {objective.value:.3g}{verdict}."
-    )
+    else:
+        verdict = " (vacuous: scoring everybody 0 promises as much)" if objective.vacuous else ""
+        lines.append(
+            "The loss of the best fair model in training exceeds that of the best model with a gap of at "
+            f"most {gap.reference_gap:.3g} by at most {objective.value:.3g}{verdict}."
+        )
+    return "\n".join(lines)
 
 
-def _round_up(n: int) -> int:
-    """Two digits are enough."""
-    unit = int(10 ** max(len(str(n)) - 2, 0))
-    return -(-n // unit) * unit
+@dataclass(frozen=True)
+class IdcaBudget:
+    """What Theorem thm:idca needs: outer steps K, inner precision ε_k and inner steps T_k."""
+
+    n_outer: int
+    epsilon: float
+    n_inner: int
+
+    @property
+    def n_steps(self) -> int:
+        """Subgradient steps in all."""
+        return self.n_outer * self.n_inner
+
+
+def idca_budget(*, lipschitz: float, mu: float, nu: float, epsilon: float, decrease: float) -> IdcaBudget:
+    """Return how many steps give IDCA with switching subgradients a nearly ε-KKT iterate (thm:idca).
+
+    With ``c = min{1, 1/(4M²), μν/(8M⁴)}``: ``K = ⌈2 (f_0(w⁰) − f_lb) / (c μ ε²)⌉``, ``ε_k = c μ ε² / 8`` and
+    ``T_k = ⌈4M²/(ε_k μ) · ln(1 + 4M²/(μ ε_k))⌉``.
+
+    Two corrections of the paper: its M² in T_k must be 4M², because g_i is 2M-Lipschitz; and the distance
+    from the iterate to the subproblem's solution, which is not known, is replaced by its bound 2M/μ.
+
+    Parameters
+    ----------
+    lipschitz
+        M, a Lipschitz constant of every f⁺ and f⁻ on a bounded 𝒲.
+    mu
+        μ, strong convexity of every f⁺ and f⁻ (after the shift, if one is used).
+    nu
+        ν of the uniform Slater condition. It is at most half the width of the surrogate bands, so there is
+        none at κ = 0.
+    epsilon
+        Accuracy ε of the KKT point.
+    decrease
+        ``f_0(w⁰) − f_lb``, at most the loss at the start.
+    """
+    if isinstance(nu, int | float) and nu <= 0:
+        raise InputError(
+            f"the theorem needs nu > 0 (Slater's condition), not {shown(nu)}; at max_gap = 0 there is no "
+            "such slack"
+        )
+    given = {"lipschitz": lipschitz, "mu": mu, "nu": nu, "epsilon": epsilon, "decrease": decrease}
+    for name, value in given.items():
+        check_number(value, name, above=0.0)
+    # Theorem thm:idca: c, ε_k and T_k, in this order.
+    c = min(1.0, 1 / (4 * lipschitz**2), mu * nu / (8 * lipschitz**4))
+    epsilon_k = c * mu * epsilon**2 / 8
+    n_inner = 4 * lipschitz**2 / (epsilon_k * mu) * math.log1p(4 * lipschitz**2 / (mu * epsilon_k))
+    return IdcaBudget(math.ceil(2 * decrease / (c * mu * epsilon**2)), epsilon_k, math.ceil(n_inner))
