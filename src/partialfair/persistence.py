@@ -63,7 +63,7 @@ _CLASSES = {
     "partialfair.utils.state": ["Pairs"],
     "partialfair.trees.estimator": ["PartialFairTrees"],
     # Models whose leaf values are refitted. Their trees are read by their libraries.
-    "partialfair.trees._stored": ["StoredXGBoost"],
+    "partialfair.trees.stored": ["StoredXGBoost"],
     "lightgbm.basic": ["Booster"],
     "lightgbm.sklearn": ["LGBMClassifier", "LGBMRegressor"],
     "xgboost.sklearn": ["XGBClassifier", "XGBRegressor", "XGBRFClassifier", "XGBRFRegressor"],

@@ -130,7 +130,7 @@ def _linear_estimator(model: Any) -> Exported:
 def _refitted_trees(model: PartialFairTrees) -> Exported:
     check_is_fitted(model)
     refitted = LeafValues(ensemble_of(model.model_))
-    factor, shift = refitted._scale
+    factor, shift = refitted.scale
     decision = None
     if is_classifier(model):
         link = Link.HALVED if refitted.ensemble.score_kind == "probability" else Link.LOGISTIC

@@ -4,34 +4,36 @@ A fitted ensemble scores a row by adding up one value of each tree, that of the 
 
     scores(X)[i] = sum_t values_t[leaf_t(X[i])]
 
-With the trees kept, that is a linear model whose features are leaf codes and whose coefficients are the leaf
+With the trees fixed, that is a linear model whose features are leaf codes and whose coefficients are the leaf
 values. :func:`ensemble_of` reads a library's model that way; :meth:`TreeEnsemble.with_values` writes other
 values back into a copy of it, which then predicts, saves and explains itself as its library does.
 
-A library is one module, with the functions ``read(model)`` and ``check_settings(model)``, and one line of
-:data:`READERS`.
+A library is one module, with the functions ``read(model)`` and ``check_settings(model)``, and an entry of
+:data:`READERS`. What it cannot read, it refuses in one sentence that names the model.
+
+Values are rounded before they are written (:func:`on_grid`), so that a library adds them up without rounding,
+in whatever order it does: scores are then the same here and there, to the last bit.
 """
 
 from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 from partialfair.data.categoricals import CategoricalCodes
 from partialfair.exceptions import InputError
-from partialfair.trees._refusals import name_of, refuse_classes, refuse_targets
-from partialfair.trees.rounding import DOUBLE_BITS, Sizes, on_grid
 from partialfair.utils.checks import finite_vector
 from partialfair.utils.typing import ArrayLike, Floats, Ints
-
-__all__ = ["READERS", "Kind", "ScoreKind", "TreeEnsemble", "check_settings", "ensemble_of", "is_fitted"]
 
 Kind = Literal["classifier", "regressor"]
 ScoreKind = Literal["log-odds", "probability", "prediction"]
@@ -39,15 +41,19 @@ ScoreKind = Literal["log-odds", "probability", "prediction"]
 READERS = {
     "lightgbm": "partialfair.trees.lightgbm",
     "xgboost": "partialfair.trees.xgboost",
-    "catboost": "partialfair.trees._catboost",
-    "sklearn.ensemble._hist_gradient_boosting": "partialfair.trees.histograms",
-    "sklearn.ensemble._gb": "partialfair.trees.gradient_boosting",
-    "sklearn.ensemble._forest": "partialfair.trees.forests",
+    "catboost": "partialfair.trees.catboost",
+    "sklearn.ensemble._hist_gradient_boosting": "partialfair.trees.scikit_learn",
+    "sklearn.ensemble._gb": "partialfair.trees.scikit_learn",
+    "sklearn.ensemble._forest": "partialfair.trees.scikit_learn",
 }
 """From where a class of models is defined to the module that reads them; imported when first met."""
 
+DOUBLE_BITS = 48
+"""Five bits fewer than the significand of float64: forests divide their sums by the number of trees, and two
+sums that differ must still differ then. A step is 4e-14 of a score of 10, far below what data can tell."""
+
 _MOST_LEAVES = np.iinfo(np.uint16).max + 1  # of CategoricalCodes
-_CHUNK_CELLS = 2**22  # leaf codes at a time: libraries return 4 or 8 bytes a code, we keep 2
+_CHUNK_CELLS = 2**22  # leaf codes at a time: libraries return 4 or 8 bytes a code, codes here have 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +86,7 @@ class TreeEnsemble(ABC):
     score_kind: ScoreKind
     classes: npt.NDArray[Any] | None
     values: Floats = field(repr=False)
-    n_leaves: Sizes = field(repr=False)
+    n_leaves: tuple[int, ...] = field(repr=False)
 
     significand_bits: ClassVar[int] = DOUBLE_BITS
     """Of the floats in which the library adds leaf values up."""
@@ -137,10 +143,10 @@ class TreeEnsemble(ABC):
         Rows are read a few at a time, so that besides ``X`` little more than the codes is in memory.
         """
         X = X.tocsr() if hasattr(X, "tocsr") else X  # other sparse formats have no rows to take
-        n_rows = _n_rows(X)
+        n_rows = int(X.shape[0]) if hasattr(X, "shape") else len(X)
         codes = np.empty((n_rows, self.n_trees), dtype=np.uint16)
         for rows in _chunks(n_rows, self.n_trees):
-            codes[rows] = self._leaf_positions(_take(X, rows))
+            codes[rows] = self._leaf_positions(X.iloc[rows] if hasattr(X, "iloc") else X[rows])
         categories = tuple(np.arange(n) for n in self.n_leaves)
         return CategoricalCodes(codes, categories, tuple(f"tree {t}" for t in range(self.n_trees)))
 
@@ -151,11 +157,15 @@ class TreeEnsemble(ABC):
     def rounded(self, values: ArrayLike) -> Floats:
         """Return the nearest values that the library can hold and adds up without rounding, in any order.
 
-        Those are multiples of one power of two (:func:`~partialfair.trees.rounding.on_grid`), and within
-        :attr:`bounds`. Other floats have sums that depend on the order of trees, so that rows whose scores
-        are equal, or nearly, would come out in another order in the library than here.
+        Those are multiples of one power of two (:func:`on_grid`), and within :attr:`bounds`. Sums of
+        other floats depend on the order of trees, so that rows whose scores are equal, or nearly, would come
+        out in another order in the library than here.
         """
-        return self.factor * self._stored(values) / self.divisor
+        return self.summands(values) / self.divisor
+
+    def summands(self, values: ArrayLike) -> Floats:
+        """Return what the library adds up of each tree where leaves hold :meth:`rounded` values."""
+        return self.factor * self._stored(values)
 
     def scores_with(self, values: ArrayLike, leaves: CategoricalCodes) -> Floats:
         """Return ``with_values(values).scores(X)`` to the last bit, for the rows with these leaves.
@@ -163,8 +173,7 @@ class TreeEnsemble(ABC):
         A learning rate (scikit-learn's GradientBoosting) brings roundings that processors may do in another
         way; such scores agree to 1e-15 of their size.
         """
-        added = self.factor * self._stored(values)
-        trees = np.split(added, np.cumsum(self.n_leaves)[:-1])
+        trees = np.split(self.summands(values), np.cumsum(self.n_leaves)[:-1])
         sums = np.zeros(leaves.n_rows)
         for rows in _chunks(leaves.n_rows, self.n_trees):
             for tree, codes in zip(trees, leaves.codes[rows].T, strict=True):
@@ -233,11 +242,7 @@ def check_settings(model: Any) -> None:
 
 
 def is_fitted(model: Any) -> bool:
-    """Tell whether a model has been fitted; boosters always have."""
-    from sklearn.base import BaseEstimator
-    from sklearn.exceptions import NotFittedError
-    from sklearn.utils.validation import check_is_fitted
-
+    """Return whether a model has been fitted; boosters always have."""
     if not isinstance(model, BaseEstimator):
         return bool(model.is_fitted()) if hasattr(model, "is_fitted") else True  # CatBoost; boosters
     try:
@@ -261,15 +266,92 @@ def _reader_of(model: Any) -> ModuleType:
     )
 
 
-def _n_rows(X: ArrayLike) -> int:
-    shape = getattr(X, "shape", None)
-    return int(shape[0]) if shape else len(X)
-
-
 def _chunks(n_rows: int, n_trees: int) -> Iterator[slice]:
     size = max(1, _CHUNK_CELLS // max(1, n_trees))
     return (slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size))
 
 
-def _take(X: ArrayLike, rows: slice) -> Any:
-    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+def on_grid(values: Floats, n_leaves: tuple[int, ...], bits: int) -> Floats:
+    r"""Round leaf values to multiples of one power of two, so that sums over trees are exact.
+
+    With ``u`` the step and ``B`` the bound of :func:`largest_sum`, every partial sum is a whole number of
+    steps between ``-B/u`` and ``B/u``. Floats with a significand of ``bits`` bits hold all of these exactly
+    where ``B <= 2**bits u``; hence ``u = 2**(ceil(log2 B) - bits)``, and no sum depends on its order.
+
+    Parameters
+    ----------
+    values
+        The leaves of all trees, tree after tree.
+    n_leaves
+        The number of leaves of each tree.
+    bits
+        Of the significand in which the sums are computed.
+
+    Returns
+    -------
+    Floats
+        The nearest multiples of ``u``. Rounding them again changes nothing.
+    """
+    rounded = np.asarray(values, dtype=np.float64)
+    step = 0.0
+    # Rounding up may lift the bound over a power of two, which needs a larger step; the second turn ends it
+    # but for bounds within a rounding error of a power of two.
+    while bound := largest_sum(rounded, n_leaves):
+        # The least power of two of which 2**bits reach the bound: frexp returns a significand in [0.5, 1).
+        significand, exponent = np.frexp(bound)
+        needed = float(np.ldexp(1.0, int(exponent) - (significand == 0.5) - bits))
+        if needed <= step:
+            break
+        step = needed
+        rounded = np.rint(rounded / step) * step
+    return rounded
+
+
+def largest_sum(values: Floats, n_leaves: tuple[int, ...]) -> float:
+    """Bound the size of every sum of one leaf a tree, and of every partial sum, in any order.
+
+    ``max(sum_t max(0, max_l values_t[l]), sum_t max(0, max_l -values_t[l]))``: nothing exceeds the sum of
+    the highest leaves above 0, nor falls below that of the lowest leaves below it.
+    """
+    starts = np.cumsum([0, *n_leaves[:-1]])
+    ups = np.maximum(np.maximum.reduceat(values, starts), 0.0).sum()
+    downs = np.maximum(np.maximum.reduceat(-values, starts), 0.0).sum()
+    return float(max(ups, downs))
+
+
+def name_of(model: Any) -> str:
+    """Return what messages call a model: the name of its class."""
+    return model.__name__ if isinstance(model, type) else type(model).__name__
+
+
+def refuse_classes(model: Any, n_classes: int) -> NoReturn:
+    """Refuse a classifier of other than two classes."""
+    counted = "one class" if n_classes == 1 else f"{n_classes} classes"
+    raise InputError(f"{name_of(model)} has {counted}; only binary classifiers and regressors can be read")
+
+
+def refuse_targets(model: Any) -> NoReturn:
+    """Refuse a model of several targets."""
+    raise InputError(f"{name_of(model)} predicts several targets at once; give each a model of its own")
+
+
+def refuse_dart(model: Any, instead: str) -> NoReturn:
+    """Refuse trees that were dropped and weighted anew while others were trained."""
+    raise InputError(
+        f"{name_of(model)} uses DART, which drops trees and weights them anew as others grow; use {instead}"
+    )
+
+
+def refuse_monotone(model: Any) -> NoReturn:
+    """Refuse monotone constraints, which refitted leaf values would not respect."""
+    raise InputError(
+        f"{name_of(model)} has monotone constraints, which other leaf values would break; leave them out"
+    )
+
+
+def refuse_objective(model: Any, objective: str, supported: Collection[str]) -> NoReturn:
+    """Refuse a link that is neither the identity nor the logit."""
+    raise InputError(
+        f"{name_of(model)} has the objective {objective}, whose predictions are neither sums of leaf values"
+        f" nor their logistic transform; use one of {', '.join(supported)}"
+    )

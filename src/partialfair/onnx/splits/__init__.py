@@ -11,10 +11,8 @@ from partialfair.exceptions import InputError
 from partialfair.onnx.splits import _decision_trees, _histograms, _lightgbm, _xgboost
 from partialfair.onnx.splits._tables import SplitTrees
 from partialfair.trees.ensembles import TreeEnsemble
-from partialfair.trees.forests import ForestTrees
-from partialfair.trees.gradient_boosting import GradientBoostingTrees
-from partialfair.trees.histograms import HistogramTrees
 from partialfair.trees.lightgbm import LightGBMTrees
+from partialfair.trees.scikit_learn import ForestTrees, GradientBoostingTrees, HistogramTrees
 from partialfair.trees.xgboost import XGBoostTrees
 
 __all__ = ["SplitTrees", "split_trees"]

@@ -8,9 +8,8 @@ import numpy as np
 
 from partialfair.onnx._trees import SplitTree
 from partialfair.onnx.splits._tables import SplitTrees, inner_nodes, renumbered, single_precision
-from partialfair.trees.forests import ForestTrees
-from partialfair.trees.gradient_boosting import GradientBoostingTrees, _prior
 from partialfair.trees.nodes import Nodes
+from partialfair.trees.scikit_learn import ForestTrees, GradientBoostingTrees, prior_of
 
 __all__ = ["read"]
 
@@ -22,7 +21,7 @@ def read(ensemble: GradientBoostingTrees | ForestTrees) -> SplitTrees:
     return SplitTrees(
         tuple(_tree(estimator.tree_, nodes, ensemble.factor) for estimator, nodes in pairs),
         int(model.n_features_in_),
-        base=_prior(model) if isinstance(ensemble, GradientBoostingTrees) else 0.0,
+        base=prior_of(model) if isinstance(ensemble, GradientBoostingTrees) else 0.0,
         divisor=ensemble.divisor,
         before=(single_precision,),
     )

@@ -19,8 +19,8 @@ from partialfair.onnx.splits._tables import (
     only,
     renumbered,
 )
-from partialfair.trees.histograms import HistogramTrees
 from partialfair.trees.nodes import Nodes
+from partialfair.trees.scikit_learn import HistogramTrees
 from partialfair.utils.checks import shown
 from partialfair.utils.typing import Floats, Ints
 

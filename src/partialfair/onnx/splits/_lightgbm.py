@@ -9,7 +9,7 @@ import numpy as np
 from partialfair.onnx._graph import Graph, Name
 from partialfair.onnx._trees import Mode, SplitTree
 from partialfair.onnx.splits._tables import SplitTrees, floored, members_of_bits
-from partialfair.trees.lightgbm import LightGBMTrees, _numbers
+from partialfair.trees.lightgbm import LightGBMTrees, numbers_of
 from partialfair.utils.typing import Ints
 
 __all__ = ["read"]
@@ -46,17 +46,17 @@ def read(ensemble: LightGBMTrees) -> SplitTrees:
 
 def _missing_kinds(tree: str) -> Ints:
     """Return the kind of missing values that each node knows; NaN is no category, whatever the kind."""
-    decisions = _numbers(tree, "decision_type").astype(np.int64)
+    decisions = numbers_of(tree, "decision_type").astype(np.int64)
     return np.where(decisions & 1, _NAN, (decisions >> 2) & 3)
 
 
 def _tree(text: str, shift: Ints) -> tuple[SplitTree, set[int]]:
     """Return a tree, whose nodes look at one of several copies of the table, and the columns of codes."""
-    values = _numbers(text, "leaf_value")
+    values = numbers_of(text, "leaf_value")
     if len(values) == 1:
         return SplitTree.of_one_leaf(values[0]), set()
     feature, decisions, yes, no, bounds, bits = (
-        _numbers(text, key).astype(np.int64)
+        numbers_of(text, key).astype(np.int64)
         for key in (
             "split_feature",
             "decision_type",
@@ -66,7 +66,7 @@ def _tree(text: str, shift: Ints) -> tuple[SplitTree, set[int]]:
             "cat_threshold",
         )
     )
-    threshold = _numbers(text, "threshold")
+    threshold = numbers_of(text, "threshold")
     coded = (decisions & 1).astype(bool)
     sets = threshold[coded].astype(np.int64)
     tree = SplitTree(

@@ -17,7 +17,7 @@ from partialfair.onnx.splits._tables import (
     single_precision,
 )
 from partialfair.trees.nodes import Nodes
-from partialfair.trees.xgboost import XGBoostTrees, _base_margin
+from partialfair.trees.xgboost import XGBoostTrees, base_margin
 
 __all__ = ["read"]
 
@@ -38,7 +38,7 @@ def read(ensemble: XGBoostTrees) -> SplitTrees:
     return SplitTrees(
         trees,
         n_features,
-        base=_base_margin(learner),
+        base=base_margin(learner),
         before=tuple(before),
         categories=dict.fromkeys(coded),
     )

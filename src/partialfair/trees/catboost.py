@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 
 from partialfair.exceptions import InputError
-from partialfair.trees._refusals import name_of, refuse_monotone, refuse_objective
-from partialfair.trees.ensembles import ScoreKind, TreeEnsemble
+from partialfair.trees.ensembles import (
+    ScoreKind,
+    TreeEnsemble,
+    name_of,
+    refuse_monotone,
+    refuse_objective,
+)
 from partialfair.utils.typing import ArrayLike, Floats, Ints
-
-__all__ = ["CatBoostTrees", "check_settings", "read"]
 
 _SCORE_KINDS: dict[str, ScoreKind] = {
     "Logloss": "log-odds",
@@ -46,7 +49,7 @@ class CatBoostTrees(TreeEnsemble):
 
     def _written(self, stored: Floats) -> Any:
         written = self.model.copy()
-        # Leaf values can be set neither in a copy nor, by what is said here, in the original.
+        # Leaf values cannot be set in a copy, and the original must not change: only files make a new model.
         with tempfile.TemporaryDirectory() as folder:
             path = str(Path(folder, "model.cbm"))
             self.model.save_model(path)
@@ -63,6 +66,7 @@ def read(model: Any) -> CatBoostTrees:
     if not counts:
         raise InputError(f"{name_of(model)} has no trees")
     scale, bias = model.get_scale_and_bias()
+    # There is no intercept here: the bias becomes part of the first tree, as every row reaches a leaf of it.
     values = scale * model.get_leaf_values()
     values[: counts[0]] += bias
     return CatBoostTrees(
@@ -75,7 +79,8 @@ def read(model: Any) -> CatBoostTrees:
 
 
 def check_settings(model: Any) -> None:
-    """Refuse what a model that is yet to be fitted is set to grow, where it could not be read."""
+    """Refuse settings of a model that is not fitted yet, whose trees could not be read."""
+    # CatBoost's parameters hold what was given alone; RMSE is what regressors minimize by default.
     _score_kind(model, {"loss_function": "RMSE"} | model.get_params())
 
 
