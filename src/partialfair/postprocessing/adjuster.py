@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -12,14 +11,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from partialfair.data.groups import Groups, encode_groups
+from partialfair.data.groups import encode_groups
 from partialfair.estimators.inputs import in_columns_of, names_of
 from partialfair.exceptions import InputError
 from partialfair.metrics.inputs import oriented, scored_groups
 from partialfair.metrics.report import FairnessReport, fairness_report
-from partialfair.postprocessing._fitting import Asked, fitted_maps, measured
-from partialfair.postprocessing._scorer import Response, Scorer, as_scores, read_scorer
+from partialfair.postprocessing.fitting import AdjustmentTask, evaluate_maps, fit_maps
 from partialfair.postprocessing.maps import LARGEST_SCORE, ScoreMap, maps_frame, read_maps, write_maps
+from partialfair.postprocessing.scorer import Response, Scorer, as_scores, read_scorer
 from partialfair.utils.checks import (
     check_choice,
     check_count,
@@ -195,22 +194,32 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         sample_weight : (n,)
             Weight 2 is the row twice, weight 0 the row absent: in the change and in the groups' ranks.
         """
-        asked = self._asked()
+        task = self._read_task()
         scores = self._scores(X, sensitive_features)
         scored = scored_groups(
             scores,
-            _needed(sensitive_features),
+            _require_groups(sensitive_features),
             self.interval,
             sample_weight,
             higher_is_better=self.higher_is_better,
             missing_groups=self.missing_groups,
         )
-        found = fitted_maps(scored, asked)
+        fit = fit_maps(scored, task)
         self._group_columns = names_of(sensitive_features)
-        self.maps_ = tuple(self._in_units(one) for one in found.maps)
-        adjusted = self._mapped(scores, self._groups(sensitive_features, scores.size))
-        self.result_ = measured(
-            found, asked, (scores, adjusted), y, self._classes, sensitive_features, sample_weight
+        # From the units of ranked scores to the users', with the ends of their range.
+        maps = fit.maps if self.higher_is_better else tuple(one.turned for one in fit.maps)
+        bounds = self._range
+        self.maps_ = maps if bounds is None else tuple(one.fixed_at(bounds) for one in maps)
+        adjusted = self._apply_maps(scores, sensitive_features)
+        classes = None if self.scorer is None else self._scorer.classes
+        self.result_ = evaluate_maps(
+            fit,
+            task,
+            (scores, adjusted),
+            y,
+            None if classes is None else classes.tolist(),
+            sensitive_features,
+            sample_weight,
         )
         return self
 
@@ -218,7 +227,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         """Return the new scores, in the shape of X where X holds the scores."""
         check_is_fitted(self, "maps_")
         scores = self._scores(X, sensitive_features)
-        adjusted = self._mapped(scores, self._groups(sensitive_features, scores.size))
+        adjusted = self._apply_maps(scores, sensitive_features)
         column = self.scorer is None and np.ndim(X) == 2
         return adjusted[:, None] if column else adjusted
 
@@ -350,12 +359,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
     def _scorer(self) -> Scorer:
         return read_scorer(self.scorer, self.response)
 
-    @property
-    def _classes(self) -> Sequence[Any] | None:
-        classes = None if self.scorer is None else self._scorer.classes
-        return None if classes is None else classes.tolist()
-
-    def _asked(self) -> Asked:
+    def _read_task(self) -> AdjustmentTask:
         """Check the settings, and return them in the units of ranked scores."""
         check_number(self.max_gap, "max_gap", low=0.0, high=1.0)
         check_choice(self.constraint, "constraint", ("statistical_parity", "demographic_parity"))
@@ -369,7 +373,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         if self.constraint == "demographic_parity":
             check_number(self.constraint_threshold, "constraint_threshold")
             threshold = oriented(float(self.constraint_threshold or 0.0), self.higher_is_better)
-        return Asked(
+        return AdjustmentTask(
             self.constraint,
             float(self.max_gap),
             self.gap_scale,
@@ -413,33 +417,27 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
                 )
         return scores
 
-    def _groups(self, sensitive_features: ArrayLike | None, n_rows: int) -> Groups:
-        """Return the group of every row among those with a map; −1 where it is missing and may be."""
-        source = in_columns_of(self._group_columns, _needed(sensitive_features))
-        advice = "; missing_groups='ignore' leaves such scores as they are"
-        given = encode_groups(source, n_rows=n_rows, missing=self.missing_groups, advice=advice)
-        known = [one.group for one in self.maps_]
-        for label in given.labels:
-            if label not in known:
-                names = listed([shown(one) for one in known], most=8)
+    def _apply_maps(self, scores: Floats, sensitive_features: ArrayLike | None) -> Floats:
+        """Return new scores by the map of each row's group; rows without a group stay, if they may be."""
+        groups = encode_groups(
+            in_columns_of(self._group_columns, _require_groups(sensitive_features)),
+            n_rows=scores.size,
+            missing=self.missing_groups,
+            advice="; missing_groups='ignore' leaves such scores as they are",
+        )
+        maps = {one.group: one for one in self.maps_}
+        for label in groups.labels:
+            if label not in maps:
+                names = listed([shown(known) for known in maps], most=8)
                 raise InputError(f"group {shown(label)} was not seen in fit, which saw {names}")
-        return given.regrouped([known.index(label) for label in given.labels], tuple(known))
-
-    def _mapped(self, scores: Floats, groups: Groups) -> Floats:
         adjusted = scores.copy()
-        for k, one in enumerate(self.maps_):
-            rows = groups.codes == k
-            adjusted[rows] = one(scores[rows])
+        for code, label in enumerate(groups.labels):
+            rows = groups.codes == code
+            adjusted[rows] = maps[label](scores[rows])
         return adjusted
 
-    def _in_units(self, one: ScoreMap) -> ScoreMap:
-        """Return a map of ranked scores as one of the users', with the ends of their range."""
-        if not self.higher_is_better:
-            one = one.turned
-        return one if self._range is None else one.fixed_at(self._range)
 
-
-def _needed(sensitive_features: ArrayLike | None) -> ArrayLike:
+def _require_groups(sensitive_features: ArrayLike | None) -> ArrayLike:
     if sensitive_features is None:
         raise InputError("scores are moved group by group: give sensitive_features, in scoring as in fit")
     return sensitive_features

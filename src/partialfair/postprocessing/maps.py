@@ -19,17 +19,6 @@ from partialfair.utils.typing import Floats, GroupLabel
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "LARGEST_SCORE",
-    "SCHEMA",
-    "ScoreMap",
-    "maps_frame",
-    "maps_record",
-    "read_maps",
-    "score_map",
-    "write_maps",
-]
-
 LARGEST_SCORE = 1e100
 """Squares of larger scores, and their sums, leave the range of floats."""
 

@@ -97,8 +97,8 @@ class PartialFairTrees(PartialFairEstimator):
         log-odds, those of forests ``2 p − 1``.
     alpha
         How strongly leaf values are drawn towards those of the library; ``"auto"`` chooses among 1, .1, .01,
-        .001 and .0001 by loss and gap on the rows that are held out for ``early_stopping`` (15% if it is None), on
-        which then nothing is trained either, and refits on all rows: five times the work of a number.
+        .001 and .0001 by loss and gap on the rows that are held out for ``early_stopping`` (15% if it is
+        None), on which then nothing is trained either, and refits on all rows: five times the work of one.
         `fairness_path` chooses once, for the middle one of its gaps. Give a fitted model rows that it was not
         trained on, if alpha is to be chosen by them.
     early_stopping
