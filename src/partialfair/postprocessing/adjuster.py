@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from partialfair.estimators.inputs import in_columns_of, names_of
 from partialfair.exceptions import InputError
 from partialfair.metrics.inputs import oriented, scored_groups
 from partialfair.metrics.report import FairnessReport, fairness_report
-from partialfair.postprocessing.fitting import AdjustmentTask, evaluate_maps, fit_maps
+from partialfair.postprocessing.fitting import AdjustmentTask, calibrate, fit_maps
 from partialfair.postprocessing.maps import LARGEST_SCORE, ScoreMap, maps_frame, read_maps, write_maps
 from partialfair.postprocessing.scorer import Response, Scorer, as_scores, read_scorer
 from partialfair.utils.checks import (
@@ -204,23 +205,19 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
             higher_is_better=self.higher_is_better,
             missing_groups=self.missing_groups,
         )
-        fit = fit_maps(scored, task)
+        maps, adjustment = fit_maps(scored, task)
         self._group_columns = names_of(sensitive_features)
         # From the units of ranked scores to the users', with the ends of their range.
-        maps = fit.maps if self.higher_is_better else tuple(one.turned for one in fit.maps)
+        if not self.higher_is_better:
+            maps = tuple(one.turned for one in maps)
         bounds = self._range
         self.maps_ = maps if bounds is None else tuple(one.fixed_at(bounds) for one in maps)
-        adjusted = self._apply_maps(scores, sensitive_features)
         classes = None if self.scorer is None else self._scorer.classes
-        self.result_ = evaluate_maps(
-            fit,
-            task,
-            (scores, adjusted),
-            y,
-            None if classes is None else classes.tolist(),
-            sensitive_features,
-            sample_weight,
+        after, before = (
+            calibrate(given, y, classes, sensitive_features, sample_weight)
+            for given in (self._apply_maps(scores, sensitive_features), scores)
         )
+        self.result_ = replace(adjustment, calibration=after, calibration_before=before)
         return self
 
     def transform(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from partialfair.data.groups import enough, group_name, members_text
 from partialfair.data.intervals import RANK_TOLERANCE, IntervalSet
@@ -160,45 +160,32 @@ class AdjustmentTask:
         return demographic_parity_gap(scored, self.threshold, self.gap_scale)
 
 
-@dataclass(frozen=True, eq=False)
-class AdjusterFit:
-    """The maps of all groups, in the units of ranked scores.
+def fit_maps(scored: ScoredGroups, task: AdjustmentTask) -> tuple[tuple[ScoreMap, ...], Adjustment]:
+    """Find the maps of the groups that are large enough; the scores of the others stay.
 
-    Attributes
-    ----------
-    scored
-        All groups with their old scores.
+    Returns
+    -------
     maps
-        One per group, of small groups too.
-    compared
-        The groups that the constraint is about.
-    floor, is_exact
-        As in `Adjustment`.
+        One per group, of small groups too, in the units of ranked scores.
+    adjustment
+        What they achieved, and what they cost; without calibration.
     """
-
-    scored: ScoredGroups
-    maps: tuple[ScoreMap, ...]
-    compared: ScoredGroups
-    floor: float
-    is_exact: bool
-
-
-def fit_maps(scored: ScoredGroups, task: AdjustmentTask) -> AdjusterFit:
-    """Find the maps of the groups that are large enough; the scores of the others stay."""
     check_gap_scale(task.gap_scale, scored)
     compared = _leave_out_small_groups(scored, task.min_group_size)
     if task.threshold is None:
         parity = _fit_parity_maps(compared, task)
-        found, floor, is_exact = parity.maps, parity.floor, parity.is_exact
     else:
         measure = compared.groups[0].interval.measure if task.gap_scale == "absolute" else 1.0
-        found, floor, is_exact = (
-            find_selection_maps(compared, task.threshold, task.max_gap / measure),
-            0.0,
-            True,
-        )
-    of_group = {one.group: one for one in found}
-    maps = []
+        parity = ParityMaps(find_selection_maps(compared, task.threshold, task.max_gap / measure), 0.0, True)
+    of_group = {one.group: one for one in parity.maps}
+    small = tuple(group.label for group in scored if group.label not in of_group)
+    before, after = task.gap(compared), task.gap(with_maps(compared, parity.maps))
+
+    all_scores = np.concatenate([group.scores for group in scored])
+    all_weights = np.concatenate([weights_of(group) for group in scored])
+    center = np.average(all_scores, weights=all_weights)
+    still = _STILL * float(np.sqrt(np.average((all_scores - center) ** 2, weights=all_weights)))
+    maps, largest, moved, total, n_outside = [], 0.0, 0.0, 0.0, 0
     for group in scored:
         # Ranges of scores that the interval holds, if only in part.
         held = np.concatenate([[False], group.in_band > 0, [False]])
@@ -206,7 +193,25 @@ def fit_maps(scored: ScoredGroups, task: AdjustmentTask) -> AdjusterFit:
         ends = np.flatnonzero(held[:-1] & ~held[1:]) - 1
         inside = tuple(zip(group.scores[begins].tolist(), group.scores[ends].tolist(), strict=True))
         maps.append(replace(of_group.get(group.label) or identity_map(group), inside=inside))
-    return AdjusterFit(scored, tuple(maps), compared, floor, is_exact)
+        move, weights = np.abs(maps[-1](group.scores) - group.scores), weights_of(group)
+        largest = max(largest, float(move.max()))
+        moved, total = moved + float(weights[move > still].sum()), total + float(weights.sum())
+        n_outside += int(((move > still) & (group.in_band == 0)).sum())
+    return tuple(maps), Adjustment(
+        constraint=task.constraint,
+        max_gap=task.max_gap,
+        gap_scale=task.gap_scale,
+        worst=after.in_units(scored.higher_is_better),
+        worst_before=before.in_units(scored.higher_is_better),
+        floor=parity.floor,
+        mean_squared_change=squared_change(scored, tuple(maps)),
+        largest_change=largest,
+        moved_share=moved / total,
+        n_moved_outside=n_outside,
+        n_knots=sum(one.knots.size for one in maps),
+        is_exact=parity.is_exact,
+        small_groups=small,
+    )
 
 
 def _leave_out_small_groups(scored: ScoredGroups, least: int) -> ScoredGroups:
@@ -265,55 +270,11 @@ def _fit_parity_maps(scored: ScoredGroups, task: AdjustmentTask) -> ParityMaps:
         return find_parity_maps(scored, task.max_gap, task.gap_scale, task.max_knots)
 
 
-def evaluate_maps(
-    fit: AdjusterFit,
-    task: AdjustmentTask,
-    scores: tuple[Floats, Floats],
-    y: ArrayLike | None,
-    classes: Sequence[Any] | None,
-    sensitive_features: ArrayLike,
-    sample_weight: ArrayLike | None,
-) -> Adjustment:
-    """Return what the maps achieved, and what they cost; ``scores`` are those of all rows, old and new."""
-    labels = {group.label for group in fit.compared}
-    maps = tuple(one for one in fit.maps if one.group in labels)
-    before, after = task.gap(fit.compared), task.gap(with_maps(fit.compared, maps))
-    groups = list(fit.scored)
-    moves = [np.abs(one(group.scores) - group.scores) for group, one in zip(groups, fit.maps, strict=True)]
-    all_scores = np.concatenate([group.scores for group in groups])
-    all_weights = np.concatenate([weights_of(group) for group in groups])
-    center = np.average(all_scores, weights=all_weights)
-    still = _STILL * float(np.sqrt(np.average((all_scores - center) ** 2, weights=all_weights)))
-    moved, total, n_outside = 0.0, 0.0, 0
-    for group, move in zip(groups, moves, strict=True):
-        weights = weights_of(group)
-        moved, total = moved + float(weights[move > still].sum()), total + float(weights.sum())
-        n_outside += int(((move > still) & (group.in_band == 0)).sum())
-    calibrations = [_calibrate(one, y, classes, sensitive_features, sample_weight) for one in scores]
-    return Adjustment(
-        constraint=task.constraint,
-        max_gap=task.max_gap,
-        gap_scale=task.gap_scale,
-        worst=after.in_units(fit.scored.higher_is_better),
-        worst_before=before.in_units(fit.scored.higher_is_better),
-        floor=fit.floor,
-        mean_squared_change=squared_change(fit.scored, fit.maps),
-        largest_change=float(max(move.max() for move in moves)),
-        moved_share=moved / total,
-        n_moved_outside=n_outside,
-        n_knots=sum(one.knots.size for one in fit.maps),
-        is_exact=fit.is_exact,
-        small_groups=tuple(group.label for group in groups if group.label not in labels),
-        calibration=calibrations[1],
-        calibration_before=calibrations[0],
-    )
-
-
-def _calibrate(
+def calibrate(
     scores: Floats,
     y: ArrayLike | None,
-    classes: Sequence[Any] | None,
-    sensitive_features: ArrayLike,
+    classes: npt.NDArray[Any] | None,
+    sensitive_features: Any,
     sample_weight: ArrayLike | None,
 ) -> CalibrationByGroup | None:
     """Measure what scores mean in each group, where there are labels of two classes."""
@@ -322,7 +283,7 @@ def _calibrate(
     labels = np.asarray(y)
     if labels.ndim != 1 or labels.size != scores.size:
         raise InputError(f"y must have one label for each of the {scores.size} rows, not {labels.shape}")
-    known = np.unique(labels).tolist() if classes is None else list(classes)
+    known = (np.unique(labels) if classes is None else classes).tolist()
     if len(known) != 2:
         return None
     return calibration_by_group(

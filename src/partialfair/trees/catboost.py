@@ -16,18 +16,11 @@ from partialfair.trees.ensembles import (
     name_of,
     refuse_monotone,
     refuse_objective,
+    score_kinds,
 )
 from partialfair.utils.typing import ArrayLike, Floats, Ints
 
-_SCORE_KINDS: dict[str, ScoreKind] = {
-    "Logloss": "log-odds",
-    "CrossEntropy": "log-odds",
-    "RMSE": "prediction",
-    "MAE": "prediction",
-    "Huber": "prediction",
-    "Quantile": "prediction",
-    "MAPE": "prediction",
-}
+_SCORE_KINDS = score_kinds(("Logloss", "CrossEntropy"), ("RMSE", "MAE", "Huber", "Quantile", "MAPE"))
 """Losses whose predictions are the sum of leaf values, or its logistic transform."""
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, ClassVar, Literal, NoReturn
@@ -154,34 +154,18 @@ class TreeEnsemble(ABC):
     def scores(self, X: ArrayLike) -> Floats:
         """Return the raw scores that the library's own model computes."""
 
-    def rounded(self, values: ArrayLike) -> Floats:
-        """Return the nearest values that the library can hold and adds up without rounding, in any order.
-
-        Those are multiples of one power of two (:func:`on_grid`), and within :attr:`bounds`. Sums of
-        other floats depend on the order of trees, so that rows whose scores are equal, or nearly, would come
-        out in another order in the library than here.
-        """
-        return self.summands(values) / self.divisor
-
     def summands(self, values: ArrayLike) -> Floats:
-        """Return what the library adds up of each tree where leaves hold :meth:`rounded` values."""
+        """Return the nearest values that the library can hold, as it adds them up: without rounding.
+
+        Those are multiples of one power of two (:func:`on_grid`), and within :attr:`bounds`. Sums of other
+        floats depend on the order of trees, so that rows whose scores are equal, or nearly, would come out in
+        another order in the library than here. A learning rate (scikit-learn's GradientBoosting) brings
+        roundings that processors may do in another way; such scores agree to 1e-15 of their size.
+        """
         return self.factor * self._stored(values)
 
-    def scores_with(self, values: ArrayLike, leaves: CategoricalCodes) -> Floats:
-        """Return ``with_values(values).scores(X)`` to the last bit, for the rows with these leaves.
-
-        A learning rate (scikit-learn's GradientBoosting) brings roundings that processors may do in another
-        way; such scores agree to 1e-15 of their size.
-        """
-        trees = np.split(self.summands(values), np.cumsum(self.n_leaves)[:-1])
-        sums = np.zeros(leaves.n_rows)
-        for rows in _chunks(leaves.n_rows, self.n_trees):
-            for tree, codes in zip(trees, leaves.codes[rows].T, strict=True):
-                sums[rows] += tree[codes]
-        return sums / self.divisor
-
     def with_values(self, values: ArrayLike) -> TreeEnsemble:
-        """Write :meth:`rounded` values into a copy of the library's model, and read that.
+        """Write values, rounded as for :meth:`summands`, into a copy of the library's model, and read that.
 
         Inner nodes get the cover-weighted means of their children, from which explainers start. Trees beyond
         the best iteration, which predictions leave out, are dropped; a base score or prior becomes part of
@@ -190,7 +174,7 @@ class TreeEnsemble(ABC):
         return ensemble_of(self._written(self._stored(values)))
 
     def _stored(self, values: ArrayLike) -> Floats:
-        """Return what the leaves have to hold for the library to add up :meth:`rounded` values."""
+        """Return what the leaves have to hold for the library to add up :meth:`summands`."""
         vector = finite_vector(values, "values")
         if len(vector) != len(self.values):
             raise InputError(f"values has {len(vector)} entries, but there are {len(self.values)} leaves")
@@ -317,6 +301,12 @@ def largest_sum(values: Floats, n_leaves: tuple[int, ...]) -> float:
     ups = np.maximum(np.maximum.reduceat(values, starts), 0.0).sum()
     downs = np.maximum(np.maximum.reduceat(-values, starts), 0.0).sum()
     return float(max(ups, downs))
+
+
+def score_kinds(log_odds: Iterable[str], predictions: Iterable[str]) -> dict[str, ScoreKind]:
+    """Return the kind of scores by objective: of those whose scores are log-odds, and of regressors'."""
+    kinds: dict[str, ScoreKind] = dict.fromkeys(log_odds, "log-odds")
+    return kinds | dict.fromkeys(predictions, "prediction")
 
 
 def name_of(model: Any) -> str:

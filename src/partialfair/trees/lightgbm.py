@@ -18,20 +18,13 @@ from partialfair.trees.ensembles import (
     refuse_dart,
     refuse_monotone,
     refuse_objective,
+    score_kinds,
 )
 from partialfair.trees.nodes import Nodes
 from partialfair.utils.typing import ArrayLike, Floats, Ints
 
-_SCORE_KINDS: dict[str, ScoreKind] = {
-    "binary": "log-odds",
-    "cross_entropy": "log-odds",
-    "regression": "prediction",
-    "regression_l1": "prediction",
-    "huber": "prediction",
-    "fair": "prediction",
-    "quantile": "prediction",
-    "mape": "prediction",
-}
+_PREDICTIONS = ("regression", "regression_l1", "huber", "fair", "quantile", "mape")
+_SCORE_KINDS = score_kinds(("binary", "cross_entropy"), _PREDICTIONS)
 """Objectives whose predictions are the sum of leaf values, or its logistic transform."""
 
 _OTHER_LINKS = frozenset(

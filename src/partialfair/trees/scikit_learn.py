@@ -21,18 +21,14 @@ from partialfair.trees.ensembles import (
     name_of,
     refuse_monotone,
     refuse_objective,
+    score_kinds,
 )
 from partialfair.trees.nodes import Nodes, Structure
 from partialfair.utils.typing import ArrayLike, Floats, Ints
 
-_HISTOGRAM_LOSSES: dict[str, ScoreKind] = {
-    "log_loss": "log-odds",
-    "squared_error": "prediction",
-    "absolute_error": "prediction",
-    "quantile": "prediction",
-}
+_HISTOGRAM_LOSSES = score_kinds(("log_loss",), ("squared_error", "absolute_error", "quantile"))
 """Losses whose predictions are the sum of leaf values, or its logistic transform."""
-_LOSSES: dict[str, ScoreKind] = _HISTOGRAM_LOSSES | {"huber": "prediction"}
+_LOSSES = _HISTOGRAM_LOSSES | score_kinds((), ("huber",))
 """Those of GradientBoosting."""
 
 

@@ -22,17 +22,13 @@ from partialfair.trees.ensembles import (
     refuse_monotone,
     refuse_objective,
     refuse_targets,
+    score_kinds,
 )
 from partialfair.trees.nodes import Nodes, Structure
+from partialfair.utils.model_files.xgboost import LOGISTIC, PREDICTIONS
 from partialfair.utils.typing import ArrayLike, Floats, Ints
 
-_SCORE_KINDS: dict[str, ScoreKind] = {
-    "binary:logistic": "log-odds",
-    "reg:squarederror": "prediction",
-    "reg:absoluteerror": "prediction",
-    "reg:pseudohubererror": "prediction",
-    "reg:quantileerror": "prediction",
-}
+_SCORE_KINDS = score_kinds((LOGISTIC,), PREDICTIONS)
 """Objectives whose predictions are the sum of leaf values, or its logistic transform."""
 
 
@@ -219,4 +215,4 @@ def base_margin(learner: dict[str, Any]) -> float:
 
 
 def _is_logistic(learner: dict[str, Any]) -> bool:
-    return bool(learner["objective"]["name"] == "binary:logistic")
+    return bool(learner["objective"]["name"] == LOGISTIC)

@@ -17,14 +17,9 @@ from partialfair.utils.model_files.nodes import check_links, check_splits, is_co
 
 __all__ = ["rewrite_json"]
 
-_OBJECTIVES = (
-    "binary:logistic",
-    "reg:squarederror",
-    "reg:absoluteerror",
-    "reg:pseudohubererror",
-    "reg:quantileerror",
-)
-"""Those whose trees `partialfair.trees` refits."""
+# Objectives whose trees `partialfair.trees` refits.
+LOGISTIC = "binary:logistic"
+PREDICTIONS = ("reg:squarederror", "reg:absoluteerror", "reg:pseudohubererror", "reg:quantileerror")
 _NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _SETTING = re.compile(rf"\[?{_NUMBER}(?:,{_NUMBER})*\]?")
 _NO_PARENT = 2147483647
@@ -100,12 +95,12 @@ def _check_sizes(sizes: Any) -> int:
 
 
 def _check_objective(objective: Any) -> None:
-    if objective["name"] not in _OBJECTIVES:
+    if objective["name"] not in (LOGISTIC, *PREDICTIONS):
         raise InputError("its model of XGBoost has another objective than those that are refitted")
     for name, settings in objective.items():
         if name != "name":
             _check_settings(settings)
-    if objective["name"] == "binary:logistic":
+    if objective["name"] == LOGISTIC:
         _check_keys(objective, {"name", "reg_loss_param"})
 
 
