@@ -22,7 +22,7 @@ from partialfair.tables import TableModel
 from partialfair.training.named_constraints import NAMED_CONSTRAINTS
 from partialfair.utils.environment import import_quickly
 from partialfair.utils.files import write_file
-from partialfair.utils.model_files.archive import rewritten
+from partialfair.utils.model_files.archive import rewrite_archive
 from partialfair.utils.model_files.scikit_learn import check_models
 from partialfair.utils.plugins import PAPER_PACKAGE, load_extensions, missing_paper
 
@@ -36,8 +36,7 @@ __all__ = [
     "save_model",
 ]
 
-FORMAT = 1
-"""Of the file. It grows when an older partialfair could not read what is written."""
+FORMAT = 1  # of the file; it grows when an older partialfair could not read what is written
 
 _CLASSES = {
     "partialfair.estimators.classifier": ["PartialFairClassifier"],
@@ -93,7 +92,7 @@ TRUSTED = (
         if record.kind.__module__.startswith("partialfair.")  # users may have registered constraints by now
     ),
 )
-"""Classes that a model may be made of, beside NumPy's, SciPy's and scikit-learn's that skops trusts.
+"""Classes that a model may be made of, besides NumPy's, SciPy's and scikit-learn's that skops trusts.
 
 A new public estimator, surrogate or solver is one entry; constraints with a name are among them. Other
 distributions call `register_saved_classes`.
@@ -183,7 +182,7 @@ def load_model(path: str | os.PathLike[str]) -> Any:
             f"{path} is not a model that save_model wrote, or only part of one; pickles are never opened"
         )
     _check_note(content, path)
-    model = _unpacked(content, path)
+    model = _unpack(content, path)
     if not isinstance(model, BaseEstimator | TableModel):
         raise InputError(f"{path} holds {_what(model)}, which is not a fitted model")
     try:
@@ -220,18 +219,16 @@ def _skops() -> Any:
 def model_bytes(model: Any) -> bytes:
     """Return what `save_model` writes."""
     skops = _skops()
-
     if not isinstance(model, BaseEstimator | TableModel):
         raise InputError(f"save_model takes a fitted model, not {_what(model)}")
     _refuse_unsavable(model)
     try:
         content = skops.dumps(model, compression=zipfile.ZIP_DEFLATED)
-        rewritten(content)  # what would not be loaded is not saved
+        rewrite_archive(content)  # what would not be loaded is not saved
         check_models(model)
     except (TypeError, ValueError, AttributeError, RecursionError) as error:  # objects unknown to skops
         raise InputError(f"the model cannot be saved: {_one_line(error)}") from error
-    strange = _untrusted(content)
-    if strange:
+    if strange := _untrusted(content):
         raise InputError(
             f"the model holds {strange[0]}, which load_model would not trust; only models made of the "
             "classes of partialfair, scikit-learn, NumPy and SciPy can be saved"
@@ -243,12 +240,11 @@ def model_bytes(model: Any) -> bytes:
     return archive.getvalue()
 
 
-def _unpacked(content: bytes, path: Path) -> Any:
+def _unpack(content: bytes, path: Path) -> Any:
     """Rebuild the model; damaged or made-up archives make zipfile, json, NumPy and skops raise anything."""
     skops = _skops()
-
     try:
-        content = rewritten(content)
+        content = rewrite_archive(content)
         strange = _untrusted(content)
     except Exception as error:
         raise InputError(f"{path} is damaged: {_one_line(error)}") from error
@@ -280,7 +276,7 @@ def _check_note(content: bytes, path: Path) -> None:
                 text = stream.read(_LONGEST_NOTE)
     except InputError:
         raise
-    except Exception as error:  # as in `_unpacked`
+    except Exception as error:  # as in `_unpack`
         raise InputError(f"{path} is damaged: {_one_line(error)}") from error
     try:
         note = json.loads(text)

@@ -1,6 +1,6 @@
 """Models out of untrusted files: whether their parts fit each other, before compiled code relies on it.
 
-Nodes of scikit-learn's trees are checked in the archive, as compiled code builds them (`_stored_nodes`). Here
+Nodes of scikit-learn's trees are checked in the archive, as compiled code builds them (`nodes.py`). Here
 everything that can be reached from a model is visited: trees stand in pipelines, searches and adjusters too.
 Ensembles hand rows to their trees without another check, so that a tree has to have been fitted to as many
 features as its ensemble, and give as many values as that adds up. Neighbors, centers of clusters and support
@@ -18,13 +18,11 @@ import numpy as np
 from partialfair.exceptions import InputError
 from partialfair.utils.model_files.nodes import check_links, check_splits, is_count
 
-__all__ = ["check_models"]
-
+# Threads or processes: of more, some libraries end the process, and others start them all.
 _MOST_JOBS = 1 << 12
-"""Threads or processes: of more, some libraries end the process, and others start them all."""
 _JOBS = ("n_jobs", "nthread", "nthreads", "num_thread", "num_threads")
+# Least numbers. KMeans passes ``_n_threads`` to OpenMP, which ends the process if it is negative.
 _FEWEST = {"_n_threads": 1, **dict.fromkeys(_JOBS, -_MOST_JOBS)}
-"""Least numbers. KMeans passes ``_n_threads`` to OpenMP, which ends the process if it is negative."""
 _BITSET = 8  # numbers of 32 bits, for 256 categories
 
 
@@ -52,7 +50,10 @@ def _parts(model: Any) -> Iterator[Any]:
         seen[id(part)] = part  # held, so that no other object gets its id
         yield part
         if isinstance(part, dict):
-            _check_threads(part)
+            for name, fewest in _FEWEST.items():
+                jobs = part.get(name)
+                if jobs is not None and not is_count(jobs, fewest, _MOST_JOBS):
+                    raise InputError(f"its {name} is not a number of jobs")
             waiting.extend(part.values())
             waiting.extend(key for key in part if not isinstance(key, str))
         elif isinstance(part, list | tuple | set):
@@ -63,19 +64,13 @@ def _parts(model: Any) -> Iterator[Any]:
             waiting.append(held)
 
 
-def _check_threads(held: dict[Any, Any]) -> None:
-    for name, fewest in _FEWEST.items():
-        value = held.get(name)
-        if value is not None and not is_count(value, fewest, _MOST_JOBS):
-            raise InputError(f"its {name} is not a number of jobs")
-
-
 def _check_decision_tree(model: Any) -> None:
     held = vars(model)
     if (tree := held.get("tree_")) is None:
         return
     _check_kind(tree, "sklearn.tree._tree.Tree")
     n_classes = np.atleast_1d(np.asarray(held.get("n_classes_", 1), dtype=np.int64))
+    # Rows are handed to the tree by the estimator's number of features, and its values split by n_classes_.
     if not (
         is_count(held.get("n_features_in_"), tree.n_features, tree.n_features)
         and is_count(held.get("n_outputs_"), tree.n_outputs, tree.n_outputs)
@@ -100,6 +95,7 @@ def _check_isolation_forest(model: Any) -> None:
     if "estimators_" not in held:
         return
     trees, features = list(_trees(held["estimators_"])), held["estimators_features_"]
+    # Where the trees read some columns only, these are selected before; else rows are handed over whole.
     widths = {int(tree.tree_.n_features) for tree in trees}
     whole = held.get("_max_features") == held.get("n_features_in_")
     if not (
@@ -157,6 +153,7 @@ def _check_histograms(model: Any) -> None:
     n_features, n_trees = held.get("n_features_in_"), held.get("n_trees_per_iteration_")
     baseline, rounds, mapper = held["_baseline_prediction"], held["_predictors"], vars(held["_bin_mapper"])
     categorical, thresholds = mapper["is_categorical_"], mapper["bin_thresholds_"]
+    # Scores begin as copies of the baseline, to which each round adds one value of each of its trees.
     fits = (
         is_count(n_features, 1, 1 << 26)
         and held.get("_n_features") == n_features
@@ -175,8 +172,8 @@ def _check_histograms(model: Any) -> None:
         and all(_are_categories(thresholds[place]) for place in np.flatnonzero(categorical))
         and _fits_preprocessor(held.get("_preprocessor"), n_features)
     )
-    if not fits:
-        raise InputError(f"its {type(model).__name__} has parts that do not fit each other")
+    _refuse_misfit(model, fits)
+    # Compiled code walks these, over tables whose columns were ordered by the preprocessor.
     for tree in (tree for trees in rounds for tree in trees):
         _check_kind(tree, "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor")
         _check_predictor(vars(tree), categorical)
@@ -194,6 +191,7 @@ def _fits_preprocessor(reader: Any, n_features: int) -> bool:
         return True
     held = vars(reader)
     steps = held["transformers_"]
+    # Codes of categories come first, then numbers.
     masks = [np.asarray(columns) for _, step, columns in steps if step != "drop"]
     names = [name for name, step, _ in steps if step != "drop"]
     functions = [getattr(step, "func", None) for _, step, _ in steps]
@@ -224,7 +222,7 @@ def _check_predictor(held: dict[str, Any], categorical: np.ndarray[Any, Any]) ->
     )
     if not sizes_fit or nodes.dtype.names is None or not np.isfinite(nodes["value"]).all():
         raise InputError("a tree in it has sizes that do not fit each other")
-    inner = nodes["is_leaf"] == 0
+    inner = nodes["is_leaf"] == 0  # any other byte stands for a leaf
     check_links(nodes["left"], nodes["right"], inner)
     splits = nodes[inner]
     check_splits(splits["feature_idx"], splits["num_threshold"], len(categorical))
@@ -238,6 +236,7 @@ def _check_neighbors(model: Any) -> None:
     held = vars(model)
     if "_fit_X" not in held:
         return
+    # Compiled code counts votes in places that labels name.
     rows, labels, classes = held["_fit_X"], held.get("_y"), held.get("classes_")
     n_rows, n_features = held.get("n_samples_fit_"), held.get("n_features_in_")
     fits = np.shape(rows) == (n_rows, n_features) and (labels is None or np.shape(labels)[:1] == (n_rows,))
@@ -249,16 +248,15 @@ def _check_neighbors(model: Any) -> None:
             column.size == 0 or (column.min() >= 0 and column.max() < len(names))
             for column, names in zip(columns, known, strict=True)
         )
-    if not fits:
-        raise InputError(f"its {type(model).__name__} has parts that do not fit each other")
+    _refuse_misfit(model, fits)
 
 
 def _check_centers(model: Any) -> None:
     held = vars(model)
     if "cluster_centers_" in held:
         shape = np.shape(held["cluster_centers_"])
-        if not (len(shape) == 2 and shape[0] > 0 and shape[1] == held.get("n_features_in_")):
-            raise InputError(f"its {type(model).__name__} has parts that do not fit each other")
+        # Distances are computed over as many columns as rows have.
+        _refuse_misfit(model, len(shape) == 2 and shape[0] > 0 and shape[1] == held.get("n_features_in_"))
 
 
 def _check_support_vectors(model: Any) -> None:
@@ -266,6 +264,7 @@ def _check_support_vectors(model: Any) -> None:
     held = vars(model)
     if "support_vectors_" not in held:
         return
+    # libsvm reads vectors class by class, by these counts, with coefficients against all other classes.
     counts, indices = np.asarray(held["_n_support"]), np.asarray(held["support_"])
     vectors, coefficients, n_vectors = held["support_vectors_"], held["_dual_coef_"], indices.size
     is_classifier = type(model)._impl in ("c_svc", "nu_svc")
@@ -290,8 +289,7 @@ def _check_support_vectors(model: Any) -> None:
         and all(np.size(held.get(name, ())) in (0, 1, n_pairs) for name in ("_probA", "_probB"))
         and np.size(held.get("_probA", ())) == np.size(held.get("_probB", ()))
     )
-    if not fits:
-        raise InputError(f"its {type(model).__name__} has parts that do not fit each other")
+    _refuse_misfit(model, fits)
 
 
 def _check_linear(model: Any) -> None:
@@ -309,8 +307,7 @@ def _check_linear(model: Any) -> None:
         and np.size(held.get("intercept_", 0.0)) in (1, n_scores)
         and (classes is None or np.shape(classes) == (2 if n_scores == 1 else n_scores,))
     )
-    if not fits:
-        raise InputError(f"its {type(model).__name__} has parts that do not fit each other")
+    _refuse_misfit(model, fits)
 
 
 def _check_bagging(model: Any) -> None:
@@ -319,6 +316,7 @@ def _check_bagging(model: Any) -> None:
     if "estimators_features_" not in held:
         return
     features = [np.asarray(chosen) for chosen in held["estimators_features_"]]
+    # Columns are taken by these numbers, and votes added up in as many places as there are classes.
     fits = (
         is_count(held.get("n_features_in_"), 1, 1 << 62)
         and len(features) == len(held["estimators_"])
@@ -328,16 +326,15 @@ def _check_bagging(model: Any) -> None:
         )
         and ("classes_" not in held or np.shape(held["classes_"]) == (held.get("n_classes_"),))
     )
-    if not fits:
-        raise InputError(f"its {type(model).__name__} has parts that do not fit each other")
+    _refuse_misfit(model, fits)
 
 
 def _check_scaler(model: Any) -> None:
     """Refuse means and scales that are not one per feature."""
     held = vars(model)
     for name in ("mean_", "var_", "scale_"):
-        if held.get(name) is not None and np.shape(held[name]) != (held.get("n_features_in_"),):
-            raise InputError(f"its {type(model).__name__} has parts that do not fit each other")
+        fits = held.get(name) is None or np.shape(held[name]) == (held.get("n_features_in_"),)
+        _refuse_misfit(model, fits)
 
 
 def _check_names(model: Any) -> None:
@@ -365,6 +362,11 @@ def _check_width(model: Any, estimator: Any) -> None:
     n_features = int(estimator.tree_.n_features)
     if not is_count(vars(model).get("n_features_in_"), n_features, n_features):
         raise InputError(f"its {type(model).__name__} has other features than the trees that it holds")
+
+
+def _refuse_misfit(model: Any, fits: Any) -> None:
+    if not fits:
+        raise InputError(f"its {type(model).__name__} has parts that do not fit each other")
 
 
 def _check_kind(part: Any, name: str) -> None:
