@@ -1,4 +1,4 @@
-"""Scores of any model, moved by the least so that groups are alike on an interval."""
+"""Move scores of any model by the least so that groups are similar on an interval."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ from partialfair.exceptions import InputError
 from partialfair.metrics.inputs import oriented, scored_groups
 from partialfair.metrics.report import FairnessReport, fairness_report
 from partialfair.postprocessing.fitting import AdjustmentTask, calibrate, fit_maps
-from partialfair.postprocessing.maps import LARGEST_SCORE, ScoreMap, maps_frame, read_maps, write_maps
+from partialfair.postprocessing.maps import (
+    LARGEST_SCORE,
+    ScoreMap,
+    apply_maps,
+    maps_frame,
+    read_maps,
+    write_maps,
+)
 from partialfair.postprocessing.scorer import Response, Scorer, as_scores, read_scorer
 from partialfair.utils.checks import (
     check_choice,
@@ -30,7 +37,6 @@ from partialfair.utils.checks import (
     shown,
 )
 from partialfair.utils.state import StoredAsPairs
-from partialfair.utils.text import listed
 from partialfair.utils.typing import ArrayLike, Floats, GapScale, IntervalLike, MissingGroups
 
 if TYPE_CHECKING:
@@ -59,14 +65,13 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
     """Moves scores by the least so that the gap between groups on an interval is at most ``max_gap``.
 
     ``min Σ w (s' − s)²`` subject to partial statistical parity (or partial demographic parity at one
-    threshold) of the new scores s', measured exactly, and to the order within every group: nobody overtakes a
-    member of their own group, and nobody is tied with one who was not before. For models that cannot be
-    trained again. People outside the interval move only where the order forces them to. There is no
-    randomness.
+    threshold) of the new scores s', evaluated exactly, and to the order within every group: no row overtakes
+    another of its group, and none are tied that were not before. For models that cannot be trained again.
+    Rows outside the interval move only where the order forces them to. There is no randomness.
 
-    **The new scores depend on the group**, so scoring needs it, and a person's score would be another in
-    another group. Using the group so may be unlawful where you are; models of `PartialFairClassifier` need no
-    group at prediction. The promise is about the rows of ``fit``: `report` says what others show.
+    **The new scores depend on the group**, so scoring needs it, and a row's score would be another in another
+    group. Using the group so may be unlawful where you are; models of `PartialFairClassifier` need no group
+    at prediction. The constraint is about the rows of ``fit``: `report` evaluates others.
 
     Parameters
     ----------
@@ -195,7 +200,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         sample_weight : (n,)
             Weight 2 is the row twice, weight 0 the row absent: in the change and in the groups' ranks.
         """
-        task = self._read_task()
+        task = self._read_task()  # settings are checked before any work
         scores = self._scores(X, sensitive_features)
         scored = scored_groups(
             scores,
@@ -225,6 +230,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         check_is_fitted(self, "maps_")
         scores = self._scores(X, sensitive_features)
         adjusted = self._apply_maps(scores, sensitive_features)
+        # As transformers do: a column in, a column out.
         column = self.scorer is None and np.ndim(X) == 2
         return adjusted[:, None] if column else adjusted
 
@@ -254,7 +260,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
 
     @available_if(_has_classes)
     def predict_proba(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
-        """Return the new scores beside their complements, where the scorer gives probabilities."""
+        """Return the complements of new scores, and these, where the scorer gives probabilities."""
         scores = self.transform(X, sensitive_features)
         return np.column_stack([1 - scores, scores])
 
@@ -270,7 +276,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
     def groups_(self) -> npt.NDArray[Any]:
         """The groups, in the order of the maps."""
         check_is_fitted(self, "maps_")
-        labels = np.empty(len(self.maps_), dtype=object)
+        labels = np.empty(len(self.maps_), dtype=object)  # tuples stay one label each
         labels[:] = [one.group for one in self.maps_]
         return labels
 
@@ -304,9 +310,9 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         min_group_size: int = 10,
         random_state: Any = None,
     ) -> FairnessReport:
-        """Judge the new scores of rows that `fit` has not seen: what can be said of new people.
+        """Evaluate the new scores of rows that `fit` has not seen: what can be said of the population.
 
-        ``report["statistical_parity"].at_most`` is a gap that, with that confidence, the new scores of people
+        ``report["statistical_parity"].at_most`` is a gap that, with that confidence, the new scores of rows
         like these do not exceed. The rows must not be those of `fit`: there the gap is ``max_gap`` by
         construction, and bounds would be too good to be true.
 
@@ -344,7 +350,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
 
     def check(self) -> None:
         """Refuse maps that could not move scores, as a file may hold; one that is not fitted is as new."""
-        held = vars(self).get("maps_", ())
+        held = vars(self).get("maps_", ())  # attributes alone: a file may lack settings
         if not (isinstance(held, tuple) and all(isinstance(one, ScoreMap) for one in held)):
             raise InputError("its maps_ are no maps of scores")
         for one in held:
@@ -369,6 +375,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         threshold = None
         if self.constraint == "demographic_parity":
             check_number(self.constraint_threshold, "constraint_threshold")
+            # Like scores, turned where lower is better.
             threshold = oriented(float(self.constraint_threshold or 0.0), self.higher_is_better)
         return AdjustmentTask(
             self.constraint,
@@ -384,7 +391,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
     def _range(self) -> tuple[float, float] | None:
         if self.score_range is not None:
             try:
-                low, high = map(float, self.score_range)
+                low, high = map(float, self.score_range)  # two numbers, in any container
             except (TypeError, ValueError, OverflowError):
                 low, high = 1.0, 0.0
             if not low < high:
@@ -392,6 +399,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
                     f"score_range must be (low, high) with low < high, not {shown(self.score_range)}"
                 )
             return low, high
+        # Probabilities have a range without being told; both ends become knots that stay.
         probabilities = self.scorer is not None and self._scorer.method == "predict_proba"
         return (0.0, 1.0) if probabilities else None
 
@@ -422,16 +430,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
             missing=self.missing_groups,
             advice="; missing_groups='ignore' leaves such scores as they are",
         )
-        maps = {one.group: one for one in self.maps_}
-        for label in groups.labels:
-            if label not in maps:
-                names = listed([shown(known) for known in maps], most=8)
-                raise InputError(f"group {shown(label)} was not seen in fit, which saw {names}")
-        adjusted = scores.copy()
-        for code, label in enumerate(groups.labels):
-            rows = groups.codes == code
-            adjusted[rows] = maps[label](scores[rows])
-        return adjusted
+        return apply_maps(self.maps_, scores, groups)
 
 
 def _require_groups(sensitive_features: ArrayLike | None) -> ArrayLike:

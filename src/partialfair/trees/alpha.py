@@ -34,10 +34,9 @@ from partialfair.optimization.problems import Cells
 from partialfair.optimization.solvers import Status
 from partialfair.training.promise import check_promises, promises_of
 from partialfair.trees.base_estimators import positive_rows
-from partialfair.trees.refitting import LeafSamples, exact_gaps, linear_estimator, mean_loss
+from partialfair.trees.refitting import LeafSamples, evaluate, linear_estimator
 from partialfair.utils.checks import check_number, shown
 from partialfair.utils.clock import out_of_time
-from partialfair.utils.typing import Floats
 
 
 @dataclass(frozen=True)
@@ -143,6 +142,7 @@ def choose_alpha(
     if gaps:
         linear.set_params(**with_gap(trees, gaps[len(gaps) // 2]))
     train, validation = (leaves.take(np.flatnonzero(which)) for which in (~held_out, held_out))
+    rows = validation.samples
     now = time.monotonic()
     end = now + ALPHA_SEARCH.time_fraction * (deadline - now)
     listener = Listener(linear.callback)
@@ -160,15 +160,9 @@ def choose_alpha(
         # All by the first one's constraints: an interval that scores choose is then the same for all.
         first = trials[0].refit if trials else refit
         satisfied = refit.result_.satisfied is not False
-        trials.append(AlphaTrial(*_evaluate(first, validation, validation.scores(refit)), satisfied, refit))
-    own = AlphaTrial(*_evaluate(first, validation, validation.offset.scores), satisfied=False)
+        trials.append(AlphaTrial(*evaluate(first, validation.scores(refit), rows), satisfied, refit))
+    own = AlphaTrial(*evaluate(first, validation.offset.scores, rows), satisfied=False)
     return best_of(trials, own).refit.set_params(callback=linear.callback)
-
-
-def _evaluate(linear: Any, validation: LeafSamples, scores: Floats) -> tuple[float, float]:
-    """Return the loss and the gap of scores of the rows held out."""
-    gaps = [gap.value for gap in exact_gaps(linear, scores, validation.samples)]
-    return mean_loss(linear, scores, validation.samples), float(np.nansum(gaps))
 
 
 def best_of(trials: Sequence[AlphaTrial], own: AlphaTrial) -> AlphaTrial:

@@ -24,7 +24,7 @@ _SCORE_KINDS = score_kinds(("Logloss", "CrossEntropy"), ("RMSE", "MAE", "Huber",
 """Losses whose predictions are the sum of leaf values, or its logistic transform."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class CatBoostTrees(TreeEnsemble):
     """Trees of a ``CatBoostClassifier``, a ``CatBoostRegressor`` or a ``CatBoost``, of any growing policy.
 

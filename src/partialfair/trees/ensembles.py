@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, ClassVar, Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +56,7 @@ _MOST_LEAVES = np.iinfo(np.uint16).max + 1  # of CategoricalCodes
 _CHUNK_CELLS = 2**22  # leaf codes at a time: libraries return 4 or 8 bytes a code, codes here have 2
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class TreeEnsemble(ABC):
     """A fitted ensemble as a linear model: ``scores(X)[i] = sum_t values_t[leaf_t(X[i])]``.
 
@@ -80,6 +80,12 @@ class TreeEnsemble(ABC):
         The leaf values of all trees, tree after tree, in the units in which they add up to scores.
     n_leaves
         The number of leaves of each tree.
+    factor
+        What the library multiplies leaf values by as it adds them up: a learning rate, or 1.
+    divisor
+        What the library divides its sum over trees by: the number of trees where it forms means.
+    significand_bits
+        Of the floats in which the library adds leaf values up.
     """
 
     model: Any = field(repr=False)
@@ -87,9 +93,9 @@ class TreeEnsemble(ABC):
     classes: npt.NDArray[Any] | None
     values: Floats = field(repr=False)
     n_leaves: tuple[int, ...] = field(repr=False)
-
-    significand_bits: ClassVar[int] = DOUBLE_BITS
-    """Of the floats in which the library adds leaf values up."""
+    factor: float = 1.0
+    divisor: int = 1
+    significand_bits: int = DOUBLE_BITS
 
     def __post_init__(self) -> None:
         if max(self.n_leaves) > _MOST_LEAVES:
@@ -98,6 +104,7 @@ class TreeEnsemble(ABC):
                 f"tree {tree} of {name_of(self.model)} has {self.n_leaves[tree]:,} leaves, more than"
                 f" {_MOST_LEAVES:,}; grow smaller trees"
             )
+        # Frozen all through: a model that was read is never changed by what is computed of it.
         values = finite_vector(self.values, "values").view()
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
@@ -119,16 +126,6 @@ class TreeEnsemble(ABC):
     def n_trees(self) -> int:
         """The number of trees that predictions use, which early stopping may have cut."""
         return len(self.n_leaves)
-
-    @property
-    def factor(self) -> float:
-        """What the library multiplies leaf values by as it adds them up: a learning rate, or 1."""
-        return 1.0
-
-    @property
-    def divisor(self) -> int:
-        """What the library divides its sum over trees by: the number of trees where it takes means."""
-        return 1
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -178,6 +175,7 @@ class TreeEnsemble(ABC):
         vector = finite_vector(values, "values")
         if len(vector) != len(self.values):
             raise InputError(f"values has {len(vector)} entries, but there are {len(self.values)} leaves")
+        # The library's sums are on a grid, before it divides them.
         added = np.clip(vector, *self.bounds) * self.divisor
         return on_grid(added, self.n_leaves, self.significand_bits) / self.factor
 
@@ -205,6 +203,7 @@ def ensemble_of(model: Any) -> TreeEnsemble:
         For models without trees, models that are not fitted, and trees that are no such sums.
     """
     reader = _reader_of(model)
+    # What all libraries have in common is checked here, the rest by the reader.
     if not is_fitted(model):
         raise InputError(f"{name_of(model)} is not fitted yet: it has no trees to read")
     if getattr(model, "n_outputs_", 1) > 1:

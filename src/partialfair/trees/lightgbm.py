@@ -65,7 +65,7 @@ class _ModelText:
         return found[1] if found else ""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class LightGBMTrees(TreeEnsemble):
     """Trees of an ``LGBMClassifier``, an ``LGBMRegressor`` or a ``Booster``.
 

@@ -23,9 +23,8 @@ from sklearn.base import is_regressor
 from sklearn.ensemble._forest import ForestClassifier
 
 from partialfair.data.samples import Samples
-from partialfair.estimators.classifier import PartialFairClassifier
+from partialfair.estimators import PartialFairClassifier, PartialFairRegressor
 from partialfair.estimators.path_fits import TINY_TIME, scores_of
-from partialfair.estimators.regressor import PartialFairRegressor
 from partialfair.metrics.calibration import calibration_by_group
 from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.objectives import read_loss
@@ -58,10 +57,11 @@ def linear_estimator(trees: Any) -> Any:
     kind = PartialFairRegressor if is_regressor(trees) else PartialFairClassifier
     shared = signature(kind).parameters
     settings = {name: value for name, value in trees.get_params(deep=False).items() if name in shared}
+    # Groups and rows held out were read before; the linear model sees leaves alone.
     settings |= {"loss": trees.loss, "sensitive_columns": None, "validation": 0.2}
     settings["fit_intercept"] = not _has_bounds(trees.model)
     if kind is PartialFairClassifier and trees.constraint_threshold is None:
-        settings["constraint_threshold"] = 0.0
+        settings["constraint_threshold"] = 0.0  # of scores on which 0 is the cut; see the module
     last = getattr(trees, "_refit", None)
     if trees.warm_start and type(last) is kind:
         return copy.copy(last).set_params(**settings)
@@ -101,8 +101,8 @@ class LeafValues:
         return Offset(
             self.scores(X),
             self._coefficients(ensemble.values)[None],
-            np.zeros(1),
-            np.full((1, len(ensemble.values)), 1 / n_trees),
+            np.zeros(1),  # the library's base score is in the first tree
+            np.full((1, len(ensemble.values)), 1 / n_trees),  # a leaf of each tree makes 1
             (low, high),
             self._deploy,
         )
@@ -121,7 +121,7 @@ class LeafValues:
     def _coefficients(self, values: Floats) -> Floats:
         """Return what leaves with these values add to scores."""
         factor, shift = self.scale
-        return factor * values - shift / self.ensemble.n_trees
+        return factor * values - shift / self.ensemble.n_trees  # each tree adds its part of the shift
 
     def _values(self, coef: Floats, intercept: float) -> Floats:
         """Return values whose sums score as coefficients and intercept do."""
@@ -196,15 +196,19 @@ def exact_gaps(linear: Any, scores: Floats, samples: Samples) -> tuple[WorstGap,
     )
 
 
-def mean_loss(linear: Any, scores: Floats, samples: Samples) -> float:
-    """Return the weighted mean of the loss that a refit minimizes, of any scores of any rows."""
+def evaluate(linear: Any, scores: Floats, samples: Samples) -> tuple[float, float]:
+    """Return the weighted mean loss that a refit minimizes, and its gap, of any scores of any rows.
+
+    Gaps of several constraints are added up; without any the gap is 0.
+    """
     weights, targets = samples.row_weights, samples.y
     if not is_regressor(linear):
         positive = samples.y == linear.classes_[1]
         targets = np.where(positive, 1.0, -1.0)
         weights = weights * linear._class_factors(linear.classes_, positive, weights)
     objective = read_loss(linear.loss).build(targets, weights)
-    return objective.loss.value_and_slopes(scores, objective.targets, objective.shares)[0]
+    loss = objective.loss.value_and_slopes(scores, objective.targets, objective.shares)[0]
+    return loss, float(np.nansum([gap.value for gap in exact_gaps(linear, scores, samples)]))
 
 
 def compare_calibration(

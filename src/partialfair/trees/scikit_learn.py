@@ -32,7 +32,7 @@ _LOSSES = _HISTOGRAM_LOSSES | score_kinds((), ("huber",))
 """Those of GradientBoosting."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class _ScikitLearnTrees(TreeEnsemble):
     """Trees of an estimator of scikit-learn, whose own methods score rows."""
 
@@ -49,7 +49,7 @@ class _ScikitLearnTrees(TreeEnsemble):
         return np.asarray(scores, dtype=np.float64)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ForestTrees(_ScikitLearnTrees):
     """Trees of a RandomForest or ExtraTrees, whose scores are means over trees.
 
@@ -57,11 +57,6 @@ class ForestTrees(_ScikitLearnTrees):
     second class is predicted where the mean of ``p`` exceeds 0.5. What a forest holds about its out-of-bag
     rows is of the old leaf values, also in a written copy.
     """
-
-    @property
-    def divisor(self) -> int:
-        """What sums over trees are divided by: their number."""
-        return self.n_trees
 
     def _leaf_positions(self, X: Any) -> Ints:
         return self.structure.leaf_positions(self.model.apply(X))
@@ -75,18 +70,13 @@ class ForestTrees(_ScikitLearnTrees):
         return written
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class GradientBoostingTrees(_ScikitLearnTrees):
     """Trees of a ``GradientBoostingClassifier`` or a ``GradientBoostingRegressor``.
 
     Leaves hold values that the learning rate multiplies. A written model has a prior whose score is 0, and
     the old one within its first tree.
     """
-
-    @property
-    def factor(self) -> float:
-        """The learning rate."""
-        return float(self.model.learning_rate)
 
     def _leaf_positions(self, X: Any) -> Ints:
         reached = self.model.apply(X).reshape(-1, self.n_trees)
@@ -105,7 +95,7 @@ class GradientBoostingTrees(_ScikitLearnTrees):
         return written
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class HistogramTrees(_ScikitLearnTrees):
     """Trees of a ``HistGradientBoostingClassifier`` or a ``HistGradientBoostingRegressor``.
 
@@ -148,16 +138,20 @@ def read(model: Any) -> TreeEnsemble:
     # The last column: of a forest of classifiers the probability of the second class, else the only one.
     stored = structure.leaf_values(tree.value[:, 0, -1] for tree in trees)
     classes = getattr(model, "classes_", None)
+    shared = {
+        "model": model,
+        "classes": classes,
+        "n_leaves": structure.n_leaves,
+        "structure": structure,
+    }
     if isinstance(model, BaseForest):
         score_kind: ScoreKind = "prediction" if classes is None else "probability"
-        return ForestTrees(
-            model, score_kind, classes, stored / len(trees), structure.n_leaves, structure=structure
-        )
-    values = model.learning_rate * stored
+        n_trees = len(trees)
+        return ForestTrees(score_kind=score_kind, values=stored / n_trees, divisor=n_trees, **shared)
+    rate = float(model.learning_rate)
+    values = rate * stored
     values[: structure.n_leaves[0]] += prior_of(model)
-    return GradientBoostingTrees(
-        model, _LOSSES[model.loss], classes, values, structure.n_leaves, structure=structure
-    )
+    return GradientBoostingTrees(score_kind=_LOSSES[model.loss], values=values, factor=rate, **shared)
 
 
 def prior_of(model: Any) -> float:

@@ -7,7 +7,7 @@ import itertools
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy.special import logit
@@ -32,7 +32,7 @@ _SCORE_KINDS = score_kinds((LOGISTIC,), PREDICTIONS)
 """Objectives whose predictions are the sum of leaf values, or its logistic transform."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class XGBoostTrees(TreeEnsemble):
     """Trees of an ``XGBClassifier``, an ``XGBRegressor`` (or their ``XGBRF`` kin) or a ``Booster``.
 
@@ -41,9 +41,7 @@ class XGBoostTrees(TreeEnsemble):
     score that adds 0, and the old one within its first tree, since sums are exact only on one grid.
     """
 
-    significand_bits: ClassVar[int] = 24
-    """Of float32."""
-
+    significand_bits: int = 24  # of float32
     saved: dict[str, Any] = field(repr=False)
     """The model as its library saves it, up to the best iteration; never changed."""
     structure: Structure = field(repr=False)
