@@ -25,14 +25,14 @@ Kind: TypeAlias = Literal["double", "int64", "bool", "string"]
 """What a value holds."""
 
 _ML = "ai.onnx.ml"
+# Versions of the operators: 5 of ai.onnx.ml is the first whose trees take and return doubles.
 _OPSETS = {"": 18, _ML: 5}
-"""Versions of the operators: 5 of ai.onnx.ml is the first whose trees take and return doubles."""
 
+# Of the file format. Newer ones have nothing that is needed here, and older runtimes refuse them.
 _IR_VERSION = 9
-"""Of the file format. Newer ones have nothing that is needed here, and older runtimes refuse them."""
 
+# What names of inner values begin with, so that inputs may be called as columns are.
 _OURS = "partialfair/"
-"""What names of inner values begin with, so that inputs may be called as columns are."""
 
 
 class Graph:

@@ -11,11 +11,11 @@ from partialfair.onnx.trees import Mode, SplitTree, SplitTrees, floor_columns, m
 from partialfair.trees.lightgbm import LightGBMTrees, numbers_of
 from partialfair.utils.typing import Ints
 
+# What LightGBM takes for 0 where zeros are missing values.
 _ZERO_WIDTH = float(np.float32(1e-35))
-"""What LightGBM takes for 0 where zeros are missing values."""
 
+# LightGBM's kinds of missing values: NaN counts as 0; zeros and NaN are missing; NaN is missing.
 _NONE, _ZERO, _NAN = 0, 1, 2
-"""LightGBM's kinds of missing values: NaN counts as 0; zeros and NaN are missing; NaN is missing."""
 
 
 def read(ensemble: LightGBMTrees) -> SplitTrees:

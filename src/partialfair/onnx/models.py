@@ -15,11 +15,11 @@ from partialfair.onnx.trees import SplitTrees, leaf_sums, search_tree
 from partialfair.postprocessing import ScoreMap
 from partialfair.utils.typing import Floats, GroupLabel
 
+# The piece of a map that leaves scores as they are; see `_pieces`.
 _UNCHANGED = (0.0, 0.0, 1.0, 1.0, -np.inf, np.inf)
-"""The piece of a map that leaves scores as they are; see `_pieces`."""
 
+# The piece of a map for scores that have no answer.
 _NO_SCORE = (np.nan,) * 6
-"""The piece of a map for scores that have no answer."""
 
 
 @dataclass(frozen=True)

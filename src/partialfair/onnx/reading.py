@@ -36,6 +36,7 @@ from partialfair.trees.ensembles import READERS, name_of
 from partialfair.trees.refitting import LeafValues
 from partialfair.utils.typing import Floats, GroupLabel
 
+# Models of scikit-learn whose scores are ``X coef + intercept``.
 _LINEAR = (
     linear_model.LinearRegression,
     linear_model.LogisticRegression,
@@ -44,7 +45,6 @@ _LINEAR = (
     linear_model.SGDClassifier,
     linear_model.SGDRegressor,
 )
-"""Models of scikit-learn whose scores are ``X coef + intercept``."""
 
 
 @dataclass(frozen=True)

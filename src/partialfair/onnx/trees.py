@@ -26,8 +26,8 @@ from partialfair.utils.typing import Floats, Ints
 Change: TypeAlias = Callable[[Graph, Name], Name]
 """What is done to the table of features before trees read it."""
 
+# Modules here of the same names as in `partialfair.trees`.
 _LIBRARIES = ("lightgbm", "xgboost", "scikit_learn")
-"""Modules here of the same names as in `partialfair.trees`."""
 
 
 class Mode(IntEnum):

@@ -31,14 +31,14 @@ from partialfair.utils.checks import shown
 from partialfair.utils.text import listed
 from partialfair.utils.typing import ArrayLike, Floats, GapScale, GroupLabel
 
+# Over √n, what ranks of a sample are off by, simultaneously, with 95% confidence.
 _KOLMOGOROV = 1.36
-"""Over √n, what ranks of a sample are off by, simultaneously, with 95% confidence."""
 
+# Less than this of the spread of all scores is no move: ties are separated by less.
 _STILL = 1e-6
-"""Less than this of the spread of all scores is no move: ties are separated by less."""
 
+# How much calibration must suffer to be reported: less is within what labels of some thousands can show.
 _NOTICED = 0.005
-"""How much calibration must suffer to be reported: less is within what labels of some thousands can show."""
 
 
 @dataclass(frozen=True, eq=False)

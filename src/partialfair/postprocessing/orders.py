@@ -54,8 +54,8 @@ from partialfair.optimization.problems.programs import QuadraticProgram, Toleran
 from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Bools, Floats, GapScale, Ints
 
+# Fractions that differ by less are the same: half of what the exact metric forgives.
 _SAME = RANK_TOLERANCE / 2
-"""Fractions that differ by less are the same: half of what the exact metric forgives."""
 
 _TOLERANCES = Tolerances(absolute=1e-10, relative=1e-10, gap_absolute=1e-13, gap_relative=1e-13, max_iter=200)
 

@@ -69,8 +69,8 @@ class MapSettings:
 
 _MAPS = MapSettings()
 
+# Gaps in messages have four digits.
 _STEPS = 10_000
-"""Gaps in messages have four digits."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,8 @@ from partialfair.utils.typing import ArrayLike, Floats
 
 Response: TypeAlias = Literal["auto", "decision_function", "predict_proba", "predict"]
 
+# Above what score a classifier predicts its second class.
 _CUTS = {"decision_function": 0.0, "predict_proba": 0.5}
-"""Above what score a classifier predicts its second class."""
 
 
 @dataclass(frozen=True)

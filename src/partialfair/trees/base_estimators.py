@@ -26,20 +26,20 @@ from partialfair.utils.extras import require
 from partialfair.utils.text import listed
 from partialfair.utils.typing import ArrayLike
 
+# Trees without gain on the rows held out after which training stops.
 _PATIENCE = 20
-"""Trees without gain on the rows held out after which training stops."""
 
+# Libraries that are given the rows to stop by; scikit-learn draws them itself.
 _WATCHING = ("lightgbm", "xgboost", "catboost")
-"""Libraries that are given the rows to stop by; scikit-learn draws them itself."""
 
+# Any of these tells CatBoost when to stop.
 _CATBOOST_STOPS = ("early_stopping_rounds", "od_type", "od_wait", "od_pval")
-"""Any of these tells CatBoost when to stop."""
 
+# Exceptions that derive from nothing but ``Exception``.
 _LIBRARY_ERRORS = {"LightGBMError", "CatBoostError"}
-"""Exceptions that derive from nothing but ``Exception``."""
 
+# Where libraries hold the names of columns, some of them in a method.
 _NAMES = ("feature_names_in_", "feature_name_", "feature_names_", "feature_names", "feature_name")
-"""Where libraries hold the names of columns, some of them in a method."""
 
 
 def unwrap(model: Any) -> Any:

@@ -20,8 +20,8 @@ from partialfair.trees.ensembles import (
 )
 from partialfair.utils.typing import ArrayLike, Floats, Ints
 
+# Losses whose predictions are the sum of leaf values, or its logistic transform.
 _SCORE_KINDS = score_kinds(("Logloss", "CrossEntropy"), ("RMSE", "MAE", "Huber", "Quantile", "MAPE"))
-"""Losses whose predictions are the sum of leaf values, or its logistic transform."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

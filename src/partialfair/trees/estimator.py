@@ -52,15 +52,15 @@ if TYPE_CHECKING:
 __all__ = ["PartialFairTrees"]
 
 _ROUTED = {"sensitive_features": True}
+# Attributes that are models of libraries.
 _MODELS = ("model", "model_", "initial_estimator_")
-"""Attributes that are models of libraries."""
+# What linear models lack where no feasible model is found, and what trees do.
 _ADVICE = (
     "add features or group_terms that can close",
     "grow more trees, or larger ones, that can close",
 )
-"""What linear models lack where no feasible model is found, and what trees do."""
+# Leaf values by estimator. They are not an attribute: ``predict`` must not change an estimator.
 _LEAF_VALUES: WeakKeyDictionary[PartialFairTrees, LeafValues] = WeakKeyDictionary()
-"""Leaf values by estimator. They are not an attribute: ``predict`` must not change an estimator."""
 
 
 def _classifies(estimator: PartialFairTrees) -> bool:

@@ -24,13 +24,13 @@ from partialfair.trees.nodes import Nodes
 from partialfair.utils.typing import ArrayLike, Floats, Ints
 
 _PREDICTIONS = ("regression", "regression_l1", "huber", "fair", "quantile", "mape")
+# Objectives whose predictions are the sum of leaf values, or its logistic transform.
 _SCORE_KINDS = score_kinds(("binary", "cross_entropy"), _PREDICTIONS)
-"""Objectives whose predictions are the sum of leaf values, or its logistic transform."""
 
+# Some of the other objectives: those that a name tells before a model is trained.
 _OTHER_LINKS = frozenset(
     {"poisson", "gamma", "tweedie", "cross_entropy_lambda", "multiclass", "multiclassova"}
 )
-"""Some of the other objectives: those that a name tells before a model is trained."""
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,10 @@ from partialfair.trees.ensembles import (
 from partialfair.trees.nodes import Nodes, Structure
 from partialfair.utils.typing import ArrayLike, Floats, Ints
 
+# Losses whose predictions are the sum of leaf values, or its logistic transform.
 _HISTOGRAM_LOSSES = score_kinds(("log_loss",), ("squared_error", "absolute_error", "quantile"))
-"""Losses whose predictions are the sum of leaf values, or its logistic transform."""
+# Those of GradientBoosting.
 _LOSSES = _HISTOGRAM_LOSSES | score_kinds((), ("huber",))
-"""Those of GradientBoosting."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -28,8 +28,8 @@ from partialfair.trees.nodes import Nodes, Structure
 from partialfair.utils.model_files.xgboost import LOGISTIC, PREDICTIONS
 from partialfair.utils.typing import ArrayLike, Floats, Ints
 
+# Objectives whose predictions are the sum of leaf values, or its logistic transform.
 _SCORE_KINDS = score_kinds((LOGISTIC,), PREDICTIONS)
-"""Objectives whose predictions are the sum of leaf values, or its logistic transform."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

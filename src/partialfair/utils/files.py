@@ -19,6 +19,7 @@ writers on other hosts, whose locks a shared disk need not show.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -43,6 +44,7 @@ _LARGEST_RECORD = 1 << 26
 _LONGEST_NAME = 255  # bytes, on most systems
 
 _TEMPORARY = re.compile(r"\.partialfair-[0-9a-f]{16}")
+_MOST_NAMES = 100  # that are tried; the second is needed once in 2⁶⁴ times, unless the disk is at fault
 _LEFTOVER_SECONDS = 3600.0  # from this age on an unlocked temporary is of a process that was killed
 _LONGEST_WAIT = 5.0  # seconds for another writer to replace its files, which takes milliseconds
 
@@ -61,10 +63,13 @@ class _Temporaries:
 
     def make(self, directory: Path, *, is_directory: bool = False) -> Path:
         """Make an empty file or directory of a name that nothing has; the caller holds `lock`."""
-        path = directory / f".partialfair-{os.urandom(8).hex()}"
-        path.mkdir() if is_directory else path.touch(exist_ok=False)
-        self.paths[path] = _lock(path)
-        return path
+        for _ in range(_MOST_NAMES):
+            path = directory / f".partialfair-{os.urandom(8).hex()}"
+            with suppress(FileExistsError):
+                path.mkdir() if is_directory else path.touch(exist_ok=False)
+                self.paths[path] = _lock(path)
+                return path
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(directory))
 
     def remove(self, path: Path) -> None:
         """Remove a temporary, if it is still there."""
