@@ -7,6 +7,8 @@ import json
 import os
 import sys
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -184,15 +186,13 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     _check_note(content, path)
     model = _unpack(content, path)
     if not isinstance(model, BaseEstimator | TableModel):
-        raise InputError(f"{path} holds {_what(model)}, which is not a fitted model")
-    try:
+        raise InputError(f"{path} holds {_describe(model)}, which is not a fitted model")
+    with _name_damage(path):
         check_models(model)
         if isinstance(model, PartialFairEstimator):
             model._check_stored()
         elif isinstance(model, TableModel | PartialParityAdjuster):
             model.check()
-    except Exception as error:  # of any kind, in models that are made up
-        raise InputError(f"{path} is damaged: {_one_line(error)}") from error
     return model
 
 
@@ -220,7 +220,7 @@ def model_bytes(model: Any) -> bytes:
     """Return what `save_model` writes."""
     skops = _skops()
     if not isinstance(model, BaseEstimator | TableModel):
-        raise InputError(f"save_model takes a fitted model, not {_what(model)}")
+        raise InputError(f"save_model takes a fitted model, not {_describe(model)}")
     _refuse_unsavable(model)
     try:
         content = skops.dumps(model, compression=zipfile.ZIP_DEFLATED)
@@ -228,9 +228,9 @@ def model_bytes(model: Any) -> bytes:
         check_models(model)
     except (TypeError, ValueError, AttributeError, RecursionError) as error:  # objects unknown to skops
         raise InputError(f"the model cannot be saved: {_one_line(error)}") from error
-    if strange := _untrusted(content):
+    if untrusted := _untrusted(content):
         raise InputError(
-            f"the model holds {strange[0]}, which load_model would not trust; only models made of the "
+            f"the model holds {untrusted[0]}, which load_model would not trust; only models made of the "
             "classes of partialfair, scikit-learn, NumPy and SciPy can be saved"
         )
     archive = io.BytesIO(content)
@@ -241,43 +241,46 @@ def model_bytes(model: Any) -> bytes:
 
 
 def _unpack(content: bytes, path: Path) -> Any:
-    """Rebuild the model; damaged or made-up archives make zipfile, json, NumPy and skops raise anything."""
+    """Rebuild the model."""
     skops = _skops()
-    try:
+    with _name_damage(path):
         content = rewrite_archive(content)
-        strange = _untrusted(content)
-    except Exception as error:
-        raise InputError(f"{path} is damaged: {_one_line(error)}") from error
-    if strange:
-        if strange[0].startswith(f"{PAPER_PACKAGE}.") and find_spec(PAPER_PACKAGE) is None:
+        untrusted = _untrusted(content)
+    if untrusted:
+        if untrusted[0].startswith(f"{PAPER_PACKAGE}.") and find_spec(PAPER_PACKAGE) is None:
             raise InputError(str(missing_paper(str(path))))
         raise InputError(
-            f"{path} holds {strange[0][:100]}, which is not part of a model; nothing in it was run, and it "
+            f"{path} holds {untrusted[0][:100]}, which is not part of a model; nothing in it was run, and it "
             "was not loaded"
         )
+    with _name_damage(path):
+        try:
+            return skops.loads(content, trusted=[*TRUSTED, *_registered])
+        except ModuleNotFoundError as error:
+            library = error.name
+    raise InputError(
+        f"{path} holds a model of {library}, which is not installed; run: pip install 'partialfair[boosting]'"
+    )
+
+
+@contextmanager
+def _name_damage(path: Path) -> Iterator[None]:
+    """Raise as one sentence whatever zipfile, json, NumPy and skops raise for damaged or made-up files."""
     try:
-        return skops.loads(content, trusted=[*TRUSTED, *_registered])
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"{path} holds a model of {error.name}, which is not installed; run: pip install "
-            "'partialfair[boosting]'"
-        ) from error
+        yield
     except Exception as error:
         raise InputError(f"{path} is damaged: {_one_line(error)}") from error
 
 
 def _check_note(content: bytes, path: Path) -> None:
     """Refuse archives that save_model did not write, or that a later one wrote."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as file:
-            if _NOTE not in file.namelist():
-                raise InputError(f"{path} is not a model that save_model wrote: it has no {_NOTE}")
+    text = None
+    with _name_damage(path), zipfile.ZipFile(io.BytesIO(content)) as file:
+        if _NOTE in file.namelist():
             with file.open(_NOTE) as stream:
                 text = stream.read(_LONGEST_NOTE)
-    except InputError:
-        raise
-    except Exception as error:  # as in `_unpack`
-        raise InputError(f"{path} is damaged: {_one_line(error)}") from error
+    if text is None:
+        raise InputError(f"{path} is not a model that save_model wrote: it has no {_NOTE}")
     try:
         note = json.loads(text)
         written_in, writer = note["format"], note["partialfair"]
@@ -293,10 +296,10 @@ def _check_note(content: bytes, path: Path) -> None:
         )
 
 
-def _what(found: Any) -> str:
-    if isinstance(found, type):
-        return f"the class {found.__name__}"
-    return f"an object of type {type(found).__name__}"
+def _describe(value: Any) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    return f"an object of type {type(value).__name__}"
 
 
 def _refuse_unsavable(model: Any) -> None:

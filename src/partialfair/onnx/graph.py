@@ -103,7 +103,7 @@ class Graph:
     def lookup(self, value: Name, keys: Sequence[Any] | Ints, default: int) -> Name:
         """Return the position of each entry among the keys, which are of its kind; a default elsewhere."""
         places = np.arange(len(keys))
-        if isinstance(keys[0], str):  # onnxruntime has no encoder of texts by tensors
+        if isinstance(keys[0], str):
             return self.ml(
                 "LabelEncoder",
                 value,

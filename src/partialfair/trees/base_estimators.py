@@ -193,7 +193,7 @@ def fit_trees(
         parts = samples.hold_out(early_stopping, seed) if held_out is None else samples.split(held_out)
         # Nothing is held out where a fraction of each of such small groups is less than half a row.
         return _fit_and_watch(model, *parts) if parts[1].n else _fit(model, train)
-    # scikit-learn holds out rows within classes, each of which needs two rows, and one of them held out.
+    # scikit-learn stratifies by class: each needs two rows, and the rows held out need one of each.
     sizes = np.unique(train.y, return_counts=True)[1]
     if not is_classifier(model) or (sizes.min() >= 2 and early_stopping * train.n > sizes.size - 1):
         if settings.get("early_stopping") == "auto":  # HistGradientBoosting

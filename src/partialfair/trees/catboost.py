@@ -65,7 +65,6 @@ def read(model: Any) -> CatBoostTrees:
     return CatBoostTrees(
         model=model,
         score_kind=score_kind,
-        classes=np.asarray(model.classes_) if len(model.classes_) else None,
         values=values,
         n_leaves=counts,
     )
@@ -73,7 +72,7 @@ def read(model: Any) -> CatBoostTrees:
 
 def check_settings(model: Any) -> None:
     """Refuse settings of a model that is not fitted yet, whose trees could not be read."""
-    # CatBoost's parameters hold what was given alone; RMSE is what regressors minimize by default.
+    # Parameters that were not given are not listed; RMSE stands for the defaults, which can all be read.
     _score_kind(model, {"loss_function": "RMSE"} | model.get_params())
 
 

@@ -74,8 +74,6 @@ class TreeEnsemble(ABC):
         What the scores are. ``"log-odds"`` of the second class: boosted classifiers.
         ``"probability"`` of the second class, a mean over trees: forests of classifiers.
         ``"prediction"``: regressors.
-    classes
-        The two labels of a classifier; None where the model does not keep them, and for regressors.
     values
         The leaf values of all trees, tree after tree, in the units in which they add up to scores.
     n_leaves
@@ -90,7 +88,6 @@ class TreeEnsemble(ABC):
 
     model: Any = field(repr=False)
     score_kind: ScoreKind
-    classes: npt.NDArray[Any] | None
     values: Floats = field(repr=False)
     n_leaves: tuple[int, ...] = field(repr=False)
     factor: float = 1.0
@@ -108,6 +105,12 @@ class TreeEnsemble(ABC):
         values = finite_vector(self.values, "values").view()
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
+
+    @property
+    def classes(self) -> npt.NDArray[Any] | None:
+        """The two labels of a classifier; None where the model does not know them, and for regressors."""
+        labels = getattr(self.model, "classes_", ())
+        return np.asarray(labels) if len(labels) else None
 
     @property
     def kind(self) -> Kind:

@@ -48,7 +48,7 @@ class _ModelText:
         header, *trees = re.split(r"(?m)^(?=Tree=\d+$)", text.partition("end of trees")[0])
         return cls(header, tuple(trees), text[text.index("end of trees") :])
 
-    def joined(self) -> str:
+    def join(self) -> str:
         # The loader finds the trees by their sizes in bytes.
         sizes = " ".join(str(len(tree.encode())) for tree in self.trees)
         header = re.sub(r"(?m)^tree_sizes=.*$", f"tree_sizes={sizes}", self.header)
@@ -56,13 +56,13 @@ class _ModelText:
 
     def entry(self, name: str) -> str:
         """Return an entry of the header; empty where it has none of that name."""
-        found = re.search(rf"(?m)^{name}=(.*)$", self.header)
-        return found[1] if found else ""
+        line = re.search(rf"(?m)^{name}=(.*)$", self.header)
+        return line[1] if line else ""
 
     def parameter(self, name: str) -> str:
         """Return a training parameter as the text holds it; empty where it does not."""
-        found = re.search(rf"(?m)^\[{name}: (.*)\]$", self.rest)
-        return found[1] if found else ""
+        line = re.search(rf"(?m)^\[{name}: (.*)\]$", self.rest)
+        return line[1] if line else ""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -89,7 +89,7 @@ class LightGBMTrees(TreeEnsemble):
         by_tree = np.split(stored, np.cumsum(self.n_leaves)[:-1])
         trees = tuple(map(_replace_leaves, self.text.trees, by_tree))
         original = _booster(self.model)
-        written = Booster(model_str=_ModelText(self.text.header, trees, self.text.rest).joined())
+        written = Booster(model_str=_ModelText(self.text.header, trees, self.text.rest).join())
         written.best_iteration, written.best_score = original.best_iteration, original.best_score
         written.params = copy.deepcopy(original.params)
         if original is self.model:
@@ -108,7 +108,6 @@ def read(model: Any) -> LightGBMTrees:
     return LightGBMTrees(
         model=model,
         score_kind=score_kind,
-        classes=getattr(model, "classes_", None),
         values=np.concatenate(leaves),
         n_leaves=tuple(map(len, leaves)),
         text=text,

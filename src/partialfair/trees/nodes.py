@@ -68,7 +68,7 @@ class Nodes:
             inner = level[self.left[level] >= 0]
             children = np.stack([self.left[inner], self.right[inner]])
             weights = self.cover[children]
-            # An edited or pruned tree may hold nodes without rows: a plain mean avoids 0 / 0.
+            # Where no row reached either child a plain mean avoids 0 / 0.
             weights[:, weights.sum(axis=0) == 0.0] = 1.0
             values[inner] = (weights * values[children]).sum(axis=0) / weights.sum(axis=0)
         return values

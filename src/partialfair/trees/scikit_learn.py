@@ -137,15 +137,13 @@ def read(model: Any) -> TreeEnsemble:
     )
     # The last column: of a forest of classifiers the probability of the second class, else the only one.
     stored = structure.leaf_values(tree.value[:, 0, -1] for tree in trees)
-    classes = getattr(model, "classes_", None)
     shared = {
         "model": model,
-        "classes": classes,
         "n_leaves": structure.n_leaves,
         "structure": structure,
     }
     if isinstance(model, BaseForest):
-        score_kind: ScoreKind = "prediction" if classes is None else "probability"
+        score_kind: ScoreKind = "probability" if is_classifier(model) else "prediction"
         n_trees = len(trees)
         return ForestTrees(score_kind=score_kind, values=stored / n_trees, divisor=n_trees, **shared)
     rate = float(model.learning_rate)
@@ -178,7 +176,6 @@ def _read_histograms(model: Any) -> HistogramTrees:
     return HistogramTrees(
         model=model,
         score_kind=_HISTOGRAM_LOSSES[model.loss],
-        classes=getattr(model, "classes_", None),
         values=values,
         n_leaves=structure.n_leaves,
         structure=structure,

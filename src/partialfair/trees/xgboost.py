@@ -131,7 +131,6 @@ def read(model: Any) -> XGBoostTrees:
     return XGBoostTrees(
         model=model,
         score_kind=score_kind,
-        classes=getattr(model, "classes_", None),
         values=values,
         n_leaves=structure.n_leaves,
         saved=saved,
