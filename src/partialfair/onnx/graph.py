@@ -48,7 +48,7 @@ class Graph:
 
     def input(self, name: Name, kind: Kind, n_columns: int | None = None) -> Name:
         """Declare an input: a column, or a table with so many columns."""
-        if name not in self._inputs:
+        if name not in self._inputs:  # a column of features may hold the group as well
             self._inputs[name] = self._value_info(name, kind, n_columns)
         return name
 
@@ -121,6 +121,7 @@ class Graph:
 
     def model(self, metadata: Mapping[str, str], version: str, doc: str) -> ModelProto:
         """Return the whole graph as a model, checked."""
+        # Nodes are in the order in which they were added, so each comes after what it reads.
         graph = self._helper.make_graph(
             self._nodes, "partialfair", [*self._inputs.values()], [*self._outputs.values()], self._constants
         )

@@ -182,12 +182,13 @@ def _pieces(one: ScoreMap, bounds: tuple[float, float] | None) -> tuple[Floats, 
     The arithmetic is that of `ScoreMap.__call__`, so that new scores are the same to the last bit.
     """
     knots, values = one.knots, one.values
-    if knots.size == 1:
+    if knots.size == 1:  # a shift, which hits the knot itself exactly
         shifted = (0.0, float(values[0] - knots[0]), 1.0, 1.0, -np.inf, np.inf)
         hit = (float(knots[0]), float(values[0]), 1.0, 0.0, -np.inf, np.inf)
         starts = np.array([knots[0], np.nextafter(knots[0], np.inf)])
         table = np.array([shifted, hit, shifted])
     else:
+        # Straight between two knots, unless neither moves, and shifts beyond the ends.
         below, above = values[:-1], values[1:]
         inner = np.column_stack([knots[:-1], below, np.diff(knots), above - below, below, above])
         inner[(below == knots[:-1]) & (above == knots[1:])] = _UNCHANGED

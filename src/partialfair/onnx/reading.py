@@ -109,6 +109,7 @@ def read_model(model: Any) -> ExportedModel:
         case PartialFairTrees():
             check_is_fitted(model)
             refitted = LeafValues(ensemble_of(model.model_))
+            # Scores of forests are 2 p − 1; see `trees.refitting`.
             link = Link.HALVED if refitted.ensemble.score_kind == "probability" else Link.LOGISTIC
             decision = Decision(model.classes_, 0.0, link) if is_classifier(model) else None
             return replace(
@@ -118,6 +119,7 @@ def read_model(model: Any) -> ExportedModel:
             )
         case PartialFairEstimator():
             check_is_fitted(model)
+            # Without group terms all groups have one intercept and one set of coefficients.
             has_terms = max(len(model.coef_), len(model.intercept_)) > 1
             return read_linear_estimator(model, tuple(model.groups_) if has_terms else ())
     if isinstance(model, _LINEAR):
@@ -166,6 +168,7 @@ def _read_trees(ensemble: TreeEnsemble, factor: float = 1.0, shift: float = 0.0)
     """Return trees, and the factor and shift between the library's scale and that of scores."""
     model, splits = ensemble.model, split_trees(ensemble)
     of_scikit_learn = type(model).__module__.startswith("sklearn.")
+    # Other libraries give every missing value a way through the tree.
     refuses = of_scikit_learn and not get_tags(model).input_tags.allow_nan
     scores = partial(tree_scores, splits=splits, factor=factor, shift=shift, refuses_missing=refuses)
     return ExportedModel(scores, splits.n_features, categories=splits.categories)
@@ -291,6 +294,7 @@ def _feature_names(model: Any) -> tuple[str, ...]:
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         return ()
+    # Columns of groups are left out of the features, and may be given by name or by position.
     left_out = getattr(model, "sensitive_columns", None)
     listed = left_out if isinstance(left_out, list | tuple | np.ndarray) else [left_out]
     hidden = [names[column] if isinstance(column, int | np.integer) else column for column in listed]

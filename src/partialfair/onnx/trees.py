@@ -177,6 +177,7 @@ def search_tree(boundaries: Sequence[Floats]) -> SplitTree:
 
     firsts = np.cumsum([0, *(len(held) + 1 for held in boundaries)])
     leaves = [[~place for place in range(*pair)] for pair in pairwise(firsts.tolist())]
+    # First the list is searched for, by feature 1, then the number within it, by feature 0.
     lists = [halved(0, held, its) for held, its in zip(boundaries, leaves, strict=True)]
     halved(1, np.arange(1.0, len(lists)), lists)
     if not nodes:
@@ -228,6 +229,7 @@ def renumber(nodes: Nodes, node_values: Floats, *, yes: Ints, no: Ints, **splits
         What `SplitTree` has for each of the inner nodes.
     """
     values = np.asarray(node_values, dtype=np.float64)[nodes.leaf_ids]
+    # Inner nodes and leaves are counted apart, in the order of their numbers.
     if not len(nodes.inner_ids):
         return SplitTree.of_one_leaf(values[0])
     place = np.zeros(len(nodes.left), dtype=np.int64)

@@ -51,6 +51,7 @@ def _tree(saved: dict[str, Any], nodes: Nodes) -> SplitTree:
     starts, listed = saved["categories_segments"], np.array(saved["categories"], dtype=np.float64)
     sets = np.split(listed, starts[1:]) if starts else []
     set_of = dict(zip(saved["categories_nodes"], sets, strict=True))
+    # Members of a set pass the comparison and go right, so sides and defaults are exchanged there.
     left_default = np.asarray(saved["default_left"], dtype=np.int64)[inner]
     left, right = nodes.left[inner], nodes.right[inner]
     return renumber(

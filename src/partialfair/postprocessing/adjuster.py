@@ -216,7 +216,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         if not self.higher_is_better:
             maps = tuple(one.turned for one in maps)
         bounds = self._range
-        self.maps_ = maps if bounds is None else tuple(one.fixed_at(bounds) for one in maps)
+        self.maps_ = maps if bounds is None else tuple(one.with_fixed_ends(bounds) for one in maps)
         classes = None if self.scorer is None else self._scorer.classes
         after, before = (
             calibrate(given, y, classes, sensitive_features, sample_weight)

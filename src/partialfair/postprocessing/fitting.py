@@ -175,12 +175,14 @@ def fit_maps(scored: ScoredGroups, task: AdjustmentTask) -> tuple[tuple[ScoreMap
     if task.threshold is None:
         parity = _fit_parity_maps(compared, task)
     else:
+        # Selections are counted as fractions of the interval.
         measure = compared.groups[0].interval.measure if task.gap_scale == "absolute" else 1.0
         parity = ParityMaps(find_selection_maps(compared, task.threshold, task.max_gap / measure), 0.0, True)
     of_group = {one.group: one for one in parity.maps}
     small = tuple(group.label for group in scored if group.label not in of_group)
     before, after = task.gap(compared), task.gap(with_maps(compared, parity.maps))
 
+    # What counts as a move depends on the spread of the scores, small groups' included.
     all_scores = np.concatenate([group.scores for group in scored])
     all_weights = np.concatenate([weights_of(group) for group in scored])
     center = np.average(all_scores, weights=all_weights)
@@ -252,7 +254,7 @@ def _fit_parity_maps(scored: ScoredGroups, task: AdjustmentTask) -> ParityMaps:
     margin = task.margin
     if margin == "auto":
         margin = _KOLMOGOROV / math.sqrt(min(group.n_effective for group in scored))
-    parts: list[tuple[float, float]] = []
+    parts: list[tuple[float, float]] = []  # that meet once they are larger become one
     for low, high in scored.groups[0].interval.parts:
         low, high = max(low - margin, 0.0), min(high + margin, 1.0)
         if parts and low <= parts[-1][1]:
@@ -263,7 +265,7 @@ def _fit_parity_maps(scored: ScoredGroups, task: AdjustmentTask) -> ParityMaps:
             scored.on(IntervalSet(tuple(parts))), task.max_gap, task.gap_scale, task.max_knots
         )
     except InputError as error:
-        if task.margin == 0:
+        if task.margin == 0:  # the same interval once more
             raise
         if task.margin != "auto":
             raise InputError(f"{error}, or lower margin, {task.margin:g}") from None
@@ -280,7 +282,7 @@ def calibrate(
     """Measure what scores mean in each group, where there are labels of two classes."""
     if y is None:
         return None
-    labels = np.asarray(y)
+    labels = np.asarray(y)  # in the order of the rows, like scores and groups
     if labels.ndim != 1 or labels.size != scores.size:
         raise InputError(f"y must have one label for each of the {scores.size} rows, not {labels.shape}")
     known = (np.unique(labels) if classes is None else classes).tolist()

@@ -76,7 +76,7 @@ class ScoreMap:
                 f"the map of group {shown(self.group)} does not rise strictly from score to score"
             )
 
-    def fixed_at(self, bounds: tuple[float, float]) -> ScoreMap:
+    def with_fixed_ends(self, bounds: tuple[float, float]) -> ScoreMap:
         """Return the map with both ends of a range as knots that stay, so that no score leaves it."""
         low, high = bounds
         knots, values = self.knots, self.values

@@ -180,7 +180,7 @@ class Knots:
 def group_blocks(group: GroupScores, gap_scale: GapScale) -> Blocks:
     """Return the distinct scores of a group, with the fractions that the exact metric computes."""
     from_top = group.scores[::-1]
-    ends = tie_ends(from_top)
+    ends = tie_ends(from_top)  # how many members have at least each distinct score
     above = np.arange(group.n + 1.0) if group.weights is None else group.above
     ranks = above[ends] / above[-1]
     shares = group.interval.passed(ranks) if gap_scale == "interval" else ranks
@@ -270,6 +270,7 @@ def order_rows(knots: Knots, max_gap: float, interval: IntervalSet | None) -> Kn
         None if no scores without new ties obey them. Where not every score is a knot, None already below the
         floor of the knots: scores between tied knots would pass each other.
     """
+    # Within a group every knot but the first is below the one before it.
     inner = np.setdiff1d(np.arange(knots.scores.size), knots.first[:-1])
     lower, upper = [inner], [inner - 1]
     for k, j in permutations(range(knots.n_groups), 2):
@@ -277,6 +278,7 @@ def order_rows(knots: Knots, max_gap: float, interval: IntervalSet | None) -> Kn
             lower.append(low)
             upper.append(high)
     rows = KnotRows(np.concatenate(lower), np.concatenate(upper), inner.size, knots.order)
+    # At or above the floor the order by u contradicts no row, so there are no cycles.
     if bool((rows.order[rows.lower] < rows.order[rows.upper]).all()):
         return rows
     return _merge_cycles(knots, rows) if knots.is_all else None
@@ -286,6 +288,7 @@ def _merge_cycles(knots: Knots, rows: KnotRows) -> KnotRows | None:
     """Return the rows between strongly connected components; None if one holds two knots of a group."""
     n = knots.scores.size
     graph = coo_matrix((np.ones(rows.lower.size), (rows.lower, rows.upper)), shape=(n, n))
+    # All knots of a component have one score: it becomes a point.
     n_points, point_of = connected_components(graph, directed=True, connection="strong")
     point_of = point_of.astype(np.intp)
     lower, upper = point_of[rows.lower], point_of[rows.upper]

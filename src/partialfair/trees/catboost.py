@@ -40,7 +40,7 @@ class CatBoostTrees(TreeEnsemble):
         positions: Ints = self.model.calc_leaf_indexes(X)
         return positions
 
-    def _written(self, stored: Floats) -> Any:
+    def _write(self, stored: Floats) -> Any:
         written = self.model.copy()
         # Leaf values cannot be set in a copy, and the original must not change: only files make a new model.
         with tempfile.TemporaryDirectory() as folder:

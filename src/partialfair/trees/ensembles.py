@@ -162,7 +162,7 @@ class TreeEnsemble(ABC):
         another order in the library than here. A learning rate (scikit-learn's GradientBoosting) brings
         roundings that processors may do in another way; such scores agree to 1e-15 of their size.
         """
-        return self.factor * self._stored(values)
+        return self.factor * self._round(values)
 
     def with_values(self, values: ArrayLike) -> TreeEnsemble:
         """Write values, rounded as for :meth:`summands`, into a copy of the library's model, and read that.
@@ -171,9 +171,9 @@ class TreeEnsemble(ABC):
         the best iteration, which predictions leave out, are dropped; a base score or prior becomes part of
         the first tree.
         """
-        return ensemble_of(self._written(self._stored(values)))
+        return ensemble_of(self._write(self._round(values)))
 
-    def _stored(self, values: ArrayLike) -> Floats:
+    def _round(self, values: ArrayLike) -> Floats:
         """Return what the leaves have to hold for the library to add up :meth:`summands`."""
         vector = finite_vector(values, "values")
         if len(vector) != len(self.values):
@@ -187,7 +187,7 @@ class TreeEnsemble(ABC):
         """Return the leaf of each row, counted from 0 within each tree, of shape ``(n_rows, n_trees)``."""
 
     @abstractmethod
-    def _written(self, stored: Floats) -> Any:
+    def _write(self, stored: Floats) -> Any:
         """Return a copy of the model whose leaves hold these values."""
 
 

@@ -287,7 +287,7 @@ class PartialFairTrees(PartialFairEstimator):
             refit = leaves.refit(linear, deadline, memory)
         for remark in caught:  # as issued where fit was called
             warnings.warn(str(remark.message).replace(*_ADVICE), remark.category, stacklevel=4)
-        written = initial.refitted(refit.coef_, refit.intercept_)
+        written = initial.with_coefficients(refit.coef_, refit.intercept_)
 
         self.initial_estimator_, self.model_ = initial.ensemble.model, written.ensemble.model
         self._refit = refit.set_params(callback=None, warm_start=self.warm_start)  # files hold it as well
@@ -332,7 +332,7 @@ class PartialFairTrees(PartialFairEstimator):
     @available_if(_classifies)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
         """Return the probabilities that ``model_`` gives the two classes."""
-        second = self._written.probabilities(self._scores(X, sensitive_features))
+        second = self._deployed_values.probabilities(self._scores(X, sensitive_features))
         return np.column_stack([1 - second, second])
 
     def score(
@@ -372,7 +372,7 @@ class PartialFairTrees(PartialFairEstimator):
         _classifies(self)
         return compare_calibration(
             LeafValues(ensemble_of(self.initial_estimator_)),
-            self._written,
+            self._deployed_values,
             self._read_features(X, reset=False)[0],
             y,
             sensitive_features=sensitive_features,
@@ -387,7 +387,7 @@ class PartialFairTrees(PartialFairEstimator):
         return loss_of(self.model)
 
     @property
-    def _written(self) -> LeafValues:
+    def _deployed_values(self) -> LeafValues:
         """The trees of ``model_``; reading them costs time, so the values of the last call are used again."""
         check_is_fitted(self)
         values = _LEAF_VALUES.get(self)
@@ -431,7 +431,7 @@ class PartialFairTrees(PartialFairEstimator):
         return self._score_samples(self._read_features(X, reset=False)[0])
 
     def _score_samples(self, X: Any, groups: Any = None) -> Floats:
-        written = self._written
+        written = self._deployed_values
         with name_model_in_errors(self.model_, "could not score X"):
             return written.scores(X)
 

@@ -83,7 +83,7 @@ class LightGBMTrees(TreeEnsemble):
         positions: Ints = self.model.predict(X, pred_leaf=True).reshape(-1, self.n_trees)
         return positions
 
-    def _written(self, stored: Floats) -> Any:
+    def _write(self, stored: Floats) -> Any:
         from lightgbm import Booster
 
         by_tree = np.split(stored, np.cumsum(self.n_leaves)[:-1])

@@ -107,7 +107,7 @@ class LeafValues:
             self._deploy,
         )
 
-    def refitted(self, coef: Floats, intercept: Floats) -> LeafValues:
+    def with_coefficients(self, coef: Floats, intercept: Floats) -> LeafValues:
         """Return the ensemble with other values, written into a copy of the library's model.
 
         Parameters

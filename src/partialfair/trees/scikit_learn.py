@@ -61,7 +61,7 @@ class ForestTrees(_ScikitLearnTrees):
     def _leaf_positions(self, X: Any) -> Ints:
         return self.structure.leaf_positions(self.model.apply(X))
 
-    def _written(self, stored: Floats) -> Any:
+    def _write(self, stored: Floats) -> Any:
         written = copy.deepcopy(self.model)
         for tree, values in zip(written.estimators_, self.structure.node_values(stored), strict=True):
             tree.tree_.value[:, 0, -1] = values
@@ -82,7 +82,7 @@ class GradientBoostingTrees(_ScikitLearnTrees):
         reached = self.model.apply(X).reshape(-1, self.n_trees)
         return self.structure.leaf_positions(reached.astype(np.int64))
 
-    def _written(self, stored: Floats) -> Any:
+    def _write(self, stored: Floats) -> Any:
         written = copy.deepcopy(self.model)
         for tree, values in zip(written.estimators_.ravel(), self.structure.node_values(stored), strict=True):
             tree.tree_.value[:, 0, 0] = values
@@ -117,7 +117,7 @@ class HistogramTrees(_ScikitLearnTrees):
         )
         return positions.astype(np.uint16)
 
-    def _written(self, stored: Floats) -> Any:
+    def _write(self, stored: Floats) -> Any:
         written = copy.deepcopy(self.model)
         for (tree,), values in zip(written._predictors, self.structure.node_values(stored), strict=True):
             tree.nodes["value"] = values

@@ -50,14 +50,14 @@ class XGBoostTrees(TreeEnsemble):
         """Return what ``predict(X, output_margin=True)`` does, with the trees up to the best iteration."""
         if _is_estimator(self.model):
             return np.asarray(self.model.predict(X, output_margin=True), dtype=np.float64)
-        return np.asarray(self._predicted(X, output_margin=True), dtype=np.float64)
+        return np.asarray(self._predict(X, output_margin=True), dtype=np.float64)
 
     def _leaf_positions(self, X: Any) -> Ints:
         # Not by the estimators' apply, which does not take categories before XGBoost 3.
-        reached = self._predicted(X, pred_leaf=True).reshape(-1, self.n_trees)
+        reached = self._predict(X, pred_leaf=True).reshape(-1, self.n_trees)
         return self.structure.leaf_positions(reached.astype(np.int32))
 
-    def _predicted(self, X: Any, **what: bool) -> Any:
+    def _predict(self, X: Any, **what: bool) -> Any:
         from xgboost import DMatrix
 
         settings = self.model.get_params() if _is_estimator(self.model) else {}
@@ -73,7 +73,7 @@ class XGBoostTrees(TreeEnsemble):
         # (0, 0) stands for all iterations.
         return booster.predict(table, iteration_range=(0, 0 if best is None else best + 1), **what)
 
-    def _written(self, stored: Floats) -> Any:
+    def _write(self, stored: Floats) -> Any:
         saved = copy.deepcopy(self.saved)
         # The base score whose margin is 0, in the form in which the library saves it: a list from 3.1 on.
         sizes = saved["learner"]["learner_model_param"]
