@@ -32,7 +32,7 @@ from partialfair.onnx.models import (
 from partialfair.onnx.trees import split_trees
 from partialfair.postprocessing import PartialParityAdjuster
 from partialfair.trees import PartialFairTrees, TreeEnsemble, ensemble_of
-from partialfair.trees.ensembles import READERS, name_of
+from partialfair.trees.ensembles import find_reader, name_of
 from partialfair.trees.refitting import LeafValues
 from partialfair.utils.typing import Floats, GroupLabel
 
@@ -124,9 +124,7 @@ def read_model(model: Any) -> ExportedModel:
             return read_linear_estimator(model, tuple(model.groups_) if has_terms else ())
     if isinstance(model, _LINEAR):
         return _read_linear_model(model)
-    # By where its class is defined: the libraries whose trees can be read need not be installed.
-    homes = tuple(f"{home}." for home in READERS)
-    if any(f"{ancestor.__module__}.".startswith(homes) for ancestor in type(model).__mro__):
+    if find_reader(model):
         return _read_library_trees(model)
     raise InputError(
         f"{name_of(model)} cannot be exported; to_onnx takes PartialFairClassifier, PartialFairRegressor, "

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from partialfair.data.groups import encode_groups
 from partialfair.estimators.inputs import in_columns_of, names_of
 from partialfair.exceptions import InputError
-from partialfair.metrics.inputs import oriented, scored_groups
+from partialfair.metrics.inputs import encoded_groups, oriented, scored_groups
 from partialfair.metrics.report import FairnessReport, fairness_report
 from partialfair.postprocessing.fitting import AdjustmentTask, calibrate, fit_maps
 from partialfair.postprocessing.maps import (
@@ -202,9 +202,10 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         """
         task = self._read_task()  # settings are checked before any work
         scores = self._scores(X, sensitive_features)
+        groups = encoded_groups(_require_groups(sensitive_features), scores.size, self.missing_groups)
         scored = scored_groups(
             scores,
-            _require_groups(sensitive_features),
+            groups,
             self.interval,
             sample_weight,
             higher_is_better=self.higher_is_better,
@@ -219,8 +220,8 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         self.maps_ = maps if bounds is None else tuple(one.with_fixed_ends(bounds) for one in maps)
         classes = None if self.scorer is None else self._scorer.classes
         after, before = (
-            calibrate(given, y, classes, sensitive_features, sample_weight)
-            for given in (self._apply_maps(scores, sensitive_features), scores)
+            calibrate(given, y, classes, groups, sample_weight)
+            for given in (apply_maps(self.maps_, scores, groups), scores)
         )
         self.result_ = replace(adjustment, calibration=after, calibration_before=before)
         return self
@@ -229,7 +230,13 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         """Return the new scores, in the shape of X where X holds the scores."""
         check_is_fitted(self, "maps_")
         scores = self._scores(X, sensitive_features)
-        adjusted = self._apply_maps(scores, sensitive_features)
+        groups = encode_groups(
+            in_columns_of(self._group_columns, _require_groups(sensitive_features)),
+            n_rows=scores.size,
+            missing=self.missing_groups,
+            advice="; missing_groups='ignore' leaves such scores as they are",
+        )
+        adjusted = apply_maps(self.maps_, scores, groups)
         # As transformers do: a column in, a column out.
         column = self.scorer is None and np.ndim(X) == 2
         return adjusted[:, None] if column else adjusted
@@ -421,16 +428,6 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
                     f"{scores[outside[0]]:g}"
                 )
         return scores
-
-    def _apply_maps(self, scores: Floats, sensitive_features: ArrayLike | None) -> Floats:
-        """Return new scores by the map of each row's group; rows without a group stay, if they may be."""
-        groups = encode_groups(
-            in_columns_of(self._group_columns, _require_groups(sensitive_features)),
-            n_rows=scores.size,
-            missing=self.missing_groups,
-            advice="; missing_groups='ignore' leaves such scores as they are",
-        )
-        return apply_maps(self.maps_, scores, groups)
 
 
 def _require_groups(sensitive_features: ArrayLike | None) -> ArrayLike:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from partialfair.data.groups import enough, group_name, members_text
+from partialfair.data.groups import Groups, enough, group_name, members_text
 from partialfair.data.intervals import RANK_TOLERANCE, IntervalSet
 from partialfair.exceptions import InputError, SmallGroupWarning
 from partialfair.metrics.calibration import CalibrationByGroup, calibration_by_group
@@ -276,7 +276,7 @@ def calibrate(
     scores: Floats,
     y: ArrayLike | None,
     classes: npt.NDArray[Any] | None,
-    sensitive_features: Any,
+    groups: Groups,
     sample_weight: ArrayLike | None,
 ) -> CalibrationByGroup | None:
     """Measure what scores mean in each group, where there are labels of two classes."""
@@ -291,7 +291,7 @@ def calibrate(
     return calibration_by_group(
         labels,
         scores,
-        sensitive_features=sensitive_features,
+        sensitive_features=groups,
         pos_label=known[1],
         sample_weight=sample_weight,
         missing_groups="ignore",

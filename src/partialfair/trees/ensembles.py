@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Literal, NoReturn
@@ -145,7 +145,9 @@ class TreeEnsemble(ABC):
         X = X.tocsr() if hasattr(X, "tocsr") else X  # other sparse formats have no rows to take
         n_rows = int(X.shape[0]) if hasattr(X, "shape") else len(X)
         codes = np.empty((n_rows, self.n_trees), dtype=np.uint16)
-        for rows in _chunks(n_rows, self.n_trees):
+        size = max(1, _CHUNK_CELLS // max(1, self.n_trees))
+        for start in range(0, n_rows, size):
+            rows = slice(start, start + size)
             codes[rows] = self._leaf_positions(X.iloc[rows] if hasattr(X, "iloc") else X[rows])
         categories = tuple(np.arange(n) for n in self.n_leaves)
         return CategoricalCodes(codes, categories, tuple(f"tree {t}" for t in range(self.n_trees)))
@@ -238,23 +240,24 @@ def is_fitted(model: Any) -> bool:
     return True
 
 
-def _reader_of(model: Any) -> ModuleType:
+def find_reader(model: Any) -> str | None:
     """Return the module that reads a model, by where its class or a class it derives from is defined."""
     for ancestor in type(model).__mro__:
         for home, module in READERS.items():
             if f"{ancestor.__module__}.".startswith(f"{home}."):
-                return importlib.import_module(module)
+                return module
+    return None
+
+
+def _reader_of(model: Any) -> ModuleType:
+    if module := find_reader(model):
+        return importlib.import_module(module)
     if isinstance(model, type):
         raise InputError(f"{name_of(model)} is a class; give a model of it, such as {name_of(model)}()")
     raise InputError(
         f"{name_of(model)} is no tree ensemble that can be read; use a model of LightGBM, XGBoost or"
         " CatBoost, or a HistGradientBoosting, GradientBoosting, RandomForest or ExtraTrees of scikit-learn"
     )
-
-
-def _chunks(n_rows: int, n_trees: int) -> Iterator[slice]:
-    size = max(1, _CHUNK_CELLS // max(1, n_trees))
-    return (slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size))
 
 
 def on_grid(values: Floats, n_leaves: tuple[int, ...], bits: int) -> Floats:
