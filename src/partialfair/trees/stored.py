@@ -1,6 +1,6 @@
-"""Libraries' models as files and copies hold them, and what of them is looked at before they are used.
+"""Libraries' models in the form that files and copies hold, and the checks before they are used.
 
-XGBoost keeps its trees in a ``bytearray``, which files of models do not hold: these get its own JSON, which
+XGBoost has its trees in a ``bytearray``, which files of models do not hold: these get its own JSON, which
 is checked and written anew before XGBoost reads it. Models of LightGBM hold their own text, those of
 scikit-learn plain arrays; but HistGradientBoosting reads tables with categories by a partial function, which
 no file holds either, and which is always the same.
@@ -14,20 +14,19 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_regressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import check_array
 
 from partialfair.exceptions import InputError
 from partialfair.training.result import FitResult
-from partialfair.trees._refusals import name_of
-from partialfair.trees.ensembles import Kind, ensemble_of, is_fitted
+from partialfair.trees.ensembles import ensemble_of, is_fitted, name_of
 from partialfair.utils.extras import require
 from partialfair.utils.model_files.xgboost import rewrite_json
 
-__all__ = ["StoredXGBoost", "check_stored_trees", "restored", "stored"]
-
 _BOOSTER = "Booster"
+_ESTIMATORS = ("XGBClassifier", "XGBRegressor", "XGBRFClassifier", "XGBRFRegressor")
 
 
 @dataclass(frozen=True)
@@ -52,14 +51,14 @@ class StoredXGBoost:
     frozen: bool
 
 
-def stored(model: Any) -> Any:
-    """Return a model as files hold it."""
+def pack_model(model: Any) -> Any:
+    """Return a model in the form that files hold."""
     frozen = isinstance(model, FrozenEstimator)
     inner = model.estimator if frozen else model
-    if _checks_of(inner):
+    if _readers_of_numbers(inner):
         plain = copy.deepcopy(inner)
-        for check in _checks_of(plain):
-            check.func = None
+        for step in _readers_of_numbers(plain):
+            step.func = None  # a partial function, which `unpack_model` puts back
         return FrozenEstimator(plain) if frozen else plain
     if not type(inner).__module__.startswith("xgboost.") or not is_fitted(inner):
         return model
@@ -69,31 +68,34 @@ def stored(model: Any) -> Any:
     return StoredXGBoost(kind, settings, rewrite_json(booster.save_raw("json")), frozen)
 
 
-def restored(held: Any) -> Any:
-    """Return the model that was stored."""
-    if not isinstance(held, StoredXGBoost):
-        for check in _checks_of(held.estimator if isinstance(held, FrozenEstimator) else held):
-            check.func = partial(check_array, dtype=[np.float64], ensure_all_finite=False)
-        return held
+def unpack_model(packed: Any) -> Any:
+    """Return the model that `pack_model` was given."""
+    if not isinstance(packed, StoredXGBoost):
+        for step in _readers_of_numbers(packed.estimator if isinstance(packed, FrozenEstimator) else packed):
+            step.func = partial(check_array, dtype=[np.float64], ensure_all_finite=False)
+        return packed
     xgboost = require("xgboost", extra="boosting", purpose="a model of XGBoost")
-    if held.kind not in (_BOOSTER, "XGBClassifier", "XGBRegressor", "XGBRFClassifier", "XGBRFRegressor"):
-        raise InputError(f"its model is a {held.kind[:40]}, which is none of XGBoost's")
-    model = getattr(xgboost, held.kind)(**held.settings)
-    model.load_model(bytearray(rewrite_json(held.content)))
-    return FrozenEstimator(model) if held.frozen else model
+    # The file names the class, so only these are looked up.
+    if packed.kind not in (_BOOSTER, *_ESTIMATORS):
+        raise InputError(f"its model is a {packed.kind[:40]}, which is none of XGBoost's")
+    model = getattr(xgboost, packed.kind)(**packed.settings)
+    model.load_model(bytearray(rewrite_json(packed.content)))
+    return FrozenEstimator(model) if packed.frozen else model
 
 
-def _checks_of(model: Any) -> list[FunctionTransformer]:
+def _readers_of_numbers(model: Any) -> list[FunctionTransformer]:
     """Return what a HistGradientBoosting that was fitted with categories reads its numbers by."""
     reader = getattr(model, "_preprocessor", None)
     parts = [*getattr(reader, "transformers", ()), *getattr(reader, "transformers_", ())]
     return [step for _, step, _ in parts if isinstance(step, FunctionTransformer)]
 
 
-def check_stored_trees(held: dict[str, Any], kind: Kind) -> None:
-    """Refuse attributes of a fitted estimator, out of a file, that could not score rows."""
+def check_stored_trees(trees: Any) -> None:
+    """Refuse an estimator out of a file that could not score rows; one that is not fitted is accepted."""
+    held = vars(trees)
     if "model_" not in held:
         return
+    kind = "regressor" if is_regressor(trees) else "classifier"
     if ensemble_of(held["model_"]).kind != kind:
         raise InputError(f"its model_ is no {kind}")
     if type(held.get("n_features_in_")) is not int:

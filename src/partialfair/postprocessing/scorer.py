@@ -14,12 +14,10 @@ from sklearn.exceptions import NotFittedError
 from partialfair.exceptions import InputError
 from partialfair.utils.typing import ArrayLike, Floats
 
-__all__ = ["Response", "Scorer", "read_scorer"]
-
 Response: TypeAlias = Literal["auto", "decision_function", "predict_proba", "predict"]
 
+# Above what score a classifier predicts its second class.
 _CUTS = {"decision_function": 0.0, "predict_proba": 0.5}
-"""Above what score a classifier predicts its second class."""
 
 
 @dataclass(frozen=True)
@@ -56,23 +54,24 @@ class Scorer:
             given = np.asarray(ask(X, **groups))
         except NotFittedError:
             raise InputError(
-                f"the scorer {self._name} is not fitted; fit it first, and where the adjuster is cloned (in "
+                f"the scorer {self.name} is not fitted; fit it first, and where the adjuster is cloned (in "
                 "searches and cross-validation), wrap it in sklearn.frozen.FrozenEstimator"
             ) from None
         if self.method == "predict_proba":
             if given.ndim != 2 or given.shape[1] != 2:
                 found = given.shape[1] if given.ndim == 2 else 1
-                raise InputError(f"the scorer {self._name} has {found} classes, and scores need two")
+                raise InputError(f"the scorer {self.name} has {found} classes, and scores need two")
             return given[:, 1]
         if given.ndim != 1:
             raise InputError(
-                f"the scorer {self._name} gives {given.ndim} dimensions by {self.method}, and one score per "
+                f"the scorer {self.name} gives {given.ndim} dimensions by {self.method}, and one score per "
                 "row is needed; multi-class models have no single score"
             )
         return given
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
+        """What messages call the model."""
         return getattr(self.model, "__name__", type(self.model).__name__)
 
 

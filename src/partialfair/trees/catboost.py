@@ -10,25 +10,21 @@ from typing import Any
 import numpy as np
 
 from partialfair.exceptions import InputError
-from partialfair.trees._refusals import name_of, refuse_monotone, refuse_objective
-from partialfair.trees.ensembles import ScoreKind, TreeEnsemble
+from partialfair.trees.ensembles import (
+    ScoreKind,
+    TreeEnsemble,
+    name_of,
+    refuse_monotone,
+    refuse_objective,
+    score_kinds,
+)
 from partialfair.utils.typing import ArrayLike, Floats, Ints
 
-__all__ = ["CatBoostTrees", "check_settings", "read"]
-
-_SCORE_KINDS: dict[str, ScoreKind] = {
-    "Logloss": "log-odds",
-    "CrossEntropy": "log-odds",
-    "RMSE": "prediction",
-    "MAE": "prediction",
-    "Huber": "prediction",
-    "Quantile": "prediction",
-    "MAPE": "prediction",
-}
-"""Losses whose predictions are the sum of leaf values, or its logistic transform."""
+# Losses whose predictions are the sum of leaf values, or its logistic transform.
+_SCORE_KINDS = score_kinds(("Logloss", "CrossEntropy"), ("RMSE", "MAE", "Huber", "Quantile", "MAPE"))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class CatBoostTrees(TreeEnsemble):
     """Trees of a ``CatBoostClassifier``, a ``CatBoostRegressor`` or a ``CatBoost``, of any growing policy.
 
@@ -44,9 +40,9 @@ class CatBoostTrees(TreeEnsemble):
         positions: Ints = self.model.calc_leaf_indexes(X)
         return positions
 
-    def _written(self, stored: Floats) -> Any:
+    def _write(self, stored: Floats) -> Any:
         written = self.model.copy()
-        # Leaf values can be set neither in a copy nor, by what is said here, in the original.
+        # Leaf values cannot be set in a copy, and the original must not change: only files make a new model.
         with tempfile.TemporaryDirectory() as folder:
             path = str(Path(folder, "model.cbm"))
             self.model.save_model(path)
@@ -63,19 +59,20 @@ def read(model: Any) -> CatBoostTrees:
     if not counts:
         raise InputError(f"{name_of(model)} has no trees")
     scale, bias = model.get_scale_and_bias()
+    # There is no intercept here: the bias becomes part of the first tree, as every row reaches a leaf of it.
     values = scale * model.get_leaf_values()
     values[: counts[0]] += bias
     return CatBoostTrees(
         model=model,
         score_kind=score_kind,
-        classes=np.asarray(model.classes_) if len(model.classes_) else None,
         values=values,
         n_leaves=counts,
     )
 
 
 def check_settings(model: Any) -> None:
-    """Refuse what a model that is yet to be fitted is set to grow, where it could not be read."""
+    """Refuse settings of a model that is not fitted yet, whose trees could not be read."""
+    # Parameters that were not given are not listed; RMSE stands for the defaults, which can all be read.
     _score_kind(model, {"loss_function": "RMSE"} | model.get_params())
 
 

@@ -6,20 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from partialfair.onnx._graph import Graph, Name
-from partialfair.onnx._trees import Mode, SplitTree
-from partialfair.onnx.splits._tables import (
-    Before,
+from partialfair.onnx.graph import Graph, Name
+from partialfair.onnx.trees import (
+    Change,
+    Mode,
+    SplitTree,
     SplitTrees,
-    floored,
-    inner_nodes,
-    renumbered,
-    single_precision,
+    floor_columns,
+    renumber,
+    round_to_single,
 )
 from partialfair.trees.nodes import Nodes
-from partialfair.trees.xgboost import XGBoostTrees, _base_margin
-
-__all__ = ["read"]
+from partialfair.trees.xgboost import XGBoostTrees, base_margin
 
 
 def read(ensemble: XGBoostTrees) -> SplitTrees:
@@ -29,37 +27,37 @@ def read(ensemble: XGBoostTrees) -> SplitTrees:
     pairs = zip(learner["gradient_booster"]["model"]["trees"], ensemble.structure.trees, strict=True)
     trees = tuple(_tree(*pair) for pair in pairs)
     coded = sorted({int(j) for tree in trees for j in tree.feature[tree.mode == Mode.MEMBER]})
-    before: list[Before] = [single_precision]
+    before: list[Change] = [round_to_single]
     missing = getattr(ensemble.model, "missing", np.nan)
     if not np.isnan(missing):
-        before.append(lambda graph, table: _without(graph, table, float(np.float32(missing))))
+        before.append(lambda graph, table: _blank_missing(graph, table, float(np.float32(missing))))
     if coded:
-        before.append(floored(n_features, coded))
+        before.append(floor_columns(n_features, coded))
     return SplitTrees(
         trees,
         n_features,
-        base=_base_margin(learner),
+        base=base_margin(learner),
         before=tuple(before),
         categories=dict.fromkeys(coded),
     )
 
 
-def _tree(held: dict[str, Any], nodes: Nodes) -> SplitTree:
+def _tree(saved: dict[str, Any], nodes: Nodes) -> SplitTree:
     """Return a tree: numbers below the threshold go left, members of a set go right, both in float32."""
-    conditions = np.asarray(held["split_conditions"], dtype=np.float32).astype(np.float64)
-    inner = inner_nodes(nodes)
-    coded = np.asarray(held["split_type"], dtype=np.int64)[inner] == 1
+    conditions = np.asarray(saved["split_conditions"], dtype=np.float32).astype(np.float64)
+    inner = nodes.inner_ids
+    coded = np.asarray(saved["split_type"], dtype=np.int64)[inner] == 1
     # Sets are listed one after the other, in the order of their nodes.
-    starts, listed = held["categories_segments"], np.array(held["categories"], dtype=np.float64)
+    starts, listed = saved["categories_segments"], np.array(saved["categories"], dtype=np.float64)
     sets = np.split(listed, starts[1:]) if starts else []
-    set_of = dict(zip(held["categories_nodes"], sets, strict=True))
-    left_default = np.asarray(held["default_left"], dtype=np.int64)[inner]
+    set_of = dict(zip(saved["categories_nodes"], sets, strict=True))
+    # Members of a set pass the comparison and go right, so sides and defaults are exchanged there.
+    left_default = np.asarray(saved["default_left"], dtype=np.int64)[inner]
     left, right = nodes.left[inner], nodes.right[inner]
-    return renumbered(
+    return renumber(
         nodes,
-        inner,
-        conditions,
-        feature=np.asarray(held["split_indices"], dtype=np.int64)[inner],
+        conditions,  # leaves hold their values where inner nodes hold thresholds
+        feature=np.asarray(saved["split_indices"], dtype=np.int64)[inner],
         threshold=np.where(coded, 0.0, conditions[inner]),
         mode=np.where(coded, Mode.MEMBER, Mode.BELOW),
         yes=np.where(coded, right, left),
@@ -69,7 +67,7 @@ def _tree(held: dict[str, Any], nodes: Nodes) -> SplitTree:
     )
 
 
-def _without(graph: Graph, table: Name, missing: float) -> Name:
+def _blank_missing(graph: Graph, table: Name, missing: float) -> Name:
     """Make NaN of the number that stands for missing values."""
-    found = graph.op("Equal", table, graph.constant(missing))
-    return graph.op("Where", found, graph.constant(np.nan), table)
+    is_missing = graph.op("Equal", table, graph.constant(missing))
+    return graph.op("Where", is_missing, graph.constant(np.nan), table)
