@@ -11,12 +11,13 @@ from partialfair import PartialFairClassifier
 from partialfair.exceptions import MissingExtraError
 from partialfair.optimization.problems.programs import (
     SOLVERS,
+    Borders,
     Optimum,
     QuadraticProgram,
     Tolerances,
+    best_multipliers,
     solve_program,
 )
-from partialfair.optimization.problems.quadratic import Borders, best_multipliers
 from partialfair.optimization.solvers import Status
 from partialfair.postprocessing import PartialParityAdjuster
 

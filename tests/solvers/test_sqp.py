@@ -12,8 +12,8 @@ from partialfair.exceptions import InputError
 from partialfair.optimization.models.blocks import BlockMatrix
 from partialfair.optimization.problems import Ball, certify
 from partialfair.optimization.problems.elastic import ElasticModel, StepBounds
-from partialfair.optimization.problems.kinks import Kinks
-from partialfair.optimization.problems.quadratic import best_multipliers
+from partialfair.optimization.problems.local import Kinks
+from partialfair.optimization.problems.programs import best_multipliers
 from partialfair.optimization.solvers import IDCA, SQP, Newton, Status
 from tests.sizes import examples
 from tests.solvers.problems import Exact, cp, features, problem

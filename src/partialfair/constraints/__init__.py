@@ -6,12 +6,16 @@ them, and thresholds θ at which a model that scores everybody 0 is feasible.
 """
 
 from partialfair.constraints.base import Constraint, check_compatible
-from partialfair.constraints.block import ConstraintBlock, join
-from partialfair.constraints.grid import OnAGrid, RankGrid
+from partialfair.constraints.block import ConstraintBlock, JoinedThresholds, Ranks, RanksOf, Thresholds, join
 from partialfair.constraints.group_auc import GroupAUC
-from partialfair.constraints.opportunity import EqualizedOdds, EqualOpportunity
-from partialfair.constraints.parity import DemographicParity, StatisticalParity
-from partialfair.constraints.thresholds import JoinedThresholds, Ranks, RanksOf, Thresholds
+from partialfair.constraints.parity import (
+    DemographicParity,
+    EqualizedOdds,
+    EqualOpportunity,
+    OnAGrid,
+    RankGrid,
+    StatisticalParity,
+)
 
 __all__ = [
     "Constraint",

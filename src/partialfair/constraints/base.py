@@ -20,15 +20,6 @@ from partialfair.utils.checks import check_choice, check_number
 from partialfair.utils.state import StoredAsPairs
 from partialfair.utils.typing import Floats, GapScale, GroupLabel, IntervalLike
 
-__all__ = [
-    "LEAST_GAP",
-    "Constraint",
-    "Positive",
-    "check_compatible",
-    "effective_sizes",
-    "refuse_empty_groups",
-]
-
 Positive: TypeAlias = npt.NDArray[np.bool_] | None
 """Which rows are positive; None if that is not known."""
 

@@ -14,8 +14,6 @@ from partialfair.data.intervals import IntervalSet
 from partialfair.exceptions import InputError
 from partialfair.utils.typing import Floats
 
-__all__ = ["GroupAUC"]
-
 
 @dataclass(frozen=True)
 class GroupAUC(Constraint):

@@ -1,27 +1,141 @@
-"""Parity of score distributions, and of the shares that are selected at one threshold."""
+"""Grids of ranks at which statistical parity is asked for.
+
+On the interval scale a point is ``u / (1 − κ)`` in [0, 1], where u is the share of an interval that has been
+passed and the band at the point holds the shares from u to u + κ: points are thus the same for any κ. On the
+absolute scale a point is a rank p itself, and the band holds the ranks from p to p + κ.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
-from typing import ClassVar
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from partialfair.constraints.base import Constraint, Positive, refuse_empty_groups
-from partialfair.constraints.block import ConstraintBlock
+from partialfair.constraints.block import ConstraintBlock, Thresholds, join
 from partialfair.constraints.dc import DC, Affine, DCSystem, GroupMeans, atom, maximum
-from partialfair.constraints.grid import RankGrid, paper_points
 from partialfair.constraints.surrogates import Surrogate
-from partialfair.constraints.thresholds import Thresholds
-from partialfair.data.groups import Groups, members_of
+from partialfair.data.groups import LABEL_KINDS, Groups, members_of
 from partialfair.data.intervals import IntervalSet, as_interval_set
 from partialfair.exceptions import InputError
 from partialfair.utils.checks import check_count, check_number
-from partialfair.utils.typing import Floats
+from partialfair.utils.typing import Floats, GapScale
 
-__all__ = ["AtThreshold", "DemographicParity", "StatisticalParity"]
+_SAME_POINT = 1e-6
+"""Points that are closer ask for the same."""
+
+
+@dataclass(frozen=True)
+class RankGrid:
+    """Points at which a constraint looks, and how they get more.
+
+    Attributes
+    ----------
+    points
+        In any order; see the top of this file.
+    kappa
+        κ, the width of the bands.
+    gap_scale
+        Which of the two kinds of points.
+    """
+
+    points: tuple[float, ...]
+    kappa: float
+    gap_scale: GapScale = "interval"
+
+    @classmethod
+    def reaching(cls, n_points: int, kappa: float, interval: IntervalSet | None) -> RankGrid:
+        """Return an even grid, with its ends, that reaches everywhere the exact gap looks.
+
+        Without the ends scores pile up just beyond the last point, where nothing is asked of them.
+
+        Parameters
+        ----------
+        n_points
+            Points between the ends.
+        kappa
+            κ.
+        interval
+            That of all groups, on the absolute scale: there one group may be inside it while another is κ
+            before it, so that the grid covers ``[max(0, α − κ), β)``. None stands for the interval scale.
+        """
+        even = np.linspace(0.0, 1.0, n_points + 2)
+        if interval is None:
+            return cls(tuple(even.tolist()), kappa, "interval")
+        wider = as_interval_set(_merged([(max(0.0, low - kappa), high) for low, high in interval.parts]))
+        return cls(tuple(wider.rank_at(even, side="left").tolist()), kappa, "absolute")
+
+    def denser(self) -> RankGrid:
+        """Return the grid with a point between any two that follow each other in it."""
+        points = np.array(self.points)
+        return replace(self, points=(*self.points, *((points[1:] + points[:-1]) / 2).tolist()))
+
+    def with_points(self, n_points: int) -> RankGrid:
+        """Return a grid of the same reach, with so many points between its ends, as even as this one."""
+        points = np.sort(self.points)
+        even = np.interp(np.linspace(0, points.size - 1, n_points + 2), np.arange(points.size), points)
+        return replace(self, points=tuple(even.tolist()))
+
+    def refined(self, ranks: Sequence[float], intervals: Sequence[IntervalSet]) -> RankGrid:
+        """Return the grid with a point whose band holds the middle of two ranks that differ too much.
+
+        Parameters
+        ----------
+        ranks
+            Of two groups at one threshold.
+        intervals
+            Of the same groups.
+        """
+        if self.kappa >= 1:
+            return self  # no gap exceeds it: there is nothing to look at
+        passed = np.array(ranks)
+        if self.gap_scale == "interval":
+            both = zip(intervals, ranks, strict=True)
+            passed = np.array([interval.passed(np.array(rank)) for interval, rank in both])
+        point = float(np.clip(passed.mean() - self.kappa / 2, 0.0, 1.0 - self.kappa))
+        if self.gap_scale == "interval":
+            point /= 1 - self.kappa
+        if np.isclose(self.points, point, atol=_SAME_POINT).any():
+            return self
+        return replace(self, points=(*self.points, point))
+
+
+@runtime_checkable
+class OnAGrid(Protocol):
+    """What a constraint may offer besides: it looks at a grid of ranks, which can be made finer."""
+
+    @property
+    def grid(self) -> RankGrid:
+        """The points to look at so that the exact gap is at most κ, if they are close enough."""
+
+    def on_grid(self, grid: RankGrid) -> Constraint:
+        """Return the constraint at the points of another grid."""
+
+
+def paper_points(n_points: int, interval: IntervalSet | None) -> Floats:
+    """Return the paper's ``p_j = α + j(β − α)/N``, and without an interval those with the best guarantee.
+
+    These, ``j / (N + 1)`` on the interval scale, guarantee a gap of κ plus one step of the grid.
+    """
+    if interval is None:
+        return np.arange(1, n_points + 1) / (n_points + 1)
+    return interval.rank_at(np.arange(n_points) / n_points, side="right")
+
+
+def _merged(intervals: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return increasing intervals with those that overlap joined."""
+    joined = [intervals[0]]
+    for low, high in intervals[1:]:
+        if low <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], high)
+        else:
+            joined.append((low, high))
+    return joined
+
 
 _VACUOUS = 1e-9
 """A bound on a share that is so close to 0 or 1 asks for nothing."""
@@ -209,3 +323,66 @@ class DemographicParity(AtThreshold):
     ) -> ConstraintBlock:
         """One function per ordered pair of groups."""
         return self.bound(groups, weights, surrogate)
+
+
+@dataclass(frozen=True)
+class _ByLabel(AtThreshold):
+    """Parity of the shares selected at a threshold, among the members with some labels, label by label."""
+
+    labels: ClassVar[tuple[bool, ...]]
+
+    def compared(self, positive: Positive) -> tuple[npt.NDArray[np.bool_], ...]:
+        """Return the rows of each label that counts."""
+        if positive is None:
+            raise InputError(f"{self.called} compares members with the same label, so it needs labels")
+        return tuple(positive == label for label in self.labels)
+
+    def build(
+        self, groups: Groups, weights: Floats, surrogate: Surrogate, positive: Positive = None
+    ) -> ConstraintBlock:
+        """One function per ordered pair of groups and label."""
+        return join(
+            [
+                self.bound(groups, np.where(rows, weights, 0.0), surrogate, f" {LABEL_KINDS[label]}")
+                for label, rows in zip(self.labels, self.compared(positive), strict=True)
+            ]
+        )
+
+
+@dataclass(frozen=True)
+class EqualOpportunity(_ByLabel):
+    """Partial equal opportunity (pEOP) at one threshold (inprocess_peop_approx).
+
+    `DemographicParity` among the positives: ``P_k − P_k' ≤ κ`` with M_k the mean of σ over the positives of
+    group k. Ranks are thus counted within the positives of each group, as in
+    ``partial_equal_opportunity_difference(..., rank_within="group_and_label")``, and not within the whole
+    group as in the definition of the metric.
+
+    Parameters
+    ----------
+    interval, max_gap, gap_scale, threshold
+        As in `DemographicParity`.
+    """
+
+    called: ClassVar[str] = "equal opportunity"
+    counted: ClassVar[str] = "positives"
+    labels: ClassVar[tuple[bool, ...]] = (True,)
+
+
+@dataclass(frozen=True)
+class EqualizedOdds(_ByLabel):
+    """Partial equalized odds (pEOD) at one threshold (inprocess_peod_approx).
+
+    `EqualOpportunity` among the positives and likewise among the negatives. The paper's maximum over the two
+    labels is at most κ if and only if both are: here they are functions of their own, each with its own
+    linearisation.
+
+    Parameters
+    ----------
+    interval, max_gap, gap_scale, threshold
+        As in `DemographicParity`.
+    """
+
+    called: ClassVar[str] = "equalized odds"
+    counted: ClassVar[str] = "positives or negatives"
+    labels: ClassVar[tuple[bool, ...]] = (True, False)

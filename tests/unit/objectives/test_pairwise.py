@@ -15,13 +15,13 @@ from partialfair.optimization.objectives import (
     read_loss,
     tied,
 )
-from partialfair.optimization.objectives._pairs import (
+from partialfair.optimization.objectives.pairwise import (
     HingePairs,
     LogisticPairs,
     SquaredHingePairs,
     SquaredPairs,
+    top_shares,
 )
-from partialfair.optimization.objectives._top import top_shares
 from tests.derivatives import (
     check_convex,
     check_curvature,

@@ -19,19 +19,6 @@ from partialfair.utils.typing import Floats, Ints
 if TYPE_CHECKING:
     from scipy import sparse
 
-__all__ = [
-    "DC",
-    "Affine",
-    "DCSystem",
-    "Slopes",
-    "Tangents",
-    "Ties",
-    "atom",
-    "dense_rows",
-    "maximum",
-    "positive_part",
-]
-
 Slopes: TypeAlias = Any
 """Slopes of functions in atoms, (m, n_atoms): an array, or a CSR array where that would be large."""
 

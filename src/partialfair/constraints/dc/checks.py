@@ -15,17 +15,6 @@ from partialfair.constraints.dc.bank import AtomBank, BankMembers
 from partialfair.constraints.dc.row_columns import RowColumns
 from partialfair.utils.typing import Floats
 
-__all__ = [
-    "BankOnRows",
-    "CheckFailed",
-    "StatedOnRows",
-    "check_additive",
-    "check_columns",
-    "check_convex",
-    "check_majorises",
-    "check_subgradient",
-]
-
 _SPREAD = 2.0
 """Random scores and thresholds have this standard deviation: some widths of a usual surrogate."""
 

@@ -16,8 +16,6 @@ from partialfair.data.groups import Members
 from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, Ints
 
-__all__ = ["GroupMeans"]
-
 
 @dataclass(frozen=True, eq=False)
 class GroupMeans:

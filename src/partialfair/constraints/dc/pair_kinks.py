@@ -44,8 +44,6 @@ from partialfair.constraints.dc.bank import AtomKinks
 from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, Ints
 
-__all__ = ["Movers", "RowPairs", "crossings"]
-
 _WHOLE = 1e-9
 """A member whose counted share is so close to all or to nothing is not on the border: shares are rounded."""
 

@@ -19,8 +19,6 @@ from partialfair.utils.clock import check_clock
 from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, Ints
 
-__all__ = ["PairSums"]
-
 _TOP, _BOTTOM = 0, 1
 """The two borders of an atom."""
 

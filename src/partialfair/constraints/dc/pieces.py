@@ -9,8 +9,6 @@ import numpy as np
 from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, Ints
 
-__all__ = ["Pieces", "hinge_pieces", "look_up", "moments", "sums_of_differences"]
-
 _REACH = 0.1
 """Bends of sharp corners are averaged over so many widths on both sides."""
 

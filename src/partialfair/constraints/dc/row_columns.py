@@ -18,8 +18,6 @@ import numpy as np
 from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, Ints
 
-__all__ = ["RowColumns", "single_column"]
-
 
 @dataclass(frozen=True, eq=False)
 class RowColumns:

@@ -12,22 +12,6 @@ import numpy as np
 from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, Ints
 
-__all__ = [
-    "add_by_slot",
-    "add_constants",
-    "centre_and_change_units",
-    "change_units",
-    "codes_backward",
-    "codes_forward",
-    "codes_gram",
-    "csr_backward",
-    "csr_forward",
-    "csr_gram",
-    "dense_backward",
-    "number_pairs",
-    "symmetric",
-]
-
 _TILE = 64
 """Two tiles of so many rows and columns fit into the first cache."""
 

@@ -13,8 +13,6 @@ from scipy import linalg
 
 from partialfair.utils.typing import Floats, Ints
 
-__all__ = ["ArrowMatrix", "BlockCholesky", "BlockMatrix", "Factored"]
-
 
 class Factored(Protocol):
     """A matrix that can be inverted."""

@@ -33,8 +33,6 @@ from partialfair.optimization.models._kernels import (
 from partialfair.utils.clock import check_clock
 from partialfair.utils.typing import ArrayLike, Floats, Ints
 
-__all__ = ["CSRDesign", "CodesDesign", "DenseDesign", "Design", "as_design"]
-
 _MOST_AT_ONCE = 2e8
 """Multiplications of a kernel between two looks at the clock: some tenths of a second."""
 _MOST_BY_BLAS = 4e9

@@ -17,8 +17,6 @@ from scipy import linalg
 from partialfair.optimization.models.blocks import ArrowMatrix, BlockMatrix, Factored
 from partialfair.utils.typing import Floats, Ints
 
-__all__ = ["AbsoluteHessian", "Diagonal", "LimitedMemory", "PositiveBase"]
-
 _PAIRS = 40
 """Steps that are remembered."""
 _DAMPED = 0.2

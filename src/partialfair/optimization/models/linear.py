@@ -20,10 +20,8 @@ from partialfair.optimization.models._kernels import (
 )
 from partialfair.optimization.models.blocks import BlockMatrix
 from partialfair.optimization.models.designs import DenseDesign, Design, as_design
-from partialfair.optimization.models.parameters import Parameters
+from partialfair.optimization.models.score_model import Parameters
 from partialfair.utils.typing import ArrayLike, Floats, Ints
-
-__all__ = ["FARTHEST_CORRECTED", "GroupTerms", "LinearModel", "linear_model"]
 
 GroupTerms: TypeAlias = Literal["intercept", "interactions"] | None
 

@@ -1,14 +1,15 @@
 """Losses of scores as formulas, losses tied to rows, and the settings that estimators accept for them."""
 
-from partialfair.optimization.objectives._objective import Objective, tied
-from partialfair.optimization.objectives._protocol import (
+from partialfair.optimization.objectives.loss import (
     Coupling,
     Curvature,
     Difference,
     Loss,
     Mirrored,
+    Objective,
     mirrored,
     parts,
+    tied,
 )
 from partialfair.optimization.objectives.pairwise import AUCLoss
 from partialfair.optimization.objectives.pointwise import HingeLoss, LogisticLoss, SquaredLoss

@@ -8,11 +8,9 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import logit
 
-from partialfair.optimization.objectives._protocol import Curvature
+from partialfair.optimization.objectives.loss import Curvature
 from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats
-
-__all__ = ["HingeLoss", "LogisticLoss", "SquaredLoss"]
 
 _LEAST_PROBABILITY = 1e-9
 """Of either class, when a constant score is chosen: keeps it within ±21 where all labels are the same."""

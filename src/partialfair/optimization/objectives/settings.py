@@ -9,14 +9,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from partialfair.exceptions import InputError
-from partialfair.optimization.objectives._objective import Objective, tied
-from partialfair.optimization.objectives._protocol import Difference
+from partialfair.optimization.objectives.loss import Difference, Objective, tied
 from partialfair.optimization.objectives.pairwise import KINDS, AUCLoss
 from partialfair.optimization.objectives.pointwise import HingeLoss, LogisticLoss, SquaredLoss
 from partialfair.utils.checks import check_choice, check_number, shown
 from partialfair.utils.typing import Floats
-
-__all__ = ["AUC", "LOSSES", "Hinge", "Logistic", "LossSettings", "PartialAUC", "Squared", "read_loss"]
 
 # Width of rounded corners. Of 36 constrained hinge problems of 100 to 1,500 rows all ended with a certificate
 # at .05, .1 and .2, after 31, 28 and 24 steps; at .02 one did not. The objective rises by some 1e-4 at .1.

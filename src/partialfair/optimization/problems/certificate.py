@@ -34,13 +34,11 @@ import numpy as np
 from partialfair.exceptions import InputError
 from partialfair.optimization.problems.constrained import Problem, ProblemPoint
 from partialfair.optimization.problems.elastic import ElasticModel, StepBounds
-from partialfair.optimization.problems.kinks import Kinks, no_kinks
-from partialfair.optimization.problems.quadratic import WITNESS_GAP
+from partialfair.optimization.problems.local import Kinks, no_kinks
+from partialfair.optimization.problems.programs import WITNESS_GAP
 from partialfair.optimization.problems.rows import Capability, check_capabilities
 from partialfair.utils.clock import OutOfTime, ignore_deadline
 from partialfair.utils.typing import Floats, Ints
-
-__all__ = ["Certificate", "certify"]
 
 REQUIRED = frozenset({Capability.GRADIENT, Capability.JACOBIAN, Capability.ROWS, Capability.LINEAR})
 """What a certificate needs of the rows."""

@@ -21,8 +21,7 @@ from partialfair.optimization.models.blocks import ArrowMatrix
 from partialfair.optimization.models.limited import LimitedMemory
 from partialfair.optimization.objectives import Difference, Loss, Objective
 from partialfair.optimization.problems.domains import Domain, WholeSpace
-from partialfair.optimization.problems.kinks import Kinks, joined_kinks
-from partialfair.optimization.problems.local import Local
+from partialfair.optimization.problems.local import Kinks, Local, joined_kinks
 from partialfair.optimization.problems.ranks import Cells
 from partialfair.optimization.problems.reductions import (
     Curved,
@@ -46,8 +45,6 @@ from partialfair.optimization.problems.rows import (
 from partialfair.optimization.problems.subproblem import Subproblem
 from partialfair.utils.clock import check_clock
 from partialfair.utils.typing import Floats
-
-__all__ = ["Evaluation", "Problem", "ProblemPoint"]
 
 _TIE = 0.05
 """Pieces of a maximum that are at most so much lower, on the scale of gaps, count as kinks."""

@@ -10,8 +10,6 @@ import numpy as np
 from partialfair.exceptions import InputError
 from partialfair.utils.typing import Floats
 
-__all__ = ["Ball", "Box", "Domain", "WholeSpace"]
-
 _ON_BORDER = 1e-9
 """Points so near to the border, relative to their size, lie on it: there a gradient may point outwards."""
 _NEAR_BORDER = 1e-6

@@ -29,12 +29,10 @@ import numpy as np
 import numpy.typing as npt
 
 from partialfair.optimization.models.blocks import Factored
-from partialfair.optimization.problems.kinks import Kinks
-from partialfair.optimization.problems.quadratic import STEP_GAP, Borders, best_multipliers
+from partialfair.optimization.problems.local import Kinks
+from partialfair.optimization.problems.programs import STEP_GAP, Borders, best_multipliers
 from partialfair.utils.clock import check_clock
 from partialfair.utils.typing import Bools, Floats, Ints
-
-__all__ = ["ElasticModel", "Sides", "Step", "StepBounds"]
 
 Sides: TypeAlias = npt.NDArray[np.int8]
 """The face of each coordinate: 1 its upper, −1 its lower bound, 0 none."""

@@ -18,8 +18,6 @@ from partialfair.data.intervals import tie_ends
 from partialfair.exceptions import InputError
 from partialfair.utils.typing import Bools, Floats, Ints
 
-__all__ = ["Cells", "Counts", "ExactMetric", "Scale", "SortedRanks", "WeightedScores"]
-
 _NORMAL = 1.349
 """Interquartile range of a normal distribution, in standard deviations."""
 

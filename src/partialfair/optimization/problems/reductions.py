@@ -21,20 +21,6 @@ from partialfair.optimization.objectives import Coupling, parts
 from partialfair.optimization.problems.rows import Shard
 from partialfair.utils.typing import Floats
 
-__all__ = [
-    "Curved",
-    "Expanded",
-    "Expansion",
-    "GradientOf",
-    "HessianProduct",
-    "KinkSearch",
-    "KinksOfRows",
-    "LossParts",
-    "TangentRise",
-    "Values",
-    "score_gradient",
-]
-
 
 def _sum(first: tuple[Any, ...], second: tuple[Any, ...], /) -> tuple[Any, ...]:
     """Add a tuple of arrays to another, in place, because Hessians are large."""

@@ -32,32 +32,17 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from partialfair.constraints.block import Ranks
 from partialfair.constraints.dc.row_columns import RowColumns, single_column
-from partialfair.constraints.thresholds import Ranks
-from partialfair.data.groups import Members
+from partialfair.data.groups import Members, members_of
 from partialfair.exceptions import InputError
 from partialfair.optimization.models import HasDeployedScores, LinearScores, Parameters, ScoreModel
 from partialfair.optimization.models.blocks import BlockMatrix
 from partialfair.optimization.objectives import Objective, parts
 from partialfair.optimization.problems.ranks import Cells, Counts, SortedRanks
-from partialfair.optimization.problems.sampling import chances_of, sampled_members, sampled_objective
 from partialfair.utils.checks import check_count
 from partialfair.utils.text import listed
 from partialfair.utils.typing import Floats, Ints
-
-__all__ = [
-    "Capability",
-    "InMemoryData",
-    "InMemoryRows",
-    "Reduction",
-    "Rows",
-    "Sample",
-    "ScoredRows",
-    "Shard",
-    "ShardRows",
-    "TrainingData",
-    "check_capabilities",
-]
 
 Answer = TypeVar("Answer")
 
@@ -528,3 +513,39 @@ class InMemoryData:
         if n_shards == 1 or not hasattr(self.model, "take"):
             return [(slice(0, n_rows), self.model)]
         return [(rows, self.model.take(rows)) for rows in self.size.slices(n_rows, n_shards)]
+
+
+_FEWEST_MEMBERS = 1000
+"""Of a group of which fewer would be kept so many are, or all that there are."""
+
+
+def chances_of(members: tuple[Members, ...], n_rows: int, size: int) -> Floats:
+    """Return the probability with which each row is kept, so that about ``size`` are, if no group is small.
+
+    Parameters
+    ----------
+    members
+        Whom constraints are about, in any number of ways.
+    n_rows, size
+        Rows that there are, and how many are wanted.
+    """
+    chances = np.full(n_rows, min(1.0, size / n_rows))
+    for groups in members:
+        inside = groups.codes >= 0
+        counts = np.bincount(groups.codes[inside])
+        enough = np.minimum(_FEWEST_MEMBERS / np.maximum(counts, 1), 1.0)
+        chances[inside] = np.maximum(chances[inside], enough[groups.codes[inside]])
+    return chances
+
+
+def sampled_members(members: Members, kept: Ints, chances: Floats) -> Members:
+    """Return the members among the rows that were kept, with shares that add up to 1 in each group."""
+    codes = members.codes[kept]
+    return members_of(codes, members.shares[kept] / chances[kept], int(members.codes.max(initial=0)) + 1)
+
+
+def sampled_objective(objective: Objective, kept: Ints, chances: Floats) -> Objective:
+    """Return the loss of the rows that were kept, with shares that add up to those of all."""
+    shares = objective.shares[kept] / chances[kept]
+    shares *= objective.shares.sum() / shares.sum()
+    return Objective(objective.loss, objective.targets[kept], shares)

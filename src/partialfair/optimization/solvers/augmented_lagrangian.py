@@ -13,8 +13,6 @@ from partialfair.optimization.solvers.status import Status
 from partialfair.utils.checks import check_count, check_number
 from partialfair.utils.typing import Floats
 
-__all__ = ["AugmentedLagrangian"]
-
 _SLOWLY = 0.5
 """A violation that has not fallen by this factor asks for a larger weight."""
 _HALVINGS = 40

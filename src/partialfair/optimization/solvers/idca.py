@@ -8,14 +8,11 @@ from typing import Protocol
 import numpy as np
 
 from partialfair.optimization.problems import Capability, Problem, Subproblem
-from partialfair.optimization.solvers.inner.switching import Switching
 from partialfair.optimization.solvers.result import Callback, Result, Run, Solver
 from partialfair.optimization.solvers.status import Status
+from partialfair.optimization.solvers.switching import Switching
 from partialfair.utils.checks import check_count, check_number
 from partialfair.utils.typing import Floats
-
-__all__ = ["IDCA", "InnerSolver"]
-
 
 _WEAKLY_CONVEX_SHIFT = 1e-2
 """μ for scores that are not linear. On a two-layer network 0 and .01 ended alike, .1 and 1 higher."""

@@ -10,16 +10,13 @@ import numpy as np
 
 from partialfair.optimization.models.limited import Diagonal, LimitedMemory
 from partialfair.optimization.problems import Capability, Evaluation, Problem, certify
-from partialfair.optimization.solvers._descent import SECOND_ORDER, Descent, Point
-from partialfair.optimization.solvers._remembered import RememberedHessian
-from partialfair.optimization.solvers.inner.newton import NewtonSteps
+from partialfair.optimization.solvers.descent import SECOND_ORDER, Descent, Point, RememberedHessian
 from partialfair.optimization.solvers.newton import EXPECTED_CURVATURE, Newton
 from partialfair.optimization.solvers.result import Callback, Ended, Result, Run, Solver, unconstrained_start
+from partialfair.optimization.solvers.sqp import NewtonSteps
 from partialfair.optimization.solvers.status import Status
 from partialfair.utils.checks import check_count, check_number
 from partialfair.utils.typing import Floats
-
-__all__ = ["MultiStartSQP"]
 
 _SCOUT_STEPS = 12
 """Steps from each start before the paths are compared."""

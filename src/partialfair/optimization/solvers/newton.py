@@ -11,15 +11,13 @@ from scipy.optimize import OptimizeResult, minimize
 from partialfair.exceptions import InputError
 from partialfair.optimization.problems import Capability, Evaluation, Problem, ProblemPoint, WholeSpace
 from partialfair.optimization.problems.elastic import ElasticModel, StepBounds
-from partialfair.optimization.problems.kinks import no_kinks
-from partialfair.optimization.solvers._descent import LEAST_CONCAVE_SHARE
+from partialfair.optimization.problems.local import no_kinks
+from partialfair.optimization.solvers.descent import LEAST_CONCAVE_SHARE
 from partialfair.optimization.solvers.result import Callback, Ended, Result, Run, Solver
 from partialfair.optimization.solvers.status import Status
 from partialfair.utils.checks import check_count, check_number
 from partialfair.utils.clock import check_clock
 from partialfair.utils.typing import Floats
-
-__all__ = ["EXPECTED_CURVATURE", "Newton"]
 
 EXPECTED_CURVATURE = 0.25
 """Second derivative of the loss that is expected along features that are measured in their spreads."""

@@ -24,18 +24,6 @@ from partialfair.utils.clock import (
 )
 from partialfair.utils.typing import Floats
 
-__all__ = [
-    "Callback",
-    "Ended",
-    "Record",
-    "Result",
-    "Run",
-    "Solver",
-    "as_solver",
-    "feasible_start",
-    "unconstrained_start",
-]
-
 _NEARLY_FEASIBLE = 1e-2
 """By how much a start may violate the constraints more than another and still be taken for feasible."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["CUT_SHORT", "GOOD", "Status", "decide_status", "decide_status_on_new_rows"]
-
 
 class Status(StrEnum):
     """Endings; running out of steps is not infeasibility, and neither is convergence.

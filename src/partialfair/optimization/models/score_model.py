@@ -1,18 +1,86 @@
-"""Models that are given by two functions: networks, and whatever else knows its gradients."""
+"""What solvers know of a model's parameters w."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from partialfair.constraints.dc.row_columns import RowColumns
-from partialfair.optimization.models.parameters import Parameters
-from partialfair.utils.typing import Floats
+from partialfair.optimization.models.blocks import BlockMatrix
+from partialfair.utils.typing import Floats, Ints
 
-__all__ = ["FirstOrderModel"]
+
+@dataclass(frozen=True)
+class Parameters:
+    """How long w is, and how it is divided.
+
+    Attributes
+    ----------
+    n
+        Length of w.
+    n_penalised
+        Leading entries that the ℓ2 penalty acts on; the rest are intercepts.
+    block_size
+        Size of the largest block of a Hessian: what factoring one costs.
+    flat : (n,)
+        Where all scores are 0: None where that is w = 0, as it is unless scores have an offset.
+    level : (n,)
+        A direction that raises all scores by 1, where there are no intercepts to do it and one is known.
+    """
+
+    n: int
+    n_penalised: int
+    block_size: int
+    flat: Floats | None = field(default=None, compare=False)
+    level: Floats | None = field(default=None, compare=False)
+
+    @property
+    def at_no_scores(self) -> Floats:
+        """Where all scores are 0, to be written to."""
+        return np.zeros(self.n) if self.flat is None else self.flat.copy()
+
+
+class ScoreModel(Protocol):
+    """``s = s(w)``, and the Jacobian J(w), whose row i is the gradient of score i in w."""
+
+    @property
+    def parameters(self) -> Parameters:
+        """How long w is, and how it is divided."""
+
+    def scores(self, w: Floats) -> Floats:
+        """Return the score of every row: (n,)."""
+
+    def vjp(self, w: Floats, columns: RowColumns) -> Floats:
+        """Return ``J(w)ᵀ C``, and last the columns' plain sums: (n_blocks, n_columns, n_params + 1)."""
+
+
+@runtime_checkable
+class LinearScores(ScoreModel, Protocol):
+    """``s = offset + J w``: J is the same everywhere, and more can be asked of it."""
+
+    def along(self, direction: Floats) -> Floats:
+        """Return ``J direction``, without the offset: (n,)."""
+
+    def gram(self, weights: Floats) -> BlockMatrix:
+        """Return ``Jᵀ diag(weights) J``."""
+
+    def rows(self, which: Ints) -> Floats:
+        """Return some rows of J: (n_which, n_params)."""
+
+
+@runtime_checkable
+class HasDeployedScores(Protocol):
+    """A model that is deployed with other parameters, which may round its scores differently.
+
+    Constraints must be satisfied by the scores that users compute.
+    """
+
+    def deployed_scores(self, w: Floats, scores: Floats) -> Floats:
+        """Return the scores that users compute, given ``s(w)``: the same, to the last digit."""
 
 
 @dataclass(frozen=True, eq=False)

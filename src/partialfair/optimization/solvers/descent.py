@@ -34,18 +34,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from partialfair.optimization.models.blocks import ArrowMatrix, Factored
-from partialfair.optimization.models.limited import LimitedMemory
+from partialfair.optimization.models.limited import AbsoluteHessian, LimitedMemory
 from partialfair.optimization.problems.constrained import ProblemPoint
 from partialfair.optimization.problems.domains import Domain
 from partialfair.optimization.problems.elastic import ElasticModel, Sides, Step, StepBounds
-from partialfair.optimization.problems.kinks import Kinks, no_kinks
-from partialfair.optimization.problems.local import Local
+from partialfair.optimization.problems.local import Kinks, Local, no_kinks
 from partialfair.optimization.problems.rows import Capability
-from partialfair.optimization.solvers._remembered import RememberedHessian
 from partialfair.utils.clock import check_clock
 from partialfair.utils.typing import Floats
-
-__all__ = ["LEAST_CONCAVE_SHARE", "SECOND_ORDER", "Descent", "Point"]
 
 SECOND_ORDER = frozenset(
     {Capability.GRADIENT, Capability.JACOBIAN, Capability.HESSIAN, Capability.ROWS, Capability.LINEAR}
@@ -455,3 +451,45 @@ class _Neighbourhood:
             float(self.at.constraints.max(initial=0.0)),
             float(np.abs(step.multipliers * self.at.constraints).max(initial=0.0)),
         )
+
+
+@dataclass(eq=False)
+class RememberedHessian:
+    """What is remembered from one point to the next.
+
+    Parameters
+    ----------
+    memory
+        The Hessian, with the steps that correct it.
+    renewed_after
+        Steps after which it is computed anew; None if it never is.
+    age
+        Points looked at so far.
+    before
+        The last of them, and the problem near it.
+    """
+
+    memory: LimitedMemory
+    renewed_after: int | None = None
+    age: int = 0
+    before: tuple[Floats, Local] | None = None
+
+    def elsewhere(self) -> RememberedHessian:
+        """Return what is worth remembering at a point of another problem like the last one."""
+        return replace(self, age=0, before=None)
+
+    def expand(self, at: ProblemPoint, multipliers: Floats) -> Local:
+        """Return the problem near the next point, with a Hessian that knows of the step that led there."""
+        if self.renewed_after is not None and self.age % self.renewed_after == 0:
+            local = at.expand_net(multipliers)
+            assert isinstance(local.convex, ArrowMatrix)
+            self.memory = LimitedMemory.start(AbsoluteHessian.of(local.convex), at.x.size)
+        else:
+            local = at.expand_first(self.memory)
+            if self.before is not None:
+                x, earlier = self.before
+                changes = multipliers @ (local.jacobian - earlier.jacobian)
+                self.memory = self.memory.updated(at.x - x, local.gradient - earlier.gradient + changes)
+        self.age += 1
+        self.before = at.x, local
+        return replace(local, convex=self.memory)

@@ -14,8 +14,6 @@ import numpy as np
 
 from partialfair.utils.typing import Floats, Ints
 
-__all__ = ["Coupling", "Curvature", "Difference", "Loss", "Mirrored", "mirrored", "parts"]
-
 
 @dataclass(frozen=True, eq=False)
 class Coupling:
@@ -170,3 +168,49 @@ def mirrored(loss: Loss | Difference) -> Loss | Difference:
 def parts(loss: Loss | Difference) -> tuple[Loss, Loss | None]:
     """Return the convex part of a loss, and what is subtracted from it, if anything."""
     return (loss.plus, loss.minus) if isinstance(loss, Difference) else (loss, None)
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """A loss, and what it needs to know of some rows besides their scores.
+
+    Attributes
+    ----------
+    loss
+        The formula.
+    targets : (n,)
+        Labels ±1, or numbers for losses of numbers.
+    shares : (n,)
+        Weights, normalised over *all* rows, those of other shards included.
+    """
+
+    loss: Loss | Difference
+    targets: Floats
+    shares: Floats
+
+    @property
+    def mean_target(self) -> float:
+        """``Σ shares_i targets_i``: of all rows the mean, of a shard what it adds to the mean."""
+        return float(self.shares @ self.targets)
+
+    def take(self, rows: slice) -> Objective:
+        """Return the objective of some rows, with the shares that they have among all; a shard may be empty.
+
+        Only additive losses of shards add up to the whole.
+        """
+        return Objective(self.loss, self.targets[rows], self.shares[rows])
+
+
+def tied(loss: Loss | Difference, targets: Floats, weights: Floats) -> Objective:
+    """Return the loss of all rows.
+
+    Parameters
+    ----------
+    loss
+        The formula.
+    targets : (n,)
+        Labels ±1, or numbers for losses of numbers.
+    weights : (n,)
+        Non-negative, in any unit: the loss normalises them.
+    """
+    return Objective(loss, targets, loss.shares(targets, weights))
