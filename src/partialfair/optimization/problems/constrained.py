@@ -6,7 +6,6 @@ of it comes from the rows in reductions, each of which is one pass over the data
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,7 +17,6 @@ from partialfair.constraints.dc import JoinedBank
 from partialfair.constraints.dc.algebra import Slopes, positive_part
 from partialfair.exceptions import InputError
 from partialfair.optimization.models.blocks import ArrowMatrix
-from partialfair.optimization.models.limited import LimitedMemory
 from partialfair.optimization.objectives import Difference, Loss, Objective
 from partialfair.optimization.problems.domains import Domain, WholeSpace
 from partialfair.optimization.problems.local import Kinks, Local, joined_kinks
@@ -46,14 +44,32 @@ from partialfair.optimization.problems.subproblem import Subproblem
 from partialfair.utils.clock import check_clock
 from partialfair.utils.typing import Floats
 
-_TIE = 0.05
-"""Pieces of a maximum that are at most so much lower, on the scale of gaps, count as kinks."""
-_SAMPLED_ROWS, _SAMPLED_ROWS_OF_A_PARAMETER = 20_000, 50
-"""Rows of a sample: so many, or so many times the parameters of a block."""
-_LARGEST_SHARE = 0.15
-"""Samples of more rows save too little."""
-_MORE_BEFORE_MERGING = 20
-"""Kinks of equal rows of the data are joined into one: so many times the limit may be found before that."""
+
+@dataclass(frozen=True)
+class ProblemSettings:
+    """What tunes how problems are sampled and where they are expanded.
+
+    Attributes
+    ----------
+    tie
+        Pieces of a maximum that are at most so much lower, on the scale of gaps, count as kinks.
+    sampled_rows, sampled_rows_of_a_parameter
+        Rows of a sample that tell roughly where solutions are: so many, or so many times the parameters of a
+        block.
+    largest_fraction
+        Samples of a larger fraction of the rows save too little.
+    more_before_merging
+        Kinks of equal rows of the data are joined into one: so many times the limit may be found before that.
+    """
+
+    tie: float = 0.05
+    sampled_rows: int = 20_000
+    sampled_rows_of_a_parameter: int = 50
+    largest_fraction: float = 0.15
+    more_before_merging: int = 20
+
+
+SETTINGS = ProblemSettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,13 +103,13 @@ class Problem:
     domain
         𝒲.
     mean_target
-        Of all rows, for the best score that everybody could have.
+        Of all rows, for the best score that all rows could share.
 
     Attributes
     ----------
     n_passes
-        Passes over the data so far, which are calls of `reduce`. Scores that only the referee sees, or that
-        place thresholds once before a solve, are not counted.
+        Passes over the data so far, which are calls of `reduce`. Scores for exact metrics only, or that place
+        thresholds once before a solve, are not counted.
     share
         Share of the rows that this problem is about, if it is a sample of another.
     """
@@ -153,7 +169,7 @@ class Problem:
         alpha: Floats | float = 0.0,
         domain: Domain | None = None,
     ) -> Problem:
-        """State a problem about rows that lie anywhere; of the objective only the loss and mean are kept."""
+        """State a problem about rows that lie anywhere; of the objective only the loss and mean are used."""
         additive = objective.loss.additive and constraints.bank.additive
         return cls(
             data.rows(constraints.all_members, additive=additive),
@@ -203,10 +219,10 @@ class Problem:
 
     @property
     def constant_start(self) -> Floats:
-        """Return the best model that scores everybody alike, with the thresholds moved along.
+        """Return the best model that gives all rows one score, with the thresholds moved along.
 
         It is as feasible as the trivial start, unless some constraint has a threshold of its own; where
-        nothing raises all scores alike it is the trivial start.
+        nothing raises all scores equally it is the trivial start.
         """
         start, parameters = self.trivial_start, self.rows.parameters
         if parameters.level is not None:
@@ -247,7 +263,8 @@ class Problem:
     @property
     def enough_rows(self) -> int:
         """As many as tell roughly where solutions are."""
-        return max(_SAMPLED_ROWS, _SAMPLED_ROWS_OF_A_PARAMETER * self.rows.parameters.block_size)
+        per_parameter = SETTINGS.sampled_rows_of_a_parameter
+        return max(SETTINGS.sampled_rows, per_parameter * self.rows.parameters.block_size)
 
     def sample(self, size: int, seed: int = 0) -> Problem | None:
         """Return the problem about some of the rows; None if they cannot be sampled, or are hardly more.
@@ -257,7 +274,7 @@ class Problem:
         if Capability.SAMPLES not in self.rows.capabilities:
             return None
         rows, share = self.rows.sample(size, seed)
-        if share > _LARGEST_SHARE:
+        if share > SETTINGS.largest_fraction:
             return None
         sample = Problem(rows, self.loss, self.constraints, self.alpha, self.domain, self.mean_target)
         sample.share = share
@@ -276,7 +293,7 @@ class Problem:
 
 @dataclass(eq=False)
 class ProblemPoint:
-    """Oracles of ``f_0, f_1, ..., f_m`` at one point; what is known of it is kept."""
+    """Oracles of ``f_0, f_1, ..., f_m`` at one point; what is known of it is remembered."""
 
     problem: Problem
     x: Floats
@@ -361,43 +378,31 @@ class ProblemPoint:
 
     def objective_hessians(self) -> tuple[ArrowMatrix, ArrowMatrix | None]:
         """Return ``∇²f⁺_0(x)`` and ``∇²f⁻_0(x)``, None if that is 0; one pass."""
-        no_atoms = np.zeros(self.problem.bank.n_atoms)
-        curved = [Curved(LossParts.CONVEX, no_atoms)]
-        if isinstance(self.problem.loss, Difference):
-            curved.append(Curved(LossParts.SUBTRACTED, no_atoms))
-        return self._hessians(self._expand(LossParts.NONE, curved))
+        _, convex, concave = self._expand(LossParts.NONE, *self._curved_parts())
+        return convex, concave
 
     def expand(self, multipliers: Floats) -> Local:
         """Return the problem near the point; one pass for everything."""
-        curved = [Curved(LossParts.CONVEX, multipliers @ self.slopes[0])]
-        if isinstance(self.problem.loss, Difference) or multipliers.any():
-            curved.append(Curved(LossParts.SUBTRACTED, multipliers @ self.slopes[1]))
-        expanded = self._expand(LossParts.WHOLE, curved)
-        self._objective_gradient = self._padded(expanded.gradient) + self.penalty_gradient
-        return Local(self._objective_gradient, self.constraint_jacobian(), *self._hessians(expanded))
+        plus, minus = self.slopes
+        # Σ λ_i f⁻_i joins f⁻_0: what is concave in the Lagrangian is a matrix of its own.
+        of_minus = multipliers @ minus if multipliers.any() else None
+        curved = self._curved_parts(multipliers @ plus, of_minus)
+        gradient, convex, concave = self._expand(LossParts.WHOLE, *curved)
+        return Local(gradient, self.constraint_jacobian(), convex, concave)
 
     def expand_net(self, multipliers: Floats) -> Local:
         """Return the problem near the point, with one Hessian of all that bends; one pass for everything."""
         plus, minus = self.slopes
-        curved = [Curved(LossParts.CONVEX, multipliers @ (plus - minus))]
-        if isinstance(self.problem.loss, Difference):
-            curved.append(Curved(LossParts.SUBTRACTED, np.zeros(self.problem.bank.n_atoms)))
-        expanded = self._expand(LossParts.WHOLE, curved)
-        self._objective_gradient = self._padded(expanded.gradient) + self.penalty_gradient
-        convex, concave = self._hessians(expanded)
+        curved = self._curved_parts(multipliers @ (plus - minus))
+        gradient, convex, concave = self._expand(LossParts.WHOLE, *curved)
         hessian = convex if concave is None else convex.minus(concave, 1.0)
-        return Local(self._objective_gradient, self.constraint_jacobian(), hessian, None)
-
-    def expand_first(self, hessian: LimitedMemory) -> Local:
-        """Return the problem near the point, with a Hessian that was remembered; one pass."""
-        jacobian = self.constraint_jacobian()  # brings the objective's gradient along
-        return Local(self.objective_gradient(), jacobian, hessian, None)
+        return Local(gradient, self.constraint_jacobian(), hessian, None)
 
     def expand_convex(self, multipliers: Floats) -> Local:
         """Return ``f⁺_0, ..., f⁺_m`` near the point; one pass for everything."""
-        expanded = self._expand(LossParts.CONVEX, [Curved(LossParts.CONVEX, multipliers @ self.slopes[0])])
-        gradient = self._padded(expanded.gradient) + self.penalty_gradient
-        return Local(gradient, np.asarray(self.slopes[0] @ expanded.atoms), *self._hessians(expanded))
+        curved = Curved(LossParts.CONVEX, multipliers @ self.slopes[0])
+        gradient, hessian, _ = self._expand(LossParts.CONVEX, curved)
+        return Local(gradient, np.asarray(self.slopes[0] @ self.atoms_jacobian), hessian, None)
 
     def constraint_jacobian(self) -> Floats:
         """Elements of all ``∂f⁺_i(x) − ∂f⁻_i(x)``: (m, n)."""
@@ -408,13 +413,18 @@ class ProblemPoint:
     def atoms_jacobian(self) -> Floats:
         """Subgradients of all atoms at x: (n_atoms, n); one pass, which brings ∇f_0, unless it is known."""
         if self._atoms_jacobian is None:
-            expanded = self._expand(LossParts.WHOLE, [])
-            self._objective_gradient = self._padded(expanded.gradient) + self.penalty_gradient
+            self._expand(LossParts.WHOLE)
         assert self._atoms_jacobian is not None
         return self._atoms_jacobian
 
     def kinks(
-        self, multipliers: Floats, reach: float, towards: ProblemPoint | None = None, limit: int = 400
+        self,
+        multipliers: Floats,
+        reach: float,
+        towards: ProblemPoint | None = None,
+        limit: int = 400,
+        *,
+        of_convex: bool = False,
     ) -> Kinks | None:
         """Return the kinks that matter of f⁺, less what stands in f⁻ too; None if there are too many.
 
@@ -428,60 +438,64 @@ class ProblemPoint:
             Or on the way to this point, if it is given.
         limit
             How many kinks, after those of equal rows of the data are joined, are too many.
+        of_convex
+            Return those of f⁺ alone, whatever stands in f⁻.
         """
+        problem, wanted = self.problem, multipliers > 0
         plus, minus = self.slopes
-        return self._kinks(plus - minus, multipliers, reach, towards, limit)
-
-    def convex_kinks(
-        self, multipliers: Floats, reach: float, towards: ProblemPoint | None = None, limit: int = 400
-    ) -> Kinks | None:
-        """Return the `kinks` of f⁺ alone, whatever stands in f⁻."""
-        return self._kinks(self.slopes[0], multipliers, reach, towards, limit)
-
-    def _kinks(
-        self, net: Slopes, multipliers: Floats, reach: float, towards: ProblemPoint | None, limit: int
-    ) -> Kinks | None:
-        """Return the kinks of functions with these slopes in the atoms, (m, n_atoms)."""
-        wanted = multipliers > 0
-        ties = self.problem.constraints.system.ties(self.atoms, wanted, _TIE).nearest()
+        net = plus if of_convex else plus - minus
+        ties = problem.constraints.system.ties(self.atoms, wanted, SETTINGS.tie).nearest()
         of_rows = None
-        if self.problem.bank.has_kinks:
+        if problem.bank.has_kinks:
             search = KinkSearch(
-                self.problem.bank,
+                problem.bank,
                 self.theta,
+                # Atoms of which f has more in f⁺ than in f⁻, here or beyond a maximum's tie.
                 positive_part(net[wanted]).sum(axis=0) + np.maximum(ties.net(net), 0.0).sum(axis=0),
                 np.zeros(self.theta.size) if towards is None else towards.theta - self.theta,
                 reach,
-                _MORE_BEFORE_MERGING * limit,
+                SETTINGS.more_before_merging * limit,
             )
             reference = None if towards is None else towards.scored
-            (parts,) = self.problem.reduce(self.scored, search, reference=reference)
+            (parts,) = problem.reduce(self.scored, search, reference=reference)
             if parts is None:
                 return None
             of_rows = KinksOfRows.joined(parts)
         tie_rows = ties.slopes @ self.atoms_jacobian if ties.gaps.size else np.empty((0, self.x.size))
         return joined_kinks(of_rows, ties, tie_rows, net, limit)
 
-    def _expand(self, loss: LossParts, curved: Sequence[Curved]) -> Expanded:
-        """Ask for derivatives, and remember those of the atoms."""
-        reduction = Expansion(self.problem.bank, self.theta, loss, tuple(curved))
+    def _curved_parts(self, plus: Floats | None = None, minus: Floats | None = None) -> list[Curved]:
+        """Return the loss's two parts with these coefficients of atoms: what a Hessian is wanted of."""
+        no_atoms = np.zeros(self.problem.bank.n_atoms)
+        curved = [Curved(LossParts.CONVEX, no_atoms if plus is None else plus)]
+        if minus is not None or isinstance(self.problem.loss, Difference):
+            curved.append(Curved(LossParts.SUBTRACTED, no_atoms if minus is None else minus))
+        return curved
+
+    def _expand(self, loss: LossParts, *curved: Curved) -> tuple[Floats, ArrowMatrix, ArrowMatrix | None]:
+        """Return the gradient and up to two Hessians, the first with the penalty; one pass.
+
+        What it brings along of the atoms and of the whole objective is remembered.
+        """
+        problem = self.problem
         expanded: Expanded
-        (expanded,) = self.problem.reduce(self.scored, reduction)
+        (expanded,) = problem.reduce(self.scored, Expansion(problem.bank, self.theta, loss, curved))
+        gradient = self._padded(expanded.gradient) + self.penalty_gradient
         if loss is not LossParts.NONE:
             self._atoms_jacobian = expanded.atoms
-        return expanded
-
-    def _hessians(self, expanded: Expanded) -> tuple[ArrowMatrix, ArrowMatrix | None]:
-        """Return the Hessians of the convex part, with the penalty, and of what is subtracted, if any."""
-        n = self.problem.rows.parameters.n
-        matrices = [
+        if loss is LossParts.WHOLE:
+            self._objective_gradient = gradient
+        n = problem.rows.parameters.n
+        matrices: list[Any] = [
             ArrowMatrix(blocks, border[:, :n].T, border[:, n:])
             for blocks, border in zip(expanded.blocks, expanded.borders, strict=True)
         ]
-        alpha = self.problem.penalties
-        for positions, block in zip(matrices[0].inner.positions, matrices[0].inner.blocks, strict=True):
-            block[np.diag_indices_from(block)] += alpha[positions]
-        return matrices[0], matrices[1] if len(matrices) > 1 else None
+        if matrices:
+            alpha, inner = problem.penalties, matrices[0].inner
+            for positions, block in zip(inner.positions, inner.blocks, strict=True):
+                block[np.diag_indices_from(block)] += alpha[positions]
+        convex, concave, *_ = [*matrices, None, None]
+        return gradient, convex, concave
 
     @cached_property
     def penalty_gradient(self) -> Floats:

@@ -1,4 +1,4 @@
-"""Where the functions f_i = f⁺_i − f⁻_i bend upwards near a point, one by one.
+"""A problem near a point: derivatives, and one by one where the functions f_i = f⁺_i − f⁻_i bend upwards.
 
 The f⁺ of a ramp are piecewise linear with a kink for every score and threshold, and optima sit on many of
 them at once. To a Newton model a kink is a wall that it cannot see; spelled out, it is one more row of the
@@ -37,6 +37,27 @@ from partialfair.optimization.models.blocks import ArrowMatrix
 from partialfair.optimization.models.limited import LimitedMemory
 from partialfair.optimization.problems.reductions import KinksOfRows
 from partialfair.utils.typing import Floats, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Local:
+    """A problem near a point, to first order, and its Lagrangian to second.
+
+    Attributes
+    ----------
+    gradient : (n,)
+        ``∇f_0(x)``.
+    jacobian : (m, n)
+        Elements of all ``∂f⁺_i(x) − ∂f⁻_i(x)``.
+    convex, concave
+        Hessians of ``f⁺_0 + Σ λ_i f⁺_i`` and of ``f⁻_0 + Σ λ_i f⁻_i``, smoothed over kinks; None if the
+        latter is 0. A remembered Hessian, of their difference, stands in the place of the first.
+    """
+
+    gradient: Floats
+    jacobian: Floats
+    convex: ArrowMatrix | LimitedMemory
+    concave: ArrowMatrix | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,20 +111,19 @@ class Kinks:
     def gains(self, step: Floats) -> Floats:
         """By how much the functions exceed their tangents at ``x + step``: (m,)."""
         heights = self.rows @ step - self.gaps
-        for amounts in self.balance:
-            heights -= self._border_move(heights, amounts) * amounts
+        for amounts_of_all in self.balance:
+            # The θ of one border: the sum falls at first, and its slope jumps by so much at each level.
+            here = np.flatnonzero(amounts_of_all)
+            amounts, backs = amounts_of_all[here], self.backs[here]
+            levels = heights[here] / amounts
+            falls = np.where(amounts > 0, amounts, -backs * amounts).sum()
+            order = np.argsort(levels)
+            jumps = np.cumsum((np.abs(amounts) * (1 + backs))[order])
+            theta = float(levels[order[min(np.searchsorted(jumps, falls), order.size - 1)]])
+            heights -= theta * amounts_of_all
+        # Beyond a maximum's tie the shares of kinks of atoms are those of its other piece.
         heights = heights + np.maximum(heights, -self.backs * heights) @ self.beyond
         return np.asarray(np.maximum(heights, -self.backs * heights) @ self.shares)
-
-    def _border_move(self, heights: Floats, amounts: Floats) -> float:
-        """Return the θ of one border: the sum's slope jumps at each level, and is at first below 0."""
-        here = np.flatnonzero(amounts)
-        amounts, backs = amounts[here], self.backs[here]
-        levels = heights[here] / amounts
-        falls = np.where(amounts > 0, amounts, -backs * amounts).sum()
-        order = np.argsort(levels)
-        jumps = np.cumsum((np.abs(amounts) * (1 + backs))[order])
-        return float(levels[order[min(np.searchsorted(jumps, falls), order.size - 1)]])
 
     def joined(self, other: Kinks) -> Kinks:
         """Return these and the others that are not among them."""
@@ -114,17 +134,11 @@ class Kinks:
         for part in (other, self):
             entries = order[np.searchsorted(keys, part.keys, sorter=order)]
             beyond[np.ix_(entries, entries)] = part.beyond
-        return Kinks(
-            np.vstack([self.rows, other.rows[new]]),
-            np.concatenate([self.gaps, other.gaps[new]]),
-            np.vstack([self.shares, other.shares[new]]),
-            beyond,
-            keys,
-            *(
-                np.concatenate([getattr(self, name), getattr(other, name)[new]])
-                for name in ("borders", "amounts", "backs")
-            ),
+        rows, gaps, shares, borders, amounts, backs = (
+            np.concatenate([getattr(self, name), getattr(other, name)[new]])
+            for name in ("rows", "gaps", "shares", "borders", "amounts", "backs")
         )
+        return Kinks(rows, gaps, shares, beyond, keys, borders, amounts, backs)
 
 
 def no_kinks(n: int, m: int) -> Kinks:
@@ -160,12 +174,21 @@ def joined_kinks(
     n_kinks = kinks.atoms.size
     if n_kinks > limit:
         return None
+    # Directions in (w, θ), scaled by how much the slope jumps. They point to the other side of the kink than
+    # that on which the point lies; those on a border itself to the side where they have more room.
+    rows, free = np.zeros((n_kinks, n)), np.flatnonzero(kinks.thresholds >= 0)
+    n_params = directions.shape[1]
+    rows[:, :n_params] = directions
+    rows[free, n_params + kinks.thresholds[free]] = -1
+    falls = np.where(kinks.borders >= 0, kinks.amounts < 0, kinks.residuals > 0)
+    rows = (np.where(falls, -1.0, 1.0) * kinks.weights)[:, None] * rows
+    # Shares (P_J − N)⁺ of the highest pieces J, and by how much those of a piece beyond a tie differ.
     here = positive_part(net)
     changes = (np.maximum(ties.net(net), 0.0) - dense_rows(here, ties.functions)) / ties.factors[:, None]
     beyond = np.zeros((n_kinks + n_ties, n_kinks + n_ties))
     beyond[:n_kinks, n_kinks:] = changes[:, kinks.atoms].T
     return Kinks(
-        np.vstack([_away_from(kinks, directions, n), of_maxima.rows]),
+        np.vstack([rows, of_maxima.rows]),
         np.concatenate([kinks.weights * np.abs(kinks.residuals), of_maxima.gaps]),
         np.vstack([dense_rows(here.T, kinks.atoms), of_maxima.shares]),
         beyond,
@@ -174,22 +197,6 @@ def joined_kinks(
         np.concatenate([kinks.amounts, of_maxima.amounts]),
         np.concatenate([kinks.backs, of_maxima.backs]),
     )
-
-
-def _away_from(kinks: AtomKinks, directions: Floats, n: int) -> Floats:
-    """Return the directions of kinks of atoms in (w, θ), scaled by how much the slope jumps.
-
-    They point to the other side of the kink than that on which the point lies.
-    """
-    rows = np.zeros((kinks.atoms.size, n))
-    n_params = directions.shape[1]
-    rows[:, :n_params] = directions
-    free = np.flatnonzero(kinks.thresholds >= 0)
-    rows[free, n_params + kinks.thresholds[free]] = -1
-    # Those on a border itself point to the side where they have more room.
-    falls = np.where(kinks.borders >= 0, kinks.amounts < 0, kinks.residuals > 0)
-    away = np.where(falls, -1.0, 1.0)
-    return np.asarray((away * kinks.weights)[:, None] * rows)
 
 
 def _merged(kinks: AtomKinks, directions: Floats) -> tuple[AtomKinks, Floats]:
@@ -204,31 +211,10 @@ def _merged(kinks: AtomKinks, directions: Floats) -> tuple[AtomKinks, Floats]:
     for of_each in (kinks.atoms, kinks.residuals, kinks.border_keys):
         same &= np.diff(of_each[order]) == 0
     first: Ints = np.flatnonzero(np.concatenate([[True], ~same]))
-    kept = order[first]
+    chosen = order[first]
     joined = replace(
-        kinks.take(kept),
+        kinks.take(chosen),
         weights=np.add.reduceat(kinks.weights[order], first),
         amounts=np.add.reduceat(kinks.amounts[order], first),
     )
-    return joined, directions[kept]
-
-
-@dataclass(frozen=True, eq=False)
-class Local:
-    """A problem near a point, to first order, and its Lagrangian to second.
-
-    Attributes
-    ----------
-    gradient : (n,)
-        ``∇f_0(x)``.
-    jacobian : (m, n)
-        Elements of all ``∂f⁺_i(x) − ∂f⁻_i(x)``.
-    convex, concave
-        Hessians of ``f⁺_0 + Σ λ_i f⁺_i`` and of ``f⁻_0 + Σ λ_i f⁻_i``, smoothed over kinks; None if the
-        latter is 0. A remembered Hessian, of their difference, stands in the place of the first.
-    """
-
-    gradient: Floats
-    jacobian: Floats
-    convex: ArrowMatrix | LimitedMemory
-    concave: ArrowMatrix | None
+    return joined, directions[chosen]

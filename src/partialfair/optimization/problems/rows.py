@@ -37,14 +37,16 @@ from partialfair.constraints.dc.row_columns import RowColumns, single_column
 from partialfair.data.groups import Members, members_of
 from partialfair.exceptions import InputError
 from partialfair.optimization.models import HasDeployedScores, LinearScores, Parameters, ScoreModel
-from partialfair.optimization.models.blocks import BlockMatrix
 from partialfair.optimization.objectives import Objective, parts
 from partialfair.optimization.problems.ranks import Cells, Counts, SortedRanks
 from partialfair.utils.checks import check_count
 from partialfair.utils.text import listed
-from partialfair.utils.typing import Floats, Ints
+from partialfair.utils.typing import Floats
 
 Answer = TypeVar("Answer")
+
+_FEWEST_MEMBERS = 1000
+"""A sample has so many of each group, or all that there are: gaps of fewer would be another problem's."""
 
 
 class Capability(StrEnum):
@@ -137,20 +139,9 @@ class Shard:
         """Return ``Jᵀ v``: (n_params,)."""
         return np.asarray(self.vjp(single_column(by_score))[0, 0, :-1])
 
-    def gram(self, weights: Floats) -> BlockMatrix:
-        """Return ``Jᵀ diag(weights) J``, where scores are linear."""
-        return self._linear.gram(weights)
-
-    def along(self, direction: Floats) -> Floats:
-        """Return ``J direction``, where scores are linear."""
-        return self._linear.along(direction)
-
-    def jacobian_rows(self, which: Ints) -> Floats:
-        """Return some rows of J, where scores are linear."""
-        return self._linear.rows(which)
-
     @property
-    def _linear(self) -> LinearScores:
+    def linear(self) -> LinearScores:
+        """The model, whose scores must be linear in the parameters."""
         if self.data.linear is None:
             raise InputError(f"scores of {type(self.data.model).__name__} are not linear in the parameters")
         return self.data.linear
@@ -247,7 +238,7 @@ class InMemoryRows:
     cells: Cells | None = None
     whole: ShardRows | None = None
 
-    @property
+    @cached_property
     def parameters(self) -> Parameters:
         """What w is made of."""
         return self.shards[0].model.parameters
@@ -269,18 +260,35 @@ class InMemoryRows:
         return InMemoryScores(self, tuple(Shard(shard, w) for shard in self.shards))
 
     def sample(self, size: int, seed: int) -> Sample:
-        """Return some rows, in one shard; they have no `counts`."""
+        """Return some rows, in one shard; they have no `counts`.
+
+        Row i is drawn with a probability π_i, and its shares of the loss and of its groups are divided by π_i
+        and then scaled, so that they add up to what they do among all rows.
+        """
         assert self.whole is not None
-        whole, n_rows = self.whole, self.whole.objective.shares.size
-        chances = chances_of(whole.members, n_rows, size)
-        kept = np.flatnonzero(np.random.default_rng(seed).random(n_rows) < chances)
-        model: Any = whole.model
-        shard = ShardRows(
-            model.take(kept),
-            sampled_objective(whole.objective, kept, chances),
-            tuple(sampled_members(members, kept, chances) for members in whole.members),
+        model: Any = self.whole.model
+        objective, n_rows = self.whole.objective, self.whole.objective.shares.size
+        chances = np.full(n_rows, min(1.0, size / n_rows))
+        for groups in self.whole.members:  # those of small groups are drawn more often
+            inside = groups.codes >= 0
+            counts = np.bincount(groups.codes[inside])
+            enough = np.minimum(_FEWEST_MEMBERS / np.maximum(counts, 1), 1.0)
+            chances[inside] = np.maximum(chances[inside], enough[groups.codes[inside]])
+        drawn = np.flatnonzero(np.random.default_rng(seed).random(n_rows) < chances)
+        shares = objective.shares[drawn] / chances[drawn]
+        shares *= objective.shares.sum() / shares.sum()
+        members = tuple(
+            members_of(
+                groups.codes[drawn],
+                groups.shares[drawn] / chances[drawn],
+                int(groups.codes.max(initial=0)) + 1,
+            )
+            for groups in self.whole.members
         )
-        return Sample(InMemoryRows((shard,)), kept.size / n_rows)
+        shard = ShardRows(
+            model.take(drawn), Objective(objective.loss, objective.targets[drawn], shares), members
+        )
+        return Sample(InMemoryRows((shard,)), drawn.size / n_rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -513,39 +521,3 @@ class InMemoryData:
         if n_shards == 1 or not hasattr(self.model, "take"):
             return [(slice(0, n_rows), self.model)]
         return [(rows, self.model.take(rows)) for rows in self.size.slices(n_rows, n_shards)]
-
-
-_FEWEST_MEMBERS = 1000
-"""Of a group of which fewer would be kept so many are, or all that there are."""
-
-
-def chances_of(members: tuple[Members, ...], n_rows: int, size: int) -> Floats:
-    """Return the probability with which each row is kept, so that about ``size`` are, if no group is small.
-
-    Parameters
-    ----------
-    members
-        Whom constraints are about, in any number of ways.
-    n_rows, size
-        Rows that there are, and how many are wanted.
-    """
-    chances = np.full(n_rows, min(1.0, size / n_rows))
-    for groups in members:
-        inside = groups.codes >= 0
-        counts = np.bincount(groups.codes[inside])
-        enough = np.minimum(_FEWEST_MEMBERS / np.maximum(counts, 1), 1.0)
-        chances[inside] = np.maximum(chances[inside], enough[groups.codes[inside]])
-    return chances
-
-
-def sampled_members(members: Members, kept: Ints, chances: Floats) -> Members:
-    """Return the members among the rows that were kept, with shares that add up to 1 in each group."""
-    codes = members.codes[kept]
-    return members_of(codes, members.shares[kept] / chances[kept], int(members.codes.max(initial=0)) + 1)
-
-
-def sampled_objective(objective: Objective, kept: Ints, chances: Floats) -> Objective:
-    """Return the loss of the rows that were kept, with shares that add up to those of all."""
-    shares = objective.shares[kept] / chances[kept]
-    shares *= objective.shares.sum() / shares.sum()
-    return Objective(objective.loss, objective.targets[kept], shares)

@@ -77,7 +77,7 @@ class IDCA(Solver):
         time_limit: float | None = None,
         callback: Callback | None = None,
     ) -> Result:
-        """Run Algorithm 1 from a point that is feasible up to the inner tolerance.
+        """Run Algorithm 1 from a point that is feasible up to the inner tolerance (its line 1).
 
         Ctrl-C ends the run with the best point so far and status STOPPED.
         """
@@ -90,14 +90,15 @@ class IDCA(Solver):
         def algorithm(x: Floats) -> Status:
             inner: InnerSolver | None = self.inner
             run.record(0, x)
-            for k in range(self.max_iter):
+            for k in range(self.max_iter):  # Alg. 1, line 2
                 if inner is None:
                     return Status.STALLED
-                subproblem = problem.linearise(x, mu=mu)  # tangents of f⁻ at x, eq. (convexifyf)
+                subproblem = problem.linearise(x, mu=mu)  # tangents of f⁻ at x make f convex (section 6)
                 following = inner.solve(subproblem, x)  # Alg. 1, line 3
                 moved = np.linalg.norm(following - x)
                 x = following
                 run.record(k + 1, x)
+                # Theorem 6.5 lets the inner budget T_k differ: it grows only when it was too small to move x.
                 if moved <= self.tol * (1 + np.linalg.norm(x)):
                     inner = inner.longer()
             return Status.MAX_ITER

@@ -1,4 +1,8 @@
-"""Sequential quadratic programming: one small quadratic program a step, in the multipliers alone."""
+"""Sequential quadratic programming: one small quadratic program a step, in the multipliers alone.
+
+`SQP` solves the DC problem itself, `NewtonSteps` the convex subproblems of IDCA; both take the steps of
+`partialfair.optimization.solvers.descent`.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +61,7 @@ class SQP(Solver):
             at: Point = problem.at(x)
             for k in range(self.max_iter):
                 following = descent.advance(at)
-                if following is None:
+                if following is None:  # stationary, or no step of any length helps
                     return Status.CONVERGED if descent.residual <= self.tol else Status.STALLED
                 at = following
                 run.record(k + 1, at.x, Evaluation(at.objective, at.constraints))
@@ -94,6 +98,7 @@ class NewtonSteps:
         """Return a point whose residual is small, or the last that was reached."""
         subproblem.domain.bounds(start.size)  # or a sentence about domains that are not bounds
         at: Point = subproblem.at(start)
+        # Each subproblem begins anew: its tangents, and so its multipliers and kinks, are others.
         descent = Descent(subproblem.at, np.zeros(subproblem.problem.m), self.epsilon, subproblem.domain)
         for _ in range(self.n_steps):
             following = descent.advance(at)

@@ -1,13 +1,14 @@
-"""The switching subgradient method (Algorithm 2), on anything with oracles ``at(x)`` and a domain."""
+"""Switching subgradients: on IDCA's convex subproblem (Algorithm 2), or on the DC problem (Algorithm 3)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 
-from partialfair.optimization.problems import Capability, Domain, Problem, Subproblem
+from partialfair.optimization.problems import Capability, Problem, ProblemPoint, Subproblem
+from partialfair.optimization.problems.subproblem import SubproblemPoint
 from partialfair.optimization.solvers.result import Callback, Result, Run, Solver
 from partialfair.optimization.solvers.status import Status
 from partialfair.utils.checks import check_count, check_number
@@ -17,36 +18,9 @@ _EQUAL = 1e-12
 """Constraints that differ by less are equally violated: at the trivial start whole groups of them are."""
 
 
-class Oracle(Protocol):
-    """Values and gradients of an objective and of constraints at one point."""
-
-    @property
-    def objective(self) -> float:
-        """Value of the objective."""
-
-    @property
-    def constraints(self) -> Floats:
-        """Values of the constraints."""
-
-    def objective_gradient(self) -> Floats:
-        """Return a subgradient of the objective."""
-
-    def constraint_gradient(self, i: int) -> Floats:
-        """Return a subgradient of constraint i."""
-
-
-class Switchable(Protocol):
-    """What the method minimises: a problem or a subproblem."""
-
-    @property
-    def domain(self) -> Domain:
-        """The set 𝒲."""
-
-    def at(self, x: Floats, /) -> Oracle:
-        """Return the oracles at x."""
-
-
-def switching_step(target: Switchable, oracle: Oracle, v: Floats, epsilon: float) -> tuple[Floats, bool]:
+def switching_step(
+    target: Problem | Subproblem, oracle: ProblemPoint | SubproblemPoint, v: Floats, epsilon: float
+) -> tuple[Floats, bool]:
     """Step as Algorithms 2 and 3 do: along the objective if v is nearly feasible, else the worst constraint.
 
     Returns
@@ -55,14 +29,17 @@ def switching_step(target: Switchable, oracle: Oracle, v: Floats, epsilon: float
         A zero subgradient cannot be followed; the point then stays where it is.
     """
     constraints = oracle.constraints
-    # The first of equals, so that rounding does not choose.
+    # g = max_i g_i, whose subgradient is that of any of the largest. The first of equals, so that rounding
+    # does not choose.
     worst = int(np.argmax(constraints >= constraints.max() - _EQUAL)) if constraints.size else -1
-    feasible = worst < 0 or constraints[worst] <= epsilon  # Alg. 2, line 4
+    feasible = worst < 0 or constraints[worst] <= epsilon  # Alg. 2, line 4; Alg. 3, line 4
     gradient = oracle.objective_gradient() if feasible else oracle.constraint_gradient(worst)
+    # Polyak's step for the objective ends ε lower, that for the constraint ends where its tangent is 0.
     length = epsilon if feasible else constraints[worst]
     norm = float(gradient @ gradient)
     step = length / norm if norm > 0 else 0.0
-    return target.domain.project(v - step * gradient), feasible  # Alg. 2, lines 5 and 7
+    # Alg. 2, lines 5 and 7; Alg. 3, lines 6 and 10
+    return target.domain.project(v - step * gradient), feasible
 
 
 @dataclass(frozen=True)
@@ -101,10 +78,11 @@ class Switching:
         that violates the constraints least is returned.
         """
         v, best, best_order = start, start, (True, np.inf)
-        for _ in range(self.n_steps):
+        for _ in range(self.n_steps):  # Alg. 2, line 3
             oracle = subproblem.at(v)
             following, feasible = switching_step(subproblem, oracle, v, self.epsilon)
-            # Feasible points by their objective; before any is, others by their violation.
+            # 𝒯 and its argmin, lines 5 and 10: feasible points by their objective. Before any is, others by
+            # their violation, for which the paper has no need.
             order = (not feasible, oracle.objective if feasible else float(oracle.constraints.max()))
             if order < best_order:
                 best, best_order = v, order
@@ -121,7 +99,7 @@ class DirectSwitching(Solver):
     max_iter
         T.
     epsilon
-        Static ``ε_t = ε``; also the one tolerance at which all iterates are judged. With a diminishing ε_t
+        Static ``ε_t = ε``; also the one tolerance at which all iterates are evaluated. With a diminishing ε_t
         the paper's rule (t in 𝒯 if f ≤ ε_t) would let early, infeasible iterates win.
     diminishing
         c of ``ε_t = c / (t + 1)``; None for the static schedule.
@@ -155,10 +133,11 @@ class DirectSwitching(Solver):
         def algorithm(x: Floats) -> Status:
             best, lowest = x, float("inf")
             run.record(0, x)
-            for t in range(self.max_iter):
+            for t in range(self.max_iter):  # Alg. 3, line 3
                 epsilon_t = self.epsilon if self.diminishing is None else self.diminishing / (t + 1)
                 oracle = problem.at(x)
-                following, _ = switching_step(problem, oracle, x, epsilon_t)  # Alg. 3, lines 4 to 11
+                following, _ = switching_step(problem, oracle, x, epsilon_t)  # lines 4 to 11
+                # Line 13, but with one ε for all iterates: see `epsilon`.
                 if oracle.constraints.max(initial=0.0) <= self.epsilon and oracle.objective < lowest:
                     best, lowest = x, oracle.objective
                 x = following
