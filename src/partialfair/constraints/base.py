@@ -90,15 +90,15 @@ class Constraint(StoredAsPairs, ABC):
         return np.asarray(np.min(sizes, axis=0) * measures)
 
     def compared(self, positive: Positive) -> tuple[npt.NDArray[np.bool_], ...]:
-        """Return the rows that are compared between groups, one set or several; by default everybody."""
+        """Return the rows that are compared between groups, one set or several; by default all."""
         return (np.array(True),)
 
     def among(self, labels: Sequence[GroupLabel]) -> Constraint:
         """Return the constraint on some groups only: intervals by group are those of these groups."""
         if not isinstance(self.interval, Mapping):
             return self
-        kept = {label: part for label, part in self.interval.items() if label in labels}
-        return replace(self, interval=kept)
+        some = {label: part for label, part in self.interval.items() if label in labels}
+        return replace(self, interval=some)
 
     def intervals(self, groups: Groups) -> tuple[IntervalSet, ...]:
         """Return the interval of each group."""
@@ -148,20 +148,25 @@ def effective_sizes(groups: Groups, weights: Floats, squares: Floats | None = No
 
 
 def refuse_empty_groups(groups: Groups, weights: Floats, kind: str) -> None:
-    """Refuse groups in which nobody has weight: a mean over nobody has no value."""
+    """Refuse groups in which no member has weight: a mean over none has no value."""
     for name, size in zip(groups.names, effective_sizes(groups, weights), strict=True):
         if size == 0:
             raise InputError(f"group {name!r} has no {kind} to compare")
 
 
 def check_compatible(constraints: Sequence[Constraint], groups: Groups) -> None:
-    """Refuse lists that contradict themselves: the same demand twice, or demands that exclude each other.
+    """Refuse lists that state the same twice, or what no scores can satisfy together.
 
     Ranks fall in every group as a threshold rises. So of two boxes of ranks, one must be reachable from the
     other by going down in all groups, or no scores whatsoever meet both.
     """
     for first, second in combinations(constraints, 2):
-        if _same_demand(first, second, groups):
+        settings = [field.name for field in fields(first) if field.name not in ("interval", "max_gap")]
+        if (  # they differ in max_gap at most, however their intervals are written
+            type(first) is type(second)
+            and all(getattr(first, name) == getattr(second, name) for name in settings)
+            and first.intervals(groups) == second.intervals(groups)
+        ):
             raise InputError(f"the list asks for {first.says()} and for {second.says()}; keep one of them")
         lows, highs = first.rank_boxes(groups)
         other_lows, other_highs = second.rank_boxes(groups)
@@ -169,13 +174,3 @@ def check_compatible(constraints: Sequence[Constraint], groups: Groups) -> None:
         below = (other_lows[None] <= highs[:, None] + _ROUNDING).all(axis=2)
         if not (above | below).all():
             raise InputError(f"no scores can satisfy both {first.says()} and {second.says()}")
-
-
-def _same_demand(first: Constraint, second: Constraint, groups: Groups) -> bool:
-    """Whether two constraints differ in ``max_gap`` at most, however their intervals are written."""
-    settings = [field.name for field in fields(first) if field.name not in ("interval", "max_gap")]
-    return (
-        type(first) is type(second)
-        and all(getattr(first, name) == getattr(second, name) for name in settings)
-        and first.intervals(groups) == second.intervals(groups)
-    )

@@ -1,4 +1,4 @@
-"""Thresholds θ of constraints: what each is for, where it starts, and where it belongs for given scores."""
+"""A constraint tied to rows, with its thresholds θ, and several of them together."""
 
 from __future__ import annotations
 
@@ -76,22 +76,18 @@ class Thresholds:
         """Number of thresholds."""
         return self.starts.size
 
-    def for_groups(self, n_groups: int) -> Thresholds:
-        """Return the same thresholds, of a bank with so many groups."""
-        return replace(self, n_groups=n_groups)
-
-    def at(self, ranks_of: RanksOf) -> Floats:
+    def at(self, ranks_of: RanksOf, bank: int = 0) -> Floats:
         """Return thresholds that suit the scores; the constraints are then violated little."""
         if not self.n:
             return np.empty(0)
-        ranks = ranks_of(0)
+        ranks = ranks_of(bank)
         if self.ranks is None:
             medians = [float(ranks.at(k, _MEDIAN)[0]) for k in range(self.n_groups)]
             return np.asarray(self.starts + np.mean(medians))
         by_group = [ranks.at(k, self.ranks[:, k]) for k in range(self.ranks.shape[1])]
         return np.asarray(np.stack(by_group, axis=1).mean(axis=1))
 
-    def continued(self, before: Thresholds, theta: Floats, ranks_of: RanksOf) -> Floats:
+    def continued(self, before: Thresholds, theta: Floats, ranks_of: RanksOf, bank: int = 0) -> Floats:
         """Return the values that thresholds had before, by their keys, and suitable ones for new keys.
 
         Parameters
@@ -100,13 +96,13 @@ class Thresholds:
             The thresholds of an earlier block of the constraint.
         theta : (before.n,)
             Their values.
-        ranks_of
-            Ranks of the scores now.
+        ranks_of, bank
+            Ranks of the scores now, and which bank these are the thresholds of.
         """
         known = dict(zip(before.keys, theta.tolist(), strict=True))
         if all(key in known for key in self.keys):
             return np.array([known[key] for key in self.keys])
-        suitable = self.at(ranks_of).tolist()
+        suitable = self.at(ranks_of, bank).tolist()
         return np.array([known.get(key, value) for key, value in zip(self.keys, suitable, strict=True)])
 
 
@@ -131,9 +127,7 @@ class JoinedThresholds:
 
     def at(self, ranks_of: RanksOf) -> Floats:
         """Return thresholds that suit the scores."""
-        values = [
-            thresholds.at(_ranks_of_bank(ranks_of, bank)) for bank, thresholds in enumerate(self.by_bank)
-        ]
+        values = [thresholds.at(ranks_of, bank) for bank, thresholds in enumerate(self.by_bank)]
         return np.concatenate([np.empty(0), *values])
 
     def continued(self, before: JoinedThresholds, theta: Floats, ranks_of: RanksOf) -> Floats:
@@ -143,14 +137,9 @@ class JoinedThresholds:
         values, first = [np.empty(0)], 0
         for bank, (thresholds, earlier) in enumerate(zip(self.by_bank, before.by_bank, strict=True)):
             known = theta[first : first + earlier.n]
-            values.append(thresholds.continued(earlier, known, _ranks_of_bank(ranks_of, bank)))
+            values.append(thresholds.continued(earlier, known, ranks_of, bank))
             first += earlier.n
         return np.concatenate(values)
-
-
-def _ranks_of_bank(ranks_of: RanksOf, bank: int) -> RanksOf:
-    """Return what a block of this bank alone would ask."""
-    return lambda _: ranks_of(bank)
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,17 +187,7 @@ class ConstraintBlock:
             )
         if self.members is not None:
             self._check_members()
-        n_banks = len(self.joined_bank.banks)
-        if isinstance(self.thresholds, JoinedThresholds):
-            if len(self.thresholds.by_bank) != n_banks:
-                raise InputError(
-                    f"a constraint on {n_banks} banks has thresholds for {len(self.thresholds.by_bank)}"
-                )
-            self._check_joined(self.thresholds)
-        elif self.thresholds.n and isinstance(self.bank, JoinedBank):
-            raise InputError("a constraint on a JoinedBank needs JoinedThresholds: Thresholds for each bank")
-        elif self.thresholds.n and self.members is not None:
-            object.__setattr__(self, "thresholds", _in_groups(self.thresholds, self.members, self.bank))
+        self._fill_thresholds()
 
     def _check_members(self) -> None:
         """Refuse members that are not those of the banks, or not all of the same rows."""
@@ -231,16 +210,35 @@ class ConstraintBlock:
                 f"{', '.join(map(str, sorted(sizes)))}"
             )
 
-    def _check_joined(self, thresholds: JoinedThresholds) -> None:
-        """Hold the thresholds of each bank against it and its members."""
-        for bank, of_bank in zip(self.joined_bank.banks, thresholds.by_bank, strict=True):
-            if of_bank.n != bank.n_theta:
-                who = type(bank).__name__
-                raise InputError(f"{who} has {bank.n_theta} free thresholds, but Thresholds for {of_bank.n}")
-        if self.members is not None:
-            each = zip(thresholds.by_bank, self.all_members, self.joined_bank.banks, strict=True)
-            filled = JoinedThresholds(tuple(_in_groups(*of_bank) for of_bank in each))
-            object.__setattr__(self, "thresholds", filled)
+    def _fill_thresholds(self) -> None:
+        """Tell thresholds of how many groups they are, and refuse those that do not fit the banks."""
+        banks, given = self.joined_bank.banks, self.thresholds
+        joined = isinstance(given, JoinedThresholds)
+        if not given.n and not joined:
+            return
+        if not joined and isinstance(self.bank, JoinedBank):
+            raise InputError("a constraint on a JoinedBank needs JoinedThresholds: Thresholds for each bank")
+        by_bank = self.joined_thresholds.by_bank
+        if len(by_bank) != len(banks):
+            raise InputError(f"a constraint on {len(banks)} banks has thresholds for {len(by_bank)}")
+        filled = []
+        for position, (bank, thresholds) in enumerate(zip(banks, by_bank, strict=True)):
+            who = type(bank).__name__
+            if thresholds.n != bank.n_theta:
+                raise InputError(
+                    f"{who} has {bank.n_theta} free thresholds, but Thresholds for {thresholds.n}"
+                )
+            if self.members is not None:
+                n_groups = int(self.all_members[position].codes.max(initial=-1)) + 1
+                if thresholds.ranks is None:
+                    thresholds = replace(thresholds, n_groups=max(n_groups, thresholds.n_groups))
+                elif thresholds.n and thresholds.ranks.shape[1] < n_groups:
+                    raise InputError(
+                        f"thresholds of a constraint on {who} have ranks in {thresholds.ranks.shape[1]} "
+                        f"groups, but its members are of {n_groups}"
+                    )
+            filled.append(thresholds)
+        object.__setattr__(self, "thresholds", JoinedThresholds(tuple(filled)) if joined else filled[0])
 
     @classmethod
     def none(cls) -> ConstraintBlock:
@@ -277,19 +275,6 @@ class ConstraintBlock:
     def without_members(self) -> ConstraintBlock:
         """Return the functions alone, of a `JoinedBank`: rows, in shards, keep the members."""
         return ConstraintBlock(self.joined_bank, None, self.system, self.names, self.joined_thresholds)
-
-
-def _in_groups(thresholds: Thresholds, members: Members, bank: AtomBank) -> Thresholds:
-    """Tell thresholds how many groups there are, or hold their ranks against it."""
-    n_groups = int(members.codes.max(initial=-1)) + 1
-    if thresholds.ranks is None:
-        return thresholds.for_groups(max(n_groups, thresholds.n_groups))
-    if thresholds.n and thresholds.ranks.shape[1] < n_groups:
-        raise InputError(
-            f"thresholds of a constraint on {type(bank).__name__} have ranks in "
-            f"{thresholds.ranks.shape[1]} groups, but its members are of {n_groups}"
-        )
-    return thresholds
 
 
 def join(blocks: Sequence[ConstraintBlock]) -> ConstraintBlock:

@@ -1,8 +1,8 @@
-"""Grids of ranks at which statistical parity is asked for.
+"""Parity of whole score distributions, on a grid of ranks, and of the shares selected at one threshold.
 
-On the interval scale a point is ``u / (1 − κ)`` in [0, 1], where u is the share of an interval that has been
-passed and the band at the point holds the shares from u to u + κ: points are thus the same for any κ. On the
-absolute scale a point is a rank p itself, and the band holds the ranks from p to p + κ.
+On the interval scale a point of a grid is ``u / (1 − κ)`` in [0, 1], where u is the share of an interval that
+has been passed and the band at the point holds the shares from u to u + κ: points are thus the same for any
+κ. On the absolute scale a point is a rank p itself, and the band holds the ranks from p to p + κ.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ from partialfair.utils.checks import check_count, check_number
 from partialfair.utils.typing import Floats, GapScale
 
 _SAME_POINT = 1e-6
-"""Points that are closer ask for the same."""
+"""Points that are closer state the same."""
+_VACUOUS = 1e-9
+"""A bound on a share that is so close to 0 or 1 states nothing."""
+_INSIDE = 1e-6
+"""Levels of a surrogate stay so far from 0 and 1, which some reach only at infinity."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ class RankGrid:
     def reaching(cls, n_points: int, kappa: float, interval: IntervalSet | None) -> RankGrid:
         """Return an even grid, with its ends, that reaches everywhere the exact gap looks.
 
-        Without the ends scores pile up just beyond the last point, where nothing is asked of them.
+        Without the ends scores pile up just beyond the last point, where nothing constrains them.
 
         Parameters
         ----------
@@ -66,8 +70,14 @@ class RankGrid:
         even = np.linspace(0.0, 1.0, n_points + 2)
         if interval is None:
             return cls(tuple(even.tolist()), kappa, "interval")
-        wider = as_interval_set(_merged([(max(0.0, low - kappa), high) for low, high in interval.parts]))
-        return cls(tuple(wider.rank_at(even, side="left").tolist()), kappa, "absolute")
+        wider: list[tuple[float, float]] = []
+        for low, high in interval.parts:  # those that now overlap are joined
+            first = max(0.0, low - kappa)
+            if wider and first <= wider[-1][1]:
+                first = wider.pop()[0]
+            wider.append((first, high))
+        points = as_interval_set(wider).rank_at(even, side="left")
+        return cls(tuple(points.tolist()), kappa, "absolute")
 
     def denser(self) -> RankGrid:
         """Return the grid with a point between any two that follow each other in it."""
@@ -126,24 +136,6 @@ def paper_points(n_points: int, interval: IntervalSet | None) -> Floats:
     return interval.rank_at(np.arange(n_points) / n_points, side="right")
 
 
-def _merged(intervals: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return increasing intervals with those that overlap joined."""
-    joined = [intervals[0]]
-    for low, high in intervals[1:]:
-        if low <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], high)
-        else:
-            joined.append((low, high))
-    return joined
-
-
-_VACUOUS = 1e-9
-"""A bound on a share that is so close to 0 or 1 asks for nothing."""
-
-_INSIDE = 1e-6
-"""Levels of a surrogate stay so far from 0 and 1, which some reach only at infinity."""
-
-
 @dataclass(frozen=True)
 class StatisticalParity(Constraint):
     """Partial statistical parity (pSP) by surrogate bands at a grid of ranks (inprocess_pdp_approx).
@@ -179,7 +171,7 @@ class StatisticalParity(Constraint):
         self, groups: Groups, weights: Floats, surrogate: Surrogate, positive: Positive = None
     ) -> ConstraintBlock:
         """Two functions per point and group: mean σ at least the lower rank, at most the upper one."""
-        lows, highs, points = self._asked(groups)
+        lows, highs, points = self._stated(groups)
         relative = self.gap_scale == "interval"
         factors = [1 / part.measure if relative else 1.0 for part in self.intervals(groups)]
         bank = GroupMeans(surrogate, len(groups.labels), len(lows))
@@ -187,7 +179,7 @@ class StatisticalParity(Constraint):
         names: list[str] = []
         for j in range(len(lows)):
             for k, name in enumerate(groups.names):
-                mean = atom(bank.plus(k, j)) - atom(bank.minus(k, j))
+                mean = atom(bank.plus(k, j)) - atom(bank.minus(k, j))  # of σ = σ⁺ − σ⁻ at θ_j
                 if lows[j, k] > _VACUOUS:  # a mean of σ is never below 0
                     functions.append(factors[k] * (-mean + lows[j, k]))
                     names.append(f"at least {100 * lows[j, k]:.3g} % of {name} ahead of threshold {j + 1}")
@@ -207,7 +199,7 @@ class StatisticalParity(Constraint):
 
     def rank_boxes(self, groups: Groups) -> tuple[Floats, Floats]:
         """Return the lower and upper rank of each point in each group."""
-        return self._asked(groups)[:2]
+        return self._stated(groups)[:2]
 
     def bands(self, points: Floats, groups: Groups) -> tuple[Floats, Floats]:
         """Return the lower and upper rank of some points in each group, (n_points, n_groups) each."""
@@ -220,12 +212,12 @@ class StatisticalParity(Constraint):
         highs = np.stack([part.rank_at(shares + kappa, side="right") for part in intervals], axis=1)
         return lows, highs
 
-    def _asked(self, groups: Groups) -> tuple[Floats, Floats, tuple[float, ...]]:
-        """Return lower and upper ranks and points, without those at which a θ beyond all scores would do."""
+    def _stated(self, groups: Groups) -> tuple[Floats, Floats, tuple[float, ...]]:
+        """Return lower and upper ranks and points, without those that a θ beyond all scores satisfies."""
         points = np.array(paper_points(self.n_points, self._common) if self.points is None else self.points)
         lows, highs = self.bands(points, groups)
-        asked = (lows > _VACUOUS).any(axis=1) & (highs < 1 - _VACUOUS).any(axis=1) & self.can_bind(1.0)
-        return lows[asked], highs[asked], tuple(points[asked].tolist())
+        stated = (lows > _VACUOUS).any(axis=1) & (highs < 1 - _VACUOUS).any(axis=1) & self.can_bind(1.0)
+        return lows[stated], highs[stated], tuple(points[stated].tolist())
 
     @property
     def grid(self) -> RankGrid:
@@ -283,7 +275,14 @@ class AtThreshold(Constraint):
         refuse_empty_groups(groups, weights, kind.strip() or self.counted)
         bank = GroupMeans(surrogate, n_groups, 0, fixed=(float(self.threshold),))
         intervals = self.intervals(groups)
-        shares = [self._share(bank, k, part) for k, part in enumerate(intervals)]
+        shares = []
+        for k, interval in enumerate(intervals):
+            plus, minus = (bank.plus(k, 0), 1.0), (bank.minus(k, 0), 1.0)
+            share = DC()
+            for low, high in interval.parts:  # min(M, β) − min(M, α), with mean σ⁺ cancelled
+                below = maximum(Affine((minus,)), Affine((plus,), -low))
+                share = share + below - maximum(Affine((minus,)), Affine((plus,), -high))
+            shares.append((1.0 if self.gap_scale == "absolute" else 1.0 / interval.measure) * share)
         functions, names = [], []
         most = intervals[0].measure if self.gap_scale == "absolute" else 1.0
         for k, other in permutations(range(n_groups), 2) if self.can_bind(most) else ():
@@ -294,14 +293,6 @@ class AtThreshold(Constraint):
             )
         members = members_of(groups.codes, weights, n_groups)
         return ConstraintBlock(bank, members, DCSystem(tuple(functions), bank.n_atoms), tuple(names))
-
-    def _share(self, bank: GroupMeans, k: int, part: IntervalSet) -> DC:
-        plus, minus = (bank.plus(k, 0), 1.0), (bank.minus(k, 0), 1.0)
-        share = DC()
-        for low, high in part.parts:
-            below = maximum(Affine((minus,)), Affine((plus,), -low))
-            share = share + below - maximum(Affine((minus,)), Affine((plus,), -high))
-        return (1.0 if self.gap_scale == "absolute" else 1.0 / part.measure) * share
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Continuous stand-ins σ(x) for the indicator 1[x > 0], as differences of convex functions.
+"""Surrogates σ(x): continuous approximations of the indicator 1[x > 0], differences of convex functions.
 
 A surrogate is written ``σ = σ⁺ − σ⁻`` with both parts convex and non-decreasing: composed with scores
 ``h_w(ξ) − θ`` that are linear in (w, θ), each part is then convex in (w, θ), and no ρ-shift is needed.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -219,6 +219,7 @@ class Surrogate:
             plus, minus, _, _ = type(self).terms(x / self.width)
             return plus - minus < share
 
+        # An interval around it, then bisection to the last bit.
         low, high = -1.0, 1.0
         while not below(low):
             low *= 2
@@ -232,20 +233,15 @@ class Surrogate:
 
     def means(self, scores: Floats, weights: Floats, codes: Ints, thetas: Floats, n_groups: int) -> Floats:
         """Return ``Σ_{i in k} weights_i σ±(scores_i − θ_j)``: (2, n_groups, n_thetas), σ⁺ first."""
-        arguments = (self.width, scores, weights, codes, thetas, n_groups)
-        if self.kernels is None:
-            return np.asarray(_means(type(self).terms, *arguments))
-        return np.asarray(self.kernels.means(*arguments))
+        loop = self._loop("means", _means)
+        return np.asarray(loop(self.width, scores, weights, codes, thetas, n_groups))
 
     def pull_back(
         self, coefficients: Floats, scores: Floats, weights: Floats, codes: Ints, thetas: Floats
     ) -> tuple[Floats, Floats]:
         """Return the (sub)gradients of ``Σ coefficients · means`` in the scores and in the thresholds."""
-        arguments = (self.width, coefficients, scores, weights, codes, thetas)
-        if self.kernels is None:
-            by_score, by_theta = _pull_back(type(self).terms, *arguments)
-        else:
-            by_score, by_theta = self.kernels.pull_back(*arguments)
+        loop = self._loop("pull_back", _pull_back)
+        by_score, by_theta = loop(self.width, coefficients, scores, weights, codes, thetas)
         return by_score, by_theta
 
     def curvature(
@@ -265,17 +261,12 @@ class Surrogate:
 
         Kinks have none; differences of slopes a fifth of the width apart tell how many kinks there are.
         """
-        arguments = (self.width, self._reach, coefficients, scores, weights, codes, thetas)
-        if self.kernels is None:
-            return np.asarray(_bends(type(self).terms, *arguments))
-        return np.asarray(self.kernels.bends(*arguments))
+        loop = self._loop("bends", _bends)
+        return np.asarray(loop(self.width, self._reach, coefficients, scores, weights, codes, thetas))
 
     def slopes(self, scores: Floats, weights: Floats, thetas: Floats) -> Floats:
         """Return ``weights_i σ±'(scores_i − θ_j)``: (n, 2 n_thetas), σ⁺ first."""
-        arguments = (self.width, scores, weights, thetas)
-        if self.kernels is None:
-            return np.asarray(_slopes(type(self).terms, *arguments))
-        return np.asarray(self.kernels.slopes(*arguments))
+        return np.asarray(self._loop("slopes", _slopes)(self.width, scores, weights, thetas))
 
     def pair_sums(self, order: int, targets: Floats, sources: Floats, weights: Floats) -> Floats:
         """Return ``Σ_m weights[c, m] φ(targets_i − sources_m)`` for φ = σ⁺ and σ⁻: (2, n_columns, n_targets).
@@ -283,10 +274,15 @@ class Surrogate:
         For order 1 and 2 φ is the first and the (smoothed) second derivative of those. Targets and sources
         are ascending. O(n_targets · n_sources), unless a surrogate knows better.
         """
-        arguments = (order, self.width, self._reach, targets, sources, weights)
-        if self.kernels is None:
-            return np.asarray(_pair_sums(type(self).terms, *arguments))
-        return np.asarray(self.kernels.pair_sums(*arguments))
+        loop = self._loop("pair_sums", _pair_sums)
+        return np.asarray(loop(order, self.width, self._reach, targets, sources, weights))
+
+    def _loop(self, name: str, generic: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the compiled loop that the surrogate brings, or the generic one with its terms."""
+        if self.kernels is not None:
+            own: Callable[..., Any] = getattr(self.kernels, name)
+            return own
+        return partial(generic, type(self).terms)
 
     @property
     def _reach(self) -> float:
@@ -318,6 +314,7 @@ class _HingeRamp(Surrogate):
     def means(self, scores: Floats, weights: Floats, codes: Ints, thetas: Floats, n_groups: int) -> Floats:
         """As in `Surrogate`, by one look-up per score."""
         pieces = self.pieces(thetas)
+        # Polynomials of s: their sums over a bin are sums of its Σ ω, Σ ω s and Σ ω s².
         sums = moments(pieces.bins(scores), scores, weights, codes, n_groups, pieces.n_bins)
         means = np.einsum("mgb,mbj->gj", sums, pieces.values)
         return np.ascontiguousarray(means.reshape(n_groups, 2, -1).transpose(1, 0, 2))
@@ -332,7 +329,7 @@ class _HingeRamp(Surrogate):
         bins = pieces.bins(scores)
         by_score = look_up(np.einsum("mbj,gj->mgb", pieces.slopes, each), bins, scores, weights, codes)
         sums = moments(bins, scores, weights, codes, n_groups, pieces.n_bins)[:2]
-        totals = np.einsum("mgb,mbj,gj->j", sums, pieces.slopes, each)
+        totals = np.einsum("mgb,mbj,gj->j", sums, pieces.slopes, each)  # functions of s − θ_j
         return by_score, -totals.reshape(2, -1).sum(axis=0)
 
     def curvature(
@@ -390,7 +387,7 @@ def _rounded_terms(x: float) -> tuple[float, float, float, float]:
 class RoundedRamp(_HingeRamp):
     """The ramp with corners rounded by parabolas, over a quarter of a width on both sides.
 
-    As good a stand-in for the indicator as the ramp, and without its kinks, one per score and threshold,
+    As good a surrogate of the indicator as the ramp, and without its kinks, one per score and threshold,
     which make up most of the work of a solver.
     """
 

@@ -1,6 +1,6 @@
 """Difference-of-convex functions of score vectors and thresholds: formulas that own no rows and no model."""
 
-from partialfair.constraints.dc.algebra import DC, Affine, DCSystem, Tangents, Ties, atom, maximum
+from partialfair.constraints.dc.algebra import DC, Affine, DCSystem, atom, maximum
 from partialfair.constraints.dc.bank import (
     AtomBank,
     AtomKinks,
@@ -8,7 +8,6 @@ from partialfair.constraints.dc.bank import (
     Bending,
     Gradient,
     JoinedBank,
-    Moves,
 )
 from partialfair.constraints.dc.checks import (
     CheckFailed,
@@ -34,11 +33,8 @@ __all__ = [
     "Gradient",
     "GroupMeans",
     "JoinedBank",
-    "Moves",
     "PairSums",
     "RowColumns",
-    "Tangents",
-    "Ties",
     "atom",
     "check_additive",
     "check_columns",

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -146,13 +147,9 @@ class AtomKinks:
     def joined(cls, kinks: Sequence[AtomKinks]) -> AtomKinks:
         """Return any number of sets of kinks as one."""
         none, nothing = np.empty(0, dtype=np.int64), np.empty(0)
-        nowhere = cls.alone(none, none, none, nothing, nothing, none)
-        return cls(
-            *(
-                np.concatenate([getattr(part, field.name) for part in (nowhere, *kinks)])
-                for field in fields(cls)
-            )
-        )
+        every = (cls.alone(none, none, none, nothing, nothing, none), *kinks)
+        names = [field.name for field in fields(cls)]
+        return cls(*(np.concatenate([getattr(part, name) for part in every]) for name in names))
 
     def take(self, which: Ints) -> AtomKinks:
         """Return some of them."""
@@ -168,85 +165,93 @@ class AtomKinks:
         return (self.atoms * n_rows + self.rows) * (n_rows + 1) + self.others + 1
 
 
-@dataclass(frozen=True, eq=False)
-class _Numbered:
-    """One of the banks, and the numbers that its atoms and its thresholds have among all."""
+class _Part(NamedTuple):
+    """One of several banks, and the numbers that its atoms and its thresholds have among all."""
 
     bank: AtomBank
-    members: Members
     atoms: slice
-    thresholds: slice
-
-    def threshold_numbers(self, thresholds: Ints) -> Ints:
-        """Return thresholds, −1 for none, as they are numbered among all."""
-        return np.where(thresholds >= 0, thresholds + self.thresholds.start, -1)
+    thetas: slice
 
 
 @dataclass(frozen=True, eq=False)
 class JoinedBank:
-    """Any number of banks on the same scores, in a row; each keeps thresholds and members of its own.
+    """Any number of banks on the same scores, in a row; each has thresholds and members of its own.
 
     Its ``members`` are a tuple, one `Members` for each bank.
     """
 
     banks: tuple[AtomBank, ...]
 
-    @property
+    @cached_property
     def n_atoms(self) -> int:
         """Atoms of all banks."""
         return sum(bank.n_atoms for bank in self.banks)
 
-    @property
+    @cached_property
     def n_theta(self) -> int:
         """Free thresholds of all banks."""
         return sum(bank.n_theta for bank in self.banks)
 
-    @property
+    @cached_property
     def additive(self) -> bool:
         """Whether all banks are."""
         return all(bank.additive for bank in self.banks)
 
-    @property
+    @cached_property
     def has_kinks(self) -> bool:
         """Whether any bank has."""
         return any(isinstance(bank, Bending) and bank.has_kinks for bank in self.banks)
 
+    @cached_property
+    def _parts(self) -> list[_Part]:
+        parts, atom, theta = [], 0, 0
+        for bank in self.banks:
+            part = _Part(bank, slice(atom, atom + bank.n_atoms), slice(theta, theta + bank.n_theta))
+            atom, theta = part.atoms.stop, part.thetas.stop
+            parts.append(part)
+        return parts
+
     def values(self, scores: Floats, members: tuple[Members, ...], theta: Floats) -> Floats:
         """Value of every atom."""
-        values = [
-            part.bank.values(scores, part.members, theta[part.thresholds]) for part in self._numbered(members)
-        ]
-        return np.concatenate([np.empty(0), *values])
+        values = [np.empty(0)]
+        for (bank, _, thetas), of_bank in zip(self._parts, members, strict=True):
+            values.append(bank.values(scores, of_bank, theta[thetas]))
+        return np.concatenate(values)
 
     def by_score(
         self, order: int, coefficients: Floats, scores: Floats, members: tuple[Members, ...], theta: Floats
     ) -> Gradient:
         """Return derivatives of ``Σ coefficients · atoms``; banks with no coefficient are skipped."""
         by_score, by_theta = np.zeros(scores.size), np.zeros(theta.size)
-        for part in self._numbered(members):
-            if coefficients[part.atoms].any():
-                derivatives = part.bank.by_score(
-                    order, coefficients[part.atoms], scores, part.members, theta[part.thresholds]
-                )
+        for (bank, atoms, thetas), of_bank in zip(self._parts, members, strict=True):
+            if coefficients[atoms].any():
+                derivatives = bank.by_score(order, coefficients[atoms], scores, of_bank, theta[thetas])
                 by_score += derivatives.scores
                 if order == 1:
-                    by_theta[part.thresholds] = derivatives.theta
+                    by_theta[thetas] = derivatives.theta
         return Gradient(by_score, by_theta if order == 1 else np.empty(0))
 
     def columns(
         self, scores: Floats, members: tuple[Members, ...], theta: Floats, curved: Sequence[Floats] = ()
     ) -> Iterator[RowColumns]:
         """Columns of all banks, renumbered; a bank in which a vector of ``curved`` is 0 skips it."""
-        for part in self._numbered(members):
-            used = [t for t, coefficients in enumerate(curved) if coefficients[part.atoms].any()]
-            shortened = [curved[t][part.atoms] for t in used]
-            for columns in part.bank.columns(scores, part.members, theta[part.thresholds], shortened):
+        for (bank, atoms, thetas), of_bank in zip(self._parts, members, strict=True):
+            used = [t for t, coefficients in enumerate(curved) if coefficients[atoms].any()]
+            of_atoms = [curved[t][atoms] for t in used]
+            for columns in bank.columns(scores, of_bank, theta[thetas], of_atoms):
+                outputs = columns.outputs
+                if outputs is None:
+                    outputs = np.arange(columns.n_blocks * columns.n_columns).reshape(columns.n_blocks, -1)
+                # Atoms come first, then mixed derivatives: those of the bank's t-th vector used, by θ.
+                beyond = outputs - bank.n_atoms
+                vector, threshold = np.divmod(np.maximum(beyond, 0), max(bank.n_theta, 1))
+                vector = np.array([*used, 0])[vector]  # the last stands for banks that skip all vectors
+                mixed = self.n_atoms + vector * self.n_theta + thetas.start + threshold
+                outputs = np.where(beyond < 0, atoms.start + outputs, mixed)
                 thresholds = columns.thresholds
-                yield replace(
-                    columns,
-                    outputs=self._outputs(columns, part, used),
-                    thresholds=None if thresholds is None else part.threshold_numbers(thresholds),
-                )
+                if thresholds is not None:
+                    thresholds = np.where(thresholds >= 0, thresholds + thetas.start, -1)
+                yield replace(columns, outputs=outputs, thresholds=thresholds)
 
     def kinks(
         self,
@@ -260,34 +265,12 @@ class JoinedBank:
     ) -> AtomKinks | None:
         """Kinks within reach or passed, of all banks that have any."""
         by_bank = []
-        for part in self._numbered(members):
-            bank = part.bank
-            if isinstance(bank, Bending) and bank.has_kinks and wanted[part.atoms].any():
-                here, change = theta[part.thresholds], (moves[0], moves[1][part.thresholds])
-                kinks = bank.kinks(wanted[part.atoms], scores, part.members, here, change, reach, limit)
+        for (bank, atoms, thetas), of_bank in zip(self._parts, members, strict=True):
+            if isinstance(bank, Bending) and bank.has_kinks and wanted[atoms].any():
+                change = moves[0], moves[1][thetas]
+                kinks = bank.kinks(wanted[atoms], scores, of_bank, theta[thetas], change, reach, limit)
                 if kinks is None:
                     return None
-                thresholds = part.threshold_numbers(kinks.thresholds)
-                by_bank.append(replace(kinks, atoms=kinks.atoms + part.atoms.start, thresholds=thresholds))
+                thresholds = np.where(kinks.thresholds >= 0, kinks.thresholds + thetas.start, -1)
+                by_bank.append(replace(kinks, atoms=kinks.atoms + atoms.start, thresholds=thresholds))
         return AtomKinks.joined(by_bank)
-
-    def _numbered(self, members: tuple[Members, ...]) -> Iterator[_Numbered]:
-        """Every bank with its members and numbers."""
-        first_atom = first_threshold = 0
-        for bank, bank_members in zip(self.banks, members, strict=True):
-            last_atom, last_threshold = first_atom + bank.n_atoms, first_threshold + bank.n_theta
-            yield _Numbered(
-                bank, bank_members, slice(first_atom, last_atom), slice(first_threshold, last_threshold)
-            )
-            first_atom, first_threshold = last_atom, last_threshold
-
-    def _outputs(self, columns: RowColumns, part: _Numbered, used: list[int]) -> Ints:
-        """Return the outputs of a bank's columns among all: atoms, then mixed derivatives."""
-        outputs = columns.outputs
-        if outputs is None:
-            outputs = np.arange(columns.n_blocks * columns.n_columns).reshape(columns.n_blocks, -1)
-        beyond = outputs - part.bank.n_atoms
-        vector, threshold = np.divmod(np.maximum(beyond, 0), max(part.bank.n_theta, 1))
-        vector = np.array([*used, 0])[vector]  # the last stands for banks that skip all vectors
-        mixed = self.n_atoms + vector * self.n_theta + part.thresholds.start + threshold
-        return np.asarray(np.where(beyond < 0, part.atoms.start + outputs, mixed))

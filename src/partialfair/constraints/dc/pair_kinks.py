@@ -129,8 +129,8 @@ class Movers(NamedTuple):
         backs[backs <= _WHOLE] = 0.0  # shares are rounded
         two_sided = bool((backs > 0).any())
         balances = ((amounts > 0).any() or two_sided) and ((amounts < 0).any() or two_sided)
-        kept = slice(None) if balances else slice(0)
-        return cls(rows[who][kept], scores[who][kept], border, amounts[kept], backs[kept])
+        used = slice(None) if balances else slice(0)
+        return cls(rows[who][used], scores[who][used], border, amounts[used], backs[used])
 
     def of_atom(self, atom: int, border: int, slopes: Floats, at_border: float, *, top: bool) -> AtomKinks:
         """Return the kinks of one atom.

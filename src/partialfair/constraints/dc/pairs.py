@@ -1,4 +1,4 @@
-"""Sums of a surrogate over pairs of people from the top of one group and the bottom of another."""
+"""Sums of a surrogate over pairs of members from the top of one group and the bottom of another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from partialfair.constraints.dc.bank import AtomKinks, Gradient, Moves
 from partialfair.constraints.dc.pair_kinks import Movers, RowPairs, crossings
 from partialfair.constraints.dc.row_columns import RowColumns
-from partialfair.constraints.surrogates import Kink, Surrogate
+from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.groups import Members
 from partialfair.utils.clock import check_clock
 from partialfair.utils.compiled import njit
@@ -47,7 +47,7 @@ class _Counted(NamedTuple):
 
 
 class _Order(NamedTuple):
-    """Where all stand: the members of every group, and its tops and bottoms."""
+    """The members of every group, and its tops and bottoms."""
 
     ranked: list[_Ranked]
     tops: list[_Counted]
@@ -196,31 +196,42 @@ class PairSums:
         for pair, (k, other) in enumerate(self.pairs):
             check_clock()
             atoms = np.arange(self.n_atoms)[self._atoms_of(pair)].reshape(self._shapes[pair])
-            asked = wanted[atoms] != 0
+            used = wanted[atoms] != 0
             top, bottom = tops[k], bottoms[other]
-            for b, rank in enumerate(self.tops[k]):
+            for b, rank in enumerate(self.tops[k]):  # who may join or leave the top b
                 passing = _across(rank, ranked[k], moves[0], near, limit)
                 if passing is None:
                     return None
                 slopes = self._slopes_at(np.append(passing.scores, passing.border), bottom)
                 kinks += [
                     passing.of_atom(atoms[p, b, c], _TOP, slopes[p, c, :-1], slopes[p, c, -1], top=True)
-                    for p, c in np.argwhere(asked[:, b])
+                    for p, c in np.argwhere(used[:, b])
                 ]
-            for c, rank in enumerate(self.bottoms[other]):
+            for c, rank in enumerate(self.bottoms[other]):  # and the bottom c, whose scores count mirrored
                 passing = _across(rank, ranked[other], moves[0], near, limit)
                 if passing is None:
                     return None
                 slopes = self._slopes_at(-np.append(passing.scores, passing.border), top.mirrored())
                 kinks += [
                     passing.of_atom(atoms[p, b, c], _BOTTOM, slopes[p, b, :-1], slopes[p, b, -1], top=False)
-                    for p, b in np.argwhere(asked[:, :, c])
+                    for p, b in np.argwhere(used[:, :, c])
                 ]
             for kink in self.surrogate.kinks:
-                in_top, in_bottom, pairs = self._crossings(kink, top, bottom, moves[0], near, limit)
-                if pairs.rows.size > limit:
+                # Where a kink of the surrogate lies between two scores that count.
+                in_top, in_bottom, residuals = crossings(
+                    top.scores,
+                    bottom.scores,
+                    kink.at * self.surrogate.width,
+                    moves[0][top.rows],
+                    moves[0][bottom.rows],
+                    near,
+                    limit,
+                )
+                if in_top.size > limit:
                     return None
-                for b, c in np.argwhere(asked[kink.part]):
+                jumps = np.full(in_top.size, kink.jump / self.surrogate.width)
+                pairs = RowPairs(top.rows[in_top], bottom.rows[in_bottom], residuals, jumps)
+                for b, c in np.argwhere(used[kink.part]):
                     counted = top.shares[b, in_top] * bottom.shares[c, in_bottom]
                     kinks.append(pairs.of_atom(atoms[kink.part, b, c], counted))
             if sum(atom_kinks.atoms.size for atom_kinks in kinks) > limit:
@@ -233,17 +244,6 @@ class PairSums:
         slopes = np.empty((2, len(counted.shares), scores.size))
         slopes[..., order] = self.surrogate.pair_sums(1, scores[order], counted.scores, counted.shares)
         return slopes
-
-    def _crossings(
-        self, kink: Kink, top: _Counted, bottom: _Counted, moves: Floats, near: float, limit: int
-    ) -> tuple[Ints, Ints, RowPairs]:
-        """Return where a kink of the surrogate lies between two scores, numbered among those counted."""
-        width = self.surrogate.width
-        in_top, in_bottom, residuals = crossings(
-            top.scores, bottom.scores, kink.at * width, moves[top.rows], moves[bottom.rows], near, limit
-        )
-        jumps = np.full(in_top.size, kink.jump / width)
-        return in_top, in_bottom, RowPairs(top.rows[in_top], bottom.rows[in_bottom], residuals, jumps)
 
     def _atoms_of(self, pair: int) -> slice:
         return slice(int(self._firsts[pair]), int(self._firsts[pair + 1]))
@@ -263,39 +263,29 @@ class PairSums:
             yield _PairDerivatives(pair, top, bottom, at_top, at_bottom[..., ::-1])
 
     def _order(self, scores: Floats, members: Members) -> _Order:
-        """Return where all stand; all that is asked at the same scores shares one sort."""
+        """Return the members of every group by ascending score; what is computed at them shares one sort."""
+        # Arrays are recognized by their identity: oracles pass the same one along as long as it lives.
         known = self._orders.get(id(scores))
         if known is not None and known[0]() is scores and known[1] is members:
             return known[2]
         for key in [key for key, (theirs, _, _) in self._orders.items() if theirs() is None]:
             del self._orders[key]
-        ranked = self._ranked(scores, members)
-        order = _Order(ranked, *self._counted(ranked))
-        self._orders[id(scores)] = ref(scores), members, order
-        return order
-
-    def _ranked(self, scores: Floats, members: Members) -> list[_Ranked]:
-        """Return the members of every group by ascending score."""
-        groups = []
+        order = _Order([], [], [])
         for k in range(self.n_groups):
             rows = np.flatnonzero(members.codes == k)
             rows = rows[np.argsort(scores[rows])]
-            groups.append(_Ranked(rows, scores[rows], members.shares[rows]))
-        return groups
-
-    def _counted(self, ranked: list[_Ranked]) -> tuple[list[_Counted], list[_Counted]]:
-        """Tops and bottoms of every group."""
-        tops: list[_Counted] = []
-        bottoms: list[_Counted] = []
-        for k, (rows, scores, shares) in enumerate(ranked):
-            above = _shares_above(scores, shares, np.array(self.tops[k]))
-            below = shares - _shares_above(scores, shares, np.array(self.bottoms[k]))
-            for counted, ends in ((above, tops), (below, bottoms)):
+            ranked = _Ranked(rows, scores[rows], members.shares[rows])
+            order.ranked.append(ranked)
+            above = _shares_above(ranked.scores, ranked.shares, np.array(self.tops[k]))
+            below = ranked.shares - _shares_above(ranked.scores, ranked.shares, np.array(self.bottoms[k]))
+            for counted, ends in ((above, order.tops), (below, order.bottoms)):
                 # Those who count are neighbours: a slice costs less than a choice.
                 who = np.flatnonzero(counted.any(axis=0))
                 used = slice(who[0], who[-1] + 1) if who.size else slice(0)
-                ends.append(_Counted(rows[used], scores[used], np.ascontiguousarray(counted[:, used])))
-        return tops, bottoms
+                shares = np.ascontiguousarray(counted[:, used])
+                ends.append(_Counted(ranked.rows[used], ranked.scores[used], shares))
+        self._orders[id(scores)] = ref(scores), members, order
+        return order
 
 
 def _across(rank: float, ranked: _Ranked, moves: Floats, near: float, limit: int) -> Movers | None:

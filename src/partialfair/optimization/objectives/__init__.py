@@ -2,7 +2,6 @@
 
 from partialfair.optimization.objectives.loss import (
     Coupling,
-    Curvature,
     Difference,
     Loss,
     Mirrored,
@@ -29,7 +28,6 @@ __all__ = [
     "LOSSES",
     "AUCLoss",
     "Coupling",
-    "Curvature",
     "Difference",
     "Hinge",
     "HingeLoss",

@@ -1,4 +1,8 @@
-"""Losses of pairs of a positive and a negative: AUC, and partial AUC over the top negatives."""
+"""Losses of pairs of a positive and a negative: AUC, and partial AUC over the top negatives.
+
+Sums of ``φ(end − start)`` over all pairs are computed without visiting the pairs where possible. φ is convex,
+so its sums are; for partial AUC it must be non-decreasing too.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +28,15 @@ _N_CELLS = 64
 """Into so many cells positives, and negatives, are sorted by score when pairs are averaged over. Products of
 the average are within a tenth of the exact ones (tests); a core of 128² numbers is small beside the rows."""
 
-_LEAST_REACH = 1e-6
+_MIN_REACH = 1e-6
 """Difference quotients reach at least so far, relative to 1 + |gap|, even between cells of one score each:
 far above rounding errors, far below the margin of 1."""
+_MOST_PAIRS = 1e7
+"""Pairs between two looks at the clock: some tenths of a second, for each takes an exponential."""
+
+_FLAT_SIDE = 1e-12
+"""Pairs that are short of the margin by no more are on the flat side of a sharp corner. Scores of order 1 are
+known to 1e-16: so pairs on the corner are there whichever of the two is the end."""
 
 
 @dataclass(frozen=True)
@@ -96,12 +106,28 @@ class AUCLoss:
         return value, self.factor * slopes + self.anchor * middle * halves
 
     def curvature(self, scores: Floats, targets: Floats, shares: Floats) -> Curvature:
-        """Return the second derivative, with pairs of similar scores averaged over."""
+        """Return the second derivative, with pairs of similar scores averaged over.
+
+        ``Σ p_i r_j φ''(t_j − s_i) (e_j − e_i)(e_j − e_i)ᵀ``, with φ'' averaged over pairs of cells. Averages
+        of φ'' are difference quotients of φ', and positive: whatever the cells, this is positive
+        semidefinite.
+        """
         pairs = self._pairs(scores, targets, shares)
-        averaged = self._averaged(pairs)
+        n_cells = 1 if self.kind == "squared" else _N_CELLS  # φ'' = 1 is its own average
+        of_s, middles_s, halves_s = _in_cells(pairs.s, n_cells)
+        of_t, middles_t, halves_t = _in_cells(pairs.t, n_cells)
+        gaps = middles_t[:, None] - middles_s[None]
+        reach = (halves_t[:, None] + halves_s[None]) / 2 + _MIN_REACH * (1 + np.abs(gaps))
+        bend = (self._phi.slope(gaps + reach) - self._phi.slope(gaps - reach)) / (2 * reach)
+        p = np.bincount(of_s, pairs.p, minlength=middles_s.size)
+        r = np.bincount(of_t, pairs.r, minlength=middles_t.size)
+        core = np.zeros((p.size + r.size,) * 2)
+        core[p.size :, : p.size] = -bend
+        core[: p.size, p.size :] = -bend.T
         diagonal = np.zeros(scores.size)
-        diagonal[pairs.positives], diagonal[pairs.negatives] = averaged.diagonals
-        couplings = [pairs.coupling(averaged.cells, (pairs.p, pairs.r), self.factor * averaged.core)]
+        diagonal[pairs.positives] = pairs.p * (bend.T @ r)[of_s]
+        diagonal[pairs.negatives] = pairs.r * (bend @ p)[of_t]
+        couplings = [pairs.coupling((of_s, of_t + p.size), (pairs.p, pairs.r), self.factor * core)]
         # Where the border passes, negatives trade places: the variance of what they would bring in.
         passing = (pairs.r > 0) & (pairs.r < pairs.q)
         if self.rounding > 0 and passing.any():
@@ -111,8 +137,8 @@ class AUCLoss:
             cells = (np.full(pairs.p.size, -1), np.where(passing, 0, -1))
             couplings.append(pairs.coupling(cells, (pairs.p, q * pairs.slopes), self.factor * core))
         if self.anchor:
-            everybody = np.zeros(scores.size, dtype=np.int64)
-            couplings.append(Coupling(everybody, shares / 2, np.array([[self.anchor]])))
+            one_cell = np.zeros(scores.size, dtype=np.int64)
+            couplings.append(Coupling(one_cell, shares / 2, np.array([[self.anchor]])))
         return Curvature(self.factor * diagonal, tuple(couplings))
 
     def best_constant(self, mean_target: float) -> float:
@@ -137,29 +163,6 @@ class AUCLoss:
         losses, slopes = self._phi.sums(t, s, p)
         r = q if self.top == 1 else top_shares(losses, q, self.top, self.rounding)
         return _ClassPairs(scores.size, positives, negatives, p, q, s, t, losses, slopes, r)
-
-    def _averaged(self, pairs: _ClassPairs) -> _AveragedPairs:
-        """Return ``Σ p_i r_j φ''(t_j − s_i) (e_j − e_i)(e_j − e_i)ᵀ`` with φ'' averaged over pairs of cells.
-
-        Averages of φ'' are difference quotients of φ', and positive: whatever the cells, this is positive
-        semidefinite.
-        """
-        n_cells = 1 if self.kind == "squared" else _N_CELLS  # φ'' = 1 is its own average
-        of_positives, of_negatives = _in_cells(pairs.s, n_cells), _in_cells(pairs.t, n_cells)
-        gaps = of_negatives.middles[:, None] - of_positives.middles[None]
-        reach = (of_negatives.half_widths[:, None] + of_positives.half_widths[None]) / 2
-        reach += _LEAST_REACH * (1 + np.abs(gaps))
-        bend = (self._phi.slope(gaps + reach) - self._phi.slope(gaps - reach)) / (2 * reach)
-        p = np.bincount(of_positives.cells, pairs.p, minlength=of_positives.middles.size)
-        r = np.bincount(of_negatives.cells, pairs.r, minlength=of_negatives.middles.size)
-        core = np.zeros((p.size + r.size,) * 2)
-        core[p.size :, : p.size] = -bend
-        core[: p.size, p.size :] = -bend.T
-        return _AveragedPairs(
-            (pairs.p * (bend.T @ r)[of_positives.cells], pairs.r * (bend @ p)[of_negatives.cells]),
-            (of_positives.cells, of_negatives.cells + p.size),
-            core,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,41 +204,15 @@ class _ClassPairs:
         return Coupling(cell_of_row, weight_of_row, core)
 
 
-@dataclass(frozen=True, eq=False)
-class _AveragedPairs:
-    """Second derivative of a sum over pairs: diagonals and cells of positives and of negatives, and core."""
-
-    diagonals: tuple[Floats, Floats]
-    cells: tuple[Ints, Ints]
-    core: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class _ScoreCells:
-    """Cell of each score, and middles and half widths of the cells, which hold about as many scores each."""
-
-    cells: Ints
-    middles: Floats
-    half_widths: Floats
-
-
-def _in_cells(scores: Floats, n_cells: int) -> _ScoreCells:
+def _in_cells(scores: Floats, n_cells: int) -> tuple[Ints, Floats, Floats]:
+    """Return the cell of each score, and middles and half widths of cells that hold about as many each."""
     borders = np.unique(np.quantile(scores, np.arange(1, n_cells) / n_cells)) if n_cells > 1 else np.empty(0)
     cells = np.searchsorted(borders, scores, side="right")
     lows, highs = np.full(borders.size + 1, np.inf), np.full(borders.size + 1, -np.inf)
     np.minimum.at(lows, cells, scores)
     np.maximum.at(highs, cells, scores)
-    kept, cells = np.unique(cells, return_inverse=True)  # cells that somebody is in
-    lows, highs = lows[kept], highs[kept]
-    return _ScoreCells(cells, (lows + highs) / 2, (highs - lows) / 2)
-
-
-_MOST_AT_ONCE = 1e7
-"""Pairs between two looks at the clock: some tenths of a second, for each takes an exponential."""
-
-_FLAT_SIDE = 1e-12
-"""Pairs that are short of the margin by no more are on the flat side of a sharp corner. Scores of order 1 are
-known to 1e-16: so pairs on the corner are there whichever of the two is the end."""
+    used, cells = np.unique(cells, return_inverse=True)
+    return cells, (lows[used] + highs[used]) / 2, (highs[used] - lows[used]) / 2
 
 
 class PairFunction(ABC):
@@ -311,7 +288,7 @@ class LogisticPairs(PairFunction):
 
     def sums(self, ends: Floats, starts: Floats, weights: Floats) -> tuple[Floats, Floats]:
         """As in `PairFunction`; O(n²)."""
-        n_turns = max(1, int(ends.size * starts.size / _MOST_AT_ONCE))
+        n_turns = max(1, int(ends.size * starts.size / _MOST_PAIRS))
         sums = []
         for few_ends in np.array_split(ends, n_turns):
             check_clock()
@@ -333,7 +310,11 @@ def _tail_moments(ends: Floats, starts: Floats, weights: Floats) -> tuple[Floats
 
 @njit(cache=True, nogil=True)
 def _sorted_tail_moments(ends: Floats, starts: Floats, weights: Floats) -> Floats:
-    """As `_tail_moments` of sorted arrays. All terms are positive, so that nothing cancels."""
+    """As `_tail_moments` of sorted arrays. All terms are positive, so that nothing cancels.
+
+    A sweep has the three moments at each end: moving on by a step changes ``Σ w x²`` by
+    ``step (2 Σ w x + step Σ w)``, and starts that are passed join with what is beyond them.
+    """
     out = np.empty((3, ends.size))
     count, first, second, passed, at = 0.0, 0.0, 0.0, 0, 0.0
     for e in range(ends.size):
