@@ -81,6 +81,7 @@ class Constraint(StoredAsPairs, ABC):
         Where weights are sums over several rows each, ``squares`` are the sums of their squared weights.
         Refuses rows that the constraint cannot be tied to, before any work is done.
         """
+        # Kish's effective sample size; where several sets of rows are compared, the smallest counts.
         squares = weights**2 if squares is None else squares
         sizes = [
             effective_sizes(groups, np.where(rows, weights, 0.0), np.where(rows, squares, 0.0))
@@ -117,6 +118,7 @@ class Constraint(StoredAsPairs, ABC):
         By default the same: ranks and shares have no unit. Negative units count scores downwards, so that
         high ones are low.
         """
+        # What a subclass of a user's states in units of scores, only its own in_units can convert.
         has_threshold = "threshold" in (field.name for field in fields(self))
         in_scores = np.isinf(self.largest_gap) and abs(unit) != 1
         if (has_threshold and unit != 1) or in_scores:
@@ -168,6 +170,7 @@ def check_compatible(constraints: Sequence[Constraint], groups: Groups) -> None:
             and first.intervals(groups) == second.intervals(groups)
         ):
             raise InputError(f"the list asks for {first.says()} and for {second.says()}; keep one of them")
+        # (n, n_groups) boxes of the one against all of the other: above, or below, in every group.
         lows, highs = first.rank_boxes(groups)
         other_lows, other_highs = second.rank_boxes(groups)
         above = (lows[:, None] <= other_highs[None] + _ROUNDING).all(axis=2)

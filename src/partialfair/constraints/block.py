@@ -81,7 +81,7 @@ class Thresholds:
         if not self.n:
             return np.empty(0)
         ranks = ranks_of(bank)
-        if self.ranks is None:
+        if self.ranks is None:  # nothing is known but where they are for scores of 0: move along
             medians = [float(ranks.at(k, _MEDIAN)[0]) for k in range(self.n_groups)]
             return np.asarray(self.starts + np.mean(medians))
         by_group = [ranks.at(k, self.ranks[:, k]) for k in range(self.ranks.shape[1])]
@@ -99,6 +99,7 @@ class Thresholds:
         ranks_of, bank
             Ranks of the scores now, and which bank these are the thresholds of.
         """
+        # Where nothing is new no score is looked at, which would be a pass over the data.
         known = dict(zip(before.keys, theta.tolist(), strict=True))
         if all(key in known for key in self.keys):
             return np.array([known[key] for key in self.keys])
@@ -283,6 +284,7 @@ def join(blocks: Sequence[ConstraintBlock]) -> ConstraintBlock:
     Blocks that are already joined are taken apart: no bank of the result is itself a `JoinedBank`.
     """
     bank = JoinedBank(tuple(bank for block in blocks for bank in block.joined_bank.banks))
+    # Atoms of a block follow those of the blocks before it.
     functions, first_atom = [], 0
     for block in blocks:
         functions += [function.renumbered(first_atom) for function in block.system.functions]

@@ -62,12 +62,14 @@ class GroupAUC(Constraint):
         )
         functions, names = [], []
         for position, (k, other) in enumerate(pairs if self.can_bind(0.5) else ()):
+            # m_k m_k' M: signed sums over tops and bottoms, (−1)² for two lower or two upper ends.
             mean = DC()
             for top, b in enumerate(bank.tops[k]):
                 for bottom, r in enumerate(bank.bottoms[other]):
                     both = atom(bank.plus(position, top, bottom)) - atom(bank.minus(position, top, bottom))
                     mean = mean + (-ends[k][b] * ends[other][r]) * both
             mean = (1 / (intervals[k].measure * intervals[other].measure)) * mean
+            # |M − ½| ≤ κ as two functions, each with a linearisation of its own.
             functions += [mean - (0.5 + self.kappa), -mean + (0.5 - self.kappa)]
             for ahead, behind in ((k, other), (other, k)):
                 names.append(

@@ -106,6 +106,7 @@ class RankGrid:
         if self.gap_scale == "interval":
             both = zip(intervals, ranks, strict=True)
             passed = np.array([interval.passed(np.array(rank)) for interval, rank in both])
+        # The band [point, point + κ] around the middle; it must fit into [0, 1].
         point = float(np.clip(passed.mean() - self.kappa / 2, 0.0, 1.0 - self.kappa))
         if self.gap_scale == "interval":
             point /= 1 - self.kappa
@@ -204,6 +205,7 @@ class StatisticalParity(Constraint):
     def bands(self, points: Floats, groups: Groups) -> tuple[Floats, Floats]:
         """Return the lower and upper rank of some points in each group, (n_points, n_groups) each."""
         intervals, kappa = self.intervals(groups), self.kappa
+        # Bands of width κ of the group's ranks, or of shares of its interval.
         if self.gap_scale == "absolute":
             lows = np.tile(points[:, None], (1, len(intervals)))
             return lows, lows + kappa
@@ -284,6 +286,7 @@ class AtThreshold(Constraint):
                 share = share + below - maximum(Affine((minus,)), Affine((plus,), -high))
             shares.append((1.0 if self.gap_scale == "absolute" else 1.0 / interval.measure) * share)
         functions, names = [], []
+        # No share exceeds the interval's measure: with a larger κ nothing is to be bounded.
         most = intervals[0].measure if self.gap_scale == "absolute" else 1.0
         for k, other in permutations(range(n_groups), 2) if self.can_bind(most) else ():
             functions.append(shares[k] - shares[other] - self.kappa)

@@ -66,6 +66,7 @@ def _pull_back(
     thetas: Floats,
 ) -> tuple[Floats, Floats]:
     """Gradients in scores and thresholds of ``Σ coefficients · means``, in one pass."""
+    # Multipliers of most thresholds are 0: their terms are not evaluated.
     used = np.zeros((coefficients.shape[1], thetas.size), dtype=np.bool_)
     for k in range(coefficients.shape[1]):
         for j in range(thetas.size):
@@ -77,6 +78,7 @@ def _pull_back(
             for j in range(thetas.size):
                 if used[k, j]:
                     _, _, up, down = terms((scores[i] - thetas[j]) / width)
+                    # σ±((s − θ) / width) has the slope σ±' / width in s, and minus that in θ.
                     slope = weights[i] * (coefficients[0, k, j] * up + coefficients[1, k, j] * down) / width
                     by_score[i] += slope
                     by_theta[j] -= slope
@@ -113,6 +115,7 @@ def _bends(
         if k >= 0:
             for j in range(thetas.size):
                 if coefficients[0, k, j] != 0.0 or coefficients[1, k, j] != 0.0:
+                    # A difference quotient of slopes: at a kink it is the jump, spread over 2 reach widths.
                     x = (scores[i] - thetas[j]) / width
                     _, _, up, down = terms(x + reach)
                     _, _, up_before, down_before = terms(x - reach)
@@ -397,11 +400,12 @@ class RoundedRamp(_HingeRamp):
 
 @njit(cache=True, nogil=True)
 def _sigmoid_terms(x: float) -> tuple[float, float, float, float]:
-    small = np.exp(-abs(x))
+    small = np.exp(-abs(x))  # never overflows
     value = 1.0 / (1.0 + small) if x > 0 else small / (1.0 + small)
     slope = value * (1.0 - value)
-    if x <= 0:
+    if x <= 0:  # convex up to 0: all of it is σ⁺
         return value, 0.0, slope, 0.0
+    # Beyond, σ⁺ is the tangent at 0, and what σ lacks of it is σ⁻.
     return 0.5 + x / 4, 0.5 + x / 4 - value, 0.25, 0.25 - slope
 
 

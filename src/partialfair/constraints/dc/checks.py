@@ -29,6 +29,7 @@ def check_convex(block: ConstraintBlock, *, n_trials: int = 50, tol: float = 1e-
     """Check ``T(λx + (1−λ)y) ≤ λT(x) + (1−λ)T(y)`` for every atom at random points x = (s, θ) and y."""
     rng = np.random.default_rng(seed)
     for x, y in _pairs_of_points(block, n_trials, rng):
+        # (s, θ) on the segment between two random points, and the chord above it
         share = rng.random()
         between = tuple(share * a + (1 - share) * b for a, b in zip(x, y, strict=True))
         excess = _values(block, *between) - share * _values(block, *x) - (1 - share) * _values(block, *y)

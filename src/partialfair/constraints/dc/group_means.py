@@ -101,6 +101,7 @@ class GroupMeans:
         self, pieces: Pieces, scores: Floats, members: Members, curved: Sequence[Floats]
     ) -> RowColumns:
         """One table for each group and bin, applied to the moments (ω, ωs)."""
+        # Between two edges each slope is a + b s: (a, b) by bin, to be applied to (Σ ω, Σ ω s) of its rows.
         slopes = pieces.slopes.transpose(1, 0, 2)  # the same in all groups
         table = np.broadcast_to(slopes, (self.n_groups, *slopes.shape))
         if curved and self.n_theta:

@@ -145,6 +145,7 @@ class PairSums:
         for k, other in self.pairs:
             check_clock()
             top, bottom = tops[k], bottoms[other]
+            # Sums over the bottoms at each score of the top, then over the tops.
             sums = self.surrogate.pair_sums(0, top.scores, bottom.scores, bottom.shares)
             values.append(np.einsum("bi,pci->pbc", top.shares, sums).ravel())
         return np.concatenate(values)
@@ -155,6 +156,7 @@ class PairSums:
         """Return derivatives of ``Σ coefficients · atoms``; pairs with no coefficient are skipped."""
         by_score = np.zeros(scores.size)
         used = [pair for pair in range(len(self.pairs)) if coefficients[self._atoms_of(pair)].any()]
+        # Φ'(s_i) at each member of the top times how much of it counts, and the same at the bottom.
         for pair, top, bottom, at_top, at_bottom in self._derivatives(order, scores, members, used):
             factors = coefficients[self._atoms_of(pair)].reshape(self._shapes[pair])
             by_score[top.rows] += np.einsum("pbc,bi,pci->i", factors, top.shares, at_top)
@@ -300,7 +302,7 @@ def _shares_above(scores: Floats, shares: Floats, ranks: Floats) -> Floats:
     """Return how much of each member lies above some ranks: (n_ranks, n) for ascending scores."""
     out = np.zeros((ranks.size, scores.size))
     passed, last = 0.0, scores.size
-    while last > 0:
+    while last > 0:  # from the top, one block of equal scores at a time: those on a rank count in part
         first = last - 1
         block = shares[first]
         while first > 0 and scores[first - 1] == scores[last - 1]:

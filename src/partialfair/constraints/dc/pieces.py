@@ -49,10 +49,11 @@ class Pieces:
 
 def hinge_pieces(centres: Floats, width: float, rounding: float) -> Pieces:
     """Return the pieces of ``max(s − centre, 0) / width``, rounded over ``rounding`` widths on both sides."""
-    half = width * (rounding or _REACH)
+    half = width * (rounding or _REACH)  # sharp corners have no bend: theirs is averaged over so much
     edges = np.unique(np.concatenate([centres - half, centres + half, centres]))
     if not edges.size:
         edges = np.zeros(1)  # of no function at all, any bins will do
+    # A point inside each bin tells which of the functions are 0, rounded or straight there.
     middles = np.concatenate([[edges[0] - 1], (edges[1:] + edges[:-1]) / 2, [edges[-1] + 1]])
     x = middles[:, None] - centres
     corner, above = np.abs(x) < half, x > 0
@@ -61,6 +62,7 @@ def hinge_pieces(centres: Floats, width: float, rounding: float) -> Pieces:
     values[0], values[1] = np.where(straight, -centres, 0.0), straight
     slopes[0] = straight
     if rounding:
+        # (s − centre + half)² / (4 half) as a polynomial of s
         shift = half - centres
         values[:, corner] = np.broadcast_to(
             np.stack([shift**2, 2 * shift, np.ones_like(shift)])[:, None] / (4 * half), values.shape

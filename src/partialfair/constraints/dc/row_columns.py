@@ -79,6 +79,7 @@ class RowColumns:
         if self.table is None:  # every block is a cell
             out[where] = sums.transpose(0, 2, 1)
             return out
+        # Cells of a block lie together: one product of its table with their sums.
         per_block = self.n_cells // self.n_blocks
         borders = np.searchsorted(where, per_block * np.arange(self.n_blocks + 1))
         for block in np.flatnonzero(borders[1:] > borders[:-1]):

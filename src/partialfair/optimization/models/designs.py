@@ -136,7 +136,7 @@ class DenseDesign:
 
     def forward(self, coefficients: Floats) -> Floats:
         """As in `Design`."""
-        out = np.empty(self.shape[0])
+        out = np.empty(len(self.X))
         for vector, (members, block) in zip(coefficients, self._blocks, strict=True):
             products = np.empty(len(block))  # of one group, then scattered to its rows
             for rows in self._at_once(block):

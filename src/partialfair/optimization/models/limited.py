@@ -67,6 +67,7 @@ class Diagonal:
 
     def adapted(self, step: Floats, change: Floats) -> Diagonal:
         """Return one of another size."""
+        # What the penalty does not explain of the change is the rest of the diagonal, times the step.
         # Between ⟨s, y⟩ / ⟨s, s⟩, which is small where curvatures differ, and ⟨y, y⟩ / ⟨s, y⟩.
         rest = change - self.penalties * step
         size = float(np.clip(np.linalg.norm(rest) / np.linalg.norm(step), _SMALLEST, _LARGEST))
@@ -101,6 +102,7 @@ class AbsoluteHessian:
         n, n_theta = hessian.cross.shape
         positions = (*hessian.inner.positions, np.arange(n, n + n_theta))
         pairs = [np.linalg.eigh(block) for block in (*hessian.inner.blocks, hessian.corner)]
+        # Steps along eigenvectors of negative curvature are as long as its size says, and lead down.
         sizes = [np.abs(values) for values, _ in pairs]
         return cls(
             positions,
@@ -202,10 +204,12 @@ class LimitedMemory:
             return self
         base = self.base
         if curvature < _DAMPED * expected:
+            # Powell's damping: the change is mixed with what B expected, so that B stays positive definite.
             share = (1 - _DAMPED) * expected / (expected - curvature)
             change = share * change + (1 - share) * along
         else:
             base = base.adapted(step, change)
+        # The oldest pair makes room for the new one.
         steps = np.column_stack([self.steps[:, 1 - _PAIRS :], step])
         changes = np.column_stack([self.changes[:, 1 - _PAIRS :], change])
         return LimitedMemory(base, steps, changes)
@@ -222,6 +226,7 @@ class LimitedMemory:
 
     @cached_property
     def _middle(self) -> Floats:
+        # M = [[SᵀAS, L], [Lᵀ, −D]], with SᵀY = L + D + what is above the diagonal (Theorem 2.3).
         products = self.steps.T @ self.changes
         below = np.tril(products, -1)
         scaled = self.steps.T @ (self.base @ self.steps)
@@ -239,6 +244,7 @@ class _LimitedFactors:
 
     def solve(self, right: Floats) -> Floats:
         """As in `Factored`."""
+        # (A + τ)⁻¹ b + (A + τ)⁻¹ W [M − Wᵀ (A + τ)⁻¹ W]⁻¹ Wᵀ (A + τ)⁻¹ b
         solved = self.base.solve(right, self.shift)
         if not self.middle.size:
             return solved

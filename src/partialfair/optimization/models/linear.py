@@ -108,15 +108,15 @@ class LinearModel:
         """Return coefficients (n_vectors, d) and intercepts (n_intercepts,), of the features as they are."""
         scaled = w[: self.parameters.n_penalised].reshape(self.n_vectors, -1)
         coefficients, intercepts = scaled / self.scales, w[self.parameters.n_penalised :]
-        if self._is_centred:
+        if self._all_centres is not None:  # w holds the scores at the centres
             intercepts = intercepts - coefficients @ self._all_centres
         return coefficients, intercepts
 
     def pack(self, coefficients: Floats, intercepts: Floats) -> Floats:
         """Return the parameters w of given coefficients and intercepts: the inverse of `unpack`."""
-        counted = np.isfinite(self.scales)
+        counted = np.isfinite(self.scales)  # a feature of infinite unit counts nothing
         coefficients = np.where(counted, coefficients, 0.0)
-        if self._is_centred:
+        if self._all_centres is not None:
             intercepts = intercepts + coefficients @ self._all_centres
         return np.concatenate([(coefficients * np.where(counted, self.scales, 1.0)).ravel(), intercepts])
 
@@ -134,13 +134,14 @@ class LinearModel:
         """
         if not (isinstance(self.design, DenseDesign) and self._rows_are_centred):
             return scores
+        # Centred and plain rows give the same scores but for rounding, and ties depend on it.
         plain = replace(self, design=replace(self.design, origin=None), scales=1.0, centres=0.0)
         return plain.scores(plain.pack(*self.unpack(w)))
 
     def along(self, direction: Floats) -> Floats:
         """Return ``J direction``: by how much a step changes the scores."""
         coefficients, constants = self.unpack(direction)
-        if self._rows_are_centred:
+        if self._rows_are_centred:  # the design takes the centres off: no correction for them
             constants = direction[self.parameters.n_penalised :]
         products = self.design.forward(coefficients)
         if constants.size == 1:  # without a compiled loop, for which scoring a few rows would wait
@@ -160,6 +161,7 @@ class LinearModel:
         out = np.empty((columns.n_blocks, columns.n_columns, self.parameters.n + 1))
         coefficients = out[:, :, :n_penalised].reshape(*out.shape[:2], self.n_vectors, d)  # a view
         totals = np.empty((*out.shape[:2], n_codes))
+        # 1. Sums of values times features by slot, then the columns' table on them.
         if columns.cells is None and columns.table is None:
             coefficients[0] = part.design.backward(values).transpose(2, 0, 1)
             totals[0] = _sums(values, part.codes, n_codes).T
@@ -172,9 +174,11 @@ class LinearModel:
                 coefficients[:, :, k] = by_vector.combined(columns, features, k)
             for k in range(n_codes):
                 totals[:, :, k] = by_code.combined(columns, sums, k)[:, :, 0]
+        # 2. Sums of the columns: derivatives in the intercepts, by group, and in all.
         out[:, :, -1] = totals.sum(axis=2)
         if self.n_intercepts:
             out[:, :, n_penalised:-1] = totals
+        # 3. From x to z = (x − centres) / scales: Σ v z = (Σ v x − centres Σ v) / scales.
         if self._centres is not None:
             totals_of_vectors = totals if self.n_vectors == n_codes else out[:, :, -1:]
             coefficients -= totals_of_vectors[:, :, :, None] * self._centres
@@ -189,6 +193,7 @@ class LinearModel:
         if not n_intercepts:
             change_units(blocks, per_unit)
             return BlockMatrix(tuple(coefficients), tuple(blocks))
+        # With intercepts blocks are bordered by Σ ω z, and Σ ω by group is their corner.
         column = weights[:, None]
         sums = _sums(column, self.codes, n_intercepts)
         slots = None if n_intercepts == n else self.codes
@@ -196,6 +201,7 @@ class LinearModel:
         if self._centres is None:
             change_units(blocks, per_unit)
         else:
+            # One vector may have the intercepts of all groups: its sums are theirs together.
             by_vector = (n, n_intercepts // n, -1)
             totals, sums_of_rows = (one.reshape(by_vector).sum(axis=1) for one in (sums, cross))
             centre_and_change_units(blocks, totals[:, 0], sums_of_rows, self._centres, per_unit)
@@ -227,23 +233,20 @@ class LinearModel:
     def _has_offset(self) -> bool:
         return bool(np.any(self.offset))
 
-    @cached_property
-    def _is_centred(self) -> bool:
-        return bool(np.any(self.centres))
-
     @property
     def _rows_are_centred(self) -> bool:
         """Whether the design takes the centres off."""
         return isinstance(self.design, DenseDesign) and self.design.origin is not None
 
     @cached_property
-    def _all_centres(self) -> Floats:
-        return np.full(self.design.shape[1], self.centres)
+    def _all_centres(self) -> Floats | None:
+        """The centres, None if all are 0."""
+        return np.full(self.design.shape[1], self.centres) if np.any(self.centres) else None
 
     @cached_property
     def _centres(self) -> Floats | None:
         """The centres by which sums are to be corrected, None if there is nothing to correct."""
-        return self._all_centres if self._is_centred and not self._rows_are_centred else None
+        return None if self._rows_are_centred else self._all_centres
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,15 +324,16 @@ def linear_model(
     if group_terms == "intercept" and not fit_intercept:
         raise InputError("group_terms='intercept' needs fit_intercept=True")
     n_rows = X.n_rows if isinstance(X, CategoricalCodes) else X.shape[0]
-    nobody = np.zeros(n_rows, dtype=np.int8)
+    one_group = np.zeros(n_rows, dtype=np.int8)
     if group_terms is None:
-        codes, n_groups = nobody, 1
+        codes, n_groups = one_group, 1
     elif codes is None:
         raise InputError(f"group_terms={group_terms!r} needs the group of every row")
     if not fit_intercept and np.any(centres):
         raise InputError("centres need fit_intercept=True: without intercepts nothing absorbs them")
     n_vectors = n_groups if group_terms == "interactions" else 1
-    design = as_design(X, codes if group_terms == "interactions" else nobody, n_vectors)
+    design = as_design(X, codes if group_terms == "interactions" else one_group, n_vectors)
+    # Far from the origin the corrections of sums would cost too many digits: centre the rows themselves.
     if isinstance(design, DenseDesign) and np.any(np.abs(centres) > FARTHEST_CORRECTED * scales):
         design = replace(design, origin=np.full(design.shape[1], centres))
     return LinearModel(design, codes, n_vectors, n_groups if fit_intercept else 0, scales, centres, offset)

@@ -107,6 +107,7 @@ class FirstOrderModel:
 
     def vjp(self, w: Floats, columns: RowColumns) -> Floats:
         """Return ``J(w)ᵀ C`` and the columns' sums, by one call of ``pull_back`` for each column."""
+        # A network knows Jᵀ v only for v over all rows: the others are 0.
         out = np.zeros((columns.n_blocks, columns.n_columns, self.parameters.n + 1))
         vector = np.zeros(self._n_rows)
         for block, column, entries in _columns(columns):
@@ -129,7 +130,7 @@ def _columns(columns: RowColumns) -> Iterator[tuple[int, int, Floats]]:
     if columns.cells is None and columns.table is None:
         yield from ((0, column, columns.values[:, column]) for column in range(columns.n_columns))
         return
-    for block in range(columns.n_blocks):
+    for block in range(columns.n_blocks):  # cells of a block follow each other
         members = np.flatnonzero((cells >= 0) & (cells // n_cells == block))
         values, cells_of_members = columns.values[members], cells[members] - block * n_cells
         for column in range(columns.n_columns):

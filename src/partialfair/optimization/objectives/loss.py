@@ -35,6 +35,7 @@ class Coupling:
 
     def product(self, along: Floats) -> Floats:
         """Return this matrix times a vector."""
+        # aᵀ along for each cell, core times those, then back to the rows: the matrix is never formed.
         inside = self.cells >= 0
         cells, weights = self.cells[inside], self.weights[inside]
         sums = np.bincount(cells, weights * along[inside], minlength=len(self.core))

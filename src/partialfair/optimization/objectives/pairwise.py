@@ -97,6 +97,7 @@ class AUCLoss:
         if not np.isfinite(scores).all():
             return float("nan"), slopes
         pairs = self._pairs(scores, targets, shares)
+        # Slopes at positives are sums over the top negatives: the same sums with both signs turned.
         slopes[pairs.positives] = -pairs.p * self._phi.sums(-pairs.s, -pairs.t, pairs.r)[1]
         slopes[pairs.negatives] = pairs.r * pairs.slopes
         halves = shares / 2  # weights of the mean of the two classes' means
@@ -156,7 +157,7 @@ class AUCLoss:
         return functions[self.kind]
 
     def _pairs(self, scores: Floats, targets: Floats, shares: Floats) -> _ClassPairs:
-        counted = shares > 0
+        counted = shares > 0  # rows without weight are in no pair
         positives = np.flatnonzero(counted & (targets > 0))
         negatives = np.flatnonzero(counted & (targets < 0))
         p, q, s, t = shares[positives], shares[negatives], scores[positives], scores[negatives]
@@ -233,6 +234,7 @@ class SquaredPairs(PairFunction):
 
     def sums(self, ends: Floats, starts: Floats, weights: Floats) -> tuple[Floats, Floats]:
         """As in `PairFunction`; O(n)."""
+        # ½ Σ w (1 + e − s)² by the moments of s, around its mean so that distant scores cost no digits.
         total = float(weights.sum())
         mean = float(weights @ starts) / total if total > 0 else 0.0
         spread = float(weights @ (starts - mean) ** 2)
@@ -363,6 +365,7 @@ def top_shares(values: Floats, weights: Floats, top: float, rounding: float) -> 
         At least 0, in units of the values.
     """
     if rounding == 0:
+        # Those who tie at the border share what is left.
         border = _sharp_border(values, weights, top)
         above, at = values > border, values == border
         left = np.clip((top - weights[above].sum()) / weights[at].sum(), 0.0, 1.0)
@@ -380,6 +383,7 @@ def _sharp_border(values: Floats, weights: Floats, top: float) -> float:
 
 def _rounded_border(values: Floats, weights: Floats, top: float, rounding: float) -> float:
     """Return the λ at which the shares sum to ``top``: they fall along straight lines as λ rises."""
+    # Each share is whole below its first bend, gone beyond its second, and falls evenly in between.
     bends = np.concatenate([values - rounding / 2, values + rounding / 2])
     order = np.argsort(bends)
     steps = np.diff(bends[order])

@@ -40,7 +40,7 @@ def _equal_logistic(scores: Floats, signs: Floats, share: float, slopes: Floats)
         if i % 32 == 31:
             total += np.log(product)
             product = 1.0
-        total += max(-margin, 0.0)
+        total += max(-margin, 0.0)  # ln(1 + e⁻ᵐ) = ln(1 + e^−|m|) + max(−m, 0)
         slopes[i] = -share * signs[i] * (1.0 if margin < 0 else small) / (1.0 + small)
     return share * (total + np.log(product))
 
@@ -78,7 +78,7 @@ class LogisticLoss(_MeanLoss):
 
     def curvature(self, scores: Floats, targets: Floats, shares: Floats) -> Curvature:
         """Return ``ω_i σ(s_i)(1 − σ(s_i))``."""
-        small = np.exp(-np.abs(scores))
+        small = np.exp(-np.abs(scores))  # σ(1 − σ) = e^−|s| / (1 + e^−|s|)²
         return Curvature(shares * small / (1 + small) ** 2)
 
     def best_constant(self, mean_target: float) -> float:
@@ -124,6 +124,7 @@ class HingeLoss(_MeanLoss):
         """Return the loss and its gradient in the scores; at a sharp corner that of the flat side."""
         shortfalls = 1 - targets * scores
         if self.rounding > 0:
+            # A parabola over the width, and the straight part beyond it.
             inside = np.clip(shortfalls + self.rounding / 2, 0.0, self.rounding)
             steepness = inside / self.rounding
             losses = 0.5 * inside * steepness + np.maximum(shortfalls - self.rounding / 2, 0.0)

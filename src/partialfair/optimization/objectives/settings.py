@@ -158,7 +158,7 @@ class PartialAUC:
     def build(self, targets: Floats, weights: Floats, *, anchored: bool = True) -> Objective:
         """Return the loss of all rows."""
         low, high = self.fpr
-        factor = 1 / (high - low)
+        factor = 1 / (high - low)  # the mean over the interval of false positive rates
         # Only the convex part is anchored: one anchor ties the intercept down, two would cancel.
         plus = AUCLoss(self.kind, high, factor, self.rounding, float(anchored))
         minus = AUCLoss(self.kind, low, factor, self.rounding)

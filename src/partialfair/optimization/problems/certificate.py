@@ -149,12 +149,12 @@ def _witnesses(at: ProblemPoint, mu: float, outside: float, tol: float) -> Itera
     slack = -np.abs(at.constraints)
     active = np.flatnonzero(at.constraints > -np.sqrt(tol))
     jacobian = at.constraint_jacobian()  # brings the objective's gradient along
-    judged = _Judged(at, mu, active, slack[active], jacobian[active], at.objective_gradient())
+    search = _WitnessSearch(at, mu, active, slack[active], jacobian[active], at.objective_gradient())
     kinks = _nearby_kinks(at, active)
     # Multipliers of constraints that are not quite active cost complementarity and gain stationarity; how one
     # is to be weighed against the other is not known.
     for weight in _WEIGHTS:
-        yield _certificate(at, mu, outside, *judged.witness(kinks, weight))
+        yield _certificate(at, mu, outside, *search.witness(kinks, weight))
 
 
 def _certificate(
@@ -198,8 +198,8 @@ class _Multiple:
 
 
 @dataclass(frozen=True, eq=False)
-class _Judged:
-    """The point to judge, with its nearly active constraints."""
+class _WitnessSearch:
+    """The point that is evaluated, with its nearly active constraints."""
 
     at: ProblemPoint
     mu: float

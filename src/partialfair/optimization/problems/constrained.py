@@ -124,6 +124,7 @@ class Problem:
     share: float = field(default=1.0, init=False)
 
     def __post_init__(self) -> None:
+        # Sums over pairs do not add up over shards.
         is_about_rows = self.loss.additive and self.bank.additive
         if not is_about_rows and Capability.WHOLE not in self.rows.capabilities:
             what = "a constraint on pairs" if self.loss.additive else "a loss of pairs"
@@ -225,6 +226,7 @@ class Problem:
         nothing raises all scores equally it is the trivial start.
         """
         start, parameters = self.trivial_start, self.rows.parameters
+        # Thresholds move along with all scores, so that every s − θ stays what it was.
         if parameters.level is not None:
             up = np.concatenate([parameters.level, np.ones(self.bank.n_theta)])
             start += self.loss.best_constant(self.mean_target) * up
@@ -276,6 +278,7 @@ class Problem:
         rows, share = self.rows.sample(size, seed)
         if share > SETTINGS.largest_fraction:
             return None
+        # The same functions of other rows, whose shares add up to those of all.
         sample = Problem(rows, self.loss, self.constraints, self.alpha, self.domain, self.mean_target)
         sample.share = share
         return sample
@@ -313,6 +316,7 @@ class ProblemPoint:
     @cached_property
     def values(self) -> tuple[Floats, Floats]:
         """Values of the two parts of the loss, and of all atoms; one pass."""
+        # Losses and atoms in one pass: scores of the rows, which cost most, serve both.
         reduction = Values(self.problem.bank, self.theta)
         ((losses, atoms),) = self.problem.reduce(self.scored, reduction)
         return losses, atoms
@@ -330,7 +334,8 @@ class ProblemPoint:
     @property
     def objective(self) -> float:
         """``f_0(x)``."""
-        return self.convex_objective - float(self.values[0][1])
+        plus, minus = self.values[0]
+        return float(plus) + 0.5 * float(self.penalty_gradient @ self.x) - float(minus)
 
     @cached_property
     def constraints(self) -> Floats:
@@ -372,6 +377,7 @@ class ProblemPoint:
         """Return ``∇²f_0(x) direction``, for scores that are linear in w; one pass."""
         along = self.problem.split(direction)[0]
         ((product,),) = self.problem.reduce(self.scored, HessianProduct(along))
+        # The penalty ½ Σ alpha_j w_j² acts on no intercept.
         penalised = self.problem.rows.parameters.n_penalised
         product[:penalised] += self.problem.alpha * direction[:penalised]
         return self._padded(product)
@@ -395,6 +401,7 @@ class ProblemPoint:
         plus, minus = self.slopes
         curved = self._curved_parts(multipliers @ (plus - minus))
         gradient, convex, concave = self._expand(LossParts.WHOLE, *curved)
+        # Not positive definite in general: whoever remembers it, makes it so (`AbsoluteHessian`).
         hessian = convex if concave is None else convex.minus(concave, 1.0)
         return Local(gradient, self.constraint_jacobian(), hessian, None)
 

@@ -109,6 +109,7 @@ class WeightedScores:
     def ties(self, metrics: Sequence[ExactMetric[Any]]) -> Floats:
         """As in `Counts`."""
         inside = np.any([metric.inside(self) for metric in metrics], axis=0)
+        # Fractions of the weight of all rows, not of those inside.
         part = WeightedScores(self.scores[inside], self.weights[inside], self.codes[inside])
         fraction = part.weights.sum() / self.weights.sum()
         return np.stack([self.tied, fraction * part.tied])
@@ -117,7 +118,7 @@ class WeightedScores:
     def spread(self) -> float:
         """As in `Counts`."""
         scores, weights = self.scores, self.weights
-        quarters = np.array([0.25 - 1e-12, 0.75 - 1e-12])
+        quarters = np.array([0.25 - 1e-12, 0.75 - 1e-12])  # sums of weights are rounded
         if np.ptp(weights) == 0:  # nothing has to be sorted
             at = np.maximum(np.ceil(quarters * scores.size).astype(np.int64) - 1, 0)
             low, high = np.partition(scores, at)[at]
@@ -152,6 +153,7 @@ class WeightedScores:
             members = np.diff(last_of_runs, prepend=-1) + 1  # a run of k has k − 1 that are like the next
             return np.asarray(np.array([members.max(), members.sum()]) / scores.size)
         order = np.argsort(self.scores)
+        # Weight of each block of equal scores.
         ends = tie_ends(self.scores[order])
         passed = np.concatenate([[0.0], np.cumsum(self.weights[order])])
         blocks = np.diff(passed[ends])
@@ -216,6 +218,7 @@ class SortedRanks:
         scores, passed = self._descending(group)
         if not scores.size:
             raise InputError(f"group {group} of a constraint has no members, so it has no scores at any rank")
+        # The first score with which so much has been passed; rounding must not lead beyond the last.
         return scores[np.minimum(np.searchsorted(passed, ranks), scores.size - 1)]
 
     def _descending(self, group: int) -> tuple[Floats, Floats]:

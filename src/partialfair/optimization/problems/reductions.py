@@ -42,6 +42,7 @@ def score_gradient(
     shard: Shard, loss: LossParts, bank: JoinedBank, coefficients: Floats | None, theta: Floats
 ) -> Gradient:
     """Return the gradient of parts of the loss plus ``Σ coefficients · atoms``, in a shard's scores and θ."""
+    # Parts of the loss with their signs, then the atoms: all slopes in the scores, before any Jᵀ.
     terms, by_theta = [], np.zeros(bank.n_theta)
     for factor, known in zip(loss.value, shard.losses, strict=True) if loss is not LossParts.NONE else ():
         if factor and known is not None:
@@ -63,7 +64,8 @@ class Values:
 
     def map(self, shard: Shard, reference: Shard | None) -> tuple[Floats, Floats]:
         """As in `Reduction`."""
-        losses = np.array([0.0 if known is None else known[0] for known in shard.losses])
+        plus, minus = shard.losses
+        losses = np.array([plus[0], 0.0 if minus is None else minus[0]])
         return losses, self.bank.values(shard.scores, shard.data.members, self.theta)
 
     combine = staticmethod(_sum)
@@ -311,9 +313,11 @@ class KinkSearch:
         )
         if kinks is None:
             return None
+        # A kink's height s_row − s_other − θ changes along J_row − J_other.
         directions = shard.linear.rows(kinks.rows)
         between = np.flatnonzero(kinks.others >= 0)
         directions[between] -= shard.linear.rows(kinks.others[between])
+        # Rows are numbered among all, so that kinks of two shards can be told apart.
         numbered = replace(
             kinks,
             rows=kinks.rows + shard.data.first,

@@ -167,6 +167,7 @@ class SubproblemPoint:
     def constraints(self) -> Floats:
         """All ``g_i(v)``."""
         rises = self._rises[1]  # first: with tangents in score space, values come along
+        # g_i(v) = f⁺_i(v) − [f⁻_i(x) + rise of its tangent] + μ/2 ‖v − x‖²
         plus = self.subproblem.problem.constraints.system.parts(self.original.atoms)[0]
         return np.asarray(plus - self.subproblem.tangent_values - rises + self._shift)
 
@@ -183,6 +184,7 @@ class SubproblemPoint:
         """Return the subproblem near the point, for linear scores; nothing of its Lagrangian is concave."""
         tangents, mu = self.subproblem.tangents, self.subproblem.mu
         assert isinstance(tangents, ParameterTangents)
+        # Tangents are straight: they shift gradients, and Hessians are those of f⁺ and of the shift μ.
         local = self.original.expand_convex(multipliers)
         assert isinstance(local.convex, ArrowMatrix)
         return Local(
@@ -279,6 +281,7 @@ def estimate_constants(
     return ProblemConstants(
         lipschitz=max(_longest_subgradient(problem, x, mu) for x in points),
         mu=mu,
+        # Assumption 6.3 B asks for a point with slack ν in all constraints: that of constant scores.
         nu=float(-problem.evaluate(start).constraints.max(initial=-np.inf)),
         decrease=problem.evaluate(start).objective,
     )

@@ -85,10 +85,12 @@ class AugmentedLagrangian(Solver):
                 minimum = optimize.minimize(
                     augmented, x, jac=True, method="L-BFGS-B", bounds=bounds, options=options
                 )
+                # A failed line search returns its start.
                 moved = not np.array_equal(minimum.x, x)
                 x = np.asarray(minimum.x) if moved else _downhill(augmented, x, problem.domain)
                 point = problem.at(x)
                 run.record(k + 1, x, Evaluation(point.objective, point.constraints))
+                # λ ← max(0, λ + ρ f): with these the Lagrangian's gradient is that of the augmented one.
                 multipliers = augmented.multipliers_at(point)
                 if _residual(point, multipliers) <= self.tol:
                     return Status.STATIONARY
@@ -115,6 +117,7 @@ class _Augmented:
     def __call__(self, x: Floats) -> tuple[float, Floats]:
         """Return value and gradient: that of the Lagrangian with the multipliers that would come next."""
         point = self.problem.at(x.copy())
+        # [max(0, λ + ρ f)² − λ²] / 2ρ for each constraint, of derivative max(0, λ + ρ f).
         following = self.multipliers_at(point)
         squares = float(following @ following - self.multipliers @ self.multipliers) / (2 * self.weight)
         return point.objective + squares, point.lagrangian_gradient(following)

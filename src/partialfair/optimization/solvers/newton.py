@@ -130,6 +130,7 @@ class Newton(Solver):
         for k in range(self.max_iter):
             if _stationarity(at) <= self.tol:
                 return Status.CONVERGED
+            # A ridge that a singular Hessian needed is needed at the next point as well.
             step, ridge = _newton_step(at, ridge)
             following = _downhill(at, step)
             if following is None:

@@ -126,6 +126,7 @@ def feasible_start(problem: Problem, last: Floats | None) -> Floats:
     The paper's methods need a feasible start (Assumption assume:DC E). Where a constraint has a threshold of
     its own, w = 0 may be more feasible than that model.
     """
+    # In ascending order of what is likely to be a good start: the last nearly feasible one is chosen.
     candidates = [problem.trivial_start, problem.constant_start]
     if last is not None:
         candidates.append(last)
@@ -249,6 +250,7 @@ class Run:
     def follow(self, start: Floats, algorithm: Callable[[Floats], Status]) -> Result:
         """Run an algorithm from a start to its end, or to that of the time or of the user's patience."""
         with deadline(deadline_in(self.time_limit)):
+            # However it ends, the best point so far is an answer.
             try:
                 status = algorithm(start)
             except Ended as end:
@@ -289,6 +291,7 @@ class Run:
         """Return the best point, or if the solver says that it arrived the last."""
         if self.best is None or self.last is None:
             raise FloatingPointError("the starting point has a loss or constraint that is not finite")
+        # A point with a lower objective that is not stationary may have been passed on the way.
         arrived = ended in (Status.CONVERGED, Status.STATIONARY)
         x, values, feasible = self.last if arrived else self.best
         return Result(x, ended, values.objective, values.violation, feasible, tuple(self.history))
