@@ -38,8 +38,8 @@ class Constraint(StoredAsPairs, ABC):
     interval
         Ranks from the top: ``(low, high)``, a list of such pairs, or a mapping from group to either.
     max_gap
-        κ, the largest gap allowed, from 0 to ``largest_gap``. Less than .001 counts as .001: a constraint
-        with no room inside (against Assumption assume:DC B) need not have multipliers, and no sample tells
+        κ, the largest gap allowed, from 0 to ``largest_gap``. Less than 0.001 counts as 0.001: a constraint
+        with no room inside (against Assumption 6.3 B) need not have multipliers, and no sample tells
         such gaps apart.
     gap_scale
         ``"interval"``, the definition, or ``"absolute"``, the paper's experiments; see `partialfair.metrics`.

@@ -25,7 +25,7 @@ class Ranks(Protocol):
 
 
 RanksOf: TypeAlias = Callable[[int], Ranks]
-"""From a bank of a block to the ranks of its members; a block with one bank asks for bank 0."""
+"""From a bank of a block to the ranks of its members; a block with one bank needs bank 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,8 +152,8 @@ class ConstraintBlock:
     bank
         Convex atoms of the scores and of the block's own thresholds θ.
     members
-        Who counts in the bank, and how much, as `groups.members_of` tells; a tuple for a `JoinedBank`. None
-        where rows keep them elsewhere.
+        Who counts in the bank, and how much, as `groups.members_of` returns; a tuple for a `JoinedBank`. None
+        where rows hold them elsewhere.
     system
         The functions ``f_i ≤ 0`` of the atoms.
     names
@@ -253,7 +253,7 @@ class ConstraintBlock:
 
     @property
     def all_members(self) -> tuple[Members, ...]:
-        """Members of each bank of `joined_bank`; none where rows keep them elsewhere."""
+        """Members of each bank of `joined_bank`; none where rows hold them elsewhere."""
         if self.members is None:
             return ()
         return self.members if isinstance(self.members, tuple) else (self.members,)
@@ -274,12 +274,12 @@ class ConstraintBlock:
         return replace(self, system=system)
 
     def without_members(self) -> ConstraintBlock:
-        """Return the functions alone, of a `JoinedBank`: rows, in shards, keep the members."""
+        """Return the functions alone, of a `JoinedBank`: rows, in shards, hold the members."""
         return ConstraintBlock(self.joined_bank, None, self.system, self.names, self.joined_thresholds)
 
 
 def join(blocks: Sequence[ConstraintBlock]) -> ConstraintBlock:
-    """Return any number of constraints on the same rows as one; each keeps thresholds of its own.
+    """Return any number of constraints on the same rows as one; each has thresholds of its own.
 
     Blocks that are already joined are taken apart: no bank of the result is itself a `JoinedBank`.
     """

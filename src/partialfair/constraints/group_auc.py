@@ -17,7 +17,7 @@ from partialfair.utils.typing import Floats
 
 @dataclass(frozen=True)
 class GroupAUC(Constraint):
-    """Partial group AUC (pGAUC) by surrogates of all pairs (inprocess_pgauc_approx).
+    """Partial group AUC (pGAUC) by surrogates of all pairs (section A).
 
     ``|M − ½| ≤ κ`` for every pair of groups k, k', with M the mean of ``σ(s_i − t_j)`` over the members of k
     and of k' in their intervals. All our σ have ``σ(x) + σ(−x) = 1``, so the two orders of a pair say the
@@ -28,7 +28,7 @@ class GroupAUC(Constraint):
     without the top α, and in k' also the bottom 1 − α' without the bottom 1 − β'. Hence
     ``m_k m_k' M = Σ ±[H_σ⁺(b, 1 − r) − H_σ⁻(b, 1 − r)]`` over all ends b of intervals of k and r of k', with
     + where one of the two ends is an upper and the other a lower one. Linear scorers need no ρ-shift, unlike
-    in the paper's Example hingesurrogate_gauc.
+    in the paper's Example D.7.
 
     Ramps cost O(n log n), the sigmoid all pairs of members. The constraint needs all rows in one place,
     because it compares members of different groups.

@@ -117,7 +117,7 @@ class RankGrid:
 
 @runtime_checkable
 class OnAGrid(Protocol):
-    """What a constraint may offer besides: it looks at a grid of ranks, which can be made finer."""
+    """What a constraint may offer in addition: it looks at a grid of ranks, which can be made finer."""
 
     @property
     def grid(self) -> RankGrid:
@@ -139,7 +139,7 @@ def paper_points(n_points: int, interval: IntervalSet | None) -> Floats:
 
 @dataclass(frozen=True)
 class StatisticalParity(Constraint):
-    """Partial statistical parity (pSP) by surrogate bands at a grid of ranks (inprocess_pdp_approx).
+    """Partial statistical parity (pSP) by surrogate bands at a grid of ranks (section 5).
 
     For each u of a grid there is one θ_u with ``p_k(u) ≤ mean σ(s − θ_u) ≤ p_k(u + κ)`` in every group k,
     where ``p_k(u)`` is the rank at which a share u of the group's interval has been passed. On the absolute
@@ -234,7 +234,7 @@ class StatisticalParity(Constraint):
 
     @property
     def _common(self) -> IntervalSet | None:
-        """The interval of all groups, which the absolute scale asks for; None on the other scale."""
+        """The interval of all groups, which the absolute scale needs; None on the other scale."""
         if self.gap_scale == "interval":
             return None
         if isinstance(self.interval, Mapping):
@@ -249,7 +249,7 @@ class AtThreshold(Constraint):
     ``P_k − P_k' ≤ κ`` for every ordered pair, with ``P_k = Σ_parts [min(M_k, β) − min(M_k, α)] / m_k`` (not
     divided on the absolute scale) and ``M_k = A_k − B_k`` the mean of σ = σ⁺ − σ⁻ at the threshold. Since
     ``min(A − B, c) = A − max(B, A − c)``, each part is ``max(B, A − α) − max(B, A − β)``: the mean σ⁺ terms
-    of the paper's (DCexample1_wpdp) cancel, which gives the same f with a tighter linearisation.
+    of the paper's (section D.3) cancel, which gives the same f with a tighter linearisation.
 
     Parameters
     ----------
@@ -300,7 +300,7 @@ class AtThreshold(Constraint):
 
 @dataclass(frozen=True)
 class DemographicParity(AtThreshold):
-    """Partial demographic parity (pDP) at one threshold (inprocess_wpdp_approx).
+    """Partial demographic parity (pDP) at one threshold (section 5).
 
     ``P_k − P_k' ≤ κ`` of `AtThreshold` with M_k the mean over all members of group k.
 
@@ -345,7 +345,7 @@ class _ByLabel(AtThreshold):
 
 @dataclass(frozen=True)
 class EqualOpportunity(_ByLabel):
-    """Partial equal opportunity (pEOP) at one threshold (inprocess_peop_approx).
+    """Partial equal opportunity (pEOP) at one threshold (section A).
 
     `DemographicParity` among the positives: ``P_k − P_k' ≤ κ`` with M_k the mean of σ over the positives of
     group k. Ranks are thus counted within the positives of each group, as in
@@ -365,7 +365,7 @@ class EqualOpportunity(_ByLabel):
 
 @dataclass(frozen=True)
 class EqualizedOdds(_ByLabel):
-    """Partial equalized odds (pEOD) at one threshold (inprocess_peod_approx).
+    """Partial equalized odds (pEOD) at one threshold (section A).
 
     `EqualOpportunity` among the positives and likewise among the negatives. The paper's maximum over the two
     labels is at most κ if and only if both are: here they are functions of their own, each with its own

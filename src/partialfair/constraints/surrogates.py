@@ -298,7 +298,7 @@ def _ramp_terms(x: float) -> tuple[float, float, float, float]:
     return max(x + 0.5, 0.0), max(x - 0.5, 0.0), 1.0 if x > -0.5 else 0.0, 1.0 if x > 0.5 else 0.0
 
 
-@lru_cache(maxsize=64)  # a step asks for values, slopes and bends at the same few thresholds
+@lru_cache(maxsize=64)  # a step needs values, slopes and bends at the same few thresholds
 def _ramp_pieces(thetas: bytes, width: float, rounding: float) -> Pieces:
     """Return the pieces of a ramp at thresholds, which are the bytes of an array of floats."""
     centres = np.frombuffer(thetas)
@@ -359,7 +359,7 @@ class _HingeRamp(Surrogate):
 class Ramp(_HingeRamp):
     """``σ(x) = clip(x/s + ½, 0, 1)``, with ``σ⁺ = max(x/s + ½, 0)`` and ``σ⁻ = max(x/s − ½, 0)``.
 
-    The paper's choice (Example hingesurrogate_pdp, s = 1). Scores within s/2 of a threshold count partly.
+    The paper's choice (Example D.3, s = 1). Scores within s/2 of a threshold count partly.
     """
 
     terms: ClassVar[Terms] = staticmethod(_ramp_terms)
@@ -453,7 +453,7 @@ class Sigmoid(Surrogate):
     """``σ(x) = 1 / (1 + exp(−x/s))``, with σ⁺ = σ up to 0 and its tangent ``½ + x/(4s)`` beyond.
 
     σ is convex up to 0 and concave beyond, so both σ⁺ and σ⁻ = σ⁺ − σ are convex and non-decreasing: linear
-    scorers need no ρ-shift, unlike in the paper's Example sigmoidsurrogate_pdp.
+    scorers need no ρ-shift, unlike in the paper's Example D.4.
     """
 
     terms: ClassVar[Terms] = staticmethod(_sigmoid_terms)

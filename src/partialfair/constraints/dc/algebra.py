@@ -23,7 +23,7 @@ Slopes: TypeAlias = Any
 """Slopes of functions in atoms, (m, n_atoms): an array, or a CSR array where that would be large."""
 
 _MOST_DENSE = 1 << 22
-"""Entries up to which matrices are dense: small products are faster, and keep the order of their sums. Group
+"""Entries up to which matrices are dense: small products are faster, and sum in a fixed order. Group
 AUC of 100 groups has 9,900 functions of as many atoms, two of which each function depends on."""
 
 

@@ -81,7 +81,7 @@ class AtomBank(Protocol):
 
 @runtime_checkable
 class Bending(Protocol):
-    """What a bank may offer besides: where its atoms bend. It makes steps and certificates sharper."""
+    """What a bank may offer in addition: where its atoms bend. It makes steps and certificates sharper."""
 
     @property
     def has_kinks(self) -> bool:

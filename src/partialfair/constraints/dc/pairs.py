@@ -201,7 +201,7 @@ class PairSums:
             used = wanted[atoms] != 0
             top, bottom = tops[k], bottoms[other]
             for b, rank in enumerate(self.tops[k]):  # who may join or leave the top b
-                passing = _across(rank, ranked[k], moves[0], near, limit)
+                passing = _find_movers(rank, ranked[k], moves[0], near, limit)
                 if passing is None:
                     return None
                 slopes = self._slopes_at(np.append(passing.scores, passing.border), bottom)
@@ -210,7 +210,7 @@ class PairSums:
                     for p, c in np.argwhere(used[:, b])
                 ]
             for c, rank in enumerate(self.bottoms[other]):  # and the bottom c, whose scores count mirrored
-                passing = _across(rank, ranked[other], moves[0], near, limit)
+                passing = _find_movers(rank, ranked[other], moves[0], near, limit)
                 if passing is None:
                     return None
                 slopes = self._slopes_at(-np.append(passing.scores, passing.border), top.mirrored())
@@ -290,7 +290,7 @@ class PairSums:
         return order
 
 
-def _across(rank: float, ranked: _Ranked, moves: Floats, near: float, limit: int) -> Movers | None:
+def _find_movers(rank: float, ranked: _Ranked, moves: Floats, near: float, limit: int) -> Movers | None:
     """Return who of a group may pass the border of a rank; None if they are too many."""
     rows, scores, shares = ranked
     above = _shares_above(scores, shares, np.array([rank]))[0]

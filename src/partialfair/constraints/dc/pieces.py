@@ -52,7 +52,7 @@ def hinge_pieces(centres: Floats, width: float, rounding: float) -> Pieces:
     half = width * (rounding or _REACH)  # sharp corners have no bend: theirs is averaged over so much
     edges = np.unique(np.concatenate([centres - half, centres + half, centres]))
     if not edges.size:
-        edges = np.zeros(1)  # of no function at all, any bins will do
+        edges = np.zeros(1)  # of no function at all, any bins are enough
     # A point inside each bin tells which of the functions are 0, rounded or straight there.
     middles = np.concatenate([[edges[0] - 1], (edges[1:] + edges[:-1]) / 2, [edges[-1] + 1]])
     x = middles[:, None] - centres
@@ -128,7 +128,7 @@ def sums_of_differences(
     """Return ``Σ_m weights[c, m] p_j(targets_i − sources_m)``: (J, C, n) for ascending targets and sources.
 
     The p_j are polynomials of x between edges, at most quadratic, with coefficients (degree + 1, B, J). As
-    long as no difference passes an edge, a sum is a polynomial of the target. A sweep of the targets keeps it
+    long as no difference passes an edge, a sum is a polynomial of the target. A sweep of the targets has it
     as value, slope and bend where it is, so that distant scores cost no digits. A difference that passes an
     edge adds the jump from one piece to the next: O((n + n_sources) C) for each p_j and edge of it.
     """
@@ -177,5 +177,5 @@ def _sweep(
                 m += 1
             passed[b] = m
         if straight and passed[0] == passed[-1]:
-            bend = 0.0  # nobody is left where pieces bend, and no rounding error either
+            bend = 0.0  # no score is left where pieces bend, and no rounding error either
         out[i] = value

@@ -201,7 +201,7 @@ def codes_gram(columns: Ints, weights: Floats, codes: Ints, out: Floats) -> None
 
 
 @njit(cache=True, nogil=True)
-def symmetric(halves: Floats) -> None:
+def symmetrize(halves: Floats) -> None:
     """Complete matrices of which one entry of each symmetric pair is filled, in tiles that stay in cache."""
     n = halves.shape[1]
     for matrix in halves:

@@ -29,7 +29,7 @@ from partialfair.optimization.models._kernels import (
     csr_forward,
     csr_gram,
     dense_backward,
-    symmetric,
+    symmetrize,
 )
 from partialfair.utils.clock import check_clock
 from partialfair.utils.typing import ArrayLike, Floats, Ints
@@ -95,7 +95,7 @@ def as_design(X: ArrayLike, codes: Ints, n_codes: int) -> Design:
     return DenseDesign(array, codes, n_codes)
 
 
-def _stretches(n_rows: int, multiplications: float) -> Iterator[slice]:
+def _split_by_work(n_rows: int, multiplications: float) -> Iterator[slice]:
     """Divide rows so that work on a stretch of them is short, and look at the clock in between."""
     n_stretches = max(1, min(n_rows, int(multiplications / _MOST_AT_ONCE)))
     for k in range(n_stretches):
@@ -104,7 +104,7 @@ def _stretches(n_rows: int, multiplications: float) -> Iterator[slice]:
         yield slice(k * n_rows // n_stretches, (k + 1) * n_rows // n_stretches)
 
 
-def _chunks(n_rows: int, size: int) -> Iterator[slice]:
+def _split_by_size(n_rows: int, size: int) -> Iterator[slice]:
     """Divide rows into chunks of equal size, and look at the clock in between."""
     for start in range(0, n_rows, size):
         if start:
@@ -140,7 +140,7 @@ class DenseDesign:
         for vector, (members, block) in zip(coefficients, self._blocks, strict=True):
             products = np.empty(len(block))  # of one group, then scattered to its rows
             for rows in self._at_once(block):
-                products[rows] = _centred(block[rows], self.origin) @ vector
+                products[rows] = _centre(block[rows], self.origin) @ vector
             out[members] = products
         return out
 
@@ -149,12 +149,12 @@ class DenseDesign:
         if slots is None:
             return self._backward_by_code(values)
         out = np.zeros((n_slots, self.shape[1], values.shape[1]))
-        for rows in _chunks(self.shape[0], _CHUNK):
+        for rows in _split_by_size(self.shape[0], _CHUNK):
             if values.shape[1] <= _MOST_BY_KERNEL:
-                chunk = np.ascontiguousarray(_centred(self.X[rows], self.origin))
+                chunk = np.ascontiguousarray(_centre(self.X[rows], self.origin))
                 dense_backward(chunk, values[rows], slots[rows], out)
             else:
-                _add_products(_centred(self.X[rows], self.origin), values[rows], slots[rows], out)
+                _add_products(_centre(self.X[rows], self.origin), values[rows], slots[rows], out)
         return out
 
     def gram(self, weights: Floats) -> Floats:
@@ -166,9 +166,9 @@ class DenseDesign:
             # Products of a matrix with itself cost half. Losses that are differences have negative weights.
             for sign in (1.0, -1.0):
                 counted = np.flatnonzero(signs == sign)
-                for chosen in _chunks(counted.size, at_once):
+                for chosen in _split_by_size(counted.size, at_once):
                     which = counted[chosen] if counted.size < len(block) else chosen
-                    chunk = _centred(block[which], self.origin) * roots[which, None]
+                    chunk = _centre(block[which], self.origin) * roots[which, None]
                     total += dsyrk(sign, chunk.T)
             total += np.triu(total, 1).T  # dsyrk fills the upper triangle
         return out
@@ -176,8 +176,8 @@ class DenseDesign:
     def squares(self, weights: Floats, centres: Floats | None = None) -> Floats:
         """As in `Design`."""
         out = np.zeros(self.shape[1])
-        for rows in _chunks(self.shape[0], _CHUNK):
-            chunk = _centred(_centred(self.X[rows], self.origin), centres)
+        for rows in _split_by_size(self.shape[0], _CHUNK):
+            chunk = _centre(_centre(self.X[rows], self.origin), centres)
             out += weights[rows] @ (chunk * chunk)
         return out
 
@@ -199,18 +199,18 @@ class DenseDesign:
             # As a vector, one column is gathered and multiplied faster than as a matrix.
             values_of_members = (values[:, 0] if total.shape[1] == 1 else values)[members]
             for rows in self._at_once(block):
-                products = _centred(block[rows], self.origin).T @ values_of_members[rows]
+                products = _centre(block[rows], self.origin).T @ values_of_members[rows]
                 total += products.reshape(total.shape)
         return out
 
     def _at_once(self, block: npt.NDArray[Any]) -> Iterator[slice]:
         """Rows to multiply at once: many if they are ready for that, few if they are converted before."""
         if block.dtype == np.float64 and self.origin is None:
-            return _stretches(len(block), float(block.size))
-        return _chunks(len(block), _CHUNK)
+            return _split_by_work(len(block), float(block.size))
+        return _split_by_size(len(block), _CHUNK)
 
 
-def _centred(X: npt.NDArray[Any], origin: Floats | None) -> Floats:
+def _centre(X: npt.NDArray[Any], origin: Floats | None) -> Floats:
     """Return rows in double precision, minus their origin."""
     converted = np.asarray(X, dtype=np.float64)
     return converted if origin is None else converted - origin
@@ -259,7 +259,7 @@ class _RowsOfEntries(ABC):
     def forward(self, coefficients: Floats) -> Floats:
         """As in `Design`."""
         out = np.empty(self.shape[0])
-        for rows in _stretches(out.size, float(self.n_entries)):
+        for rows in _split_by_work(out.size, float(self.n_entries)):
             self.forward_loop(*self.entries(rows), coefficients, self.codes[rows], out[rows])
         return out
 
@@ -267,16 +267,16 @@ class _RowsOfEntries(ABC):
         """As in `Design`."""
         slots, n_slots = (self.codes, self.n_codes) if slots is None else (slots, n_slots)
         out = np.zeros((n_slots, self.n_features, values.shape[1]))
-        for rows in _stretches(self.shape[0], float(self.n_entries) * values.shape[1]):
+        for rows in _split_by_work(self.shape[0], float(self.n_entries) * values.shape[1]):
             self.backward_loop(*self.entries(rows), values[rows], slots[rows], out)
         return out
 
     def gram(self, weights: Floats) -> Floats:
         """As in `Design`."""
         out = np.zeros((self.n_codes, self.n_features, self.n_features))
-        for rows in _stretches(self.shape[0], self.n_pairs):
+        for rows in _split_by_work(self.shape[0], self.n_pairs):
             self.gram_loop(*self.entries(rows), weights[rows], self.codes[rows], out)
-        symmetric(out)  # the loops fill one entry of each symmetric pair
+        symmetrize(out)  # the loops fill one entry of each symmetric pair
         return out
 
     def squares(self, weights: Floats, centres: Floats | None = None) -> Floats:

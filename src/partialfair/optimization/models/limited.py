@@ -22,7 +22,7 @@ _PAIRS = 40
 _DAMPED = 0.2
 """Share of the curvature of B along a step that a change of the gradient must show at least."""
 _SMALLEST, _LARGEST = 1e-3, 1e3
-"""Between these the diagonal is chosen, beside the penalty's."""
+"""Between these the diagonal is chosen, in addition to the penalty's."""
 _FLAT = 1e-8
 """Curvature that counts as none, in units of the block's largest: so much is put in its place."""
 
@@ -59,11 +59,11 @@ class Diagonal:
     size: float
 
     def __matmul__(self, right: Floats) -> Floats:
-        return _across(self.penalties + self.size, right) * right
+        return _align(self.penalties + self.size, right) * right
 
     def solve(self, right: Floats, shift: float) -> Floats:
         """As in `PositiveBase`."""
-        return right / _across(self.penalties + self.size + shift, right)
+        return right / _align(self.penalties + self.size + shift, right)
 
     def adapted(self, step: Floats, change: Floats) -> Diagonal:
         """Return one of another size."""
@@ -134,7 +134,7 @@ class AbsoluteHessian:
         out = np.empty_like(right)
         for coordinates, by, vectors in zip(self.positions, factors, self.vectors, strict=True):
             along = vectors.T @ right[coordinates]
-            out[coordinates] = vectors @ (_across(by, along) * along)
+            out[coordinates] = vectors @ (_align(by, along) * along)
         return out
 
 
@@ -164,7 +164,7 @@ class _FactoredBase:
         return _FactoredBase(self.matrix.restricted(coordinates))
 
 
-def _across(values: Floats, right: Floats) -> Floats:
+def _align(values: Floats, right: Floats) -> Floats:
     """Return values (n,) in a shape that multiplies the rows of one right-hand side or several."""
     return values.reshape(-1, *(1,) * (right.ndim - 1))
 

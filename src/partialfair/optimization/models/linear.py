@@ -128,7 +128,7 @@ class LinearModel:
         return scores
 
     def deployed_scores(self, w: Floats, scores: Floats) -> Floats:
-        """Return the scores that whoever has the coefficients and intercepts computes, to the last digit.
+        """Return the scores that users of the coefficients and intercepts compute, to the last digit.
 
         Those of `scores` are the same, unless the design takes the centres off.
         """
@@ -164,12 +164,12 @@ class LinearModel:
         # 1. Sums of values times features by slot, then the columns' table on them.
         if columns.cells is None and columns.table is None:
             coefficients[0] = part.design.backward(values).transpose(2, 0, 1)
-            totals[0] = _sums(values, part.codes, n_codes).T
+            totals[0] = _sum_by_slot(values, part.codes, n_codes).T
         else:
-            by_code = _slots(columns, part.codes, n_codes)
-            by_vector = by_code if self.n_vectors == n_codes else _slots(columns, part.codes, 1)
+            by_code = _find_slots(columns, part.codes, n_codes)
+            by_vector = by_code if self.n_vectors == n_codes else _find_slots(columns, part.codes, 1)
             features = part.design.backward(values, by_vector.of_rows, by_vector.cells.size)
-            sums = _sums(values, by_code.of_rows, by_code.cells.size)[:, None]
+            sums = _sum_by_slot(values, by_code.of_rows, by_code.cells.size)[:, None]
             for k in range(self.n_vectors):
                 coefficients[:, :, k] = by_vector.combined(columns, features, k)
             for k in range(n_codes):
@@ -195,7 +195,7 @@ class LinearModel:
             return BlockMatrix(tuple(coefficients), tuple(blocks))
         # With intercepts blocks are bordered by Σ ω z, and Σ ω by group is their corner.
         column = weights[:, None]
-        sums = _sums(column, self.codes, n_intercepts)
+        sums = _sum_by_slot(column, self.codes, n_intercepts)
         slots = None if n_intercepts == n else self.codes
         cross = self.design.backward(column, slots, n_intercepts)[:, :, 0]
         if self._centres is None:
@@ -273,7 +273,7 @@ class _Slots:
         return columns.combined(sums[chosen], self.cells[chosen])
 
 
-def _slots(columns: RowColumns, codes: Ints, n_codes: int) -> _Slots:
+def _find_slots(columns: RowColumns, codes: Ints, n_codes: int) -> _Slots:
     """Return slots for the pairs of a code and a cell that occur; with a single code, for all cells."""
     cells = np.zeros_like(codes) if columns.cells is None else columns.cells
     if n_codes == 1:
@@ -283,7 +283,7 @@ def _slots(columns: RowColumns, codes: Ints, n_codes: int) -> _Slots:
     return _Slots(slots, pairs % columns.n_cells, first)
 
 
-def _sums(values: Floats, slots: Ints, n_slots: int) -> Floats:
+def _sum_by_slot(values: Floats, slots: Ints, n_slots: int) -> Floats:
     """Return ``Σ values[i]`` over the rows of each slot: (n_slots, q)."""
     out = np.zeros((n_slots, values.shape[1]))
     add_by_slot(values, slots, out)

@@ -60,7 +60,7 @@ class ScoreModel(Protocol):
 
 @runtime_checkable
 class LinearScores(ScoreModel, Protocol):
-    """``s = offset + J w``: J is the same everywhere, and more can be asked of it."""
+    """``s = offset + J w``: J is the same everywhere, and the model can do more."""
 
     def along(self, direction: Floats) -> Floats:
         """Return ``J direction``, without the offset: (n,)."""
@@ -110,7 +110,7 @@ class FirstOrderModel:
         # A network knows Jᵀ v only for v over all rows: the others are 0.
         out = np.zeros((columns.n_blocks, columns.n_columns, self.parameters.n + 1))
         vector = np.zeros(self._n_rows)
-        for block, column, entries in _columns(columns):
+        for block, column, entries in _write_columns(columns):
             if entries.any():  # a group that these rows lack costs nothing
                 vector[columns.rows] = entries
                 out[block, column, :-1] = self.pull_back(w, vector)
@@ -123,7 +123,7 @@ class FirstOrderModel:
         return int(self.scores(np.zeros(self.parameters.n)).size)
 
 
-def _columns(columns: RowColumns) -> Iterator[tuple[int, int, Floats]]:
+def _write_columns(columns: RowColumns) -> Iterator[tuple[int, int, Floats]]:
     """Write out every column of every block, one at a time, by the definition in `RowColumns`."""
     n_cells = columns.n_cells // columns.n_blocks
     cells = np.zeros(len(columns.values), dtype=np.int64) if columns.cells is None else columns.cells

@@ -6,9 +6,9 @@ from partialfair.optimization.objectives.loss import (
     Loss,
     Mirrored,
     Objective,
-    mirrored,
-    parts,
-    tied,
+    mirror_loss,
+    split_loss,
+    tie_loss,
 )
 from partialfair.optimization.objectives.pairwise import AUCLoss
 from partialfair.optimization.objectives.pointwise import HingeLoss, LogisticLoss, SquaredLoss
@@ -40,8 +40,8 @@ __all__ = [
     "PartialAUC",
     "Squared",
     "SquaredLoss",
-    "mirrored",
-    "parts",
+    "mirror_loss",
     "read_loss",
-    "tied",
+    "split_loss",
+    "tie_loss",
 ]

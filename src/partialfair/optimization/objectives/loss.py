@@ -1,8 +1,8 @@
 """What a loss is: a formula of scores, targets and shares, with its derivatives in the scores.
 
 Losses own no rows and normalise nothing when they are evaluated: shares were normalised over all rows before
-(`Loss.shares`), so that a loss may be asked about any part of them, a *shard*. Values of additive losses then
-add up over shards; slopes and diagonals of curvatures are one number for each row.
+(`Loss.shares`), so that a loss may be evaluated on any part of them, a *shard*. Values of additive losses
+then add up over shards; slopes and diagonals of curvatures are one number for each row.
 """
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ class Loss(Protocol):
 
 @dataclass(frozen=True)
 class Difference:
-    """``f_0 = plus − minus`` of two convex losses (Ex. objauc); solvers linearise the second.
+    """``f_0 = plus − minus`` of two convex losses (Example D.2); solvers linearise the second.
 
-    Both parts count rows alike: the shares of one are those of the other.
+    Both parts weight rows equally: the shares of one are those of the other.
     """
 
     plus: Loss
@@ -159,21 +159,21 @@ class Mirrored:
         return -self.loss.best_constant(mean_target)
 
 
-def mirrored(loss: Loss | Difference) -> Loss | Difference:
+def mirror_loss(loss: Loss | Difference) -> Loss | Difference:
     """Return ``s ↦ loss(−s)``, convex where the loss is."""
     if isinstance(loss, Difference):
         return Difference(Mirrored(loss.plus), Mirrored(loss.minus))
     return Mirrored(loss)
 
 
-def parts(loss: Loss | Difference) -> tuple[Loss, Loss | None]:
+def split_loss(loss: Loss | Difference) -> tuple[Loss, Loss | None]:
     """Return the convex part of a loss, and what is subtracted from it, if anything."""
     return (loss.plus, loss.minus) if isinstance(loss, Difference) else (loss, None)
 
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """A loss, and what it needs to know of some rows besides their scores.
+    """A loss, and what it needs to know of some rows in addition to their scores.
 
     Attributes
     ----------
@@ -202,7 +202,7 @@ class Objective:
         return Objective(self.loss, self.targets[rows], self.shares[rows])
 
 
-def tied(loss: Loss | Difference, targets: Floats, weights: Floats) -> Objective:
+def tie_loss(loss: Loss | Difference, targets: Floats, weights: Floats) -> Objective:
     """Return the loss of all rows.
 
     Parameters

@@ -26,7 +26,8 @@ KINDS = ("squared", "squared_hinge", "hinge", "logistic")
 
 _N_CELLS = 64
 """Into so many cells positives, and negatives, are sorted by score when pairs are averaged over. Products of
-the average are within a tenth of the exact ones (tests); a core of 128² numbers is small beside the rows."""
+the average are within a tenth of the exact ones (tests); a core of 128² numbers is small compared with the
+rows."""
 
 _MIN_REACH = 1e-6
 """Difference quotients reach at least so far, relative to 1 + |gap|, even between cells of one score each:
@@ -41,13 +42,13 @@ known to 1e-16: so pairs on the corner are there whichever of the two is the end
 
 @dataclass(frozen=True)
 class AUCLoss:
-    """``factor · Σ_i Σ_j p_i r_j φ(t_j − s_i) + ½ anchor · m²`` of positives i, top negatives j (aucloss).
+    """``factor · Σ_i Σ_j p_i r_j φ(t_j − s_i) + ½ anchor · m²`` of positives i, top negatives j.
 
-    s are the scores of positives and p their shares, which sum to 1, t and q those of negatives. r are the
-    shares of the top negatives by score, which sum to ``top``: all of q if that is 1. Since φ is
-    non-decreasing, r maximises the sum among ``0 ≤ r ≤ q, Σ r = top``: the loss is a maximum of convex
-    functions, and convex. m is the mean of the two classes' mean scores. Targets are labels ±1. Pairs and top
-    shares are those of all rows: this loss is not additive.
+    See section D.1. s are the scores of positives and p their shares, which sum to 1, t and q those of
+    negatives. r are the shares of the top negatives by score, which sum to ``top``: all of q if that is 1.
+    Since φ is non-decreasing, r maximises the sum among ``0 ≤ r ≤ q, Σ r = top``: the loss is a maximum of
+    convex functions, and convex. m is the mean of the two classes' mean scores. Targets are labels ±1. Pairs
+    and top shares are those of all rows: this loss is not additive.
 
     Parameters
     ----------
@@ -115,8 +116,8 @@ class AUCLoss:
         """
         pairs = self._pairs(scores, targets, shares)
         n_cells = 1 if self.kind == "squared" else _N_CELLS  # φ'' = 1 is its own average
-        of_s, middles_s, halves_s = _in_cells(pairs.s, n_cells)
-        of_t, middles_t, halves_t = _in_cells(pairs.t, n_cells)
+        of_s, middles_s, halves_s = _divide_into_cells(pairs.s, n_cells)
+        of_t, middles_t, halves_t = _divide_into_cells(pairs.t, n_cells)
         gaps = middles_t[:, None] - middles_s[None]
         reach = (halves_t[:, None] + halves_s[None]) / 2 + _MIN_REACH * (1 + np.abs(gaps))
         bend = (self._phi.slope(gaps + reach) - self._phi.slope(gaps - reach)) / (2 * reach)
@@ -205,7 +206,7 @@ class _ClassPairs:
         return Coupling(cell_of_row, weight_of_row, core)
 
 
-def _in_cells(scores: Floats, n_cells: int) -> tuple[Ints, Floats, Floats]:
+def _divide_into_cells(scores: Floats, n_cells: int) -> tuple[Ints, Floats, Floats]:
     """Return the cell of each score, and middles and half widths of cells that hold about as many each."""
     borders = np.unique(np.quantile(scores, np.arange(1, n_cells) / n_cells)) if n_cells > 1 else np.empty(0)
     cells = np.searchsorted(borders, scores, side="right")

@@ -1,4 +1,4 @@
-"""Mean losses of single scores (Ex. objerm): value and slopes in one pass, additive over rows."""
+"""Mean losses of single scores (Example D.1): value and slopes in one pass, additive over rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats
 
 _LEAST_PROBABILITY = 1e-9
-"""Of either class, when a constant score is chosen: keeps it within ±21 where all labels are the same."""
+"""Of either class, when a constant score is chosen: it stays within ±21 where all labels are the same."""
 
 
 @njit(cache=True, nogil=True)
@@ -67,7 +67,7 @@ class _MeanLoss:
 
 @dataclass(frozen=True)
 class LogisticLoss(_MeanLoss):
-    """Weighted mean logistic loss ``Σ ω_i ln(1 + exp(−ζ_i s_i))`` of labels ζ = ±1 (Ex. objerm)."""
+    """Weighted mean logistic loss ``Σ ω_i ln(1 + exp(−ζ_i s_i))`` of labels ζ = ±1 (Example D.1)."""
 
     def value_and_slopes(self, scores: Floats, targets: Floats, shares: Floats) -> tuple[float, Floats]:
         """Return the loss and its gradient in the scores."""
@@ -89,7 +89,7 @@ class LogisticLoss(_MeanLoss):
 
 @dataclass(frozen=True)
 class SquaredLoss(_MeanLoss):
-    """Weighted mean squared loss ``½ Σ ω_i (s_i − y_i)²`` of numbers y; labels ±1 will do (Ex. objerm)."""
+    """Weighted mean squared loss ``½ Σ ω_i (s_i − y_i)²`` of numbers y, such as labels ±1 (Example D.1)."""
 
     def value_and_slopes(self, scores: Floats, targets: Floats, shares: Floats) -> tuple[float, Floats]:
         """Return the loss and its gradient in the scores."""
@@ -108,7 +108,7 @@ class SquaredLoss(_MeanLoss):
 
 @dataclass(frozen=True)
 class HingeLoss(_MeanLoss):
-    """Weighted mean hinge loss ``Σ ω_i (1 − ζ_i s_i)_+`` of labels ζ = ±1 (Ex. objerm).
+    """Weighted mean hinge loss ``Σ ω_i (1 − ζ_i s_i)_+`` of labels ζ = ±1 (Example D.1).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Minimise a loss of a model's scores under difference-of-convex constraints on them (problem (DC)).
+"""Minimise a loss of a model's scores under difference-of-convex constraints on them (section 6).
 
 A point x = (w, θ) is one flat vector: the model's parameters, then the constraints' thresholds. What is known
 of it comes from the rows in reductions, each of which is one pass over the data and is counted here.
@@ -19,7 +19,7 @@ from partialfair.exceptions import InputError
 from partialfair.optimization.models.blocks import ArrowMatrix
 from partialfair.optimization.objectives import Difference, Loss, Objective
 from partialfair.optimization.problems.domains import Domain, WholeSpace
-from partialfair.optimization.problems.local import Kinks, Local, joined_kinks
+from partialfair.optimization.problems.local import Kinks, Local, join_kinks
 from partialfair.optimization.problems.ranks import Cells
 from partialfair.optimization.problems.reductions import (
     Curved,
@@ -210,7 +210,7 @@ class Problem:
 
     @property
     def trivial_start(self) -> Floats:
-        """Return the w of scores of 0, with the thresholds at which these are feasible (assume:DC E).
+        """Return the w of scores of 0, with the thresholds at which these are feasible (Assumption 6.3 E).
 
         It is w = 0, also for models whose scores have an offset and which do not say where they are 0; then
         it need not be feasible.
@@ -284,11 +284,11 @@ class Problem:
         return sample
 
     def linearise(self, x: Floats, *, mu: float = 0.0) -> Subproblem:
-        """Return the convex subproblem (DCA) at x: every f⁻ replaced by its tangent.
+        """Return the convex subproblem (section 6) at x: every f⁻ replaced by its tangent.
 
-        With ``mu`` the shift of Assumption assume:DC A is applied to every f_i: adding ``μ/2 ‖·‖²`` to f⁺ and
+        With ``mu`` the shift of Assumption 6.3 A is applied to every f_i: adding ``μ/2 ‖·‖²`` to f⁺ and
         to f⁻ leaves f as it is and adds ``μ/2 ‖v − x‖²`` to its convex majorant. The ρ-shift of weakly convex
-        functions (wcisdc) is the same transformation with μ = ρ: that is how scores that are not linear in
+        functions (section D) is the same transformation with μ = ρ: that is how scores that are not linear in
         the parameters are dealt with.
         """
         return Subproblem(self, self.at(x), mu)
@@ -401,7 +401,7 @@ class ProblemPoint:
         plus, minus = self.slopes
         curved = self._curved_parts(multipliers @ (plus - minus))
         gradient, convex, concave = self._expand(LossParts.WHOLE, *curved)
-        # Not positive definite in general: whoever remembers it, makes it so (`AbsoluteHessian`).
+        # Not positive definite in general: a remembered Hessian is made so (`AbsoluteHessian`).
         hessian = convex if concave is None else convex.minus(concave, 1.0)
         return Local(gradient, self.constraint_jacobian(), hessian, None)
 
@@ -469,7 +469,7 @@ class ProblemPoint:
                 return None
             of_rows = KinksOfRows.joined(parts)
         tie_rows = ties.slopes @ self.atoms_jacobian if ties.gaps.size else np.empty((0, self.x.size))
-        return joined_kinks(of_rows, ties, tie_rows, net, limit)
+        return join_kinks(of_rows, ties, tie_rows, net, limit)
 
     def _curved_parts(self, plus: Floats | None = None, minus: Floats | None = None) -> list[Curved]:
         """Return the loss's two parts with these coefficients of atoms: what a Hessian is wanted of."""

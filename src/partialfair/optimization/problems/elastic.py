@@ -16,7 +16,7 @@ and those that a face would have to pull at are set free::
 That settles after a few rounds, whatever n is (a semismooth Newton method: Hintermüller, Ito and Kunisch
 2002), where A is nearly diagonal, but need not settle elsewhere. If errors do not get fewer for some rounds,
 only the last of them is corrected, until they do (Murty's rule: Portugal, Júdice and Vicente 1994). If there
-are too many for that, the step is returned as not settled: whoever asked may add to the diagonal of A.
+are too many for that, the step is returned as not settled: callers may add to the diagonal of A.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ class ElasticModel:
         return np.where(bounds.pinned, np.int8(1), guess)
 
     def _joined(self, active: Ints, faces: Sides) -> _Joined:
-        """Return some rows with what they push at; a correction of a step mostly asks for the same again."""
+        """Return some rows with what they push at; a correction of a step mostly needs the same again."""
         key = active.tobytes(), faces.tobytes()
         if key not in self._last_joined:
             rows, held = np.vstack([self.rows[active], self.kinks.rows]), self._held(faces)

@@ -148,7 +148,7 @@ def no_kinks(n: int, m: int) -> Kinks:
     )
 
 
-def joined_kinks(
+def join_kinks(
     of_rows: KinksOfRows | None, ties: Ties, tie_rows: Floats, net: Slopes, limit: int
 ) -> Kinks | None:
     """Return kinks of atoms and of maxima as kinks of the functions; None if those of atoms are too many.
@@ -170,7 +170,7 @@ def joined_kinks(
     of_maxima = Kinks.alone(tie_rows, ties.gaps, shares, np.zeros((n_ties, n_ties)), -1 - ties.keys)
     if of_rows is None:
         return of_maxima
-    kinks, directions = _merged(of_rows.kinks, of_rows.directions)
+    kinks, directions = _merge_equal_rows(of_rows.kinks, of_rows.directions)
     n_kinks = kinks.atoms.size
     if n_kinks > limit:
         return None
@@ -199,7 +199,7 @@ def joined_kinks(
     )
 
 
-def _merged(kinks: AtomKinks, directions: Floats) -> tuple[AtomKinks, Floats]:
+def _merge_equal_rows(kinks: AtomKinks, directions: Floats) -> tuple[AtomKinks, Floats]:
     """Return kinks with those of equal rows of the data joined into one, heavier kink."""
     # Any projection of the rows brings equal ones together, where scores alone do not.
     projected = directions @ np.sin(1.0 + np.arange(directions.shape[1]))

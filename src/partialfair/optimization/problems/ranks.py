@@ -54,7 +54,7 @@ class ExactMetric(Protocol[Gap]):
 
 
 class Counts(Protocol):
-    """How much weight has which score: what a search asks of a model, whatever place the rows lie in."""
+    """How much weight has which score: what a search knows of a model, wherever the rows lie."""
 
     def gap(self, metric: ExactMetric[Value], /) -> Value:
         """Return an exact gap."""
@@ -162,7 +162,7 @@ class WeightedScores:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """What a driver knows of a training set besides features: its rows, or cells of rows.
+    """What a driver knows of a training set apart from features: its rows, or cells of rows.
 
     A cell holds rows of one group and one label. Constraints are tied to cells: what a cell has of its group
     is divided among its rows by their weights.
@@ -199,7 +199,7 @@ class Cells:
 
 @dataclass(frozen=True, eq=False)
 class SortedRanks:
-    """Ranks in sorted arrays; a group is sorted when it is first asked for.
+    """Ranks in sorted arrays; a group is sorted when it is first needed.
 
     Parameters
     ----------

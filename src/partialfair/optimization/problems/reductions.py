@@ -17,7 +17,7 @@ import numpy as np
 from partialfair.constraints.dc import AtomKinks, Gradient, JoinedBank
 from partialfair.constraints.dc.row_columns import RowColumns
 from partialfair.optimization.models.blocks import BlockMatrix
-from partialfair.optimization.objectives import Coupling, parts
+from partialfair.optimization.objectives import Coupling, split_loss
 from partialfair.optimization.problems.rows import Shard
 from partialfair.utils.typing import Floats
 
@@ -222,7 +222,7 @@ class Expansion:
         couplings: tuple[Coupling, ...] = ()
         weights: Floats | None = None
         assert function.loss is not LossParts.WHOLE  # a difference has no positive semidefinite Hessian
-        for factor, loss in zip(function.loss.value, parts(tied.loss), strict=True):
+        for factor, loss in zip(function.loss.value, split_loss(tied.loss), strict=True):
             if factor and loss is not None:
                 curvature = loss.curvature(shard.scores, tied.targets, tied.shares)
                 weights, couplings = curvature.diagonal, curvature.couplings
@@ -255,7 +255,7 @@ class HessianProduct:
         """As in `Reduction`."""
         tied, along = shard.data.objective, shard.linear.along(self.direction)
         by_score = np.zeros(along.size)
-        for sign, loss in zip((1, -1), parts(tied.loss), strict=True):
+        for sign, loss in zip((1, -1), split_loss(tied.loss), strict=True):
             if loss is not None:
                 by_score += sign * loss.curvature(shard.scores, tied.targets, tied.shares).product(along)
         return (shard.vjp_vector(by_score),)

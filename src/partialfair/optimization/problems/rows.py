@@ -38,7 +38,7 @@ from partialfair.constraints.dc.row_columns import RowColumns, single_column
 from partialfair.data.groups import Members, members_of
 from partialfair.exceptions import InputError
 from partialfair.optimization.models import HasDeployedScores, LinearScores, Parameters, ScoreModel
-from partialfair.optimization.objectives import Objective, parts
+from partialfair.optimization.objectives import Objective, split_loss
 from partialfair.optimization.problems.ranks import Cells, Counts, SortedRanks
 from partialfair.utils.checks import check_count
 from partialfair.utils.text import listed
@@ -126,7 +126,7 @@ class Shard:
     def losses(self) -> tuple[tuple[float, Floats], tuple[float, Floats] | None]:
         """Value and slopes in the scores of the loss's convex part, and of what is subtracted, if any."""
         tied = self.data.objective
-        plus, minus = parts(tied.loss)
+        plus, minus = split_loss(tied.loss)
         known = self.scores, tied.targets, tied.shares
         return plus.value_and_slopes(*known), None if minus is None else minus.value_and_slopes(*known)
 
@@ -362,7 +362,7 @@ class Turns:
             self._condition.notify_all()
 
     def fail(self) -> None:
-        """Let nobody wait any longer."""
+        """Release all threads that wait."""
         with self._condition:
             self.has_failed = True
             self._condition.notify_all()
@@ -371,8 +371,8 @@ class Turns:
 def in_threads(work: Callable[[int, Turns], None], n_items: int) -> None:
     """Call ``work`` with 0, 1, ..., n_items − 1, begun in this order, in threads; deadlines hold in all.
 
-    This thread is one of them: a thread keeps what it has freed, and one that waits would double the memory
-    of the one that works.
+    This thread is one of them: a thread holds on to memory that it has freed, and one that waits would double
+    the memory of the one that works.
     """
     # Threads draw numbers from one iterator, which the interpreter's lock protects.
     numbers, turns = iter(range(n_items)), Turns()

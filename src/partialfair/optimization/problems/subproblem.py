@@ -216,7 +216,7 @@ class SubproblemPoint:
 
 @dataclass(frozen=True)
 class ProblemConstants:
-    """M, μ and ν of Assumption assume:DC, and how far the objective can fall.
+    """M, μ and ν of Assumption 6.3, and how far the objective can fall.
 
     Attributes
     ----------
@@ -237,7 +237,7 @@ class ProblemConstants:
     decrease: float
 
     def budget(self, epsilon: float) -> IdcaBudget:
-        """Return the steps that `partialfair.theory.idca_budget` asks for."""
+        """Return the steps that `partialfair.theory.idca_budget` computes."""
         return idca_budget(
             lipschitz=self.lipschitz, mu=self.mu, nu=self.nu, epsilon=epsilon, decrease=self.decrease
         )
@@ -261,13 +261,11 @@ def estimate_constants(
         The shift.
     radius
         Points are drawn from the ball of this radius and projected onto 𝒲. The shift makes M grow with it:
-        without a bounded 𝒲 there is no M (Assumption assume:DC D).
+        without a bounded 𝒲 there is no M (Assumption 6.3 D).
     n_samples, random_state
         How many points, and their seed.
     """
-    check_capabilities(
-        problem.rows, frozenset({Capability.JACOBIAN, Capability.LINEAR}), "Assumption assume:DC"
-    )
+    check_capabilities(problem.rows, frozenset({Capability.JACOBIAN, Capability.LINEAR}), "Assumption 6.3")
     check_number(mu, "mu", above=0.0)
     check_number(radius, "radius", above=0.0)
     check_count(n_samples, "n_samples")

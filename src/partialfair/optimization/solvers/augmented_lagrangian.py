@@ -20,7 +20,7 @@ _HALVINGS = 40
 _LARGEST_WEIGHT = 1e8
 """Beyond it, rounding errors of the constraints are all that the method would see."""
 _MEMORY = 50
-"""Pairs of steps and gradients that L-BFGS keeps. With 20 it took 1.1 to 2.6 times as many passes, on a
+"""Pairs of steps and gradients that L-BFGS remembers. With 20 it took 1.1 to 2.6 times as many passes, on a
 network and on linear models of law school and a9a; each pair costs two products of n numbers."""
 
 
@@ -72,7 +72,7 @@ class AugmentedLagrangian(Solver):
         time_limit: float | None = None,
         callback: Callback | None = None,
     ) -> Result:
-        """Run until the KKT residual is small; Ctrl-C keeps the best point so far."""
+        """Run until the KKT residual is small; Ctrl-C returns the best point so far."""
         bounds = np.stack(problem.domain.bounds(problem.n), axis=1)
         run = Run(self, problem, self.tol, time_limit, callback)
         options = {"maxiter": self.inner_steps, "maxcor": _MEMORY, "gtol": 0.1 * self.tol, "ftol": 0.0}

@@ -15,7 +15,7 @@ from partialfair.utils.checks import check_count, check_number
 from partialfair.utils.typing import Floats
 
 _WEAKLY_CONVEX_SHIFT = 1e-2
-"""μ for scores that are not linear. On a two-layer network 0 and .01 ended alike, .1 and 1 higher."""
+"""μ for scores that are not linear. On a two-layer network 0 and 0.01 ended equally low, 0.1 and 1 higher."""
 
 
 class InnerSolver(Protocol):
@@ -30,7 +30,7 @@ class InnerSolver(Protocol):
         """Infeasibility that it may leave."""
 
     def solve(self, subproblem: Subproblem, start: Floats) -> Floats:
-        """Return an ε-optimal point (eq. epsilonwk)."""
+        """Return an ε-optimal point of the convexified problem (section 6)."""
 
     def longer(self) -> InnerSolver | None:
         """Return the same solver with a larger budget, or None if that would not help."""
@@ -47,11 +47,11 @@ class IDCA(Solver):
     inner
         Solver of the subproblems; the paper's is `Switching`.
     mu
-        Shift of Assumption assume:DC A: every g_i gains ``μ/2 ‖v − x‖²``. By default the paper's 0 where
-        scores are linear in the parameters, and .01 elsewhere: there it is the ρ of weakly convex functions.
+        Shift of Assumption 6.3 A: every g_i gains ``μ/2 ‖v − x‖²``. By default the paper's 0 where
+        scores are linear in the parameters, and 0.01 elsewhere: there it is the ρ of weakly convex functions.
     tol
         An outer step that moves x by no more than this, relative to 1 + ‖x‖, asks the inner solver for a
-        longer run (T_k of thm:idca is not the same for all k); if there is none, the solve has stalled.
+        longer run (T_k of Theorem 6.5 is not the same for all k); if there is none, the solve has stalled.
     """
 
     max_iter: int = 200

@@ -92,7 +92,7 @@ class MultiStartSQP(Solver):
     tol
         ε of the certificate.
     n_starts
-        How many starts: the one given, the best model that scores everybody alike, and random ones.
+        How many starts: the one given, the best model that gives all rows one score, and random ones.
     seed
         For the random ones.
     warm
@@ -131,7 +131,7 @@ class MultiStartSQP(Solver):
         time_limit: float | None = None,
         callback: Callback | None = None,
     ) -> Result:
-        """Run until the certificate holds, or say why it does not; Ctrl-C keeps the best point so far."""
+        """Run until the certificate holds, or say why it does not; Ctrl-C returns the best point so far."""
         problem.domain.bounds(problem.n)  # or a sentence about domains that are not bounds
         run = Run(self, problem, self.tol, time_limit, callback)
         wide = problem.rows.parameters.block_size > self.largest_block
@@ -242,7 +242,7 @@ class _Path:
 
 @dataclass(eq=False)
 class _Exploration:
-    """Takes steps on a problem, and counts them, whoever needs them.
+    """Takes steps on a problem, and counts those of all phases together.
 
     Attributes
     ----------

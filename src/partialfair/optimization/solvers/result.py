@@ -1,4 +1,4 @@
-"""What a solver is, how a solve is kept account of, and what comes out of it."""
+"""What a solver is, the account of a solve, and its result."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Result:
 
     @property
     def status(self) -> Status:
-        """What may be said of the point as long as nobody has computed its certificate."""
+        """What may be said of the point before its certificate is computed."""
         return decide_status(self.ended, feasible=self.feasible)
 
 
@@ -99,10 +99,10 @@ class Solver(ABC):
         time_limit: float | None = None,
         callback: Callback | None = None,
     ) -> Result:
-        """Return the best point found from ``start`` within some seconds; `Run` keeps its books."""
+        """Return the best point found from ``start`` within some seconds; `Run` does the accounting."""
 
     def start(self, problem: Problem, free: Floats, last: Floats | None = None) -> Floats:
-        """Return where to start: by default at a model that scores everybody alike, which is feasible.
+        """Return where to start: by default at a model that gives all rows one score, which is feasible.
 
         Parameters
         ----------
@@ -121,9 +121,9 @@ class Solver(ABC):
 
 
 def feasible_start(problem: Problem, last: Floats | None) -> Floats:
-    """Return the last solution if it is nearly feasible, else the best model that scores everybody alike.
+    """Return the last solution if it is nearly feasible, else the best model that gives all rows one score.
 
-    The paper's methods need a feasible start (Assumption assume:DC E). Where a constraint has a threshold of
+    The paper's methods need a feasible start (Assumption 6.3 E). Where a constraint has a threshold of
     its own, w = 0 may be more feasible than that model.
     """
     # In ascending order of what is likely to be a good start: the last nearly feasible one is chosen.

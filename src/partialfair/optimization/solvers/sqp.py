@@ -51,7 +51,7 @@ class SQP(Solver):
         time_limit: float | None = None,
         callback: Callback | None = None,
     ) -> Result:
-        """Run until the KKT residual is small or no step helps; Ctrl-C keeps the best point so far."""
+        """Run until the KKT residual is small or no step helps; Ctrl-C returns the best point so far."""
         problem.domain.bounds(problem.n)  # or a sentence about domains that are not bounds
         run = Run(self, problem, self.tol, time_limit, callback)
 

@@ -54,7 +54,7 @@ class Switching:
         Infeasibility tolerance ε, also the step's numerator.
     longest
         When a run finds nothing better than its start, IDCA asks for one of twice the steps, up to this many;
-        0 keeps T as it is.
+        0 leaves T as it is.
     """
 
     n_steps: int = 200
