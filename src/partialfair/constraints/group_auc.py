@@ -10,7 +10,6 @@ from partialfair.constraints.block import ConstraintBlock
 from partialfair.constraints.dc import DC, DCSystem, PairSums, atom
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.groups import Groups, members_of
-from partialfair.data.intervals import IntervalSet
 from partialfair.exceptions import InputError
 from partialfair.utils.typing import Floats
 
@@ -51,7 +50,11 @@ class GroupAUC(Constraint):
     ) -> ConstraintBlock:
         """Two functions per pair of groups: M at most ½ + κ, and at least ½ − κ."""
         intervals = self.intervals(groups)
-        ends = [_signed_ends(part) for part in intervals]
+        # The set of ranks is the signed sum of tops: +1 for upper and −1 for lower ends of its intervals.
+        ends = [
+            {end: sign for low_high in part.parts for end, sign in zip(low_high, (-1, 1), strict=True)}
+            for part in intervals
+        ]
         pairs = tuple(combinations(range(len(groups.labels)), 2))
         bank = PairSums(
             surrogate,
@@ -78,8 +81,3 @@ class GroupAUC(Constraint):
                 )
         members = members_of(groups.codes, weights, len(groups.labels))
         return ConstraintBlock(bank, members, DCSystem(tuple(functions), bank.n_atoms), tuple(names))
-
-
-def _signed_ends(part: IntervalSet) -> dict[float, int]:
-    """Return the ends of all intervals, +1 for upper and −1 for lower ones; the set is their signed sum."""
-    return {end: sign for low_high in part.parts for end, sign in zip(low_high, (-1, 1), strict=True)}

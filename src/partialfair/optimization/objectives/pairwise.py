@@ -366,20 +366,16 @@ def top_shares(values: Floats, weights: Floats, top: float, rounding: float) -> 
         At least 0, in units of the values.
     """
     if rounding == 0:
-        # Those who tie at the border share what is left.
-        border = _sharp_border(values, weights, top)
+        # The value at which a share ``top`` has been passed from above; those who tie there share what is
+        # left.
+        order = np.argsort(-values)
+        passed = np.cumsum(weights[order])
+        border = float(values[order[min(int(np.searchsorted(passed, top)), order.size - 1)]])
         above, at = values > border, values == border
         left = np.clip((top - weights[above].sum()) / weights[at].sum(), 0.0, 1.0)
         return np.where(above, weights, np.where(at, left * weights, 0.0))
     border = _rounded_border(values, weights, top, rounding)
     return np.asarray(weights * np.clip((values - border) / rounding + 0.5, 0.0, 1.0))
-
-
-def _sharp_border(values: Floats, weights: Floats, top: float) -> float:
-    """Return the value at which a share ``top`` has been passed from above."""
-    order = np.argsort(-values)
-    passed = np.cumsum(weights[order])
-    return float(values[order[min(int(np.searchsorted(passed, top)), order.size - 1)]])
 
 
 def _rounded_border(values: Floats, weights: Floats, top: float, rounding: float) -> float:

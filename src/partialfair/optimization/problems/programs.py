@@ -281,6 +281,14 @@ class Borders(NamedTuple):
     balance: Floats
 
 
+def bound_kinks(shares: Floats, beyond: Floats, backs: Floats) -> Floats:
+    """Return rows of z = (λ, ν) that are ≤ 0: ``ν − room``, and ``−ν − backs · room`` where ν may go back."""
+    kinks = np.eye(backs.size)
+    back = -backs[:, None] * np.hstack([shares, beyond])
+    back[:, shares.shape[1] :] -= kinks
+    return np.vstack([np.hstack([-shares, kinks - beyond]), back[np.flatnonzero(backs)]])
+
+
 def best_multipliers(
     gram: Floats,
     linear: Floats,
@@ -318,11 +326,7 @@ def best_multipliers(
         return np.zeros(n_kinks)
     backs, balance = borders or Borders(np.zeros(n_kinks), np.empty((0, n_kinks)))
     free = np.append(np.zeros(m), backs) > 0
-    # Rows of z that are ≤ 0: ν − room, and −ν − backs · room where ν may go back.
-    kinks = np.eye(n_kinks)
-    back = -backs[:, None] * np.hstack([shares, beyond])
-    back[:, m:] -= kinks
-    bounded = np.vstack([np.hstack([-shares, kinks - beyond]), back[np.flatnonzero(backs)]])
+    bounded = bound_kinks(shares, beyond, backs)
     heights = np.zeros(len(bounded))
     equal = np.hstack([np.zeros((len(balance), m)), balance])
     program = QuadraticProgram(
