@@ -1,6 +1,6 @@
 """Difference-of-convex functions of score vectors and thresholds: formulas that own no rows and no model."""
 
-from partialfair.constraints.dc.algebra import DC, Affine, DCSystem, Tangents, Ties, atom, maximum
+from partialfair.constraints.dc.algebra import DC, Affine, DCSystem, atom, maximum
 from partialfair.constraints.dc.bank import (
     AtomBank,
     AtomKinks,
@@ -9,7 +9,7 @@ from partialfair.constraints.dc.bank import (
     Gradient,
     Interacting,
     Interaction,
-    Moves,
+    JoinedBank,
 )
 from partialfair.constraints.dc.checks import (
     CheckFailed,
@@ -20,7 +20,6 @@ from partialfair.constraints.dc.checks import (
     check_subgradient,
 )
 from partialfair.constraints.dc.group_means import GroupMeans
-from partialfair.constraints.dc.joined import JoinedBank
 from partialfair.constraints.dc.pairs import PairSums
 from partialfair.constraints.dc.row_columns import RowColumns
 
@@ -38,11 +37,8 @@ __all__ = [
     "Interacting",
     "Interaction",
     "JoinedBank",
-    "Moves",
     "PairSums",
     "RowColumns",
-    "Tangents",
-    "Ties",
     "atom",
     "check_additive",
     "check_columns",

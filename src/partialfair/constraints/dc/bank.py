@@ -8,24 +8,15 @@ members are, come as arguments, and are those of one shard of the rows if the ba
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
 from partialfair.constraints.dc.row_columns import RowColumns
+from partialfair.data.groups import Members
 from partialfair.utils.typing import Floats, Ints
-
-__all__ = [
-    "AtomBank",
-    "AtomKinks",
-    "BankMembers",
-    "Bending",
-    "Gradient",
-    "Interacting",
-    "Interaction",
-    "Moves",
-]
 
 BankMembers: TypeAlias = Any
 """`Members` of the rows that are given; for a `JoinedBank` a tuple of them, one for each of its banks."""
@@ -90,7 +81,7 @@ class AtomBank(Protocol):
 
 @runtime_checkable
 class Bending(Protocol):
-    """What a bank may offer besides: where its atoms bend. It makes steps and certificates sharper."""
+    """What a bank may offer in addition: where its atoms bend. It makes steps and certificates sharper."""
 
     @property
     def has_kinks(self) -> bool:
@@ -203,13 +194,9 @@ class AtomKinks:
     def joined(cls, kinks: Sequence[AtomKinks]) -> AtomKinks:
         """Return any number of sets of kinks as one."""
         none, nothing = np.empty(0, dtype=np.int64), np.empty(0)
-        nowhere = cls.alone(none, none, none, nothing, nothing, none)
-        return cls(
-            *(
-                np.concatenate([getattr(part, field.name) for part in (nowhere, *kinks)])
-                for field in fields(cls)
-            )
-        )
+        every = (cls.alone(none, none, none, nothing, nothing, none), *kinks)
+        names = [field.name for field in fields(cls)]
+        return cls(*(np.concatenate([getattr(part, name) for part in every]) for name in names))
 
     def take(self, which: Ints) -> AtomKinks:
         """Return some of them."""
@@ -223,3 +210,139 @@ class AtomKinks:
     def keys(self, n_rows: int) -> Ints:
         """Return a number for each kink that tells it from those of other atoms and rows."""
         return (self.atoms * n_rows + self.rows) * (n_rows + 1) + self.others + 1
+
+
+class _Part(NamedTuple):
+    """One of several banks, and the numbers that its atoms and its thresholds have among all."""
+
+    bank: AtomBank
+    atoms: slice
+    thetas: slice
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedBank:
+    """Any number of banks on the same scores, in a row; each has thresholds and members of its own.
+
+    Its ``members`` are a tuple, one `Members` for each bank.
+    """
+
+    banks: tuple[AtomBank, ...]
+
+    @cached_property
+    def n_atoms(self) -> int:
+        """Atoms of all banks."""
+        return sum(bank.n_atoms for bank in self.banks)
+
+    @cached_property
+    def n_theta(self) -> int:
+        """Free thresholds of all banks."""
+        return sum(bank.n_theta for bank in self.banks)
+
+    @cached_property
+    def additive(self) -> bool:
+        """Whether all banks are."""
+        return all(bank.additive for bank in self.banks)
+
+    @cached_property
+    def has_kinks(self) -> bool:
+        """Whether any bank has."""
+        return any(isinstance(bank, Bending) and bank.has_kinks for bank in self.banks)
+
+    @cached_property
+    def interacts(self) -> bool:
+        """Whether kinks of any bank do."""
+        return any(isinstance(bank, Interacting) for bank in self.banks)
+
+    @cached_property
+    def _parts(self) -> list[_Part]:
+        parts, atom, theta = [], 0, 0
+        for bank in self.banks:
+            part = _Part(bank, slice(atom, atom + bank.n_atoms), slice(theta, theta + bank.n_theta))
+            atom, theta = part.atoms.stop, part.thetas.stop
+            parts.append(part)
+        return parts
+
+    def values(self, scores: Floats, members: tuple[Members, ...], theta: Floats) -> Floats:
+        """Value of every atom."""
+        values = [np.empty(0)]
+        for (bank, _, thetas), of_bank in zip(self._parts, members, strict=True):
+            values.append(bank.values(scores, of_bank, theta[thetas]))
+        return np.concatenate(values)
+
+    def by_score(
+        self, order: int, coefficients: Floats, scores: Floats, members: tuple[Members, ...], theta: Floats
+    ) -> Gradient:
+        """Return derivatives of ``Σ coefficients · atoms``; banks with no coefficient are skipped."""
+        by_score, by_theta = np.zeros(scores.size), np.zeros(theta.size)
+        for (bank, atoms, thetas), of_bank in zip(self._parts, members, strict=True):
+            if coefficients[atoms].any():
+                derivatives = bank.by_score(order, coefficients[atoms], scores, of_bank, theta[thetas])
+                by_score += derivatives.scores
+                if order == 1:
+                    by_theta[thetas] = derivatives.theta
+        return Gradient(by_score, by_theta if order == 1 else np.empty(0))
+
+    def columns(
+        self, scores: Floats, members: tuple[Members, ...], theta: Floats, curved: Sequence[Floats] = ()
+    ) -> Iterator[RowColumns]:
+        """Columns of all banks, renumbered; a bank in which a vector of ``curved`` is 0 skips it."""
+        for (bank, atoms, thetas), of_bank in zip(self._parts, members, strict=True):
+            used = [t for t, coefficients in enumerate(curved) if coefficients[atoms].any()]
+            of_atoms = [curved[t][atoms] for t in used]
+            for columns in bank.columns(scores, of_bank, theta[thetas], of_atoms):
+                outputs = columns.outputs
+                if outputs is None:
+                    outputs = np.arange(columns.n_blocks * columns.n_columns).reshape(columns.n_blocks, -1)
+                # Atoms come first, then mixed derivatives: those of the bank's t-th vector used, by θ.
+                beyond = outputs - bank.n_atoms
+                vector, threshold = np.divmod(np.maximum(beyond, 0), max(bank.n_theta, 1))
+                vector = np.array([*used, 0])[vector]  # the last stands for banks that skip all vectors
+                mixed = self.n_atoms + vector * self.n_theta + thetas.start + threshold
+                outputs = np.where(beyond < 0, atoms.start + outputs, mixed)
+                thresholds = columns.thresholds
+                if thresholds is not None:
+                    thresholds = np.where(thresholds >= 0, thresholds + thetas.start, -1)
+                yield replace(columns, outputs=outputs, thresholds=thresholds)
+
+    def kinks(
+        self,
+        wanted: Floats,
+        scores: Floats,
+        members: tuple[Members, ...],
+        theta: Floats,
+        moves: Moves,
+        reach: float,
+        limit: int,
+    ) -> AtomKinks | None:
+        """Kinks within reach or passed, of all banks that have any."""
+        by_bank = []
+        for (bank, atoms, thetas), of_bank in zip(self._parts, members, strict=True):
+            if isinstance(bank, Bending) and bank.has_kinks and wanted[atoms].any():
+                change = moves[0], moves[1][thetas]
+                kinks = bank.kinks(wanted[atoms], scores, of_bank, theta[thetas], change, reach, limit)
+                if kinks is None:
+                    return None
+                thresholds = np.where(kinks.thresholds >= 0, kinks.thresholds + thetas.start, -1)
+                by_bank.append(replace(kinks, atoms=kinks.atoms + atoms.start, thresholds=thresholds))
+        return AtomKinks.joined(by_bank)
+
+    def interaction(
+        self,
+        kinks: AtomKinks,
+        fractions: Floats,
+        rooms: Floats,
+        scores: Floats,
+        members: tuple[Members, ...],
+    ) -> Interaction:
+        """Interaction of the kinks of all banks; those of different banks have none."""
+        total = Interaction.none(fractions.size, scores.size)
+        for (bank, atoms, _), of_bank in zip(self._parts, members, strict=True):
+            here = np.flatnonzero((kinks.atoms >= atoms.start) & (kinks.atoms < atoms.stop))
+            if isinstance(bank, Interacting) and here.size:
+                chosen = kinks.take(here)
+                chosen = replace(chosen, atoms=chosen.atoms - atoms.start)
+                change = bank.interaction(chosen, fractions[here], rooms[here], scores, of_bank)
+                total.ratios[here] = change.ratios
+                total = replace(total, scores=total.scores + change.scores, loss=total.loss + change.loss)
+        return total

@@ -54,8 +54,6 @@ from partialfair.constraints.dc.bank import AtomKinks
 from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, Ints
 
-__all__ = ["Movers", "RowPairs", "crossings"]
-
 _WHOLE = 1e-9
 """A member whose counted share is so close to all or to nothing is not on the border: shares are rounded."""
 
@@ -141,8 +139,8 @@ class Movers(NamedTuple):
         backs[backs <= _WHOLE] = 0.0  # shares are rounded
         two_sided = bool((backs > 0).any())
         balances = ((amounts > 0).any() or two_sided) and ((amounts < 0).any() or two_sided)
-        kept = slice(None) if balances else slice(0)
-        return cls(rows[who][kept], scores[who][kept], border, amounts[kept], backs[kept])
+        used = slice(None) if balances else slice(0)
+        return cls(rows[who][used], scores[who][used], border, amounts[used], backs[used])
 
     def of_atom(self, atom: int, border: int, slopes: Floats, at_border: float, *, top: bool) -> AtomKinks:
         """Return the kinks of one atom.

@@ -12,22 +12,6 @@ import numpy as np
 from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, Ints
 
-__all__ = [
-    "add_by_slot",
-    "add_constants",
-    "centre_and_change_units",
-    "change_units",
-    "codes_backward",
-    "codes_forward",
-    "codes_gram",
-    "csr_backward",
-    "csr_forward",
-    "csr_gram",
-    "dense_backward",
-    "number_pairs",
-    "symmetric",
-]
-
 _TILE = 64
 """Two tiles of so many rows and columns fit into the first cache."""
 
@@ -69,6 +53,7 @@ def number_pairs(cells: Ints, codes: Ints, n_cells: int, n_codes: int) -> tuple[
     Pairs are written ``code · n_cells + cell``, and ascend; −1 stands for rows of no cell. The table of all
     pairs takes no more memory than what comes of them: columns for each cell, parameters for each code.
     """
+    # First mark the pairs that occur, then number them in ascending order.
     number = np.full(n_codes * n_cells, -1, dtype=np.int32)
     for i in range(cells.size):
         if cells[i] >= 0:
@@ -105,7 +90,7 @@ def csr_forward(
     for i in range(out.size):
         vector = coefficients[codes[i]]
         total = 0.0
-        if data.size:
+        if data.size:  # outside the loop: without values a row is a sum of coefficients
             for entry in range(indptr[i], indptr[i + 1]):
                 total += vector[indices[entry]] * data[entry]
         else:
@@ -124,7 +109,7 @@ def csr_backward(indptr: Ints, indices: Ints, data: Floats, values: Floats, slot
         target = out[slots[i]]
         if n_values == 1:
             value = values[i, 0]
-            if value != 0.0:
+            if value != 0.0:  # most rows have no slope where a surrogate is flat
                 if data.size:
                     for entry in range(indptr[i], indptr[i + 1]):
                         target[indices[entry], 0] += value * data[entry]
@@ -162,6 +147,7 @@ def csr_gram(indptr: Ints, indices: Ints, data: Floats, weights: Floats, codes: 
 def codes_forward(columns: Ints, coefficients: Floats, codes: Ints, out: Floats) -> None:
     """Fill ``out`` with ``coefficients[code_i] · x_i``."""
     n_fields = columns.shape[1]
+    # The order of the additions depends on the number of fields alone, never on the threads.
     in_fours = n_fields - n_fields % 4 if n_fields >= _MANY_FIELDS else 0
     for i in range(out.size):
         vector, row = coefficients[codes[i]], columns[i]
@@ -215,7 +201,7 @@ def codes_gram(columns: Ints, weights: Floats, codes: Ints, out: Floats) -> None
 
 
 @njit(cache=True, nogil=True)
-def symmetric(halves: Floats) -> None:
+def symmetrize(halves: Floats) -> None:
     """Complete matrices of which one entry of each symmetric pair is filled, in tiles that stay in cache."""
     n = halves.shape[1]
     for matrix in halves:
@@ -223,7 +209,7 @@ def symmetric(halves: Floats) -> None:
             for left in range(0, top + 1, _TILE):
                 for i in range(top, min(top + _TILE, n)):
                     for j in range(left, min(left + _TILE, i)):
-                        matrix[i, j] += matrix[j, i]
+                        matrix[i, j] += matrix[j, i]  # one of the two is 0
                         matrix[j, i] = matrix[i, j]
 
 

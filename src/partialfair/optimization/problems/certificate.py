@@ -39,13 +39,11 @@ import numpy as np
 from partialfair.exceptions import InputError
 from partialfair.optimization.problems.constrained import Problem, ProblemPoint
 from partialfair.optimization.problems.elastic import ElasticModel, StepBounds
-from partialfair.optimization.problems.kinks import Interplay, Kinks, no_kinks
-from partialfair.optimization.problems.quadratic import WITNESS_GAP
+from partialfair.optimization.problems.local import Interplay, Kinks, no_kinks
+from partialfair.optimization.problems.programs import WITNESS_GAP
 from partialfair.optimization.problems.rows import Capability, check_capabilities
 from partialfair.utils.clock import OutOfTime, ignore_deadline
 from partialfair.utils.typing import Floats, Ints
-
-__all__ = ["Certificate", "certify"]
 
 REQUIRED = frozenset({Capability.GRADIENT, Capability.JACOBIAN, Capability.ROWS, Capability.LINEAR})
 """What a certificate needs of the rows."""
@@ -156,12 +154,12 @@ def _witnesses(at: ProblemPoint, mu: float, outside: float, tol: float) -> Itera
     slack = -np.abs(at.constraints)
     active = np.flatnonzero(at.constraints > -np.sqrt(tol))
     jacobian = at.constraint_jacobian()  # brings the objective's gradient along
-    judged = _Judged(at, mu, active, slack[active], jacobian[active], at.objective_gradient())
+    search = _WitnessSearch(at, mu, active, slack[active], jacobian[active], at.objective_gradient())
     kinks = _nearby_kinks(at, active)
     # Multipliers of constraints that are not quite active cost complementarity and gain stationarity; how one
     # is to be weighed against the other is not known.
     for weight in _WEIGHTS:
-        yield _certificate(at, mu, outside, *judged.witness(kinks, weight))
+        yield _certificate(at, mu, outside, *search.witness(kinks, weight))
 
 
 def _certificate(
@@ -205,8 +203,8 @@ class _Multiple:
 
 
 @dataclass(frozen=True, eq=False)
-class _Judged:
-    """The point to judge, with its nearly active constraints."""
+class _WitnessSearch:
+    """The point that is evaluated, with its nearly active constraints."""
 
     at: ProblemPoint
     mu: float

@@ -1,4 +1,4 @@
-"""What a solver is, how a solve is kept account of, and what comes out of it."""
+"""What a solver is, the account of a solve, and its result."""
 
 from __future__ import annotations
 
@@ -23,18 +23,6 @@ from partialfair.utils.clock import (
     ignore_deadline,
 )
 from partialfair.utils.typing import Floats
-
-__all__ = [
-    "Callback",
-    "Ended",
-    "Record",
-    "Result",
-    "Run",
-    "Solver",
-    "as_solver",
-    "feasible_start",
-    "unconstrained_start",
-]
 
 _NEARLY_FEASIBLE = 1e-2
 """By how much a start may violate the constraints more than another and still be taken for feasible."""
@@ -87,7 +75,7 @@ class Result:
 
     @property
     def status(self) -> Status:
-        """What may be said of the point as long as nobody has computed its certificate."""
+        """What may be said of the point before its certificate is computed."""
         return decide_status(self.ended, feasible=self.feasible)
 
 
@@ -111,10 +99,10 @@ class Solver(ABC):
         time_limit: float | None = None,
         callback: Callback | None = None,
     ) -> Result:
-        """Return the best point found from ``start`` within some seconds; `Run` keeps its books."""
+        """Return the best point found from ``start`` within some seconds; `Run` does the accounting."""
 
     def start(self, problem: Problem, free: Floats, last: Floats | None = None) -> Floats:
-        """Return where to start: by default at a model that scores everybody alike, which is feasible.
+        """Return where to start: by default at a model that gives all rows one score, which is feasible.
 
         Parameters
         ----------
@@ -133,11 +121,12 @@ class Solver(ABC):
 
 
 def feasible_start(problem: Problem, last: Floats | None) -> Floats:
-    """Return the last solution if it is nearly feasible, else the best model that scores everybody alike.
+    """Return the last solution if it is nearly feasible, else the best model that gives all rows one score.
 
-    The paper's methods need a feasible start (Assumption assume:DC E). Where a constraint has a threshold of
+    The paper's methods need a feasible start (Assumption 6.3 E). Where a constraint has a threshold of
     its own, w = 0 may be more feasible than that model.
     """
+    # In ascending order of what is likely to be a good start: the last nearly feasible one is chosen.
     candidates = [problem.trivial_start, problem.constant_start]
     if last is not None:
         candidates.append(last)
@@ -261,6 +250,7 @@ class Run:
     def follow(self, start: Floats, algorithm: Callable[[Floats], Status]) -> Result:
         """Run an algorithm from a start to its end, or to that of the time or of the user's patience."""
         with deadline(deadline_in(self.time_limit)):
+            # However it ends, the best point so far is an answer.
             try:
                 status = algorithm(start)
             except Ended as end:
@@ -301,6 +291,7 @@ class Run:
         """Return the best point, or if the solver says that it arrived the last."""
         if self.best is None or self.last is None:
             raise FloatingPointError("the starting point has a loss or constraint that is not finite")
+        # A point with a lower objective that is not stationary may have been passed on the way.
         arrived = ended in (Status.CONVERGED, Status.STATIONARY)
         x, values, feasible = self.last if arrived else self.best
         return Result(x, ended, values.objective, values.violation, feasible, tuple(self.history))

@@ -1,8 +1,8 @@
 """What a loss is: a formula of scores, targets and shares, with its derivatives in the scores.
 
 Losses own no rows and normalise nothing when they are evaluated: shares were normalised over all rows before
-(`Loss.shares`), so that a loss may be asked about any part of them, a *shard*. Values of additive losses then
-add up over shards; slopes and diagonals of curvatures are one number for each row.
+(`Loss.shares`), so that a loss may be evaluated on any part of them, a *shard*. Values of additive losses
+then add up over shards; slopes and diagonals of curvatures are one number for each row.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from typing import Protocol
 import numpy as np
 
 from partialfair.utils.typing import Floats, Ints
-
-__all__ = ["Coupling", "Curvature", "Difference", "Loss", "Mirrored", "mirrored", "parts"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +35,7 @@ class Coupling:
 
     def product(self, along: Floats) -> Floats:
         """Return this matrix times a vector."""
+        # aᵀ along for each cell, core times those, then back to the rows: the matrix is never formed.
         inside = self.cells >= 0
         cells, weights = self.cells[inside], self.weights[inside]
         sums = np.bincount(cells, weights * along[inside], minlength=len(self.core))
@@ -103,9 +102,9 @@ class Loss(Protocol):
 
 @dataclass(frozen=True)
 class Difference:
-    """``f_0 = plus − minus`` of two convex losses (Ex. objauc); solvers linearise the second.
+    """``f_0 = plus − minus`` of two convex losses (Example D.2); solvers linearise the second.
 
-    Both parts count rows alike: the shares of one are those of the other.
+    Both parts weight rows equally: the shares of one are those of the other.
     """
 
     plus: Loss
@@ -160,13 +159,59 @@ class Mirrored:
         return -self.loss.best_constant(mean_target)
 
 
-def mirrored(loss: Loss | Difference) -> Loss | Difference:
+def mirror_loss(loss: Loss | Difference) -> Loss | Difference:
     """Return ``s ↦ loss(−s)``, convex where the loss is."""
     if isinstance(loss, Difference):
         return Difference(Mirrored(loss.plus), Mirrored(loss.minus))
     return Mirrored(loss)
 
 
-def parts(loss: Loss | Difference) -> tuple[Loss, Loss | None]:
+def split_loss(loss: Loss | Difference) -> tuple[Loss, Loss | None]:
     """Return the convex part of a loss, and what is subtracted from it, if anything."""
     return (loss.plus, loss.minus) if isinstance(loss, Difference) else (loss, None)
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """A loss, and what it needs to know of some rows in addition to their scores.
+
+    Attributes
+    ----------
+    loss
+        The formula.
+    targets : (n,)
+        Labels ±1, or numbers for losses of numbers.
+    shares : (n,)
+        Weights, normalised over *all* rows, those of other shards included.
+    """
+
+    loss: Loss | Difference
+    targets: Floats
+    shares: Floats
+
+    @property
+    def mean_target(self) -> float:
+        """``Σ shares_i targets_i``: of all rows the mean, of a shard what it adds to the mean."""
+        return float(self.shares @ self.targets)
+
+    def take(self, rows: slice) -> Objective:
+        """Return the objective of some rows, with the shares that they have among all; a shard may be empty.
+
+        Only additive losses of shards add up to the whole.
+        """
+        return Objective(self.loss, self.targets[rows], self.shares[rows])
+
+
+def tie_loss(loss: Loss | Difference, targets: Floats, weights: Floats) -> Objective:
+    """Return the loss of all rows.
+
+    Parameters
+    ----------
+    loss
+        The formula.
+    targets : (n,)
+        Labels ±1, or numbers for losses of numbers.
+    weights : (n,)
+        Non-negative, in any unit: the loss normalises them.
+    """
+    return Objective(loss, targets, loss.shares(targets, weights))
