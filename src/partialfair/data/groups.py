@@ -78,6 +78,22 @@ class Groups:
         present = np.bincount(codes[codes >= 0], minlength=len(self.labels)) > 0
         return Groups(codes, self.labels).only(present)
 
+    def check(
+        self,
+        n_rows: int | None = None,
+        *,
+        rows_of: str = "scores",
+        missing: Literal["error", "ignore"] = "error",
+        advice: str = "",
+    ) -> Groups:
+        """Return these groups unless they are not groups of that many rows; see `encode_groups`."""
+        if self.codes.size and not -1 <= self.codes.min() <= self.codes.max() < len(self.labels):
+            raise InputError("Groups has codes that are not positions of its labels")
+        _check_lengths({self.codes.size}, n_rows, rows_of)
+        if missing == "error":
+            _refuse_missing(self.codes, "sensitive_features", advice)
+        return self
+
     def only(self, kept: npt.NDArray[np.bool_]) -> Groups:
         """Return the same rows with some of the groups; the others' rows have none."""
         labels = tuple(label for label, is_kept in zip(self.labels, kept.tolist(), strict=True) if is_kept)
@@ -161,7 +177,8 @@ def encode_groups(
     ----------
     sensitive_features
         One column (list, numpy, pandas, polars or Arrow; strings, categories, booleans or numbers) or several
-        (a frame, a mapping of columns or a 2-D array); or `Groups`, which are checked like the rest.
+        (a frame, a mapping of columns or a 2-D array); or `Groups`, which are checked and returned as they
+        are.
     n_rows
         How many rows there must be.
     rows_of
@@ -174,25 +191,21 @@ def encode_groups(
         How many groups there may be. `Groups` were counted when they were made.
     """
     if isinstance(sensitive_features, Groups):
-        codes = sensitive_features.codes
-        if codes.size and not -1 <= codes.min() <= codes.max() < len(sensitive_features.labels):
-            raise InputError("Groups has codes that are not positions of its labels")
-        columns = [("sensitive_features", sensitive_features)]
-        encoded = [(sensitive_features.codes, sensitive_features.labels)]
-    else:
-        columns = _columns(sensitive_features)
-        encoded = [_encode_column(column, name) for name, column in columns]
-    lengths = {codes.size for codes, _ in encoded}
-    if len(lengths) > 1 or (n_rows is not None and lengths != {n_rows}):
-        found = " and ".join(str(length) for length in sorted(lengths))
-        expected = f"but there are {n_rows} {rows_of}" if n_rows is not None else "in different columns"
-        raise InputError(f"sensitive_features has {found} rows, {expected}")
+        return sensitive_features.check(n_rows, rows_of=rows_of, missing=missing, advice=advice)
+    columns = _columns(sensitive_features)
+    encoded = [_encode_column(column, name) for name, column in columns]
+    _check_lengths({codes.size for codes, _ in encoded}, n_rows, rows_of)
     if missing == "error":
         for (codes, _), (name, _) in zip(encoded, columns, strict=True):
             _refuse_missing(codes, name, advice)
-    if isinstance(sensitive_features, Groups):
-        return Groups(*encoded[0])
     return _cross(encoded, [name for name, _ in columns], max_groups)
+
+
+def _check_lengths(lengths: set[int], n_rows: int | None, rows_of: str) -> None:
+    if len(lengths) > 1 or (n_rows is not None and lengths != {n_rows}):
+        given = " and ".join(str(length) for length in sorted(lengths))
+        expected = f"but there are {n_rows} {rows_of}" if n_rows is not None else "in different columns"
+        raise InputError(f"sensitive_features has {given} rows, {expected}")
 
 
 def _columns(features: ArrayLike) -> list[tuple[str, ArrayLike]]:

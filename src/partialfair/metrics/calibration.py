@@ -9,14 +9,12 @@ import numpy as np
 
 from partialfair.data.groups import group_name
 from partialfair.exceptions import InputError
-from partialfair.metrics.inputs import encoded_groups, positives
+from partialfair.metrics.inputs import positives, read_groups
 from partialfair.utils.checks import check_count, check_weights, finite_vector
 from partialfair.utils.typing import ArrayLike, Floats, GroupLabel, MissingGroups
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["CalibrationByGroup", "GroupCalibration", "calibration_by_group"]
 
 
 @dataclass(frozen=True)
@@ -140,7 +138,7 @@ def calibration_by_group(
     if scores.size == 0:
         raise InputError("y_score is empty")
     weights = np.ones(scores.size) if sample_weight is None else check_weights(sample_weight, scores.size)
-    encoded = encoded_groups(sensitive_features, scores.size, missing_groups)
+    encoded = read_groups(sensitive_features, scores.size, missing_groups)
     counted = (encoded.codes >= 0) & (weights > 0)
     scores, positive, weights = scores[counted], positive[counted], weights[counted]
     groups = encoded.take(counted)

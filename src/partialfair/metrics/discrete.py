@@ -17,8 +17,6 @@ from partialfair.data.intervals import tie_ends
 from partialfair.metrics.inputs import GroupScores, ScoredGroups
 from partialfair.utils.typing import Floats
 
-__all__ = ["DiscreteScores", "score_span"]
-
 _MOST_VALUES = 40
 """On an axis of 400 pixels forty pairs of bars are still told apart; more values make a fair density."""
 

@@ -14,9 +14,8 @@ from partialfair.data.groups import enough, members_text
 from partialfair.data.intervals import IntervalSet
 from partialfair.exceptions import InputError, SmallGroupWarning
 from partialfair.metrics.calibration import CalibrationByGroup, calibration_by_group
-from partialfair.metrics.inputs import GroupScores, ScoredGroups, check_gap_scale
+from partialfair.metrics.inputs import GroupScores, ScoredGroups, Setting, check_gap_scale
 from partialfair.metrics.partial import WorstGap, demographic_parity_gap, statistical_parity_gap
-from partialfair.metrics.small_groups import members_inside
 from partialfair.postprocessing._parity import (
     ParityMaps,
     identity_map,
@@ -55,8 +54,8 @@ class Asked:
     def gap(self, scored: ScoredGroups) -> WorstGap:
         """Return the exact gap that is bounded."""
         if self.threshold is None:
-            return statistical_parity_gap(scored, self.gap_scale)
-        return demographic_parity_gap(scored, self.threshold, self.gap_scale)
+            return statistical_parity_gap(scored, Setting(self.gap_scale))
+        return demographic_parity_gap(scored, Setting(self.gap_scale, self.threshold))
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,14 +143,11 @@ def _inside(group: GroupScores) -> tuple[tuple[float, float], ...]:
 
 
 def _judged(scored: ScoredGroups, least: int) -> ScoredGroups:
-    small = [group for group in scored if not enough(members_inside(group), least)]
+    small = [group for group in scored if not enough(group.n_inside, least)]
     if not small:
         return scored
     sizes = listed(
-        [
-            f"{shown(group.name, 60)} has {members_text(members_inside(group), too_few=True)}"
-            for group in small
-        ]
+        [f"{shown(group.name, 60)} has {members_text(group.n_inside, too_few=True)}" for group in small]
     )
     few = f"group {sizes} effective members in the interval, and min_group_size={least:g}"
     if len(scored) - len(small) < 2:

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partialfair.metrics import fairness_report, resampling, sweep, unfairness_map
-from partialfair.metrics.bounds import fluctuation
-from partialfair.metrics.differences import Setting, statistical_parity
-from partialfair.metrics.inputs import scored_groups
+from partialfair.metrics.bounds import bound_fluctuation
+from partialfair.metrics.differences import statistical_parity
+from partialfair.metrics.grid import visits_of_pairs
+from partialfair.metrics.inputs import Setting, scored_groups
 from partialfair.metrics.resampling import resample
-from partialfair.metrics.sweep import pair_aucs, parity_gaps, visits_of_pairs
+from partialfair.metrics.sweep import pair_aucs, pair_gap, parity_gaps
 from tests.sizes import examples
 
 INTERVAL = (0.2, 0.4)
@@ -43,14 +44,16 @@ def test_one_descent_gives_what_merging_every_pair_gives(seed, digits, weighted,
 
     def everything():
         aucs = [pair_aucs(scored, orders, share)[~np.eye(6, dtype=bool)] for share in (0.5, 1.0)]
-        curves = [part for curve in visits_of_pairs(scored, 10) for part in (curve.cells, curve.visits)]
-        return [parity_gaps(scored, "interval"), parity_gaps(scored, "absolute"), *aucs, *curves]
+        return [*aucs, *(part for curve in visits_of_pairs(scored, 10) for part in curve)]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sweep, "MANY_GROUPS", 100)
         merged = everything()
         patch.setattr(sweep, "MANY_GROUPS", 1)
         together = everything()
+    for scale in ("interval", "absolute"):
+        merged.append(np.array([pair_gap(a, b, scale)[0] for a, b in combinations(scored, 2)]))
+        together.append(parity_gaps(scored, scale)[np.triu_indices(6, 1)])
     for one, other in zip(merged, together, strict=True):
         np.testing.assert_array_equal(one, other)  # to the last bit
 
@@ -134,7 +137,7 @@ def coverage(n_groups, size, gap, n_draws):
         scored = scored_groups(scores, groups, INTERVAL)
         draws = resample(scored, threshold=None, n_resamples=200, rng=rng)
         n_members = [group.n * group.interval.measure for group in scored]
-        spread = fluctuation(statistical_parity(draws, Setting()), 0.95, n_members)
+        spread = bound_fluctuation(statistical_parity(draws, Setting()), 0.95, n_members)
         estimate = parity_gaps(scored.groups, "interval").max()
         n_below += estimate - spread.below(0.025) <= gap
         n_above += gap <= estimate + spread.above(0.025)
