@@ -44,13 +44,13 @@ from scipy import special
 from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, Ints
 
+# Fraction of the error probability of one side that step 1 spends on finding the candidates.
 CANDIDATE_SHARE = 0.1
-"""Fraction of the error probability of one side that step 1 spends on finding the candidates."""
 
 _BLOCK_BYTES = 4 << 20  # differences that are held at once: as much as stays near the processor
 _TINY = 1e-12
+# Error probability at which Student's quantile is compared with the normal one.
 _USUAL_ERROR = 0.05
-"""Error probability at which Student's quantile is compared with the normal one."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -158,20 +158,13 @@ def calibration_by_group(
         means, rates = score_sums / in_bin, positive_sums / in_bin
         pooled = positive_sums.sum(axis=0) / in_bin.sum(axis=0)
     totals = in_bin.sum(axis=1)
-    are_probabilities = scores.min() >= 0 and scores.max() <= 1
     errors = np.abs(positive_sums - score_sums).sum(axis=1) / totals
     biases = (score_sums - positive_sums).sum(axis=1) / totals
     away = np.nansum(in_bin * np.abs(rates - pooled), axis=1) / totals
-    lines = tuple(
-        GroupCalibration(label, error, bias, difference)
-        for label, error, bias, difference in zip(
-            groups.labels,
-            (errors if are_probabilities else np.full(totals.size, np.nan)).tolist(),
-            (biases if are_probabilities else np.full(totals.size, np.nan)).tolist(),
-            away.tolist(),
-            strict=True,
-        )
-    )
+    if scores.min() < 0 or scores.max() > 1:  # not probabilities
+        errors, biases = np.full((2, totals.size), np.nan)
+    columns = (groups.labels, errors.tolist(), biases.tolist(), away.tolist())
+    lines = tuple(GroupCalibration(*line) for line in zip(*columns, strict=True))
     return CalibrationByGroup(lines, edges, in_bin / totals[:, None], means, rates)
 
 

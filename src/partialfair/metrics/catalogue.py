@@ -115,7 +115,7 @@ def _parity_reach(scored: ScoredGroups, setting: Setting, gap: float) -> tuple[f
     tied = any((group.scores[1:] == group.scores[:-1]).any() for group in scored)
     if setting.gap_scale == "interval" or not tied:
         return gap, gap
-    n = min(group.n_effective for group in scored)
+    n = min(group.n_effective for group in scored)  # the smallest group has the largest errors
 
     def move(end: float, inwards: int) -> float:
         """Move an end by two standard errors and one member."""
@@ -220,6 +220,7 @@ def draw_groups(name: str, scored: ScoredGroups, setting: Setting, n_resamples: 
     which other metrics, labels or thresholds a report has.
     """
     metric = METRICS[name]
+    # Without labels a cell is drawn once; with them, once for each.
     if not metric.needs_labels and scored.groups[0].positive is not None:
         groups = tuple(replace(group, positive=None) for group in scored)
         scored = replace(scored, groups=groups)

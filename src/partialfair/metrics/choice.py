@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _TIE = 1e-9
+# Resamples that lie outside an interval, at any confidence: what its ends are read from.
 _RESAMPLES_BEYOND = 20
-"""Resamples that lie outside an interval, at any confidence: what its ends are read from."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,10 +115,13 @@ def choose_interval(
         None,
         higher_is_better,
         missing_groups,
-        clusters=clusters,
+        clusters,
     )
     rate = _positive_rate(scored, positive_rate, threshold)
-    starts = _positions(rate, width)
+    # Whole percents at which an interval of that width starts and contains the rate.
+    first, last = max(0.0, rate - width), min(rate, 1.0 - width)
+    percents = np.arange(np.ceil(100 * first - _TIE), np.floor(100 * last + _TIE) + 1)
+    starts = np.abs(percents) / 100 if percents.size else np.array([first])  # never −0
     ends = np.round(starts + width, 12)
     moved = [
         scored.on(as_interval_set(ends_of)) for ends_of in zip(starts.tolist(), ends.tolist(), strict=True)
@@ -129,14 +132,11 @@ def choose_interval(
     # The higher lower bound first, then the middle that is nearer to the rate.
     chosen = min(tied, key=lambda p: (radius[p], abs((starts[p] + ends[p]) / 2 - rate)))
     gap = float(gaps[chosen])
+    off = float(radius[chosen])
+    interval = (float(starts[chosen]), float(ends[chosen]))
+    candidates = pd.DataFrame({"low": starts, "high": ends, "gap": gaps})
     return IntervalChoice(
-        interval=(float(starts[chosen]), float(ends[chosen])),
-        gap=gap,
-        low=max(0.0, gap - float(radius[chosen])),
-        high=min(1.0, gap + float(radius[chosen])),
-        confidence=confidence,
-        positive_rate=rate,
-        candidates=pd.DataFrame({"low": starts, "high": ends, "gap": gaps}),
+        interval, gap, max(0.0, gap - off), min(1.0, gap + off), confidence, rate, candidates
     )
 
 
@@ -151,13 +151,6 @@ def _positive_rate(scored: ScoredGroups, positive_rate: float | None, threshold:
     theta = ranked_threshold(scored, threshold)
     weight = [group.n if group.weights is None else group.weights.sum() for group in scored]
     return float(np.average([float(group.rank(theta)) for group in scored], weights=weight))
-
-
-def _positions(rate: float, width: float) -> Floats:
-    """Whole percents at which an interval of that width starts and contains the rate."""
-    first, last = max(0.0, rate - width), min(rate, 1.0 - width)
-    percents = np.arange(np.ceil(100 * first - _TIE), np.floor(100 * last + _TIE) + 1)
-    return np.abs(percents) / 100 if percents.size else np.array([first])  # never −0
 
 
 def _radius_of_all(moved: Sequence[ScoredGroups], confidence: float, rng: np.random.Generator) -> Floats:

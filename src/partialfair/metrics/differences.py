@@ -26,19 +26,16 @@ from partialfair.metrics.resampling import Resamples
 from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, Ints
 
+# Ranks inside the interval at which the absolute gap is followed, for up to ten groups; and the fewest for
+# many groups, of which there are more pairs.
 N_RANKS = 201
-"""Ranks inside the interval at which the absolute gap is followed, for up to ten groups."""
-
 FEWEST_RANKS = 21
-"""The same for many groups, of which there are more pairs."""
 
 
+# How far slopes go on beyond the ends of an interval (`Resamples.passed_linearised`) for a mean over it. To a
+# mean its ends matter less than to a difference at one threshold: with slopes that go on as far as there, its
+# standard deviation would be up to twice what it is.
 _OF_A_MEAN: dict[str, Any] = {"beyond": 0.0, "fading": 0.5}
-"""How far slopes go on beyond the ends of an interval (`Resamples.passed_linearised`) for a mean over it.
-
-To a mean its ends matter less than to a difference at one threshold: with slopes that go on as far as there,
-its standard deviation would be up to twice what it is.
-"""
 
 
 def statistical_parity(resamples: Resamples, setting: Setting) -> Differences:
@@ -50,8 +47,7 @@ def statistical_parity(resamples: Resamples, setting: Setting) -> Differences:
     n_cells = np.diff(curves.offsets) - 1
 
     def fill(chosen: Ints, block: Floats) -> Ints:
-        starts: Ints = _fill_curves(pairs[chosen], *curves, block)
-        return starts
+        return _fill_curves(pairs[chosen], *curves, block)
 
     return Differences(pairs, n_cells[pairs].sum(axis=1), fill, resamples.n_columns)
 
@@ -87,45 +83,45 @@ def _rank_differences(resamples: Resamples) -> Differences:
 
 def demographic_parity(resamples: Resamples, setting: Setting) -> Differences:
     """Differences of selected proportions at the one threshold."""
-    groups = range(len(resamples.scored))
-    return share_differences(resamples, [[_selected(resamples, k, setting) for k in groups]])
+    return share_differences(resamples, [_selected(resamples, setting, None)])
 
 
 def group_auc(resamples: Resamples, setting: Setting) -> Differences:
     """``Pr(s > s') + ½ Pr(s = s') − ½`` inside the intervals of each pair."""
     passed = partial(resamples.passed_linearised, **_OF_A_MEAN)
+    pairs = np.array(list(resamples.scored.pairs()))
     add_chances = _chances(resamples, passed, passed)
 
-    def fill(pairs: Ints, block: Floats) -> None:
+    def fill(chosen: Ints, block: Floats) -> None:
         block[:] = -0.5
-        add_chances(pairs, block)
+        add_chances(pairs[chosen], block)
 
-    return _single_differences(resamples, fill)
+    return _single_differences(pairs, resamples.n_columns, fill)
 
 
 def equal_opportunity(resamples: Resamples, setting: Setting) -> Differences:
     """Differences of selected proportions among the interval's positives."""
-    return share_differences(resamples, [_selected_by_label(resamples, setting, True)])
+    return share_differences(resamples, [_selected(resamples, setting, True)])
 
 
 def equalized_odds(resamples: Resamples, setting: Setting) -> Differences:
     """Differences of selected proportions for both labels."""
-    by_label = [_selected_by_label(resamples, setting, positive) for positive in (True, False)]
-    return share_differences(resamples, by_label)
+    return share_differences(resamples, [_selected(resamples, setting, label) for label in (True, False)])
 
 
 def inter_group(resamples: Resamples, setting: Setting) -> Differences:
     """``A(k⁺, j⁻) − A(j⁺, k⁻)`` for each pair."""
     positives, negatives = (partial(resamples.ranks, positive=label) for label in (True, False))
+    pairs = np.array(list(resamples.scored.pairs()))
     add_chances = _chances(resamples, positives, negatives)
 
-    def fill(pairs: Ints, block: Floats) -> None:
+    def fill(chosen: Ints, block: Floats) -> None:
         block[:] = 0.0
-        add_chances(pairs[:, ::-1], block)
+        add_chances(pairs[chosen, ::-1], block)
         np.negative(block, out=block)
-        add_chances(pairs, block)
+        add_chances(pairs[chosen], block)
 
-    return _single_differences(resamples, fill)
+    return _single_differences(pairs, resamples.n_columns, fill)
 
 
 def intra_group(resamples: Resamples, setting: Setting) -> Differences:
@@ -146,34 +142,32 @@ def share_differences(resamples: Resamples, kinds: Sequence[Sequence[Floats]]) -
     values = np.array([value for kind in kinds for value in kind])
     rows = np.concatenate([pairs + kind * n_groups for kind in range(len(kinds))])
 
-    def fill(chosen: Ints, block: Floats) -> Ints:
-        np.subtract(values[rows[chosen, 0]], values[rows[chosen, 1]], out=block[: chosen.size])
-        return np.arange(chosen.size + 1)
+    def fill(chosen: Ints, block: Floats) -> None:
+        np.subtract(values[rows[chosen, 0]], values[rows[chosen, 1]], out=block)
 
-    return Differences(rows % n_groups, np.ones(len(rows), dtype=np.int64), fill, resamples.n_columns)
+    return _single_differences(rows % n_groups, resamples.n_columns, fill)
 
 
 def group_differences(values: Sequence[Floats]) -> Differences:
     """One d for each group by itself, for metrics that compare groups with a number and not with others."""
     groups, of_group = np.arange(len(values)), np.array(values)
 
-    def fill(chosen: Ints, block: Floats) -> Ints:
+    def fill(chosen: Ints, block: Floats) -> None:
         block[:] = of_group[chosen]
-        return np.arange(chosen.size + 1)
 
-    pairs = np.stack([groups, groups], axis=1)
-    return Differences(pairs, np.ones(groups.size, dtype=np.int64), fill, of_group.shape[1])
+    return _single_differences(np.stack([groups, groups], axis=1), of_group.shape[1], fill)
 
 
-def _single_differences(resamples: Resamples, fill_pairs: Callable[[Ints, Floats], None]) -> Differences:
+def _single_differences(
+    pairs: Ints, n_columns: int, fill_rows: Callable[[Ints, Floats], None]
+) -> Differences:
     """One difference for each pair."""
-    pairs = np.array(list(resamples.scored.pairs()))
 
     def fill(chosen: Ints, block: Floats) -> Ints:
-        fill_pairs(pairs[chosen], block)
+        fill_rows(chosen, block[: chosen.size])
         return np.arange(chosen.size + 1)
 
-    return Differences(pairs, np.ones(len(pairs), dtype=np.int64), fill, resamples.n_columns)
+    return Differences(pairs, np.ones(len(pairs), dtype=np.int64), fill, n_columns)
 
 
 def n_cells_above(resamples: Resamples, k: int, setting: Setting) -> int:
@@ -182,17 +176,19 @@ def n_cells_above(resamples: Resamples, k: int, setting: Setting) -> int:
     return int(np.searchsorted(resamples.draws[k].cells, last, side="right"))
 
 
-def _selected_by_label(resamples: Resamples, setting: Setting, positive: bool) -> list[Floats]:
-    select = _selected if setting.rank_within == "group_and_label" else _selected_of_label
-    return [select(resamples, k, setting, positive) for k in range(len(resamples.scored))]
-
-
-def _selected(resamples: Resamples, k: int, setting: Setting, positive: bool | None = None) -> Floats:
-    passed = resamples.passed_linearised(k, positive)
-    n_above = n_cells_above(resamples, k, setting)
-    selected = passed[n_above - 1] if n_above else np.zeros(passed.shape[1])
-    measure = resamples.scored.groups[k].interval.measure
-    return selected if setting.gap_scale == "interval" else selected * measure
+def _selected(resamples: Resamples, setting: Setting, label: bool | None) -> list[Floats]:
+    """Return the selected proportion of each group's interval, of all members or those with a label."""
+    proportions = []
+    for k, group in enumerate(resamples.scored):
+        if label is not None and setting.rank_within == "group":
+            proportions.append(_selected_of_label(resamples, k, setting, label))
+            continue
+        passed = resamples.passed_linearised(k, label)
+        n_above = n_cells_above(resamples, k, setting)
+        selected = passed[n_above - 1] if n_above else np.zeros(passed.shape[1])
+        scale = group.interval.measure if setting.gap_scale == "absolute" else 1.0
+        proportions.append(selected * scale)
+    return proportions
 
 
 def _selected_of_label(resamples: Resamples, k: int, setting: Setting, positive: bool) -> Floats:

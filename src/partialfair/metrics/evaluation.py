@@ -9,7 +9,7 @@ groups with too few members with one of the labels.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -29,6 +29,7 @@ from partialfair.metrics.inputs import (
     positives,
     ranked_threshold,
     scored_groups,
+    sorted_group,
 )
 from partialfair.utils.checks import check_choice, check_count, check_fraction
 from partialfair.utils.text import listed
@@ -42,20 +43,20 @@ from partialfair.utils.typing import (
     SmallGroups,
 )
 
+# Evaluated groups with fewer effective members inside the interval than this get a warning.
 MIN_MEMBERS = 30
-"""Evaluated groups with fewer effective members inside the interval than this get a warning."""
 
 TOO_FEW = "too few to judge"
 
+# Label of the group that small ones are merged into.
 MERGED = "small groups"
-"""Label of the group that small ones are merged into."""
 
+# Which rows are selected, whatever the scores inside, if a threshold's rank lies there.
 _SELECTED = {
     "before": "nobody inside is selected",
     "after": "everybody inside is selected",
     "between": "a fixed share inside is selected",
 }
-"""Which rows are, whatever the scores inside, if a threshold's rank lies there."""
 
 
 @dataclass(frozen=True)
@@ -312,20 +313,9 @@ def _merge(few: Sequence[GroupScores], others: Sequence[GroupLabel]) -> GroupSco
     """Rank the members of all small groups as one group."""
     if MERGED in others:
         raise InputError(f"small_groups='merge' makes a group {MERGED!r}, but the data have one of that name")
-    scores = np.concatenate([group.scores for group in few])
-    order = np.argsort(scores)
-
-    def join(of: Callable[[GroupScores], Any]) -> Any:
-        return None if of(few[0]) is None else np.concatenate([of(group) for group in few])[order]
-
-    return GroupScores(
-        MERGED,
-        few[0].interval,
-        scores[order],
-        join(lambda group: group.weights),
-        join(lambda group: group.positive),
-        join(lambda group: group.clusters),
-    )
+    columns = zip(*((one.scores, one.weights, one.positive, one.clusters) for one in few), strict=True)
+    together: list[Any] = [None if column[0] is None else np.concatenate(column) for column in columns]
+    return sorted_group(MERGED, few[0].interval, *together)
 
 
 def _too_few_labelled(

@@ -132,6 +132,7 @@ class GroupScores:
             return 0.0
         if rank_within != "group":
             return labelled.n_effective if rank_within is None else labelled.n_inside
+        # Ranks of the whole group: each member counts by the fraction of the interval that it holds.
         inside = np.where(self.positive == positive, self.in_band, 0.0)
         if self.clusters is not None:
             inside = np.bincount(self.clusters, weights=inside)
@@ -228,8 +229,8 @@ def scored_groups(
     positive: npt.NDArray[np.bool_] | None = None,
     higher_is_better: bool = True,
     missing_groups: MissingGroups = "error",
-    *,
     clusters: ArrayLike | None = None,
+    *,
     max_groups: int = MAX_GROUPS,
 ) -> ScoredGroups:
     """Check, split and sort: O(n log n), and O(n) more for each group.
@@ -246,7 +247,9 @@ def scored_groups(
         raise InputError(f"y_true has {positive.size} rows, but there are {scores.size} scores")
     encoded = read_groups(sensitive_features, scores.size, missing_groups, max_groups)
     together = None if clusters is None else cluster_codes(clusters, scores.size)
+    # Rows of weight 0 would be left out anyway.
     n_missing = int(((encoded.codes < 0) & (True if weights is None else weights > 0)).sum())
+    # One pass for each group: for few groups faster than sorting the codes.
     members = [np.flatnonzero(encoded.codes == code) for code in range(len(encoded.labels))]
     if weights is not None:
         members = [rows[weights[rows] > 0] for rows in members]
@@ -254,6 +257,7 @@ def scored_groups(
             weights = None  # equal weights: counting is exact, summing is not
     present = [(label, rows) for label, rows in zip(encoded.labels, members, strict=True) if rows.size]
     if len(present) < 2:
+        # Rows of weight 0 are absent, and so may be all of a group.
         who = f"only group {present[0][0]!r}" if present else "no group with positive weight"
         raise InputError(f"sensitive_features has {who}; a gap needs at least two groups")
     intervals = intervals_by_group(interval, [label for label, _ in present])

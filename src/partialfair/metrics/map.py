@@ -251,15 +251,8 @@ def groups_map(scored: ScoredGroups, *, n_grid: int, gap_scale: GapScale, confid
             reach = (float(radii.membership[k]), float(radii.membership[j]))
             grid.widen_absolute_band(widest, radius, reach, low, high)
         grid.keep_widest(gaps, 0.0, position, values, pair)
-    labels = [group.label for group in scored]
+    edges, labels = np.arange(n_grid + 1) / n_grid, [group.label for group in scored]
+    pairs = tuple((labels[k], labels[j]) for k, j in positions)
     return UnfairnessMap(
-        edges=np.arange(n_grid + 1) / n_grid,
-        values=values,
-        low=low,
-        high=high,
-        pair=pair,
-        pairs=tuple((labels[k], labels[j]) for k, j in positions),
-        gap_scale=gap_scale,
-        confidence=confidence,
-        higher_is_better=scored.higher_is_better,
+        edges, values, low, high, pair, pairs, gap_scale, confidence, scored.higher_is_better
     )

@@ -231,7 +231,9 @@ def compare_gaps(
     """
     refuse_lazy(score_a, "score_a")
     refuse_lazy(score_b, "score_b")
-    n_rows = np.shape(score_a)[0] if np.ndim(score_a) else 0
+    n_rows = (
+        np.shape(score_a)[0] if np.ndim(score_a) else 0
+    )  # other shapes are errors, which evaluation names
     if np.shape(score_b) != np.shape(score_a):
         raise InputError(
             f"score_a and score_b must be of the same rows, but have shapes {np.shape(score_a)} and "
@@ -271,6 +273,7 @@ def compare_gaps(
         small = {one.group: one for model in models for one in model.too_few_labelled.get(name, ())}
         few = {name: tuple(small.values())}
         a, b = (replace(model, too_few_labelled=few) for model in models)
+        # Each model alone may have two groups to compare, and both together not.
         reason = too_few_reason(METRICS[name], len(a.scored) - len(small), min_group_size)
         if reason and name not in omitted:
             omitted[name] = reason

@@ -41,8 +41,8 @@ from partialfair.utils.typing import (
     Ties,
 )
 
+# What a tie counts, by ``ties``.
 TIE_WEIGHTS = {"half": 0.5, "geq": 1.0}
-"""What a tie counts, by ``ties``."""
 
 
 @dataclass(frozen=True)
@@ -378,7 +378,7 @@ def group_auc_gap(scored: ScoredGroups, setting: Setting) -> WorstGap:
     """Worst pair of `partial_group_auc_difference`; ordered, since ≥ is not symmetric under ties."""
     orders = permutations(range(len(scored)), 2)
     gaps = np.abs(pair_aucs(scored.groups, orders, TIE_WEIGHTS[setting.ties]) - 0.5)
-    np.fill_diagonal(gaps, -1.0)
+    np.fill_diagonal(gaps, -1.0)  # a group is not compared with itself
     return gap_of_pair(scored, gaps)
 
 
@@ -451,8 +451,10 @@ def labelled_proportion(group: GroupScores, setting: Setting, positive: bool) ->
     with_label = group.positive == positive
     if not with_label.any():
         return float("nan")
+    # Ranks among members with the label, as in the paper's training constraint.
     if setting.rank_within == "group_and_label":
         return selected_proportion(group.with_label(positive), setting)
+    # Ranks of the whole group (Definition A.2): members count by the fraction of the interval that they hold.
     in_band = group.in_band[with_label]
     selected = in_band[group.scores[with_label] > setting.threshold].sum()
     if setting.gap_scale == "absolute":

@@ -53,7 +53,7 @@ decide whether both are is not covered by theory, only by simulation (benchmarks
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -67,21 +67,18 @@ from partialfair.metrics.inputs import GroupScores, ScoredGroups, Setting, effec
 from partialfair.metrics.partial import labelled_proportion, selected_proportion
 from partialfair.utils.typing import Floats, Ints
 
+# Rows with the interval's proportion of labels that are added on each side of the threshold: a few rows there
+# say little about how labels change with the rank.
 _PSEUDO_ROWS = 4.0
-"""Rows with the interval's proportion of labels that are added on each side of the threshold: a few rows
-there say little about how labels change with the rank."""
-
-_REACH_SHARE = 0.5
-"""Of the error, for the limits of a rank that put the interval out of reach. At an end of the interval, where
-it matters most, this adds 0.1% to the probability of a miss."""
-
+# Of the error, for the limits of a rank that put the interval out of reach. At an end of the interval, where
+# it matters most, this adds 0.1% to the probability of a miss.
+_REACH_ERROR = 0.5
+# At which contenders are found, and the comparison that has the lower end.
 _USUAL_ERROR = 0.05
-"""At which contenders are found, and the comparison that has the lower end."""
-
 _SMALLEST_ERROR = 1e-12
 
+# From proportions to their lower and upper limits.
 _Distances: TypeAlias = tuple[Floats, Floats]
-"""From proportions to their lower and upper limits."""
 
 
 @dataclass(frozen=True)
@@ -239,25 +236,22 @@ class ProportionGaps:
         return np.asarray(self.values[:, :, None] - self.values[:, None, :])
 
     def _upper(self, error: float) -> Floats:
-        """Upper limit of each difference by itself; that of a group with itself is 0."""
+        """Upper limit of each difference by itself (MOVER); that of a group with itself is 0."""
         below, above = self.distances(error)
-        return np.asarray(self._differences + self._joint(above, below))
+        first, second = above[:, :, None], below[:, None, :]
+        squares = first**2 + second**2 - 2 * self._correlations * first * second
+        squares[:, np.arange(squares.shape[1]), np.arange(squares.shape[1])] = 0.0
+        return np.asarray(self._differences + np.sqrt(np.maximum(squares, 0.0)))
 
     def _lower(self, error: float) -> Floats:
         return np.asarray(-np.swapaxes(self._upper(error), 1, 2))
-
-    def _joint(self, first: Floats, second: Floats) -> Floats:
-        first, second = first[:, :, None], second[:, None, :]
-        squares = first**2 + second**2 - 2 * self._correlations * first * second
-        squares[:, np.arange(squares.shape[1]), np.arange(squares.shape[1])] = 0.0
-        return np.sqrt(np.maximum(squares, 0.0))
 
     def distances(self, error: float) -> tuple[Floats, Floats]:
         """Distances from each proportion to its lower and upper limit."""
         rank, n_rank, slope = self._field("rank"), self._field("n_rank"), self._field("slope")
         degrees, n_labels = self._field("degrees"), self._field("n_labels")
         low, high = _limits(rank, _correct_sizes(n_rank, degrees, error), error)
-        strict = _REACH_SHARE * error
+        strict = _REACH_ERROR * error
         least, most = _limits(rank, _correct_sizes(n_rank, degrees, strict), strict)
         within_reach = (most > self._field("next_start")) | (least < self._field("last_end"))
         slope = np.where(within_reach, slope, 0.0)
@@ -346,9 +340,9 @@ def _of_label(group: GroupScores, setting: Setting, label: bool) -> _Proportion:
     """Proportion, of a label's rows in the interval, that is selected; ranks are those of the whole group."""
     assert setting.threshold is not None
     assert group.positive is not None
+    whole = _of_ranks(group, setting)  # the threshold's rank is that in the whole group
     is_selected, has_label = group.scores > setting.threshold, group.positive == label
-    rank, mass, measure = float(group.rank(setting.threshold)), _mass(group), group.interval.measure
-    inside = measure * group.in_band
+    mass, inside = _mass(group), group.interval.measure * group.in_band
     # T is a proportion of these rows with the label.
     total = inside if setting.gap_scale == "interval" else mass
     selected = inside * is_selected
@@ -374,7 +368,7 @@ def _of_label(group: GroupScores, setting: Setting, label: bool) -> _Proportion:
     ) / with_label
     labeled = total[has_label]
     size = _effective_size(group, value, errors, effective_size(labeled) / known, group.with_label(label))
-    influence = slope * mass * (is_selected - rank) + errors
+    influence = slope * mass * (is_selected - whole.rank) + errors
     ends = None
     if setting.gap_scale == "interval":
         blocks = tie_ends(group.scores[::-1])
@@ -382,22 +376,18 @@ def _of_label(group: GroupScores, setting: Setting, label: bool) -> _Proportion:
             np.concatenate([[0.0], np.cumsum(part[::-1])])[blocks] for part in (mass, mass * has_label)
         )
         given_ends = has_label * (selected - value * total) / with_label
-        ends = _Ends(
-            group.interval.parts,
-            passed_rows / passed_rows[-1],
-            passed_labels,
-            rank,
-            _effective_size(group, value, given_ends, effective_size(labeled), group.with_label(label)),
+        n_labeled = _effective_size(
+            group, value, given_ends, effective_size(labeled), group.with_label(label)
         )
-    return _Proportion(
-        value,
-        rank,
-        _effective_size(group, rank, mass * (is_selected - rank), effective_size(mass)),
-        slope,
-        *_neighbors(group, rank),
+        ends = _Ends(
+            group.interval.parts, passed_rows / passed_rows[-1], passed_labels, whole.rank, n_labeled
+        )
+    return replace(
+        whole,
+        value=value,
+        slope=slope,
         n_labels=size,
         fixed_outside=not (selected.any() and others.any()),
-        degrees=_degrees(group),
         influence=None if group.clusters is None else (group.clusters, influence),
         ends=ends,
     )

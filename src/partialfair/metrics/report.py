@@ -284,7 +284,7 @@ class FairnessReport:
         """
         if metric not in self._pairs:
             fluctuation, gaps = self[metric].fluctuation, []
-            if fluctuation is not None:
+            if fluctuation is not None:  # else the gap is undefined
                 scored, setting = self._evaluated.compared(metric), self._evaluated.setting
                 positions, values, lows, highs = fluctuation.pair_ends()
                 of_pair: dict[tuple[int, int], list[int]] = {}
@@ -317,26 +317,20 @@ class FairnessReport:
         """One line per metric; ranks count from the best."""
         import pandas as pd
 
-        return pd.DataFrame(
-            [
-                {
-                    "metric": row.metric,
-                    "value": row.value,
-                    "low": row.low,
-                    "high": row.high,
-                    "at_least": row.at_least,
-                    "at_most": row.at_most,
-                    "group_a": group_name(row.groups[0]),
-                    "group_b": group_name(row.groups[1]),
-                    "score": row.threshold,
-                    "rank_a": row.ranks[0],
-                    "rank_b": row.ranks[1],
-                    "n_a": row.sizes[0],
-                    "n_b": row.sizes[1],
-                }
-                for row in self.rows
-            ]
-        ).set_index("metric")
+        ends = ["value", "low", "high", "at_least", "at_most"]
+        place = ["group_a", "group_b", "score", "rank_a", "rank_b", "n_a", "n_b"]
+        lines = [
+            (
+                row.metric,
+                *(getattr(row, end) for end in ends),
+                *map(group_name, row.groups),
+                row.threshold,
+                *row.ranks,
+                *row.sizes,
+            )
+            for row in self.rows
+        ]
+        return pd.DataFrame(lines, columns=["metric", *ends, *place]).set_index("metric")
 
     def to_html(self, path: str | Path | None = None, *, title: str = "Fairness audit") -> str | None:
         """Write the interactive HTML report of these scores, or return it if no path is given.
@@ -498,27 +492,15 @@ def metric_row(
                 metric.widest_difference(scored),
                 around_half=metric.around_half,
             )
-        least = most = gap.value
+        least = most = gap.value  # what the ends are measured from
         if metric.reach is not None:
             least, most = metric.reach(scored, setting, gap.value)
         # Each end of the interval may miss with half of the probability, a bound with all of it.
         errors = ((1 - confidence) / 2, 1 - confidence)
         low, at_least = (max(0.0, least - fluctuation.below(error)) for error in errors)
         high, at_most = (min(metric.largest, most + fluctuation.above(error)) for error in errors)
+    pair = (sizes[gap.groups[0]], sizes[gap.groups[1]])
+    place = (gap.groups, gap.threshold, gap.ranks, pair, gap.label)
     return ReportRow(
-        name,
-        gap.value,
-        low,
-        high,
-        gap.groups,
-        gap.threshold,
-        gap.ranks,
-        (sizes[gap.groups[0]], sizes[gap.groups[1]]),
-        gap.label,
-        at_least,
-        at_most,
-        fluctuation,
-        least,
-        most,
-        metric.largest,
+        name, gap.value, low, high, *place, at_least, at_most, fluctuation, least, most, metric.largest
     )

@@ -7,12 +7,12 @@ rows. Where rows belong together, in clusters, each cluster has one exponential 
 share in whatever cells, groups and labels they are.
 
 Nor does it grow without end with the number of groups. Knots between which a group has no score cost that
-group nothing, and beyond `MAX_CELLS` occupied cells only every second, third, ... knot stays. What that
-loses: a fluctuation is followed at the knots alone, and its largest value between two knots is missed. With
-200 groups of thousands each some 50 knots are left, half of them in and around the interval; the share of a
-group between two of these is about 1 % where its standard error is at least as much, so that the radius of
-such an interval is smaller by some hundredths. Groups of a few dozen lose nothing: each of their members has
-a cell.
+group nothing, and beyond `KnotSettings.max_cells` occupied cells only every second, third, ... knot stays.
+What that loses: a fluctuation is followed at the knots alone, and its largest value between two knots is
+missed. With 200 groups of thousands each some 50 knots are left, half of them in and around the interval; the
+share of a group between two of these is about 1 % where its standard error is at least as much, so that the
+radius of such an interval is smaller by some hundredths. Groups of a few dozen lose nothing: each of their
+members has a cell.
 """
 
 from __future__ import annotations
@@ -27,23 +27,30 @@ from scipy import sparse
 from partialfair.metrics.inputs import GroupScores, ScoredGroups
 from partialfair.utils.typing import Floats, Ints
 
-N_KNOTS = 512
-"""Thresholds at which distributions are followed, over all groups (at least 8 for each)."""
-
-EVEN_GROUPS = 10
-"""Up to here groups take their knots at the same ranks; more of them in turns, to cover the ranks between."""
-
-MAX_CELLS = 20_000
-"""Occupied cells of all groups and labels: a thousand draws of them take 160 MB and a second."""
-
-MIN_KNOTS = 32
-"""So many knots stay whatever the number of groups."""
-
+# The members of a group with each label; without labels all of them, at None.
 _ByLabel: TypeAlias = dict[bool | None, GroupScores]
-"""The members of a group with each label; without labels all of them, at None."""
+
+
+@dataclass(frozen=True)
+class KnotSettings:
+    """At how many thresholds distributions are followed."""
+
+    # Over all groups (at least 8 for each).
+    n_knots: int = 512
+    # Up to so many groups take their knots at the same ranks; more of them in turns, to cover the ranks
+    # between.
+    even_groups: int = 10
+    # Occupied cells of all groups and labels: a thousand draws of them need 160 MB and a second.
+    max_cells: int = 20_000
+    # So many knots stay whatever the number of groups.
+    min_knots: int = 32
+    # Weights of clusters that are held at a time: as much as stays near the processor.
+    block_bytes: int = 4 << 20
+
+
+SETTINGS = KnotSettings()
 
 _GOLDEN = (np.sqrt(5) - 1) / 2
-_BLOCK_BYTES = 4 << 20  # weights of clusters that are held at once: as much as stays near the processor
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,9 +165,9 @@ def resample(
 
 def _knots(scored: ScoredGroups, threshold: float | None) -> Floats:
     """Thresholds from each group's quantiles: half over all ranks, half in and around its interval."""
-    per_group = max(N_KNOTS // len(scored), 8)
+    per_group = max(SETTINGS.n_knots // len(scored), 8)
     # Multiples of the golden ratio fill the steps between knots evenly, however many groups there are.
-    turns = [None if len(scored) <= EVEN_GROUPS else k * _GOLDEN % 1 for k in range(len(scored))]
+    turns = [None if len(scored) <= SETTINGS.even_groups else k * _GOLDEN % 1 for k in range(len(scored))]
     knots = [_group_knots(group, per_group, turn) for group, turn in zip(scored, turns, strict=True)]
     if threshold is not None:
         knots.append(np.array([threshold]))
@@ -193,16 +200,16 @@ def _group_knots(group: GroupScores, n_knots: int, turn: float | None) -> Floats
 def _thin(knots: Floats, threshold: float | None, by_label: Sequence[_ByLabel]) -> Floats:
     """Leave every first, second, third, ... knot, and the threshold, until few enough cells are occupied."""
     members = [group for labels in by_label for group in labels.values()]
-    if len(members) * (knots.size + 1) <= MAX_CELLS:
+    if len(members) * (knots.size + 1) <= SETTINGS.max_cells:
         return knots
     occupied = np.array([_n_in_cells(group, knots) > 0 for group in members])
-    for step in range(1, max(knots.size // MIN_KNOTS, 1) + 1):
+    for step in range(1, max(knots.size // SETTINGS.min_knots, 1) + 1):
         stays = np.arange(knots.size) % step == step // 2
         if threshold is not None:
             stays |= knots == threshold
         # A cell of the knots that stay begins after each of them, the first one at the top.
         begins = np.concatenate([[0], np.flatnonzero(stays) + 1])
-        if np.logical_or.reduceat(occupied, begins, axis=1).sum() <= MAX_CELLS:
+        if np.logical_or.reduceat(occupied, begins, axis=1).sum() <= SETTINGS.max_cells:
             break
     return np.asarray(knots[stays])
 
@@ -246,16 +253,19 @@ def _draw_clusters(
 ) -> tuple[GroupDraws, ...]:
     """Draw one exponential weight for every cluster, and add up what the cells of all groups have of them."""
     members = [group for labels in by_label for group in labels.values()]
-    sums = [_cluster_sums(group, thresholds) for group in members]
-    n_clusters = max(each.shape[1] for each in sums)
-    widened = [
-        sparse.csr_array((each.data, each.indices, each.indptr), shape=(each.shape[0], n_clusters))
-        for each in sums
-    ]
-    weight_in_cells = sparse.vstack(widened, format="csr")
+    clusters = [group.clusters for group in members if group.clusters is not None]
+    n_clusters = max(int(codes.max(initial=0)) + 1 for codes in clusters)
+    weight_of_clusters = []  # that each cluster has in each cell: (n_cells, n_clusters) of each member
+    for group, codes in zip(members, clusters, strict=True):
+        counts = _n_in_cells(group, thresholds)
+        cell = np.repeat(np.arange(counts.size), counts)
+        weights = np.ones(group.n) if group.weights is None else group.weights[::-1]
+        shape = (counts.size, n_clusters)
+        weight_of_clusters.append(sparse.coo_array((weights, (cell, codes[::-1])), shape=shape).tocsr())
+    weight_in_cells = sparse.vstack(weight_of_clusters, format="csr")
     drawn = np.empty((weight_in_cells.shape[0], n_resamples + 1))
     drawn[:, 0] = np.asarray(weight_in_cells.sum(axis=1)).ravel()
-    step = max(_BLOCK_BYTES // (8 * n_clusters), 1)
+    step = max(SETTINGS.block_bytes // (8 * n_clusters), 1)
     for first in range(1, n_resamples + 1, step):
         n_draws = min(step, n_resamples + 1 - first)
         # In rows of draws, so that a seed gives a cluster the same weights however many are drawn at a time.
@@ -268,13 +278,3 @@ def _draw_clusters(
         cells = np.flatnonzero(np.sum([each[:, 0] for each in rows.values()], axis=0))
         draws.append(GroupDraws(cells, {label: each[cells] for label, each in rows.items()}))
     return tuple(draws)
-
-
-def _cluster_sums(group: GroupScores, thresholds: Floats) -> sparse.csr_array:
-    """Weight that each cluster has in each cell of a group: (n_cells, n_clusters)."""
-    counts = _n_in_cells(group, thresholds)
-    assert group.clusters is not None
-    cell = np.repeat(np.arange(counts.size), counts)
-    weights = np.ones(group.n) if group.weights is None else group.weights[::-1]
-    n_clusters = int(group.clusters.max(initial=0)) + 1
-    return sparse.coo_array((weights, (cell, group.clusters[::-1])), shape=(counts.size, n_clusters)).tocsr()

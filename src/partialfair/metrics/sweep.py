@@ -23,20 +23,17 @@ from partialfair.metrics.inputs import GroupScores
 from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, GapScale, Ints
 
+# More groups than this are compared in one sweep: sorting then costs less than merging every pair.
 MANY_GROUPS = 8
-"""More groups than this are compared in one sweep: sorting then costs less than merging every pair."""
 
 SetArguments: TypeAlias = tuple[Floats, Floats, float]
 
 
 def pair_gap(a: GroupScores, b: GroupScores, gap_scale: GapScale) -> tuple[float, float, float, float]:
     """Return the statistical-parity gap of two groups, the θ of the largest difference, and their ranks."""
-    gap: tuple[float, float, float, float]
     if gap_scale == "interval":
-        gap = clipped_gap(*a.ranked, *b.ranked, a.set_arguments, b.set_arguments)
-    else:
-        gap = absolute_gap(*a.ranked, *b.ranked, a.interval.starts, a.interval.lengths)
-    return gap
+        return clipped_gap(*a.ranked, *b.ranked, a.set_arguments, b.set_arguments)
+    return absolute_gap(*a.ranked, *b.ranked, a.interval.starts, a.interval.lengths)
 
 
 def parity_gaps(groups: Sequence[GroupScores], gap_scale: GapScale) -> Floats:
