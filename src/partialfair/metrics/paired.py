@@ -231,9 +231,7 @@ def compare_gaps(
     """
     refuse_lazy(score_a, "score_a")
     refuse_lazy(score_b, "score_b")
-    n_rows = (
-        np.shape(score_a)[0] if np.ndim(score_a) else 0
-    )  # other shapes are errors, which evaluation names
+    n_rows = np.shape(score_a)[0] if np.ndim(score_a) else 0
     if np.shape(score_b) != np.shape(score_a):
         raise InputError(
             f"score_a and score_b must be of the same rows, but have shapes {np.shape(score_a)} and "

@@ -363,10 +363,12 @@ def statistical_parity_gap(scored: ScoredGroups, setting: Setting) -> WorstGap:
     pairs: Iterable[tuple[int, int]] = combinations(range(len(groups)), 2)
     if len(groups) > MANY_GROUPS:
         pairs = [widest_pair(parity_gaps(groups, setting.gap_scale))]
-    # Of equal gaps the first pair's, as `widest_pair` has it.
-    differences = ((k, j, pair_gap(groups[k], groups[j], setting.gap_scale)) for k, j in pairs)
-    k, j, (value, theta, *ranks) = max(differences, key=lambda pair: pair[2][0])
-    return WorstGap(value, (groups[k].label, groups[j].label), theta, (ranks[0], ranks[1]))
+    worst = WorstGap(-1.0, (None, None))
+    for k, j in pairs:
+        value, theta, *ranks = pair_gap(groups[k], groups[j], setting.gap_scale)
+        if value > worst.value:  # of equal gaps the first pair's, as `widest_pair` has it
+            worst = WorstGap(value, (groups[k].label, groups[j].label), theta, (ranks[0], ranks[1]))
+    return worst
 
 
 def demographic_parity_gap(scored: ScoredGroups, setting: Setting) -> WorstGap:

@@ -154,6 +154,7 @@ class _Ends:
         """Distances from T to its limits: given the ends, and with ends at the limits of their ranks."""
         starts, stops = (np.array(ends) for ends in zip(*self.parts, strict=True))
         first, last = float(starts[0]), float(stops[-1])
+        # The correlation of the ranks of the two ends, as of two points of a Brownian bridge.
         together = np.sqrt(first * (1 - last) / max(last * (1 - first), RANK_TOLERANCE))
         estimate = self.value(starts, stops)
         limits = [_limits(ends, np.full(ends.size, n_rank), error) for ends in (starts, stops)]
@@ -193,7 +194,15 @@ class ProportionGaps:
 
     def below(self, error: float) -> float:
         """How far the truth may lie below the gap, but with that probability."""
-        return self.gap - self._lower_bound(error)
+        spent = CANDIDATE_SHARE * error
+        n_groups = len(self.by_label[0])
+        n_pairs = max(len(self.by_label) * n_groups * (n_groups - 1) // 2, 1)
+        each = spent / (2 * n_pairs)
+        lower, upper = self._lower(each), self._upper(each)
+        # A difference and its negative are at [k, j] and [j, k]; candidates may be the largest of all.
+        candidates = (upper >= max(lower.max(), 0.0)) & ~np.eye(n_groups, dtype=bool)
+        level = (error - spent) / max(int(np.count_nonzero(candidates)), 1)  # Bonferroni
+        return self.gap - float(np.where(candidates, self._lower(level), 0.0).max())
 
     def p_value(self, excess: float) -> float:
         """Smallest error at which the lower bound shows that the gap is larger than ``gap − excess``."""
@@ -204,26 +213,12 @@ class ProportionGaps:
     def pair_ends(self) -> tuple[Ints, Floats, Floats, Floats]:
         """Return positions, gap, and interval of every pair of groups, each as if it were the only one."""
         k, j = np.triu_indices(len(self.by_label[0]), 1)
+        # A pair's lower limit is the largest over its labels, which share the error.
+        lower, upper = self._lower(self.error / (2 * len(self.by_label))), self._upper(self.error / 2)
         gaps, lows, highs = (
-            np.maximum(ends[:, k, j], ends[:, j, k]).max(axis=0)
-            for ends in (
-                self._differences,
-                self._lower(self.error / (2 * len(self.by_label))),
-                self._upper(self.error / 2),
-            )
+            np.maximum(ends[:, k, j], ends[:, j, k]).max(axis=0) for ends in (self._differences, lower, upper)
         )
         return np.stack([k, j], axis=1), gaps, lows, highs
-
-    def _lower_bound(self, error: float) -> float:
-        spent = CANDIDATE_SHARE * error
-        n_groups = len(self.by_label[0])
-        n_pairs = max(len(self.by_label) * n_groups * (n_groups - 1) // 2, 1)
-        each = spent / (2 * n_pairs)
-        lower, upper = self._lower(each), self._upper(each)
-        # A difference and its negative are at [k, j] and [j, k]; candidates may be the largest of all.
-        candidates = (upper >= max(lower.max(), 0.0)) & ~np.eye(n_groups, dtype=bool)
-        level = (error - spent) / max(int(np.count_nonzero(candidates)), 1)
-        return float(np.where(candidates, self._lower(level), 0.0).max())
 
     @cached_property
     def values(self) -> Floats:
@@ -250,18 +245,21 @@ class ProportionGaps:
         """Distances from each proportion to its lower and upper limit."""
         rank, n_rank, slope = self._field("rank"), self._field("n_rank"), self._field("slope")
         degrees, n_labels = self._field("degrees"), self._field("n_labels")
+        # What the rank contributes: its limits times the slope, until the interval is out of their reach.
         low, high = _limits(rank, _correct_sizes(n_rank, degrees, error), error)
         strict = _REACH_ERROR * error
         least, most = _limits(rank, _correct_sizes(n_rank, degrees, strict), strict)
         within_reach = (most > self._field("next_start")) | (least < self._field("last_end"))
         slope = np.where(within_reach, slope, 0.0)
         below, above = slope * np.maximum(rank - low, 0.0), slope * np.maximum(high - rank, 0.0)
+        # What labels contribute, given the ranks; the two distances are added in squares.
         uncertain = np.isfinite(n_labels) & (within_reach | ~self._field("fixed_outside").astype(bool))
         if uncertain.any():
             size = np.where(uncertain, n_labels, 1.0)
             low, high = _limits(self.values, _correct_sizes(size, degrees, error), error)
             below = np.where(uncertain, np.hypot(below, np.maximum(self.values - low, 0.0)), below)
             above = np.where(uncertain, np.hypot(above, np.maximum(high - self.values, 0.0)), above)
+        # Where the proportion of labels jumps at an end of the interval, the distances are at least these.
         for place, proportion in np.ndenumerate(np.array(self.by_label, dtype=object)):
             if proportion.ends is not None and within_reach[place]:
                 sizes = np.array([proportion.n_rank, proportion.ends.n_labeled])
@@ -357,6 +355,7 @@ def _of_label(group: GroupScores, setting: Setting, label: bool) -> _Proportion:
 
     inside_rate = float(inside[has_label].sum() / inside.sum())
     upper, lower = (label_rate(part, _PSEUDO_ROWS, inside_rate) for part in (selected, inside - selected))
+    # h(F) = (1 − ρ) h_A + ρ h_B over the labels' mass; ρ is the depth of the threshold in the interval.
     depth = float(selected.sum() / inside.sum())
     slope = ((1 - depth) * upper + depth * lower) / with_label
     # What labels add. A row without the label is added on each side, so that no rate is 1 for want of rows.
@@ -368,9 +367,11 @@ def _of_label(group: GroupScores, setting: Setting, label: bool) -> _Proportion:
     ) / with_label
     labeled = total[has_label]
     size = _effective_size(group, value, errors, effective_size(labeled) / known, group.with_label(label))
+    # How the proportion moves with the weight of each row: through the rank, and through the labels.
     influence = slope * mass * (is_selected - whole.rank) + errors
     ends = None
     if setting.gap_scale == "interval":
+        # The mass of labels passed at each rank, from the top: T for any ends follows from it.
         blocks = tie_ends(group.scores[::-1])
         passed_rows, passed_labels = (
             np.concatenate([[0.0], np.cumsum(part[::-1])])[blocks] for part in (mass, mass * has_label)
