@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from partialfair.data.groups import encode_groups
 from partialfair.estimators.inputs import in_columns_of, names_of
 from partialfair.exceptions import InputError
-from partialfair.metrics.inputs import encoded_groups, oriented, scored_groups
+from partialfair.metrics.inputs import oriented, read_groups, scored_groups
 from partialfair.metrics.report import FairnessReport, fairness_report
 from partialfair.postprocessing.fitting import AdjustmentTask, calibrate, fit_maps
 from partialfair.postprocessing.maps import (
@@ -202,7 +202,7 @@ class PartialParityAdjuster(StoredAsPairs, BaseEstimator):
         """
         task = self._read_task()  # settings are checked before any work
         scores = self._scores(X, sensitive_features)
-        groups = encoded_groups(_require_groups(sensitive_features), scores.size, self.missing_groups)
+        groups = read_groups(_require_groups(sensitive_features), scores.size, self.missing_groups)
         scored = scored_groups(
             scores,
             groups,

@@ -14,9 +14,8 @@ from partialfair.data.groups import Groups, enough, group_name, members_text
 from partialfair.data.intervals import RANK_TOLERANCE, IntervalSet
 from partialfair.exceptions import InputError, SmallGroupWarning
 from partialfair.metrics.calibration import CalibrationByGroup, calibration_by_group
-from partialfair.metrics.inputs import ScoredGroups, check_gap_scale
+from partialfair.metrics.inputs import ScoredGroups, Setting, check_gap_scale
 from partialfair.metrics.partial import WorstGap, demographic_parity_gap, statistical_parity_gap
-from partialfair.metrics.small_groups import members_inside
 from partialfair.postprocessing.maps import ScoreMap
 from partialfair.postprocessing.parity import (
     ParityMaps,
@@ -156,8 +155,8 @@ class AdjustmentTask:
     def gap(self, scored: ScoredGroups) -> WorstGap:
         """Return the exact gap that is bounded."""
         if self.threshold is None:
-            return statistical_parity_gap(scored, self.gap_scale)
-        return demographic_parity_gap(scored, self.threshold, self.gap_scale)
+            return statistical_parity_gap(scored, Setting(self.gap_scale))
+        return demographic_parity_gap(scored, Setting(self.gap_scale, self.threshold))
 
 
 def fit_maps(scored: ScoredGroups, task: AdjustmentTask) -> tuple[tuple[ScoreMap, ...], Adjustment]:
@@ -218,14 +217,11 @@ def fit_maps(scored: ScoredGroups, task: AdjustmentTask) -> tuple[tuple[ScoreMap
 
 def _leave_out_small_groups(scored: ScoredGroups, least: int) -> ScoredGroups:
     """Return the groups with enough effective members in the interval; warn of the others."""
-    small = [group for group in scored if not enough(members_inside(group), least)]
+    small = [group for group in scored if not enough(group.n_inside, least)]
     if not small:
         return scored
     sizes = listed(
-        [
-            f"{shown(group.name, 60)} has {members_text(members_inside(group), too_few=True)}"
-            for group in small
-        ]
+        [f"{shown(group.name, 60)} has {members_text(group.n_inside, too_few=True)}" for group in small]
     )
     few = f"group {sizes} effective members in the interval, and min_group_size={least:g}"
     if len(scored) - len(small) < 2:

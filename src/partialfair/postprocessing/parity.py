@@ -21,9 +21,8 @@ import numpy as np
 from partialfair.data.groups import members_text
 from partialfair.data.intervals import RANK_TOLERANCE, IntervalSet
 from partialfair.exceptions import InputError
-from partialfair.metrics.inputs import GroupScores, ScoredGroups
+from partialfair.metrics.inputs import GroupScores, ScoredGroups, Setting
 from partialfair.metrics.partial import statistical_parity_gap
-from partialfair.metrics.small_groups import members_inside
 from partialfair.postprocessing.maps import ScoreMap, score_map
 from partialfair.postprocessing.orders import (
     Blocks,
@@ -94,7 +93,7 @@ def find_parity_maps(
     interval = scored.groups[0].interval if gap_scale == "absolute" else None
     # ½ (b_k + b_j) of the worst pair; see "the floor" in `orders`.
     floor = float(np.sort(largest_shares(blocks, max_gap, interval))[-2:].sum() / 2)
-    if statistical_parity_gap(scored, gap_scale).value <= max_gap + RANK_TOLERANCE:
+    if statistical_parity_gap(scored, Setting(gap_scale)).value <= max_gap + RANK_TOLERANCE:
         return ParityMaps(tuple(map(identity_map, scored)), floor, True)
     all_knots = knots_of(blocks, None)
     if max_gap < floor - RANK_TOLERANCE and order_rows(all_knots, max_gap, interval) is None:
@@ -143,7 +142,7 @@ class _MapSearch:
 
     def gap(self, maps: tuple[ScoreMap, ...]) -> float:
         """Return the exact gap of all new scores."""
-        return statistical_parity_gap(with_maps(self.scored, maps), self.gap_scale).value
+        return statistical_parity_gap(with_maps(self.scored, maps), Setting(self.gap_scale)).value
 
     def correct(self, knots: Knots, step: float) -> tuple[ScoreMap, ...] | None:
         """Return the best maps whose exact gap is within the limit; None if such knots are too few.
@@ -237,11 +236,11 @@ def _explain_floor(
     described, few_scores = [], False
     for k in worst:
         group, n_scores = scored.groups[k], int((blocks[k].masses > 0).sum())
-        tied = bool(shares[k] * members_inside(group) > 2)  # without ties a score holds one member
+        tied = bool(shares[k] * group.n_inside > 2)  # without ties a score holds one member
         few_scores |= tied
         count = f"{n_scores:,} distinct score{'' if n_scores == 1 else 's'}, " if tied else ""
         described.append(
-            f"{group.name!r} ({members_text(members_inside(group))} effective members in the interval, "
+            f"{group.name!r} ({members_text(group.n_inside)} effective members in the interval, "
             f"{count}{100 * shares[k]:.3g}% of it on one score)"
         )
     remedy = (

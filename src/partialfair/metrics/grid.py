@@ -1,151 +1,41 @@
-"""Compiled loops over the scores of two groups, merged from the top.
+"""Summarize rank curves on a grid: what decides the gaps of all intervals that end on its lines.
 
-Every kernel walks by `_next_block`, so thresholds, ties and weights are handled in one place. Scores are
-sorted ascending; ``above[i]`` is the weight of the ``i`` largest ones, and an empty ``above`` stands for
-equal weights. An interval set travels as the tuple ``(starts, lengths, measure)``.
+The rank curve of two groups, ``θ → (x, y) = (F̄_a(θ), F̄_b(θ))``, is monotone and visits at most 2 n + 1
+cells of an n × n grid. A few extremes of each visit (`grid_visits`) determine statistical parity on both
+scales and the group AUC on every interval ``[i/n, j/n)``, whatever the number of rows.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 import numpy as np
 
-from partialfair.data.intervals import RANK_TOLERANCE, holds_rank, passed_share
+from partialfair.data.intervals import RANK_TOLERANCE
+from partialfair.metrics import sweep
+from partialfair.metrics.inputs import GroupScores
+from partialfair.metrics.sweep import next_block
 from partialfair.utils.compiled import njit
 from partialfair.utils.typing import Floats, Ints
 
-__all__ = [
-    "absolute_gap",
-    "absolute_grid_gaps",
-    "band_auc",
-    "bottom_lead",
-    "clipped_gap",
-    "clipped_grid_gaps",
-    "extend_visits",
-    "gaps_in_strips",
-    "grid_aucs",
-    "grid_visits",
-    "keep_widest",
-    "widen_absolute_band",
-    "widen_interval_band",
-    "widest_in_strips",
-]
 
-SetArguments: TypeAlias = tuple[Floats, Floats, float]
-
-
-@njit(cache=True)
-def _rank(i: int, above: Floats, n: int) -> float:
-    return above[i] / above[n] if above.size else i / n
-
-
-@njit(cache=True)
-def _score_before(rank: float, scores: Floats, above: Floats) -> float:
-    """Return a score at which fewer than that share of the group is passed, a little above the last such."""
-    passed = np.searchsorted(above, rank * above[scores.size]) if above.size else int(rank * scores.size)
-    return scores[scores.size - 1 - max(passed - 2, 0)]
-
-
-@njit(cache=True)
-def _n_above(theta: float, scores: Floats) -> int:
-    return int(scores.size - np.searchsorted(scores, theta, side="right"))
-
-
-@njit(cache=True)
-def _passed_before(
-    first_a: float, first_b: float, a: Floats, above_a: Floats, b: Floats, above_b: Floats
-) -> tuple[int, int]:
-    """Return how many members have scores above all with ranks of at least ``first_a`` or ``first_b``.
-
-    They may be fewer than that: the walk begins a little early.
-    """
-    if not (first_a > 0.0 and first_b > 0.0 and a.size and b.size):
-        return 0, 0
-    theta = max(_score_before(first_a, a, above_a), _score_before(first_b, b, above_b))
-    return _n_above(theta, a), _n_above(theta, b)
-
-
-@njit(cache=True)
-def _next_block(
-    i: int, j: int, a: Floats, above_a: Floats, b: Floats, above_b: Floats
-) -> tuple[float, float, float, int, int]:
-    """Return θ, ``F̄_a(θ)`` and ``F̄_b(θ)`` of the highest score that i and j members are not above.
-
-    Then how many members of a and b have been passed once all that have this score are. After the last score
-    θ is −∞. Walks call this until then. It is no generator: numba never releases the arrays of one.
-    """
-    n_a, n_b = a.size, b.size
-    if i >= n_a and j >= n_b:
-        return -np.inf, 1.0, 1.0, i, j
-    theta = max(a[n_a - 1 - i] if i < n_a else -np.inf, b[n_b - 1 - j] if j < n_b else -np.inf)
-    rank_a, rank_b = _rank(i, above_a, n_a), _rank(j, above_b, n_b)
-    while i < n_a and a[n_a - 1 - i] == theta:
-        i += 1
-    while j < n_b and b[n_b - 1 - j] == theta:
-        j += 1
-    return theta, rank_a, rank_b, i, j
-
-
-@njit(cache=True)
-def clipped_gap(
-    a: Floats, above_a: Floats, b: Floats, above_b: Floats, set_a: SetArguments, set_b: SetArguments
-) -> tuple[float, float, float, float]:
-    """Return ``max_θ |passed_a(F̄_a(θ)) − passed_b(F̄_b(θ))|`` with its θ, F̄_a(θ) and F̄_b(θ)."""
-    best, best_theta, best_a, best_b = -1.0, 0.0, 0.0, 0.0
-    # Before both intervals nothing differs.
-    i, j = _passed_before(set_a[0][0], set_b[0][0], a, above_a, b, above_b)
-    theta = np.inf
-    while theta > -np.inf:
-        theta, rank_a, rank_b, i, j = _next_block(i, j, a, above_a, b, above_b)
-        passed_a, passed_b = passed_share(rank_a, *set_a), passed_share(rank_b, *set_b)
-        gap = abs(passed_a - passed_b)
-        if gap > best:
-            best, best_theta, best_a, best_b = gap, theta, rank_a, rank_b
-        if passed_a == 1.0 and passed_b == 1.0:  # below both intervals nothing differs
-            break
-    return best, best_theta, best_a, best_b
-
-
-@njit(cache=True)
-def absolute_gap(
-    a: Floats, above_a: Floats, b: Floats, above_b: Floats, starts: Floats, lengths: Floats
-) -> tuple[float, float, float, float]:
-    """Return ``max |F̄_a(θ) − F̄_b(θ)|`` over the θ at which either rank lies in the set, and where.
-
-    The gap is 0 at θ = −∞ if no θ qualifies.
-    """
-    best, best_theta, best_a, best_b = 0.0, -np.inf, 1.0, 1.0
-    i, j = _passed_before(starts[0], starts[0], a, above_a, b, above_b)
-    theta = np.inf
-    while theta > -np.inf:
-        theta, rank_a, rank_b, i, j = _next_block(i, j, a, above_a, b, above_b)
-        gap = abs(rank_a - rank_b)
-        if gap > best and (holds_rank(rank_a, starts, lengths) or holds_rank(rank_b, starts, lengths)):
-            best, best_theta, best_a, best_b = gap, theta, rank_a, rank_b
-    return best, best_theta, best_a, best_b
-
-
-@njit(cache=True)
-def band_auc(
-    a: Floats,
-    above_a: Floats,
-    b: Floats,
-    above_b: Floats,
-    set_a: SetArguments,
-    set_b: SetArguments,
-    tie_share: float,
-) -> float:
-    """Return ``Pr(s > s') + tie_share · Pr(s = s')`` for s, s' drawn from the two bands."""
-    auc, last_a, last_b = 0.0, 0.0, 0.0
-    i, j, theta = 0, 0, np.inf
-    while theta > -np.inf:
-        theta, rank_a, rank_b, i, j = _next_block(i, j, a, above_a, b, above_b)
-        passed_a, passed_b = passed_share(rank_a, *set_a), passed_share(rank_b, *set_b)
-        mass_a, mass_b = passed_a - last_a, passed_b - last_b  # what the block just passed holds of each band
-        auc += mass_a * ((1.0 - passed_b) + tie_share * mass_b)
-        last_a, last_b = passed_a, passed_b
-    return auc
+def visits_of_pairs(groups: Sequence[GroupScores], n_grid: int) -> Iterator[tuple[Ints, Floats]]:
+    """Yield `grid_visits` of each pair, in order."""
+    if len(groups) <= sweep.MANY_GROUPS:
+        for a, b in combinations(groups, 2):
+            yield grid_visits(*a.ranked, *b.ranked, n_grid)
+        return
+    owners, passed, ends, n_groups = sweep.sweep_scores(groups)
+    owners = owners.astype(np.int32)  # small integers: every group but the last goes through these arrays
+    blocks = np.repeat(np.arange(ends.size - 1, dtype=np.int32), np.diff(ends))
+    n_left = blocks.size
+    for k in range(n_groups - 1):
+        n_left, n_visits, cells, visits = _visits_of_one(
+            owners[:n_left], passed[:n_left], blocks[:n_left], n_groups, k, n_grid
+        )
+        for j in range(k + 1, n_groups):
+            yield cells[j, : n_visits[j]], visits[j, : n_visits[j]]
 
 
 @njit(cache=True)
@@ -162,7 +52,7 @@ def grid_visits(a: Floats, above_a: Floats, b: Floats, above_b: Floats, n_grid: 
     n_visits = 0
     i, j, theta = 0, 0, np.inf
     while theta > -np.inf:
-        theta, x, y, i, j = _next_block(i, j, a, above_a, b, above_b)
+        theta, x, y, i, j = next_block(i, j, a, above_a, b, above_b)
         n_visits = extend_visits(cells, visits, n_visits, x, y, n_grid)
     return cells[:n_visits], visits[:n_visits]
 
@@ -170,6 +60,7 @@ def grid_visits(a: Floats, above_a: Floats, b: Floats, above_b: Floats, n_grid: 
 @njit(cache=True)
 def extend_visits(cells: Ints, visits: Floats, n_visits: int, x: float, y: float, n_grid: int) -> int:
     """Add the next point of the curve to the last of the visits, or begin another; return their number."""
+    # A rank that rounding put just below a grid line belongs to the cell that begins there.
     column, row = int((x + RANK_TOLERANCE) * n_grid), int((y + RANK_TOLERANCE) * n_grid)
     last = n_visits - 1
     if last < 0 or column != cells[last, 0] or row != cells[last, 1]:
@@ -216,7 +107,7 @@ def _add_leads(
         u inside, l inside          u − l: the largest of the stretch
         u beyond it, l inside       high − l falls: its first visit counts
 
-    The largest u − l is kept for all j while i falls, so that an interval costs a constant number of steps.
+    The largest u − l is held for all j while i falls, so that an interval costs a constant number of steps.
     """
     inside = np.zeros(n_grid + 1)  # at j: largest u − l from where both have reached i until one reaches j
     beyond = np.zeros(n_grid + 1)
@@ -225,6 +116,7 @@ def _add_leads(
             beyond[j] = j / n_grid - least[up[j]]
     for i in range(n_grid - 1, -1, -1):
         low = i / n_grid
+        # Visits between line i and line i + 1 are new; those further down were looked at for i + 1.
         visit, following = max(up[i], down[i]), max(up[i + 1], down[i + 1])
         largest = 0.0
         j = i + 1
@@ -239,9 +131,10 @@ def _add_leads(
             visit += 1
         for column in range(j, n_grid + 1):
             inside[column] = max(inside[column], largest)
+        # The last visit before l reaches the interval; u grows until then.
         before = most[down[i] - 1] - low if up[i] < down[i] else 0.0
         j = i + 1
-        while j <= n_grid and up[j] < down[i]:
+        while j <= n_grid and up[j] < down[i]:  # u passes all of the interval before l reaches it
             leads[i, j - 1] = j / n_grid - low
             j += 1
         for column in range(j, n_grid + 1):
@@ -252,6 +145,7 @@ def _add_leads(
 @njit(cache=True)
 def clipped_grid_gaps(cells: Ints, visits: Floats, n_grid: int) -> Floats:
     """Clipped gap of every interval ``[i / n_grid, j / n_grid)``, at ``[i, j − 1]``; nan where j ≤ i."""
+    # The larger of the leads of either group over the other; each call raises ``gaps`` to one of them.
     gaps = np.zeros((n_grid, n_grid))
     x, y = _first_visits(cells, 0, n_grid), _first_visits(cells, 1, n_grid)
     _add_leads(x, y, visits[:, 4] - visits[:, 5], visits[:, 2], visits[:, 1], n_grid, gaps)
@@ -277,17 +171,12 @@ def widest_in_strips(cells: Ints, visits: Floats, n_grid: int) -> Floats:
         for axis in range(2):
             strip = cells[visit, axis]
             widest[axis, strip, strip] = max(widest[axis, strip, strip], lead)
+    # Running maxima: strips l to m − 1 are those l to m − 2 and one more.
     for axis in range(2):
         for first in range(n_grid + 1):
             for last in range(first + 1, n_grid + 1):
                 widest[axis, first, last] = max(widest[axis, first, last - 1], widest[axis, last, last])
     return widest
-
-
-@njit(cache=True)
-def absolute_grid_gaps(cells: Ints, visits: Floats, n_grid: int) -> Floats:
-    """As `clipped_grid_gaps` on the absolute scale: the widest lead where either rank lies inside."""
-    return gaps_in_strips(widest_in_strips(cells, visits, n_grid))
 
 
 @njit(cache=True)
@@ -346,14 +235,16 @@ def grid_aucs(cells: Ints, visits: Floats, n_grid: int) -> Floats:
                 aucs[i, j - 1] = 1.0 if reach_x[j] == end else 0.0
                 continue
             area = 0.0
+            # The block of ties that enters the square, and the one that leaves it, count in part.
             if begin > 0:
                 last, at = visits[begin - 1], visits[begin]
                 area += _tied_area(last[2], last[3], at[0], at[1], low, high)
             at = visits[end]
-            if begin < end:
+            if begin < end:  # whole visits inside the square
                 first, last = visits[begin], visits[end - 1]
                 area += sums[end - 1] - sums[begin] + areas[begin] - low * (last[3] - first[1])
                 area += _tied_area(last[2], last[3], at[0], at[1], low, high)
+            # What of b is left when a has passed the interval loses to all of a.
             area += (high - min(max(at[1], low), high)) * (width if reach_x[j] == end else 0.0)
             aucs[i, j - 1] = area / width**2
     return aucs
@@ -371,7 +262,7 @@ def keep_widest(values: Floats, fair: float, position: int, widest: Floats, pair
 
 @njit(cache=True)
 def widen_interval_band(gaps: Floats, radius: float, low: Floats, high: Floats) -> None:
-    """Raise a band to that of one more pair, in which every gap is off by at most radius / width."""
+    """Raise the ends of a band to those of one more pair, whose gaps are off by at most radius / width."""
     n_grid = gaps.shape[0]
     for i in range(n_grid):
         for j in range(i, n_grid):
@@ -387,12 +278,13 @@ def widen_absolute_band(
     """As `widen_interval_band` on the absolute scale: which θ belong to the interval is uncertain too.
 
     Ranks are off by at most ``reach`` of their axis, rounded up to whole cells. Where that takes an interval
-    to rank 1 it includes it: a θ whose true rank is just below 1 may lie below everybody in the sample.
+    to rank 1 it includes it: a θ whose true rank is just below 1 may lie below all scores of the sample.
     ``widest`` is that of `widest_in_strips`.
     """
     n_grid = widest.shape[1] - 1
     for i in range(n_grid):
         for j in range(i, n_grid):
+            # The interval shrunk by the reach bounds the gap from below, and widened, from above.
             inside, outside = 0.0, 0.0
             for axis in range(2):
                 steps = int(np.ceil(reach[axis] * n_grid))
@@ -402,3 +294,78 @@ def widen_absolute_band(
                 outside = max(outside, widest[axis, max(i - steps, 0), last])
             low[i, j] = max(low[i, j], max(inside - radius, 0.0))
             high[i, j] = max(high[i, j], min(outside + radius, 1.0))
+
+
+@njit(cache=True)
+def _visits_of_one(
+    groups: Ints, ranks: Floats, blocks: Ints, n_groups: int, k: int, n_grid: int
+) -> tuple[int, Ints, Ints, Floats]:
+    """As `grid_visits`, of group k and each group j after it.
+
+    Group k is taken out of the arrays, which hold itself and those after it alone; how many scores are left
+    is returned first. Equal scores have the same ``blocks``.
+
+    What is known of the visit that each pair is in lies in arrays over j until the visit ends; a move that
+    stays in its cell, as nearly all do, is then a step or two. If k moves, only ``x − y`` may grow, and if j
+    moves, only ``y − x`` and the mass of pairs.
+    """
+    cells = np.empty((n_groups, 2 * n_grid + 1, 2), dtype=np.int64)
+    visits = np.empty((n_groups, 2 * n_grid + 1, 9))
+    n_visits = np.zeros(n_groups, dtype=np.int64)
+    rank, cell = np.zeros(n_groups), np.zeros(n_groups, dtype=np.int64)
+    first_x, mass = np.zeros(n_groups), np.zeros(n_groups)
+    lead_x, lead_y = np.zeros(n_groups), np.zeros(n_groups)  # where x − y is largest
+    lag_x, lag_y = np.zeros(n_groups), np.zeros(n_groups)  # where y − x is largest
+    for j in range(k + 1, n_groups):
+        n_visits[j] = extend_visits(cells[j], visits[j], 0, 0.0, 0.0, n_grid)
+    end = n_left = 0
+    while end < groups.size:
+        begin = end
+        end += 1
+        while end < groups.size and blocks[end] == blocks[begin]:
+            end += 1
+        if end - begin == 1:
+            mover, moved = groups[begin], ranks[begin]
+            stays = int((moved + RANK_TOLERANCE) * n_grid) == cell[mover]
+            if mover == k and stays:
+                rank[k] = moved
+                for j in range(k + 1, n_groups):
+                    if moved - rank[j] > lead_x[j] - lead_y[j]:
+                        lead_x[j], lead_y[j] = moved, rank[j]
+                continue
+            if stays:
+                groups[n_left], ranks[n_left], blocks[n_left] = mover, moved, blocks[begin]
+                n_left += 1
+                mass[mover] += (moved - rank[mover]) * (rank[k] - first_x[mover])
+                rank[mover] = moved
+                if moved - rank[k] > lag_y[mover] - lag_x[mover]:
+                    lag_x[mover], lag_y[mover] = rank[k], moved
+                continue
+        # Several groups share the score, or a cell is left: the pairs concerned are brought up to date first.
+        k_moves = False
+        for at in range(begin, end):
+            k_moves |= groups[at] == k
+        n_concerned = n_groups - k - 1 if k_moves else end - begin
+        for position in range(n_concerned):
+            j = k + 1 + position if k_moves else groups[begin + position]
+            if j != k:
+                visit = visits[j, n_visits[j] - 1]
+                visit[2], visit[3] = rank[k], rank[j]
+                visit[4], visit[5], visit[6], visit[7] = lead_x[j], lead_y[j], lag_x[j], lag_y[j]
+                visit[8] = mass[j]
+        for at in range(begin, end):
+            rank[groups[at]] = ranks[at]
+            cell[groups[at]] = int((ranks[at] + RANK_TOLERANCE) * n_grid)
+        for position in range(n_concerned):
+            j = k + 1 + position if k_moves else groups[begin + position]
+            if j != k:
+                n_visits[j] = extend_visits(cells[j], visits[j], n_visits[j], rank[k], rank[j], n_grid)
+                visit = visits[j, n_visits[j] - 1]
+                first_x[j], mass[j] = visit[0], visit[8]
+                lead_x[j], lead_y[j], lag_x[j], lag_y[j] = visit[4], visit[5], visit[6], visit[7]
+        for at in range(begin, end):
+            if groups[at] != k:
+                groups[n_left], ranks[n_left], blocks[n_left] = groups[at], ranks[at], blocks[at]
+                n_left += 1
+    # All ranks end at 1, which lies in a cell of its own: the last visit is up to date.
+    return n_left, n_visits, cells, visits

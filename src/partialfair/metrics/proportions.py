@@ -1,4 +1,4 @@
-"""Confidence bounds for gaps at one threshold, which are differences of proportions.
+"""Bound gaps at one threshold with confidence: they are differences of proportions.
 
 At one threshold θ a gap compares one proportion ``P_k`` of each group: selected rows of the interval (pDP),
 or of the interval's rows with one label (pEOP, pEOD). Their bounds use no draws.
@@ -37,36 +37,48 @@ of their upper limits, each at the whole error (intersection–union).
 **At least.** "Some difference is larger than L" is a choice among them. A tenth of the error goes to
 simultaneous limits, which leave the candidates for the largest difference; the rest is divided among these
 (Bonferroni), and L is the largest of their lower limits.
+
+**The difference of two models' gaps** (`PairedProportions`). Bounds from draws miss too often with few
+selected rows: a group in which a model selects no row selects none in any draw. So limits of proportions are
+joined here too, for a combination ``Σ c_t P_t`` over the groups (and labels) of both models. With the
+distances ``e_t`` from ``c_t P_t`` to its own upper limit, which have the sign of ``c_t``, the upper limit of
+the sum is ``√(Σ r_tu e_t e_u)`` above its estimate. The r_tu are the correlations of the estimates: both
+models score the same rows (Newcombe's method for paired proportions, in each group). A proportion of 0 or 1
+has no correlation with others. The claims are those of `partialfair.metrics.paired`: ``P_k − P_j`` of B is at
+most A's gap, for all k ≠ j, compared with the mean of A's contenders, and with A's difference of the same two
+groups and label where that has the lower end. If both are compared, each has half of the error; that the data
+decide whether both are is not covered by theory, only by simulation (benchmarks/paired_and_chosen.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse, special
 
 from partialfair.data.intervals import RANK_TOLERANCE, tie_ends
 from partialfair.metrics.bounds import CANDIDATE_SHARE
-from partialfair.metrics.differences import Setting
-from partialfair.metrics.inputs import GroupScores, ScoredGroups, effective_size
-from partialfair.metrics.partial import labelled_share, selected_share
+from partialfair.metrics.inputs import GroupScores, ScoredGroups, Setting, effective_size
+from partialfair.metrics.partial import labelled_proportion, selected_proportion
 from partialfair.utils.typing import Floats, Ints
 
-__all__ = ["ProportionGaps", "correlations", "proportion_gaps"]
-
+# Rows with the interval's proportion of labels that are added on each side of the threshold: a few rows there
+# say little about how labels change with the rank.
 _PSEUDO_ROWS = 4.0
-"""Rows with the interval's proportion of labels that are added on each side of the threshold: a few rows
-there say little about how labels change with the rank."""
-
-_REACH_SHARE = 0.5
-"""Of the error, for the limits of a rank that put the interval out of reach. At an end of the interval, where
-it matters most, this adds 0.1% to the probability of a miss."""
-
-_BISECTIONS = 40
+# Of the error, for the limits of a rank that put the interval out of reach. At an end of the interval, where
+# it matters most, this adds 0.1% to the probability of a miss.
+_REACH_ERROR = 0.5
+# At which contenders are found, and the comparison that has the lower end.
+_USUAL_ERROR = 0.05
 _SMALLEST_ERROR = 1e-12
+
+# From proportions to their lower and upper limits.
+_Distances: TypeAlias = tuple[Floats, Floats]
 
 
 @dataclass(frozen=True)
@@ -142,6 +154,7 @@ class _Ends:
         """Distances from T to its limits: given the ends, and with ends at the limits of their ranks."""
         starts, stops = (np.array(ends) for ends in zip(*self.parts, strict=True))
         first, last = float(starts[0]), float(stops[-1])
+        # The correlation of the ranks of the two ends, as of two points of a Brownian bridge.
         together = np.sqrt(first * (1 - last) / max(last * (1 - first), RANK_TOLERANCE))
         estimate = self.value(starts, stops)
         limits = [_limits(ends, np.full(ends.size, n_rank), error) for ends in (starts, stops)]
@@ -181,32 +194,6 @@ class ProportionGaps:
 
     def below(self, error: float) -> float:
         """How far the truth may lie below the gap, but with that probability."""
-        return self.gap - self._lower_bound(error)
-
-    def p_value(self, excess: float) -> float:
-        """Smallest error at which the lower bound shows that the gap is larger than ``gap − excess``."""
-        if excess <= 0:
-            return 1.0
-        low, high = np.log(_SMALLEST_ERROR), 0.0
-        for _ in range(_BISECTIONS):
-            middle = (low + high) / 2
-            low, high = (low, middle) if self.below(float(np.exp(middle))) < excess else (middle, high)
-        return float(np.exp(high))
-
-    def pair_ends(self) -> tuple[Ints, Floats, Floats, Floats]:
-        """Return positions, gap, and interval of every pair of groups, each as if it were the only one."""
-        k, j = np.triu_indices(len(self.by_label[0]), 1)
-        gaps, lows, highs = (
-            np.maximum(ends[:, k, j], ends[:, j, k]).max(axis=0)
-            for ends in (
-                self._differences,
-                self._lower(self.error / (2 * len(self.by_label))),
-                self._upper(self.error / 2),
-            )
-        )
-        return np.stack([k, j], axis=1), gaps, lows, highs
-
-    def _lower_bound(self, error: float) -> float:
         spent = CANDIDATE_SHARE * error
         n_groups = len(self.by_label[0])
         n_pairs = max(len(self.by_label) * n_groups * (n_groups - 1) // 2, 1)
@@ -214,8 +201,24 @@ class ProportionGaps:
         lower, upper = self._lower(each), self._upper(each)
         # A difference and its negative are at [k, j] and [j, k]; candidates may be the largest of all.
         candidates = (upper >= max(lower.max(), 0.0)) & ~np.eye(n_groups, dtype=bool)
-        level = (error - spent) / max(int(np.count_nonzero(candidates)), 1)
-        return float(np.where(candidates, self._lower(level), 0.0).max())
+        level = (error - spent) / max(int(np.count_nonzero(candidates)), 1)  # Bonferroni
+        return self.gap - float(np.where(candidates, self._lower(level), 0.0).max())
+
+    def p_value(self, excess: float) -> float:
+        """Smallest error at which the lower bound shows that the gap is larger than ``gap − excess``."""
+        if excess <= 0:
+            return 1.0
+        return _smallest_error(lambda error: self.below(error) < excess, n_bisections=40)
+
+    def pair_ends(self) -> tuple[Ints, Floats, Floats, Floats]:
+        """Return positions, gap, and interval of every pair of groups, each as if it were the only one."""
+        k, j = np.triu_indices(len(self.by_label[0]), 1)
+        # A pair's lower limit is the largest over its labels, which share the error.
+        lower, upper = self._lower(self.error / (2 * len(self.by_label))), self._upper(self.error / 2)
+        gaps, lows, highs = (
+            np.maximum(ends[:, k, j], ends[:, j, k]).max(axis=0) for ends in (self._differences, lower, upper)
+        )
+        return np.stack([k, j], axis=1), gaps, lows, highs
 
     @cached_property
     def values(self) -> Floats:
@@ -228,35 +231,35 @@ class ProportionGaps:
         return np.asarray(self.values[:, :, None] - self.values[:, None, :])
 
     def _upper(self, error: float) -> Floats:
-        """Upper limit of each difference by itself; that of a group with itself is 0."""
+        """Upper limit of each difference by itself (MOVER); that of a group with itself is 0."""
         below, above = self.distances(error)
-        return np.asarray(self._differences + self._joint(above, below))
+        first, second = above[:, :, None], below[:, None, :]
+        squares = first**2 + second**2 - 2 * self._correlations * first * second
+        squares[:, np.arange(squares.shape[1]), np.arange(squares.shape[1])] = 0.0
+        return np.asarray(self._differences + np.sqrt(np.maximum(squares, 0.0)))
 
     def _lower(self, error: float) -> Floats:
         return np.asarray(-np.swapaxes(self._upper(error), 1, 2))
-
-    def _joint(self, first: Floats, second: Floats) -> Floats:
-        first, second = first[:, :, None], second[:, None, :]
-        squares = first**2 + second**2 - 2 * self._correlations * first * second
-        squares[:, np.arange(squares.shape[1]), np.arange(squares.shape[1])] = 0.0
-        return np.sqrt(np.maximum(squares, 0.0))
 
     def distances(self, error: float) -> tuple[Floats, Floats]:
         """Distances from each proportion to its lower and upper limit."""
         rank, n_rank, slope = self._field("rank"), self._field("n_rank"), self._field("slope")
         degrees, n_labels = self._field("degrees"), self._field("n_labels")
+        # What the rank contributes: its limits times the slope, until the interval is out of their reach.
         low, high = _limits(rank, _correct_sizes(n_rank, degrees, error), error)
-        strict = _REACH_SHARE * error
+        strict = _REACH_ERROR * error
         least, most = _limits(rank, _correct_sizes(n_rank, degrees, strict), strict)
         within_reach = (most > self._field("next_start")) | (least < self._field("last_end"))
         slope = np.where(within_reach, slope, 0.0)
         below, above = slope * np.maximum(rank - low, 0.0), slope * np.maximum(high - rank, 0.0)
+        # What labels contribute, given the ranks; the two distances are added in squares.
         uncertain = np.isfinite(n_labels) & (within_reach | ~self._field("fixed_outside").astype(bool))
         if uncertain.any():
             size = np.where(uncertain, n_labels, 1.0)
             low, high = _limits(self.values, _correct_sizes(size, degrees, error), error)
             below = np.where(uncertain, np.hypot(below, np.maximum(self.values - low, 0.0)), below)
             above = np.where(uncertain, np.hypot(above, np.maximum(high - self.values, 0.0)), above)
+        # Where the proportion of labels jumps at an end of the interval, the distances are at least these.
         for place, proportion in np.ndenumerate(np.array(self.by_label, dtype=object)):
             if proportion.ends is not None and within_reach[place]:
                 sizes = np.array([proportion.n_rank, proportion.ends.n_labeled])
@@ -276,6 +279,15 @@ class ProportionGaps:
         return np.array([[getattr(each, name) for each in row] for row in self.by_label], dtype=np.float64)
 
 
+def _smallest_error(is_shown: Callable[[float], bool], n_bisections: int) -> float:
+    """Return the smallest error at which something is shown, which is so at all larger ones."""
+    low, high = np.log(_SMALLEST_ERROR), 0.0
+    for _ in range(n_bisections):
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_shown(float(np.exp(middle))) else (middle, high)
+    return float(np.exp(high))
+
+
 def correlations(proportions: Sequence[_Proportion]) -> Floats:
     """Return the correlations of estimated proportions that share rows or clusters; 0 where one is fixed."""
     rows = [proportion.influence for proportion in proportions if proportion.influence is not None]
@@ -288,22 +300,21 @@ def correlations(proportions: Sequence[_Proportion]) -> Floats:
     return np.clip(products / size[:, None] / size, -1.0, 1.0)
 
 
-def proportion_gaps(
+def estimate_proportions(
     scored: ScoredGroups, setting: Setting, labels: Sequence[bool | None], confidence: float
 ) -> ProportionGaps:
     """Return the proportions of all groups at the threshold, for each label or (None) for all rows."""
-    return ProportionGaps(
-        tuple(tuple(_proportion(group, setting, label) for group in scored) for label in labels),
-        1 - confidence,
-    )
 
+    def estimate(group: GroupScores, label: bool | None) -> _Proportion:
+        if label is None:
+            return _of_ranks(group, setting)
+        # On all ranks, ranks of the whole group decide nothing.
+        if setting.rank_within == "group_and_label" or group.interval.parts == ((0.0, 1.0),):
+            return _of_ranks(group.with_label(label), setting)
+        return _of_label(group, setting, label)
 
-def _proportion(group: GroupScores, setting: Setting, label: bool | None) -> _Proportion:
-    if label is None:
-        return _of_ranks(group, setting)
-    if setting.rank_within == "group_and_label" or group.interval.parts == ((0.0, 1.0),):
-        return _of_ranks(group.with_label(label), setting)
-    return _of_label(group, setting, label)
+    by_label = tuple(tuple(estimate(group, label) for group in scored) for label in labels)
+    return ProportionGaps(by_label, 1 - confidence)
 
 
 def _of_ranks(group: GroupScores, setting: Setting) -> _Proportion:
@@ -313,7 +324,7 @@ def _of_ranks(group: GroupScores, setting: Setting) -> _Proportion:
     rank, mass = float(group.rank(setting.threshold)), _mass(group)
     errors = mass * ((group.scores > setting.threshold) - rank)
     return _Proportion(
-        selected_share(group, setting.threshold, setting.gap_scale),
+        selected_proportion(group, setting),
         rank,
         _effective_size(group, rank, errors, effective_size(mass)),
         slope,
@@ -327,14 +338,14 @@ def _of_label(group: GroupScores, setting: Setting, label: bool) -> _Proportion:
     """Proportion, of a label's rows in the interval, that is selected; ranks are those of the whole group."""
     assert setting.threshold is not None
     assert group.positive is not None
+    whole = _of_ranks(group, setting)  # the threshold's rank is that in the whole group
     is_selected, has_label = group.scores > setting.threshold, group.positive == label
-    rank, mass, measure = float(group.rank(setting.threshold)), _mass(group), group.interval.measure
-    inside = measure * group.in_band
+    mass, inside = _mass(group), group.interval.measure * group.in_band
     # T is a proportion of these rows with the label.
     total = inside if setting.gap_scale == "interval" else mass
     selected = inside * is_selected
     with_label = float(total[has_label].sum())
-    value = labelled_share(group, setting.threshold, setting.gap_scale, setting.rank_within, label)
+    value = labelled_proportion(group, setting, label)
 
     def label_rate(part: Floats, pseudo_rows: float, rate: float) -> float:
         """Proportion with the label, of rows of that mass and some more with a given rate."""
@@ -344,6 +355,7 @@ def _of_label(group: GroupScores, setting: Setting, label: bool) -> _Proportion:
 
     inside_rate = float(inside[has_label].sum() / inside.sum())
     upper, lower = (label_rate(part, _PSEUDO_ROWS, inside_rate) for part in (selected, inside - selected))
+    # h(F) = (1 − ρ) h_A + ρ h_B over the labels' mass; ρ is the depth of the threshold in the interval.
     depth = float(selected.sum() / inside.sum())
     slope = ((1 - depth) * upper + depth * lower) / with_label
     # What labels add. A row without the label is added on each side, so that no rate is 1 for want of rows.
@@ -355,30 +367,28 @@ def _of_label(group: GroupScores, setting: Setting, label: bool) -> _Proportion:
     ) / with_label
     labeled = total[has_label]
     size = _effective_size(group, value, errors, effective_size(labeled) / known, group.with_label(label))
-    influence = slope * mass * (is_selected - rank) + errors
+    # How the proportion moves with the weight of each row: through the rank, and through the labels.
+    influence = slope * mass * (is_selected - whole.rank) + errors
     ends = None
     if setting.gap_scale == "interval":
+        # The mass of labels passed at each rank, from the top: T for any ends follows from it.
         blocks = tie_ends(group.scores[::-1])
         passed_rows, passed_labels = (
             np.concatenate([[0.0], np.cumsum(part[::-1])])[blocks] for part in (mass, mass * has_label)
         )
         given_ends = has_label * (selected - value * total) / with_label
-        ends = _Ends(
-            group.interval.parts,
-            passed_rows / passed_rows[-1],
-            passed_labels,
-            rank,
-            _effective_size(group, value, given_ends, effective_size(labeled), group.with_label(label)),
+        n_labeled = _effective_size(
+            group, value, given_ends, effective_size(labeled), group.with_label(label)
         )
-    return _Proportion(
-        value,
-        rank,
-        _effective_size(group, rank, mass * (is_selected - rank), effective_size(mass)),
-        slope,
-        *_neighbors(group, rank),
+        ends = _Ends(
+            group.interval.parts, passed_rows / passed_rows[-1], passed_labels, whole.rank, n_labeled
+        )
+    return replace(
+        whole,
+        value=value,
+        slope=slope,
         n_labels=size,
         fixed_outside=not (selected.any() and others.any()),
-        degrees=_degrees(group),
         influence=None if group.clusters is None else (group.clusters, influence),
         ends=ends,
     )
@@ -437,3 +447,106 @@ def _neighbors(group: GroupScores, rank: float) -> tuple[float, float]:
     starts = [low for low, _ in group.interval.parts if low > rank]
     ends = [high for _, high in group.interval.parts if high < rank]
     return min(starts, default=np.inf), max(ends, default=-np.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class PairedProportions:
+    """Upper ends of one model's gap minus the other's.
+
+    Attributes
+    ----------
+    one, other
+        The proportions of both models on the same rows, which have clusters.
+    n_deviations
+        How many standard deviations contenders of the other model may be below its largest difference.
+    """
+
+    one: ProportionGaps
+    other: ProportionGaps
+    n_deviations: float
+
+    def upper_end(self, error: float) -> float:
+        """Return what the difference of the true gaps exceeds with that probability."""
+        ends = self._ends(error)[0]
+        if self._compare_both.any():
+            ends = np.where(self._compare_both, np.minimum(*self._ends(error / 2)), ends)
+        return float(ends.max())
+
+    def p_value(self) -> float:
+        """Return the largest error at which the upper end is not below 0."""
+        return _smallest_error(lambda error: self.upper_end(error) < 0, n_bisections=20)
+
+    @cached_property
+    def _compare_both(self) -> npt.NDArray[np.bool_]:
+        with_mean, at_same = self._ends(_USUAL_ERROR)
+        return np.asarray(at_same < with_mean - 1e-12)
+
+    def _ends(self, error: float) -> tuple[Floats, Floats]:
+        """Upper ends of ``P_k − P_j`` minus the mean of contenders, and minus the other's ``P_k − P_j``."""
+        ours, theirs = self._differences
+        reference = (self._contenders * self.other.values).sum()
+        distances = self.one.distances(error), self.other.distances(error)
+        with_mean = ours - reference + self._radius(0, self._contenders, *distances)
+        at_same = ours - theirs + self._radius_at_same(*distances)
+        diagonal = np.eye(ours.shape[1], dtype=bool)  # a group has no difference from itself
+        return np.where(diagonal, -np.inf, with_mean), np.where(diagonal, -np.inf, at_same)
+
+    @cached_property
+    def _differences(self) -> tuple[Floats, Floats]:
+        """``P_k − P_j`` of both models at ``[label, k, j]``."""
+        one, other = (model.values[:, :, None] - model.values[:, None, :] for model in (self.one, self.other))
+        return one, other
+
+    @cached_property
+    def _contenders(self) -> Floats:
+        """Coefficients by which the other model's proportions make the mean difference of its contenders."""
+        differences = self._differences[1]
+        label, k, j = np.unravel_index(np.argmax(differences), differences.shape)
+        top = np.zeros_like(self.other.values)
+        top[label, k] += 1
+        top[label, j] -= 1
+        distances = self.other.distances(_USUAL_ERROR)
+        deviation = self._radius(1, top, distances, distances) / special.ndtri(1 - _USUAL_ERROR)
+        shortfall = differences[label, k, j] - differences
+        chosen = (shortfall <= self.n_deviations * deviation) & (differences > 0)
+        return np.asarray((chosen.sum(axis=2) - chosen.sum(axis=1)) / max(int(chosen.sum()), 1))
+
+    def _radius(self, model: int, coefficients: Floats, ours: _Distances, theirs: _Distances) -> Floats:
+        """Distance to the upper end of a model's differences minus a combination of the other's."""
+        (below, above), (their_below, their_above) = ours, theirs
+        errors = -coefficients * np.where(coefficients > 0, their_below, their_above)
+        shared = np.tensordot(self._correlations[model, :, :, 1], errors, axes=2)
+        squares = np.tensordot(errors, np.tensordot(self._correlations[1, :, :, 1], errors, axes=2), axes=2)
+        crossed = (above * shared)[:, :, None] - (below * shared)[:, None, :]
+        return np.sqrt(np.maximum(self._squares(model, above, below) + 2 * crossed + squares, 0.0))
+
+    def _radius_at_same(self, ours: _Distances, theirs: _Distances) -> Floats:
+        """Distance to the upper end of the difference of both models' differences."""
+        (below, above), (their_below, their_above) = ours, theirs
+        shared = self._by_label(0, 1)
+        of_same_group = np.diagonal(shared, axis1=1, axis2=2)
+        crossed = (
+            shared * above[:, :, None] * their_above[:, None, :]
+            + np.swapaxes(shared, 1, 2) * their_below[:, :, None] * below[:, None, :]
+            - (of_same_group * above * their_below)[:, :, None]
+            - (of_same_group * below * their_above)[:, None, :]
+        )
+        squares = self._squares(0, above, below) + self._squares(1, their_below, their_above)
+        return np.sqrt(np.maximum(squares + 2 * crossed, 0.0))
+
+    def _squares(self, model: int, first: Floats, second: Floats) -> Floats:
+        """Squared distance of a model's differences, by those of the first and of the second proportion."""
+        first, second = first[:, :, None], second[:, None, :]
+        return np.asarray(first**2 + second**2 - 2 * self._by_label(model, model) * first * second)
+
+    def _by_label(self, model: int, other: int) -> Floats:
+        """Correlations of two models' proportions of the same label, at ``[label, k, j]``."""
+        return np.stack([self._correlations[model, i, :, other, i] for i in range(self.one.values.shape[0])])
+
+    @cached_property
+    def _correlations(self) -> Floats:
+        """Correlations at ``[model, label, group, model, label, group]``."""
+        proportions = [each for model in (self.one, self.other) for row in model.by_label for each in row]
+        matrix = correlations(proportions)
+        np.fill_diagonal(matrix, 1.0)
+        return matrix.reshape(2 * (2, *self.one.values.shape))
