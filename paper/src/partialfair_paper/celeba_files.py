@@ -1,4 +1,4 @@
-"""Where CelebA's images lie, encoded, and what is known of each.
+"""Finds CelebA's encoded images, and what is known of each.
 
 Two layouts are read. In every directory that datasets are looked for in, the packed one comes first:
 

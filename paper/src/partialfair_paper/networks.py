@@ -1,4 +1,4 @@
-"""ResNet-18s on images of faces, with and without constraints: Figure 12.
+"""Trains ResNet-18s on images of faces, with and without constraints: Figure 12.
 
 Networks begin with the backbone that ImageNet has trained, batch norms estimated anew, and learn for ten
 epochs by AdamW on one cycle of learning rates, images mirrored and shifted at random. The paper gives no κ,
