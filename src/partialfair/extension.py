@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         find_named as find_named,
         read_all as read_all,
         search_directories as search_directories,
-        searched as searched,
+        describe_search as describe_search,
     )
     from partialfair.datasets.task import group_series as group_series
     from partialfair.optimization.problems.constrained import Problem as Problem, ProblemPoint as ProblemPoint

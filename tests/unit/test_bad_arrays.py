@@ -41,15 +41,7 @@ def lazy_polars(values):
     return pl.DataFrame(columns).lazy()
 
 
-def spark(values):
-    return type("DataFrame", (), {"__module__": "pyspark.sql.dataframe", "columns": ["a"]})()
-
-
-def ibis(values):
-    return type("Table", (), {"__module__": "ibis.expr.types", "columns": ["a"]})()
-
-
-LAZY = {dask: "compute", lazy_polars: "collect", spark: "toPandas", ibis: "execute"}
+LAZY = {dask: "compute", lazy_polars: "collect"}
 
 
 def measure(**given):
@@ -137,6 +129,22 @@ CALLS = {
 def test_lazy_values_are_refused_with_the_way_to_gather_them(call, name, make):
     with pytest.raises(InputError, match=rf"^{name}( of validation)? is lazy .*\.{LAZY[make]}\(\)"):
         call(**{name: make(CALLS[call][name])})
+
+
+@pytest.mark.parametrize("name", ["y_score", "sensitive_features", "sample_weight", "y_true"])
+@pytest.mark.parametrize(
+    ("module", "kind", "gathered"),
+    [
+        ("pyspark.sql.dataframe", "DataFrame", "toPandas"),
+        ("ibis.expr.types", "Table", "execute"),
+        ("_duckdb", "DuckDBPyRelation", "df"),
+        ("duckdb.duckdb", "DuckDBPyRelation", "df"),
+    ],
+)
+def test_queries_are_known_by_their_package(name, module, kind, gathered):
+    query = type(kind, (), {"__module__": module, "columns": ["a"]})()
+    with pytest.raises(InputError, match=rf"^{name} is lazy \(a {kind} of .*\.{gathered}\(\)$"):
+        measure(**{name: query})
 
 
 def test_lazy_features_are_refused_in_predict_and_by_column():

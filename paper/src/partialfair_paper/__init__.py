@@ -1,4 +1,4 @@
-"""The paper's experiments as records: runs with keys, kept on disk, resumed, read as figures and tables."""
+"""Runs the paper's experiments as records with keys, stored on disk, and reads them as figures and tables."""
 
 __all__ = ["register"]
 

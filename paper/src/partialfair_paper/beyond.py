@@ -1,4 +1,4 @@
-"""Ours beyond the paper's linear model: trees with refitted leaves, and a model that stays, adjusted.
+"""Compares methods beyond the paper's linear model: trees with refitted leaves, and adjusted scores.
 
 Both are asked for the paper's κ on its scale, and both see the group when they score, as all models of the
 paper do: trees as one of their features, the adjuster because it has a map for each group.

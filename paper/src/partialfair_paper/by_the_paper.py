@@ -1,4 +1,4 @@
-"""The paper's own trainers for its problems: the ``paper`` protocol.
+"""Trains by the paper's own algorithms: the ``paper`` protocol.
 
 Every choice is the paper's (Sections G.2 to G.4): no penalty on coefficients, a ramp of width 1, w = 0 at the
 start. Steps are taken in standardised features. Where it is silent, what was chosen is said here:

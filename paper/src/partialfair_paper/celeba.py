@@ -1,4 +1,4 @@
-"""CelebA's table of 40 binary attributes. Faces are never read here."""
+"""Loads CelebA's table of 40 binary attributes; images are never read here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where CelebA's images lie, encoded, and what is known of each.
+"""Finds CelebA's encoded images, and what is known of each.
 
 Two layouts are read. In every directory that datasets are looked for in, the packed one comes first:
 
@@ -26,9 +26,9 @@ from partialfair.exceptions import DataFetchError
 from partialfair.extension import (
     DATA_VARIABLE,
     PathLike,
+    describe_search,
     either_layout,
     search_directories,
-    searched,
 )
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def find_faces(path: PathLike | None, parts: Collection[str], limit: int | None)
             if images.is_dir():
                 return _aligned_faces(images, parts, limit)
     raise DataFetchError(
-        f"there are no CelebA images in {searched(path)}, and they are never downloaded; give path= or"
+        f"there are no CelebA images in {describe_search(path)}, and they are never downloaded; give path= or"
         f" ${DATA_VARIABLE} a directory that holds packed shards ({_SHARDS}), or CelebA as torchvision lays"
         f" it out ({_IMAGES}/ beside {_ATTRIBUTES} and {_PARTITION})"
     )

@@ -1,4 +1,4 @@
-"""CelebA's images, decoded. They are read from local files, and never downloaded."""
+"""Decodes CelebA's images, which are read from local files and never downloaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's claims held against our runs: where each holds, where it does not, and where nothing is known.
+"""Evaluates the paper's claims on our runs: where each holds, where it does not, and where nothing is known.
 
 "Higher" and "the same" are meant at equal fairness on test rows, split by split: a frontier, straight between
 its models, is read at the fairness of each model of the other method, so that no other is credited with

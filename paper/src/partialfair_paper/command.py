@@ -1,4 +1,4 @@
-"""``partialfair reproduce``: the paper's figures and tables, from runs that are kept and never done twice."""
+"""Defines ``partialfair reproduce``: the paper's figures and tables, from stored runs, none done twice."""
 
 from __future__ import annotations
 
@@ -124,12 +124,12 @@ def reproduce(
     from partialfair_paper.store import Store
     from partialfair_paper.sweep import sweep
     from partialfair_paper.target import Scope, comparable
-    from partialfair_paper.targets import targets_named
+    from partialfair_paper.targets import find_targets
 
     if targets == ["list"]:
         _print_list(as_json=as_json)
         return 0
-    wanted = targets_named(targets)
+    wanted = find_targets(targets)
     scope = Scope(
         _datasets(dataset, wanted), seeds, str(protocol), rows, data, _methods(method, wanted, protocol)
     )

@@ -1,4 +1,4 @@
-"""What runs will cost, before they are done."""
+"""Estimates the run time of runs before they are done."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Costs:
     def seconds(self, runs: Iterable[Run]) -> float:
         """Return what runs take one after the other."""
         return sum(
-            number * (fmean(self._taken[kind]) if kind in self._taken else _guessed(kind))
+            number * (fmean(self._taken[kind]) if kind in self._taken else _guess(kind))
             for kind, number in Counter(map(_kind, runs)).items()
         )
 
@@ -45,6 +45,6 @@ def _kind(run: Run) -> tuple[str, str, int | None]:
     return run.method, run.dataset, run.rows
 
 
-def _guessed(kind: tuple[str, str, int | None]) -> float:
+def _guess(kind: tuple[str, str, int | None]) -> float:
     method, dataset, _ = kind
     return METHODS[method].guessed_seconds() * _SIZES[dataset]

@@ -1,4 +1,4 @@
-"""Ours and the paper's baselines as problems for our engine: the ``fast`` protocol."""
+"""Trains our models and the paper's baselines by our engine: the ``fast`` protocol."""
 
 from __future__ import annotations
 

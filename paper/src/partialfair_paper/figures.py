@@ -1,4 +1,4 @@
-"""The paper's figures as targets."""
+"""Defines the paper's figures as targets."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class _ByTolerance(Target):
         methods = (METHODS["unconstrained"], scope.method("ours"))
         return [run for question in questions for method in methods for run in method.runs(question)]
 
-    def pictured(self, scope: Scope, store: Store, dataset: str) -> Iterator[tuple[float | None, Run]]:
+    def find_pictured(self, scope: Scope, store: Store, dataset: str) -> Iterator[tuple[float | None, Run]]:
         """Yield tolerances, None for no constraint, with the runs that validation chose."""
         question = scope.question(dataset, self.fairness, seeds=(0,))
         for method in (METHODS["unconstrained"], scope.method("ours")):
@@ -93,7 +93,7 @@ class _ByTolerance(Target):
         rows = []
         for dataset in self.of(scope):
             gap = gap_name(self.fairness, OWN_INTERVALS[dataset])
-            for tolerance, run in self.pictured(scope, store, dataset):
+            for tolerance, run in self.find_pictured(scope, store, dataset):
                 outcome = store.of(run)
                 assert outcome is not None
                 rows.append(

@@ -1,4 +1,4 @@
-"""From runs to frontiers: what the validation rows choose, judged on the test rows, over random splits."""
+"""Reads runs as frontiers: chosen on the validation set, evaluated on the test set, over random splits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from partialfair_paper.parts import gap_name
 from partialfair_paper.runs import Outcome, Run
 from partialfair_paper.store import Store
 
-Done: TypeAlias = tuple[Run, Outcome]
+DoneRun: TypeAlias = tuple[Run, Outcome]
 
 _CONFIDENCE = 0.95
 
@@ -53,12 +53,12 @@ class Point:
 
 def choose_runs(
     store: Store, question: Question, method: Method, tolerances: Iterable[float | None] | None = None
-) -> dict[tuple[int, float | None], Done]:
+) -> dict[tuple[int, float | None], DoneRun]:
     """Return for each split and tolerance the run whose alpha is most accurate on the validation rows.
 
     Runs that were not done, or failed, take no part.
     """
-    best: dict[tuple[int, float | None], Done] = {}
+    best: dict[tuple[int, float | None], DoneRun] = {}
     for run in method.runs(question, tolerances):
         outcome = store.of(run)
         if outcome is None or outcome.failed:
@@ -119,10 +119,10 @@ def curves(
     gap = gap_name(question.fairness, fairness_on or question.interval)
     by_split: dict[int, Floats] = {}
     for seed in question.seeds:
-        own = _done(store, replace(question, seeds=(seed,)), method, tolerances)
+        own = _find_outcomes(store, replace(question, seeds=(seed,)), method, tolerances)
         if not own:
             continue
-        outcomes = own + _done(store, replace(question, seeds=(seed,)), METHODS[method.free])
+        outcomes = own + _find_outcomes(store, replace(question, seeds=(seed,)), METHODS[method.free])
         points, highest = [], -np.inf
         for outcome in sorted(outcomes, key=lambda one: (one.validation[gap], -one.validation["accuracy"])):
             if outcome.validation["accuracy"] > highest:  # nothing fairer was as accurate
@@ -132,7 +132,7 @@ def curves(
     return by_split
 
 
-def _done(
+def _find_outcomes(
     store: Store, question: Question, method: Method, tolerances: Iterable[float | None] | None = None
 ) -> list[Outcome]:
     """Return the outcomes of a method's runs that were done and did not fail."""

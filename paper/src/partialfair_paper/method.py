@@ -1,4 +1,4 @@
-"""What a method of a comparison is; adding one to every picture is one class and one line in `METHODS`."""
+"""Defines what a method of a comparison is; a new one is one class and one line in `METHODS`."""
 
 from __future__ import annotations
 

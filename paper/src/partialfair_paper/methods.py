@@ -1,4 +1,4 @@
-"""The methods that are compared; a new one is one class and one line, and it is in every picture."""
+"""Lists the methods that are compared; a new one is one class and one line, and it is in every figure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ResNet-18s on images of faces, with and without constraints: Figure 12.
+"""Trains ResNet-18s on images of faces, with and without constraints: Figure 12.
 
 Networks begin with the backbone that ImageNet has trained, batch norms estimated anew, and learn for ten
 epochs by AdamW on one cycle of learning rates, images mirrored and shifted at random. The paper gives no κ,
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from partialfair.constraints import Constraint, StatisticalParity
 from partialfair.exceptions import DataFetchError, InputError, MissingExtraError
-from partialfair.extension import DATA_VARIABLE, Floats, PathLike, find_named, require, searched
+from partialfair.extension import DATA_VARIABLE, Floats, PathLike, describe_search, find_named, require
 from partialfair_paper.engine import state_constraint
 from partialfair_paper.method import Fitted, Method, Question
 from partialfair_paper.parts import Part, Parts
@@ -163,7 +163,7 @@ def resnet18_backbone(*, path: PathLike | None = None) -> Path:
     found = find_named(_WEIGHTS, path)
     if found is None:
         raise DataFetchError(
-            f"there is no {_WEIGHTS} in {searched(path)}, and it is never downloaded; torchvision's resnet18"
+            f"there is no {_WEIGHTS} in {describe_search(path)}, and it is never downloaded; torchvision's resnet18"
             " state dict works too, saved under that name in a directory that path= or"
             f" ${DATA_VARIABLE} names"
         )

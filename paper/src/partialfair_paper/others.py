@@ -1,4 +1,4 @@
-"""Methods beyond the paper's: fairlearn's reductions, a model without proxies, and quantile matching.
+"""Trains by methods of others: fairlearn's reductions, a model without proxies, and quantile matching.
 
 None of them knows of intervals: they are for the whole range, and are judged on a band of it.
 """

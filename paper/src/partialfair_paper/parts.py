@@ -1,4 +1,4 @@
-"""The rows of an experiment: training, validation and test part of one split, and how models are judged."""
+"""Splits the rows of an experiment into training, validation and test set, and evaluates scores on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The penalty method of the paper's comparison: constraints as a term of the objective, by subgradients."""
+"""Solves by the penalty method of the paper's comparison: constraints as a term, by subgradients."""
 
 from __future__ import annotations
 

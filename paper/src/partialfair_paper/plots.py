@@ -1,4 +1,4 @@
-"""The paper's figures, from the records of its experiments."""
+"""Draws the paper's figures from the records of its experiments."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _rank_curves(target: RankCurves, scope: Scope, store: Store) -> dict[str, Fi
     """Draw a picture for each data set: the unconstrained model, then κ from loose to strict."""
     figures = {}
     for dataset in target.of(scope):
-        pictured = list(target.pictured(scope, store, dataset))
+        pictured = list(target.find_pictured(scope, store, dataset))
         if not pictured:
             continue
         figure, grid = _panels(-(-len(pictured) // _IN_A_ROW), min(len(pictured), _IN_A_ROW), 3.4, 3.7)
@@ -212,7 +212,7 @@ def _densities(target: Densities, scope: Scope, store: Store) -> dict[str, Figur
     """Draw a column for each κ, a row for each group."""
     figures = {}
     for dataset in target.of(scope):
-        pictured = list(target.pictured(scope, store, dataset))
+        pictured = list(target.find_pictured(scope, store, dataset))
         if not pictured:
             continue
         scored = [store.scores(run) for _, run in pictured]

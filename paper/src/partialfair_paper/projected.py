@@ -1,4 +1,4 @@
-"""Projected gradient descent under convex quadratic constraints: the trainer of the paper's baselines.
+"""Solves by projected gradients under convex quadratic constraints, as the paper's baselines are trained.
 
 Every step is followed by a projection (gd_inprocess_gauc_approx), a convex quadratically constrained program
 

@@ -1,4 +1,4 @@
-"""What the paper prints: its settings and its numbers, each with the table, figure or section it is from.
+"""Holds what the paper prints: its settings and numbers, each with its table, figure or section.
 
 Labels are those of "Enforcing Fair Predicted Scores on Intervals of Percentiles by Difference-of-Convex
 Constraints" (AISTATS 2026). Fairness is ``1 − gap`` with the gap on the absolute scale, as everywhere in the

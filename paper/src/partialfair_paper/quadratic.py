@@ -1,4 +1,4 @@
-"""The paper's in-processing baselines: pairwise fairness of whole groups by a quadratic surrogate.
+"""States the paper's in-processing baselines: pairwise fairness of whole groups, quadratic surrogates.
 
 `QuadraticPairs` has the means of ``½ (margin + x)²`` over pairs in closed form; three constraints are sums of
 them.

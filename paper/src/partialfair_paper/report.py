@@ -1,4 +1,4 @@
-"""The page of a reproduction: every figure and table, and what becomes of each of the paper's claims."""
+"""Writes the report of a reproduction: every figure and table, and what becomes of each claim."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def reproduction_page(
     """
     parts = [
         f"<h1>{_TITLE}</h1>",
-        f'<p class="soft">{escape(_done(scope, store))}</p>',
+        f'<p class="soft">{escape(_describe_progress(scope, store))}</p>',
         Section("How to read it", items=_remarks(scope)).html(),
         _claims(verdicts),
         *(_target(target, scope, store, pictures.get(target.name, {})) for target in targets),
@@ -109,7 +109,7 @@ def reproduction_text(
     pictures: Mapping[str, Iterable[str]],
 ) -> str:
     """Return the same as Markdown, whose pictures are files beside it; parameters as above."""
-    lines = [f"# {_TITLE}", _done(scope, store), "## How to read it", _bullets(_remarks(scope))]
+    lines = [f"# {_TITLE}", _describe_progress(scope, store), "## How to read it", _bullets(_remarks(scope))]
     lines.append("## The paper's claims")
     here, elsewhere = _by_scope(verdicts)
     for verdict in here:
@@ -146,7 +146,7 @@ def _bullets(items: Iterable[str]) -> str:
     return "\n".join(f"- {item}" for item in items)
 
 
-def _done(scope: Scope, store: Store) -> str:
+def _describe_progress(scope: Scope, store: Store) -> str:
     """Return how much has been done, as a sentence."""
     runs = [(run, outcome) for run, outcome in store.all() if run.rows == scope.rows]
     failed = sum(outcome.failed for _, outcome in runs)

@@ -1,4 +1,4 @@
-"""A ResNet-18 in plain torch, with the names of torchvision's, whose weights it loads."""
+"""Builds a ResNet-18 in plain torch, with the names of torchvision's, whose weights it loads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run of an experiment: what is to be done, under a key made of just that, and what came of it."""
+"""Defines a run of an experiment: what is to be done, under a key made of just that, and its outcome."""
 
 from __future__ import annotations
 

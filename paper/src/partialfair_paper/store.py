@@ -1,4 +1,4 @@
-"""Runs on disk: a directory for each, written whole or not at all, and found again by its key.
+"""Stores runs on disk: a directory for each, written atomically, and found again by its key.
 
     results/
       store.json                      format and version
@@ -91,9 +91,9 @@ class Store:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
                 return {name: held[name] for name in held.files}
         except FileNotFoundError:
-            raise _damaged(path.parent / _SCORES, "there is no such file") from None
+            raise _refuse_damaged(path.parent / _SCORES, "there is no such file") from None
         except (OSError, ValueError, EOFError, BadZipFile):
-            raise _damaged(path, "it holds no arrays") from None
+            raise _refuse_damaged(path, "it holds no arrays") from None
 
     def prepare(self) -> None:
         """Make the directory, if need be: once, before several processes save runs in it."""
@@ -124,7 +124,7 @@ class Store:
             try:
                 run = read_run(_read(home / _RUN))
             except (LookupError, TypeError, ValueError) as error:
-                raise _damaged(home / _RUN, error) from None
+                raise _refuse_damaged(home / _RUN, error) from None
             if run.key != home.name:
                 raise InputError(f"{home / _RUN} is not the run of its directory: it was changed, or moved")
             yield run, _outcome(home)
@@ -162,7 +162,7 @@ def _outcome(home: Path) -> Outcome:
     try:
         return read_outcome(_read(home / _OUTCOME))
     except (TypeError, ValueError) as error:
-        raise _damaged(home / _OUTCOME, error) from None
+        raise _refuse_damaged(home / _OUTCOME, error) from None
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -170,13 +170,13 @@ def _read(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
         json.dumps(content, ensure_ascii=False).encode()  # escapes can stand for half a character
     except (OSError, ValueError, RecursionError) as error:
-        raise _damaged(path, error) from None
+        raise _refuse_damaged(path, error) from None
     if not isinstance(content, dict):
-        raise _damaged(path, "it holds no object")
+        raise _refuse_damaged(path, "it holds no object")
     return content
 
 
-def _damaged(path: Path, why: object) -> InputError:
+def _refuse_damaged(path: Path, why: object) -> InputError:
     reason = (str(why).splitlines() or [type(why).__name__])[0][:200]
     return InputError(f"{path} is damaged ({reason}): remove {path.parent} to run it again")
 

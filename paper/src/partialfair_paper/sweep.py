@@ -1,4 +1,4 @@
-"""Do the runs of a sweep, some at a time, so that nothing that was finished is ever lost or done twice.
+"""Does the runs of a sweep, some at a time, so that no finished run is ever lost or done twice.
 
 Every run is saved by the process that did it, before the next begins. A process that is killed loses the run
 it was at; the next sweep finds what is left. Runs that fail are saved as failures.
@@ -100,14 +100,14 @@ def sweep(
         check_data(left, folder)
         store.prepare()
     failures = 0
-    for done, (run, error, seconds) in enumerate(_ended(left, store, folder, jobs), start=1):
+    for done, (run, error, seconds) in enumerate(_end(left, store, folder, jobs), start=1):
         failures += error is not None
         if say is not None:
             say(Finished(run, error, seconds, done, len(left)))
     return failures
 
 
-def _ended(
+def _end(
     left: Sequence[Run], store: Store, folder: Path | None, jobs: int
 ) -> Iterator[tuple[Run, str | None, float]]:
     """Yield runs as they end."""

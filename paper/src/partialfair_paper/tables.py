@@ -1,4 +1,4 @@
-"""The paper's tables as targets."""
+"""Defines the paper's tables as targets."""
 
 from __future__ import annotations
 
@@ -126,13 +126,13 @@ class PrintedRows(Target):
                             "ours": write_mean(read),
                             "difference": f"{read.value - row.accuracy:+.4f}",
                             "in errors": _in_errors(read, row.accuracy),
-                            "read at": _reached(lines.values(), row.fairness),
+                            "read at": _describe_reach(lines.values(), row.fairness),
                         }
                     )
         return rows
 
 
-def _reached(lines: Iterable[Floats], fairness: float) -> str:
+def _describe_reach(lines: Iterable[Floats], fairness: float) -> str:
     """Return at what fairness frontiers were read, where they end before that of the paper."""
     reached = fmean(float(np.clip(fairness, line[0, 0], line[-1, 0])) for line in lines)
     return "" if abs(reached - fairness) < _SAME_FAIRNESS else f"{reached:.4f}"

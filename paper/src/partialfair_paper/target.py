@@ -1,4 +1,4 @@
-"""What a target is: a figure or table of the paper, its runs, and what it says in numbers.
+"""Defines what a target is: a figure or table of the paper, its runs, and its numbers.
 
 A target knows nothing of pictures: `partialfair.plotting` draws what `Target.rows` and the store tell.
 """

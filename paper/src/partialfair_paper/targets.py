@@ -1,4 +1,4 @@
-"""The paper's figures and tables, by their own labels; a new one is one entry."""
+"""Lists the paper's figures and tables by their labels; a new one is one entry."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ TARGETS: dict[str, Target] = {
 """By the paper's labels."""
 
 
-def targets_named(names: Sequence[str]) -> list[Target]:
+def find_targets(names: Sequence[str]) -> list[Target]:
     """Return targets by their labels, each once; ``all`` are those that need no GPU."""
     if "all" in names:
         names = [*(name for name in TARGETS if not isinstance(TARGETS[name], Networks)), *names]

@@ -150,7 +150,7 @@ def search_directories(path: PathLike | None = None) -> list[Path]:
     return [*directories, *([cache_directory()] if _has_cache() else [])]
 
 
-def searched(path: PathLike | None = None) -> str:
+def describe_search(path: PathLike | None = None) -> str:
     """Say in a few words where `search_directories` led, for messages."""
     if path is not None:
         return f"path={os.fspath(path)!r}"

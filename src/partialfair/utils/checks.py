@@ -23,7 +23,9 @@ WEIGHT_RANGE = "weights must be 0 or lie between 1e-75 and 1e75, so that their s
 _LARGEST = 1e75  # the squares of a million such numbers still add up to a float; 1e-75 is its inverse
 _EXACT_UP_TO = 2**53  # floats hold all whole numbers up to this one
 _DATES = (date, time, timedelta, np.datetime64, np.timedelta64)  # those of pandas are subclasses
+# By package; lazy frames of others, such as polars, have a `collect`.
 _GATHERED_BY = {"dask": "compute", "dask_expr": "compute", "ibis": "execute", "pyspark": "toPandas"}
+_GATHERED_BY |= {"duckdb": "df", "_duckdb": "df"}
 
 
 def check_choice(value: str, name: str, choices: Collection[str]) -> None:
