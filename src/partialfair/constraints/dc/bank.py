@@ -138,6 +138,7 @@ class AtomKinks:
         cls, atoms: Ints, rows: Ints, thresholds: Ints, residuals: Floats, weights: Floats, others: Ints
     ) -> AtomKinks:
         """Return kinks that belong to no border."""
+        # Border −1: the kink is as it is, and belongs to no choice of whom to count.
         nothing = np.zeros(rows.size)
         return cls(
             atoms, rows, thresholds, residuals, weights, others, np.full_like(rows, -1), nothing, nothing
@@ -226,7 +227,7 @@ class JoinedBank:
         for (bank, atoms, thetas), of_bank in zip(self._parts, members, strict=True):
             if coefficients[atoms].any():
                 derivatives = bank.by_score(order, coefficients[atoms], scores, of_bank, theta[thetas])
-                by_score += derivatives.scores
+                by_score += derivatives.scores  # all banks look at the same scores
                 if order == 1:
                     by_theta[thetas] = derivatives.theta
         return Gradient(by_score, by_theta if order == 1 else np.empty(0))
@@ -236,6 +237,7 @@ class JoinedBank:
     ) -> Iterator[RowColumns]:
         """Columns of all banks, renumbered; a bank in which a vector of ``curved`` is 0 skips it."""
         for (bank, atoms, thetas), of_bank in zip(self._parts, members, strict=True):
+            # Vectors that are 0 here would be columns of zeros.
             used = [t for t, coefficients in enumerate(curved) if coefficients[atoms].any()]
             of_atoms = [curved[t][atoms] for t in used]
             for columns in bank.columns(scores, of_bank, theta[thetas], of_atoms):
