@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -174,43 +173,35 @@ class _Part(NamedTuple):
     thetas: slice
 
 
-@dataclass(frozen=True, eq=False)
 class JoinedBank:
     """Any number of banks on the same scores, in a row; each has thresholds and members of its own.
 
     Its ``members`` are a tuple, one `Members` for each bank.
+
+    Attributes
+    ----------
+    banks
+        In the order of their atoms and thresholds.
+    n_atoms, n_theta
+        Atoms and free thresholds of all banks.
+    additive
+        Whether all banks are.
+    has_kinks
+        Whether any bank has.
     """
 
-    banks: tuple[AtomBank, ...]
-
-    @cached_property
-    def n_atoms(self) -> int:
-        """Atoms of all banks."""
-        return sum(bank.n_atoms for bank in self.banks)
-
-    @cached_property
-    def n_theta(self) -> int:
-        """Free thresholds of all banks."""
-        return sum(bank.n_theta for bank in self.banks)
-
-    @cached_property
-    def additive(self) -> bool:
-        """Whether all banks are."""
-        return all(bank.additive for bank in self.banks)
-
-    @cached_property
-    def has_kinks(self) -> bool:
-        """Whether any bank has."""
-        return any(isinstance(bank, Bending) and bank.has_kinks for bank in self.banks)
-
-    @cached_property
-    def _parts(self) -> list[_Part]:
-        parts, atom, theta = [], 0, 0
-        for bank in self.banks:
-            part = _Part(bank, slice(atom, atom + bank.n_atoms), slice(theta, theta + bank.n_theta))
-            atom, theta = part.atoms.stop, part.thetas.stop
-            parts.append(part)
-        return parts
+    def __init__(self, banks: tuple[AtomBank, ...]) -> None:
+        self.banks = banks
+        self.additive, self.has_kinks = True, False
+        self.n_atoms = self.n_theta = 0
+        self._parts: list[_Part] = []
+        for bank in banks:
+            atoms = slice(self.n_atoms, self.n_atoms + bank.n_atoms)
+            thetas = slice(self.n_theta, self.n_theta + bank.n_theta)
+            self._parts.append(_Part(bank, atoms, thetas))
+            self.n_atoms, self.n_theta = atoms.stop, thetas.stop
+            self.additive &= bank.additive
+            self.has_kinks |= isinstance(bank, Bending) and bank.has_kinks
 
     def values(self, scores: Floats, members: tuple[Members, ...], theta: Floats) -> Floats:
         """Value of every atom."""
