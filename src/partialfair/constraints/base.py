@@ -60,7 +60,7 @@ class Constraint(StoredAsPairs, ABC):
     @property
     def kappa(self) -> float:
         """κ with some room inside."""
-        return max(self.max_gap, LEAST_GAP)
+        return max(self.max_gap, LEAST_GAP)  # Assumption 6.3 B: a point with slack in all constraints
 
     def can_bind(self, most: float) -> bool:
         """Whether some scores violate it, given the largest gap that there is; if not, it is not built."""

@@ -63,6 +63,7 @@ class Thresholds:
                 f"ranks of {starts.size} thresholds must be of shape ({starts.size}, n_groups), "
                 f"not {self.ranks.shape}"
             )
+        # Frozen, but for what the constructor normalises.
         object.__setattr__(self, "starts", starts)
         object.__setattr__(self, "keys", keys)
 
@@ -84,6 +85,7 @@ class Thresholds:
         if self.ranks is None:  # nothing is known but where they are for scores of 0: move along
             medians = [float(ranks.at(k, _MEDIAN)[0]) for k in range(self.n_groups)]
             return np.asarray(self.starts + np.mean(medians))
+        # Groups whose bands overlap at a rank have a common threshold near their scores at it.
         by_group = [ranks.at(k, self.ranks[:, k]) for k in range(self.ranks.shape[1])]
         return np.asarray(np.stack(by_group, axis=1).mean(axis=1))
 
@@ -197,6 +199,7 @@ class ConstraintBlock:
         fits = isinstance(self.members, tuple) == isinstance(self.bank, JoinedBank)
         if not fits or len(self.all_members) != n_banks:
             raise InputError(f"members of a constraint on {type(self.bank).__name__} must be {expected}")
+        # Banks of one constraint may count other members, but all look at the same rows.
         sizes = set()
         for members in self.all_members:
             if not isinstance(members, Members):
@@ -269,6 +272,7 @@ class ConstraintBlock:
 
     def raised(self, by: Floats) -> ConstraintBlock:
         """Return the functions ``f_i + by_i``: what is allowed at one point is not what is at another."""
+        # The same terms with other constants: nothing has to be tied to rows anew.
         pairs = zip(self.system.functions, by.tolist(), strict=True)
         system = DCSystem(tuple(function + value for function, value in pairs), self.system.n_atoms)
         return replace(self, system=system)

@@ -252,7 +252,7 @@ class Surrogate:
     ) -> Floats:
         """Return second derivatives of ``Σ coefficients · means`` in each score."""
         by_score = np.empty(scores.size)
-        for rows in slabs_of_rows(scores.size):
+        for rows in slabs_of_rows(scores.size):  # bends of all thresholds are a dense matrix
             bends = self.bends(coefficients, scores[rows], weights[rows], codes[rows], thetas)
             by_score[rows] = bends.sum(axis=1)
         return by_score
@@ -328,6 +328,7 @@ class _HingeRamp(Surrogate):
         """As in `Surrogate`, by one look-up per score."""
         pieces = self.pieces(thetas)
         n_groups = coefficients.shape[1]
+        # Columns in the order of the pieces: σ⁺ at all thresholds, then σ⁻.
         each = coefficients.transpose(1, 0, 2).reshape(n_groups, -1)
         bins = pieces.bins(scores)
         by_score = look_up(np.einsum("mbj,gj->mgb", pieces.slopes, each), bins, scores, weights, codes)
@@ -347,6 +348,7 @@ class _HingeRamp(Surrogate):
 
     def pair_sums(self, order: int, targets: Floats, sources: Floats, weights: Floats) -> Floats:
         """As in `Surrogate`, in O(n_targets + n_sources)."""
+        # Functions of one difference: the pieces for a threshold at 0.
         pieces = self.pieces(np.zeros(1))
         polynomials = (pieces.values, pieces.slopes, pieces.bends[None])[order]
         # Edges that matter for other derivatives only would be passed in vain.

@@ -52,6 +52,7 @@ class DC:
         return DC(self.terms, self.constant + other)
 
     def __rmul__(self, factor: float) -> DC:
+        # A negative factor moves terms from f⁺ to f⁻ and back.
         terms = tuple((factor * c, pieces) for c, pieces in self.terms if factor * c != 0)
         return DC(terms, factor * self.constant)
 
@@ -131,6 +132,7 @@ class Ties:
 
     def nearest(self) -> Ties:
         """Return the nearest of each maximum: what several pieces gain does not add up."""
+        # Of each maximum the first in the order of the gaps.
         by_gap = np.lexsort((self.gaps, self.maxima))
         nearest = by_gap[np.unique(self.maxima[by_gap], return_index=True)[1]]
         return Ties(*(getattr(self, field.name)[nearest] for field in fields(self)))
@@ -181,6 +183,7 @@ class DCSystem:
         terms = self._terms
         if not terms.owner.size:
             return terms.constants.copy(), np.zeros(self.m)
+        # All pieces at once, the largest of each term, then sums of terms by function and sign.
         largest = np.maximum.reduceat(self._matrix @ atoms + terms.offsets, terms.first)
         plus, minus = (
             np.bincount(terms.owner, weights=np.maximum(sign * terms.factor, 0) * largest, minlength=self.m)
@@ -221,6 +224,7 @@ class DCSystem:
         terms = self._terms
         if not terms.owner.size:
             return np.zeros(self.n_atoms), np.zeros(self.n_atoms)
+        # λ_i c of the active piece of each term, for f⁺ and f⁻ in two columns.
         by_piece = np.zeros((terms.offsets.size, 2))
         signed = terms.factor[:, None] * np.array([1.0, -1.0])
         by_piece[self._active(atoms)] = multipliers[terms.owner][:, None] * np.maximum(signed, 0)
@@ -241,6 +245,7 @@ class DCSystem:
         term = np.repeat(np.arange(terms.length.size), terms.length)
         highest = self._active(atoms)[term]
         gaps = heights[highest] - heights
+        # In f⁻ any active piece makes a tangent: its ties need not be known.
         convex = wanted[terms.owner[term]] & (terms.factor[term] > 0)
         near = np.flatnonzero((gaps <= reach) & (highest != np.arange(gaps.size)) & convex)
         return Ties(
@@ -255,7 +260,7 @@ class DCSystem:
     def _active(self, atoms: Floats) -> Ints:
         """Return the piece of each maximum that is the highest, the first of equals."""
         terms = self._terms
-        if not self.has_maxima:
+        if not self.has_maxima:  # each term is one piece: nothing to compare
             return np.arange(terms.owner.size)
         heights = self._matrix @ atoms + terms.offsets
         term = np.repeat(np.arange(terms.length.size), terms.length)

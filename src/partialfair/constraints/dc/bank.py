@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -185,6 +184,7 @@ class AtomKinks:
         cls, atoms: Ints, rows: Ints, thresholds: Ints, residuals: Floats, weights: Floats, others: Ints
     ) -> AtomKinks:
         """Return kinks that belong to no border."""
+        # Border −1: the kink is as it is, and belongs to no choice of whom to count.
         nothing = np.zeros(rows.size)
         return cls(
             atoms, rows, thresholds, residuals, weights, others, np.full_like(rows, -1), nothing, nothing
@@ -220,48 +220,36 @@ class _Part(NamedTuple):
     thetas: slice
 
 
-@dataclass(frozen=True, eq=False)
 class JoinedBank:
     """Any number of banks on the same scores, in a row; each has thresholds and members of its own.
 
     Its ``members`` are a tuple, one `Members` for each bank.
+
+    Attributes
+    ----------
+    banks
+        In the order of their atoms and thresholds.
+    n_atoms, n_theta
+        Atoms and free thresholds of all banks.
+    additive
+        Whether all banks are.
+    has_kinks, interacts
+        Whether any bank has kinks, and whether kinks of any bank change each other.
     """
 
-    banks: tuple[AtomBank, ...]
-
-    @cached_property
-    def n_atoms(self) -> int:
-        """Atoms of all banks."""
-        return sum(bank.n_atoms for bank in self.banks)
-
-    @cached_property
-    def n_theta(self) -> int:
-        """Free thresholds of all banks."""
-        return sum(bank.n_theta for bank in self.banks)
-
-    @cached_property
-    def additive(self) -> bool:
-        """Whether all banks are."""
-        return all(bank.additive for bank in self.banks)
-
-    @cached_property
-    def has_kinks(self) -> bool:
-        """Whether any bank has."""
-        return any(isinstance(bank, Bending) and bank.has_kinks for bank in self.banks)
-
-    @cached_property
-    def interacts(self) -> bool:
-        """Whether kinks of any bank do."""
-        return any(isinstance(bank, Interacting) for bank in self.banks)
-
-    @cached_property
-    def _parts(self) -> list[_Part]:
-        parts, atom, theta = [], 0, 0
-        for bank in self.banks:
-            part = _Part(bank, slice(atom, atom + bank.n_atoms), slice(theta, theta + bank.n_theta))
-            atom, theta = part.atoms.stop, part.thetas.stop
-            parts.append(part)
-        return parts
+    def __init__(self, banks: tuple[AtomBank, ...]) -> None:
+        self.banks = banks
+        self.additive, self.has_kinks, self.interacts = True, False, False
+        self.n_atoms = self.n_theta = 0
+        self._parts: list[_Part] = []
+        for bank in banks:
+            atoms = slice(self.n_atoms, self.n_atoms + bank.n_atoms)
+            thetas = slice(self.n_theta, self.n_theta + bank.n_theta)
+            self._parts.append(_Part(bank, atoms, thetas))
+            self.n_atoms, self.n_theta = atoms.stop, thetas.stop
+            self.additive &= bank.additive
+            self.has_kinks |= isinstance(bank, Bending) and bank.has_kinks
+            self.interacts |= isinstance(bank, Interacting)
 
     def values(self, scores: Floats, members: tuple[Members, ...], theta: Floats) -> Floats:
         """Value of every atom."""
@@ -278,7 +266,7 @@ class JoinedBank:
         for (bank, atoms, thetas), of_bank in zip(self._parts, members, strict=True):
             if coefficients[atoms].any():
                 derivatives = bank.by_score(order, coefficients[atoms], scores, of_bank, theta[thetas])
-                by_score += derivatives.scores
+                by_score += derivatives.scores  # all banks look at the same scores
                 if order == 1:
                     by_theta[thetas] = derivatives.theta
         return Gradient(by_score, by_theta if order == 1 else np.empty(0))
@@ -288,6 +276,7 @@ class JoinedBank:
     ) -> Iterator[RowColumns]:
         """Columns of all banks, renumbered; a bank in which a vector of ``curved`` is 0 skips it."""
         for (bank, atoms, thetas), of_bank in zip(self._parts, members, strict=True):
+            # Vectors that are 0 here would be columns of zeros.
             used = [t for t, coefficients in enumerate(curved) if coefficients[atoms].any()]
             of_atoms = [curved[t][atoms] for t in used]
             for columns in bank.columns(scores, of_bank, theta[thetas], of_atoms):

@@ -41,6 +41,7 @@ def check_subgradient(
 ) -> None:
     """Check ``T(y) ≥ T(x) + ⟨g, y − x⟩`` with g from ``by_score`` at x, for every atom at random points."""
     for x, y in _pairs_of_points(block, n_trials, np.random.default_rng(seed)):
+        # T(x) + ⟨g, y − x⟩ must not exceed T(y).
         tangents = np.array([_along(block, unit, x, y) for unit in np.eye(block.bank.n_atoms)])
         excess = _values(block, *x) + tangents - _values(block, *y)
         _refuse(excess, tol, "has a by_score that is no subgradient: its tangent lies above it")
@@ -55,7 +56,7 @@ def check_columns(block: ConstraintBlock, *, n_trials: int = 10, tol: float = 1e
             _add_columns(columns, by_score, by_theta)
         for position, unit in enumerate(np.eye(bank.n_atoms)):
             gradient = bank.by_score(1, unit, scores, block.members, theta)
-            by_score[position] -= gradient.scores
+            by_score[position] -= gradient.scores  # what is left are differences of the two
             by_theta[position] -= gradient.theta
         errors = np.abs(np.hstack([by_score, by_theta])).max(axis=1, initial=0.0)
         _refuse(errors, tol, "has columns other than what by_score says: they differ")
@@ -85,6 +86,7 @@ def check_majorises(block: ConstraintBlock, *, n_trials: int = 50, tol: float = 
     system = block.system
     for x, y in _pairs_of_points(block, n_trials, np.random.default_rng(seed)):
         tangents = system.tangents(_values(block, *x))
+        # f⁻ is convex, so its tangent at x lies below it at y; then f⁺ − tangent lies above f.
         minus = system.parts(_values(block, *y))[1]
         for i in range(system.m):
             excess = tangents.values[i] + _along(block, tangents.slopes[i], x, y) - minus[i]

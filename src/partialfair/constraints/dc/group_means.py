@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -33,6 +34,8 @@ class GroupMeans:
         Thresholds that are given, numbered after the free ones.
     """
 
+    additive: ClassVar[bool] = True
+
     surrogate: Surrogate
     n_groups: int
     n_theta: int
@@ -49,11 +52,6 @@ class GroupMeans:
         return 2 * self.n_groups * self.n_thresholds
 
     @property
-    def additive(self) -> bool:
-        """Sums over rows are."""
-        return True
-
-    @property
     def has_kinks(self) -> bool:
         """Whether the surrogate has."""
         return bool(self.surrogate.kinks)
@@ -68,6 +66,7 @@ class GroupMeans:
 
     def values(self, scores: Floats, members: Members, theta: Floats) -> Floats:
         """Value of every atom."""
+        # (2, n_groups, n_thresholds), which is the order of the atoms: see `plus` and `minus`.
         means = self.surrogate.means(
             scores, members.shares, members.codes, self._thresholds(theta), self.n_groups
         )
@@ -79,6 +78,7 @@ class GroupMeans:
         """Return derivatives of ``Σ coefficients · atoms``; second ones in the scores only."""
         rows = (scores, members.shares, members.codes, self._thresholds(theta))
         if order == 2:
+            # Second derivatives in scores only; those in thresholds come with the columns.
             return Gradient(self.surrogate.curvature(self._by_part(coefficients), *rows), np.empty(0))
         by_score, by_threshold = self.surrogate.pull_back(self._by_part(coefficients), *rows)
         return Gradient(by_score, by_threshold[: self.n_theta])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 from weakref import ReferenceType, ref
 
 import numpy as np
@@ -91,6 +91,10 @@ class PairSums:
         For each group the ranks ``1 − c``, in [0, 1), at which bottoms begin.
     """
 
+    n_theta: ClassVar[int] = 0  # groups are compared with each other, not with thresholds
+    additive: ClassVar[bool] = False  # ranks are counted among all rows
+    has_kinks: ClassVar[bool] = True  # two members may change places, whatever the surrogate
+
     surrogate: Surrogate
     n_groups: int
     pairs: tuple[tuple[int, int], ...]
@@ -114,21 +118,6 @@ class PairSums:
     def n_atoms(self) -> int:
         """Two per pair, top and bottom."""
         return int(self._firsts[-1])
-
-    @property
-    def n_theta(self) -> int:
-        """No thresholds: groups are compared with each other."""
-        return 0
-
-    @property
-    def additive(self) -> bool:
-        """Ranks are counted among all rows."""
-        return False
-
-    @property
-    def has_kinks(self) -> bool:
-        """Whatever the surrogate, two members may change places across the border of a top."""
-        return True
 
     def plus(self, pair: int, top: int, bottom: int) -> int:
         """Position of the sum of σ⁺."""

@@ -90,7 +90,7 @@ class RowColumns:
 
     def dotted(self, by_row: Floats) -> Floats:
         """Return ``Cᵀ by_row``: (n_blocks, n_columns, p) for vectors (n, p) over the same rows."""
-        if self.cells is None:
+        if self.cells is None:  # one cell: a product of matrices
             sums = (by_row.T @ self.values)[None]
         else:
             sums = np.zeros((self.n_cells, by_row.shape[1], self.values.shape[1]))

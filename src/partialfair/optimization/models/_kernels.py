@@ -30,7 +30,7 @@ def add_constants(scores: Floats, constants: Floats, codes: Ints) -> None:
 def add_by_slot(values: Floats, slots: Ints, out: Floats) -> None:
     """Add ``Σ values[i]`` over the rows of each slot to ``out``: (n_slots, q)."""
     n_values = values.shape[1]
-    if n_values == 1:
+    if n_values == 1:  # numba unrolls loops of a known length only
         for i in range(slots.size):
             if slots[i] >= 0:
                 out[slots[i], 0] += values[i, 0]
@@ -72,7 +72,7 @@ def dense_backward(X: Floats, values: Floats, slots: Ints, out: Floats) -> None:
     """Add ``Σ values[i] x_i`` over the rows of each slot; for one or two values."""
     for i in range(slots.size):
         if slots[i] >= 0:
-            target = out[slots[i]]
+            target = out[slots[i]]  # (d, q): a row's sums lie together
             if values.shape[1] == 1:
                 for j in range(X.shape[1]):
                     target[j, 0] += values[i, 0] * X[i, j]
@@ -196,7 +196,7 @@ def codes_gram(columns: Ints, weights: Floats, codes: Ints, out: Floats) -> None
         matrix = out[codes[i]]
         for field in range(columns.shape[1]):
             target = matrix[columns[i, field]]
-            for other in range(field + 1):
+            for other in range(field + 1):  # fields ascend, so this is one triangle
                 target[columns[i, other]] += weights[i]
 
 
@@ -231,6 +231,7 @@ def centre_and_change_units(
     ``Σ ω (x − c)(x − c)ᵀ = Σ ω x xᵀ − h cᵀ − c hᵀ`` with ``h = Σ ω x − ½ (Σ ω) c``.
     """
     for k in range(totals.size):
+        # h is subtracted on both sides, so that the matrix stays symmetric to the last bit.
         gram, half = grams[k], sums[k] - 0.5 * totals[k] * centres
         for i in range(centres.size):
             for j in range(centres.size):

@@ -64,6 +64,7 @@ class BlockMatrix:
         if (n_blocks_of_rows > 1).any():
             return self.merged().plus_squares(rows, weight)
         pairs = zip(self.blocks, rows_of_blocks, strict=True)
+        # Each row lies in one block: its square changes that block alone.
         summed = tuple(block + weight * (entries.T @ entries) for block, entries in pairs)
         return BlockMatrix(self.positions, summed)
 
@@ -92,18 +93,33 @@ class BlockMatrix:
         """Factor this matrix plus a multiple of the identity; LinAlgError if it is not positive definite."""
         factors = []
         for block in self.blocks:
-            shifted = block.copy()
+            shifted = block.copy()  # other shifts of the same matrix may follow
             shifted[np.diag_indices_from(shifted)] += shift
             factors.append(linalg.cho_factor(shifted, overwrite_a=True, check_finite=False))
         return BlockCholesky(self, shift, tuple(factors))
 
 
 @dataclass(frozen=True, eq=False)
-class BlockCholesky:
+class _Shifted:
+    """What factors of a matrix plus a multiple of the identity have in common."""
+
+    matrix: BlockMatrix | ArrowMatrix
+    shift: float
+
+    def times(self, vector: Floats) -> Floats:
+        """As in `Factored`."""
+        return self.matrix @ vector + self.shift * vector
+
+    def restricted(self, coordinates: Ints) -> Factored:
+        """As in `Factored`."""
+        return self.matrix.restricted(coordinates).cholesky(self.shift)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockCholesky(_Shifted):
     """A factored block matrix plus a multiple of the identity."""
 
     matrix: BlockMatrix
-    shift: float
     factors: tuple[Any, ...]
 
     def solve(self, right: Floats) -> Floats:
@@ -112,14 +128,6 @@ class BlockCholesky:
         for coordinates, factor in zip(self.matrix.positions, self.factors, strict=True):
             out[coordinates] = linalg.cho_solve(factor, right[coordinates], check_finite=False)
         return out
-
-    def times(self, vector: Floats) -> Floats:
-        """As in `Factored`."""
-        return self.matrix @ vector + self.shift * vector
-
-    def restricted(self, coordinates: Ints) -> BlockCholesky:
-        """As in `Factored`."""
-        return self.matrix.restricted(coordinates).cholesky(self.shift)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,11 +196,9 @@ class ArrowMatrix:
 
 
 @dataclass(frozen=True, eq=False)
-class _ArrowCholesky:
+class _ArrowCholesky(_Shifted):
     """An arrow matrix plus a multiple of the identity, factored by its Schur complement in the thresholds."""
 
-    matrix: ArrowMatrix
-    shift: float
     inner: BlockCholesky
     solved: Floats
     schur: Any
@@ -203,11 +209,3 @@ class _ArrowCholesky:
         upper, lower = np.split(right, [len(self.solved)])
         theta = linalg.cho_solve(self.schur, lower - self.solved.T @ upper, check_finite=False)
         return np.concatenate([self.inner.solve(upper) - self.solved @ theta, theta])
-
-    def times(self, vector: Floats) -> Floats:
-        """As in `Factored`."""
-        return self.matrix @ vector + self.shift * vector
-
-    def restricted(self, coordinates: Ints) -> Factored:
-        """As in `Factored`."""
-        return self.matrix.restricted(coordinates).cholesky(self.shift)

@@ -41,7 +41,7 @@ class Parameters:
     @property
     def at_no_scores(self) -> Floats:
         """Where all scores are 0, to be written to."""
-        return np.zeros(self.n) if self.flat is None else self.flat.copy()
+        return np.zeros(self.n) if self.flat is None else self.flat.copy()  # callers write to it
 
 
 class ScoreModel(Protocol):

@@ -121,6 +121,7 @@ class Difference:
 
     def value_and_slopes(self, scores: Floats, targets: Floats, shares: Floats) -> tuple[float, Floats]:
         """Return the difference and an element of ``∂plus − ∂minus``."""
+        # ∂plus − ∂minus: an element of the generalized gradient, and the gradient where both are smooth.
         plus, plus_slopes = self.plus.value_and_slopes(scores, targets, shares)
         minus, minus_slopes = self.minus.value_and_slopes(scores, targets, shares)
         return plus - minus, plus_slopes - minus_slopes
@@ -161,7 +162,7 @@ class Mirrored:
 
 def mirror_loss(loss: Loss | Difference) -> Loss | Difference:
     """Return ``s ↦ loss(−s)``, convex where the loss is."""
-    if isinstance(loss, Difference):
+    if isinstance(loss, Difference):  # part by part, so that both stay convex
         return Difference(Mirrored(loss.plus), Mirrored(loss.minus))
     return Mirrored(loss)
 

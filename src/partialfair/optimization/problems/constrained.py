@@ -172,6 +172,7 @@ class Problem:
         domain: Domain | None = None,
     ) -> Problem:
         """State a problem about rows that lie anywhere; of the objective only the loss and mean are used."""
+        # Where formulas compare rows with each other, the data must give all of them at once.
         additive = objective.loss.additive and constraints.bank.additive
         return cls(
             data.rows(constraints.all_members, additive=additive),
@@ -239,6 +240,7 @@ class Problem:
         """Return w with thresholds that suit its scores."""
         if not self.bank.n_theta:
             return w.copy()
+        # Ranks of the scores at w place the thresholds: no pass that counts, see `n_passes`.
         scored = self.rows.at(w)
         return np.concatenate([w, self.constraints.joined_thresholds.at(scored.ranks)])
 
@@ -363,7 +365,7 @@ class ProblemPoint:
     def lagrangian_gradient(self, multipliers: Floats) -> Floats:
         """Return an element of ``∂f_0(x) + Σ λ_i ∂f_i(x)``; one pass, once the atoms' values are known."""
         coefficients = None
-        if multipliers.any():
+        if multipliers.any():  # Σ λ_i ∂f_i as one combination of atoms, whatever m is
             plus, minus = self.problem.constraints.system.combined(self.atoms, multipliers)
             coefficients = plus - minus
         return self.gradient_of(LossParts.WHOLE, coefficients) + self.penalty_gradient
@@ -420,7 +422,7 @@ class ProblemPoint:
     @property
     def atoms_jacobian(self) -> Floats:
         """Subgradients of all atoms at x: (n_atoms, n); one pass, which brings ∇f_0, unless it is known."""
-        if self._atoms_jacobian is None:
+        if self._atoms_jacobian is None:  # expanding the problem would have brought it along
             self._expand(LossParts.WHOLE)
         assert self._atoms_jacobian is not None
         return self._atoms_jacobian

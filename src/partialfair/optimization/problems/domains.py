@@ -72,7 +72,7 @@ class Ball:
 
     def project(self, x: Floats) -> Floats:
         """Shrink x onto the sphere if it lies outside."""
-        norm = float(np.linalg.norm(x))
+        norm = float(np.linalg.norm(x))  # exact: points inside stay bitwise the same
         return x if norm <= self.radius else x * (self.radius / norm)
 
     def stationarity(self, x: Floats, gradient: Floats) -> float:
@@ -129,6 +129,7 @@ class Box:
 
     def room(self, x: Floats) -> tuple[Floats, Floats]:
         """Return how far the faces are; from outside, steps may lead inwards only."""
+        # 0 is always among the steps, also for a point that rounding left outside.
         low, high = self.bounds(x.size)
         return np.minimum(low - x, 0.0), np.maximum(high - x, 0.0)
 

@@ -238,6 +238,7 @@ class ElasticModel:
         if key not in self._last_held:
             free, bounds = np.flatnonzero(faces == 0), self.bounds
             start = np.where(faces > 0, bounds.high, np.where(faces < 0, bounds.low, 0.0))
+            # Coordinates on faces stay where they are: A_FF p_F = −(g + A p_faces)_F.
             held_back = free.size < faces.size
             factor = self.factor.restricted(free) if held_back else self.factor
             slope = self.gradient + self.factor.times(start) if held_back else self.gradient

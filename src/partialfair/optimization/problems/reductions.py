@@ -223,7 +223,7 @@ class Expansion:
         weights: Floats | None = None
         assert function.loss is not LossParts.WHOLE  # a difference has no positive semidefinite Hessian
         for factor, loss in zip(function.loss.value, split_loss(tied.loss), strict=True):
-            if factor and loss is not None:
+            if factor and loss is not None:  # one of the two parts at most
                 curvature = loss.curvature(shard.scores, tied.targets, tied.shares)
                 weights, couplings = curvature.diagonal, curvature.couplings
         if function.coefficients.any():

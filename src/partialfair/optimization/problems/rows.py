@@ -248,7 +248,7 @@ class InMemoryRows:
         capabilities = {Capability.GRADIENT}  # any differentiable model gives scores and Jᵀv
         if all(shard.linear is not None for shard in self.shards):
             capabilities |= {Capability.JACOBIAN, Capability.HESSIAN, Capability.ROWS, Capability.LINEAR}
-        if len(self.shards) == 1:
+        if len(self.shards) == 1:  # losses and constraints of pairs need that
             capabilities.add(Capability.WHOLE)
         if self.whole is not None:
             capabilities.add(Capability.SAMPLES)
@@ -358,7 +358,7 @@ class Turns:
             if self.has_failed:
                 raise CancelledError
             yield
-            self._next += 1
+            self._next += 1  # not after an error: then all others give up
             self._condition.notify_all()
 
     def fail(self) -> None:

@@ -132,6 +132,7 @@ def _downhill(augmented: _Augmented, x: Floats, domain: Domain) -> Floats:
 
     L-BFGS begins with a step of length 1; where the penalty is steep its line search gives up on it.
     """
+    # From length 1 down to what rounding leaves of a step.
     value, gradient = augmented(x)
     step = gradient / max(float(np.linalg.norm(gradient)), 1.0)
     for halvings in range(_HALVINGS):

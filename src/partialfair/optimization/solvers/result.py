@@ -192,6 +192,7 @@ class Seen(NamedTuple):
 
     def better_than(self, other: Seen | None) -> bool:
         """Feasible beats infeasible; then the lower objective, or the lower violation."""
+        # The paper's 𝒯: infeasible iterates count only as long as none is feasible.
         if other is None or self.feasible != other.feasible:
             return other is None or self.feasible
         if self.feasible:
@@ -275,7 +276,7 @@ class Run:
 
     def _remember(self, step: int, x: Floats, known: Evaluation | None) -> tuple[Record, Floats]:
         """Add a point to the history; return its line and the best point so far."""
-        with ignore_deadline():
+        with ignore_deadline():  # a point that was reached in time counts
             evaluation = self.problem.evaluate(x) if known is None else known
         if not (np.isfinite(evaluation.objective) and np.isfinite(evaluation.violation)):
             raise Ended(Status.NONFINITE)
@@ -283,6 +284,7 @@ class Run:
         if self.last.better_than(self.best):
             self.best = self.last
         assert self.best is not None
+        # Passes and seconds are the solver's own: see `off_the_clock`.
         line = Record(step, self.problem.n_passes, self._seconds, evaluation.objective, evaluation.violation)
         self.history.append(line)
         return line, self.best.x
