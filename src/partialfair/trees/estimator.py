@@ -269,6 +269,7 @@ class PartialFairTrees(PartialFairEstimator):
         offset: Any = None,
     ) -> Self:
         """Fit the model, given what other fits of the same rows have found (``memory``, for the refit)."""
+        # Whatever can be refused is refused before anything is trained.
         samples = samples.with_weight()
         positive = positive_rows(self, samples)
         with warnings.catch_warnings():
@@ -276,8 +277,11 @@ class PartialFairTrees(PartialFairEstimator):
             self._check_groups(samples, task.constraints, positive)
         held_out = hold_out_for_alpha(self, samples)
 
+        # The trees, those of a fitted model or trained here, and the leaf of each that every row falls in.
         initial = LeafValues(read_trees(self, samples, held_out))
         leaves = LeafSamples.read(initial, samples)
+
+        # The linear model whose coefficients are added to the leaf values.
         if held_out is None:
             linear = linear_estimator(self)
         else:
@@ -308,7 +312,7 @@ class PartialFairTrees(PartialFairEstimator):
         """Return a copy whose trees are trained, and whose alpha is a number."""
         fresh, deadline = self._copy_unfitted(), self._deadline()
         samples = samples.with_weight()
-        positive_rows(self, samples)
+        positive_rows(self, samples)  # which refuses labels of other than two classes
         held_out = hold_out_for_alpha(self, samples)
         ensemble = read_trees(self, samples, held_out)
         if held_out is not None:

@@ -28,7 +28,7 @@ SCHEMA = "schema.json"
 
 
 @dataclass(frozen=True)
-class Limits:
+class ArchiveLimits:
     """How large a model's archive may be.
 
     Attributes
@@ -63,7 +63,7 @@ class Limits:
     piece: int = 1 << 20
 
 
-_LIMITS = Limits()
+_LIMITS = ArchiveLimits()
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what save_model writes; others pack tighter
 
 # How skops has to build what compiled code stands behind: by what is checked, and not by a constructor.
