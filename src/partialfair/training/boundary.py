@@ -22,17 +22,13 @@ import numpy as np
 
 from partialfair.constraints import Constraint, OnAGrid
 from partialfair.constraints.surrogates import Surrogate
-from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.models.blocks import ArrowMatrix
 from partialfair.optimization.problems.elastic import ElasticModel, StepBounds
 from partialfair.optimization.problems.kinks import no_kinks
 from partialfair.training.candidates import Candidate, Pool
-from partialfair.training.named_constraints import record_of
-from partialfair.training.tightening import indicator_values, with_point_at
+from partialfair.training.tightening import indicator_values, with_points_at
 from partialfair.utils.clock import check_clock, ignore_deadline
 from partialfair.utils.typing import Floats
-
-__all__ = ["BoundarySearch", "follow_boundary"]
 
 
 @dataclass(frozen=True)
@@ -105,10 +101,10 @@ def follow_boundary(
         Lengths and numbers.
     """
     training, limits = pool.training, pool.training.max_gaps
-    grids = _on_finer_grids(constraints, pool, settings)
+    grids = _refine_grids(constraints, pool, settings)
     most_limits = np.array([constraint.largest_gap for constraint in constraints])
     # Where no metric is known, an excess is a violation of the surrogate: there is no slack to measure.
-    has_metric = np.array([record_of(constraint) is not None for constraint in constraints])
+    has_metric = np.array([one.has_metric for one in training.constraints])
     reserve = np.where(has_metric, settings.reserve * limits, 0.0)
     current = best = start
     recent = [training.gaps(pool.problem.rows.at(start.w).counts())]
@@ -117,13 +113,12 @@ def follow_boundary(
         for _ in range(settings.n_steps):
             check_clock()
             is_feasible = pool.is_feasible(best)
+            pointed = grids
+            for gaps in recent:
+                pointed = with_points_at(training, pointed, gaps)
+            trained_limits = np.minimum(limits - reserve, most_limits).tolist()
             stricter = tuple(
-                replace(constraint, max_gap=limit)
-                for constraint, limit in zip(
-                    _with_points(grids, recent, pool),
-                    np.minimum(limits - reserve, most_limits).tolist(),
-                    strict=True,
-                )
+                replace(one, max_gap=limit) for one, limit in zip(pointed, trained_limits, strict=True)
             )
             weight = 1.0 if is_feasible else settings.weight_before
             step = _newton_step(pool, stricter, sigma, current.w, weight, factor, settings)
@@ -180,11 +175,11 @@ def _newton_step(
     return model.step(indicator_values(training, constraints, sigma, x)).p[: w.size]
 
 
-def _on_finer_grids(
+def _refine_grids(
     constraints: tuple[Constraint, ...], pool: Pool, settings: BoundarySearch
 ) -> list[Constraint]:
     """Return the constraints, on finer grids of ranks where they have such."""
-    n_groups = max(len(promise.groups.labels) for promise in pool.training.promises)
+    n_groups = max(len(one.groups.labels) for one in pool.training.constraints)
     n_points = min(settings.n_functions // (2 * n_groups * len(constraints)), settings.most_points)
     return [
         constraint.on_grid(constraint.grid.with_points(n_points))
@@ -192,13 +187,3 @@ def _on_finer_grids(
         else constraint
         for constraint in constraints
     ]
-
-
-def _with_points(
-    constraints: list[Constraint], recent: list[tuple[WorstGap, ...]], pool: Pool
-) -> list[Constraint]:
-    """Return constraints that look also where exact gaps of recent models were largest."""
-    for gaps in recent:
-        triples = zip(constraints, gaps, pool.training.promises, strict=True)
-        constraints = [with_point_at(one, gap, promise.groups) for one, gap, promise in triples]
-    return constraints

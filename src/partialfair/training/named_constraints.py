@@ -1,12 +1,12 @@
 """One record per constraint that has a name: its class, and the metric that it bounds.
 
 Everything else follows from the record: what estimators and the command line call the constraint, by which
-exact gap a promise and a path are judged, whether it needs labels or a threshold (the metric knows), and
-which classes of constraints a saved model may hold. This is the one room that sees both player
-(`partialfair.constraints`) and referee (`partialfair.metrics`) before the estimators do.
+exact gap a fit and a path are evaluated, whether it needs labels or a threshold (the metric knows), and which
+classes of constraints a saved model may hold. This is the one module that knows both
+`partialfair.constraints` and `partialfair.metrics` before fits do.
 
 Constraints without a record, such as those of other packages, bound no exact metric: they are given to
-estimators as objects, and their gap is not judged.
+estimators as objects, and their gap is not evaluated.
 """
 
 from __future__ import annotations
@@ -27,16 +27,6 @@ from partialfair.metrics.differences import Setting
 from partialfair.metrics.inputs import ScoredGroups
 from partialfair.metrics.partial import WorstGap
 
-__all__ = [
-    "NAMED_CONSTRAINTS",
-    "NO_CONSTRAINT",
-    "NamedConstraint",
-    "make_known",
-    "record_of",
-    "register",
-    "setting_of",
-]
-
 NO_CONSTRAINT = "none"
 """What the command line calls a model without a constraint, and therefore no constraint's name."""
 
@@ -53,7 +43,7 @@ class NamedConstraint:
         Its class. Fields that are parameters of estimators (``interval``, ``max_gap``, ``gap_scale``,
         ``n_points``, ``threshold``) are taken from there, others keep their defaults.
     metric
-        Name in `METRICS` of the gap that it bounds, by which promises, paths and pages judge it.
+        Name in `METRICS` of the gap that it bounds, by which fits, paths and reports evaluate it.
     """
 
     name: str
@@ -75,7 +65,7 @@ NAMED_CONSTRAINTS: dict[str, NamedConstraint] = {}
 
 
 def register(record: NamedConstraint) -> None:
-    """Give a constraint its name and its metric, refusing what could not be trained or judged by it.
+    """Give a constraint its name and its metric, refusing what could not be trained or evaluated by it.
 
     A class that was defined again, as cells of a notebook do, takes the place of the former.
     """
@@ -91,7 +81,8 @@ def register(record: NamedConstraint) -> None:
     if record.bounded.needs_threshold and "threshold" not in {field.name for field in fields(kind)}:
         raise InputError(f"{record.metric!r} needs a threshold, and {kind.__name__} has no such field")
     for other in NAMED_CONSTRAINTS.values():
-        if (other.name == record.name) != (_path_of(other.kind) == _path_of(kind)):
+        same_kind = (other.kind.__module__, other.kind.__qualname__) == (kind.__module__, kind.__qualname__)
+        if (other.name == record.name) != same_kind:
             raise InputError(
                 f"{other.name!r} is the name of {other.kind.__name__}, so {record.name!r} cannot be that of "
                 f"{kind.__name__}: a name has one class, and a class has one name"
@@ -113,13 +104,9 @@ def record_of(constraint: Constraint) -> NamedConstraint | None:
 def setting_of(constraint: Constraint) -> Setting:
     """Return where and how a metric has to look: where the constraint does.
 
-    Constraints that compare people with the same label count ranks among those people.
+    Constraints that compare rows with the same label count ranks among those rows.
     """
     return Setting(constraint.gap_scale, getattr(constraint, "threshold", None), "group_and_label")
-
-
-def _path_of(kind: type[Constraint]) -> tuple[str, str]:
-    return kind.__module__, kind.__qualname__
 
 
 register(NamedConstraint("statistical_parity", StatisticalParity, metric="statistical_parity"))

@@ -12,8 +12,6 @@ from partialfair.optimization.models.linear import LinearModel
 from partialfair.optimization.problems import Box
 from partialfair.utils.typing import Floats
 
-__all__ = ["DeployedScores", "Offset", "OffsetModel"]
-
 DeployedScores: TypeAlias = Callable[[Floats], Floats]
 
 
@@ -21,7 +19,7 @@ DeployedScores: TypeAlias = Callable[[Floats], Floats]
 class Offset:
     """Another model of the same features, ``s_i = coef · x_i + intercept``, at which coefficients are 0.
 
-    The penalty ``½ alpha ‖coef − origin‖²`` then draws towards that model, and not towards scores of 0.
+    The penalty ``½ alpha ‖coef − origin‖²`` then shrinks towards that model, and not towards scores of 0.
 
     Attributes
     ----------
@@ -30,10 +28,10 @@ class Offset:
     coef, intercept : (1, d), (1,)
         Its own parameters.
     level : (1, d)
-        Coefficients that score everybody 1.
+        Coefficients whose scores are all 1.
     bounds
         The least and the largest value that coefficients, those of this model included, may have.
-    told
+    deploy
         From coefficients and intercepts, those of this model included, to the numbers that a user's library
         adds up for a row, (1, d), and to what makes scores of their sums.
     """
@@ -43,13 +41,13 @@ class Offset:
     intercept: Floats
     level: Floats
     bounds: tuple[float, float]
-    told: Callable[[Floats, Floats], tuple[Floats, DeployedScores]]
+    deploy: Callable[[Floats, Floats], tuple[Floats, DeployedScores]]
 
     def in_units(self, unit: float) -> Offset:
         """Return the same model, with scores in other units."""
 
-        def told(coef: Floats, intercept: Floats) -> tuple[Floats, DeployedScores]:
-            summands, scores_of = self.told(unit * coef, unit * intercept)
+        def deploy(coef: Floats, intercept: Floats) -> tuple[Floats, DeployedScores]:
+            summands, scores_of = self.deploy(unit * coef, unit * intercept)
             return summands, lambda sums: scores_of(sums) / unit
 
         low, high = sorted(bound / unit for bound in self.bounds)
@@ -59,7 +57,7 @@ class Offset:
             coef=self.coef / unit,
             intercept=self.intercept / unit,
             bounds=(low, high),
-            told=told,
+            deploy=deploy,
         )
 
     def domain(self, model: LinearModel) -> Box | None:
@@ -96,5 +94,5 @@ class OffsetModel(LinearModel):
         coef, intercept = self.unpack(w)
         if not self.n_intercepts:
             intercept = np.zeros(1)
-        summands, scores_of = self.origin.told(self.origin.coef + coef, self.origin.intercept + intercept)
+        summands, scores_of = self.origin.deploy(self.origin.coef + coef, self.origin.intercept + intercept)
         return scores_of(self.design.forward(summands))

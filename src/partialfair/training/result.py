@@ -1,4 +1,4 @@
-"""What a fit found, and how sure it is."""
+"""The result of a fit: status, gaps, KKT certificate, history, and what held-out rows say."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from partialfair.optimization.problems import Certificate
 from partialfair.optimization.solvers import Record, Status
 from partialfair.utils.text import listed
 from partialfair.utils.typing import Floats, GroupLabel
-
-__all__ = ["CHOSEN_IN_TRAINING", "ROUNDING_OF_GAPS", "FitResult", "Population", "Tried"]
 
 CHOSEN_IN_TRAINING = (
     "the interval was chosen for its wide gap on the training rows, under the model without constraint; rows "
@@ -245,25 +243,22 @@ class FitResult:
             Record(int(step), int(passes), *measured) for step, passes, *measured in state["history"].tolist()
         )
         search = tuple(Tried(*line) for line in state.get("search", ()))
-        told = state.get("population")
-        population = None if told is None else Population(**told)
+        stored = state.get("population")
+        population = None if stored is None else Population(**stored)
         self.__dict__.update(
             state, status=Status(state["status"]), history=history, search=search, population=population
         )
-
-    @property
-    def _found(self) -> str:
-        """The objective, and how it compares with that of the certified point, if that is another."""
-        objective = f"objective {self.objective:.6g}"
-        if not self.search:
-            return f"{objective}, surrogate constraints violated by {self.max_violation:.1e}"
-        return f"{objective}; of the certified point {self.kkt.objective:.6g}, exact gap {self.kkt.gap:.4g}"
 
     def __str__(self) -> str:
         last = self.history[-1]
         lines = [
             f"{self.status} after {last.step} steps, {last.passes:,} passes over data, {last.seconds:.2f} s",
-            self._found,
+            f"objective {self.objective:.6g}"
+            + (
+                f"; of the certified point {self.kkt.objective:.6g}, exact gap {self.kkt.gap:.4g}"
+                if self.search
+                else f", surrogate constraints violated by {self.max_violation:.1e}"
+            ),
             f"certificate, to be at most {self.tol:g}: {self.kkt}",
         ]
         if self.population is not None:

@@ -28,13 +28,13 @@ from sklearn.base import is_regressor
 
 from partialfair.data.samples import Samples
 from partialfair.data.splits import draw_rows
-from partialfair.estimators.classifier import two_classes
+from partialfair.estimators.inputs import two_classes
+from partialfair.estimators.parameters import seed_of
 from partialfair.estimators.path_fits import TINY_TIME, Listener
-from partialfair.estimators.statement import seed_of
 from partialfair.exceptions import InputError
 from partialfair.optimization.problems import Cells
 from partialfair.optimization.solvers import Status
-from partialfair.training.promise import check_promises, promises_of
+from partialfair.training.statement import check_groups, group_constraints
 from partialfair.trees._leaf_rows import LeafRows, exact_gaps, mean_loss
 from partialfair.utils.checks import check_number, shown
 from partialfair.utils.clock import out_of_time
@@ -85,7 +85,7 @@ def judging_rows(linear: Any, rows: Samples, share: float | None) -> npt.NDArray
         stated, least = linear._read_constraints(), linear.min_group_size
         groups = held_out.groups
         cells = Cells(held_out.row_weights, groups.codes, positive)
-        check_promises(promises_of(stated, groups, cells, least))
+        check_groups(group_constraints(stated, groups, cells, least))
     except InputError as error:
         raise InputError(
             f"alpha='auto' compares alphas on {held_out.n} rows held out: {error}; or give alpha a number"

@@ -9,15 +9,16 @@ import numpy as np
 from sklearn.base import is_regressor
 
 from partialfair.data.samples import Samples
+from partialfair.estimators.parameters import read_deadline, read_task
 from partialfair.estimators.path_fits import scores_of
 from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.objectives import read_loss
 from partialfair.optimization.problems import WeightedScores
 from partialfair.optimization.solvers import Status
 from partialfair.training.offset import Offset
-from partialfair.training.path_memory import PathMemory
-from partialfair.training.promise import exact_gap
 from partialfair.training.result import FitResult
+from partialfair.training.search import EarlierFits
+from partialfair.training.statement import measure_gap
 from partialfair.trees.refitting import LeafValues
 from partialfair.utils.typing import Floats, Ints
 
@@ -48,21 +49,29 @@ class LeafRows:
         """Return some of them."""
         return LeafRows(self.rows.take(which), replace(self.origin, scores=self.origin.scores[which]))
 
-    def refit(self, linear: Any, memory: PathMemory | None = None) -> Any:
+    def refit(self, linear: Any, earlier: EarlierFits | None = None) -> EarlierFits:
         """Fit a linear model on the leaves: its coefficients are what is added to their values.
 
         Parameters
         ----------
         linear
-            The estimator, which is fitted and returned.
-        memory
+            The estimator, which is fitted.
+        earlier
             What other fits of the same rows have found.
+
+        Returns
+        -------
+        EarlierFits
+            For the next fit of the same rows.
         """
-        deadline = linear._deadline()
+        deadline = read_deadline(linear)
         linear._check_settings()
         linear._read_features(self.rows.X, reset=True)
-        linear._fit_samples(self.rows, linear._read_task(), deadline, memory=memory, offset=self.origin)
-        return linear
+        task = read_task(linear)
+        fits: EarlierFits = linear._fit_samples(
+            self.rows, task, deadline, earlier=earlier, offset=self.origin
+        )
+        return fits
 
     def scores(self, linear: Any) -> Floats:
         """Return the scores of these rows with leaf values that were refitted, on these or on others."""
@@ -73,9 +82,15 @@ def exact_gaps(linear: Any, scores: Floats, rows: Samples) -> tuple[WorstGap, ..
     """Return the exact gaps that the constraints of a refit are about, of any scores of any rows."""
     positive = None if is_regressor(linear) else rows.y == linear.classes_[1]
     counts = WeightedScores(scores, rows.row_weights, rows.groups.codes, positive)
-    sign, labels = 1.0 if linear.higher_is_better else -1.0, rows.groups.labels
+    size, is_higher_better = linear.min_group_size, linear.higher_is_better
     return tuple(
-        exact_gap(stated, scores, counts, labels, linear.min_group_size, sign)[1]
+        measure_gap(
+            stated,
+            counts,
+            rows.groups.labels,
+            min_group_size=size,
+            higher_is_better=is_higher_better,
+        )[1]
         for stated in linear.result_.constraints
     )
 

@@ -24,21 +24,23 @@ from partialfair.constraints import Constraint
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.groups import Groups
 from partialfair.data.samples import Samples
-from partialfair.estimators.base import FitTask, PartialFairEstimator
-from partialfair.estimators.classifier import PartialFairClassifier, two_classes
+from partialfair.estimators.base import PartialFairEstimator
+from partialfair.estimators.classifier import PartialFairClassifier
 from partialfair.estimators.inputs import (
     check_labels,
+    check_sample_groups,
     part_features,
     read_target,
     refuse_repeated_names,
+    two_classes,
 )
+from partialfair.estimators.parameters import FitTask, read_deadline, seed_of
 from partialfair.estimators.path_fits import TINY_TIME, with_gap
 from partialfair.estimators.regressor import PartialFairRegressor
-from partialfair.estimators.statement import seed_of
 from partialfair.exceptions import InputError
 from partialfair.optimization.solvers import Record, Solver
 from partialfair.training.offset import Offset
-from partialfair.training.path_memory import PathMemory
+from partialfair.training.search import EarlierFits
 from partialfair.trees._alpha import check_alpha, chosen_refit, is_auto, judging_rows
 from partialfair.trees._calibration import calibrations
 from partialfair.trees._growing import grown, name_model_in_errors
@@ -277,20 +279,21 @@ class PartialFairTrees(PartialFairEstimator):
         task: FitTask,
         deadline: float,
         *,
-        memory: PathMemory | None = None,
+        earlier: EarlierFits | None = None,
         offset: Offset | None = None,
-    ) -> Self:
+    ) -> EarlierFits:
         """Fit the model, given what other fits of the same rows have found."""
         rows = samples.with_weight()
         self._check_classes(rows)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the refit says it again
-            self._check_groups(rows, task.constraints, self._positive(rows))
+            check_sample_groups(rows, task.constraints, self.min_group_size, self._positive(rows))
         unseen = self._unseen(rows)
         leaf_values = LeafValues(self._trees(rows, unseen))
         leaf_rows = LeafRows.of(leaf_values, rows)
         linear = self._linear() if unseen is None else self._chosen(leaf_rows, unseen, deadline)
-        self._refit = self._refitted(linear, leaf_rows, deadline, memory)
+        earlier = self._refitted(linear, leaf_rows, deadline, earlier)
+        self._refit = linear
         self.alpha_ = float(self._refit.alpha)
         written = leaf_values.refitted(self._refit.coef_, self._refit.intercept_)
         self.initial_estimator_, self.model_ = leaf_values.ensemble.model, written.ensemble.model
@@ -298,7 +301,7 @@ class PartialFairTrees(PartialFairEstimator):
         if not is_regressor(self):
             self.classes_ = self._refit.classes_
         self.result_ = judged_by_library(self._refit, written.scores(rows.X), rows, name_of(self.model_))
-        return self
+        return earlier
 
     @available_if(_classifies)  # type: ignore[untyped-decorator]
     def decision_function(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
@@ -432,7 +435,7 @@ class PartialFairTrees(PartialFairEstimator):
 
     def _prepare_fits(self, samples: Samples, gaps: Sequence[float] = ()) -> Self:
         """Return a copy whose trees are trained, and whose alpha is a number."""
-        fresh, deadline = self._copy_unfitted(), self._deadline()
+        fresh, deadline = self._copy_unfitted(), read_deadline(self)
         rows = samples.with_weight()
         self._check_classes(rows)
         unseen = self._unseen(rows)
@@ -503,16 +506,19 @@ class PartialFairTrees(PartialFairEstimator):
             linear.set_params(**with_gap(self, gaps[len(gaps) // 2]))
         return chosen_refit(linear, rows, unseen, moment)
 
-    def _refitted(self, linear: Any, rows: LeafRows, moment: float, memory: PathMemory | None) -> Any:
-        """Return the linear model on the leaves, with what is added to their values as coefficients."""
+    def _refitted(
+        self, linear: Any, rows: LeafRows, moment: float, earlier: EarlierFits | None
+    ) -> EarlierFits:
+        """Fit the linear model on the leaves, with what is added to their values as coefficients."""
         if moment < float("inf"):
             linear.set_params(time_limit=max(moment - time.monotonic(), TINY_TIME))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            rows.refit(linear, memory)
+            earlier = rows.refit(linear, earlier)
         for remark in caught:  # as said where fit was called
             warnings.warn(str(remark.message).replace(*_ADVICE), remark.category, stacklevel=4)
-        return linear.set_params(callback=None, warm_start=self.warm_start)  # it is kept, in files as well
+        linear.set_params(callback=None, warm_start=self.warm_start)  # it is kept, in files as well
+        return earlier
 
     def _scores(self, X: ArrayLike, sensitive_features: ArrayLike | None) -> Floats:
         """Score rows by the library's model; it never asks for the group."""

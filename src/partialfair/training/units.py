@@ -1,0 +1,282 @@
+"""Units and origins of features and scores that suit the solver.
+
+Distances between parameters, tolerances, proximal terms and certificates mean something in them only.
+
+**Features.** With intercepts, they are measured from their means in standard deviations: neither another unit
+nor another origin of a feature then changes the problem that is solved. Without, an origin is part of the
+model, and features are measured in root mean squares from 0. Sparse features cannot be centered, but sums
+over their rows can be corrected for that: see `LinearModel`. This costs digits where a mean is large compared
+with the standard deviation. Such sparse features are not centered.
+
+**Scores** are of the order of 1 in units of the spread of a regression's targets. Where low scores are good,
+scores in a negative unit are high where they are good: constraints, which count ranks from the top, need not
+know. Units are powers of two, or minus one, so that scaling rounds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from partialfair.constraints import Constraint
+from partialfair.data.categoricals import CategoricalCodes
+from partialfair.data.features import Features, n_rows_of
+from partialfair.data.samples import Samples
+from partialfair.exceptions import FarFromZeroWarning, InputError, PenalizedFeatureWarning
+from partialfair.optimization.models.designs import DenseDesign, as_design
+from partialfair.optimization.models.linear import FARTHEST_CORRECTED, GroupTerms, LinearModel, linear_model
+from partialfair.optimization.objectives import LossSettings, Objective, mirrored
+from partialfair.optimization.problems import Cells, InMemoryData
+from partialfair.optimization.solvers import Record
+from partialfair.training.named_constraints import record_of
+from partialfair.training.offset import Offset
+from partialfair.training.result import FitResult
+from partialfair.utils.text import listed
+from partialfair.utils.typing import Floats
+
+
+@dataclass(frozen=True)
+class UnitSettings:
+    """Settings of `measure_columns` and `penalized_warning`.
+
+    Attributes
+    ----------
+    farthest_dense
+        Mean in standard deviations up to which dense features are centered silently: predictions, which are
+        made of features as they are, lose as many of their 16 digits.
+    at_zero
+        Means of fewer standard deviations are those of features that were centered already: so little is left
+        that subtracting it would cost time and change nothing.
+    narrow
+        Sparse features are far from zero only if all values are within this fraction of the mean. An
+        indicator that one in a million lacks is not: it needs no centering.
+    disabled
+        Penalty, in units of a feature's scale, that leaves less than a hundredth of its best coefficient.
+    """
+
+    farthest_dense: float = 1e9
+    at_zero: float = 1e-8
+    narrow: float = 1e-3
+    disabled: float = 100.0
+
+
+_SETTINGS = UnitSettings()
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnUnits:
+    """How features are measured: ``(x − centers) / scales``.
+
+    Attributes
+    ----------
+    centers, scales : (d,)
+        Origins and units. The unit of a feature that counts nothing next to the intercepts is infinite.
+    far
+        Features that are too far from zero.
+    dense
+        Whether features are dense: then those that are far are centered all the same.
+    """
+
+    centers: Floats
+    scales: Floats
+    far: tuple[int, ...] = ()
+    dense: bool = True
+
+    def penalties(self, alpha: float) -> Floats:
+        """Return what makes ``½ Σ penalties w²`` the penalty ``½ alpha ‖coef‖²`` of parameters w."""
+        # Nothing moves the parameter of a feature that counts nothing; 1 keeps Hessians regular.
+        return np.where(np.isfinite(self.scales), alpha / self.scales**2, 1.0)
+
+    def remark(self, name_of: Callable[[int], str]) -> FarFromZeroWarning | None:
+        """Say which features are too far from zero."""
+        if not self.far:
+            return None
+        who = listed([name_of(column) for column in self.far])
+        limit = _SETTINGS.farthest_dense if self.dense else FARTHEST_CORRECTED
+        advice = "subtract means" if self.dense else "subtract means, or pass X as a dense array"
+        return FarFromZeroWarning(
+            f"{who}: a mean more than {limit:g} standard deviations from 0 leaves too few digits to tell "
+            f"values apart; {advice}"
+        )
+
+
+def penalized_warning(
+    name_of: Callable[[int], str], X: Features, units: ColumnUnits, alpha: float
+) -> PenalizedFeatureWarning | None:
+    """Say which features the penalty disables; None if there are none.
+
+    In units of a feature's scale s the penalty is ``alpha / s²``, and the loss bends by at most about 1: the
+    best coefficient shrinks by that factor. A rare indicator has a small s as well, and deserves it; there
+    a coefficient of ordinary size still moves some scores. So the largest deviation from the centre has to be
+    small, too.
+    """
+    if isinstance(X, CategoricalCodes) or not alpha > 0:
+        return None
+    columns = np.flatnonzero(np.isfinite(units.scales) & (alpha >= _SETTINGS.disabled * units.scales**2))
+    if not columns.size:
+        return None
+    ends: list[Any] = [X[:, columns].max(axis=0), X[:, columns].min(axis=0)]
+    ends = [np.asarray(end.toarray() if issparse(end) else end).ravel() for end in ends]
+    largest = np.max(np.abs(np.stack(ends) - units.centers[columns]), axis=0)
+    disabled = columns[(alpha >= largest**2) & (largest > 0)]
+    if not disabled.size:
+        return None
+    who = listed([name_of(column)[:50] for column in disabled.tolist()], most=2)
+    return PenalizedFeatureWarning(
+        f"{who}: values this small need coefficients so large that alpha={alpha:g} keeps them near 0; "
+        "standardize the features (StandardScaler), or lower alpha"
+    )
+
+
+def measure_columns(X: Features, weights: Floats, *, centered: bool) -> ColumnUnits:
+    """Return weighted means and standard deviations of all features, or 0 and root mean squares."""
+    design = as_design(X, np.zeros(n_rows_of(X), dtype=np.int8), 1)
+    fractions = weights / weights.sum()
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        if centered:
+            means = design.backward(fractions[:, None])[0, :, 0]
+            # Rounding errors of differences may be negative.
+            spreads = np.sqrt(np.maximum(design.squares(fractions, means), 0.0))
+        else:
+            spreads = np.sqrt(design.squares(fractions))
+    if not np.isfinite(spreads).all():
+        column = int(np.flatnonzero(~np.isfinite(spreads))[0])
+        raise InputError(f"feature {column} of X holds values too large to square; rescale it")
+    if not centered:
+        return ColumnUnits(np.zeros(spreads.size), np.where(spreads > 0, spreads, 1.0))
+    dense, far = isinstance(design, DenseDesign), []
+    farthest = _SETTINGS.farthest_dense if dense else FARTHEST_CORRECTED
+    for column in np.flatnonzero(np.abs(means) > farthest * spreads).tolist():
+        values, mean = design.forward(np.eye(1, means.size, column)), means[column]
+        if values.min() == values.max():
+            means[column], spreads[column] = 0.0, np.inf  # the intercepts absorb it
+            continue
+        if np.abs(values - mean).max() < _SETTINGS.narrow * abs(mean):
+            far.append(column)
+        if not dense:
+            means[column], spreads[column] = 0.0, np.hypot(mean, spreads[column])
+    centers = np.where(np.abs(means) > _SETTINGS.at_zero * spreads, means, 0.0)
+    # Features that are always 0 have no spread.
+    return ColumnUnits(centers, np.where(spreads > 0, spreads, 1.0), tuple(far), dense)
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRows:
+    """Rows in units of a fit, and the model that scores them.
+
+    Attributes
+    ----------
+    samples, objective
+        Rows with weight, and the loss of their scores in the unit of the fit.
+    columns, model, alpha
+        Units of the columns, the model that scores them in these units, and its penalty.
+    data
+        The rows as problems are stated about them.
+    """
+
+    samples: Samples
+    objective: Objective
+    columns: ColumnUnits
+    model: LinearModel
+    alpha: Floats
+    data: InMemoryData
+
+
+def prepare_rows(
+    samples: Samples,
+    loss: LossSettings,
+    *,
+    alpha: float,
+    fit_intercept: bool,
+    group_terms: GroupTerms,
+    loss_factors: Floats | None = None,
+    unit: float = 1.0,
+    offset: Offset | None = None,
+) -> PreparedRows:
+    """Measure the columns, tie the loss to the rows, and build the model.
+
+    Parameters
+    ----------
+    samples, loss, loss_factors, unit
+        As in `fit_linear`.
+    alpha, fit_intercept, group_terms
+        As in `FitSettings`.
+    offset
+        Another model that coefficients are counted from, in the unit of the fit.
+    """
+    weights, groups = samples.row_weights, samples.groups
+    in_loss = weights if loss_factors is None else weights * loss_factors
+    if samples.positive is None:
+        objective = loss.build(samples.y / unit, in_loss, anchored=fit_intercept)
+    else:
+        objective = loss.build(np.where(samples.positive, 1.0, -1.0), in_loss, anchored=fit_intercept)
+        if unit < 0:  # low scores are good: the loss is mirrored
+            objective = replace(objective, loss=mirrored(objective.loss))
+    columns = measure_columns(samples.X, weights, centered=fit_intercept)
+    model = linear_model(
+        samples.X,
+        codes=None if group_terms is None else groups.codes,
+        n_groups=1 if group_terms is None else len(groups.labels),
+        group_terms=group_terms,
+        fit_intercept=fit_intercept,
+        scales=columns.scales,
+        centres=columns.centers,
+    )
+    if offset is not None:
+        model = offset.moved(model)
+    penalties = np.tile(columns.penalties(alpha), model.n_vectors)
+    data = InMemoryData(model, objective, Cells(weights, groups.codes, samples.positive))
+    return PreparedRows(samples, objective, columns, model, penalties, data)
+
+
+def unit_of(targets: Floats, weights: Floats) -> float:
+    """Return the power of two at the weighted standard deviation; if that is 0, at the mean's size; or 1."""
+    mean = float(np.average(targets, weights=weights))
+    spread = float(np.sqrt(np.average((targets - mean) ** 2, weights=weights)))
+    size = spread if spread > 1e-9 * abs(mean) else abs(mean)
+    return float(2.0 ** np.round(np.log2(size))) if 1e-150 < size < 1e150 else 1.0
+
+
+def record_in_users_units(record: Record, unit: float) -> Record:
+    """Return a record of a solver with its objective in units of 1."""
+    return replace(record, objective=unit**2 * record.objective)
+
+
+def result_in_users_units(result: FitResult, unit: float) -> FitResult:
+    """Return a result with everything that depends on the unit of scores in units of 1."""
+
+    def is_in_scores(constraint: Constraint) -> bool:
+        record = record_of(constraint)
+        return record is not None and record.bounded.in_scores
+
+    gaps = tuple(
+        replace(
+            gap,
+            value=abs(unit) * gap.value if is_in_scores(constraint) else gap.value,
+            threshold=unit * gap.threshold,
+        )
+        for gap, constraint in zip(result.gaps, result.constraints, strict=True)
+    )
+    # Gaps of lines of the search are differences of scores if all constraints bound such.
+    all_in_scores = bool(result.constraints) and all(map(is_in_scores, result.constraints))
+    factor = abs(unit) if all_in_scores else 1.0
+    sigma = result.surrogate
+    return replace(
+        result,
+        objective=unit**2 * result.objective,
+        constant_objective=unit**2 * result.constant_objective,
+        constraints=tuple(one.in_units(1 / unit) for one in result.constraints),
+        gaps=gaps,
+        thresholds=unit * result.thresholds,
+        surrogate=None if sigma is None else replace(sigma, width=abs(unit) * sigma.width),
+        spread=abs(unit) * result.spread,
+        history=tuple(record_in_users_units(record, unit) for record in result.history),
+        kkt=replace(result.kkt, objective=unit**2 * result.kkt.objective, gap=factor * result.kkt.gap),
+        search=tuple(
+            replace(line, gap=factor * line.gap, objective=unit**2 * line.objective) for line in result.search
+        ),
+    )
