@@ -33,7 +33,7 @@ from scipy import optimize, stats
 from _data import LOADERS, Part, as_part
 from _record import COMMIT, RESULTS, write
 from partialfair import PartialFairClassifier, fairness_path
-from partialfair.estimators.certified_choice import certify_places
+from partialfair.estimators.fitted_path import certify_places
 from partialfair.exceptions import InputError
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.metrics._report_rows import DrawsOfGroups, metric_row

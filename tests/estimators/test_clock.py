@@ -206,7 +206,7 @@ def interrupted_at(monkeypatch, name, call):
     ("name", "call"),
     [
         ("ProblemPoint.objective_hessians", 1),  # in the unconstrained fit
-        ("partialfair.training.search.place_intervals", 1),  # between that and the first solve
+        ("partialfair.training.statement.place_intervals", 1),  # between that and the first solve
         ("ProblemPoint.constraint_jacobian", 3),
         ("partialfair.training.attempts.certify", 1),
         ("partialfair.training.tightening.join", 1),  # after the first solve
@@ -225,7 +225,7 @@ def test_an_interrupt_at_any_moment_keeps_the_best_point(monkeypatch, name, call
 def test_before_any_constrained_point_the_unconstrained_one_is_the_best(monkeypatch):
     X, y, groups = crowd(500, 5, 2)
     free = PartialFairClassifier(constraint=None).fit(X, y > 0.5)
-    interrupted_at(monkeypatch, "partialfair.training.search.place_intervals", 1)
+    interrupted_at(monkeypatch, "partialfair.training.statement.place_intervals", 1)
     clf = PartialFairClassifier(interval=(0.1, 0.6)).fit(X, y > 0.5, sensitive_features=groups)
     assert clf.result_.status is Status.STOPPED
     assert clf.coef_ == pytest.approx(free.coef_, abs=1e-4)

@@ -38,7 +38,7 @@ from partialfair.optimization.problems import (
 )
 from partialfair.optimization.problems.rows import ShardSize
 from partialfair.optimization.solvers import GOOD, SQP, MultiStartSQP, Newton
-from partialfair.training.search import certify_attempt, decide_ending, find_model
+from partialfair.training.search import find_model
 from partialfair.training.statement import Training
 from tests.sizes import examples
 
@@ -385,8 +385,7 @@ def test_whole_fits_see_merged_counts_only(constraint, enforce):
         settings = read_settings(clf, read_solver(clf, stated))
         training = Training(data, objective, np.full(6, 1e-4), groups, settings.tol)
         found = find_model(training, stated, settings)
-        status, _ = decide_ending(found, certify_attempt(found.attempt, np.inf, 0.0))
-        endings.append((status, found.objective, found.attempt.training.gaps(found.counts)[0].value))
+        endings.append((found.status, found.objective, found.attempt.training.gaps(found.counts)[0].value))
     everybody = Problem.about(whole, objective, join([]), 1e-4)
     (status, objective_value, gap), (split_status, split_objective, split_gap) = endings
     if enforce == "exact":
@@ -501,9 +500,8 @@ def test_a_driver_that_holds_cells_fits_the_same_model(constraint, enforce):
         training = Training(of_rows, of_loss, np.full(2, 1e-4), of_cells, settings_of_fit.tol)
         result = find_model(training, stated, settings_of_fit)
         grouped = result.attempt.training.constraints
-        status, _ = decide_ending(result, certify_attempt(result.attempt, np.inf, 0.0))
         found.append(
-            (status, result, [(one.groups.labels, one.small, one.n_rows.tolist()) for one in grouped])
+            (result.status, result, [(one.groups.labels, one.small, one.n_rows.tolist()) for one in grouped])
         )
     (status, result, judged), (status_of_cells, result_of_cells, judged_of_cells) = found
     assert [(labels, n_rows) for labels, _, n_rows in judged] == [(one[0], one[2]) for one in judged_of_cells]

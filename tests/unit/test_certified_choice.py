@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from partialfair.estimators.certified_choice import (
+from partialfair.estimators.fitted_path import (
     certify_places,
     estimate_rows_needed,
     find_lowest,

@@ -17,7 +17,7 @@ from partialfair.estimators.base import PartialFairEstimator
 from partialfair.exceptions import InputError
 from partialfair.metrics.catalogue import check_judgeable
 from partialfair.optimization.problems import Cells
-from partialfair.training.statement import Automatic, check_groups, group_constraints
+from partialfair.training import Automatic, check_groups, group_constraints
 from partialfair.utils.typing import Floats, Ints
 
 __all__ = ["OUT_OF_FOLD", "Everybody", "HoldOut", "split_rows"]

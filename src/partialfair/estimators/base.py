@@ -34,7 +34,6 @@ from partialfair.estimators.parameters import (
     read_settings,
     read_task,
 )
-from partialfair.estimators.population import fit_population
 from partialfair.exceptions import InputError
 from partialfair.training import (
     EarlierFits,
@@ -120,6 +119,8 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         deadline = read_deadline(self)
         self._check_settings()
         if self.enforce == "population":
+            from partialfair.estimators.population import fit_population  # needs more than most fits
+
             fit_population(self, X, y, sensitive_features, sample_weight, clusters, deadline)
             return self
         if clusters is not None:

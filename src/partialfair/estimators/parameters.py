@@ -14,9 +14,9 @@ from partialfair.constraints import Constraint
 from partialfair.constraints.surrogates import Surrogate, surrogate
 from partialfair.exceptions import InputError
 from partialfair.optimization.models import GroupTerms
-from partialfair.optimization.objectives import LossSettings, Squared, read_loss
+from partialfair.optimization.objectives import AUC, LossSettings, PartialAUC, Squared, read_loss
 from partialfair.optimization.solvers import SOLVERS, Newton, Solver, as_solver
-from partialfair.training import NAMED_CONSTRAINTS, Automatic, FitSettings
+from partialfair.training import NAMED_CONSTRAINTS, Automatic, FitSettings, NamedConstraint, record_of
 from partialfair.utils.checks import (
     check_choice,
     check_count,
@@ -183,6 +183,23 @@ def _build_constraint(estimator: Any, kind: type[Constraint]) -> Constraint:
     return kind(**{name: value for name, value in given.items() if name in names})
 
 
+def read_bounded_constraint(estimator: Any) -> tuple[Constraint, NamedConstraint]:
+    """Return the one constraint and its record, refusing what cannot be guaranteed in the population."""
+    if estimator.constraint is None:
+        raise InputError("enforce='population' bounds the gap of new people, so it needs a constraint")
+    constraints = estimator._read_constraints()
+    if len(constraints) != 1:
+        raise InputError(f"enforce='population' takes one constraint, not {len(constraints)}")
+    (stated,) = constraints
+    record = record_of(stated)
+    if record is None:
+        raise InputError(
+            f"enforce='population' bounds the gap of new people, and {type(stated).__name__} bounds no exact "
+            "metric"
+        )
+    return stated, record
+
+
 def refuse_for_regression(estimator: Any) -> None:
     """Refuse constraints by name that are about labels or decisions, which a regressor does not have."""
     stated = (
@@ -225,6 +242,16 @@ def read_solver(estimator: Any, constraints: Sequence[Constraint]) -> Solver:
         seed = seed_of(estimator)
         settings |= {"tol": estimator.tol, "n_starts": estimator.n_starts, "seed": seed}
     return SOLVERS[wanted](**settings)
+
+
+def choose_scoring(estimator: Any) -> str:
+    """Return how models that held-out rows certify are compared, by what they were trained for."""
+    if is_regressor(estimator):
+        return "r2"
+    if isinstance(read_loss(estimator.loss), AUC | PartialAUC):
+        return "roc_auc"
+    balanced = isinstance(estimator.class_weight, str) and estimator.class_weight == "balanced"
+    return "balanced_accuracy" if balanced else "accuracy"
 
 
 def seed_of(estimator: Any) -> int:

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import is_regressor
 from sklearn.exceptions import ConvergenceWarning
 
-from partialfair.constraints import Constraint
 from partialfair.data.samples import Samples
-from partialfair.estimators.certified_choice import Certification, find_best
+from partialfair.estimators.fitted_path import FairnessPath, find_best
 from partialfair.estimators.held_out import HeldOut, check_group_sizes, hold_out
 from partialfair.estimators.inputs import read_samples
-from partialfair.estimators.parameters import is_rows, seed_of
-from partialfair.estimators.path_fits import PathPoint, evaluate_on, fit_chain, measure_training_gap
+from partialfair.estimators.parameters import (
+    choose_scoring,
+    is_rows,
+    read_bounded_constraint,
+    seed_of,
+)
+from partialfair.estimators.path_fits import Known, PathPoint, evaluate_on, fit_chain, measure_training_gap
 from partialfair.exceptions import InputError
-from partialfair.metrics import ReportRow
-from partialfair.optimization.objectives import AUC, PartialAUC, read_loss
+from partialfair.metrics import FairnessReport
 from partialfair.optimization.solvers import Status, decide_status_on_new_rows
-from partialfair.training import FitResult, NamedConstraint, Population, record_of
+from partialfair.training import FitResult, Population
 from partialfair.utils.clock import acknowledge_interrupt, out_of_time
 from partialfair.utils.typing import ArrayLike
 
@@ -42,9 +42,7 @@ def fit_population(
     deadline: float,
 ) -> None:
     """Fit models from loose to strict, certify them on held-out rows, and make the best the estimator's."""
-    from partialfair.estimators.path import FairnessPath  # which knows estimators
-
-    stated, record = _read_constraint(estimator)
+    stated, record = read_bounded_constraint(estimator)
     samples = read_samples(estimator, X, y, groups, weights, clusters).with_weight()
     parts = hold_out(estimator, samples, estimator.validation, clusters, seed_of(estimator))
     parts = replace(parts, evaluated=parts.evaluated.with_weight())
@@ -55,33 +53,29 @@ def fit_population(
             f"{'train on' if held_out.n else 'certify models on'}"
         )
     inner = estimator._prepare_fits(train).set_params(enforce="exact", sensitive_columns=None, validation=0.2)
-    scoring, size = _choose_scoring(estimator), estimator.min_group_size
+    scoring, size = choose_scoring(estimator), estimator.min_group_size
     parts.check(inner, scoring)
     check_group_sizes(inner, stated, record.metric, train, held_out, size, "list")
-    points, remarks, cut = _fit_models(inner, parts, stated, record, scoring, deadline)
-    path = FairnessPath(tuple(points), scoring, held_out, size, "list", record, seed_of(estimator))
-
-    def gap(point: PathPoint) -> ReportRow:
-        with _catching() as caught:
-            row = path.gap(point)
-        remarks.setdefault(point, []).extend(caught)  # a report is made, and warns, once
-        return row
-
-    certification = Certification(points, gap, held_out.n)
     error, max_gap = 1 - estimator.confidence, float(stated.max_gap)
-    certified, shortfall = certification.certify(max_gap, error), None
+    gaps = sorted({float(stated.max_gap * part) for part in _TIGHTER}, reverse=True)
+    known = (record, record.bounded)
+    points, remarks, cut = _fit_models(inner, parts, gaps, known, scoring, deadline)
+    path = _RememberingPath(
+        tuple(points), scoring, held_out, size, "list", record, seed_of(estimator), remarks=remarks
+    )
+    certified, shortfall = path.certify(max_gap, error), None
     if certified:
         chosen = find_best(list(certified))
-        at_most = gap(chosen).bound_above(certified[chosen])
+        at_most = path.gap(chosen).bound_above(certified[chosen])
     else:
-        chosen, at_most = certification.find_lowest_bound(error)
-        shortfall = certification.explain_shortfall(max_gap, error)
+        chosen, at_most = path.find_lowest_bound(error)
+        shortfall = path.explain_shortfall(max_gap, error)
     population = Population(
         max_gap=max_gap,
         confidence=float(estimator.confidence),
         certified=bool(certified),
         at_most=at_most,
-        gap=gap(chosen).value,
+        gap=path.gap(chosen).value,
         n_rows=held_out.n,
         n_models=len(points),
         n_certified=len(certified),
@@ -99,60 +93,41 @@ def fit_population(
         warnings.warn(remark, stacklevel=4)
 
 
-def _read_constraint(estimator: Any) -> tuple[Constraint, NamedConstraint]:
-    """Return the constraint and its record, refusing what cannot be guaranteed in the population."""
-    if estimator.constraint is None:
-        raise InputError("enforce='population' bounds the gap of new people, so it needs a constraint")
-    constraints = estimator._read_constraints()
-    if len(constraints) != 1:
-        raise InputError(f"enforce='population' takes one constraint, not {len(constraints)}")
-    (stated,) = constraints
-    record = record_of(stated)
-    if record is None:
-        raise InputError(
-            f"enforce='population' bounds the gap of new people, and {type(stated).__name__} bounds no exact "
-            "metric"
-        )
-    return stated, record
+@dataclass(frozen=True, eq=False)
+class _RememberingPath(FairnessPath):
+    """A path that keeps, by model, the warnings of fits and reports: those of one model matter in the end."""
+
+    remarks: dict[PathPoint, list[Warning]] = field(default_factory=dict)
+
+    def report(self, point: PathPoint, confidence: float = 0.95) -> FairnessReport:
+        """Return all metrics of the model, as `FairnessPath` does."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            report = super().report(point, confidence)
+        self.remarks.setdefault(point, []).extend(_messages(caught))
+        return report
 
 
-def _choose_scoring(estimator: Any) -> str:
-    """Return how certified models are compared, by what they were trained for."""
-    if is_regressor(estimator):
-        return "r2"
-    if isinstance(read_loss(estimator.loss), AUC | PartialAUC):
-        return "roc_auc"
-    balanced = isinstance(estimator.class_weight, str) and estimator.class_weight == "balanced"
-    return "balanced_accuracy" if balanced else "accuracy"
-
-
-@contextmanager
-def _catching() -> Iterator[list[Warning]]:
-    """Catch warnings; they are in the list at the end."""
-    remarks: list[Warning] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield remarks
-    remarks += [line.message for line in caught if isinstance(line.message, Warning)]
+def _messages(caught: list[warnings.WarningMessage]) -> list[Warning]:
+    return [line.message for line in caught if isinstance(line.message, Warning)]
 
 
 def _fit_models(
     estimator: Any,
     parts: HeldOut,
-    stated: Constraint,
-    record: NamedConstraint,
+    gaps: list[float],
+    known: Known,
     scoring: str,
     deadline: float,
 ) -> tuple[list[PathPoint], dict[PathPoint, list[Warning]], Status | None]:
     """Fit the models until a deadline or an interrupt; return what each fit warned of, and what cut them."""
-    gaps = sorted({float(stated.max_gap * part) for part in _TIGHTER}, reverse=True)
     points: list[PathPoint] = []
     remarks: dict[PathPoint, list[Warning]] = {}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
 
         def keep_remarks(point: PathPoint) -> None:
-            remarks[point] = [line.message for line in caught if isinstance(line.message, Warning)]
+            remarks[point] = _messages(caught)
             caught.clear()
             if point.model.result_.status is Status.STOPPED:
                 raise KeyboardInterrupt  # a callback that stops one fit stops them all
@@ -165,7 +140,7 @@ def _fit_models(
                 float(estimator.alpha),
                 evaluate_on(parts.evaluated, scoring),
                 keep_remarks,
-                (record, record.bounded),
+                known,
                 deadline=deadline,
                 points=points,
             )
@@ -177,7 +152,7 @@ def _fit_models(
     return points, remarks, Status.TIME_LIMIT if out_of_time(deadline) else None
 
 
-def _find_excluded(path: Any, point: PathPoint, train: Samples) -> tuple[Any, ...]:
+def _find_excluded(path: FairnessPath, point: PathPoint, train: Samples) -> tuple[Any, ...]:
     """Return the groups that nothing is said of: too few of their rows, or none, were held out."""
     report = path.report(point)
     few = {group.group for group in report.too_few_labelled.get(path.record.metric, ())}

@@ -3,20 +3,20 @@
 `fit.fit_linear` is the fit in the user's units, `search.find_model` the order of its steps.
 """
 
-from partialfair.training.fit import LinearFit, WarmStart, fit_linear, score_rows
+from partialfair.training.fit import LinearFit, fit_linear
 from partialfair.training.named_constraints import (
     NAMED_CONSTRAINTS,
+    Automatic,
     NamedConstraint,
     make_known,
     record_of,
     setting_of,
 )
-from partialfair.training.offset import Offset
 from partialfair.training.remarks import overfitted_gap_warning, unfinished, uninformative_warning
 from partialfair.training.result import FitResult, Population
-from partialfair.training.search import EarlierFits, FitSettings
-from partialfair.training.statement import Automatic, check_groups, group_constraints, measure_gap
-from partialfair.training.units import penalized_warning, unit_of
+from partialfair.training.settings import EarlierFits, FitSettings, WarmStart
+from partialfair.training.statement import check_groups, group_constraints, measure_gap
+from partialfair.training.units import Offset, penalized_warning, score_rows, unit_of
 
 __all__ = [
     "NAMED_CONSTRAINTS",

@@ -18,7 +18,14 @@ from partialfair.optimization.solvers import CUT_SHORT, Record, Result, Solver, 
 from partialfair.training.candidates import Candidate, Pool
 from partialfair.training.result import ROUNDING_OF_GAPS
 from partialfair.training.statement import Training
-from partialfair.utils.clock import OutOfTime, acknowledge_interrupt, ignore_deadline, seconds_left
+from partialfair.utils.clock import (
+    OutOfTime,
+    acknowledge_interrupt,
+    deadline,
+    ignore_deadline,
+    out_of_time,
+    seconds_left,
+)
 from partialfair.utils.typing import Floats
 
 _NOTHING = Record(0, 0, 0.0, float("nan"), float("nan"))
@@ -309,3 +316,18 @@ class Solving:
     def is_stopped(self) -> bool:
         """Whether the user's callback, called between solves, says to stop."""
         return self.callback is not None and bool(self.callback(self.last))
+
+
+def certify_attempt(attempt: Attempt, end: float, grace: float) -> Certificate:
+    """Return the KKT certificate of an attempt; some seconds of grace after the deadline are left for it."""
+    try:
+        with deadline(end):
+            certificate = attempt.certificate
+        if not out_of_time(end) or certificate.holds(attempt.training.tol):
+            return certificate
+        with deadline(end + grace):
+            return certify(attempt.problem, attempt.result.x, tol=attempt.training.tol)
+    except KeyboardInterrupt:
+        acknowledge_interrupt()
+        with deadline(0.0):
+            return certify(attempt.problem, attempt.result.x, tol=attempt.training.tol)

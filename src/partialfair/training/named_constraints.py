@@ -11,7 +11,10 @@ estimators as objects, and their gap is not evaluated.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
 
 from partialfair.constraints import (
     Constraint,
@@ -21,11 +24,20 @@ from partialfair.constraints import (
     GroupAUC,
     StatisticalParity,
 )
+from partialfair.data.groups import Groups, group_name
+from partialfair.data.intervals import IntervalSet, intervals_by_group
 from partialfair.exceptions import InputError
 from partialfair.metrics.catalogue import METRICS, Metric
+from partialfair.metrics.choice import choose_interval
 from partialfair.metrics.differences import Setting
-from partialfair.metrics.inputs import ScoredGroups
+from partialfair.metrics.inputs import GroupScores, ScoredGroups, sorted_group
 from partialfair.metrics.partial import WorstGap
+from partialfair.optimization.problems import Counts, WeightedScores
+from partialfair.optimization.problems.rows import map_in_threads
+from partialfair.utils.typing import Bools, Floats, GroupLabel, Ints
+
+# Scores from which on groups are sorted in threads.
+_LARGE = 100_000
 
 NO_CONSTRAINT = "none"
 """What the command line calls a model without a constraint, and therefore no constraint's name."""
@@ -107,6 +119,104 @@ def setting_of(constraint: Constraint) -> Setting:
     Constraints that compare rows with the same label count ranks among those rows.
     """
     return Setting(constraint.gap_scale, getattr(constraint, "threshold", None), "group_and_label")
+
+
+class Automatic(tuple[float, float]):
+    """An interval that stands for one that is chosen when the unconstrained scores are known."""
+
+    __slots__ = ()
+
+
+def place_intervals(
+    constraints: Sequence[Constraint], counts: Counts, labels: Sequence[GroupLabel]
+) -> tuple[Constraint, ...]:
+    """Return the constraints, automatic intervals chosen by the scores of the unconstrained model (App. B).
+
+    That is `choose_interval` with the share of scores above 0 as the rate of positive decisions.
+    """
+    if not any(isinstance(one.interval, Automatic) for one in constraints):
+        return tuple(constraints)
+    weighted = counts.weighted
+    known = weighted.codes >= 0
+    names = np.array([group_name(label) for label in labels], dtype=object)
+    choice = choose_interval(
+        weighted.scores[known],
+        sensitive_features=names[weighted.codes[known]],
+        threshold=0.0,
+        sample_weight=weighted.weights[known],
+    )
+    return tuple(
+        replace(one, interval=choice.interval) if isinstance(one.interval, Automatic) else one
+        for one in constraints
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class ExactGap:
+    """The exact gap of a constraint, of one model after the other: rows are sorted into groups once.
+
+    Attributes
+    ----------
+    constraint
+        What bounds the gap, on the groups below.
+    labels, rows, intervals
+        The groups, which of the counted scores are theirs, and their intervals.
+    """
+
+    constraint: Constraint
+    labels: Sequence[GroupLabel]
+    rows: Sequence[Ints]
+    intervals: Sequence[IntervalSet]
+
+    @classmethod
+    def of(cls, constraint: Constraint, groups: Groups) -> ExactGap:
+        """Return the gap of scores that belong to these groups; rows of none are left out."""
+        rows = [np.flatnonzero(groups.codes == code) for code in range(len(groups.labels))]
+        return cls(
+            constraint, groups.labels, rows, intervals_by_group(constraint.interval, list(groups.labels))
+        )
+
+    def measure(self, counts: WeightedScores) -> WorstGap:
+        """Return the gap, with the worst pair and where they differ.
+
+        A constraint without a `NamedConstraint` bounds no metric: it is trained, but its exact gap is nan.
+        """
+        record = record_of(self.constraint)
+        if record is None:
+            return WorstGap(float("nan"), (None, None))
+        # At one threshold nothing has to be sorted: numbers above it and below it are enough.
+        threshold = setting_of(self.constraint).threshold if record.bounded.of_selected else None
+        positive = counts.positive if record.bounded.needs_labels else None
+
+        def count(group: tuple[GroupLabel, IntervalSet, Ints]) -> GroupScores:
+            label, interval, rows = group
+            scores, weights = counts.scores[rows], counts.weights[rows]
+            labels = None if positive is None else positive[rows]
+            if threshold is not None:
+                return _count_selected(label, interval, scores, weights, labels, threshold)
+            equal = np.ptp(weights) == 0  # equal weights need not be carried along
+            return sorted_group(label, interval, scores, None if equal else weights, labels)
+
+        groups = list(zip(self.labels, self.intervals, self.rows, strict=True))
+        scored = map(count, groups) if counts.scores.size < _LARGE else map_in_threads(count, groups)
+        return record.gap(ScoredGroups(tuple(scored)), self.constraint)
+
+
+def _count_selected(
+    label: GroupLabel,
+    interval: IntervalSet,
+    scores: Floats,
+    weights: Floats,
+    positive: Bools | None,
+    threshold: float,
+) -> GroupScores:
+    """Count the weight of a group above and below a threshold, by label if there are labels."""
+    above = scores > threshold
+    labels = np.zeros(above.size, dtype=bool) if positive is None else positive
+    sums = np.bincount(2 * above + labels, weights=weights, minlength=4).astype(np.float64)
+    cells = np.flatnonzero(sums)
+    two_scores = np.where(cells >= 2, np.nextafter(threshold, np.inf), threshold)
+    return GroupScores(label, interval, two_scores, sums[cells], None if positive is None else cells % 2 == 1)
 
 
 register(NamedConstraint("statistical_parity", StatisticalParity, metric="statistical_parity"))

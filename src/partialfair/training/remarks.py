@@ -26,10 +26,10 @@ from partialfair.data.groups import members_text
 from partialfair.exceptions import (
     IdleThresholdWarning,
     OverfittedGapWarning,
+    SmallGroupWarning,
     SurrogateWarning,
     UninformativeModelWarning,
 )
-from partialfair.metrics.catalogue import METRICS
 from partialfair.optimization.objectives import LossSettings, PartialAUC
 from partialfair.optimization.problems import Cells, Counts, WeightedScores
 from partialfair.optimization.solvers import GOOD, Status
@@ -151,7 +151,7 @@ def overfitted_gap_warning(
         constraint, groups = grouped.constraint, grouped.groups
         record = record_of(constraint)
         # The formula is about proportions; means over pairs, with gaps up to ½, are known better.
-        if record is None or METRICS[record.metric].largest != 1 or constraint.largest_gap != 1:
+        if record is None or record.bounded.largest != 1 or constraint.largest_gap != 1:
             continue
         members = grouped.effective_members(cells)
         fewest = int(np.argmin(members))
@@ -167,6 +167,17 @@ def overfitted_gap_warning(
                 "among new people; raise max_gap, widen the interval or add rows, and look at rows held out"
             )
     return None
+
+
+def small_group_warning(constraints: Sequence[GroupedConstraint]) -> SmallGroupWarning | None:
+    """Name the groups that are too small for some constraint; None if there are none."""
+    sentences = [f"{one.describe_small()} of {type(one.stated).__name__}" for one in constraints if one.small]
+    if not sentences:
+        return None
+    return SmallGroupWarning(
+        f"{'; '.join(sentences[:3])}: with fewer than min_group_size={constraints[0].min_group_size:g} a "
+        "group is not judged; its rows count in the loss, and the promise leaves it out"
+    )
 
 
 def idle_threshold_warning(

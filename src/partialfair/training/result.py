@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from partialfair.data.groups import group_name
 from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.problems import Certificate
 from partialfair.optimization.solvers import Record, Status
+from partialfair.training.named_constraints import record_of
 from partialfair.utils.text import listed
 from partialfair.utils.typing import Floats, GroupLabel
 
@@ -229,6 +230,42 @@ class FitResult:
     def gap(self) -> float:
         """The exact gap of ``binding``; nan without."""
         return float("nan") if self.binding is None else self.binding.value
+
+    def in_units(self, unit: float) -> FitResult:
+        """Return the result with everything that depends on the unit of scores in units of 1.
+
+        Parameters
+        ----------
+        unit
+            The unit of scores in this result.
+        """
+        records = [record_of(constraint) for constraint in self.constraints]
+        in_scores = [record is not None and record.bounded.in_scores for record in records]
+        gaps = tuple(
+            replace(
+                gap, value=abs(unit) * gap.value if is_score else gap.value, threshold=unit * gap.threshold
+            )
+            for gap, is_score in zip(self.gaps, in_scores, strict=True)
+        )
+        # Gaps of lines of the search are differences of scores if all constraints bound such.
+        factor = abs(unit) if in_scores and all(in_scores) else 1.0
+        sigma, kkt = self.surrogate, self.kkt
+        return replace(
+            self,
+            objective=unit**2 * self.objective,
+            constant_objective=unit**2 * self.constant_objective,
+            constraints=tuple(one.in_units(1 / unit) for one in self.constraints),
+            gaps=gaps,
+            thresholds=unit * self.thresholds,
+            surrogate=None if sigma is None else replace(sigma, width=abs(unit) * sigma.width),
+            spread=abs(unit) * self.spread,
+            history=tuple(replace(one, objective=unit**2 * one.objective) for one in self.history),
+            kkt=replace(kkt, objective=unit**2 * kkt.objective, gap=factor * kkt.gap),
+            search=tuple(
+                replace(line, gap=factor * line.gap, objective=unit**2 * line.objective)
+                for line in self.search
+            ),
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is stored: the status as text and the history as a table, which any file can hold."""

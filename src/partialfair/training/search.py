@@ -6,236 +6,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
 from partialfair.constraints import Constraint, OnAGrid
-from partialfair.constraints.surrogates import Surrogate, surrogate
-from partialfair.optimization.models.linear import GroupTerms
-from partialfair.optimization.problems import Certificate, Counts, Problem, certify
-from partialfair.optimization.solvers import (
-    CUT_SHORT,
-    IDCA,
-    Newton,
-    Record,
-    Result,
-    Solver,
-    Status,
-    decide_status,
-)
-from partialfair.optimization.solvers.result import unconstrained_start
-from partialfair.training.attempts import Attempt, Attempts, Solving, Watch
-from partialfair.training.candidates import Candidate, Pool
-from partialfair.training.direct_search import DirectSearch, direct_search
-from partialfair.training.escalation import Escalation, escalate, find_kkt_point
-from partialfair.training.result import Tried
-from partialfair.training.statement import Training, check_groups, group_constraints, place_intervals
-from partialfair.training.tightening import Tightener, Tightening, explain_infeasibility, is_reachable
-from partialfair.training.units import PreparedRows
-from partialfair.utils.clock import OutOfTime, acknowledge_interrupt, deadline, out_of_time
+from partialfair.optimization.problems import Certificate, Counts, Problem
+from partialfair.optimization.solvers import CUT_SHORT, Newton, Result, Status, decide_status
+from partialfair.training.attempts import Attempt, Attempts, Solving, Watch, certify_attempt
+from partialfair.training.candidates import Pool
+from partialfair.training.direct_search import direct_search
+from partialfair.training.escalation import escalate, find_kkt_point
+from partialfair.training.settings import EarlierFits, FitSettings, PathModel, Start
+from partialfair.training.statement import Training
+from partialfair.training.tightening import Tightener, explain_infeasibility, is_reachable
+from partialfair.utils.clock import OutOfTime, acknowledge_interrupt, deadline, noticing_interrupts
 from partialfair.utils.typing import Floats
 
 
-@dataclass(frozen=True, kw_only=True)
-class FitSettings:
-    """What is fitted and how, besides rows, loss and constraints; parameters of estimators state most of it.
+@dataclass(eq=False)
+class Task:
+    """What a search is given, and the unconstrained model once it is solved.
 
     Attributes
     ----------
-    alpha
-        Of the penalty ``½ alpha ‖coef‖²``.
-    fit_intercept, group_terms
-        Terms of the model; see `linear_model`.
-    higher_is_better
-        Whether scores above 0 predict the positive class; else those below do.
-    solver, solver_name, max_iter
-        The solver, and the name and limit by which it was chosen; a solver that was not chosen by name (None)
-        is never replaced by one that suits the problem better.
-    enforce
-        Whether exact gaps, or only surrogate constraints, are to be small enough.
-    surrogate, surrogate_width
-        The surrogate of the indicator, or its name and width.
-    surrogate_halvings, search_steps, allow_ties, min_group_size, tol
-        As in `PartialFairClassifier`.
-    seed
-        Of all that is random.
-    callback, verbose
-        What is called, and shown, as solvers proceed.
-    tightening, direct, escalation
-        Of the corrections of surrogate problems, of the steps on the exact metric, and of what follows if no
-        feasible point with a KKT certificate was found.
-    relative_width, min_spread
-        Width of a surrogate in units of the spread of the unconstrained scores: on a9a, law school and the
-        synthetic admissions at max_gap 0.05 the exact gap was smallest between 0.15 and 0.4. Scores whose
-        spread is smaller, relative to their size, are equal but for rounding errors.
-    unconstrained_tol
-        Gradient of the unconstrained model, which is only a start, in units of tol.
-    n_looks
-        Solves in a row that look for a feasible KKT point near the best model, without an escalation.
-    times_after_long_solves
-        Evaluations of the exact metric, in units of what is usual, as long as no model is feasible, where a
-        solve costs hundreds of them.
-    grace
-        Seconds after the deadline that the KKT certificate of the best point may take.
-    """
-
-    alpha: float
-    fit_intercept: bool = True
-    group_terms: GroupTerms = None
-    higher_is_better: bool = True
-    solver: Solver
-    solver_name: str | None = None
-    max_iter: int | None = None
-    enforce: Literal["exact", "surrogate", "population"] = "exact"
-    surrogate: str | Surrogate = "ramp"
-    surrogate_width: float | Literal["auto"] = "auto"
-    surrogate_halvings: int = 0
-    search_steps: int = 100
-    allow_ties: bool = False
-    min_group_size: int = 2
-    tol: float = 1e-4
-    seed: int = 0
-    callback: Callable[[Record], bool | None] | None = None
-    verbose: int = 0
-    tightening: Tightening = field(default_factory=Tightening)
-    direct: DirectSearch = field(default_factory=DirectSearch)
-    escalation: Escalation = field(default_factory=Escalation)
-    relative_width: float = 0.25
-    min_spread: float = 1e-9
-    unconstrained_tol: float = 1e-2
-    n_looks: int = 3
-    times_after_long_solves: int = 5
-    grace: float = 0.25
-
-    def choose_surrogate(self, counts: Counts) -> Surrogate:
-        """Return the surrogate; "auto" makes it as wide as suits the spread of the unconstrained scores."""
-        if isinstance(self.surrogate, Surrogate):
-            return self.surrogate
-        if self.surrogate_width != "auto":
-            return surrogate(self.surrogate, float(self.surrogate_width))
-        unit = counts.spread
-        is_constant = unit <= self.min_spread * (1 + counts.scale.largest)
-        width = 1.0 if is_constant else self.relative_width * unit
-        return surrogate("rounded_ramp" if self.surrogate == "ramp" else self.surrogate, width)
-
-    def select_solver(self, problem: Problem) -> Solver:
-        """Return the solver, or one that suits the problem better if it was chosen by name."""
-        if self.solver_name is None:
-            return self.solver
-        if not problem.m:
-            return Newton()  # constraints that nothing can violate
-        if self.solver_name == "idca" and problem.rows.parameters.block_size > Newton.largest_block:
-            # Hessians would be too large.
-            return IDCA() if self.max_iter is None else IDCA(max_iter=self.max_iter)
-        return self.solver
-
-
-@dataclass(frozen=True, eq=False)
-class Start:
-    """Where a search begins, in units of the fit.
-
-    Attributes
-    ----------
-    begin
-        Where the unconstrained fit begins; None: at a constant score.
-    last
-        Parameters and thresholds of an earlier fit, if there is one.
+    training, constraints
+        Rows, loss and penalty; and the constraints as stated, in units of the fit.
+    settings, start, earlier
+        How to search, where to begin, and what other fits of a path have found.
+    without
+        The problem without constraints.
     unconstrained
-        Parameters of its unconstrained model.
-    surrogate_bias
-        By how much its exact gaps exceeded its trained limits in the end; see `Attempt.surrogate_bias`.
+        Its solution; None before it is solved, and where there are no constraints.
+    search
+        The search, once the problem is stated.
     """
 
-    begin: Floats | None = None
-    last: tuple[Floats, Floats] | None = None
-    unconstrained: Floats | None = None
-    surrogate_bias: Floats | None = None
-
-    def point(self, problem: Problem) -> Floats | None:
-        """Return the solution of the earlier fit, with its thresholds if they are as many."""
-        if self.last is None or self.last[0].size != problem.rows.parameters.n:
-            return None
-        w, thresholds = self.last
-        same = thresholds.size == problem.bank.n_theta
-        return np.concatenate([w, thresholds]) if same else problem.start_at(w)
-
-
-@dataclass(frozen=True, eq=False)
-class PathModel:
-    """What one fit of a path came back with.
-
-    Attributes
-    ----------
-    max_gaps : (n_constraints,)
-        Its limits.
-    candidate
-        The model, evaluated by them.
-    attempt
-        The attempt whose KKT certificate is shown.
-    """
-
-    max_gaps: Floats
-    candidate: Candidate
-    attempt: Attempt
-
-
-@dataclass(frozen=True, eq=False)
-class EarlierFits:
-    """What fits of the same rows with other limits have found: a value that one fit hands to the next.
-
-    Attributes
-    ----------
-    rows
-        The rows in units of the fit, once they are prepared.
-    unconstrained
-        The unconstrained model, once it is solved.
-    models
-        By limits, in the order in which they were first set.
-    pareto
-        Candidates, feasible or not, that no other beats in gaps and objective; `Candidate.excess` holds gaps.
-    """
-
-    rows: PreparedRows | None = None
+    training: Training
+    constraints: tuple[Constraint, ...]
+    settings: FitSettings
+    start: Start
+    earlier: EarlierFits
+    without: Problem
     unconstrained: Result | None = None
-    models: tuple[PathModel, ...] = ()
-    pareto: tuple[Candidate, ...] = ()
+    search: Search | None = None
 
-    def add(self, model: PathModel, pool: Pool) -> EarlierFits:
-        """Return these and a model, which replaces one with the same limits, with the candidates it beat."""
-        same = [(one.max_gaps == model.max_gaps).all() for one in self.models]
-        models = [model if is_same else one for one, is_same in zip(self.models, same, strict=True)]
-        pareto = list(self.pareto)
-        for candidate in pool.candidates:
-            given = replace(candidate, excess=candidate.excess + pool.training.max_gaps)
-            if candidate.is_predictive and not any(_beats(one, given) for one in pareto):
-                pareto = [*(one for one in pareto if not _beats(given, one)), given]
-        return replace(self, models=tuple(models if any(same) else [*models, model]), pareto=tuple(pareto))
-
-    def candidates(self, max_gaps: Floats) -> list[Candidate]:
-        """Return all candidates of earlier fits, evaluated by the given limits: gaps do not change."""
-        return [replace(one, excess=one.excess - max_gaps) for one in self.pareto]
-
-    def model_with(self, max_gaps: Floats) -> PathModel | None:
-        """Return the model with these limits."""
-        return next((one for one in self.models if (one.max_gaps == max_gaps).all()), None)
-
-    def has_better(self, model: PathModel) -> bool:
-        """Whether a candidate of another fit satisfies the limits of a model, and is the better answer."""
-        found = model.candidate
-        return any(
-            one.worst <= 0 and (found.worst > 0 or one.objective < found.objective)
-            for one in self.candidates(model.max_gaps)
-        )
-
-
-def _beats(one: Candidate, other: Candidate) -> bool:
-    """Whether a candidate is at least as good in every gap, in its objective and in its ties."""
-    no_more_ties = not (one.tied > other.tied).any()  # nan, unknown, is not more
-    return bool(no_more_ties and (one.excess <= other.excess).all() and one.objective <= other.objective)
+    @property
+    def w(self) -> Floats:
+        """Parameters of the unconstrained model, or of the constant one where it was not solved."""
+        return self.without.constant_start if self.unconstrained is None else self.unconstrained.x
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,59 +65,49 @@ class Search:
 
     Attributes
     ----------
-    settings, start, earlier
-        How to search, where to begin, and what other fits of a path have found.
-    trained, sigma, problem
-        The constraints as they are first trained, the surrogate, and the problem of the two.
-    w
-        Parameters of the unconstrained model, or of the constant one where it was not solved.
-    unconstrained
-        The unconstrained model; None without constraints.
+    task
+        What was given.
+    trained, problem
+        The constraints as they are first trained, and the problem of these and a surrogate.
     attempts
         Solved problems and all candidates.
     tightener
         Solves the problem again with other limits.
     """
 
-    settings: FitSettings
-    start: Start
-    earlier: EarlierFits
+    task: Task
     trained: tuple[Constraint, ...]
-    sigma: Surrogate | None
     problem: Problem
-    w: Floats
-    unconstrained: Result | None
     attempts: Attempts
     tightener: Tightener
 
     @property
-    def training(self) -> Training:
-        """Rows, loss and constraints."""
-        return self.attempts.pool.training
-
-    @property
     def is_exact(self) -> bool:
         """Whether exact gaps are to be small enough."""
-        return self.settings.enforce == "exact" and bool(self.trained)
+        return self.task.settings.enforce == "exact" and bool(self.trained)
 
     @property
     def solves_are_long(self) -> bool:
         """Whether parameters are so many that evaluating the exact metric costs far less than a solve."""
         return self.problem.rows.parameters.n > Newton.largest_block
 
+    def attempt(self, result: Result) -> Attempt:
+        """Return a result of the problem as an attempt."""
+        pool = self.attempts.pool
+        return Attempt(pool.training, self.trained, pool.sigma, self.problem, result)
+
     def solve_stated(self) -> Attempt:
         """Solve the problem as it is stated."""
-        solving = self.tightener.solving
-        start = solving.solver.start(self.problem, self.w, self.start.point(self.problem))
-        result = solving.solve(self.problem, start)
-        self.attempts.first = Attempt(self.training, self.trained, self.sigma, self.problem, result)
+        solving, last = self.tightener.solving, self.task.start.point(self.problem)
+        start = solving.solver.start(self.problem, self.task.w, last)
+        self.attempts.first = self.attempt(solving.solve(self.problem, start))
         return self.attempts.first
 
     def unsolved(self, because: Status) -> Attempt:
-        """Return where the solver would have begun, as an attempt."""
-        start = unconstrained_start(self.problem, self.w, self.start.point(self.problem))
-        result = Watch(self.problem, 0.0).unfinished(start, because)
-        return Attempt(self.training, self.trained, self.sigma, self.problem, result)
+        """Return the earlier fit's solution, or the unconstrained model, as an attempt that ended at once."""
+        last = self.task.start.point(self.problem)
+        start = self.problem.start_at(self.task.w) if last is None else last
+        return self.attempt(Watch(self.problem, 0.0).unfinished(start, because))
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,57 +118,29 @@ class SearchResult:
     ----------
     w, objective
         The model.
-    attempt
-        The best feasible attempt whose KKT certificate holds, or the best of all.
-    cut
-        What cut the search short, if anything did.
+    status, infeasibility
+        How the search ended, and why no point that satisfies the constraints was found if that is so.
+    attempt, certificate
+        The best feasible attempt whose KKT certificate holds, or the best of all; and its KKT certificate.
     search
         What was tried.
     earlier
         For other fits of a path.
-    is_feasible, kkt_point_is_feasible
-        Whether the model satisfies the constraints, and whether the attempt does.
     """
 
     w: Floats
     objective: float
+    status: Status
+    infeasibility: str | None
     attempt: Attempt
-    cut: Status | None
+    certificate: Certificate
     search: Search
     earlier: EarlierFits
-    is_feasible: bool = False
-    kkt_point_is_feasible: bool = False
-
-    @property
-    def tried(self) -> tuple[Tried, ...]:
-        """One line for each model that was tried."""
-        return tuple(self.search.attempts.pool.tried)
 
     @cached_property
     def counts(self) -> Counts:
         """How much weight has which score under the model."""
         return self.attempt.problem.rows.at(self.w).counts()
-
-    @property
-    def unconstrained_counts(self) -> Counts | None:
-        """The same under the unconstrained model; None without constraints."""
-        if self.search.unconstrained is None:
-            return None
-        return self.search.attempts.pool.problem.rows.at(self.search.unconstrained.x).counts()
-
-
-@dataclass(eq=False)
-class _Task:
-    """What `find_model` is given, and how far it has come, which remains when clock or user end it."""
-
-    training: Training
-    constraints: tuple[Constraint, ...]
-    settings: FitSettings
-    start: Start
-    earlier: EarlierFits
-    without: Problem
-    unconstrained: Result | None = None
-    search: Search | None = None
 
 
 def find_model(
@@ -389,45 +172,54 @@ def find_model(
         What other fits of the same rows have found.
     """
     start, earlier = start or Start(), earlier or EarlierFits()
-    task = _Task(training, tuple(constraints), settings, start, earlier, training.problem([]))
+    task = Task(training, tuple(constraints), settings, start, earlier, training.problem([]))
     cut: Status | None
-    with deadline(end):
-        try:
-            cut = _search(task)
-        except OutOfTime:
-            cut = Status.TIME_LIMIT
-        except KeyboardInterrupt:
-            acknowledge_interrupt()
-            cut = Status.STOPPED
-        search = task.search or _state_problem(task)
-        best = search.attempts.best or search.unsolved(cut or Status.TIME_LIMIT)
+    with noticing_interrupts():
+        with deadline(end):
+            try:
+                cut = _search(task)
+            except OutOfTime:
+                cut = Status.TIME_LIMIT
+            except KeyboardInterrupt:
+                acknowledge_interrupt()
+                cut = Status.STOPPED
+            search = task.search or state_problem(task)
+            attempt = search.attempts.best or search.unsolved(cut or Status.TIME_LIMIT)
+        pool = search.attempts.pool
+        # Only an exact search has candidates; otherwise the attempt is the answer.
+        answer = pool.answer if pool.candidates else None
+        certificate = certify_attempt(attempt, end, settings.grace)
     if task.unconstrained is not None and task.unconstrained.ended not in CUT_SHORT:
         earlier = replace(earlier, unconstrained=task.unconstrained)
-    pool = search.attempts.pool
-    if not pool.candidates:
-        return SearchResult(best.w, best.result.objective, best, cut, search, earlier)
-    answer = pool.answer
-    earlier = earlier.add(PathModel(best.training.max_gaps, answer, best), pool)
-    return SearchResult(
-        answer.w,
-        answer.objective,
-        best,
-        cut,
-        search,
-        earlier,
-        is_feasible=pool.is_feasible(answer),
-        kkt_point_is_feasible=search.attempts.is_feasible(best),
+    if answer is not None:
+        earlier = earlier.add(PathModel(answer, attempt), pool)
+    w, objective = (attempt.w, attempt.result.objective) if answer is None else (answer.w, answer.objective)
+    satisfied = answer is not None and pool.is_feasible(answer)
+    holds = certificate.holds(settings.tol)
+    status = decide_status(
+        attempt.result.ended if cut is None else cut,
+        feasible=attempt.result.feasible,
+        certified=holds and (search.attempts.is_feasible(attempt) or not search.is_exact),
+        satisfied=satisfied if search.is_exact else None,
     )
+    reason = None
+    if status is Status.NO_FEASIBLE_POINT and search.is_exact and not satisfied:
+        gaps = attempt.training.gaps(attempt.problem.rows.at(w).counts())
+        reason = explain_infeasibility(attempt.training, gaps)
+    elif status is Status.NO_FEASIBLE_POINT:
+        values = attempt.problem.evaluate(attempt.result.x).constraints
+        reason = attempt.problem.constraints.names[int(np.argmax(values))]
+    return SearchResult(w, objective, status, reason, attempt, certificate, search, earlier)
 
 
-def _search(task: _Task) -> Status | None:
+def _search(task: Task) -> Status | None:
     """Go through the steps of a fit, in this order; return what cut them short."""
     # Without constraints first: that model may be feasible, and its scores say how wide a surrogate is.
     if task.constraints:
-        task.unconstrained = task.earlier.unconstrained or _solve_unconstrained(task)
+        task.unconstrained = task.earlier.unconstrained or solve_unconstrained(task)
         if task.unconstrained.ended in CUT_SHORT:
             return task.unconstrained.ended
-    task.search = search = _state_problem(task)
+    task.search = search = state_problem(task)
     if not search.is_exact:
         ended = search.solve_stated().result.ended
         return ended if ended in CUT_SHORT else None
@@ -435,7 +227,8 @@ def _search(task: _Task) -> Status | None:
         return None
     # Solve the surrogate problem, and tighten its limits until exact gaps are small enough. A fit of a path
     # with the same limits has done that already: then only models of other fits are new.
-    attempts, solved = search.attempts, task.earlier.model_with(search.training.max_gaps)
+    attempts = search.attempts
+    solved = task.earlier.model_with(attempts.pool.training.max_gaps)
     if solved is not None:
         attempts.evaluate(solved.attempt, "the earlier fit")
     else:
@@ -453,7 +246,7 @@ def _search(task: _Task) -> Status | None:
     return attempts.cut_short if solved is None else None
 
 
-def _solve_unconstrained(task: _Task) -> Result:
+def solve_unconstrained(task: Task) -> Result:
     """Return the unconstrained model, from that of an earlier fit if there is one."""
     begin = task.start.unconstrained
     if begin is None or begin.size != task.without.n:
@@ -462,52 +255,39 @@ def _solve_unconstrained(task: _Task) -> Result:
     return Newton(tol=tol).solve(task.without, begin)
 
 
-def _state_problem(task: _Task) -> Search:
+def state_problem(task: Task) -> Search:
     """State the constraints on groups that are large enough, and what is to be trained for them."""
     settings, training, without = task.settings, task.training, task.without
-    w = without.constant_start if task.unconstrained is None else task.unconstrained.x
     sigma, trained = None, tuple[Constraint, ...]()
     if task.constraints:
-        counts = without.rows.at(w).counts()
+        counts = without.rows.at(task.w).counts()
         sigma = settings.choose_surrogate(counts)
-        placed = place_intervals(task.constraints, counts, training.groups.labels)
-        grouped = group_constraints(placed, training.groups, training.cells, settings.min_group_size)
-        check_groups(grouped)
-        training = replace(training, constraints=grouped)
+        training = training.state(task.constraints, counts, settings.min_group_size)
         # Exact gaps are about all ranks of the interval, and so the grid has to reach as far.
         trained = tuple(
             one.on_grid(one.grid) if settings.enforce == "exact" and isinstance(one, OnAGrid) else one
-            for one in (each.constraint for each in grouped)
+            for one in (each.constraint for each in training.constraints)
         )
     problem = training.problem(training.blocks(trained, sigma))
-    solving = Solving(settings.select_solver(problem), settings.tol, settings.callback, settings.verbose)
-    return Search(
-        settings,
-        task.start,
-        task.earlier,
-        trained,
-        sigma,
-        problem,
-        w,
-        task.unconstrained,
-        Attempts(Pool(training, without, sigma, settings.allow_ties)),
-        Tightener(settings.tightening, solving),
-    )
+    solver = settings.select_solver(problem)
+    solving = Solving(solver, settings.tol, settings.callback, settings.verbose)
+    attempts = Attempts(Pool(training, without, sigma, settings.allow_ties))
+    return Search(task, trained, problem, attempts, Tightener(settings.tightening, solving))
 
 
 def accept_unconstrained(search: Search) -> bool:
     """Accept the unconstrained model if it is feasible; else add what else is known already."""
-    pool, start, earlier = search.attempts.pool, search.start, search.earlier
-    assert search.unconstrained is not None
-    pool.add(search.unconstrained.x, "no constraint")
+    task, pool = search.task, search.attempts.pool
+    start, earlier, result = task.start, task.earlier, task.unconstrained
+    assert result is not None
+    pool.add(result.x, "no constraint")
     (unconstrained,) = pool.candidates
     if pool.is_feasible(unconstrained):
-        solved = Attempt(search.training, (), None, pool.problem, search.unconstrained)
-        search.attempts.note(solved, unconstrained)
+        search.attempts.note(Attempt(pool.training, (), None, pool.problem, result), unconstrained)
         return True
     pool.add(pool.problem.constant_start, "everybody alike")
     known = {one.w.tobytes() for one in pool.candidates}
-    for candidate in earlier.candidates(search.training.max_gaps):
+    for candidate in earlier.candidates(pool.training.max_gaps):
         if candidate.w.tobytes() not in known:
             pool.take(candidate, "another model")
     if not earlier.models and start.last is not None and start.last[0].size == unconstrained.w.size:
@@ -517,7 +297,7 @@ def accept_unconstrained(search: Search) -> bool:
 
 def continue_last_fit(search: Search) -> None:
     """Solve from the model of an earlier fit alone, which may be near the answer."""
-    start, attempts = search.start, search.attempts
+    start, attempts = search.task.start, search.attempts
     if start.last is None or search.solves_are_long:
         return
     near = attempts.pool.best.w if attempts.pool.any_feasible else start.last[0]
@@ -536,7 +316,7 @@ def solve_and_tighten(search: Search) -> None:
     attempts.evaluate(first, "surrogate constraints")
     if first.result.ended in CUT_SHORT:
         return
-    halvings = search.settings.surrogate_halvings
+    halvings = search.task.settings.surrogate_halvings
     for attempt in search.tightener.tighten(first, halvings, solves_are_long=long):
         way = ", rank by rank" if attempt.rank_by_rank else ""
         attempts.evaluate(attempt, f"correction {attempt.number}{way}")
@@ -550,7 +330,7 @@ def solve_and_tighten(search: Search) -> None:
 
 def search_directly(search: Search) -> None:
     """Take steps on the exact metric."""
-    settings, pool = search.settings, search.attempts.pool
+    settings, pool = search.task.settings, search.attempts.pool
     long = search.solves_are_long and not pool.any_feasible
     n_steps = (settings.times_after_long_solves if long else 1) * settings.search_steps
     direct_search(pool, n_steps, settings.seed, settings.direct)
@@ -558,25 +338,26 @@ def search_directly(search: Search) -> None:
 
 def is_unfinished(search: Search) -> bool:
     """Whether to escalate: corrections found no feasible point with a KKT certificate."""
-    settings, attempts = search.settings, search.attempts
+    settings, attempts = search.task.settings, search.attempts
     if search.solves_are_long or not settings.search_steps or attempts.any_feasible_kkt_point:
         return False
     is_affordable = search.problem.m <= settings.escalation.most_functions
-    return is_affordable and all(map(is_reachable, search.training.constraints))
+    return is_affordable and all(map(is_reachable, attempts.pool.training.constraints))
 
 
 def escalate_search(search: Search) -> Status | None:
     """Search along the boundary of the feasible set; return STOPPED if the user's callback says so."""
-    settings = search.settings
-    assert search.sigma is not None
+    settings = search.task.settings
+    sigma = search.attempts.pool.sigma
+    assert sigma is not None
     return escalate(
         search.attempts,
         search.trained,
-        search.sigma,
+        sigma,
         settings.escalation,
         settings.direct,
         settings.seed,
-        others_are_known=bool(search.earlier.models),
+        others_are_known=bool(search.task.earlier.models),
         is_stopped=search.tightener.solving.is_stopped,
     )
 
@@ -586,7 +367,7 @@ def choose(search: Search, escalated: bool) -> Attempt:
 
     If there is none such, and some model is feasible, one is looked for near that model.
     """
-    attempts, tightener, settings = search.attempts, search.tightener, search.settings
+    attempts, tightener, settings = search.attempts, search.tightener, search.task.settings
     pool, ordered = attempts.pool, attempts.ordered
     for attempt in ordered:
         if attempts.has_feasible_kkt_point(attempt):
@@ -608,7 +389,7 @@ def choose(search: Search, escalated: bool) -> Attempt:
         fraction = escalation.fraction(pool.training.cells.n_rows)
         return find_kkt_point(attempts, best, tightener, escalation.kkt_search, fraction) or best
     # Else problems are solved whose constraints are true of the best model.
-    last, near, limits = best, pool.best, search.training.max_gaps
+    last, near, limits = best, pool.best, pool.training.max_gaps
     for _ in range(settings.n_looks):
         last = tightener.solve_around(last, near.w, limits)
         near = attempts.evaluate(last, "correction of the best")
@@ -619,36 +400,3 @@ def choose(search: Search, escalated: bool) -> Attempt:
         elif last.solved:
             return last
     return best
-
-
-def certify_attempt(attempt: Attempt, end: float, grace: float) -> Certificate:
-    """Return the KKT certificate of an attempt; some seconds of grace after the deadline are left for it."""
-    try:
-        with deadline(end):
-            certificate = attempt.certificate
-        if not out_of_time(end) or certificate.holds(attempt.training.tol):
-            return certificate
-        with deadline(end + grace):
-            return certify(attempt.problem, attempt.result.x, tol=attempt.training.tol)
-    except KeyboardInterrupt:
-        acknowledge_interrupt()
-        with deadline(0.0):
-            return certify(attempt.problem, attempt.result.x, tol=attempt.training.tol)
-
-
-def decide_ending(found: SearchResult, certificate: Certificate) -> tuple[Status, str | None]:
-    """Return the status, and why no point that satisfies the constraints was found if that is so."""
-    attempt, exact = found.attempt, found.search.is_exact
-    holds = certificate.holds(attempt.training.tol)
-    status = decide_status(
-        attempt.result.ended if found.cut is None else found.cut,
-        feasible=attempt.result.feasible,
-        certified=holds and (found.kkt_point_is_feasible or not exact),
-        satisfied=found.is_feasible if exact else None,
-    )
-    if status is not Status.NO_FEASIBLE_POINT:
-        return status, None
-    if exact and not found.is_feasible:
-        return status, explain_infeasibility(attempt.training, attempt.training.gaps(found.counts))
-    values = attempt.problem.evaluate(attempt.result.x).constraints
-    return status, attempt.problem.constraints.names[int(np.argmax(values))]

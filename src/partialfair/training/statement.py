@@ -17,119 +17,15 @@ import numpy as np
 from partialfair.constraints import Constraint, ConstraintBlock, check_compatible, join
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.groups import Groups, enough, group_name, members_text
-from partialfair.data.intervals import IntervalSet, band_weights, intervals_by_group
-from partialfair.exceptions import InputError, SmallGroupWarning
-from partialfair.metrics.choice import choose_interval
-from partialfair.metrics.inputs import GroupScores, ScoredGroups, sorted_group
+from partialfair.data.intervals import band_weights
+from partialfair.exceptions import InputError
 from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.objectives import Objective
 from partialfair.optimization.problems import Box, Cells, Counts, Problem, TrainingData, WeightedScores
-from partialfair.optimization.problems.rows import map_in_threads
-from partialfair.training.named_constraints import record_of, setting_of
+from partialfair.training.named_constraints import Automatic, ExactGap, place_intervals, record_of
 from partialfair.utils.checks import shown
 from partialfair.utils.text import listed
 from partialfair.utils.typing import Bools, Floats, GroupLabel, Ints
-
-# Scores from which on groups are sorted in threads.
-_LARGE = 100_000
-
-
-class Automatic(tuple[float, float]):
-    """An interval that stands for one that is chosen when the unconstrained scores are known."""
-
-    __slots__ = ()
-
-
-def place_intervals(
-    constraints: Sequence[Constraint], counts: Counts, labels: Sequence[GroupLabel]
-) -> tuple[Constraint, ...]:
-    """Return the constraints, automatic intervals chosen by the scores of the unconstrained model (App. B).
-
-    That is `choose_interval` with the share of scores above 0 as the rate of positive decisions.
-    """
-    if not any(isinstance(one.interval, Automatic) for one in constraints):
-        return tuple(constraints)
-    weighted = counts.weighted
-    known = weighted.codes >= 0
-    names = np.array([group_name(label) for label in labels], dtype=object)
-    choice = choose_interval(
-        weighted.scores[known],
-        sensitive_features=names[weighted.codes[known]],
-        threshold=0.0,
-        sample_weight=weighted.weights[known],
-    )
-    return tuple(
-        replace(one, interval=choice.interval) if isinstance(one.interval, Automatic) else one
-        for one in constraints
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class ExactGap:
-    """The exact gap of a constraint, of one model after the other: rows are sorted into groups once.
-
-    Attributes
-    ----------
-    constraint
-        What bounds the gap, on the groups below.
-    labels, rows, intervals
-        The groups, which of the counted scores are theirs, and their intervals.
-    """
-
-    constraint: Constraint
-    labels: Sequence[GroupLabel]
-    rows: Sequence[Ints]
-    intervals: Sequence[IntervalSet]
-
-    @classmethod
-    def of(cls, constraint: Constraint, groups: Groups) -> ExactGap:
-        """Return the gap of scores that belong to these groups; rows of none are left out."""
-        rows = [np.flatnonzero(groups.codes == code) for code in range(len(groups.labels))]
-        return cls(
-            constraint, groups.labels, rows, intervals_by_group(constraint.interval, list(groups.labels))
-        )
-
-    def measure(self, counts: WeightedScores) -> WorstGap:
-        """Return the gap, with the worst pair and where they differ.
-
-        A constraint without a `NamedConstraint` bounds no metric: it is trained, but its exact gap is nan.
-        """
-        record = record_of(self.constraint)
-        if record is None:
-            return WorstGap(float("nan"), (None, None))
-        # At one threshold nothing has to be sorted: numbers above it and below it are enough.
-        threshold = setting_of(self.constraint).threshold if record.bounded.of_selected else None
-        positive = counts.positive if record.bounded.needs_labels else None
-
-        def count(group: tuple[GroupLabel, IntervalSet, Ints]) -> GroupScores:
-            label, interval, rows = group
-            scores, weights = counts.scores[rows], counts.weights[rows]
-            labels = None if positive is None else positive[rows]
-            if threshold is not None:
-                return _count_selected(label, interval, scores, weights, labels, threshold)
-            equal = np.ptp(weights) == 0  # equal weights need not be carried along
-            return sorted_group(label, interval, scores, None if equal else weights, labels)
-
-        groups = list(zip(self.labels, self.intervals, self.rows, strict=True))
-        scored = map(count, groups) if counts.scores.size < _LARGE else map_in_threads(count, groups)
-        return record.gap(ScoredGroups(tuple(scored)), self.constraint)
-
-
-def _count_selected(
-    label: GroupLabel,
-    interval: IntervalSet,
-    scores: Floats,
-    weights: Floats,
-    positive: Bools | None,
-    threshold: float,
-) -> GroupScores:
-    """Count the weight of a group above and below a threshold, by label if there are labels."""
-    above = scores > threshold
-    labels = np.zeros(above.size, dtype=bool) if positive is None else positive
-    sums = np.bincount(2 * above + labels, weights=weights, minlength=4).astype(np.float64)
-    cells = np.flatnonzero(sums)
-    two_scores = np.where(cells >= 2, np.nextafter(threshold, np.inf), threshold)
-    return GroupScores(label, interval, two_scores, sums[cells], None if positive is None else cells % 2 == 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,17 +146,6 @@ def check_groups(constraints: Sequence[GroupedConstraint]) -> None:
         check_compatible([one.stated.among(common), other.stated.among(common)], one.groups.take(members))
 
 
-def small_group_warning(constraints: Sequence[GroupedConstraint]) -> SmallGroupWarning | None:
-    """Name the groups that are too small for some constraint; None if there are none."""
-    sentences = [f"{one.describe_small()} of {type(one.stated).__name__}" for one in constraints if one.small]
-    if not sentences:
-        return None
-    return SmallGroupWarning(
-        f"{'; '.join(sentences[:3])}: with fewer than min_group_size={constraints[0].min_group_size:g} a "
-        "group is not judged; its rows count in the loss, and the promise leaves it out"
-    )
-
-
 def measure_gap(
     stated: Constraint,
     rows: WeightedScores,
@@ -309,6 +194,8 @@ class Training:
         Where parameters may lie; None: anywhere. Thresholds always may.
     constraints
         What is bounded, and among which groups; none for the unconstrained model.
+    interval_chosen
+        Whether an interval was chosen by the scores of the unconstrained model.
     """
 
     data: TrainingData
@@ -318,6 +205,7 @@ class Training:
     tol: float
     box: Box | None = None
     constraints: tuple[GroupedConstraint, ...] = ()
+    interval_chosen: bool = False
 
     @property
     def cells(self) -> Cells:
@@ -329,6 +217,14 @@ class Training:
     def max_gaps(self) -> Floats:
         """The limits."""
         return np.array([one.constraint.max_gap for one in self.constraints])
+
+    def state(self, constraints: Sequence[Constraint], counts: Counts, min_group_size: float) -> Training:
+        """Return the same with constraints on groups that are large enough, given unconstrained scores."""
+        placed = place_intervals(constraints, counts, self.groups.labels)
+        grouped = group_constraints(placed, self.groups, self.cells, min_group_size)
+        check_groups(grouped)
+        chosen = any(isinstance(one.interval, Automatic) for one in constraints)
+        return replace(self, constraints=grouped, interval_chosen=chosen)
 
     def blocks(self, trained: Sequence[Constraint], sigma: Surrogate | None) -> list[ConstraintBlock]:
         """Tie what is trained, one for each constraint, to the rows."""

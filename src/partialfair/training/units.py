@@ -16,25 +16,21 @@ know. Units are powers of two, or minus one, so that scaling rounds nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.sparse import issparse
 
-from partialfair.constraints import Constraint
 from partialfair.data.categoricals import CategoricalCodes
 from partialfair.data.features import Features, n_rows_of
+from partialfair.data.groups import Groups
 from partialfair.data.samples import Samples
 from partialfair.exceptions import FarFromZeroWarning, InputError, PenalizedFeatureWarning
 from partialfair.optimization.models.designs import DenseDesign, as_design
 from partialfair.optimization.models.linear import FARTHEST_CORRECTED, GroupTerms, LinearModel, linear_model
 from partialfair.optimization.objectives import LossSettings, Objective, mirrored
-from partialfair.optimization.problems import Cells, InMemoryData
-from partialfair.optimization.solvers import Record
-from partialfair.training.named_constraints import record_of
-from partialfair.training.offset import Offset
-from partialfair.training.result import FitResult
+from partialfair.optimization.problems import Box, Cells, InMemoryData
 from partialfair.utils.text import listed
 from partialfair.utils.typing import Floats
 
@@ -65,6 +61,8 @@ class UnitSettings:
 
 
 _SETTINGS = UnitSettings()
+
+DeployedScores: TypeAlias = Callable[[Floats], Floats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,6 +163,89 @@ def measure_columns(X: Features, weights: Floats, *, centered: bool) -> ColumnUn
 
 
 @dataclass(frozen=True, eq=False)
+class Offset:
+    """Another model of the same features, ``s_i = coef · x_i + intercept``, at which coefficients are 0.
+
+    The penalty ``½ alpha ‖coef − origin‖²`` then shrinks towards that model, and not towards scores of 0.
+
+    Attributes
+    ----------
+    scores : (n,)
+        Of the rows that have weight, by that model.
+    coef, intercept : (1, d), (1,)
+        Its own parameters.
+    level : (1, d)
+        Coefficients whose scores are all 1.
+    bounds
+        The least and the largest value that coefficients, those of this model included, may have.
+    deploy
+        From coefficients and intercepts, those of this model included, to the numbers that a user's library
+        adds up for a row, (1, d), and to what makes scores of their sums.
+    """
+
+    scores: Floats
+    coef: Floats
+    intercept: Floats
+    level: Floats
+    bounds: tuple[float, float]
+    deploy: Callable[[Floats, Floats], tuple[Floats, DeployedScores]]
+
+    def in_units(self, unit: float) -> Offset:
+        """Return the same model, with scores in other units."""
+
+        def deploy(coef: Floats, intercept: Floats) -> tuple[Floats, DeployedScores]:
+            summands, scores_of = self.deploy(unit * coef, unit * intercept)
+            return summands, lambda sums: scores_of(sums) / unit
+
+        low, high = sorted(bound / unit for bound in self.bounds)
+        return replace(
+            self,
+            scores=self.scores / unit,
+            coef=self.coef / unit,
+            intercept=self.intercept / unit,
+            bounds=(low, high),
+            deploy=deploy,
+        )
+
+    def domain(self, model: LinearModel) -> Box | None:
+        """Return where the parameters of a linear model that is counted from here may lie; None: anywhere.
+
+        Its features must not be centred, or every parameter would move the intercept.
+        """
+        if np.isinf(self.bounds).all():
+            return None
+        assert not model.n_intercepts
+        low, high = (model.pack(bound - self.coef, np.empty(0)) for bound in self.bounds)
+        return Box(low, high)
+
+    def moved(self, model: LinearModel) -> OffsetModel:
+        """Return a linear model whose parameters are counted from here."""
+        given = {field.name: getattr(model, field.name) for field in fields(model)}
+        given |= {
+            "offset": self.scores,
+            "flat": model.pack(-self.coef, -self.intercept[: model.n_intercepts]),
+        }
+        if not model.n_intercepts:
+            given["level"] = model.pack(self.level, np.empty(0))
+        return OffsetModel(**given, origin=self)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OffsetModel(LinearModel):
+    """A linear model whose parameters are counted from another's, and whose scores a library computes."""
+
+    origin: Offset
+
+    def deployed_scores(self, w: Floats, scores: Floats) -> Floats:
+        """Return the scores that the library computes, to the last digit."""
+        coef, intercept = self.unpack(w)
+        if not self.n_intercepts:
+            intercept = np.zeros(1)
+        summands, scores_of = self.origin.deploy(self.origin.coef + coef, self.origin.intercept + intercept)
+        return scores_of(self.design.forward(summands))
+
+
+@dataclass(frozen=True, eq=False)
 class PreparedRows:
     """Rows in units of a fit, and the model that scores them.
 
@@ -241,42 +322,19 @@ def unit_of(targets: Floats, weights: Floats) -> float:
     return float(2.0 ** np.round(np.log2(size))) if 1e-150 < size < 1e150 else 1.0
 
 
-def record_in_users_units(record: Record, unit: float) -> Record:
-    """Return a record of a solver with its objective in units of 1."""
-    return replace(record, objective=unit**2 * record.objective)
-
-
-def result_in_users_units(result: FitResult, unit: float) -> FitResult:
-    """Return a result with everything that depends on the unit of scores in units of 1."""
-
-    def is_in_scores(constraint: Constraint) -> bool:
-        record = record_of(constraint)
-        return record is not None and record.bounded.in_scores
-
-    gaps = tuple(
-        replace(
-            gap,
-            value=abs(unit) * gap.value if is_in_scores(constraint) else gap.value,
-            threshold=unit * gap.threshold,
+def score_rows(X: Features, coef: Floats, intercept: Floats, groups: Groups | None = None) -> Floats:
+    """Return the scores of a fitted linear model; with group terms, of rows of the groups of its terms."""
+    terms: GroupTerms = None
+    if groups is not None:
+        terms = "interactions" if len(coef) > 1 else "intercept"
+    model = linear_model(
+        X,
+        codes=None if groups is None else groups.codes,
+        n_groups=1 if groups is None else len(groups.labels),
+        group_terms=terms,
+    )
+    if model.design.shape[1] != coef.shape[1]:
+        raise InputError(
+            f"X has {model.design.shape[1]} features, but there are {coef.shape[1]} coefficients"
         )
-        for gap, constraint in zip(result.gaps, result.constraints, strict=True)
-    )
-    # Gaps of lines of the search are differences of scores if all constraints bound such.
-    all_in_scores = bool(result.constraints) and all(map(is_in_scores, result.constraints))
-    factor = abs(unit) if all_in_scores else 1.0
-    sigma = result.surrogate
-    return replace(
-        result,
-        objective=unit**2 * result.objective,
-        constant_objective=unit**2 * result.constant_objective,
-        constraints=tuple(one.in_units(1 / unit) for one in result.constraints),
-        gaps=gaps,
-        thresholds=unit * result.thresholds,
-        surrogate=None if sigma is None else replace(sigma, width=abs(unit) * sigma.width),
-        spread=abs(unit) * result.spread,
-        history=tuple(record_in_users_units(record, unit) for record in result.history),
-        kkt=replace(result.kkt, objective=unit**2 * result.kkt.objective, gap=factor * result.kkt.gap),
-        search=tuple(
-            replace(line, gap=factor * line.gap, objective=unit**2 * line.objective) for line in result.search
-        ),
-    )
+    return model.scores(model.pack(coef, intercept))

@@ -34,7 +34,7 @@ from partialfair.estimators.path_fits import TINY_TIME, Listener
 from partialfair.exceptions import InputError
 from partialfair.optimization.problems import Cells
 from partialfair.optimization.solvers import Status
-from partialfair.training.statement import check_groups, group_constraints
+from partialfair.training import check_groups, group_constraints
 from partialfair.trees._leaf_rows import LeafRows, exact_gaps, mean_loss
 from partialfair.utils.checks import check_number, shown
 from partialfair.utils.clock import out_of_time

@@ -15,10 +15,7 @@ from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.objectives import read_loss
 from partialfair.optimization.problems import WeightedScores
 from partialfair.optimization.solvers import Status
-from partialfair.training.offset import Offset
-from partialfair.training.result import FitResult
-from partialfair.training.search import EarlierFits
-from partialfair.training.statement import measure_gap
+from partialfair.training import EarlierFits, FitResult, Offset, measure_gap
 from partialfair.trees.refitting import LeafValues
 from partialfair.utils.typing import Floats, Ints
 

@@ -39,8 +39,7 @@ from partialfair.estimators.path_fits import TINY_TIME, with_gap
 from partialfair.estimators.regressor import PartialFairRegressor
 from partialfair.exceptions import InputError
 from partialfair.optimization.solvers import Record, Solver
-from partialfair.training.offset import Offset
-from partialfair.training.search import EarlierFits
+from partialfair.training import EarlierFits, Offset
 from partialfair.trees._alpha import check_alpha, chosen_refit, is_auto, judging_rows
 from partialfair.trees._calibration import calibrations
 from partialfair.trees._growing import grown, name_model_in_errors

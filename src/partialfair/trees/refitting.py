@@ -19,7 +19,7 @@ from scipy.special import expit
 from sklearn.base import is_regressor
 from sklearn.ensemble._forest import ForestClassifier
 
-from partialfair.training.offset import DeployedScores, Offset
+from partialfair.training.units import DeployedScores, Offset
 from partialfair.trees._wrapped import unwrapped
 from partialfair.trees.ensembles import ScoreKind, TreeEnsemble, ensemble_of
 from partialfair.utils.typing import ArrayLike, Floats
