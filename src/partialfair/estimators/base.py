@@ -65,6 +65,11 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
     _set_by_fits: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "groups_", "classes_", "n_iter_")
     """Attributes that a fit sets besides ``result_``, for an estimator that adopts another's fit."""
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     def _check_settings(self) -> None:
         """Refuse settings that cannot be right."""
         self._check_alpha()
@@ -116,6 +121,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         clusters: ArrayLike | None,
     ) -> Self:
         """Check the settings, read the rows, and fit the model."""
+        # The clock runs from here: reading rows counts, and so do all solves.
         deadline = read_deadline(self)
         self._check_settings()
         if self.enforce == "population":
@@ -182,7 +188,9 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             self.groups_ = np.empty(len(fit.labels), dtype=object)
             for k, label in enumerate(fit.labels):  # which may be tuples
                 self.groups_[k] = label
+        # scikit-learn expects at least one iteration.
         self.n_iter_ = max(1, fit.result.history[-1].step)
+        # What only another fit needs is not stored without one.
         if self.warm_start:
             if fit.unconstrained is not None:
                 self._unconstrained = fit.unconstrained
@@ -236,6 +244,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
 
     def _score_samples(self, X: Features, groups: Groups | None) -> Floats:
         """Score rows that were read."""
+        # Without group terms the group of a row does not matter, known or not.
         known = None
         if groups is not None and self._has_group_terms:
             known = known_groups(groups, tuple(self.groups_))
@@ -254,6 +263,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         coef, intercept, groups = held["coef_"], held["intercept_"], held.get("groups_")
         if groups is not None and not (isinstance(groups, np.ndarray) and groups.ndim == 1):
             raise InputError("its groups_ are no list of groups")
+        # One row for all groups, or one for each.
         n_groups = 0 if groups is None else len(groups)
         if not {len(coef), len(intercept)} <= {1, n_groups}:
             raise InputError("its coef_ and intercept_ do not fit its groups")

@@ -344,6 +344,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         if self.class_weight is None:
             return np.ones(weights.size)
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            # Each class counts half of the weight.
             factors = [weights.sum() / (2 * weights[positive == side].sum()) for side in (False, True)]
         elif isinstance(self.class_weight, Mapping):
             for label in self.class_weight:
@@ -358,6 +359,5 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.classifier_tags.multi_class = False
         return tags

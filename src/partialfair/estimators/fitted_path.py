@@ -81,9 +81,11 @@ def certify_places(
     certified: dict[int, float] = {}
     n_shares = 0
     for place in range(n_models):
+        # A walk takes up the share of a start that it comes to.
         n_shares += place in begun
         if not n_shares:
             continue
+        # All of the error that arrived here: shares of starts since the last failure.
         level = error * n_shares / len(begun)
         if passes(place, level):
             certified[place] = level
@@ -116,6 +118,7 @@ def estimate_rows_needed(
     if not needed or not math.isfinite(min(needed)):
         return None
     least = max(min(needed), n_rows + 1.0)  # so many were not enough
+    # Two digits, rounded up: it is a rough number.
     step = 10.0 ** (math.floor(math.log10(least)) - 1)
     return round(math.ceil(least / step) * step)
 
@@ -240,6 +243,7 @@ class FairnessPath:
     def explain_shortfall(self, max_gap: float, error: float) -> str:
         """Say how far from certified the models are, and roughly how many rows would be enough."""
         lowest, rows = self.find_lowest_bound(error)[1], [self.gap(point) for point in self.points]
+        # What a model at the first start is tested at.
         level = error / len(place_starts(len(rows)))
         n_needed = estimate_rows_needed(
             self.validation.n, [row.value for row in rows], [row.radius(level) for row in rows], max_gap

@@ -153,12 +153,14 @@ def hold_out(estimator: Any, samples: Samples, validation: Any, clusters: Any, s
     seed
         Of the rows that are drawn.
     """
+    # Here, since paths pass validation that no estimator has checked.
     check_validation(validation)
     if not is_rows(validation):
         return HeldOut(*samples.hold_out(validation, seed))
     X, y, groups, *more = validation
     weights, other_clusters = [*more, None, None][:2]
     if clusters is not None and other_clusters is not None:
+        # As users name them: codes of two arrays do not correspond.
         both = set(np.asarray(clusters).tolist()) & set(np.asarray(other_clusters).tolist())
         if both:
             raise InputError(
@@ -210,6 +212,7 @@ def check_group_sizes(
     check_choice(small_groups, "small_groups", get_args(SmallGroups))
     if isinstance(constraint.interval, Automatic) or small_groups != "list":
         return
+    # The second class of training, even if the validation rows hold one only.
     labels = None if is_regressor(estimator) else evaluated.y == np.unique(train.y)[-1]
     try:
         check_judgeable(
@@ -264,6 +267,7 @@ def align_folds(
     fixed = np.array(sorted({float(threshold) for threshold in thresholds}))
     members = [np.flatnonzero(folds == fold) for fold in np.unique(folds)]
     scales = [_FoldScale.of(scores[rows], even[rows], fixed) for rows in members]
+    # Where the thresholds are, on the common scale.
     common = np.mean([scale.cuts for scale in scales], axis=0)
     inverses = [scale.inverse(common, fixed) for scale in scales]
     aligned = np.empty(scores.size)
@@ -301,6 +305,7 @@ class _FoldScale:
         values, at = np.unique(scores[weights > 0], return_inverse=True)
         amounts = np.bincount(at, weights=weights[weights > 0])
         up_to = np.concatenate([[0.0], np.cumsum(amounts)]) / amounts.sum()
+        # Fractions below each threshold, and below or at it.
         sides = [np.searchsorted(values, thresholds, side=side) for side in ("left", "right")]
         return cls(values, (up_to[:-1] + up_to[1:]) / 2, up_to[np.stack(sides, axis=1).ravel()])
 
@@ -316,6 +321,7 @@ class _FoldScale:
     def inverse(self, common: Floats, thresholds: Floats) -> tuple[Floats, Floats]:
         """Return fractions and scores of ``Q`` between which it is linear."""
         fractions = np.concatenate([self.stretch(self.fractions, common), common])
+        # Thresholds are points of the inverse, so that scores stay on their side.
         values = np.concatenate([self.values, np.repeat(thresholds, 2)])
         order = np.lexsort((values, fractions))
         return fractions[order], values[order]

@@ -65,6 +65,7 @@ def read_samples(
     groups_needed
         Whether rows need groups, which then must be given.
     """
+    # Trees take tables, linear models numbers.
     features, columns = estimator._read_features(X, reset=reset)
     n_rows = n_rows_of(features)
     target = estimator._read_target(y, n_rows)
@@ -85,6 +86,7 @@ def read_samples(
                 f"{wanted} needs the group of every row: pass sensitive_features to fit, or name the "
                 "columns of X in sensitive_columns"
             )
+        # Rows without weight may lack a group: they are absent.
         missing = (groups.codes < 0) & (weights is None or weights > 0)
         if terms is not None and missing.any():
             row = int(missing.argmax())
@@ -149,6 +151,7 @@ def part_features(
 ) -> tuple[Features, dict[str, ArrayLike] | None]:
     """Return X as it is but for the columns that hold the group, and those columns, if there are any."""
     refuse_lazy(X, "X")
+    # Names and number of columns are those of X with the group.
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     if sensitive_columns is None:
         return X, None
@@ -185,6 +188,7 @@ def read_groups(
         encode_groups(source, n_rows=n_rows, rows_of="rows of X", missing=missing, advice=advice)
         for source in sources
     ]
+    # Both may be given, as pipelines do, if they say the same.
     if len(found) == 2 and not _same_partition(found[0].codes, found[1].codes):
         raise InputError(
             "sensitive_features and sensitive_columns give different groups; leave one of them out"
@@ -217,6 +221,7 @@ def known_groups(groups: Groups, known: tuple[GroupLabel, ...]) -> Groups:
     for label in groups.labels:
         if label not in position:
             raise InputError(f"group {label!r} was not seen in fit, which saw {_listing(known)}")
+    # Group terms are in the order of fit, whichever groups occur here.
     codes = np.array([position[label] for label in groups.labels], dtype=np.int32)
     return Groups(codes[groups.codes], known)
 
@@ -405,5 +410,6 @@ def _listing(names: Iterable[Any]) -> str:
 
 
 def _same_partition(codes: Ints, others: Ints) -> bool:
+    # The same partition if groups correspond one to one, whatever their names.
     pairs = {(int(a), int(b)) for a, b in np.unique(np.stack([codes, others]), axis=1).T}
     return len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})

@@ -70,6 +70,7 @@ def read_task(estimator: Any) -> FitTask:
 
 def read_settings(estimator: Any, solver: Solver) -> FitSettings:
     """Return the parameters that describe a fit, as settings of it."""
+    # Fields of the settings that have the names of parameters.
     same = (
         *("alpha", "fit_intercept", "group_terms", "higher_is_better", "max_iter", "enforce", "surrogate"),
         *("surrogate_width", "surrogate_halvings", "search_steps", "allow_ties", "min_group_size", "tol"),
@@ -97,16 +98,16 @@ def check_parameters(estimator: Any) -> None:
         check_number(estimator.time_limit, "time_limit", above=0.0)
     if estimator.max_iter is not None:
         check_count(estimator.max_iter, "max_iter")
-    check_count(estimator.n_starts, "n_starts")
-    check_count(estimator.min_group_size, "min_group_size")
+    for name in ("n_starts", "min_group_size"):
+        check_count(getattr(estimator, name), name)
     for name in ("higher_is_better", "allow_ties", "warm_start"):
         check_flag(getattr(estimator, name), name)
     if not isinstance(estimator.verbose, bool):
         check_count(estimator.verbose, "verbose", low=0)
     if not isinstance(estimator.random_state, np.random.RandomState):  # from which that would draw
         seed_of(estimator)
-    check_count(estimator.search_steps, "search_steps", low=0)
-    check_count(estimator.surrogate_halvings, "surrogate_halvings", low=0)
+    for name in ("search_steps", "surrogate_halvings"):
+        check_count(getattr(estimator, name), name, low=0)
     check_number(estimator.confidence, "confidence", above=0.0, high=1.0)
     if estimator.confidence == 1:
         raise InputError("confidence must lie between 0 and 1, not 1: no sample shows anything for certain")
@@ -156,6 +157,7 @@ def read_constraints(estimator: Any) -> tuple[Constraint, ...]:
             raise InputError(
                 f"constraint must be {names}, None, a constraint object, or a list of those, not {one!r}"
             )
+    # Objects only: parameters of the estimator would be ignored.
     if not any(isinstance(one, str) for one in listed):
         _refuse_settings_given_twice(estimator)
     return tuple(
@@ -175,6 +177,7 @@ def _refuse_settings_given_twice(estimator: Any) -> None:
 def _build_constraint(estimator: Any, kind: type[Constraint]) -> Constraint:
     given = {name: getattr(estimator, name) for name in _STATED_BY}
     if isinstance(given["interval"], str) and given["interval"] == "auto":
+        # Chosen once the unconstrained scores are known.
         given["interval"] = Automatic((0.0, 1.0))
     given["threshold"] = given.pop("constraint_threshold")
     names = {field.name for field in fields(kind)}
@@ -236,6 +239,7 @@ def read_solver(estimator: Any, constraints: Sequence[Constraint]) -> Solver:
         return as_solver(wanted)
     check_choice(wanted, "solver", SOLVERS)
     settings = {} if max_iter is None else {"max_iter": max_iter}
+    # Convex and smooth: Newton's method, whatever solver the constraints would have.
     if not constraints:
         return Newton(**settings)
     if wanted == "auto":

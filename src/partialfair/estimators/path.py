@@ -128,6 +128,7 @@ def fairness_path(
     penalties = [None] if alphas is None else _read_numbers(alphas, "alphas")
     if n_jobs is not None:
         check_count(n_jobs, "n_jobs", low=-1000)
+    # One draw, for the split and the bootstrap of all reports.
     seed = read_seed(random_state)
     reader = estimator._copy_unfitted().set_params(callback=estimator.callback)  # it learns the columns of X
     reader._check_settings()
@@ -139,6 +140,7 @@ def fairness_path(
         raise InputError("cv judges models on all rows out of fold, so validation must not be given")
     else:
         parts = OutOfFold(samples, read_folds(cv, samples, seed))
+    # All that can be refused is refused before the first fit.
     parts.check(reader, scoring)
     rows = parts.evaluated
     check_group_sizes(reader, stated, record.metric, samples, rows, min_group_size, small_groups)

@@ -138,6 +138,7 @@ def fit_chain(
         A list to extend: it has the models that were finished when the chain ends with KeyboardInterrupt, and
         the one that was interrupted.
     """
+    # In another process a constraint of the user's is not registered.
     make_known(*known)
     earlier, answers = EarlierFits(), []
     points = [] if points is None else points
@@ -151,10 +152,12 @@ def fit_chain(
         if points and out_of_time(deadline):
             return points
         if points:
+            # A model of a path stays as it is when the next one starts from it.
             model = deepcopy(model).set_params(**{name: settings[name] for name in freed})
             model.set_params(**with_gap(model, gap))
         if deadline < float("inf"):
             model.set_params(time_limit=max(deadline - time.monotonic(), TINY_TIME))
+        # Which model is new tells whether this fit had any answer.
         before = earlier.models
         fitted, earlier, interrupted = _fit_model(estimator, model, gap, earlier, train)
         points.append(evaluate(fitted))
@@ -181,6 +184,7 @@ def _fit_model(
 ) -> tuple[FittedModel, EarlierFits, bool]:
     """Fit one model of a path, which knows the others; say whether Ctrl-C ended the fit."""
     begun = time.perf_counter()
+    # A fit returns its best point on Ctrl-C; a path must know that it was not the callback.
     listener = Listener(estimator.callback)
     model.set_params(callback=listener)
     deadline = read_deadline(model)
@@ -246,12 +250,14 @@ def evaluate_point(
     """
     model, y, weights = fitted.model, rows.y, rows.row_weights
     predictions = raw if is_regressor(model) else np.asarray(model.classes_[(raw > 0).astype(np.intp)])
+    # Clusters are drawn as a whole, for rows of one are not independent.
     together = np.arange(rows.n) if rows.clusters is None else rows.clusters
     n_drawn = int(together.max(initial=-1)) + 1
     measure = SCORINGS[scoring]
     rng = np.random.default_rng(0)
     drawn = []
     for _ in range(_N_RESAMPLES):
+        # A resample as weights: how often each was drawn.
         times = np.bincount(rng.integers(n_drawn, size=n_drawn), minlength=n_drawn)
         drawn.append(measure(y, predictions, scores, weights * times[together]))
     value = measure(y, predictions, scores, weights)

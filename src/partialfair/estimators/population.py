@@ -52,11 +52,13 @@ def fit_population(
             f"validation={estimator.validation:g} of {samples.n} rows leaves none to "
             f"{'train on' if held_out.n else 'certify models on'}"
         )
+    # The models are fits with exact training gaps; only their choice is about the population.
     inner = estimator._prepare_fits(train).set_params(enforce="exact", sensitive_columns=None, validation=0.2)
     scoring, size = choose_scoring(estimator), estimator.min_group_size
     parts.check(inner, scoring)
     check_group_sizes(inner, stated, record.metric, train, held_out, size, "list")
     error, max_gap = 1 - estimator.confidence, float(stated.max_gap)
+    # Stricter than the limit, too: training gaps are smaller than those of new data.
     gaps = sorted({float(stated.max_gap * part) for part in _TIGHTER}, reverse=True)
     known = (record, record.bounded)
     points, remarks, cut = _fit_models(inner, parts, gaps, known, scoring, deadline)
@@ -85,6 +87,7 @@ def fit_population(
         score_without=points[0].score,
         not_evaluated=_find_excluded(path, chosen, train),
     )
+    # The chosen model becomes the estimator's, as if it alone had been fitted.
     for name in estimator._set_by_fits:
         if hasattr(chosen.model, name):
             setattr(estimator, name, getattr(chosen.model, name))
@@ -155,6 +158,7 @@ def _fit_models(
 def _find_excluded(path: FairnessPath, point: PathPoint, train: Samples) -> tuple[Any, ...]:
     """Return the groups that nothing is said of: too few of their rows, or none, were held out."""
     report = path.report(point)
+    # Too few labels, though enough rows.
     few = {group.group for group in report.too_few_labelled.get(path.record.metric, ())}
     evaluated = {group.group for group in report.groups} - few
     known = dict.fromkeys([*train.groups.labels, *path.validation.groups.labels])

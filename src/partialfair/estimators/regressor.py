@@ -207,8 +207,3 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
     def _read_constraints(self) -> tuple[Constraint, ...]:
         refuse_for_regression(self)
         return super()._read_constraints()
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags

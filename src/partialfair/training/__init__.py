@@ -3,7 +3,7 @@
 `fit.fit_linear` is the fit in the user's units, `search.find_model` the order of its steps.
 """
 
-from partialfair.training.fit import LinearFit, fit_linear
+from partialfair.training.fit import fit_linear
 from partialfair.training.named_constraints import (
     NAMED_CONSTRAINTS,
     Automatic,
@@ -24,7 +24,6 @@ __all__ = [
     "EarlierFits",
     "FitResult",
     "FitSettings",
-    "LinearFit",
     "NamedConstraint",
     "Offset",
     "Population",

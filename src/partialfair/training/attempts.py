@@ -87,6 +87,7 @@ class Attempt:
 
         0 where no metric is known, or the limit is 0.
         """
+        # Along paths the bias falls about as √κ: in this unit it carries over to the next limit.
         gaps, limits = (gap.value for gap in self.gaps), (one.max_gap for one in self.constraints)
         larger, unit = np.nan_to_num(np.array([*gaps]) - np.array([*limits])), np.sqrt(self.training.max_gaps)
         return np.asarray(np.divide(larger, unit, out=np.zeros(unit.size), where=unit > 0))
@@ -245,10 +246,12 @@ class Watch:
                 f"step {line.step:>5}  {line.passes:>9,} passes  {line.seconds:7.1f} s  "
                 f"objective {line.objective:.6f}  violation {line.violation:.1e}\n"
             )
+        # What the user says comes before what the certificate says.
         if self.callback is not None and self.callback(line):
             return True
         if passes < self._next_look:
             return False
+        # Doubling: all looks together cost no more than the last one times two.
         self._next_look = 2.0 * passes
         self.certified = certify(self.problem, best, tol=self.tol).holds(self.tol)
         return self.certified
@@ -300,6 +303,7 @@ class Solving:
     def solve(self, problem: Problem, start: Floats, *, again: bool = False) -> Result:
         """Solve a problem; `again` if it is nearly the last one, whose solution is the start."""
         watch = Watch(problem, self.tol, self.callback, self.verbose, self.last)
+        # Nearly solved already: solvers may do with one start.
         solver = self.solver.again() if again else self.solver
         try:
             result = solver.solve(problem, start, time_limit=seconds_left(), callback=watch)
@@ -309,6 +313,7 @@ class Solving:
         except KeyboardInterrupt:
             acknowledge_interrupt()
             result = watch.unfinished(start, Status.STOPPED)
+        # The first line of a later solve repeats the end of the one before.
         self.history += [watch.total(line) for line in result.history[bool(self.history) :]]
         ended = Status.CONVERGED if watch.certified else result.ended
         return replace(result, history=tuple(self.history), ended=ended)
@@ -323,8 +328,10 @@ def certify_attempt(attempt: Attempt, end: float, grace: float) -> Certificate:
     try:
         with deadline(end):
             certificate = attempt.certificate
+        # Whole, or cut short but good enough.
         if not out_of_time(end) or certificate.holds(attempt.training.tol):
             return certificate
+        # Cut short by the clock: without a certificate a result says little, so it gets a moment more.
         with deadline(end + grace):
             return certify(attempt.problem, attempt.result.x, tol=attempt.training.tol)
     except KeyboardInterrupt:

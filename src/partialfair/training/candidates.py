@@ -135,6 +135,7 @@ class Pool:
         for unknown in np.flatnonzero(np.isnan(excess)):
             excess[unknown] = self._violation(int(unknown), w)
         candidate = Candidate(w, at.objective, excess, np.full((2, 2), np.nan))
+        # Ties decide nothing about a model that is infeasible anyway, and cost a sort.
         if candidate.worst <= 0 or ties:
             return replace(candidate, tied=counts.ties(self.training.constraints))
         return candidate
@@ -173,6 +174,7 @@ class Pool:
             return candidate, candidate
         with ignore_deadline():
             w = rescale(self.problem, candidate.w)
+        # Against the targets: no positive scale is better than none.
         if w is None:
             rejected = replace(candidate, is_predictive=False)
             return rejected, rejected
@@ -188,6 +190,7 @@ class Pool:
     def _ranks_decide(self) -> bool:
         """Whether every exact gap depends on ranks alone, so that scale and intercept are free."""
         records = [record_of(one.constraint) for one in self.training.constraints]
+        # A box may hold the model, but not its multiples; thresholds and differences of scores have a scale.
         return isinstance(self.problem.domain, WholeSpace) and all(
             record is not None and not record.bounded.needs_threshold and not record.bounded.in_scores
             for record in records
@@ -201,6 +204,7 @@ class Pool:
         """Whether a candidate has hardly more ties than the unconstrained model."""
         if self.allow_ties or not self.candidates:
             return True
+        # Rejected only with more ties among all rows and inside: those outside meet no constraint.
         more = candidate.tied > self.candidates[0].tied + self._more_ties
         return not more.any(axis=1).all()
 
@@ -236,6 +240,7 @@ class Pool:
         best = self.best
         if self.is_feasible(best):
             return best
+        # None is feasible. By a hundredth of the limit more or less is not worth a higher loss.
         margin = _SETTINGS.equally_infeasible * float(self.training.max_gaps.max())
         near = [one for one in self.candidates if self.sort_key(one)[1] <= best.worst + margin]
         return min(near, key=lambda one: one.objective, default=best)
@@ -245,6 +250,7 @@ class Pool:
         training = self.training
         if number not in self._without_metric:
             grouped, cells = training.constraints[number], training.cells
+            # No exact metric: what counts is the surrogate constraint itself, with the first surrogate.
             assert self.sigma is not None
             block = grouped.constraint.build(grouped.groups, cells.weights, self.sigma, cells.positive)
             self._without_metric[number] = training.problem([block])
@@ -281,6 +287,7 @@ def rescale(problem: Problem, w: Floats) -> Floats | None:
         or not (w - flat)[: parameters.n_penalised].any()
     ):
         return w
+    # Directions that scale and shift all scores.
     directions = [w - flat]
     if parameters.level is not None:
         directions.append(parameters.level)
@@ -293,6 +300,7 @@ def rescale(problem: Problem, w: Floats) -> Floats | None:
         gradient = plane.T @ at.objective_gradient()
         hessian = plane.T @ np.stack([at.hessian_product(one) for one in directions], axis=1)
         step = -np.linalg.lstsq(hessian, gradient, rcond=None)[0]
+        # Newton decrement: what a quadratic model says is left to gain.
         if -0.5 * gradient @ step <= _SETTINGS.no_gain * abs(at.objective):
             break
         fraction = 1.0

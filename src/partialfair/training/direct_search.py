@@ -115,6 +115,7 @@ def direct_search(pool: Pool, n_steps: int, seed: int, settings: DirectSearch) -
     n_steps = settings.n_steps(n_steps, pool.training.cells.n_rows, n_parameters)
     few = n_parameters <= settings.few_coordinates
     steps, used = _Steps(pool, settings, np.random.default_rng(seed)), 0
+    # Few steps are worth it only where the best model leaves part of its limit unused.
     if n_steps < settings.fewest and pool.any_feasible and steps.uses_its_gap():
         return
     if not pool.any_feasible:
@@ -124,6 +125,7 @@ def direct_search(pool: Pool, n_steps: int, seed: int, settings: DirectSearch) -
         used += n_steps // 3
         steps.draw_models(n_steps // 3)
     used += steps.follow_segments(n_steps // 2)
+    # What segments left over goes to steps with the penalty, from the unconstrained model and random ones.
     if few and used < n_steps // 2:
         # Critical points differ, and where parameters are few, those of a penalty are quickly found.
         share = n_steps // settings.share_of_start
@@ -131,6 +133,7 @@ def direct_search(pool: Pool, n_steps: int, seed: int, settings: DirectSearch) -
             start = steps.draw_start() if number else pool.candidates[0]
             used += share
             steps.step_at_random(share, steps.penalty(), start)
+    # The rest of the steps improves the best model, whichever way it was found.
     steps.step_at_random(n_steps - used, pool.sort_key, pool.best)
 
 
@@ -230,6 +233,7 @@ class _Steps:
         pool, used = self.pool, 0
         if not pool.any_feasible:
             return used
+        # All candidates with lower objectives are infeasible; those that are so by least come first.
         lower = (one for one in pool.candidates if one.objective < pool.best.objective)
         for end in sorted(lower, key=lambda one: one.worst)[: self.settings.n_segments]:
             if used + self.settings.n_trials > n_steps:
@@ -278,6 +282,7 @@ class _Steps:
         best, length, used = start, settings.first_length, 0.0
         directions = _normalize(pool, self.directions(most_coordinates or settings.few_coordinates))
         while used < n_steps:
+            # The objective costs less than the gap, and from a feasible model only lower ones are of use.
             is_feasible = pool.is_feasible(best)
             for step in self.pair_of_steps(directions, length):
                 check_clock()
@@ -307,6 +312,7 @@ class _Steps:
         pool = self.pool
         best, unconstrained, parameters = pool.best, pool.candidates[0], pool.problem.rows.parameters
         others = sorted(pool.candidates, key=pool.sort_key)[1 : 1 + self.settings.n_directions]
+        # The span of what solves have found is where good models are; the scale is free for ranks.
         given = [best.w, unconstrained.w - best.w, *(one.w - best.w for one in others)]
         if parameters.n <= most_coordinates:
             return [*given, *_coordinates(pool)]

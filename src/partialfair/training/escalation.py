@@ -169,6 +169,7 @@ def escalate(
     """
     pool, fraction = attempts.pool, settings.fraction(attempts.pool.training.cells.n_rows)
     boundary = replace(settings.boundary, n_steps=max(1, int(fraction * settings.boundary.n_steps)))
+    # Not only the best model: which one that is may hang on rounding.
     starts: list[Candidate | None] = [None]  # the best model, whichever it then is
     if not (others_are_known and pool.any_feasible):
         first, block = attempts.first_solution, largest_block(pool, settings.blocks)
@@ -176,12 +177,14 @@ def escalate(
             starts += [first, pool.candidates[0]]
         else:
             starts += move_outside(pool, first, block, settings.blocks)
+    # Each start with a wide and a narrow surrogate; those of the best model look it up when they begin.
     runs = [(start, halved) for start in starts for halved in settings.halvings]
     for start, halved in [*runs, *((None, halved) for halved in settings.more_halvings)]:
         if is_stopped():
             return Status.STOPPED
         if halved in settings.more_halvings and pool.any_feasible:
             break
+        # Slopes are those of a narrower surrogate, values those of the indicator.
         narrower = replace(sigma, width=sigma.width * 0.5**halved)
         follow_boundary(pool, constraints, narrower, start or pool.best, boundary)
     search_all_coordinates(pool, int(fraction * settings.n_steps), seed, direct)
@@ -206,11 +209,13 @@ def find_kkt_point(
     """
     stated, pool = last.training.max_gaps, attempts.pool
     n_solves = max(1, int(fraction * settings.n_solves))
+    # Where the best model leaves no slack, a surrogate problem around it may be infeasible.
     feasible = [one for one in pool.candidates if pool.is_feasible(one)]
     loosest = min(feasible, key=lambda one: float(one.excess.max()))
     starts = [pool.best] if loosest is pool.best else [pool.best, loosest]
     for halved, of_limits in settings.series:
         for start in starts:
+            # Limits below those stated leave room for what the surrogate misses.
             w, limits = start.w, of_limits * stated
             for _ in range(1 + settings.n_stricter):
                 last = tightener.solve_around(last, w, limits, halved)
@@ -218,12 +223,15 @@ def find_kkt_point(
                 n_solves -= 1 + n_more
                 if attempts.has_feasible_kkt_point(last):
                     return last
+                # Numbers of solves end the search, never seconds: every machine finds the same.
                 if n_solves <= 0 or last.result.ended in CUT_SHORT:
                     return None
+                # Feasible but without certificate, or far from feasible: stricter limits do not help.
                 is_near = (last.excess <= settings.most_excess * stated).all()
                 if attempts.is_feasible(last) or not is_near or not last.result.feasible:
                     break
                 w = last.w
+                # Infeasible by a little: stricter by as much, and from this solution.
                 less = np.maximum(last.excess, 0.0) + settings.closer * stated
                 limits = np.maximum(limits - less, settings.least_allowed * stated)
     return None
@@ -237,12 +245,14 @@ def _resume(
     n_more = 0
     while last.result.ended is Status.MAX_ITER and not last.solved:
         is_feasible = attempts.pool.is_feasible(candidate)
+        # A solve that is infeasible for its own problem hardly ever arrives.
         is_lost = n_more > 0 and last.result.violation > settings.most_violation
         most = settings.n_resumed_feasible if is_feasible else settings.n_resumed
         if is_lost or n_more == most or (last.excess > stated).any():
             break
         before, last = last, tightener.solve_further(last)
         candidate, n_more = attempts.evaluate(last, "more steps"), n_more + 1
+        # Exact gaps that do not change at all are at a step of the metric.
         if not is_feasible and (last.excess == before.excess).all():
             break
     return last, n_more
@@ -295,6 +305,7 @@ class _SumsOfBlock:
 
 def largest_block(pool: Pool, settings: BlockMoves) -> Block | None:
     """Return the block that exceeds a limit most inside of its interval, if one exceeds any."""
+    # Rows with equal features have equal scores in any direction; others differ in a random one.
     direction = np.random.default_rng(0).normal(size=pool.problem.rows.parameters.n)
     counts = pool.problem.rows.at(direction).counts().weighted
     unit = max(float(np.std(counts.scores)), 1e-300)
@@ -313,8 +324,10 @@ def largest_block(pool: Pool, settings: BlockMoves) -> Block | None:
         fractions /= fractions.sum(axis=1, keepdims=True)
         if constraint.gap_scale == "interval":
             fractions /= np.array([part.measure for part in intervals])[:, None]
+        # By how much a threshold that passes the block changes the gap of some pair of groups.
         jumps = np.ptp(fractions, axis=0)
         worst = int(np.argmax(jumps))
+        # The gap is at least half of the jump on one of its sides.
         if jumps[worst] / 2 > most * limit > 0:
             most, group = jumps[worst] / (2 * limit), int(np.argmax(fractions[:, worst]))
             (low, _), (_, high) = intervals[group].parts[0], intervals[group].parts[-1]
@@ -337,8 +350,10 @@ def move_outside(pool: Pool, start: Candidate, block: Block, settings: BlockMove
         _SumsOfBlock(block), reference=problem.rows.at(block.direction)
     )
     gradient = gradients / n_rows
+    # The step that moves scores of the block by 1 and raises the objective least, to second order.
     direction = local.convex.cholesky(settings.proximal * max(curvature, 1e-3)).solve(gradient)
     direction /= gradient @ direction
+    # No rank is above an interval that begins at 0, and none below one that ends at 1.
     ends = [(block.low, 1.0)] * (block.low > 0) + [(block.high, -1.0)] * (block.high < 1)
     return [_move_beyond(pool, start.w, block, direction, rank, sign, settings) for rank, sign in ends]
 
@@ -348,6 +363,7 @@ def _move_beyond(
 ) -> Candidate:
     """Return the model with the block beyond a rank, above it if the sign is positive."""
     rows = pool.problem.rows
+    # Moving the block moves others as well, and with them the threshold that it has to pass.
     for _ in range(settings.n_rounds):
         scored = rows.at(w)
         counts = scored.counts()
@@ -355,6 +371,7 @@ def _move_beyond(
         members = weighted.codes == block.group
         order = np.argsort(-weighted.scores[members])
         passed = np.cumsum(weighted.weights[members][order])
+        # The score at that rank of the group.
         place = min(int(np.searchsorted(passed, rank * passed[-1])), order.size - 1)
         threshold = weighted.scores[members][order[place]]
         ((_, (total, n_rows)),) = scored.reduce(_SumsOfBlock(block), reference=rows.at(block.direction))

@@ -114,6 +114,7 @@ def fit_linear(
     # The first model of a path has no constraint, and may do without the groups of its rows.
     known = earlier if earlier is not None and constraints else EarlierFits()
     offset = None if offset is None else offset.in_units(unit)
+    # Columns are measured and the model is built once for all fits of a path.
     rows = known.rows or prepare_rows(
         samples,
         loss,
@@ -125,6 +126,7 @@ def fit_linear(
         offset=offset,
     )
     model, groups = rows.model, rows.samples.groups
+    # Without both, groups need not be known, and the fitted model has none.
     uses_groups = bool(constraints) or settings.group_terms is not None
     labels = groups.labels if uses_groups else ()
     start = Start() if warm_start is None else warm_start.start(model, labels, len(constraints), unit)
@@ -143,6 +145,7 @@ def fit_linear(
     result = _describe(found, settings)
     coef, intercept = (part.copy() for part in model.unpack(found.w))
     if not settings.fit_intercept:
+        # A model without intercepts has none to unpack; predictions add zeros.
         intercept = np.zeros(1 if settings.group_terms is None else len(labels))
     attempt, grouped = found.attempt, found.attempt.training.constraints
     free, without = found.search.task.unconstrained, found.search.task.without
@@ -160,6 +163,7 @@ def fit_linear(
         result=result.in_units(unit),
         columns=rows.columns,
         unconstrained=None if free is None else free.x,
+        # Rank by rank, trained limits say nothing about the surrogate.
         surrogate_bias=attempt.surrogate_bias if attempt.constraints and not attempt.rank_by_rank else None,
         earlier=found.earlier if constraints else earlier or EarlierFits(),
         remarks=tuple(remark for remark in remarks if remark is not None),
@@ -171,6 +175,7 @@ def _describe(found: SearchResult, settings: FitSettings) -> FitResult:
     attempt, training, task = found.attempt, found.attempt.training, found.search.task
     is_solution = np.array_equal(found.w, attempt.w)
     with ignore_deadline():
+        # The answer may be a step of the direct search, with thresholds that suit its scores.
         x = attempt.result.x if is_solution else attempt.problem.start_at(found.w)
         violation = attempt.result.violation if is_solution else attempt.problem.evaluate(x).violation
         constant_objective = task.without.evaluate(task.without.constant_start).objective
@@ -178,6 +183,7 @@ def _describe(found: SearchResult, settings: FitSettings) -> FitResult:
     accuracy = constant_accuracy = float("nan")
     if counts.positive is not None:
         sign = 1.0 if settings.higher_is_better else -1.0
+        # Predictions cut at 0, whatever the threshold of the constraint.
         is_right = (sign * counts.scores > 0) == counts.positive
         accuracy = float(np.average(is_right, weights=counts.weights))
         rate = float(np.average(counts.positive, weights=counts.weights))

@@ -137,6 +137,7 @@ def place_intervals(
     if not any(isinstance(one.interval, Automatic) for one in constraints):
         return tuple(constraints)
     weighted = counts.weighted
+    # Rows without a group belong to none of the curves that are compared.
     known = weighted.codes >= 0
     names = np.array([group_name(label) for label in labels], dtype=object)
     choice = choose_interval(
@@ -214,7 +215,9 @@ def _count_selected(
     above = scores > threshold
     labels = np.zeros(above.size, dtype=bool) if positive is None else positive
     sums = np.bincount(2 * above + labels, weights=weights, minlength=4).astype(np.float64)
+    # At most four numbers stand for the group: above or not, positive or not.
     cells = np.flatnonzero(sums)
+    # Any two scores on the two sides of the threshold are enough.
     two_scores = np.where(cells >= 2, np.nextafter(threshold, np.inf), threshold)
     return GroupScores(label, interval, two_scores, sums[cells], None if positive is None else cells % 2 == 1)
 

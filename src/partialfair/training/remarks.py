@@ -75,6 +75,7 @@ def unfinished(result: FitResult) -> str | None:
     if result.status in GOOD:
         return None
     obstacle = "" if result.obstacle is None else f" (in the way: {result.obstacle})"
+    # A certificate of the surrogate problem may hold while exact gaps are too large.
     holds = "holds" if result.kkt.holds(result.tol) else "does not hold"
     if result.satisfied is False:
         holds += " for the surrogate constraints, which promise nothing,"
@@ -94,6 +95,7 @@ def uninformative_warning(result: FitResult) -> Warning | None:
             "that of a model with equal scores: the constraint leaves nothing to predict with; raise "
             "max_gap, or add features or group_terms"
         )
+    # Within one width a ramp is linear: constraints then compare mean scores.
     is_narrow = result.surrogate is not None and result.spread < result.surrogate.width
     if is_narrow and np.nanmax(result.excess, initial=0.0) > 0:
         assert result.surrogate is not None
@@ -153,9 +155,11 @@ def overfitted_gap_warning(
         # The formula is about proportions; means over pairs, with gaps up to ½, are known better.
         if record is None or record.bounded.largest != 1 or constraint.largest_gap != 1:
             continue
+        # The smallest group decides: gaps to it fluctuate most.
         members = grouped.effective_members(cells)
         fewest = int(np.argmin(members))
         part = constraint.intervals(groups)[fewest]
+        # Members of the whole group, of which the interval holds a part.
         n = float(members[fewest]) / part.measure
         where: dict[str, Any] = {"interval": part.parts, "gap_scale": constraint.gap_scale}
         if n < _TOO_FEW * required_size(constraint.kappa, **where):
@@ -208,6 +212,7 @@ def _groups_outside(grouped: GroupedConstraint, counts: WeightedScores) -> list[
         return []
     n_groups, is_member = len(groups.labels), groups.codes >= 0
     above, ranks = counts.scores > constraint.threshold, []
+    # Equalized odds compares positives and negatives, each with ranks of their own.
     for rows in constraint.compared(counts.positive):
         weights = np.where(rows, counts.weights, 0.0)
         selected, totals = (

@@ -252,6 +252,7 @@ class FitResult:
         sigma, kkt = self.surrogate, self.kkt
         return replace(
             self,
+            # The squared loss is in squared units; losses of classes have units of ±1 only.
             objective=unit**2 * self.objective,
             constant_objective=unit**2 * self.constant_objective,
             constraints=tuple(one.in_units(1 / unit) for one in self.constraints),

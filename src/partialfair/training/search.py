@@ -179,16 +179,19 @@ def find_model(
             try:
                 cut = _search(task)
             except OutOfTime:
+                # The clock ended a pass over the data that no solver was in charge of.
                 cut = Status.TIME_LIMIT
             except KeyboardInterrupt:
                 acknowledge_interrupt()
                 cut = Status.STOPPED
+            # Even before the problem was stated: a result holds its constraints.
             search = task.search or state_problem(task)
             attempt = search.attempts.best or search.unsolved(cut or Status.TIME_LIMIT)
         pool = search.attempts.pool
         # Only an exact search has candidates; otherwise the attempt is the answer.
         answer = pool.answer if pool.candidates else None
         certificate = certify_attempt(attempt, end, settings.grace)
+    # A model that was cut short is no start for the next fit.
     if task.unconstrained is not None and task.unconstrained.ended not in CUT_SHORT:
         earlier = replace(earlier, unconstrained=task.unconstrained)
     if answer is not None:
@@ -204,6 +207,7 @@ def find_model(
     )
     reason = None
     if status is Status.NO_FEASIBLE_POINT and search.is_exact and not satisfied:
+        # Of the model that is returned, which need not be the attempt's.
         gaps = attempt.training.gaps(attempt.problem.rows.at(w).counts())
         reason = explain_infeasibility(attempt.training, gaps)
     elif status is Status.NO_FEASIBLE_POINT:
@@ -220,6 +224,7 @@ def _search(task: Task) -> Status | None:
         if task.unconstrained.ended in CUT_SHORT:
             return task.unconstrained.ended
     task.search = search = state_problem(task)
+    # The paper ends here: a solution of the surrogate problem, whatever its exact gap.
     if not search.is_exact:
         ended = search.solve_stated().result.ended
         return ended if ended in CUT_SHORT else None
@@ -238,6 +243,7 @@ def _search(task: Task) -> Status | None:
         if attempts.cut_short is not None:
             return attempts.cut_short
     search_directly(search)
+    # Nothing is feasible and has a KKT certificate: what follows takes several times as long.
     escalates = solved is None and is_unfinished(search)
     if escalates and (stopped := escalate_search(search)):
         return stopped
@@ -261,6 +267,7 @@ def state_problem(task: Task) -> Search:
     sigma, trained = None, tuple[Constraint, ...]()
     if task.constraints:
         counts = without.rows.at(task.w).counts()
+        # A surrogate is as wide as the spread of the scores requires, so these are needed first.
         sigma = settings.choose_surrogate(counts)
         training = training.state(task.constraints, counts, settings.min_group_size)
         # Exact gaps are about all ranks of the interval, and so the grid has to reach as far.
@@ -282,14 +289,18 @@ def accept_unconstrained(search: Search) -> bool:
     assert result is not None
     pool.add(result.x, "no constraint")
     (unconstrained,) = pool.candidates
+    # No constraint binds: without them the problem is convex, and this is its solution.
     if pool.is_feasible(unconstrained):
         search.attempts.note(Attempt(pool.training, (), None, pool.problem, result), unconstrained)
         return True
+    # Equal scores satisfy all constraints but rank nothing; they bound the objective of a useful model.
     pool.add(pool.problem.constant_start, "everybody alike")
+    # Models of looser limits may be infeasible here, and starts of segments all the same.
     known = {one.w.tobytes() for one in pool.candidates}
     for candidate in earlier.candidates(pool.training.max_gaps):
         if candidate.w.tobytes() not in known:
             pool.take(candidate, "another model")
+    # A warm start alone brings one model; a path has brought it already.
     if not earlier.models and start.last is not None and start.last[0].size == unconstrained.w.size:
         pool.add(start.last[0], "the last fit")
     return False
@@ -300,6 +311,7 @@ def continue_last_fit(search: Search) -> None:
     start, attempts = search.task.start, search.attempts
     if start.last is None or search.solves_are_long:
         return
+    # A feasible model of another fit is nearer to the answer than the last one, which need not be.
     near = attempts.pool.best.w if attempts.pool.any_feasible else start.last[0]
     bias = np.zeros(len(search.trained)) if start.surrogate_bias is None else start.surrogate_bias
     begin = search.unsolved(Status.STOPPED)
@@ -322,6 +334,7 @@ def solve_and_tighten(search: Search) -> None:
         attempts.evaluate(attempt, f"correction {attempt.number}{way}")
         if attempt.result.ended in CUT_SHORT:
             return
+        # Evaluating the exact gap costs so little that it may spare the next solve.
         if long and not pool.is_feasible(pool.best):
             search_directly(search)
             if pool.is_feasible(pool.best):
@@ -339,8 +352,10 @@ def search_directly(search: Search) -> None:
 def is_unfinished(search: Search) -> bool:
     """Whether to escalate: corrections found no feasible point with a KKT certificate."""
     settings, attempts = search.task.settings, search.attempts
+    # Without steps on the exact metric (search_steps=0) users want no longer search either.
     if search.solves_are_long or not settings.search_steps or attempts.any_feasible_kkt_point:
         return False
+    # Quadratic programs grow with the functions; and some limits no model can reach.
     is_affordable = search.problem.m <= settings.escalation.most_functions
     return is_affordable and all(map(is_reachable, attempts.pool.training.constraints))
 
@@ -370,6 +385,7 @@ def choose(search: Search, escalated: bool) -> Attempt:
     attempts, tightener, settings = search.attempts, search.tightener, search.task.settings
     pool, ordered = attempts.pool, attempts.ordered
     for attempt in ordered:
+        # In order of objectives: a later one may be certified where the best is not.
         if attempts.has_feasible_kkt_point(attempt):
             return attempt
     best = last = ordered[0]

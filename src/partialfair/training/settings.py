@@ -113,6 +113,7 @@ class FitSettings:
             return self.surrogate
         if self.surrogate_width != "auto":
             return surrogate(self.surrogate, float(self.surrogate_width))
+        # Thresholds differ where scores do: a surrogate has to see a part of the interval, and not all of it.
         unit = counts.spread
         is_constant = unit <= self.min_spread * (1 + counts.scale.largest)
         width = 1.0 if is_constant else self.relative_width * unit
@@ -120,6 +121,7 @@ class FitSettings:
 
     def select_solver(self, problem: Problem) -> Solver:
         """Return the solver, or one that suits the problem better if it was chosen by name."""
+        # An object of the user's is used for whatever problem.
         if self.solver_name is None:
             return self.solver
         if not problem.m:
@@ -157,6 +159,7 @@ class WarmStart:
         """Return where a search for a model begins; parameters count only if they fit the model."""
         intercept = self.intercept if model.n_intercepts else np.empty(0)
         shapes = (model.n_vectors, model.design.shape[1]), (model.n_intercepts,)
+        # Other groups or columns: a model of them is no start.
         last, bias = None, self.surrogate_bias
         if self.labels == labels and (self.coef.shape, intercept.shape) == shapes:
             last = model.pack(self.coef / unit, intercept / unit), self.thresholds / unit
@@ -193,6 +196,7 @@ class Start:
         if self.last is None or self.last[0].size != problem.rows.parameters.n:
             return None
         w, thresholds = self.last
+        # Thresholds of another grid suit no constraint; those that suit the scores are computed.
         same = thresholds.size == problem.bank.n_theta
         return np.concatenate([w, thresholds]) if same else problem.start_at(w)
 
@@ -241,10 +245,12 @@ class EarlierFits:
 
     def add(self, model: PathModel, pool: Pool) -> EarlierFits:
         """Return these and a model, which replaces one with the same limits, with the candidates it beat."""
+        # A fit with the same limits replaces the former, so that a path has one model for each.
         same = [(one.max_gaps == model.max_gaps).all() for one in self.models]
         models = [model if is_same else one for one, is_same in zip(self.models, same, strict=True)]
         pareto = list(self.pareto)
         for candidate in pool.candidates:
+            # Gaps, and not excesses: these would depend on the limits of the fit.
             given = replace(candidate, excess=candidate.excess + pool.training.max_gaps)
             if candidate.is_predictive and not any(_beats(one, given) for one in pareto):
                 pareto = [*(one for one in pareto if not _beats(given, one)), given]
@@ -260,6 +266,7 @@ class EarlierFits:
 
     def has_better(self, model: PathModel) -> bool:
         """Whether a candidate of another fit satisfies the limits of a model, and is the better answer."""
+        # Objectives never fall as limits become stricter: if one does, the looser fit missed a model.
         found = model.candidate
         return any(
             one.worst <= 0 and (found.worst > 0 or one.objective < found.objective)

@@ -116,6 +116,7 @@ def group_constraints(
 
     Rows that have no weight must be left out before.
     """
+    # Rows without a group count in the loss only.
     inside = groups.codes >= 0
     counts = None if cells.counts is None else cells.counts[inside]
     n_rows = np.bincount(groups.codes[inside], counts, len(groups.labels)).astype(np.float64)
@@ -141,6 +142,7 @@ def check_groups(constraints: Sequence[GroupedConstraint]) -> None:
                 "merge groups or lower min_group_size"
             )
     for one, other in combinations(constraints, 2):
+        # Constraints may be about different groups; only where both apply they can exclude each other.
         common = [label for label in one.groups.labels if label in other.groups.labels]
         members = np.isin(one.groups.codes, [one.groups.labels.index(label) for label in common])
         check_compatible([one.stated.among(common), other.stated.among(common)], one.groups.take(members))
@@ -171,6 +173,7 @@ def measure_gap(
     counts = replace(rows, scores=sign * rows.scores)
     placed = place_intervals([stated.in_units(sign)], counts, labels)
     cells = Cells(counts.weights, counts.codes, counts.positive)
+    # Groups are small or large by the rows given here, not by those of the fit.
     (one,) = group_constraints(placed, Groups(counts.codes, tuple(labels)), cells, min_group_size)
     worst = one.gap(counts)
     return placed[0].in_units(sign), replace(worst, threshold=sign * worst.threshold)
@@ -238,6 +241,7 @@ class Training:
     def problem(self, blocks: Sequence[ConstraintBlock]) -> Problem:
         """State the problem of the paper for some blocks of constraints; for none it is unconstrained."""
         joined = join(blocks)
+        # Thresholds θ are free: only parameters have bounds.
         box = None if self.box is None else self.box.with_free(joined.joined_bank.n_theta)
         return Problem.about(self.data, self.objective, joined, self.alpha, box)
 

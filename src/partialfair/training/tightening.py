@@ -138,7 +138,9 @@ class Tightener:
             Whether ranks are corrected one by one at once, if limits would have to be next to nothing.
         """
         settings, narrowest, begun = self.settings, self._most_halvings(first), first.steps
+        # So large an excess that limits would have to be next to nothing.
         far = (first.excess > (settings.most_taken - settings.closer) * first.training.max_gaps).any()
+        # Limits alone come first: rank by rank means fitting counts that are subject to chance.
         if halvings:
             order = [min(halvings, narrowest), 0]
         else:
@@ -168,6 +170,7 @@ class Tightener:
         """
         settings, stated = self.settings, first.training.max_gaps
         last, rank_by_rank = first, most_halvings > 0
+        # What is taken off the stated limits; negative where they were loosened.
         taken, n_failures, satisfied = np.zeros(stated.size), 0, first.satisfied
         closer = settings.closer_rank_by_rank if rank_by_rank else settings.closer
         # Limits may become looser by half, but not than the largest gap there is.
@@ -176,15 +179,18 @@ class Tightener:
         for number in range(settings.before.rounds):
             before = taken
             if number or not rank_by_rank:
+                # An excess is taken off with a bit more; most of a slack is given back.
                 change = np.where(
                     last.excess > 0, last.excess + closer * stated, settings.looser * last.excess
                 )
                 taken = np.clip(taken + change, -most_given, settings.most_taken * stated)
+            # One halving more each time: at a solution, slopes of a narrower surrogate say more.
             halved = min(number, most_halvings)
             attempt = self._correct(last, stated - taken, halved, rank_by_rank=rank_by_rank)
             yield attempt
             satisfied = satisfied or attempt.satisfied
             budget = settings.after if satisfied else settings.before
+            # Limits cannot become stricter, and gaps do not become smaller.
             no_smaller = number > 0 and (taken == before).all() and (attempt.excess >= last.excess).all()
             if (
                 attempt.result.ended in (*CUT_SHORT, Status.NONFINITE)
@@ -194,6 +200,7 @@ class Tightener:
                 or budget.is_spent(number + 1, attempt.steps - begun, first)
             ):
                 return
+            # The next correction begins again from the last attempt that was not lost.
             if self._is_lost(attempt, last):
                 n_failures += 1
                 if n_failures == settings.n_failures:
@@ -235,11 +242,13 @@ class Tightener:
         settings, stated = self.settings, begin.training.max_gaps
         closer, smallest = settings.closer_continued, np.inf
         least, most = (1 - settings.most_taken) * stated, (1 + settings.most_given) * stated
+        # The bias of the last model in units of √κ, for the new κ.
         limits = np.clip((1 - closer) * stated - np.sqrt(stated) * surrogate_bias, least, most)
         last = replace(begin, result=replace(begin.result, x=begin.problem.start_at(w)))
         for _ in range(settings.n_continued):
             last = self._correct(last, limits, 0, rank_by_rank=False)
             yield last
+            # Limits are as strict as they can be, and the gap has not become smaller.
             leads_away = not last.satisfied and last.excess.max() >= smallest and (limits <= least).all()
             ended = last.result.ended in (*CUT_SHORT, Status.NONFINITE)
             if ended or leads_away or last.uses_its_gap(settings.close_enough_continued):
@@ -287,6 +296,7 @@ class Tightener:
         pairs = zip(constraints, limits.tolist(), strict=True)
         trained = tuple(replace(one, max_gap=limit) for one, limit in pairs)
         block = join(training.blocks(trained, sigma))
+        # The surrogate problem with other limits, at thresholds that suit the last scores.
         smooth = training.problem([block])
         w, theta = last.problem.split(last.result.x)
         # New thresholds are those that suit the last scores among the new members.
@@ -294,6 +304,7 @@ class Tightener:
             last.problem.constraints.joined_thresholds, theta, smooth.rows.at(w).ranks
         )
         start = np.concatenate([w, thresholds])
+        # h_i(x_c) − f_i(x_c): what the surrogate misses at the last solution, rank by rank.
         bias = np.zeros(smooth.m)
         if rank_by_rank and sigma is not None:
             bias = indicator_values(training, trained, sigma, start) - smooth.evaluate(start).constraints
@@ -335,6 +346,7 @@ def with_points_at(
 
 def explain_infeasibility(training: Training, gaps: Sequence[WorstGap]) -> str:
     """Say which gap exceeds its limit most, and whether only ties could satisfy it."""
+    # A constraint without a metric has no exact gap, and cannot be the one to name.
     excess = np.nan_to_num(np.array([gap.value for gap in gaps]) - training.max_gaps)
     worst = int(np.argmax(excess))
     grouped, gap = training.constraints[worst], gaps[worst]
@@ -373,5 +385,6 @@ def smallest_gap_without_ties(grouped: GroupedConstraint) -> tuple[float, str, f
     counts = grouped.n_rows[grouped.is_large]
     inside = counts * [part.measure for part in stated.intervals(groups)]
     fewest = int(np.argmin(inside))
+    # On the absolute scale a gap is a difference of proportions of the whole group.
     scale = 1.0 if stated.gap_scale == "interval" else inside[fewest] / counts[fewest]
     return float(scale / (2 * inside[fewest])), groups.names[fewest], float(inside[fewest])

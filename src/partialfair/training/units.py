@@ -136,6 +136,7 @@ def measure_columns(X: Features, weights: Floats, *, centered: bool) -> ColumnUn
     fractions = weights / weights.sum()
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         if centered:
+            # Σ_i p_i x_i for the fractions p of the weight, without a copy of X.
             means = design.backward(fractions[:, None])[0, :, 0]
             # Rounding errors of differences may be negative.
             spreads = np.sqrt(np.maximum(design.squares(fractions, means), 0.0))
@@ -149,13 +150,16 @@ def measure_columns(X: Features, weights: Floats, *, centered: bool) -> ColumnUn
     dense, far = isinstance(design, DenseDesign), []
     farthest = _SETTINGS.farthest_dense if dense else FARTHEST_CORRECTED
     for column in np.flatnonzero(np.abs(means) > farthest * spreads).tolist():
+        # A column as it is: sums of squares lose what is far below the mean.
         values, mean = design.forward(np.eye(1, means.size, column)), means[column]
         if values.min() == values.max():
             means[column], spreads[column] = 0.0, np.inf  # the intercepts absorb it
             continue
+        # Digits are lost only where all values are near the mean.
         if np.abs(values - mean).max() < _SETTINGS.narrow * abs(mean):
             far.append(column)
         if not dense:
+            # Sparse columns stay sparse: not centered, and measured in root mean squares from 0.
             means[column], spreads[column] = 0.0, np.hypot(mean, spreads[column])
     centers = np.where(np.abs(means) > _SETTINGS.at_zero * spreads, means, 0.0)
     # Features that are always 0 have no spread.
@@ -197,6 +201,7 @@ class Offset:
             summands, scores_of = self.deploy(unit * coef, unit * intercept)
             return summands, lambda sums: scores_of(sums) / unit
 
+        # A negative unit swaps the two.
         low, high = sorted(bound / unit for bound in self.bounds)
         return replace(
             self,
@@ -215,6 +220,7 @@ class Offset:
         if np.isinf(self.bounds).all():
             return None
         assert not model.n_intercepts
+        # Bounds are about the sum with the other model's coefficients.
         low, high = (model.pack(bound - self.coef, np.empty(0)) for bound in self.bounds)
         return Box(low, high)
 
@@ -290,6 +296,7 @@ def prepare_rows(
         Another model that coefficients are counted from, in the unit of the fit.
     """
     weights, groups = samples.row_weights, samples.groups
+    # Class weights count in the loss only, and never in the distributions of groups.
     in_loss = weights if loss_factors is None else weights * loss_factors
     if samples.positive is None:
         objective = loss.build(samples.y / unit, in_loss, anchored=fit_intercept)
@@ -309,6 +316,7 @@ def prepare_rows(
     )
     if offset is not None:
         model = offset.moved(model)
+    # With a model per group each has its own coefficients, and all are penalized alike.
     penalties = np.tile(columns.penalties(alpha), model.n_vectors)
     data = InMemoryData(model, objective, Cells(weights, groups.codes, samples.positive))
     return PreparedRows(samples, objective, columns, model, penalties, data)
@@ -316,6 +324,7 @@ def prepare_rows(
 
 def unit_of(targets: Floats, weights: Floats) -> float:
     """Return the power of two at the weighted standard deviation; if that is 0, at the mean's size; or 1."""
+    # Powers of two: dividing by them rounds nothing.
     mean = float(np.average(targets, weights=weights))
     spread = float(np.sqrt(np.average((targets - mean) ** 2, weights=weights)))
     size = spread if spread > 1e-9 * abs(mean) else abs(mean)
