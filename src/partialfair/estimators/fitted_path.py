@@ -125,7 +125,7 @@ def estimate_rows_needed(
 
 @dataclass(frozen=True, eq=False)
 class FairnessPath:
-    """Models from loose to strict, what they score on rows held out, and how fair they are there.
+    """Models from loose to strict, with their scores and gaps on validation rows.
 
     Attributes
     ----------
@@ -135,9 +135,9 @@ class FairnessPath:
     scoring
         What ``score`` means.
     validation
-        The rows that models are judged on: those held out, or with ``cv`` all of them.
+        The rows that models are evaluated on: those held out, or with ``cv`` all of them.
     min_group_size, small_groups
-        Which groups are judged on them, as in `fairness_report`.
+        Which groups are evaluated on them, as in `fairness_report`.
     record
         The name of the constraint, and the metric that it bounds.
     folds
@@ -146,10 +146,10 @@ class FairnessPath:
     Notes
     -----
     With ``cv`` scores are *out of fold*: every row is scored by a model that was trained without it, one of
-    as many as there are folds. Gaps and scores then say how models trained like this, on that share of the
-    rows, do on the average. ``model`` of each point was fitted on all rows, and its own gap is not measured:
-    there are no rows left that it has not seen. So `best` and `certified`, which promise something of one
-    model, refuse such a path; `by_estimate` chooses without a promise.
+    as many as there are folds. Gaps and scores then say how models trained like this, on that fraction of
+    the rows, do on the average. ``model`` of each point was fitted on all rows, and its own gap is not
+    measured: there are no rows left that it has not seen. So `best` and `certified`, which are about the
+    population and one model, refuse such a path; `by_estimate` chooses without a guarantee.
     """
 
     points: tuple[PathPoint, ...]
@@ -265,7 +265,7 @@ class FairnessPath:
     def by_estimate(self, max_gap: float) -> Any:
         """Return the model with the best score of those whose estimated gap is at most ``max_gap``.
 
-        No promise: the estimate may be too small by chance, and choosing makes that likelier.
+        Without a guarantee: the estimate may be too small by chance, and choosing makes that likelier.
         """
         check_number(max_gap, "max_gap", low=0.0, high=self.record.kind.largest_gap)
         enough = [point for point in self.points if self.gap(point).value <= max_gap]
@@ -309,9 +309,9 @@ class FairnessPath:
         }
 
     def to_frame(self, confidence: float = 0.95) -> pd.DataFrame:
-        """Return one line per model: what was asked, how the fit ended, score and gap on validation rows.
+        """Return one line per model: its limit, how the fit ended, score and gap on validation rows.
 
-        With ``cv`` also ``folds_kept``: in how many folds the model kept, in training, what it was to keep.
+        With ``cv`` also ``folds_kept``: in how many folds the constraint was satisfied in training.
         """
         import pandas as pd
 

@@ -62,7 +62,7 @@ def fairness_path(
     X, y, sensitive_features, sample_weight
         As in ``fit``.
     max_gaps
-        Gaps to allow, in any order; they are taken from the loosest on.
+        Limits, in any order; models are fitted from the loosest on.
     alphas
         Penalties to try with each of them; that of the estimator by default, chosen once if it is "auto".
     validation
@@ -70,23 +70,23 @@ def fairness_path(
         ``(X, y, sensitive_features)``, or with ``sample_weight`` as a fourth and ``clusters`` as a fifth.
     cv
         Instead of ``validation``: the number of folds, or a splitter of scikit-learn that holds out every row
-        once. Models are then judged on out-of-fold scores of all rows, and those that are returned are fitted
-        on all rows. What that estimates, and why `best` refuses it: see `FairnessPath`. Folds are drawn
-        within groups and classes; it takes about as many times longer as there are folds.
+        once. Models are then evaluated on out-of-fold scores of all rows, and those that are returned are
+        fitted on all rows. What that estimates, and why `best` refuses it: see `FairnessPath`. Folds are
+        drawn within groups and classes; it takes about as many times longer as there are folds.
     clusters
         Which rows belong together, as several of one person do: a cluster is never on both sides of a split,
         and confidence is that of so many clusters. Splitters get them as ``groups``.
     scoring
         ``"accuracy"``, ``"balanced_accuracy"``, ``"roc_auc"``, or for regressors ``"r2"``.
     min_group_size, small_groups
-        Which groups are judged on the validation rows, as in `fairness_report`; whom the constraint is tied
-        to is the estimator's ``min_group_size``.
+        Which groups are evaluated on the validation rows, as in `fairness_report`; the estimator's
+        ``min_group_size`` says which ones are constrained.
     n_jobs
         Processes; every ``alpha`` is one job, with ``cv`` every fold of it.
     random_state
         For the rows held out and the confidence intervals.
     callback
-        Called with every model once it is judged, in the process that fits it; with ``cv`` at the end.
+        Called with every model once it is evaluated, in the process that fits it; with ``cv`` at the end.
     verbose
         1 writes a line to standard error for every model.
 
