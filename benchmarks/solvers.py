@@ -30,7 +30,7 @@ from partialfair.optimization.models import linear_model
 from partialfair.optimization.objectives import Logistic
 from partialfair.optimization.problems import Problem, certify
 from partialfair.optimization.solvers import IDCA, MultiStartSQP, Record, Switching
-from partialfair.training.column_units import column_units
+from partialfair.training.units import measure_columns
 
 MAX_GAPS = {"law_school": 0.05, "a9a": 0.05, "bank": 0.05}
 
@@ -43,14 +43,14 @@ def state(data: Dataset, constraint: Constraint) -> Problem:
         X = StandardScaler().fit_transform(X.to_numpy(dtype=float))
     X, weights = X[rows], np.ones(len(rows))
     groups = encode_groups(data.sensitive_features.iloc[rows])
-    units = column_units(X, weights, centred=True)
+    units = measure_columns(X, weights, centered=True)
     model = linear_model(
         X,
         codes=groups.codes,
         n_groups=len(groups.labels),
         group_terms="interactions",
         scales=units.scales,
-        centres=units.centres,
+        centres=units.centers,
     )
     objective = Logistic().build(np.where(data.y[rows] == 1, 1.0, -1.0), weights)
     alpha = np.tile(units.penalties(1e-4), len(groups.labels))

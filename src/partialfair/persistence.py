@@ -17,7 +17,7 @@ from typing import Any
 from sklearn.base import BaseEstimator
 
 from partialfair.estimators.base import PartialFairEstimator
-from partialfair.estimators.population import is_rows
+from partialfair.estimators.parameters import is_rows
 from partialfair.exceptions import InputError
 from partialfair.postprocessing.adjuster import PartialParityAdjuster
 from partialfair.tables import TableModel

@@ -16,7 +16,7 @@ import pytest
 
 from partialfair import PartialFairClassifier, cli
 from partialfair.cli import _audit, _compare, _judging, writing
-from partialfair.estimators import certifying
+from partialfair.estimators import fitted_path
 from partialfair.metrics import compare_gaps, fairness_report
 from partialfair.training import search
 from partialfair.training.candidates import Pool
@@ -79,11 +79,11 @@ def run(
     With fewer resamples and steps of the search, no escalation, a coarser map than usual, and pictures that
     are not painted, for speed.
     """
-    for module in (_judging, certifying):
+    for module in (_judging, fitted_path):
         monkeypatch.setattr(module, "fairness_report", partial(fairness_report, n_resamples=100))
     monkeypatch.setattr(_compare, "compare_gaps", partial(compare_gaps, n_resamples=100))
     monkeypatch.setattr(search, "direct_search", _search_briefly)
-    monkeypatch.setattr(search.Search, "_escalate", lambda search, attempts: None)
+    monkeypatch.setattr(search, "escalate_search", lambda this: None)
     monkeypatch.setattr(_audit, "MAP_GRID", 20)
     monkeypatch.setattr(writing, "png", _unpainted)
     monkeypatch.chdir(tmp_path)

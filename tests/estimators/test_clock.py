@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from partialfair import PartialFairClassifier, PartialFairRegressor
+from partialfair.estimators.parameters import read_deadline
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.optimization.objectives import PartialAUC
 from partialfair.optimization.problems import ProblemPoint
@@ -59,9 +60,9 @@ def test_deadlines():
 @pytest.mark.parametrize("kind", [int, float, np.int64, np.float32])
 def test_any_number_is_a_time_limit(kind, monkeypatch):
     monkeypatch.setattr(time, "monotonic", lambda: 100.0)
-    moment = PartialFairClassifier(time_limit=kind(6))._deadline()
-    assert type(moment) is float
-    assert moment == 106.0
+    end = read_deadline(PartialFairClassifier(time_limit=kind(6)))
+    assert type(end) is float
+    assert end == 106.0
 
 
 SMALL = {
@@ -205,10 +206,10 @@ def interrupted_at(monkeypatch, name, call):
     ("name", "call"),
     [
         ("ProblemPoint.objective_hessians", 1),  # in the unconstrained fit
-        ("partialfair.training.search.placed", 1),  # between that and the first solve
+        ("partialfair.training.statement.place_intervals", 1),  # between that and the first solve
         ("ProblemPoint.constraint_jacobian", 3),
         ("partialfair.training.attempts.certify", 1),
-        ("partialfair.training.search.Tightener", 1),  # after the first solve
+        ("partialfair.training.tightening.join", 1),  # after the first solve
     ],
 )
 def test_an_interrupt_at_any_moment_keeps_the_best_point(monkeypatch, name, call):
@@ -224,7 +225,7 @@ def test_an_interrupt_at_any_moment_keeps_the_best_point(monkeypatch, name, call
 def test_before_any_constrained_point_the_unconstrained_one_is_the_best(monkeypatch):
     X, y, groups = crowd(500, 5, 2)
     free = PartialFairClassifier(constraint=None).fit(X, y > 0.5)
-    interrupted_at(monkeypatch, "partialfair.training.search.placed", 1)
+    interrupted_at(monkeypatch, "partialfair.training.statement.place_intervals", 1)
     clf = PartialFairClassifier(interval=(0.1, 0.6)).fit(X, y > 0.5, sensitive_features=groups)
     assert clf.result_.status is Status.STOPPED
     assert clf.coef_ == pytest.approx(free.coef_, abs=1e-4)

@@ -22,11 +22,10 @@ from partialfair.optimization.problems import Problem
 from partialfair.optimization.solvers import Status
 from partialfair.training import boundary, escalation, search
 from partialfair.training.boundary import follow_boundary
-from partialfair.training.equal_rows import largest_block, move_outside
-from partialfair.training.promise import Promise
+from partialfair.training.candidates import rescale
+from partialfair.training.escalation import largest_block, move_outside
 from partialfair.training.remarks import uninformative_warning
-from partialfair.training.rescaling import rescale
-from partialfair.training.search import Search
+from partialfair.training.statement import GroupedConstraint
 from partialfair.training.tightening import is_reachable
 from partialfair.utils.clock import OutOfTime
 from partialfair_paper.quadratic import QuadraticGroupAUC
@@ -85,25 +84,26 @@ def test_orders_and_names_do_not_decide():
 
 def test_sizes_of_groups_say_nothing_about_gaps_in_units_of_scores():
     groups = encode_groups(["a", "b"] * 5)
-    promise = Promise(StatisticalParity(max_gap=1e-3), groups, np.ones(2, dtype=bool), {}, 2, np.full(2, 5.0))
-    assert not is_reachable(promise)
+    stated, all_large = StatisticalParity(max_gap=1e-3), np.ones(2, dtype=bool)
+    grouped = GroupedConstraint(stated, groups, all_large, {}, 2, np.full(2, 5.0))
+    assert not is_reachable(grouped)
     in_scores = replace(METRICS["statistical_parity"], in_scores=True)
     with patch.dict(METRICS, statistical_parity=in_scores):
-        assert is_reachable(promise)
+        assert is_reachable(grouped)
 
 
 def test_the_user_can_stop_it(monkeypatch):
     began, calls = [], []
 
-    def escalate(search, attempts, original=Search._escalate):
+    def escalate(this, original=search.escalate_search):
         began.append(len(calls))
-        return original(search, attempts)
+        return original(this)
 
     def stop(record):
         calls.append(record)
         return bool(began)
 
-    monkeypatch.setattr(Search, "_escalate", escalate)
+    monkeypatch.setattr(search, "escalate_search", escalate)
     result = quiet_fit(*conflicting_integers(1, n=500), callback=stop).result_
     assert result.status is Status.STOPPED
     assert began == [len(calls) - 1]
@@ -115,7 +115,7 @@ def test_following_the_boundary_finds_a_feasible_model(monkeypatch):
     scores = model.decision_function(X)
     gap = partial_statistical_parity_difference(y, scores, sensitive_features=groups, interval=INTERVAL)
     assert gap <= MAX_GAP + 1e-12
-    monkeypatch.setattr(Search, "_escalate", lambda search, attempts: None)
+    monkeypatch.setattr(search, "escalate_search", lambda this: None)
     without = quiet_fit(X, y, groups).result_
     assert without.status is Status.NO_FEASIBLE_POINT
 
@@ -140,7 +140,7 @@ def test_it_follows_any_boundary(settings, monkeypatch):
 
     monkeypatch.setattr(escalation, "follow_boundary", follow_briefly)
     monkeypatch.setattr(search, "find_kkt_point", lambda *arguments: None)
-    monkeypatch.setattr(Search, "_is_unfinished", lambda search, attempts: True)
+    monkeypatch.setattr(search, "is_unfinished", lambda this: True)
     X, y, groups = conflicting_integers(1, n=300)
     result = quiet_fit(X, y, groups, min_group_size=5, search_steps=10, **settings).result_
     assert 6 <= len(runs) <= 8  # two more if none is feasible
@@ -163,13 +163,13 @@ def test_rows_with_equal_features_are_moved_out_of_the_interval(monkeypatch):
     X, y, groups = equal_rows()
     seen = []
 
-    def escalate(search, attempts):
-        pool, settings = attempts.pool, search.settings.escalation.blocks
+    def escalate(this):
+        pool, settings = this.attempts.pool, this.settings.escalation.blocks
         block = largest_block(pool, settings)
         seen.append((block, pool, move_outside(pool, pool.candidates[0], block, settings)))
 
-    monkeypatch.setattr(Search, "_escalate", escalate)
-    monkeypatch.setattr(Search, "_is_unfinished", lambda search, attempts: True)
+    monkeypatch.setattr(search, "escalate_search", escalate)
+    monkeypatch.setattr(search, "is_unfinished", lambda this: True)
     quiet_fit(X, y, groups, max_gap=0.05)
     ((block, pool, (above, below)),) = seen
     at_direction = pool.problem.rows.at(block.direction).counts().scores
@@ -187,12 +187,12 @@ def test_an_interval_that_holds_every_rank_has_no_outside(monkeypatch):
     X, y, groups = equal_rows()
     seen = []
 
-    def escalate(search, attempts):
-        pool, settings = attempts.pool, search.settings.escalation.blocks
+    def escalate(this):
+        pool, settings = this.attempts.pool, this.settings.escalation.blocks
         seen.append(move_outside(pool, pool.candidates[0], largest_block(pool, settings), settings))
 
-    monkeypatch.setattr(Search, "_escalate", escalate)
-    monkeypatch.setattr(Search, "_is_unfinished", lambda search, attempts: True)
+    monkeypatch.setattr(search, "escalate_search", escalate)
+    monkeypatch.setattr(search, "is_unfinished", lambda this: True)
     quiet_fit(X, y, groups, interval=(0.0, 1.0), max_gap=0.01)
     assert seen == [[]]
 

@@ -16,8 +16,8 @@ from partialfair.constraints import (
 from partialfair.data.groups import encode_groups
 from partialfair.optimization.problems import Cells
 from partialfair.optimization.solvers import Status
-from partialfair.training.promise import promised
-from partialfair.training.tightening import _floor
+from partialfair.training.statement import group_constraints
+from partialfair.training.tightening import smallest_gap_without_ties
 from tests import brute
 
 
@@ -165,7 +165,8 @@ def test_the_smallest_gap_is_half_a_step_of_the_fewest_members(interval, gap_sca
     labels = np.repeat(["few", "many"], [10, 4000])
     stated = StatisticalParity(interval, 0.1, gap_scale)
     groups = encode_groups(labels)
-    found, _, _ = _floor(promised(stated, groups, Cells(np.ones(labels.size), groups.codes), 2))
+    cells = Cells(np.ones(labels.size), groups.codes)
+    found, _, _ = smallest_gap_without_ties(*group_constraints([stated], groups, cells, 2))
     assert found == pytest.approx(floor)
     if not isinstance(interval, dict):
         scores = np.concatenate([np.arange(10) * 400 + 199.5, np.arange(4000)])

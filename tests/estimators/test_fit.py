@@ -8,10 +8,11 @@ import pytest
 from partialfair import PartialFairClassifier, PartialFairRegressor
 from partialfair.data.groups import encode_groups
 from partialfair.data.samples import Samples
+from partialfair.estimators.inputs import read_samples
+from partialfair.estimators.parameters import read_task
 from partialfair.optimization.objectives import Squared
 from partialfair.optimization.solvers import MultiStartSQP
-from partialfair.training.fit import FitSettings, fit_linear
-from partialfair.training.path_memory import PathMemory
+from partialfair.training import EarlierFits, FitSettings, fit_linear
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +43,13 @@ def test_units_are_a_matter_of_the_fit_alone(regression):
 
 
 def test_a_fit_leaves_what_it_needs_on_its_estimator_alone(regression):
-    """Memories of paths and offsets of trees are arguments: nothing of them stays with the model."""
+    """What fits of a path know and offsets of trees are values: nothing of them stays with the model."""
     X, y, groups = regression
     clf = PartialFairClassifier(interval=(0.1, 0.5), max_gap=0.2, enforce="surrogate")
-    memory = PathMemory()
-    samples = clf._read_samples(X, y > 0, groups, None)
-    clf._fit_samples(samples, clf._read_task(), np.inf, memory=memory)
-    assert memory.free is not None
+    given = EarlierFits()
+    fits = clf._fit_samples(read_samples(clf, X, y > 0, groups), read_task(clf), np.inf, earlier=given)
+    assert given.unconstrained is None
+    assert fits.unconstrained is not None
     plain = PartialFairClassifier(interval=(0.1, 0.5), max_gap=0.2, enforce="surrogate")
     plain.fit(X, y > 0, sensitive_features=groups)
     assert vars(clf).keys() == vars(plain).keys()

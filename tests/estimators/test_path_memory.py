@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from partialfair import PartialFairClassifier
+from partialfair.estimators.inputs import read_samples
+from partialfair.estimators.parameters import read_task
 from partialfair.metrics import partial_statistical_parity_difference
-from partialfair.training.path_memory import PathMemory
+from partialfair.training import EarlierFits
 
 INTERVAL = (0.1, 0.6)
 SOLVES = ("going on", "surrogate constraints", "correction", "more steps")
@@ -22,29 +24,29 @@ def people():
 
 
 def fits(people, *max_gaps):
-    """Fit one model after the other, with a memory in common; return it, and what each fit said."""
+    """Fit one model after the other, each knowing the others; return what they know, and their results."""
     X, y, groups = people
-    memory = PathMemory()
+    known = EarlierFits()
     clf = PartialFairClassifier(interval=INTERVAL, warm_start=True)
     results = []
     for max_gap in max_gaps:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             clf.set_params(max_gap=max_gap)
-            samples = clf._read_samples(X, y, groups, None)
-            clf._fit_samples(samples, clf._read_task(), np.inf, memory=memory)
+            samples = read_samples(clf, X, y, groups)
+            known = clf._fit_samples(samples, read_task(clf), np.inf, earlier=known)
         results.append(clf.result_)
-    return memory, results
+    return known, results
 
 
-def test_a_model_is_judged_by_other_gaps_as_the_metric_does(people):
-    memory, _ = fits(people, 0.2, 0.1)
-    assert len(memory.models) == 2
+def test_a_model_is_evaluated_by_other_limits_as_the_metric_does(people):
+    known, _ = fits(people, 0.2, 0.1)
+    assert len(known.models) == 2
     for limit in (0.05, 0.15, 0.3):
-        for candidate in memory.candidates(np.array([limit])):
+        for candidate in known.candidates(np.array([limit])):
             gap = partial_statistical_parity_difference(
                 None,
-                memory.prepared.model.scores(candidate.w),
+                known.rows.model.scores(candidate.w),
                 sensitive_features=people[2],
                 interval=INTERVAL,
             )
@@ -52,8 +54,8 @@ def test_a_model_is_judged_by_other_gaps_as_the_metric_does(people):
 
 
 def test_a_fit_that_allows_as_much_again_solves_nothing_and_keeps_its_certificate(people):
-    memory, (first, _, again) = fits(people, 0.2, 0.1, 0.2)
-    assert len(memory.models) == 2
+    known, (first, _, again) = fits(people, 0.2, 0.1, 0.2)
+    assert len(known.models) == 2
     hows = [line.how for line in again.search]
     assert "the earlier fit" in hows
     assert not any(how.startswith(SOLVES) for how in hows)

@@ -90,12 +90,12 @@ def test_rows_held_out_are_kept_out_of_training(people, few_models, monkeypatch)
     seen = []
 
     def spied(inner, rows, *rest, **more):
-        points = chain(inner, rows, *rest, **more)
+        points = fit_chain(inner, rows, *rest, **more)
         seen.append((rows, [point.model.coef_ for point in points]))
         return points
 
-    chain = population.chain
-    monkeypatch.setattr(population, "chain", spied)
+    fit_chain = population.fit_chain
+    monkeypatch.setattr(population, "fit_chain", spied)
     clf = PartialFairClassifier(**QUICK).fit(X, y, sensitive_features=groups)
     assert seen[0][0].n + clf.result_.population.n_rows == len(y)
     np.testing.assert_array_equal(seen[0][0].X, train.X)

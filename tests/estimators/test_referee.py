@@ -1,4 +1,4 @@
-"""The referee of a fit against the public metrics."""
+"""The exact gaps of a fit against the public metrics."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ import pytest
 from partialfair import metrics
 from partialfair.data.groups import Groups
 from partialfair.optimization.problems import WeightedScores
-from partialfair.training.exact_gaps import Referee
 from partialfair.training.named_constraints import NAMED_CONSTRAINTS
+from partialfair.training.statement import ExactGap
 
 METRICS = {
     "statistical_parity": metrics.partial_statistical_parity_difference,
@@ -40,5 +40,5 @@ def test_gaps_are_those_of_the_public_metrics(name, scale, weighted):
             positive.astype(int), scores, sensitive_features=codes, sample_weight=weights, **stated
         )
         counts = WeightedScores(scores, weights, codes, positive)
-        found = Referee.of(constraint, Groups(codes, (0, 1, 2))).gap(counts)
+        found = ExactGap.of(constraint, Groups(codes, (0, 1, 2))).measure(counts)
         assert found.value == pytest.approx(truth, abs=1e-12)

@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from partialfair import PartialFairClassifier
-from partialfair.estimators import base
+from partialfair.estimators import population
 from partialfair.metrics import partial_statistical_parity_difference
 
 pytestmark = pytest.mark.filterwarnings(
@@ -126,7 +126,7 @@ def test_clusters_are_handed_on_without_any_request(people, routing, monkeypatch
     def spied(estimator, X, y, sensitive_features, sample_weight, clusters, deadline):
         given.append(clusters)
 
-    monkeypatch.setattr(base, "fit_population", spied)
+    monkeypatch.setattr(population, "fit_population", spied)
     pipeline = make_pipeline(StandardScaler(), quick(enforce="population"))
     pipeline.fit(people.X, people.y, sensitive_features=people.groups, clusters=person)
     assert given[0] is person

@@ -19,7 +19,7 @@ from partialfair.constraints import (
 from partialfair.exceptions import FarFromZeroWarning, SurrogateWarning
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair.optimization.solvers import Status
-from partialfair.training.column_units import column_units
+from partialfair.training.units import measure_columns
 from partialfair_paper.quadratic import QuadraticGroupAUC
 
 SEEDS = st.integers(0, 10_000)
@@ -235,9 +235,9 @@ def test_indicators_that_nearly_everybody_has_are_not_far_from_zero():
     n = 2_000_000
     rows = np.arange(1, n)
     nearly = sparse.csr_matrix((np.ones(n - 1), (rows, np.zeros(n - 1, int))), shape=(n, 1))
-    units = column_units(nearly, np.ones(n), centred=True)
+    units = measure_columns(nearly, np.ones(n), centered=True)
     assert not units.far
-    assert units.centres.tolist() == [0.0]
+    assert units.centers.tolist() == [0.0]
     assert units.scales == pytest.approx([1.0])
 
 
@@ -246,10 +246,10 @@ def test_indicators_that_nearly_everybody_has_are_not_far_from_zero():
 def test_units_are_weighted_means_and_standard_deviations(seed, centred, kind):
     rng = np.random.default_rng(seed)
     X, weights = rng.normal(size=(50, 3)) * [1, 10, 0] + [2, 0, 0], rng.random(50)
-    units = column_units(kind(X), weights, centred=centred)
+    units = measure_columns(kind(X), weights, centered=centred)
     means = np.average(X, axis=0, weights=weights) if centred else np.zeros(3)
     spreads = np.sqrt(np.average((X - means) ** 2, axis=0, weights=weights))
-    assert units.centres == pytest.approx(means, abs=1e-12)
+    assert units.centers == pytest.approx(means, abs=1e-12)
     assert units.scales == pytest.approx([spreads[0], spreads[1], 1.0])
 
 

@@ -22,7 +22,7 @@ from partialfair.constraints import (
 from partialfair.constraints.surrogates import Ramp, RoundedRamp, Sigmoid
 from partialfair.data.groups import Members, encode_groups
 from partialfair.estimators import PartialFairClassifier
-from partialfair.estimators.statement import read_constraints, read_solver
+from partialfair.estimators.parameters import read_constraints, read_settings, read_solver
 from partialfair.exceptions import InputError
 from partialfair.optimization.models import linear_model
 from partialfair.optimization.objectives import AUC, Hinge, Logistic, Squared
@@ -38,7 +38,8 @@ from partialfair.optimization.problems import (
 )
 from partialfair.optimization.problems.rows import ShardSize
 from partialfair.optimization.solvers import GOOD, SQP, MultiStartSQP, Newton
-from partialfair.training.search import Search, ending
+from partialfair.training.search import find_model
+from partialfair.training.statement import Training
 from tests.sizes import examples
 
 STATEMENTS = (
@@ -381,11 +382,10 @@ def test_whole_fits_see_merged_counts_only(constraint, enforce):
         Guarded(model, objective, cells, borders=(0, 7, 2000, 2000)),
     ):
         stated = read_constraints(clf)
-        settings = clf._fit_settings(read_solver(clf, stated))
-        search = Search(settings, data, np.full(6, 1e-4), groups, objective, stated)
-        found = search.run(np.inf)
-        status, _ = ending(found, search.certificate(found.attempt, np.inf), search.exact)
-        endings.append((status, found.objective, found.attempt.training.gaps(found.counts)[0].value))
+        settings = read_settings(clf, read_solver(clf, stated))
+        training = Training(data, objective, np.full(6, 1e-4), groups, settings.tol)
+        found = find_model(training, stated, settings)
+        endings.append((found.status, found.objective, found.attempt.training.gaps(found.counts)[0].value))
     everybody = Problem.about(whole, objective, join([]), 1e-4)
     (status, objective_value, gap), (split_status, split_objective, split_gap) = endings
     if enforce == "exact":
@@ -490,19 +490,18 @@ def test_a_driver_that_holds_cells_fits_the_same_model(constraint, enforce):
     settings = {"interval": (0.1, 0.8), "max_gap": 0.1, "enforce": enforce, "min_group_size": 100}
     clf = PartialFairClassifier(constraint, **settings)
     found, LONGEST.n = [], 0
-    for held, training, of_cells in (
+    for held, of_rows, of_cells in (
         (in_rows, InMemoryData(model, objective, in_rows), groups),
         (cells, in_cells, replace(groups, codes=cells.codes)),
     ):
         of_loss = Logistic().build(np.where(held.positive, 1.0, -1.0), held.weights)
         stated = read_constraints(clf)
-        settings_of_fit = clf._fit_settings(read_solver(clf, stated))
-        search = Search(settings_of_fit, training, np.full(2, 1e-4), of_cells, of_loss, stated)
-        result = search.run(np.inf)
-        promises = result.attempt.training.promises
-        status, _ = ending(result, search.certificate(result.attempt, np.inf), search.exact)
+        settings_of_fit = read_settings(clf, read_solver(clf, stated))
+        training = Training(of_rows, of_loss, np.full(2, 1e-4), of_cells, settings_of_fit.tol)
+        result = find_model(training, stated, settings_of_fit)
+        grouped = result.attempt.training.constraints
         found.append(
-            (status, result, [(one.groups.labels, one.small, one.n_rows.tolist()) for one in promises])
+            (result.status, result, [(one.groups.labels, one.small, one.n_rows.tolist()) for one in grouped])
         )
     (status, result, judged), (status_of_cells, result_of_cells, judged_of_cells) = found
     assert [(labels, n_rows) for labels, _, n_rows in judged] == [(one[0], one[2]) for one in judged_of_cells]

@@ -8,13 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from partialfair.estimators.certified_choice import certified_places, lowest_of_all, rows_needed, start_places
+from partialfair.estimators.fitted_path import (
+    certify_places,
+    estimate_rows_needed,
+    find_lowest,
+    place_starts,
+)
 
 P_VALUES = st.lists(st.sampled_from([0.001, 0.01, 0.02, 0.03, 0.049, 0.06, 0.5]), min_size=1, max_size=9)
 
 
 def certified(p_values, error=0.05, starts=None):
-    return certified_places(len(p_values), error, lambda at, level: p_values[at] <= level, starts)
+    return certify_places(len(p_values), error, lambda at, level: p_values[at] <= level, starts)
 
 
 def by_definition(p_values, error, starts):
@@ -38,7 +43,7 @@ def test_it_is_the_fallback_procedure(p_values, places):
 @given(P_VALUES, st.sampled_from([1, 2, 3]))
 def test_no_more_is_certified_than_by_walks_from_every_start_and_no_less(p_values, n_starts):
     """Walks that keep to the share of their own start, as in Learn then Test, certify a subset."""
-    starts = start_places(len(p_values), n_starts)
+    starts = place_starts(len(p_values), n_starts)
     walks = set()
     for start in starts:
         for at in range(start, len(p_values)):
@@ -71,14 +76,14 @@ def test_places_after_a_failure_are_not_asked():
         asked.append(at)
         return at not in (1, 5)
 
-    certified_places(8, 0.05, passes, [0, 4])
+    certify_places(8, 0.05, passes, [0, 4])
     assert asked == [0, 1, 4, 5]
 
 
 @pytest.mark.parametrize("n_models", range(10))
 def test_walks_begin_at_the_first_and_inside_the_order(n_models):
     for n_starts in (1, 2, 3):
-        starts = start_places(n_models, n_starts)
+        starts = place_starts(n_models, n_starts)
         assert starts == () if n_models == 0 else starts[0] == 0 and max(starts) < n_models
         assert len(starts) == min(n_starts, n_models)
 
@@ -120,15 +125,15 @@ def test_the_lowest_bound_is_that_of_all_at_once():
         asked.append(error)
         return [0.3, math.nan, 0.2][at]
 
-    assert lowest_of_all(3, 0.06, bound) == (2, 0.2)
+    assert find_lowest(3, 0.06, bound) == (2, 0.2)
     assert asked == pytest.approx([0.02] * 3)
-    assert math.isnan(lowest_of_all(2, 0.05, lambda at, error: math.nan)[1])
+    assert math.isnan(find_lowest(2, 0.05, lambda at, error: math.nan)[1])
 
 
 def test_rows_needed():
     # The radius must fall from .1 to .05: four times as many.
-    assert rows_needed(1000, [0.05, 0.2], [0.1, 0.01], 0.1) == 4000
+    assert estimate_rows_needed(1000, [0.05, 0.2], [0.1, 0.01], 0.1) == 4000
     # Two digits are enough, and as many as there were are not.
-    assert rows_needed(1000, [0.05], [0.0513], 0.1) == 1100
-    assert rows_needed(1000, [0.05], [0.01], 0.1) == 1100
-    assert rows_needed(1000, [0.1, math.nan], [0.1, math.nan], 0.1) is None
+    assert estimate_rows_needed(1000, [0.05], [0.0513], 0.1) == 1100
+    assert estimate_rows_needed(1000, [0.05], [0.01], 0.1) == 1100
+    assert estimate_rows_needed(1000, [0.1, math.nan], [0.1, math.nan], 0.1) is None

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from partialfair.data.samples import draw_folds
-from partialfair.estimators.folds import meaning_of_folds, on_one_scale
+from partialfair.estimators.held_out import align_folds, explain_folds
 from partialfair.metrics import fairness_report, partial_statistical_parity_difference
 
 INTERVAL = (0.1, 0.6)
@@ -21,7 +21,7 @@ def test_order_ties_and_decisions_stay(seed, digits, thresholds):
     folds = np.r_[:5, rng.integers(0, 5, n - 5)]
     scores = rng.normal(size=n).round(digits) * (1 + folds) + 0.3 * folds
     weights = np.where(np.arange(n) < 5, 1.0, rng.choice([0.0, 1.0, 2.5], n))
-    found = on_one_scale(scores, folds, weights, rng.integers(-1, 2, n), thresholds)
+    found = align_folds(scores, folds, weights, rng.integers(-1, 2, n), thresholds)
     for fold in range(5):
         own = np.flatnonzero((folds == fold) & (weights > 0))
         order = own[np.argsort(scores[own])]
@@ -33,11 +33,11 @@ def test_order_ties_and_decisions_stay(seed, digits, thresholds):
 def test_one_model_in_all_folds_is_left_alone():
     rng = np.random.default_rng(0)
     scores = rng.normal(size=5000)
-    found = on_one_scale(scores, rng.integers(0, 5, 5000), np.ones(5000), np.zeros(5000, int), [0.0])
+    found = align_folds(scores, rng.integers(0, 5, 5000), np.ones(5000), np.zeros(5000, int), [0.0])
     # Where 1,000 people of a fold put a percentile is off by about .03 of a standard deviation.
     middle = np.abs(scores) < 1.5
     assert np.abs(found - scores)[middle].max() < 0.15
-    alone = on_one_scale(scores, np.zeros(5000, int), np.ones(5000), np.zeros(5000, int), [0.0])
+    alone = align_folds(scores, np.zeros(5000, int), np.ones(5000), np.zeros(5000, int), [0.0])
     np.testing.assert_allclose(alone, scores, atol=1e-12)
 
 
@@ -45,9 +45,9 @@ def test_a_weight_of_two_is_the_row_twice():
     rng = np.random.default_rng(1)
     scores, folds, codes = rng.normal(size=60).round(1), np.arange(60) % 3, rng.integers(0, 2, 60)
     twice = rng.integers(1, 3, 60)
-    weighted = on_one_scale(scores, folds, twice.astype(float), codes, [0.0])
+    weighted = align_folds(scores, folds, twice.astype(float), codes, [0.0])
     rows = np.repeat(np.arange(60), twice)
-    repeated = on_one_scale(scores[rows], folds[rows], np.ones(rows.size), codes[rows], [0.0])
+    repeated = align_folds(scores[rows], folds[rows], np.ones(rows.size), codes[rows], [0.0])
     np.testing.assert_allclose(weighted[rows], repeated, atol=1e-12)
 
 
@@ -74,7 +74,7 @@ def test_scales_of_models_do_not_blur_gaps():
             None, scores, sensitive_features=groups, interval=INTERVAL
         )
 
-    assert gap(on_one_scale(of_models, folds, np.ones(n), groups, [])) == pytest.approx(truth, abs=0.05)
+    assert gap(align_folds(of_models, folds, np.ones(n), groups, [])) == pytest.approx(truth, abs=0.05)
     assert gap(of_models) < 0.7 * truth  # as they are, models of different scales look fairer than they are
 
 
@@ -85,7 +85,7 @@ def test_folds_that_got_more_of_a_group_are_not_thought_to_rank_higher():
     groups = rng.integers(0, 2, n)
     score = rng.normal(size=n) + 2.0 * groups
     folds = (rng.random(n) < np.where(groups == 1, 0.8, 0.2)).astype(int)
-    found = on_one_scale(score, folds, np.ones(n), groups, [])
+    found = align_folds(score, folds, np.ones(n), groups, [])
     assert np.abs(found - score)[np.abs(score - 1) < 2].max() < 0.2
 
 
@@ -105,7 +105,7 @@ def samples():
         for metric, of in (("statistical_parity", np.mean), ("demographic_parity", upper)):
             taken = np.array([[of(scores[(folds != f) & (groups == k)]) for k in (0, 1)] for f in range(5)])
             raw = scores - taken[folds, groups]
-            judged = on_one_scale(raw, folds, np.ones(450), groups, [0.0])
+            judged = align_folds(raw, folds, np.ones(450), groups, [0.0])
             left = np.array([0.0, 0.5]) - taken  # the means of new people's scores
             line, by_fold = (
                 row(judged, groups, metric),
@@ -163,6 +163,6 @@ class TestTruth:
 
 
 def test_what_figures_mean():
-    said = meaning_of_folds(np.arange(20) % 5)
+    said = explain_folds(np.arange(20) % 5)
     assert "one of 5 models" in said
     assert "on 80 % of the rows" in said

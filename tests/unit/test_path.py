@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from partialfair import PartialFairClassifier, PartialFairRegressor, fairness_path
 from partialfair.constraints import DemographicParity, StatisticalParity
-from partialfair.estimators.certifying import training_order
+from partialfair.estimators.fitted_path import order_by_training_gap
 from partialfair.exceptions import InputError
 from partialfair.metrics import partial_statistical_parity_difference
 from partialfair_paper.quadratic import QuadraticGroupAUC
@@ -109,18 +109,18 @@ def test_certified_sets_are_nested(path):
 
 def test_the_order_of_tests_is_fixed_in_training(path):
     """Rows held out may say anything: the order is by training gap, the model without constraint included."""
-    order = training_order(path.points)
-    gaps = [path.points[at].training_gap for at in order]
+    order = order_by_training_gap(path.points)
+    gaps = [point.training_gap for point in order]
     assert gaps == sorted(gaps)
-    other = [replace(point, scores=-point.scores, score=-point.score) for point in path.points]
-    assert training_order(other) == order
+    other = {replace(point, scores=-point.scores, score=-point.score): point for point in path.points}
+    assert [other[point] for point in order_by_training_gap([*other])] == order
     alike = [replace(path.points[0], max_gap=gap, alpha=alpha) for gap, alpha in [(2, 1), (1, 2), (1, 1)]]
-    assert training_order(alike) == [2, 1, 0]
+    assert order_by_training_gap(alike) == alike[::-1]
 
 
 def test_tests_are_made_with_the_shares_of_the_error(path):
     """Brute force: a path certifies what the fallback procedure does with these bounds."""
-    order = [path.points[at] for at in training_order(path.points)]
+    order = order_by_training_gap(path.points)
     for max_gap in np.linspace(0.1, 0.9, 30):
         level, expected = 0.0, []
         for at, point in enumerate(order):

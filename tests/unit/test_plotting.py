@@ -377,7 +377,7 @@ class Points:
     gaps: list[float]
     scores: list[float]
     alphas: tuple[float, ...] = (1e-4,)
-    scoring, judged_on = "accuracy", "held out"
+    scoring, evaluated_on = "accuracy", "held out"
 
     def to_frame(self, confidence):
         gaps = np.array(self.gaps)

@@ -146,7 +146,7 @@ class Frontier:
         chosen = ", chosen by the scores" if settings.interval == AUTO else ""
         outside = f"; outside the promise: {listed(self.outside)}" if self.outside else ""
         coverage = self.models.report(self.models.points[-1], settings.confidence).coverage
-        unjudged = f"; {self.models.judged_on}: {coverage}" if coverage else ""
+        unjudged = f"; {self.models.evaluated_on}: {coverage}" if coverage else ""
         return (
             f"{self.prepared.headline}; {METRICS[settings.metric].title} at {settings.words(self.interval)}"
             f"{chosen}, on the {settings.gap_scale} scale{outside}{unjudged}"
@@ -236,7 +236,7 @@ class Frontier:
             "max gap",
             *(["alpha"] if several else []),
             "training gap",
-            f"gap {self.models.judged_on}",
+            f"gap {self.models.evaluated_on}",
         ):
             table.add_column(title, justify="right")
         table.add_column(f"{100 * settings.confidence:g} % interval")

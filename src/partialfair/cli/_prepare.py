@@ -26,7 +26,7 @@ from partialfair.constraints import Constraint
 from partialfair.data.groups import Groups, encode_groups
 from partialfair.data.samples import Samples
 from partialfair.estimators.base import PartialFairEstimator
-from partialfair.estimators.folds import meaning_of_folds
+from partialfair.estimators.held_out import explain_folds
 from partialfair.exceptions import InputError
 from partialfair.optimization.models.linear import GroupTerms
 from partialfair.persistence import is_trusted
@@ -353,7 +353,7 @@ def _choices(settings: ModelSettings, folds: Ints | None) -> list[str]:
 
     Without an interval everybody is meant, which asks for more than most people want.
     """
-    said = [] if folds is None else [meaning_of_folds(folds)]
+    said = [] if folds is None else [explain_folds(folds)]
     if settings.interval == AUTO:
         return [*said, CHOSEN_IN_TRAINING if folds is None else CHOSEN_ON_ALL_ROWS]
     if settings.interval_given or settings.constraint == NO_CONSTRAINT:

@@ -17,8 +17,7 @@ from partialfair.estimators.base import PartialFairEstimator
 from partialfair.exceptions import InputError
 from partialfair.metrics.evaluation import check_comparable
 from partialfair.optimization.problems import Cells
-from partialfair.training.placing import Automatic
-from partialfair.training.promise import check_promises, promised
+from partialfair.training import Automatic, check_groups, group_constraints
 from partialfair.utils.typing import Floats, Ints
 
 __all__ = ["OUT_OF_FOLD", "Everybody", "HoldOut", "split_rows"]
@@ -153,12 +152,9 @@ class Everybody:
         for rows in self.trained_on:
             weights = np.ones(rows.size) if self.weights is None else self.weights[rows]
             groups, positive = self.groups.take(rows), self.positive[rows]
-            check_promises(
-                [
-                    promised(stated, groups, Cells(weights, groups.codes, positive), least)
-                    for stated in map(_somewhere, classifier._read_constraints())
-                ]
-            )
+            stated = [_somewhere(one) for one in classifier._read_constraints()]
+            cells = Cells(weights, groups.codes, positive)
+            check_groups(group_constraints(stated, groups, cells, least))
 
     def _check_judged(self, interval: AskedInterval, metric: str, settings: Judging) -> None:
         """Refuse rows held out among which fewer than two groups could be judged."""

@@ -24,7 +24,7 @@ from partialfair.cli._wording import as_options
 from partialfair.cli.output import step
 from partialfair.data.samples import Samples
 from partialfair.estimators import PartialFairClassifier
-from partialfair.estimators.path_parts import OutOfFold
+from partialfair.estimators.held_out import OutOfFold
 from partialfair.exceptions import IdleThresholdWarning, InputError, OverfittedGapWarning
 from partialfair.optimization.solvers import Record, Status
 from partialfair.training.named_constraints import NO_CONSTRAINT
@@ -199,7 +199,7 @@ def _scores(
         notes.append(
             f"in {n_broken} of {len(by_fold)} folds no model was found that keeps the promise in training"
         )
-    return folded.on_one_scale(folded.joined(by_fold), thresholds=[0.0])
+    return folded.align(folded.join(by_fold), thresholds=[0.0])
 
 
 def _judge(

@@ -1,75 +1,53 @@
-"""What every estimator does: state the problem, solve it, certify the answer, measure the exact gap."""
+"""What every estimator does: check parameters and data, call the fit, store and score."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from partialfair.constraints import Constraint
-from partialfair.constraints.base import Positive
-from partialfair.constraints.surrogates import Surrogate, surrogate
-from partialfair.data.groups import Groups, group_name
+from partialfair.data.groups import Groups
 from partialfair.data.samples import Features, Samples, n_rows_of
-from partialfair.estimators._stored import check_stored
 from partialfair.estimators.inputs import (
+    check_sample_groups,
     feature_name,
     in_columns_of,
     known_groups,
-    names_of,
     read_features,
     read_groups,
-    read_weights,
+    read_samples,
 )
-from partialfair.estimators.population import check_population_settings, fit_population
-from partialfair.estimators.statement import read_constraints, read_solver, seed_of
+from partialfair.estimators.parameters import (
+    FitTask,
+    check_parameters,
+    read_constraints,
+    read_deadline,
+    read_settings,
+    read_task,
+)
 from partialfair.exceptions import InputError
-from partialfair.metrics.inputs import cluster_codes
-from partialfair.optimization.models import linear_model
-from partialfair.optimization.models.linear import GroupTerms
-from partialfair.optimization.objectives import LossSettings, read_loss
-from partialfair.optimization.problems import Cells
-from partialfair.optimization.solvers import Solver
-from partialfair.training.column_units import penalized_warning
-from partialfair.training.fit import FitSettings, WarmStart, fit_linear
-from partialfair.training.offset import Offset
-from partialfair.training.path_memory import PathMemory
-from partialfair.training.promise import check_promises, promises_of
-from partialfair.training.remarks import overfitted_gap_warning, unfinished, uninformative_warning
-from partialfair.training.result import FitResult
-from partialfair.utils.checks import check_count, check_flag, check_number, finite_vector, is_finite_number
-from partialfair.utils.clock import deadline_in
+from partialfair.training import (
+    EarlierFits,
+    FitResult,
+    Offset,
+    WarmStart,
+    fit_linear,
+    penalized_warning,
+    score_rows,
+    unfinished,
+    uninformative_warning,
+)
+from partialfair.utils.checks import check_number
 from partialfair.utils.state import StoredAsPairs
 from partialfair.utils.typing import ArrayLike, Floats
-
-__all__ = ["PartialFairEstimator"]
-
-
-@dataclass(frozen=True)
-class FitTask:
-    """What is to be fitted, and how.
-
-    Attributes
-    ----------
-    constraints, loss, solver
-        As an estimator's parameters state them.
-    """
-
-    constraints: tuple[Constraint, ...]
-    loss: LossSettings
-    solver: Solver
-
-    def uses_groups(self, group_terms: GroupTerms) -> bool:
-        """Whether rows need groups."""
-        return bool(self.constraints) or group_terms is not None
 
 
 class PartialFairEstimator(StoredAsPairs, BaseEstimator):
@@ -86,107 +64,42 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
     _set_by_fits: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "groups_", "classes_", "n_iter_")
     """Attributes that a fit sets besides ``result_``, for an estimator that adopts another's fit."""
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     def _check_settings(self) -> None:
         """Refuse settings that cannot be right."""
         self._check_alpha()
-        check_flag(getattr(self, "fit_intercept", True), "fit_intercept")  # trees have no such parameter
-        check_number(self.tol, "tol", above=0.0)
-        if self.time_limit is not None:
-            check_number(self.time_limit, "time_limit", above=0.0)
-        if self.max_iter is not None:
-            check_count(self.max_iter, "max_iter")
-        check_count(self.n_starts, "n_starts")
-        check_count(self.min_group_size, "min_group_size")
-        check_flag(self.higher_is_better, "higher_is_better")
-        check_flag(self.allow_ties, "allow_ties")
-        check_flag(self.warm_start, "warm_start")
-        if not isinstance(self.verbose, bool):
-            check_count(self.verbose, "verbose", low=0)
-        if not isinstance(self.random_state, np.random.RandomState):  # from which that would draw
-            seed_of(self)
-        check_count(self.search_steps, "search_steps", low=0)
-        check_count(self.surrogate_halvings, "surrogate_halvings", low=0)
-        check_population_settings(self)
-        if self.callback is not None and not callable(self.callback):
-            raise InputError(f"callback must be a function of one record, not {self.callback!r}")
-        if isinstance(self.surrogate, Surrogate) and self.surrogate_width != "auto":
-            raise InputError("surrogate has a width of its own, so surrogate_width must not be given")
-        surrogate(self.surrogate, 1.0 if self.surrogate_width == "auto" else self.surrogate_width)
+        check_parameters(self)
 
     def _check_alpha(self) -> None:
         check_number(self.alpha, "alpha", low=0.0)
-
-    def _deadline(self) -> float:
-        """Return when the fit that begins now has to end; settings are checked later."""
-        limit = self.time_limit
-        return deadline_in(float(limit) if limit is not None and is_finite_number(limit) else None)
-
-    def _fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sensitive_features: ArrayLike | None,
-        sample_weight: ArrayLike | None,
-        clusters: ArrayLike | None,
-    ) -> Self:
-        """Check the settings, read the rows, and fit the model."""
-        deadline = self._deadline()
-        self._check_settings()
-        if self.enforce == "population":
-            fit_population(self, X, y, sensitive_features, sample_weight, clusters, deadline)
-            return self
-        self._refuse_clusters(clusters)
-        task = self._read_task()
-        samples = self._read_samples(
-            X, y, sensitive_features, sample_weight, groups_needed=task.uses_groups(self.group_terms)
-        )
-        return self._fit_samples(samples, task, deadline)
-
-    def _read_task(self) -> FitTask:
-        """Return what is to be fitted and how, as the parameters state it."""
-        constraints = self._read_constraints()
-        return FitTask(constraints, self._read_loss(), read_solver(self, constraints))
-
-    def _fit_samples(
-        self,
-        samples: Samples,
-        task: FitTask,
-        deadline: float,
-        *,
-        memory: PathMemory | None = None,
-        offset: Offset | None = None,
-    ) -> Self:
-        """Fit the model to rows, given what other fits of them found, or where coefficients begin."""
-        raise NotImplementedError
-
-    def _read_target(self, y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
-        """Return labels or numbers, checked."""
-        raise NotImplementedError
-
-    def _read_loss(self) -> LossSettings:
-        """Return the loss that the parameters state."""
-        return read_loss(self.loss)
-
-    def _refuse_clusters(self, clusters: ArrayLike | None) -> None:
-        """Refuse clusters where no rows are held out: they change no fit."""
-        if clusters is not None:
-            raise InputError(
-                "clusters say which rows are held out together and how sure the promise about new people is, "
-                f"and enforce={self.enforce!r} makes none; leave them out"
-            )
 
     def _read_features(self, X: ArrayLike, *, reset: bool) -> tuple[Features, dict[str, ArrayLike] | None]:
         """Return features, and the columns taken out of them that hold the group."""
         return read_features(self, X, self.sensitive_columns, reset=reset)
 
+    def _read_target(self, y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
+        """Return labels or numbers, checked."""
+        raise NotImplementedError
+
     def _read_constraints(self) -> tuple[Constraint, ...]:
         """Return the constraints that the parameters state."""
         return read_constraints(self)
 
+    def _prepare_target(self, samples: Samples) -> tuple[Samples, float, Floats | None]:
+        """Return rows whose ``y`` is positive or not, or a number; a unit of scores; factors in the loss.
+
+        A negative unit makes low scores high.
+        """
+        raise NotImplementedError
+
     def _prepare_fits(self, samples: Samples, gaps: Sequence[float] = ()) -> Self:
         """Return an estimator that is not fitted, to be copied for several fits to the same rows.
 
-        What it would choose by the rows is chosen once, for the gaps that are to be allowed in turn.
+        What it would choose by the rows is chosen once, for the limits that are to be set in turn.
         """
         return self._copy_unfitted()
 
@@ -198,123 +111,88 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
                 setattr(fresh, name, getattr(self, name))
         return fresh
 
-    def _check_stored(self) -> None:
-        """Refuse what a file holds if it could not score rows."""
-        check_stored(self)
-
-    def _read_samples(
+    def _fit(
         self,
         X: ArrayLike,
         y: ArrayLike,
         sensitive_features: ArrayLike | None,
         sample_weight: ArrayLike | None,
-        clusters: ArrayLike | None = None,
-        *,
-        reset: bool = True,
-        groups_needed: bool = True,
-    ) -> Samples:
-        """Return rows as fits and paths use them, every array checked.
+        clusters: ArrayLike | None,
+    ) -> Self:
+        """Check the settings, read the rows, and fit the model."""
+        # The clock runs from here: reading rows counts, and so do all solves.
+        deadline = read_deadline(self)
+        self._check_settings()
+        if self.enforce == "population":
+            from partialfair.estimators.population import fit_population  # needs more than most fits
 
-        Parameters
-        ----------
-        X, y, sensitive_features, sample_weight, clusters
-            As in ``fit``.
-        reset
-            Whether the columns of X become those that the estimator expects.
-        groups_needed
-            Whether rows need groups, which then must be given.
-        """
-        features, columns = self._read_features(X, reset=reset)
-        n_rows = n_rows_of(features)
-        target = self._read_target(y, n_rows)
-        weights = None
-        if sample_weight is not None:
-            read_weights(sample_weight, n_rows)
-            # As given, not scaled: what regularizes a tree (Hessians, smallest leaves) depends on their sum.
-            weights = finite_vector(sample_weight, "sample_weight")
-        groups = Groups.none(n_rows)
-        if groups_needed:
-            groups = self._read_groups(sensitive_features, columns, n_rows)
-            missing = (groups.codes < 0) & (weights is None or weights > 0)
-            if (terms := self.group_terms) is not None and missing.any():
-                row = int(missing.argmax())
-                raise InputError(f"group_terms={terms!r} needs every row's group; row {row} has none")
-            if reset:
-                self._group_columns = names_of(sensitive_features)
-        codes = None if clusters is None else cluster_codes(clusters, n_rows)
-        return Samples(features, target, groups, weights, codes)
-
-    def _read_groups(
-        self, sensitive_features: ArrayLike | None, columns: dict[str, ArrayLike] | None, n_rows: int
-    ) -> Groups:
-        """Return the group of every row, which the estimator needs."""
-        groups = read_groups(
-            sensitive_features,
-            columns,
-            n_rows,
-            self.missing_groups,
-            advice="; missing_groups='ignore' lets such rows count in the loss only",
-        )
-        if groups is None:
-            wanted = "a constraint" if self.constraint else f"group_terms={self.group_terms!r}"
+            fit_population(self, X, y, sensitive_features, sample_weight, clusters, deadline)
+            return self
+        if clusters is not None:
             raise InputError(
-                f"{wanted} needs the group of every row: pass sensitive_features to fit, or name the "
-                "columns of X in sensitive_columns"
+                "clusters say which rows are held out together and how sure the promise about new people is, "
+                f"and enforce={self.enforce!r} makes none; leave them out"
             )
-        return groups
+        task = read_task(self)
+        needed = task.uses_groups(self.group_terms)
+        samples = read_samples(self, X, y, sensitive_features, sample_weight, groups_needed=needed)
+        self._fit_samples(samples, task, deadline)
+        return self
 
-    def _check_groups(
-        self, samples: Samples, constraints: Sequence[Constraint], positive: Positive = None
-    ) -> None:
-        """Refuse groups that no constraint can compare; warn of those too small for the limit."""
-        if not constraints:
-            return
-        if samples.n == 1:
-            raise InputError("X has one sample; a constraint compares people of at least two groups")
-        labels, weights = samples.groups.labels, samples.row_weights
-        if len(labels) < 2:
-            who = f"only group {group_name(labels[0])!r}" if labels else "no group"
-            raise InputError(f"sensitive_features has {who}; a constraint needs at least two groups")
-        cells = Cells(weights, samples.groups.codes, positive)
-        promises = promises_of(constraints, samples.groups, cells, self.min_group_size)
-        check_promises(promises)
-        remark = overfitted_gap_warning(promises, cells)
-        if remark is not None:
-            warnings.warn(remark, stacklevel=5)
-
-    def _fit_linear(
+    def _fit_samples(
         self,
         samples: Samples,
         task: FitTask,
         deadline: float,
         *,
-        unit: float,
-        loss_factors: Floats | None = None,
-        memory: PathMemory | None,
-        offset: Offset | None,
-    ) -> None:
+        earlier: EarlierFits | None = None,
+        offset: Offset | None = None,
+    ) -> EarlierFits:
         """Fit the model, set the fitted attributes, and warn of what the fit leaves open.
 
-        A negative unit makes low scores high.
+        Parameters
+        ----------
+        samples, task, deadline
+            The rows, what is to be fitted to them, and when the fit has to end.
+        earlier
+            What other fits of the same rows have found.
+        offset
+            Another model that coefficients are counted from.
+
+        Returns
+        -------
+        EarlierFits
+            For the next fit of the same rows.
         """
+        samples = samples.with_weight()
+        rows, unit, loss_factors = self._prepare_target(samples)
+        check_sample_groups(rows, task.constraints, self.min_group_size, rows.positive)
         fit = fit_linear(
-            samples,
+            rows,
             task.constraints,
             task.loss,
-            self._fit_settings(task.solver),
+            read_settings(self, task.solver),
             deadline=deadline,
             loss_factors=loss_factors,
             unit=unit,
             warm_start=self._warm_start(),
             offset=offset,
-            memory=memory,
+            earlier=earlier,
         )
         self.coef_, self.intercept_, self.result_ = fit.coef, fit.intercept, fit.result
-        self.groups_: Any = None if fit.labels is None else _object_array(fit.labels)
+        if isinstance(self, ClassifierMixin):
+            self.classes_: Any = np.unique(samples.y)
+        self.groups_: Any = None
+        if fit.labels is not None:
+            self.groups_ = np.empty(len(fit.labels), dtype=object)
+            for k, label in enumerate(fit.labels):  # which may be tuples
+                self.groups_[k] = label
+        # scikit-learn expects at least one iteration.
         self.n_iter_ = max(1, fit.result.history[-1].step)
+        # What only another fit needs is not stored without one.
         if self.warm_start:
             if fit.unconstrained is not None:
-                self._free = fit.unconstrained
+                self._unconstrained = fit.unconstrained
             if fit.surrogate_bias is not None:
                 self._surrogate_bias = fit.surrogate_bias
         how_it_ended = unfinished(fit.result)
@@ -322,35 +200,13 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         for remark in (
             None if how_it_ended is None else ConvergenceWarning(how_it_ended),
             uninformative_warning(fit.result),
-            fit.units.remark(names),
-            penalized_warning(names, samples.X, fit.units, self.alpha) if offset is None else None,
+            fit.columns.remark(names),
+            penalized_warning(names, rows.X, fit.columns, self.alpha) if offset is None else None,
             *fit.remarks,
         ):
             if remark is not None:
-                warnings.warn(remark, stacklevel=5)
-
-    def _fit_settings(self, solver: Solver) -> FitSettings:
-        """Return the parameters that describe a fit, as settings of it."""
-        return FitSettings(
-            solver=solver,
-            solver_name=self.solver if isinstance(self.solver, str) else None,
-            max_iter=self.max_iter,
-            enforce=self.enforce,
-            surrogate=self.surrogate,
-            surrogate_width=self.surrogate_width,
-            surrogate_halvings=self.surrogate_halvings,
-            search_steps=self.search_steps,
-            allow_ties=self.allow_ties,
-            min_group_size=self.min_group_size,
-            tol=self.tol,
-            seed=seed_of(self),
-            callback=self.callback,
-            verbose=self.verbose,
-            alpha=self.alpha,
-            fit_intercept=self.fit_intercept,
-            group_terms=self.group_terms,
-            higher_is_better=self.higher_is_better,
-        )
+                warnings.warn(remark, stacklevel=4)
+        return fit.earlier
 
     def _warm_start(self) -> WarmStart | None:
         """Return what the last fit left, when starting warm."""
@@ -361,7 +217,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
             self.intercept_,
             () if self.groups_ is None else tuple(self.groups_),
             self.result_.thresholds,
-            getattr(self, "_free", None),
+            getattr(self, "_unconstrained", None),
             getattr(self, "_surrogate_bias", None),
         )
 
@@ -370,7 +226,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         check_is_fitted(self)
         features, columns = self._read_features(X, reset=False)
         groups = None
-        if self._terms is not None:
+        if self._has_group_terms:
             given = in_columns_of(self._group_columns, sensitive_features)
             groups = read_groups(given, columns, n_rows_of(features))
             if groups is None:
@@ -381,31 +237,48 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
         return self._score_samples(features, groups)
 
     @property
-    def _terms(self) -> GroupTerms:
-        """The group terms of the fitted model."""
-        if len(self.coef_) > 1:
-            return "interactions"
-        return "intercept" if len(self.intercept_) > 1 else None
+    def _has_group_terms(self) -> bool:
+        """Whether the fitted model has group terms."""
+        return max(len(self.coef_), len(self.intercept_)) > 1
 
     def _score_samples(self, X: Features, groups: Groups | None) -> Floats:
         """Score rows that were read."""
-        known = known_groups(groups, tuple(self.groups_)) if groups is not None and self._terms else None
-        model = linear_model(
-            X,
-            codes=None if known is None else known.codes,
-            n_groups=1 if known is None else len(known.labels),
-            group_terms=self._terms,
-        )
-        if model.design.shape[1] != self.coef_.shape[1]:
-            raise InputError(
-                f"X has {model.design.shape[1]} features, but there are {self.coef_.shape[1]} coefficients"
-            )
-        return model.scores(model.pack(self.coef_, self.intercept_))
+        # Without group terms the group of a row does not matter, known or not.
+        known = None
+        if groups is not None and self._has_group_terms:
+            known = known_groups(groups, tuple(self.groups_))
+        return score_rows(X, self.coef_, self.intercept_, known)
 
-
-def _object_array(labels: Sequence[Any]) -> npt.NDArray[np.object_]:
-    """Return labels, which may be tuples, as a one-dimensional array."""
-    array = np.empty(len(labels), dtype=object)
-    for k, label in enumerate(labels):
-        array[k] = label
-    return array
+    def _check_stored(self) -> None:
+        """Refuse what a file holds if it could not score rows; a file may lack settings that came later."""
+        held = vars(self)
+        if "coef_" not in held:  # as good as new
+            return
+        for name, n_dimensions in (("coef_", 2), ("intercept_", 1)):
+            value: Any = held.get(name)
+            is_floats = isinstance(value, np.ndarray) and value.dtype == np.float64
+            if not is_floats or not (value.ndim == n_dimensions and value.size and np.isfinite(value).all()):
+                raise InputError(f"its {name} is not an array of finite numbers")
+        coef, intercept, groups = held["coef_"], held["intercept_"], held.get("groups_")
+        if groups is not None and not (isinstance(groups, np.ndarray) and groups.ndim == 1):
+            raise InputError("its groups_ are no list of groups")
+        # One row for all groups, or one for each.
+        n_groups = 0 if groups is None else len(groups)
+        if not {len(coef), len(intercept)} <= {1, n_groups}:
+            raise InputError("its coef_ and intercept_ do not fit its groups")
+        n_features, names = held.get("n_features_in_"), held.get("feature_names_in_")
+        if type(n_features) is not int or not 0 < coef.shape[1] <= n_features:
+            raise InputError("its coef_ does not fit its number of features")
+        if names is not None and not (isinstance(names, np.ndarray) and names.shape == (n_features,)):
+            raise InputError("its feature_names_in_ does not fit its number of features")
+        if held.get("group_terms") not in (None, "intercept", "interactions"):
+            raise InputError("its group_terms are unknown")
+        if not isinstance(held.get("_group_columns", ()), tuple):
+            raise InputError("its group columns are no tuple")
+        if not isinstance(held.get("result_"), FitResult):
+            raise InputError("its result_ is not that of a fit")
+        classes = held.get("classes_")
+        if isinstance(self, ClassifierMixin) and not (
+            isinstance(classes, np.ndarray) and classes.shape == (2,)
+        ):
+            raise InputError("its classes_ are not two")

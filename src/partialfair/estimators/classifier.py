@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
@@ -17,18 +16,14 @@ from sklearn.utils.metaestimators import available_if
 from partialfair.constraints import Constraint
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.samples import Samples
-from partialfair.estimators.base import FitTask, PartialFairEstimator
-from partialfair.estimators.inputs import check_labels, read_target
-from partialfair.exceptions import InputError, SurrogateWarning
-from partialfair.optimization.models.linear import GroupTerms
-from partialfair.optimization.objectives import Logistic, LossSettings, PartialAUC
+from partialfair.estimators.base import PartialFairEstimator
+from partialfair.estimators.inputs import check_labels, read_target, two_classes
+from partialfair.exceptions import InputError
+from partialfair.optimization.models import GroupTerms
+from partialfair.optimization.objectives import Logistic, LossSettings
 from partialfair.optimization.solvers import Record, Solver
-from partialfair.training.offset import Offset
-from partialfair.training.path_memory import PathMemory
 from partialfair.utils.checks import refuse_lazy
 from partialfair.utils.typing import ArrayLike, Floats, GapScale, IntervalLike
-
-__all__ = ["PartialFairClassifier", "two_classes"]
 
 _ROUTED = {"sensitive_features": True}
 
@@ -302,32 +297,11 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         check_labels(labels)
         return labels
 
-    def _fit_samples(
-        self,
-        samples: Samples,
-        task: FitTask,
-        deadline: float,
-        *,
-        memory: PathMemory | None = None,
-        offset: Offset | None = None,
-    ) -> Self:
-        samples = samples.with_weight()
+    def _prepare_target(self, samples: Samples) -> tuple[Samples, float, Floats | None]:
         classes = two_classes(samples.y)
         positive = samples.y == classes[1]
-        self._check_groups(samples, task.constraints, positive)
-        self._fit_linear(
-            replace(samples, y=positive),
-            task,
-            deadline,
-            unit=1.0 if self.higher_is_better else -1.0,
-            loss_factors=self._class_factors(classes, positive, samples.row_weights),
-            memory=memory,
-            offset=offset,
-        )
-        self.classes_ = classes
-        if isinstance(task.loss, PartialAUC):
-            _warn_if_flat(task.loss, self.result_.spread)
-        return self
+        factors = self._class_factors(classes, positive, samples.row_weights)
+        return replace(samples, y=positive), 1.0 if self.higher_is_better else -1.0, factors
 
     def decision_function(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
         """Return the scores; groups are needed only if the model has group terms."""
@@ -370,6 +344,7 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
         if self.class_weight is None:
             return np.ones(weights.size)
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            # Each class counts half of the weight.
             factors = [weights.sum() / (2 * weights[positive == side].sum()) for side in (False, True)]
         elif isinstance(self.class_weight, Mapping):
             for label in self.class_weight:
@@ -384,29 +359,5 @@ class PartialFairClassifier(ClassifierMixin, PartialFairEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.classifier_tags.multi_class = False
         return tags
-
-
-def two_classes(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the two labels that occur, in order; refuse one, and more."""
-    classes = np.unique(labels)
-    if classes.size == 2:
-        return classes
-    if classes.size == 1:
-        raise InputError(f"y has only one class, {classes.tolist()[0]!r}; a classifier needs two")
-    shown = ", ".join(map(repr, classes.tolist()[:5]))
-    raise InputError(f"Only binary classification is supported. y has {classes.size} classes: {shown}")
-
-
-def _warn_if_flat(loss: PartialAUC, spread: float) -> None:
-    """Say so if no direction was found in which positives beat the top negatives on average."""
-    if spread < loss.rounding:
-        warnings.warn(
-            f"the scores have a spread of {spread:.3g}, less than the loss's rounding ({loss.rounding:g}): "
-            f"positives do not beat the negatives of fpr={loss.fpr} on average, and then nearly equal scores "
-            "are best, whose order depends on the rounding; widen fpr, or add features",
-            SurrogateWarning,
-            stacklevel=5,
-        )

@@ -1,8 +1,9 @@
-"""From what users pass to ``fit`` and ``predict`` to features, groups and weights."""
+"""Read what users pass to ``fit`` and ``predict``: features, target, groups, weights and clusters."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from numbers import Number
 from typing import Any, Literal
@@ -15,15 +16,20 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, validate_data
 
+from partialfair.constraints import Constraint
 from partialfair.data.categoricals import CategoricalCodes
-from partialfair.data.groups import Groups, encode_groups
-from partialfair.data.samples import Features
+from partialfair.data.groups import Groups, encode_groups, group_name
+from partialfair.data.samples import Features, Samples, n_rows_of
 from partialfair.exceptions import InputError, InputTypeError
+from partialfair.metrics.inputs import cluster_codes
+from partialfair.optimization.problems import Cells
+from partialfair.training import check_groups, group_constraints, overfitted_gap_warning
 from partialfair.utils.checks import (
     as_array,
     check_choice,
     check_sparse,
     check_weights,
+    finite_vector,
     first_text,
     refuse_dates,
     refuse_lazy,
@@ -31,21 +37,84 @@ from partialfair.utils.checks import (
     shown,
 )
 from partialfair.utils.text import listed
-from partialfair.utils.typing import ArrayLike, Floats, GroupLabel, Ints
+from partialfair.utils.typing import ArrayLike, Bools, GroupLabel, Ints
 
-__all__ = [
-    "check_labels",
-    "feature_name",
-    "in_columns_of",
-    "known_groups",
-    "names_of",
-    "part_features",
-    "read_features",
-    "read_groups",
-    "read_target",
-    "read_weights",
-    "refuse_repeated_names",
-]
+
+def read_samples(
+    estimator: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    sensitive_features: ArrayLike | None,
+    sample_weight: ArrayLike | None = None,
+    clusters: ArrayLike | None = None,
+    *,
+    reset: bool = True,
+    groups_needed: bool = True,
+) -> Samples:
+    """Return rows as fits and paths use them, every array checked.
+
+    Parameters
+    ----------
+    estimator
+        What the rows are for: it says how features and targets are read.
+    X, y, sensitive_features, sample_weight, clusters
+        As in ``fit``.
+    reset
+        Whether the columns of X become those that the estimator expects.
+    groups_needed
+        Whether rows need groups, which then must be given.
+    """
+    # Trees take tables, linear models numbers.
+    features, columns = estimator._read_features(X, reset=reset)
+    n_rows = n_rows_of(features)
+    target = estimator._read_target(y, n_rows)
+    weights = None
+    if sample_weight is not None:
+        if not check_weights(sample_weight, n_rows, "rows of X").any():
+            raise InputError("sample_weight is zero in every row")
+        # As given, not scaled: what regularizes a tree (Hessians, smallest leaves) depends on their sum.
+        weights = finite_vector(sample_weight, "sample_weight")
+    groups: Groups | None = Groups.none(n_rows)
+    if groups_needed:
+        advice = "; missing_groups='ignore' lets such rows count in the loss only"
+        groups = read_groups(sensitive_features, columns, n_rows, estimator.missing_groups, advice=advice)
+        terms = estimator.group_terms
+        if groups is None:
+            wanted = "a constraint" if estimator.constraint else f"group_terms={terms!r}"
+            raise InputError(
+                f"{wanted} needs the group of every row: pass sensitive_features to fit, or name the "
+                "columns of X in sensitive_columns"
+            )
+        # Rows without weight may lack a group: they are absent.
+        missing = (groups.codes < 0) & (weights is None or weights > 0)
+        if terms is not None and missing.any():
+            row = int(missing.argmax())
+            raise InputError(f"group_terms={terms!r} needs every row's group; row {row} has none")
+        if reset:
+            estimator._group_columns = names_of(sensitive_features)
+    assert groups is not None
+    codes = None if clusters is None else cluster_codes(clusters, n_rows)
+    return Samples(features, target, groups, weights, codes)
+
+
+def check_sample_groups(
+    samples: Samples, constraints: Sequence[Constraint], min_group_size: int, positive: Bools | None = None
+) -> None:
+    """Refuse groups that no constraint can compare; warn of those too small for the limit."""
+    if not constraints:
+        return
+    if samples.n == 1:
+        raise InputError("X has one sample; a constraint compares people of at least two groups")
+    labels = samples.groups.labels
+    if len(labels) < 2:
+        found = f"only group {group_name(labels[0])!r}" if labels else "no group"
+        raise InputError(f"sensitive_features has {found}; a constraint needs at least two groups")
+    cells = Cells(samples.row_weights, samples.groups.codes, positive)
+    grouped = group_constraints(constraints, samples.groups, cells, min_group_size)
+    check_groups(grouped)
+    remark = overfitted_gap_warning(grouped, cells)
+    if remark is not None:
+        warnings.warn(remark, stacklevel=5)
 
 
 def read_features(
@@ -60,13 +129,19 @@ def read_features(
     if isinstance(X, CategoricalCodes):
         if sensitive_columns is not None:
             raise InputError("sensitive_columns cannot be read from integer codes; pass sensitive_features")
-        return _read_codes(estimator, X, reset), None
+        code_names = np.asarray(X.feature_names, dtype=object)
+        if reset:
+            estimator.n_features_in_, estimator.feature_names_in_ = code_names.size, code_names
+        elif not np.array_equal(code_names, getattr(estimator, "feature_names_in_", np.empty(0))):
+            raise InputError("X has other columns or categories than those seen in fit")
+        return X, None
     if sensitive_columns is None:
-        features, groups = _numbers(partial(validate_data, estimator, reset=reset), X), None
+        features, groups = _convert_table(partial(validate_data, estimator, reset=reset), X), None
     else:
         features, groups = part_features(estimator, X, sensitive_columns, reset=reset)
-        features = _numbers(partial(check_array, estimator=estimator), features)
-    _check_finite(features, _feature_names(estimator, X, sensitive_columns))
+        features = _convert_table(partial(check_array, estimator=estimator), features)
+    left_out = set() if sensitive_columns is None else set(_locate(X, sensitive_columns)[1])
+    _check_finite(features, estimator, left_out)
     return features, groups
 
 
@@ -75,6 +150,7 @@ def part_features(
 ) -> tuple[Features, dict[str, ArrayLike] | None]:
     """Return X as it is but for the columns that hold the group, and those columns, if there are any."""
     refuse_lazy(X, "X")
+    # Names and number of columns are those of X with the group.
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     if sensitive_columns is None:
         return X, None
@@ -111,6 +187,7 @@ def read_groups(
         encode_groups(source, n_rows=n_rows, rows_of="rows of X", missing=missing, advice=advice)
         for source in sources
     ]
+    # Both may be given, as pipelines do, if they say the same.
     if len(found) == 2 and not _same_partition(found[0].codes, found[1].codes):
         raise InputError(
             "sensitive_features and sensitive_columns give different groups; leave one of them out"
@@ -143,18 +220,9 @@ def known_groups(groups: Groups, known: tuple[GroupLabel, ...]) -> Groups:
     for label in groups.labels:
         if label not in position:
             raise InputError(f"group {label!r} was not seen in fit, which saw {_listing(known)}")
+    # Group terms are in the order of fit, whichever groups occur here.
     codes = np.array([position[label] for label in groups.labels], dtype=np.int32)
     return Groups(codes[groups.codes], known)
-
-
-def read_weights(sample_weight: ArrayLike | None, n_rows: int) -> Floats:
-    """Return the weight of every row, some of them positive."""
-    if sample_weight is None:
-        return np.ones(n_rows)
-    weights = check_weights(sample_weight, n_rows, "rows of X")
-    if not weights.any():
-        raise InputError("sample_weight is zero in every row")
-    return weights
 
 
 def read_target(y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
@@ -179,6 +247,17 @@ def read_target(y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
     return target
 
 
+def two_classes(labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the two labels that occur, in order; refuse one, and more."""
+    classes = np.unique(labels)
+    if classes.size == 2:
+        return classes
+    if classes.size == 1:
+        raise InputError(f"y has only one class, {classes.tolist()[0]!r}; a classifier needs two")
+    first = ", ".join(map(repr, classes.tolist()[:5]))
+    raise InputError(f"Only binary classification is supported. y has {classes.size} classes: {first}")
+
+
 def check_labels(labels: npt.NDArray[Any]) -> None:
     """Refuse a target of a classifier that is not labels: continuous numbers, or types without an order."""
     try:
@@ -188,19 +267,12 @@ def check_labels(labels: npt.NDArray[Any]) -> None:
         raise InputError(f"y holds labels of different types ({', '.join(kinds)}); use one type") from None
 
 
-def _read_codes(estimator: Any, X: CategoricalCodes, reset: bool) -> CategoricalCodes:
-    names = np.asarray(X.feature_names, dtype=object)
-    if reset:
-        estimator.n_features_in_, estimator.feature_names_in_ = names.size, names
-    elif not np.array_equal(names, getattr(estimator, "feature_names_in_", np.empty(0))):
-        raise InputError("X has other columns or categories than those seen in fit")
-    return X
-
-
-def _numbers(check: Callable[..., Features], X: ArrayLike) -> Features:
+def _convert_table(check: Callable[..., Features], X: ArrayLike) -> Features:
     """Convert a table by scikit-learn's check; if text, dates or objects are in the way, say where."""
     refuse_repeated_names(X, "X")
-    if not sparse.issparse(X) and any(getattr(one, "kind", "O") in "mMO" for one in _dtypes(X)):
+    # The types of the columns of a table, or the only type of an array; of lists none.
+    dtypes = list(X.dtypes) if hasattr(X, "dtypes") else [X.dtype] if hasattr(X, "dtype") else []
+    if not sparse.issparse(X) and any(getattr(one, "kind", "O") in "mMO" for one in dtypes):
         _refuse_dates(X)  # scikit-learn would take them for counts of nanoseconds
     try:
         return check(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite=False)
@@ -221,18 +293,15 @@ def _numbers(check: Callable[..., Features], X: ArrayLike) -> Features:
                     f"{_named(X, place)} holds {shown(text)}, which is not a number; encode it first, or "
                     "name it in sensitive_columns if it is the group"
                 ) from None
-            if (thing := _first_object(_column(table, place))) is not None:
+            readable = str | bytes | Number | np.generic
+            objects = np.asarray(_column(table, place), dtype=object).ravel()
+            unknown = [one for one in objects if not isinstance(one, readable) and one is not None]
+            if unknown:
                 raise InputTypeError(
-                    f"{_named(X, place)} holds {shown(thing)}; an argument must be a string or a real number"
+                    f"{_named(X, place)} holds {shown(unknown[0])}; an argument must be a string or a real "
+                    "number"
                 ) from None
         raise
-
-
-def _first_object(values: ArrayLike) -> Any:
-    """Return the first value that is neither a number nor a text, or None."""
-    readable = str | bytes | Number | np.generic
-    objects = np.asarray(values, dtype=object).ravel()
-    return next((one for one in objects if not isinstance(one, readable) and one is not None), None)
 
 
 def refuse_repeated_names(table: ArrayLike, name: str) -> None:
@@ -246,13 +315,6 @@ def refuse_repeated_names(table: ArrayLike, name: str) -> None:
 def _refuse_dates(X: ArrayLike) -> None:
     for place in range(_width(X)):
         refuse_dates(np.asarray(_column(X, place)), _named(X, place))
-
-
-def _dtypes(X: ArrayLike) -> list[Any]:
-    """Return the types of the columns of a table, or the only type of an array; of lists none."""
-    if hasattr(X, "dtypes"):
-        return list(X.dtypes)
-    return [X.dtype] if hasattr(X, "dtype") else []
 
 
 def _width(X: ArrayLike) -> int:
@@ -322,19 +384,8 @@ def _without(X: ArrayLike, places: list[int]) -> ArrayLike:
     return np.asarray(X)[:, keep]
 
 
-def _feature_names(estimator: Any, X: ArrayLike, sensitive_columns: Any) -> list[str]:
-    """Names of the features for messages, without the sensitive columns."""
-    names = getattr(estimator, "feature_names_in_", None)
-    all_names = (
-        [f"column {name!r}" for name in names]
-        if names is not None
-        else [f"column {j}" for j in range(estimator.n_features_in_)]
-    )
-    places = set() if sensitive_columns is None else set(_locate(X, sensitive_columns)[1])
-    return [name for j, name in enumerate(all_names) if j not in places]
-
-
-def _check_finite(X: Features, names: list[str]) -> None:
+def _check_finite(X: Features, estimator: Any, left_out: set[int]) -> None:
+    """Refuse missing and infinite features; columns that hold the group are left out of them."""
     values = X.data if sparse.issparse(X) else X
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(values.sum()) or np.isfinite(values).all():  # a finite sum spares the second look
@@ -345,9 +396,11 @@ def _check_finite(X: Features, names: list[str]) -> None:
         rows, columns = sparse.csr_matrix((bad, X.indices, X.indptr), shape=X.shape).nonzero()
     else:
         rows, columns = bad.nonzero()
+    place = [place for place in range(estimator.n_features_in_) if place not in left_out][columns[0]]
+    names = getattr(estimator, "feature_names_in_", None)
     raise InputError(
-        f"X contains {what}: {int(bad.sum())} values are not finite, the first in row {rows[0]}, "
-        f"{names[columns[0]]}"
+        f"X contains {what}: {int(bad.sum())} values are not finite, the first in row {rows[0]}, column "
+        f"{place if names is None else repr(names[place])}"
     )
 
 
@@ -356,5 +409,6 @@ def _listing(names: Iterable[Any]) -> str:
 
 
 def _same_partition(codes: Ints, others: Ints) -> bool:
+    # The same partition if groups correspond one to one, whatever their names.
     pairs = {(int(a), int(b)) for a, b in np.unique(np.stack([codes, others]), axis=1).T}
     return len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -12,34 +13,19 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import is_regressor
 from sklearn.metrics import balanced_accuracy_score, r2_score, roc_auc_score
+from sklearn.utils.parallel import Parallel, delayed
 
 from partialfair.constraints import Constraint
 from partialfair.data.samples import Samples
+from partialfair.estimators.held_out import HeldOut, OutOfFold
+from partialfair.estimators.parameters import read_deadline, read_task
 from partialfair.metrics.catalogue import Metric
 from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.problems import WeightedScores
 from partialfair.optimization.solvers import Record, Status
-from partialfair.training.named_constraints import NamedConstraint, make_known
-from partialfair.training.path_memory import PathMemory, PathModel
-from partialfair.training.promise import exact_gap
+from partialfair.training import EarlierFits, NamedConstraint, make_known, measure_gap
 from partialfair.utils.clock import out_of_time
 from partialfair.utils.typing import Floats
-
-__all__ = [
-    "SCORINGS",
-    "TINY_TIME",
-    "FittedModel",
-    "Known",
-    "Listener",
-    "PathPoint",
-    "chain",
-    "judged_in_training",
-    "judged_on",
-    "point_of",
-    "predictions_of",
-    "scores_of",
-    "with_gap",
-]
 
 Scoring: TypeAlias = Callable[[Any, Any, Floats, Floats | None], float]
 
@@ -82,7 +68,7 @@ class FittedModel:
 
     @property
     def allowed(self) -> str:
-        """What it was asked for, in words."""
+        """Its limit, in words."""
         return "no constraint" if self.unconstrained else f"max gap {self.max_gap:g}"
 
 
@@ -93,18 +79,18 @@ class PathPoint(FittedModel):
     Attributes
     ----------
     max_gap, alpha
-        What it was asked for; ``max_gap`` is infinite for the model without constraint.
+        Its limit and penalty; ``max_gap`` is infinite for the model without constraint.
     model
         The fitted estimator; ``model.result_`` has its status and certificate.
     constraint
-        What it is judged by, with an interval that was chosen automatically filled in.
+        What it is evaluated by, with an interval that was chosen automatically filled in.
     training_gap
         Its exact gap on the rows it was trained on.
     seconds
         What the fit took; with ``cv`` all fits together.
     scores, predictions
         On the validation rows. With ``cv`` out of fold: of every row by the model that has not seen it, the
-        scores on a scale that the folds share (`partialfair.estimators.folds`).
+        scores on a scale that the folds share (`partialfair.estimators.held_out`).
     score, error
         How good these are, and the standard error of that.
     fold_models
@@ -122,26 +108,39 @@ Model = TypeVar("Model", bound=FittedModel)
 Known: TypeAlias = tuple[NamedConstraint, Metric]
 
 
-def chain(
+def fit_chain(
     estimator: Any,
     train: Samples,
     gaps: Sequence[float],
     alpha: float | None,
-    judged: Callable[[FittedModel], Model],
+    evaluate: Callable[[FittedModel], Model],
     say: Callable[[Model], None],
     known: Known,
     *,
-    moment: float = float("inf"),
+    deadline: float = float("inf"),
     points: list[Model] | None = None,
 ) -> list[Model]:
     """Fit the models of one alpha, without constraint and then from loose to strict, each from the last.
 
-    Without an alpha it is the estimator's own. They may have to end at a moment, all of them. Who brings the
-    list of ``points`` has those that were finished when the chain ends with KeyboardInterrupt, and the one
-    that was interrupted.
+    Parameters
+    ----------
+    estimator, train, gaps
+        What is fitted, to which rows, and the limits in falling order.
+    alpha
+        The penalty; None: the estimator's own.
+    evaluate, say
+        What makes a point of a fitted model, and what is to be done with every point.
+    known
+        Record and metric of the constraint, which other processes may not know.
+    deadline
+        When all fits have to end.
+    points
+        A list to extend: it has the models that were finished when the chain ends with KeyboardInterrupt, and
+        the one that was interrupted.
     """
+    # In another process a constraint of the user's is not registered.
     make_known(*known)
-    memory, answers = PathMemory(), list[PathModel | None]()
+    earlier, answers = EarlierFits(), []
     points = [] if points is None else points
     settings = estimator.get_params(deep=False)
     # Solvers given as objects, which may need constraints, and their steps are not for the first.
@@ -150,54 +149,57 @@ def chain(
     if alpha is not None:
         model.set_params(alpha=alpha)
     for gap in [float("inf"), *gaps]:
-        if points and out_of_time(moment):
+        if points and out_of_time(deadline):
             return points
         if points:
+            # A model of a path stays as it is when the next one starts from it.
             model = deepcopy(model).set_params(**{name: settings[name] for name in freed})
             model.set_params(**with_gap(model, gap))
-        if moment < float("inf"):
-            model.set_params(time_limit=max(moment - time.monotonic(), TINY_TIME))
-        earlier = memory.models
-        fitted, interrupted = _fitted(estimator, model, gap, memory, train)
-        points.append(judged(fitted))
+        if deadline < float("inf"):
+            model.set_params(time_limit=max(deadline - time.monotonic(), TINY_TIME))
+        # Which model is new tells whether this fit had any answer.
+        before = earlier.models
+        fitted, earlier, interrupted = _fit_model(estimator, model, gap, earlier, train)
+        points.append(evaluate(fitted))
         if interrupted:
             raise KeyboardInterrupt  # a fit keeps its best point, a path ends
         say(points[-1])
-        answers.append(next((one for one in memory.models if one not in earlier), None))
+        answers.append(next((one for one in earlier.models if one not in before), None))
     # Candidates of one fit, whether feasible for its own limit or not, may be better answers for another.
     for k, answer in reversed(list(enumerate(answers))):
-        if out_of_time(moment):
+        if out_of_time(deadline):
             return points
-        if answer is not None and memory.has_better(answer):
-            again, interrupted = _fitted(
-                estimator, deepcopy(points[k].model), points[k].max_gap, memory, train
-            )
+        if answer is not None and earlier.has_better(answer):
+            model, gap = deepcopy(points[k].model), points[k].max_gap
+            fitted, earlier, interrupted = _fit_model(estimator, model, gap, earlier, train)
             if interrupted:
                 raise KeyboardInterrupt
-            points[k] = judged(again)
+            points[k] = evaluate(fitted)
             say(points[k])
     return points
 
 
-def _fitted(
-    estimator: Any, model: Any, gap: float, memory: PathMemory, train: Samples
-) -> tuple[FittedModel, bool]:
+def _fit_model(
+    estimator: Any, model: Any, gap: float, earlier: EarlierFits, train: Samples
+) -> tuple[FittedModel, EarlierFits, bool]:
     """Fit one model of a path, which knows the others; say whether Ctrl-C ended the fit."""
-    start = time.perf_counter()
+    begun = time.perf_counter()
+    # A fit returns its best point on Ctrl-C; a path must know that it was not the callback.
     listener = Listener(estimator.callback)
     model.set_params(callback=listener)
-    deadline = model._deadline()
+    deadline = read_deadline(model)
     model._check_settings()
-    model._fit_samples(train, model._read_task(), deadline, memory=memory)
+    earlier = model._fit_samples(train, read_task(model), deadline, earlier=earlier)
     model.set_params(callback=estimator.callback)
     interrupted = model.result_.status is Status.STOPPED and not listener.stopped
     if gap < float("inf"):
         (constraint,), training_gap = model.result_.constraints, model.result_.gap
     else:
-        constraint, worst = judged_in_training(estimator, model, train)
+        constraint, worst = measure_training_gap(estimator, model, train)
         training_gap = worst.value
-    seconds = time.perf_counter() - start
-    return FittedModel(gap, float(model.alpha), model, constraint, training_gap, seconds), interrupted
+    seconds = time.perf_counter() - begun
+    fitted = FittedModel(gap, float(model.alpha), model, constraint, training_gap, seconds)
+    return fitted, earlier, interrupted
 
 
 @dataclass(eq=False)
@@ -213,19 +215,22 @@ class Listener:
         return self.stopped
 
 
-def judged_in_training(estimator: Any, model: Any, train: Samples) -> tuple[Constraint, WorstGap]:
+def measure_training_gap(estimator: Any, model: Any, train: Samples) -> tuple[Constraint, WorstGap]:
     """Return the constraint that the estimator states, and its exact gap under a model without any."""
     train = train.with_weight()
-    sign = 1.0 if estimator.higher_is_better else -1.0
     positive = None if is_regressor(model) else train.y == model.classes_[1]
     (stated,) = estimator._read_constraints()
-    scores = scores_of(model, train)
-    counts = WeightedScores(scores, train.row_weights, train.groups.codes, positive)
-    return exact_gap(stated, scores, counts, train.groups.labels, estimator.min_group_size, sign)
+    return measure_gap(
+        stated,
+        WeightedScores(scores_of(model, train), train.row_weights, train.groups.codes, positive),
+        train.groups.labels,
+        min_group_size=estimator.min_group_size,
+        higher_is_better=estimator.higher_is_better,
+    )
 
 
 def with_gap(model: Any, gap: float) -> dict[str, Any]:
-    """Return the settings by which an estimator allows that gap."""
+    """Return the settings by which an estimator has that limit."""
     if isinstance(model.constraint, str):
         return {"max_gap": gap}
     return {"constraint": replace(model.constraint, max_gap=gap)}
@@ -236,34 +241,118 @@ def scores_of(model: Any, samples: Samples) -> Floats:
     return np.asarray(model._score_samples(samples.X, samples.groups))
 
 
-def judged_on(held_out: Samples, scoring: str) -> Callable[[FittedModel], PathPoint]:
-    """Return a function that says how good a model is on rows held out."""
-
-    def judged(fitted: FittedModel) -> PathPoint:
-        scores = scores_of(fitted.model, held_out)
-        return point_of(fitted, held_out, scores, predictions_of(fitted.model, scores), scoring)
-
-    return judged
-
-
-def predictions_of(model: Any, scores: Floats) -> npt.NDArray[Any]:
-    """Return what a model predicts by its scores."""
-    return scores if is_regressor(model) else np.asarray(model.classes_[(scores > 0).astype(np.intp)])
-
-
-def point_of(
-    fitted: FittedModel, rows: Samples, scores: Floats, predictions: npt.NDArray[Any], scoring: str
+def evaluate_point(
+    fitted: FittedModel, rows: Samples, scores: Floats, raw: Floats, scoring: str
 ) -> PathPoint:
-    """Say how good scores of rows are; the standard error is a bootstrap's, of clusters if there are any."""
-    y, weights = rows.y, rows.row_weights
+    """Say how good scores of rows are; the standard error is a bootstrap's, of clusters if there are any.
+
+    Predictions are those of the raw scores, before those of several folds were aligned.
+    """
+    model, y, weights = fitted.model, rows.y, rows.row_weights
+    predictions = raw if is_regressor(model) else np.asarray(model.classes_[(raw > 0).astype(np.intp)])
+    # Clusters are drawn as a whole, for rows of one are not independent.
     together = np.arange(rows.n) if rows.clusters is None else rows.clusters
     n_drawn = int(together.max(initial=-1)) + 1
     measure = SCORINGS[scoring]
     rng = np.random.default_rng(0)
     drawn = []
     for _ in range(_N_RESAMPLES):
+        # A resample as weights: how often each was drawn.
         times = np.bincount(rng.integers(n_drawn, size=n_drawn), minlength=n_drawn)
         drawn.append(measure(y, predictions, scores, weights * times[together]))
     value = measure(y, predictions, scores, weights)
-    told = {name: getattr(fitted, name) for name in FittedModel.__dataclass_fields__}
-    return PathPoint(**told, scores=scores, predictions=predictions, score=value, error=float(np.std(drawn)))
+    of_fit = {name: getattr(fitted, name) for name in FittedModel.__dataclass_fields__}
+    return PathPoint(
+        **of_fit, scores=scores, predictions=predictions, score=value, error=float(np.std(drawn))
+    )
+
+
+def evaluate_on(held_out: Samples, scoring: str) -> Callable[[FittedModel], PathPoint]:
+    """Return a function that says how good a model is on rows held out."""
+
+    def evaluate(fitted: FittedModel) -> PathPoint:
+        scores = scores_of(fitted.model, held_out)
+        return evaluate_point(fitted, held_out, scores, scores, scoring)
+
+    return evaluate
+
+
+def fit_points(
+    parts: HeldOut | OutOfFold,
+    estimator: Any,
+    gaps: Sequence[float],
+    penalties: Sequence[float | None],
+    scoring: str,
+    known: Known,
+    n_jobs: int | None,
+    say: Callable[[PathPoint], None],
+) -> list[PathPoint]:
+    """Fit the models of every penalty, and evaluate each as it is finished, or when all folds are scored."""
+    parallel = Parallel(n_jobs=n_jobs)
+    if isinstance(parts, HeldOut):
+        ready, evaluate = estimator._prepare_fits(parts.train, gaps), evaluate_on(parts.evaluated, scoring)
+        jobs = (
+            delayed(fit_chain)(ready, parts.train, gaps, alpha, evaluate, say, known) for alpha in penalties
+        )
+        return [point for chain in parallel(jobs) for point in chain]
+    rows = parts.evaluated
+    ready = estimator._prepare_fits(rows, gaps)
+    on_all = parallel(
+        delayed(fit_chain)(ready, rows, gaps, alpha, _unchanged, _ignore, known) for alpha in penalties
+    )
+    # An interval that is chosen by the scores is chosen once, on all rows: five would not be comparable.
+    settled = [
+        estimator._copy_unfitted().set_params(interval=fits[0].constraint.interval)
+        if isinstance(estimator.interval, str)
+        else estimator
+        for fits in on_all
+    ]
+    by_fold = parallel(
+        delayed(_score_fold)(one, *parts.split(fold), gaps, alpha, known)
+        for one, alpha in zip(settled, penalties, strict=True)
+        for fold in parts.numbers
+    )
+    n_folds, points = len(parts.numbers), []
+    for a, fits in enumerate(on_all):
+        for k, fitted in enumerate(fits):
+            of_model = [chain[k] for chain in by_fold[n_folds * a : n_folds * (a + 1)]]
+            # Where decisions are made, or groups are compared, scores stay on their side.
+            compared = getattr(fitted.constraint, "threshold", None)
+            thresholds = [] if is_regressor(fitted.model) else [0.0]
+            thresholds += [] if compared is None else [float(compared)]
+            raw = parts.join([scores for _, scores in of_model])
+            point = evaluate_point(fitted, rows, parts.align(raw, thresholds), raw, scoring)
+            points.append(
+                replace(
+                    point,
+                    seconds=fitted.seconds + sum(without.seconds for without, _ in of_model),
+                    fold_models=tuple(without.model for without, _ in of_model),
+                )
+            )
+            say(points[-1])
+    return points
+
+
+def _score_fold(
+    estimator: Any,
+    train: Samples,
+    fold: Samples,
+    gaps: Sequence[float],
+    alpha: float | None,
+    known: Known,
+) -> list[tuple[FittedModel, Floats]]:
+    """Fit models without a fold, and score its rows."""
+    with warnings.catch_warnings():
+        # The models on all rows have said it; how these fits ended is in `PathPoint.fold_models`.
+        warnings.simplefilter("ignore")
+        ready = estimator._prepare_fits(train, gaps)
+        fits = fit_chain(ready, train, gaps, alpha, _unchanged, _ignore, known)
+    return [(fitted, scores_of(fitted.model, fold)) for fitted in fits]
+
+
+def _unchanged(fitted: FittedModel) -> FittedModel:
+    return fitted
+
+
+def _ignore(fitted: FittedModel) -> None:
+    """Do nothing: a model is evaluated when all folds are scored."""

@@ -12,20 +12,15 @@ from sklearn.metrics import r2_score
 from partialfair.constraints import Constraint
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.samples import Samples
-from partialfair.estimators.base import FitTask, PartialFairEstimator
+from partialfair.estimators.base import PartialFairEstimator
 from partialfair.estimators.inputs import read_target
-from partialfair.exceptions import InputError
-from partialfair.optimization.models.linear import GroupTerms
-from partialfair.optimization.objectives import Squared, read_loss
+from partialfair.estimators.parameters import refuse_for_regression
+from partialfair.optimization.models import GroupTerms
+from partialfair.optimization.objectives import Squared
 from partialfair.optimization.solvers import Record, Solver
-from partialfair.training.named_constraints import NAMED_CONSTRAINTS
-from partialfair.training.offset import Offset
-from partialfair.training.path_memory import PathMemory
-from partialfair.training.score_units import unit_of
+from partialfair.training import unit_of
 from partialfair.utils.checks import refuse_lazy, squarable_vector
 from partialfair.utils.typing import ArrayLike, Floats, GapScale, IntervalLike
-
-__all__ = ["PartialFairRegressor"]
 
 _ROUTED = {"sensitive_features": True}
 
@@ -188,20 +183,9 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
     def _read_target(self, y: ArrayLike, n_rows: int) -> npt.NDArray[Any]:
         return squarable_vector(read_target(y, n_rows), "y")
 
-    def _fit_samples(
-        self,
-        samples: Samples,
-        task: FitTask,
-        deadline: float,
-        *,
-        memory: PathMemory | None = None,
-        offset: Offset | None = None,
-    ) -> Self:
-        samples = samples.with_weight()
-        self._check_groups(samples, task.constraints)
-        unit = unit_of(samples.y, samples.row_weights) * (1 if self.higher_is_better else -1)
-        self._fit_linear(samples, task, deadline, unit=unit, memory=memory, offset=offset)
-        return self
+    def _prepare_target(self, samples: Samples) -> tuple[Samples, float, Floats | None]:
+        sign = 1 if self.higher_is_better else -1
+        return samples, unit_of(samples.y, samples.row_weights) * sign, None
 
     def predict(self, X: ArrayLike, sensitive_features: ArrayLike | None = None) -> Floats:
         """Return the scores; groups are needed only if the model has group terms."""
@@ -220,38 +204,6 @@ class PartialFairRegressor(RegressorMixin, PartialFairEstimator):
         refuse_lazy(sample_weight, "sample_weight")
         return float(r2_score(y, self.predict(X, sensitive_features), sample_weight=sample_weight))
 
-    def _read_loss(self) -> Squared:
-        """Return the squared loss, which alone may be solved in other units of y."""
-        settings = read_loss(self.loss)
-        if not isinstance(settings, Squared):
-            raise InputError(f"loss={self.loss!r} is a loss of two classes; a regressor takes 'squared'")
-        return settings
-
     def _read_constraints(self) -> tuple[Constraint, ...]:
-        """Return the constraints, none of them about labels or decisions."""
-        stated = self.constraint if isinstance(self.constraint, list | tuple) else [self.constraint]
-        automatic = isinstance(self.interval, str) and self.interval == "auto"
-        for one in stated:
-            if not isinstance(one, str):
-                continue
-            if automatic:
-                raise InputError(
-                    "interval='auto' needs a rate of positive decisions, and a regressor makes none: take "
-                    "the interval of choose_interval(predictions, positive_rate=...)"
-                )
-            needs = NAMED_CONSTRAINTS[one].bounded if one in NAMED_CONSTRAINTS else None
-            if needs is not None and needs.needs_labels:
-                raise InputError(
-                    f"constraint={one!r} compares people with the same label; a regressor has none"
-                )
-            if needs is not None and needs.needs_threshold and self.constraint_threshold is None:
-                raise InputError(
-                    f"constraint={one!r} needs constraint_threshold, the prediction at which groups are "
-                    "compared"
-                )
+        refuse_for_regression(self)
         return super()._read_constraints()
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags

@@ -150,7 +150,7 @@ def path_page(
     return render(
         reports,
         title=title,
-        headline=headline or f"{len(points)} models judged on {len(rows.y):,} rows {path.judged_on}",
+        headline=headline or f"{len(points)} models judged on {len(rows.y):,} rows {path.evaluated_on}",
         frontier=_frontier(path, names, confidence, chosen),
         sections=[
             audited_section(reports[names[shown]], f"As audited: {names[shown]}"),
@@ -222,7 +222,9 @@ def _frontier(
         )
     if not dots:
         return None
-    return FrontierChart(tuple(dots), f"{metric.title} gap, {path.judged_on}", f"{score}, {path.judged_on}")
+    return FrontierChart(
+        tuple(dots), f"{metric.title} gap, {path.evaluated_on}", f"{score}, {path.evaluated_on}"
+    )
 
 
 def fits_section(

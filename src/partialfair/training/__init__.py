@@ -1,1 +1,44 @@
-"""The fit of a linear model: samples, constraints and settings in, model and result out."""
+"""The fit of a linear model: samples, constraints and settings in, model and result out.
+
+`fit.fit_linear` is the fit in the user's units, `search.find_model` the order of its steps.
+"""
+
+from partialfair.training.fit import fit_linear
+from partialfair.training.named_constraints import (
+    NAMED_CONSTRAINTS,
+    Automatic,
+    NamedConstraint,
+    make_known,
+    record_of,
+    setting_of,
+)
+from partialfair.training.remarks import overfitted_gap_warning, unfinished, uninformative_warning
+from partialfair.training.result import FitResult, Population
+from partialfair.training.settings import EarlierFits, FitSettings, WarmStart
+from partialfair.training.statement import check_groups, group_constraints, measure_gap
+from partialfair.training.units import Offset, penalized_warning, score_rows, unit_of
+
+__all__ = [
+    "NAMED_CONSTRAINTS",
+    "Automatic",
+    "EarlierFits",
+    "FitResult",
+    "FitSettings",
+    "NamedConstraint",
+    "Offset",
+    "Population",
+    "WarmStart",
+    "check_groups",
+    "fit_linear",
+    "group_constraints",
+    "make_known",
+    "measure_gap",
+    "overfitted_gap_warning",
+    "penalized_warning",
+    "record_of",
+    "score_rows",
+    "setting_of",
+    "unfinished",
+    "uninformative_warning",
+    "unit_of",
+]

@@ -1,8 +1,11 @@
-"""Solved problems of one fit, and what the exact metrics say of their solutions."""
+"""Solves of one fit: their progress and interruption, and what the exact metrics say of the solutions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -11,14 +14,21 @@ from partialfair.constraints import Constraint
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.problems import Certificate, Problem, certify
-from partialfair.optimization.solvers import CUT_SHORT, Result, Status
+from partialfair.optimization.solvers import CUT_SHORT, Record, Result, Solver, Status
 from partialfair.training.candidates import Candidate, Pool
-from partialfair.training.fit_problem import Training
 from partialfair.training.result import ROUNDING_OF_GAPS
-from partialfair.utils.clock import ignore_deadline
+from partialfair.training.statement import Training
+from partialfair.utils.clock import (
+    OutOfTime,
+    acknowledge_interrupt,
+    deadline,
+    ignore_deadline,
+    out_of_time,
+    seconds_left,
+)
 from partialfair.utils.typing import Floats
 
-__all__ = ["Attempt", "Attempts"]
+_NOTHING = Record(0, 0, 0.0, float("nan"), float("nan"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +40,7 @@ class Attempt:
     training
         What the attempt has in common with others.
     constraints, sigma
-        What was trained: constraints that may allow less than was stated, and the surrogate.
+        What was trained: constraints whose limits may be stricter than was stated, and the surrogate.
     problem, result
         The problem, and what the solver made of it.
     number
@@ -65,75 +75,82 @@ class Attempt:
         """The exact gaps, one for each constraint."""
         return self.training.gaps(self.problem.rows.at(self.w).counts())
 
-    @property
+    @cached_property
     def excess(self) -> Floats:
-        """By how much each exact gap is too wide; 0 where no metric is known."""
+        """By how much each exact gap exceeds its limit; 0 where no metric is known."""
         gaps = np.array([gap.value for gap in self.gaps])
         return np.asarray(np.nan_to_num(gaps - self.training.max_gaps))
 
     @property
     def surrogate_bias(self) -> Floats:
-        """By how much each exact gap is wider than the trained constraint allows, in units of √κ.
+        """By how much each exact gap is larger than the limit that was trained, in units of √κ.
 
-        0 where no metric is known, or nothing is allowed.
+        0 where no metric is known, or the limit is 0.
         """
-        gaps, allowed = (gap.value for gap in self.gaps), (one.max_gap for one in self.constraints)
-        wider, unit = np.nan_to_num(np.array([*gaps]) - np.array([*allowed])), np.sqrt(self.training.max_gaps)
-        return np.asarray(np.divide(wider, unit, out=np.zeros(unit.size), where=unit > 0))
+        # Along paths the bias falls about as √κ: in this unit it carries over to the next limit.
+        gaps, limits = (gap.value for gap in self.gaps), (one.max_gap for one in self.constraints)
+        larger, unit = np.nan_to_num(np.array([*gaps]) - np.array([*limits])), np.sqrt(self.training.max_gaps)
+        return np.asarray(np.divide(larger, unit, out=np.zeros(unit.size), where=unit > 0))
 
     @property
     def gap(self) -> float:
-        """The exact gap that is widest relative to what is allowed; nan without constraints."""
+        """The exact gap that is largest relative to its limit; nan without constraints."""
         return float(self.gaps[int(np.argmax(self.excess))].value) if self.gaps else float("nan")
 
     @property
     def satisfied(self) -> bool:
-        """Whether the promise is kept."""
+        """Whether all exact gaps are within their limits."""
         return bool((self.excess <= ROUNDING_OF_GAPS).all())
 
     def uses_its_gap(self, but_for: float) -> bool:
-        """Whether the promise is kept, and no more than a share of what it allows is left unused."""
+        """Whether the constraints are satisfied, and at most a fraction of the limits is left unused."""
         return self.satisfied and bool(self.excess.max() >= -but_for * self.training.max_gaps.min())
 
     @cached_property
     def certificate(self) -> Certificate:
-        """The certificate of the solution."""
+        """The KKT certificate of the solution."""
         return certify(self.problem, self.result.x, tol=self.training.tol)
 
     @property
     def solved(self) -> bool:
-        """Whether the certificate holds; nobody need compute it where constraints are violated."""
+        """Whether the KKT certificate holds; where constraints are violated it need not be computed."""
         tol = self.training.tol
         return self.result.violation <= tol and self.certificate.holds(tol)
 
     @property
     def arrived(self) -> bool:
-        """Whether the solver says that it converged, or the certificate holds."""
+        """Whether the solver says that it converged, or the KKT certificate holds."""
         return self.result.ended is Status.CONVERGED or self.solved
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Attempts:
-    """Attempts of one fit, whose solutions are candidates.
+    """The attempts of one fit, whose solutions are candidates.
 
     Attributes
     ----------
     pool
         All candidates of the fit.
+    first
+        The first solve, even if it was interrupted before its solution was evaluated.
+    chosen
+        The attempt whose KKT certificate is shown, once it is chosen.
     """
 
     pool: Pool
+    first: Attempt | None = None
+    chosen: Attempt | None = None
     _evaluated: dict[Attempt, Candidate] = field(default_factory=dict)
 
     def evaluate(self, attempt: Attempt, how: str) -> Candidate:
         """Make the solution of an attempt a candidate."""
         with ignore_deadline():  # a solve that was cut short may have come to a better model than any before
             candidate = self.pool.add(attempt.w, how, attempt.gaps)
-        self.note(attempt, candidate)
+        self._evaluated[attempt] = candidate
         return candidate
 
     def note(self, attempt: Attempt, candidate: Candidate) -> None:
-        """Remember an attempt whose solution is a candidate already."""
+        """Add an attempt whose solution is a candidate already."""
         self._evaluated[attempt] = candidate
 
     def is_feasible(self, attempt: Attempt) -> bool:
@@ -144,11 +161,6 @@ class Attempts:
     def has_feasible_kkt_point(self, attempt: Attempt) -> bool:
         """Whether the solution satisfies the constraints and its KKT certificate holds."""
         return self.is_feasible(attempt) and attempt.solved
-
-    @property
-    def any(self) -> bool:
-        """Whether there is an attempt."""
-        return bool(self._evaluated)
 
     @property
     def any_feasible(self) -> bool:
@@ -162,16 +174,22 @@ class Attempts:
 
     @property
     def ordered(self) -> list[Attempt]:
-        """All attempts: those that satisfy the constraints first, and arrived, by objective."""
-        return sorted(self._evaluated, key=self._sort_key)
+        """All attempts: feasible ones first, then those that arrived, by objective or excess."""
+
+        def sort_key(attempt: Attempt) -> tuple[bool, bool, float]:
+            feasible = self.is_feasible(attempt)
+            value = attempt.result.objective if feasible else self._evaluated[attempt].worst
+            return not feasible, not attempt.arrived, value
+
+        return sorted(self._evaluated, key=sort_key)
 
     @property
-    def best(self) -> Attempt:
-        """The first of the ordered attempts."""
-        return min(self._evaluated, key=self._sort_key)
+    def best(self) -> Attempt | None:
+        """The attempt to show, whatever ended the search; None before the first solve."""
+        return self.chosen or next(iter(self.ordered), self.first)
 
     @property
-    def first(self) -> Candidate:
+    def first_solution(self) -> Candidate:
         """The solution of the first attempt."""
         return next(iter(self._evaluated.values()))
 
@@ -181,7 +199,142 @@ class Attempts:
         endings = (attempt.result.ended for attempt in self._evaluated)
         return next((status for status in endings if status in CUT_SHORT), None)
 
-    def _sort_key(self, attempt: Attempt) -> tuple[bool, bool, float]:
-        satisfied = self.is_feasible(attempt)
-        value = attempt.result.objective if satisfied else self._evaluated[attempt].worst
-        return not satisfied, not attempt.arrived, value
+
+@dataclass(eq=False)
+class Watch:
+    """Stops a solver when the KKT certificate of its best point holds, or when the user says so.
+
+    The certificate is computed after 1000 passes over the data, which only the paper's solvers need, and each
+    time they have doubled, so that it adds little.
+
+    Parameters
+    ----------
+    problem, tol
+        What is solved, and how well it is to be.
+    callback
+        The user's, of one record.
+    verbose
+        1 writes a line to standard error at most once a second, 2 at every step.
+    before
+        What earlier solves of the same fit took.
+    certified
+        Whether the certificate was seen to hold.
+    seen, best
+        The solver's records, and the best point so far.
+    """
+
+    problem: Problem
+    tol: float
+    callback: Callable[[Record], bool | None] | None = None
+    verbose: int = 0
+    before: Record = _NOTHING
+    certified: bool = False
+    seen: list[Record] = field(default_factory=list)
+    best: Floats | None = None
+    _next_look: float = 1000.0
+    _last_shown: float = float("-inf")
+
+    def __call__(self, line: Record, best: Floats) -> bool:
+        """Show a step, call the user's callback, and look at the certificate; say whether to stop."""
+        self.seen.append(line)
+        self.best = best
+        passes, line = line.passes, self.total(line)
+        now = time.monotonic()
+        if self.verbose and (now - self._last_shown >= 1 or self.verbose > 1):
+            self._last_shown = now
+            sys.stderr.write(
+                f"step {line.step:>5}  {line.passes:>9,} passes  {line.seconds:7.1f} s  "
+                f"objective {line.objective:.6f}  violation {line.violation:.1e}\n"
+            )
+        # What the user says comes before what the certificate says.
+        if self.callback is not None and self.callback(line):
+            return True
+        if passes < self._next_look:
+            return False
+        # Doubling: all looks together cost no more than the last one times two.
+        self._next_look = 2.0 * passes
+        self.certified = certify(self.problem, best, tol=self.tol).holds(self.tol)
+        return self.certified
+
+    def total(self, line: Record) -> Record:
+        """Return a record that counts what was done before this solve."""
+        before = self.before
+        return replace(
+            line,
+            step=before.step + line.step,
+            passes=before.passes + line.passes,
+            seconds=before.seconds + line.seconds,
+        )
+
+    def unfinished(self, start: Floats, status: Status) -> Result:
+        """Return the best point that the solver has shown, or its start, as the result of its solve."""
+        x = start if self.best is None else self.best
+        with ignore_deadline():
+            evaluation = self.problem.evaluate(x)
+        line = Record(0, self.problem.n_passes, 0.0, evaluation.objective, evaluation.violation)
+        feasible = evaluation.violation <= self.tol
+        history = tuple(self.seen or [line])
+        return Result(x, status, evaluation.objective, evaluation.violation, feasible, history)
+
+
+@dataclass(eq=False)
+class Solving:
+    """Solves one problem after another until the deadline; results carry the history of all.
+
+    Parameters
+    ----------
+    solver
+        For the first problem.
+    tol, callback, verbose
+        As in `Watch`.
+    """
+
+    solver: Solver
+    tol: float
+    callback: Callable[[Record], bool | None] | None
+    verbose: int
+    history: list[Record] = field(default_factory=list)
+
+    @property
+    def last(self) -> Record:
+        """What all solves took so far."""
+        return self.history[-1] if self.history else _NOTHING
+
+    def solve(self, problem: Problem, start: Floats, *, again: bool = False) -> Result:
+        """Solve a problem; `again` if it is nearly the last one, whose solution is the start."""
+        watch = Watch(problem, self.tol, self.callback, self.verbose, self.last)
+        # Nearly solved already: solvers may do with one start.
+        solver = self.solver.again() if again else self.solver
+        try:
+            result = solver.solve(problem, start, time_limit=seconds_left(), callback=watch)
+        # Solvers of the user's own need not know that oracles end when time does.
+        except OutOfTime:
+            result = watch.unfinished(start, Status.TIME_LIMIT)
+        except KeyboardInterrupt:
+            acknowledge_interrupt()
+            result = watch.unfinished(start, Status.STOPPED)
+        # The first line of a later solve repeats the end of the one before.
+        self.history += [watch.total(line) for line in result.history[bool(self.history) :]]
+        ended = Status.CONVERGED if watch.certified else result.ended
+        return replace(result, history=tuple(self.history), ended=ended)
+
+    def is_stopped(self) -> bool:
+        """Whether the user's callback, called between solves, says to stop."""
+        return self.callback is not None and bool(self.callback(self.last))
+
+
+def certify_attempt(attempt: Attempt, end: float, grace: float) -> Certificate:
+    """Return the KKT certificate of an attempt; some seconds of grace after the deadline are left for it."""
+    try:
+        with deadline(end):
+            certificate = attempt.certificate
+        # Whole, or cut short but good enough.
+        if not out_of_time(end) or certificate.holds(attempt.training.tol):
+            return certificate
+        # Cut short by the clock: without a certificate a result says little, so it gets a moment more.
+        with deadline(end + grace):
+            return certify(attempt.problem, attempt.result.x, tol=attempt.training.tol)
+    except KeyboardInterrupt:
+        acknowledge_interrupt()
+        with deadline(0.0):
+            return certify(attempt.problem, attempt.result.x, tol=attempt.training.tol)

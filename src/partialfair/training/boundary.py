@@ -22,17 +22,13 @@ import numpy as np
 
 from partialfair.constraints import Constraint, OnAGrid
 from partialfair.constraints.surrogates import Surrogate
-from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.models.blocks import ArrowMatrix
 from partialfair.optimization.problems.elastic import ElasticModel, StepBounds
 from partialfair.optimization.problems.local import no_kinks
 from partialfair.training.candidates import Candidate, Pool
-from partialfair.training.named_constraints import record_of
-from partialfair.training.tightening import indicator_values, with_point_at
+from partialfair.training.tightening import indicator_values, with_points_at
 from partialfair.utils.clock import check_clock, ignore_deadline
 from partialfair.utils.typing import Floats
-
-__all__ = ["BoundarySearch", "follow_boundary"]
 
 
 @dataclass(frozen=True)
@@ -105,40 +101,46 @@ def follow_boundary(
         Lengths and numbers.
     """
     training, limits = pool.training, pool.training.max_gaps
-    grids = _on_finer_grids(constraints, pool, settings)
+    # As fine as the number of functions allows: between two ranks of a grid gaps are not constrained.
+    grids = _refine_grids(constraints, pool, settings)
+    # A negative reserve loosens limits, but no constraint takes more than its largest gap.
     most_limits = np.array([constraint.largest_gap for constraint in constraints])
     # Where no metric is known, an excess is a violation of the surrogate: there is no slack to measure.
-    has_metric = np.array([record_of(constraint) is not None for constraint in constraints])
+    has_metric = np.array([one.has_metric for one in training.constraints])
     reserve = np.where(has_metric, settings.reserve * limits, 0.0)
     current = best = start
+    # Places at which gaps were largest: where only the last one is constrained, the next gap opens elsewhere.
     recent = [training.gaps(pool.problem.rows.at(start.w).counts())]
     factor = settings.proximal
     try:
         for _ in range(settings.n_steps):
             check_clock()
             is_feasible = pool.is_feasible(best)
+            pointed = grids
+            for gaps in recent:
+                pointed = with_points_at(training, pointed, gaps)
+            trained_limits = np.minimum(limits - reserve, most_limits).tolist()
             stricter = tuple(
-                replace(constraint, max_gap=limit)
-                for constraint, limit in zip(
-                    _with_points(grids, recent, pool),
-                    np.minimum(limits - reserve, most_limits).tolist(),
-                    strict=True,
-                )
+                replace(one, max_gap=limit) for one, limit in zip(pointed, trained_limits, strict=True)
             )
+            # Until a feasible model is found, ∇f_0 counts less than the way back to the feasible set.
             weight = 1.0 if is_feasible else settings.weight_before
             step = _newton_step(pool, stricter, sigma, current.w, weight, factor, settings)
+            # Slopes are those of a surrogate: part of the step is as much as they are good for.
             w = pool.problem.domain.project(current.w + settings.damping * step)
             gaps = training.gaps(pool.problem.rows.at(w).counts())
             candidate = pool.evaluate(w, gaps=gaps)
             assert candidate is not None
             if pool.sort_key(candidate) < pool.sort_key(best):
                 best = candidate
+            # Too far outside: not followed, and the next step is shorter.
             if (candidate.excess > np.maximum(current.excess, 0.0) + limits).any():
                 factor *= settings.shorter
                 continue
             current, factor = candidate, max(settings.longer * factor, settings.proximal)
             recent = [*recent, gaps][-settings.n_recent :]
             if is_feasible:
+                # A controller of the limits: an excess makes them stricter, a slack looser.
                 change = settings.gain * np.minimum(candidate.excess, limits)
                 reserve = np.where(
                     has_metric,
@@ -168,11 +170,13 @@ def _newton_step(
     x = problem.start_at(w)
     local = problem.at(x).expand(np.zeros(problem.m))  # no multipliers: H is that of the objective alone
     assert isinstance(local.convex, ArrowMatrix)
+    # τ in units of the mean second derivative, so that it means the same in any unit of the loss.
     mean_curvature = sum(float(np.trace(block)) for block in local.convex.inner.blocks) / w.size
     model = ElasticModel(
         local.convex.cholesky(factor * max(mean_curvature, settings.least_curvature)),
         weight * local.gradient,
         local.jacobian,
+        # The indicator has no slope, so constraints have none of its kinks.
         no_kinks(x.size, problem.m),
         settings.penalty,
         StepBounds(*problem.domain.room(x)),
@@ -180,11 +184,12 @@ def _newton_step(
     return model.step(indicator_values(training, constraints, sigma, x)).p[: w.size]
 
 
-def _on_finer_grids(
+def _refine_grids(
     constraints: tuple[Constraint, ...], pool: Pool, settings: BoundarySearch
 ) -> list[Constraint]:
     """Return the constraints, on finer grids of ranks where they have such."""
-    n_groups = max(len(promise.groups.labels) for promise in pool.training.promises)
+    n_groups = max(len(one.groups.labels) for one in pool.training.constraints)
+    # Each group has two functions for each point: one for either sign of its difference.
     n_points = min(settings.n_functions // (2 * n_groups * len(constraints)), settings.most_points)
     return [
         constraint.on_grid(constraint.grid.with_points(n_points))
@@ -192,13 +197,3 @@ def _on_finer_grids(
         else constraint
         for constraint in constraints
     ]
-
-
-def _with_points(
-    constraints: list[Constraint], recent: list[tuple[WorstGap, ...]], pool: Pool
-) -> list[Constraint]:
-    """Return constraints that look also where exact gaps of recent models were largest."""
-    for gaps in recent:
-        triples = zip(constraints, gaps, pool.training.promises, strict=True)
-        constraints = [with_point_at(one, gap, promise.groups) for one, gap, promise in triples]
-    return constraints

@@ -1,8 +1,8 @@
-"""Models that a search has seen, each judged by the exact metrics; the answer is the best of them.
+"""Models that a fit has seen, each evaluated by the exact metrics; the answer is the best of them.
 
 A surrogate leads a solver to good models, but it decides nothing: whatever point is visited, by a solve, a
-correction or a step on the exact metric itself, is a candidate, and the lowest objective that keeps the
-promise wins.
+correction or a step on the exact metric itself, is a candidate, and the feasible one with the lowest
+objective wins.
 """
 
 from __future__ import annotations
@@ -16,24 +16,43 @@ import numpy as np
 
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.metrics.partial import WorstGap
-from partialfair.optimization.problems import Problem, WholeSpace
-from partialfair.training.fit_problem import Training
+from partialfair.optimization.problems import Capability, Problem, WholeSpace
 from partialfair.training.named_constraints import record_of
-from partialfair.training.rescaling import rescale
 from partialfair.training.result import ROUNDING_OF_GAPS, Tried
+from partialfair.training.statement import Training
 from partialfair.utils.clock import ignore_deadline
 from partialfair.utils.typing import Floats
 
-__all__ = ["Candidate", "Pool"]
 
-_MORE_TIES = 0.01
-"""Share of the weight that a candidate may have in ties beyond what the unconstrained model has, whose ties
-are those of people with equal features: scores that are made equal meet any constraint, and rank nobody. All
-ties that are new count as if they were inside of the interval, unless there are no more inside: people whom
-every tree of a forest is sure of score alike, and meet no constraint by that."""
+@dataclass(frozen=True)
+class CandidateSettings:
+    """Settings of a `Pool` and of `rescale`.
 
-_EQUALLY_INFEASIBLE = 0.01
-"""Infeasible candidates whose largest excess differs by no more, relative to the limit, are equally so."""
+    Attributes
+    ----------
+    more_ties
+        Fraction of the weight that a candidate may have in ties beyond what the unconstrained model has,
+        whose ties are those of rows with equal features: scores that are made equal meet any constraint, and
+        rank nothing. All ties that are new count as if they were inside the interval, unless there are no
+        more inside: rows that every tree of a forest is sure of score alike, and meet no constraint by that.
+    equally_infeasible
+        Infeasible candidates whose largest excess differs by no more, relative to the limit, are equally so.
+    n_newton
+        Newton steps for the best scale; four are usual, more where scores are large and the loss is flat.
+    no_gain
+        A predicted fall of the objective, relative to it, that is not worth a step.
+    min_scale
+        The smallest scale of scores: a smaller one would make them equal but for rounding.
+    """
+
+    more_ties: float = 0.01
+    equally_infeasible: float = 0.01
+    n_newton: int = 20
+    no_gain: float = 1e-9
+    min_scale: float = 1e-3
+
+
+_SETTINGS = CandidateSettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +65,11 @@ class Candidate:
         Its parameters.
     objective
         ``f_0(w)``.
-    excess : (n_promises,)
-        By how much each exact gap is wider than allowed; where no metric is known, the violation.
+    excess : (n_constraints,)
+        By how much each exact gap exceeds its limit; where no metric is known, the violation.
     tied : (2, 2)
-        The share of the weight on the most common score, and that of people whose score others have: among
-        all, and among those who are inside of some promise's interval; nan where nobody has looked.
+        The fraction of the weight on the most common score, and that of rows whose score others have: among
+        all, and among those inside some constraint's interval; nan where this was not evaluated.
     is_predictive
         Whether a positive multiple of its scores has a lower loss than a constant has. False only where
         scores are free to be rescaled: then the model orders rows against their targets.
@@ -64,33 +83,33 @@ class Candidate:
 
     @property
     def worst(self) -> float:
-        """By how much the widest gap is too wide; 0 if none is."""
+        """The largest excess; 0 if there is none."""
         return float(max(self.excess.max(initial=0.0) - ROUNDING_OF_GAPS, 0.0))
 
 
 @dataclass(eq=False)
 class Pool:
-    """All candidates of one fit.
+    """All candidates of one fit; the first is the unconstrained model.
 
     Parameters
     ----------
     training
-        Who is promised what.
+        The constraints, on which groups of which rows.
     problem
         The problem without constraints: objective and scores.
     sigma
-        The surrogate by which constraints that bound no exact metric are judged.
+        The surrogate by which constraints that bound no exact metric are evaluated.
     allow_ties
-        Whether models with more ties than the unconstrained one are welcome.
+        Whether models may have more ties than the unconstrained one.
     """
 
     training: Training
     problem: Problem
-    sigma: Surrogate
+    sigma: Surrogate | None
     allow_ties: bool = False
     candidates: list[Candidate] = field(default_factory=list)
     tried: list[Tried] = field(default_factory=list)
-    _unjudged: dict[int, Problem] = field(default_factory=dict)
+    _without_metric: dict[int, Problem] = field(default_factory=dict)
     _since: float = field(default_factory=time.perf_counter)
 
     def evaluate(
@@ -101,10 +120,10 @@ class Pool:
         ties: bool = False,
         gaps: Sequence[WorstGap] | None = None,
     ) -> Candidate | None:
-        """Return a model with its objective and gaps; None, without a look at the gaps, if it costs more.
+        """Return a model with its objective and gaps; None if the objective is not below a bound.
 
-        Parameters outside of their domain are projected into it. Ties are looked for where they could decide,
-        or where that is asked for; gaps, unless they are known.
+        Parameters outside of their domain are projected into it. Ties are evaluated where they could decide,
+        or where that is requested; gaps, unless they are known.
         """
         w = self.problem.domain.project(w)
         at = self.problem.at(w)
@@ -116,25 +135,26 @@ class Pool:
         for unknown in np.flatnonzero(np.isnan(excess)):
             excess[unknown] = self._violation(int(unknown), w)
         candidate = Candidate(w, at.objective, excess, np.full((2, 2), np.nan))
+        # Ties decide nothing about a model that is infeasible anyway, and cost a sort.
         if candidate.worst <= 0 or ties:
-            return replace(candidate, tied=counts.ties(self.training.promises))
+            return replace(candidate, tied=counts.ties(self.training.constraints))
         return candidate
 
     def add(self, w: Floats, how: str, gaps: Sequence[WorstGap] | None = None) -> Candidate:
-        """Judge a model, remember it, and write down how it was found."""
+        """Evaluate a model, keep it, and write down how it was found."""
         candidate = self.evaluate(w, ties=True, gaps=gaps)
         assert candidate is not None
         return self.keep(candidate, how)
 
     def take(self, candidate: Candidate, how: str) -> None:
-        """Remember a candidate that another fit has judged, and look for its ties if nobody has."""
+        """Keep a candidate of another fit; its ties may not have been evaluated there."""
         if np.isnan(candidate.tied).any():
             counts = self.problem.rows.at(candidate.w).counts()
-            candidate = replace(candidate, tied=counts.ties(self.training.promises))
+            candidate = replace(candidate, tied=counts.ties(self.training.constraints))
         self.keep(candidate, how)
 
     def keep(self, candidate: Candidate, how: str, steps: int = 1) -> Candidate:
-        """Remember a candidate that was judged, with the best scale and intercept if these are free.
+        """Keep a candidate that was evaluated, with the best scale and intercept if these are free.
 
         Returns the candidate as it was given, but for `Candidate.is_predictive`.
         """
@@ -142,9 +162,9 @@ class Pool:
         self.candidates.append(candidate)
         now = time.perf_counter()
         gaps = candidate.excess + self.training.max_gaps
-        widest = float(gaps[int(np.argmax(candidate.excess))])
+        largest = float(gaps[int(np.argmax(candidate.excess))])
         satisfied, tied = self.is_feasible(candidate), float(candidate.tied[0, 0])
-        self.tried.append(Tried(how, steps, widest, candidate.objective, tied, now - self._since, satisfied))
+        self.tried.append(Tried(how, steps, largest, candidate.objective, tied, now - self._since, satisfied))
         self._since = now
         return given
 
@@ -154,6 +174,7 @@ class Pool:
             return candidate, candidate
         with ignore_deadline():
             w = rescale(self.problem, candidate.w)
+        # Against the targets: no positive scale is better than none.
         if w is None:
             rejected = replace(candidate, is_predictive=False)
             return rejected, rejected
@@ -168,27 +189,35 @@ class Pool:
     @cached_property
     def _ranks_decide(self) -> bool:
         """Whether every exact gap depends on ranks alone, so that scale and intercept are free."""
-        records = [record_of(promise.constraint) for promise in self.training.promises]
+        records = [record_of(one.constraint) for one in self.training.constraints]
+        # A box may hold the model, but not its multiples; thresholds and differences of scores have a scale.
         return isinstance(self.problem.domain, WholeSpace) and all(
             record is not None and not record.bounded.needs_threshold and not record.bounded.in_scores
             for record in records
         )
 
     def is_feasible(self, candidate: Candidate) -> bool:
-        """Whether a candidate keeps the promise, and does so by ranking people."""
+        """Whether a candidate satisfies the constraints, and does so by ranking rows."""
         return candidate.worst <= 0 and candidate.is_predictive and self.is_informative(candidate)
 
     def is_informative(self, candidate: Candidate) -> bool:
-        """Whether a candidate has hardly more ties than the unconstrained model, the first candidate."""
+        """Whether a candidate has hardly more ties than the unconstrained model."""
         if self.allow_ties or not self.candidates:
             return True
+        # Rejected only with more ties among all rows and inside: those outside meet no constraint.
         more = candidate.tied > self.candidates[0].tied + self._more_ties
         return not more.any(axis=1).all()
 
-    def sort_key(self, candidate: Candidate) -> tuple[bool, float, float]:
-        """Order candidates: those that keep the promise by objective, others by how much they break it.
+    @cached_property
+    def _more_ties(self) -> Floats:
+        """Limits of what a candidate may have more than the unconstrained model: of all rows, and inside."""
+        parts = [part for one in self.training.constraints for part in one.constraint.intervals(one.groups)]
+        return _SETTINGS.more_ties * np.array([1.0, min(part.measure for part in parts)])
 
-        Of those that break it equally the one with the lower objective comes first.
+    def sort_key(self, candidate: Candidate) -> tuple[bool, float, float]:
+        """Order candidates: feasible ones by objective, others by their largest excess.
+
+        Of those whose excess is equal the one with the lower objective comes first.
         """
         if self.is_feasible(candidate):
             return False, candidate.objective, candidate.objective
@@ -201,27 +230,88 @@ class Pool:
         return min(self.candidates, key=self.sort_key)
 
     @property
+    def any_feasible(self) -> bool:
+        """Whether some candidate is feasible."""
+        return self.is_feasible(self.best)
+
+    @property
     def answer(self) -> Candidate:
         """The candidate to return: the best, or of those that are about as infeasible the lowest loss."""
         best = self.best
         if self.is_feasible(best):
             return best
-        margin = _EQUALLY_INFEASIBLE * float(self.training.max_gaps.max())
+        # None is feasible. By a hundredth of the limit more or less is not worth a higher loss.
+        margin = _SETTINGS.equally_infeasible * float(self.training.max_gaps.max())
         near = [one for one in self.candidates if self.sort_key(one)[1] <= best.worst + margin]
         return min(near, key=lambda one: one.objective, default=best)
 
     def _violation(self, number: int, w: Floats) -> float:
         """Return by how much a constraint is violated that bounds no exact metric, up to its tolerance."""
-        if number not in self._unjudged:
-            promise, cells = self.training.promises[number], self.training.cells
-            stated = promise.constraint
-            block = stated.build(promise.groups, cells.weights, self.sigma, cells.positive)
-            self._unjudged[number] = self.training.problem([block])
-        problem = self._unjudged[number]
-        return max(problem.evaluate(problem.start_at(w)).violation - self.training.tol, 0.0)
+        training = self.training
+        if number not in self._without_metric:
+            grouped, cells = training.constraints[number], training.cells
+            # No exact metric: what counts is the surrogate constraint itself, with the first surrogate.
+            assert self.sigma is not None
+            block = grouped.constraint.build(grouped.groups, cells.weights, self.sigma, cells.positive)
+            self._without_metric[number] = training.problem([block])
+        problem = self._without_metric[number]
+        return max(problem.evaluate(problem.start_at(w)).violation - training.tol, 0.0)
 
-    @cached_property
-    def _more_ties(self) -> Floats:
-        """Limits of what a candidate may have more than the unconstrained model."""
-        parts = [part for one in self.training.promises for part in one.constraint.intervals(one.groups)]
-        return _MORE_TIES * np.array([1.0, min(part.measure for part in parts)])
+
+def rescale(problem: Problem, w: Floats) -> Floats | None:
+    """Minimize the objective over ``a > 0`` and b, where scores are a times those at w, plus b.
+
+    Neither changes a rank, and so no gap of statistical parity or group AUC, and the loss is convex in the
+    two. Steps on exact gaps end at models whose loss is far above what these two numbers would make of it;
+    without the re-optimization a model may be returned that a constant beats.
+
+    Parameters
+    ----------
+    problem
+        The problem without constraints, on the whole space.
+    w : (n,)
+        Parameters of the model.
+
+    Returns
+    -------
+    (n,) or None
+        The parameters with the best scale and intercept, or `w` itself if that is as good or where scores
+        cannot be scaled. None if no positive scale is better than a constant score: the model orders rows
+        against their targets.
+    """
+    parameters = problem.rows.parameters
+    flat = parameters.at_no_scores
+    if (
+        problem.m
+        or Capability.LINEAR not in problem.rows.capabilities
+        or not (w - flat)[: parameters.n_penalised].any()
+    ):
+        return w
+    # Directions that scale and shift all scores.
+    directions = [w - flat]
+    if parameters.level is not None:
+        directions.append(parameters.level)
+    elif parameters.n > parameters.n_penalised:
+        directions.append(np.where(np.arange(parameters.n) < parameters.n_penalised, 0.0, 1.0))
+    plane = np.stack(directions, axis=1)
+    # Newton steps in the plane, from scale 1 and no shift, halved until the objective falls.
+    at, place = problem.at(w), np.eye(1, plane.shape[1])[0]
+    for _ in range(_SETTINGS.n_newton):
+        gradient = plane.T @ at.objective_gradient()
+        hessian = plane.T @ np.stack([at.hessian_product(one) for one in directions], axis=1)
+        step = -np.linalg.lstsq(hessian, gradient, rcond=None)[0]
+        # Newton decrement: what a quadratic model says is left to gain.
+        if -0.5 * gradient @ step <= _SETTINGS.no_gain * abs(at.objective):
+            break
+        fraction = 1.0
+        while fraction > _SETTINGS.min_scale:
+            following = problem.at(flat + plane @ (place + fraction * step))
+            if following.objective < at.objective:
+                break
+            fraction /= 2
+        else:
+            break
+        at, place = following, place + fraction * step
+    if place[0] < _SETTINGS.min_scale:
+        return None
+    return w if (place == np.eye(1, place.size)[0]).all() else at.x

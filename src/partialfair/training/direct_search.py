@@ -1,6 +1,6 @@
 """Steps on the exact metric itself, in small subspaces.
 
-A surrogate blurs ranks: it leaves slack everywhere, and misleads where scores tie or members are few. The
+A surrogate smooths ranks: it leaves slack everywhere, and misleads where scores tie or members are few. The
 exact gap has no gradient, but one evaluation is cheap. So the search goes from the best model it has
 
 - towards models with lower objectives that violate the constraint, as far as it is satisfied: the objective
@@ -21,8 +21,6 @@ import numpy as np
 from partialfair.training.candidates import Candidate, Pool
 from partialfair.utils.clock import check_clock
 from partialfair.utils.typing import Floats
-
-__all__ = ["DirectSearch", "direct_search", "search_all_coordinates"]
 
 
 @dataclass(frozen=True)
@@ -90,13 +88,13 @@ class DirectSearch:
     objective_alone: float = 0.25
     mixed: float = 0.4
 
-    def n_steps(self, asked: int, n_rows: int, n_parameters: int) -> int:
-        """Return how many steps there are where so many are asked for with as many rows as usual."""
+    def n_steps(self, usual: int, n_rows: int, n_parameters: int) -> int:
+        """Return how many steps there are, given their number with as many rows as usual."""
         power = self.more_of_few if n_rows < self.usual_rows else self.fewer_of_many
         times = (self.usual_rows / n_rows) ** power
         if n_parameters <= self.few_coordinates:  # surrogates lead astray most, and solves cost least
             times *= self.few_coordinates / n_parameters
-        return int(min(asked * min(times, self.most_times), self.most_rows / n_rows))
+        return int(min(usual * min(times, self.most_times), self.most_rows / n_rows))
 
 
 def direct_search(pool: Pool, n_steps: int, seed: int, settings: DirectSearch) -> None:
@@ -117,15 +115,17 @@ def direct_search(pool: Pool, n_steps: int, seed: int, settings: DirectSearch) -
     n_steps = settings.n_steps(n_steps, pool.training.cells.n_rows, n_parameters)
     few = n_parameters <= settings.few_coordinates
     steps, used = _Steps(pool, settings, np.random.default_rng(seed)), 0
-    if n_steps < settings.fewest and pool.is_feasible(pool.best) and steps.uses_its_gap():
+    # Few steps are worth it only where the best model leaves part of its limit unused.
+    if n_steps < settings.fewest and pool.any_feasible and steps.uses_its_gap():
         return
-    if not pool.is_feasible(pool.best):
+    if not pool.any_feasible:
         used += n_steps // 3
         steps.step_at_random(n_steps // 3, pool.sort_key, pool.best)
-    if few and not pool.is_feasible(pool.best):
+    if few and not pool.any_feasible:
         used += n_steps // 3
         steps.draw_models(n_steps // 3)
     used += steps.follow_segments(n_steps // 2)
+    # What segments left over goes to steps with the penalty, from the unconstrained model and random ones.
     if few and used < n_steps // 2:
         # Critical points differ, and where parameters are few, those of a penalty are quickly found.
         share = n_steps // settings.share_of_start
@@ -133,6 +133,7 @@ def direct_search(pool: Pool, n_steps: int, seed: int, settings: DirectSearch) -
             start = steps.draw_start() if number else pool.candidates[0]
             used += share
             steps.step_at_random(share, steps.penalty(), start)
+    # The rest of the steps improves the best model, whichever way it was found.
     steps.step_at_random(n_steps - used, pool.sort_key, pool.best)
 
 
@@ -158,58 +159,20 @@ def search_all_coordinates(pool: Pool, n_steps: int, seed: int, settings: Direct
     steps.step_at_random(n_steps // 2, pool.sort_key, pool.best, most)
 
 
-@dataclass(frozen=True, eq=False)
-class _Subspace:
-    """Directions that move scores by 1 each, root mean square: (n_parameters, n)."""
-
-    directions: Floats
-
-    @classmethod
-    def of(cls, pool: Pool, given: Sequence[Floats]) -> _Subspace:
-        """Return the directions that move scores at all."""
-        scaled = []
-        for direction in given:
-            size = pool.problem.rows.at(direction).counts().scale.size
-            if size > 0:
-                scaled.append(direction / size)
-        return cls(np.stack(scaled, axis=1))
-
-    @classmethod
-    def of_coordinates(cls, pool: Pool) -> _Subspace:
-        """Return all coordinates as directions."""
-        return cls.of(pool, _coordinates(pool))
-
-    @property
-    def n(self) -> int:
-        """Number of directions."""
-        return int(self.directions.shape[1])
+def _normalize(pool: Pool, directions: Sequence[Floats]) -> Floats:
+    """Return the directions that move scores at all, as columns that move them by 1, root mean square."""
+    scaled = []
+    for direction in directions:
+        size = pool.problem.rows.at(direction).counts().scale.size
+        if size > 0:
+            scaled.append(direction / size)
+    return np.stack(scaled, axis=1)
 
 
 def _coordinates(pool: Pool) -> list[Floats]:
     """Return all coordinates as directions, in an order that does not depend on that of the columns."""
     unconstrained = pool.candidates[0].w
     return [np.eye(1, unconstrained.size, k)[0] for k in np.argsort(unconstrained, kind="stable")]
-
-
-@dataclass(frozen=True, eq=False)
-class _Penalty:
-    """``f_0 + ρ max(gap − κ, 0)``: a way from the unconstrained model to feasible ones with low objectives.
-
-    Attributes
-    ----------
-    pool
-        Where the model is a candidate.
-    rho
-        ρ.
-    """
-
-    pool: Pool
-    rho: float
-
-    def __call__(self, candidate: Candidate) -> tuple[bool, float]:
-        """Order candidates."""
-        made_of_ties = not self.pool.is_informative(candidate)
-        return made_of_ties, candidate.objective + self.rho * candidate.worst
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,30 +188,37 @@ class _Steps:
         best, limits = self.pool.best, self.pool.training.max_gaps
         return bool((best.excess >= -self.settings.no_slack * limits).any())
 
-    def penalty(self) -> _Penalty:
-        """Return a penalty that makes the best model much better than the unconstrained one."""
-        unconstrained, best = self.pool.candidates[0], self.pool.best
+    def penalty(self) -> Callable[[Candidate], tuple[bool, float]]:
+        """Return a key that orders candidates by ``f_0 + ρ max(gap − κ, 0)``, those made of ties last.
+
+        It leads from the unconstrained model to feasible ones with low objectives; ρ makes the best model
+        much better than the unconstrained one.
+        """
+        pool = self.pool
+        unconstrained, best = pool.candidates[0], pool.best
         rise = max(best.objective - unconstrained.objective, 0.0)
-        return _Penalty(self.pool, self.settings.penalty * rise / max(unconstrained.worst, 1e-12))
+        rho = self.settings.penalty * rise / max(unconstrained.worst, 1e-12)
+        return lambda one: (not pool.is_informative(one), one.objective + rho * one.worst)
 
     def draw_start(self) -> Candidate:
         """Draw a model about as far from the unconstrained one as that is from equal scores."""
         pool, unconstrained = self.pool, self.pool.candidates[0].w
-        subspace = _Subspace.of_coordinates(pool)
+        directions = _normalize(pool, _coordinates(pool))
+        n_directions = directions.shape[1]
         # A rough scale is enough: scores count once each, whatever their weights.
         deviation = float(np.std(pool.problem.rows.at(unconstrained).counts().weighted.scores))
-        far = deviation / np.sqrt(subspace.n) * self.rng.normal(size=subspace.n)
-        candidate = pool.evaluate(unconstrained + subspace.directions @ far)
+        far = deviation / np.sqrt(n_directions) * self.rng.normal(size=n_directions)
+        candidate = pool.evaluate(unconstrained + directions @ far)
         assert candidate is not None
         return candidate
 
     def draw_models(self, n_steps: int) -> None:
         """Draw models in all directions, and add the best if it is feasible or violates limits by less."""
-        pool, subspace = self.pool, _Subspace.of_coordinates(self.pool)
+        pool, directions = self.pool, _normalize(self.pool, _coordinates(self.pool))
         best = start = pool.best
         for _ in range(n_steps):
             check_clock()
-            candidate = pool.evaluate(subspace.directions @ self.rng.normal(size=subspace.n))
+            candidate = pool.evaluate(directions @ self.rng.normal(size=directions.shape[1]))
             assert candidate is not None
             if pool.sort_key(candidate) < pool.sort_key(best):
                 best = candidate
@@ -261,8 +231,9 @@ class _Steps:
         Returns the number of evaluations.
         """
         pool, used = self.pool, 0
-        if not pool.is_feasible(pool.best):
+        if not pool.any_feasible:
             return used
+        # All candidates with lower objectives are infeasible; those that are so by least come first.
         lower = (one for one in pool.candidates if one.objective < pool.best.objective)
         for end in sorted(lower, key=lambda one: one.worst)[: self.settings.n_segments]:
             if used + self.settings.n_trials > n_steps:
@@ -281,17 +252,17 @@ class _Steps:
         """
         settings, pool = self.settings, self.pool
         feasible, infeasible = begin, end
-        good, bad, share, used = 0.0, 1.0, settings.shortest, 0
+        good, bad, fraction, used = 0.0, 1.0, settings.shortest, 0
         while used < settings.n_trials and feasible.objective - infeasible.objective > settings.no_gain:
             check_clock()
             used += 1
-            candidate = pool.evaluate(begin.w + share * (end.w - begin.w))
+            candidate = pool.evaluate(begin.w + fraction * (end.w - begin.w))
             assert candidate is not None
             if pool.is_feasible(candidate):
-                feasible, good = candidate, share
+                feasible, good = candidate, fraction
             else:
-                infeasible, bad = candidate, share
-            share = min(2 * share, (good + bad) / 2) if bad == 1.0 else (good + bad) / 2
+                infeasible, bad = candidate, fraction
+            fraction = min(2 * fraction, (good + bad) / 2) if bad == 1.0 else (good + bad) / 2
         return (None if feasible is begin else feasible), used
 
     def step_at_random(
@@ -309,10 +280,11 @@ class _Steps:
             return
         settings, pool = self.settings, self.pool
         best, length, used = start, settings.first_length, 0.0
-        subspace = _Subspace.of(pool, self.directions(most_coordinates or settings.few_coordinates))
+        directions = _normalize(pool, self.directions(most_coordinates or settings.few_coordinates))
         while used < n_steps:
+            # The objective costs less than the gap, and from a feasible model only lower ones are of use.
             is_feasible = pool.is_feasible(best)
-            for step in self.pair_of_steps(subspace, length):
+            for step in self.pair_of_steps(directions, length):
                 check_clock()
                 candidate = pool.evaluate(best.w + step, below=best.objective if is_feasible else np.inf)
                 used += candidate is not None
@@ -326,12 +298,12 @@ class _Steps:
         if best is not start:
             pool.keep(best, "random steps", int(used))
 
-    def pair_of_steps(self, subspace: _Subspace, length: float) -> Iterator[Floats]:
+    def pair_of_steps(self, directions: Floats, length: float) -> Iterator[Floats]:
         """Yield a random step and the opposite one; each combines some of the directions."""
-        settings, rng = self.settings, self.rng
-        mixed = rng.random(subspace.n) < max(settings.mixed, 2 / subspace.n)
-        factors = rng.normal(size=subspace.n) * mixed * length * rng.choice(settings.lengths)
-        step = subspace.directions @ factors
+        settings, rng, n = self.settings, self.rng, directions.shape[1]
+        mixed = rng.random(n) < max(settings.mixed, 2 / n)
+        factors = rng.normal(size=n) * mixed * length * rng.choice(settings.lengths)
+        step = directions @ factors
         yield step
         yield -step
 
@@ -340,6 +312,7 @@ class _Steps:
         pool = self.pool
         best, unconstrained, parameters = pool.best, pool.candidates[0], pool.problem.rows.parameters
         others = sorted(pool.candidates, key=pool.sort_key)[1 : 1 + self.settings.n_directions]
+        # The span of what solves have found is where good models are; the scale is free for ranks.
         given = [best.w, unconstrained.w - best.w, *(one.w - best.w for one in others)]
         if parameters.n <= most_coordinates:
             return [*given, *_coordinates(pool)]

@@ -1,8 +1,14 @@
 """What a search does if corrections of the surrogate problem found no feasible point with a KKT certificate.
 
 It follows the boundary of the feasible set from several models, takes random steps on the exact metric in all
-coordinates, and then looks for a certificate near the best models. The numbers of steps and solves are fixed,
-never their seconds, so that the outcome is the same on every machine.
+coordinates, and then looks for a KKT certificate near the best models. The numbers of steps and solves are
+fixed, never their seconds, so that the outcome is the same on every machine.
+
+**Rows with equal features** have equal scores: a threshold passes all of them at once. If they are a fraction
+a of one group and b of another, then the difference of the groups' proportions changes by ``|a − b|`` there,
+and is at least half of that on one side. If that exceeds the limit, the block must be above the interval or
+below it in every feasible model. The slopes of a surrogate do not show this: they make the two sides of the
+block conflict, and steps stay where they are. So models are moved first, until the block is outside.
 """
 
 from __future__ import annotations
@@ -12,17 +18,17 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from partialfair.constraints import Constraint
+from partialfair.constraints import Constraint, OnAGrid
 from partialfair.constraints.surrogates import Surrogate
+from partialfair.optimization.models.blocks import ArrowMatrix
+from partialfair.optimization.problems import Shard
 from partialfair.optimization.solvers import CUT_SHORT, Status
 from partialfair.training.attempts import Attempt, Attempts
 from partialfair.training.boundary import BoundarySearch, follow_boundary
 from partialfair.training.candidates import Candidate, Pool
 from partialfair.training.direct_search import DirectSearch, search_all_coordinates
-from partialfair.training.equal_rows import BlockMoves, largest_block, move_outside
 from partialfair.training.tightening import Tightener
-
-__all__ = ["Escalation", "KKTSearch", "escalate", "find_kkt_point"]
+from partialfair.utils.typing import Floats
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,29 @@ class KKTSearch:
 
 
 @dataclass(frozen=True)
+class BlockMoves:
+    """Settings of `largest_block` and `move_outside`.
+
+    Attributes
+    ----------
+    decimals
+        Scores, in units of their standard deviation, that agree in so many decimals are equal: those of
+        features that differ by rounding errors do.
+    n_rounds
+        Steps of a move at most: thresholds at the ends of the interval move as well.
+    margin
+        By how much the block is outside in the end, in units of the spread of scores.
+    proximal
+        What is added to second derivatives of the objective, relative to their mean.
+    """
+
+    decimals: int = 6
+    n_rounds: int = 5
+    margin: float = 0.1
+    proximal: float = 0.01
+
+
+@dataclass(frozen=True)
 class Escalation:
     """What a search does if it has found no feasible point with a KKT certificate.
 
@@ -101,7 +130,7 @@ class Escalation:
     kkt_search: KKTSearch = KKTSearch()
     blocks: BlockMoves = field(default_factory=BlockMoves)
 
-    def share(self, n_rows: int) -> float:
+    def fraction(self, n_rows: int) -> float:
         """Return the fraction of the steps and solves that so many rows allow."""
         return float(min(1.0, (self.usual_rows / n_rows) ** 0.5))
 
@@ -131,38 +160,39 @@ def escalate(
         Whether candidates of other fits of a path are in the pool. They have been where other starts lead:
         that is enough if one of them is feasible.
     is_stopped
-        Asks the user's callback, between runs, whether to stop.
+        Whether the user's callback, called between runs, says to stop.
 
     Returns
     -------
     Status or None
         STOPPED if the user's callback says so.
     """
-    pool, share = attempts.pool, settings.share(attempts.pool.training.cells.n_rows)
-    boundary = replace(settings.boundary, n_steps=max(1, int(share * settings.boundary.n_steps)))
-    starts: list[Candidate | None] = [None]
-    if not (others_are_known and pool.is_feasible(pool.best)):
-        starts += _starts(pool, attempts.first, settings.blocks)
+    pool, fraction = attempts.pool, settings.fraction(attempts.pool.training.cells.n_rows)
+    boundary = replace(settings.boundary, n_steps=max(1, int(fraction * settings.boundary.n_steps)))
+    # Not only the best model: which one that is may hang on rounding.
+    starts: list[Candidate | None] = [None]  # the best model, whichever it then is
+    if not (others_are_known and pool.any_feasible):
+        first, block = attempts.first_solution, largest_block(pool, settings.blocks)
+        if block is None:
+            starts += [first, pool.candidates[0]]
+        else:
+            starts += move_outside(pool, first, block, settings.blocks)
+    # Each start with a wide and a narrow surrogate; those of the best model look it up when they begin.
     runs = [(start, halved) for start in starts for halved in settings.halvings]
     for start, halved in [*runs, *((None, halved) for halved in settings.more_halvings)]:
         if is_stopped():
             return Status.STOPPED
-        if halved in settings.more_halvings and pool.is_feasible(pool.best):
+        if halved in settings.more_halvings and pool.any_feasible:
             break
+        # Slopes are those of a narrower surrogate, values those of the indicator.
         narrower = replace(sigma, width=sigma.width * 0.5**halved)
         follow_boundary(pool, constraints, narrower, start or pool.best, boundary)
-    search_all_coordinates(pool, int(share * settings.n_steps), seed, direct)
+    search_all_coordinates(pool, int(fraction * settings.n_steps), seed, direct)
     return None
 
 
-def _starts(pool: Pool, first: Candidate, settings: BlockMoves) -> list[Candidate]:
-    """Return the first solution and the unconstrained model, or the first with a block moved outside."""
-    block = largest_block(pool, settings)
-    return [first, pool.candidates[0]] if block is None else move_outside(pool, first, block, settings)
-
-
 def find_kkt_point(
-    attempts: Attempts, last: Attempt, tightener: Tightener, settings: KKTSearch, share: float
+    attempts: Attempts, last: Attempt, tightener: Tightener, settings: KKTSearch, fraction: float
 ) -> Attempt | None:
     """Return a feasible attempt whose KKT certificate holds, from series of solves near the best models.
 
@@ -174,29 +204,34 @@ def find_kkt_point(
         The best of them.
     tightener
         Solves problems again with other limits.
-    settings, share
-        Numbers of solves, and the share of them that the number of rows allows.
+    settings, fraction
+        Numbers of solves, and the fraction of them that the number of rows allows.
     """
     stated, pool = last.training.max_gaps, attempts.pool
-    n_solves = max(1, int(share * settings.n_solves))
+    n_solves = max(1, int(fraction * settings.n_solves))
+    # Where the best model leaves no slack, a surrogate problem around it may be infeasible.
     feasible = [one for one in pool.candidates if pool.is_feasible(one)]
     loosest = min(feasible, key=lambda one: float(one.excess.max()))
     starts = [pool.best] if loosest is pool.best else [pool.best, loosest]
-    for halved, fraction in settings.series:
+    for halved, of_limits in settings.series:
         for start in starts:
-            w, limits = start.w, fraction * stated
+            # Limits below those stated leave room for what the surrogate misses.
+            w, limits = start.w, of_limits * stated
             for _ in range(1 + settings.n_stricter):
                 last = tightener.solve_around(last, w, limits, halved)
                 last, n_more = _resume(attempts, last, tightener, settings)
                 n_solves -= 1 + n_more
                 if attempts.has_feasible_kkt_point(last):
                     return last
+                # Numbers of solves end the search, never seconds: every machine finds the same.
                 if n_solves <= 0 or last.result.ended in CUT_SHORT:
                     return None
+                # Feasible but without certificate, or far from feasible: stricter limits do not help.
                 is_near = (last.excess <= settings.most_excess * stated).all()
                 if attempts.is_feasible(last) or not is_near or not last.result.feasible:
                     break
                 w = last.w
+                # Infeasible by a little: stricter by as much, and from this solution.
                 less = np.maximum(last.excess, 0.0) + settings.closer * stated
                 limits = np.maximum(limits - less, settings.least_allowed * stated)
     return None
@@ -210,12 +245,140 @@ def _resume(
     n_more = 0
     while last.result.ended is Status.MAX_ITER and not last.solved:
         is_feasible = attempts.pool.is_feasible(candidate)
+        # A solve that is infeasible for its own problem hardly ever arrives.
         is_lost = n_more > 0 and last.result.violation > settings.most_violation
         most = settings.n_resumed_feasible if is_feasible else settings.n_resumed
         if is_lost or n_more == most or (last.excess > stated).any():
             break
         before, last = last, tightener.solve_further(last)
         candidate, n_more = attempts.evaluate(last, "more steps"), n_more + 1
+        # Exact gaps that do not change at all are at a step of the metric.
         if not is_feasible and (last.excess == before.excess).all():
             break
     return last, n_more
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Rows with equal features.
+
+    Attributes
+    ----------
+    direction, low_score, high_score
+        Rows of the block, and no others, have scores from the low to the high one at these parameters, which
+        are random.
+    group
+        Code of the group of which they are the largest fraction.
+    low, high
+        Ends of the interval of that group, as ranks from the top.
+    """
+
+    direction: Floats
+    low_score: float
+    high_score: float
+    group: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class _SumsOfBlock:
+    """Sum of the gradients of a block's scores, sum of these scores, and number of its rows.
+
+    The reference holds the rows at the block's direction.
+    """
+
+    block: Block
+
+    def map(self, shard: Shard, reference: Shard | None, /) -> tuple[Floats, Floats]:
+        assert reference is not None
+        at_direction = reference.deployed_scores
+        inside = (at_direction >= self.block.low_score) & (at_direction <= self.block.high_score)
+        sums = np.array([shard.deployed_scores[inside].sum(), np.count_nonzero(inside)])
+        return shard.vjp_vector(inside.astype(np.float64)), sums
+
+    def combine(
+        self, first: tuple[Floats, Floats], second: tuple[Floats, Floats], /
+    ) -> tuple[Floats, Floats]:
+        return first[0] + second[0], first[1] + second[1]
+
+
+def largest_block(pool: Pool, settings: BlockMoves) -> Block | None:
+    """Return the block that exceeds a limit most inside of its interval, if one exceeds any."""
+    # Rows with equal features have equal scores in any direction; others differ in a random one.
+    direction = np.random.default_rng(0).normal(size=pool.problem.rows.parameters.n)
+    counts = pool.problem.rows.at(direction).counts().weighted
+    unit = max(float(np.std(counts.scores)), 1e-300)
+    block_of = np.unique(np.round(counts.scores / unit, settings.decimals), return_inverse=True)[1]
+    largest, most = None, 1.0
+    for grouped in pool.training.constraints:
+        constraint = grouped.constraint
+        if not grouped.has_metric or grouped.is_in_scores or not isinstance(constraint, OnAGrid):
+            continue
+        groups, limit = grouped.groups_of(counts), constraint.max_gap
+        intervals = constraint.intervals(groups)
+        # What fraction of each group, on the scale of the gap, each block is.
+        fractions = np.zeros((len(groups.labels), block_of.max() + 1))
+        is_member = groups.codes >= 0
+        np.add.at(fractions, (groups.codes[is_member], block_of[is_member]), counts.weights[is_member])
+        fractions /= fractions.sum(axis=1, keepdims=True)
+        if constraint.gap_scale == "interval":
+            fractions /= np.array([part.measure for part in intervals])[:, None]
+        # By how much a threshold that passes the block changes the gap of some pair of groups.
+        jumps = np.ptp(fractions, axis=0)
+        worst = int(np.argmax(jumps))
+        # The gap is at least half of the jump on one of its sides.
+        if jumps[worst] / 2 > most * limit > 0:
+            most, group = jumps[worst] / (2 * limit), int(np.argmax(fractions[:, worst]))
+            (low, _), (_, high) = intervals[group].parts[0], intervals[group].parts[-1]
+            scores = counts.scores[block_of == worst]
+            largest = Block(direction, float(scores.min()), float(scores.max()), group, low, high)
+    return largest
+
+
+def move_outside(pool: Pool, start: Candidate, block: Block, settings: BlockMoves) -> list[Candidate]:
+    """Return a model near a candidate with the block above the interval, and one with it below.
+
+    There is none where the interval reaches to that end of the ranks.
+    """
+    problem = pool.problem
+    at = problem.at(start.w)
+    local = at.expand(np.zeros(0))
+    assert isinstance(local.convex, ArrowMatrix)
+    curvature = sum(float(np.trace(part)) for part in local.convex.inner.blocks) / start.w.size
+    ((gradients, (_, n_rows)),) = at.scored.reduce(
+        _SumsOfBlock(block), reference=problem.rows.at(block.direction)
+    )
+    gradient = gradients / n_rows
+    # The step that moves scores of the block by 1 and raises the objective least, to second order.
+    direction = local.convex.cholesky(settings.proximal * max(curvature, 1e-3)).solve(gradient)
+    direction /= gradient @ direction
+    # No rank is above an interval that begins at 0, and none below one that ends at 1.
+    ends = [(block.low, 1.0)] * (block.low > 0) + [(block.high, -1.0)] * (block.high < 1)
+    return [_move_beyond(pool, start.w, block, direction, rank, sign, settings) for rank, sign in ends]
+
+
+def _move_beyond(
+    pool: Pool, w: Floats, block: Block, direction: Floats, rank: float, sign: float, settings: BlockMoves
+) -> Candidate:
+    """Return the model with the block beyond a rank, above it if the sign is positive."""
+    rows = pool.problem.rows
+    # Moving the block moves others as well, and with them the threshold that it has to pass.
+    for _ in range(settings.n_rounds):
+        scored = rows.at(w)
+        counts = scored.counts()
+        weighted = counts.weighted
+        members = weighted.codes == block.group
+        order = np.argsort(-weighted.scores[members])
+        passed = np.cumsum(weighted.weights[members][order])
+        # The score at that rank of the group.
+        place = min(int(np.searchsorted(passed, rank * passed[-1])), order.size - 1)
+        threshold = weighted.scores[members][order[place]]
+        ((_, (total, n_rows)),) = scored.reduce(_SumsOfBlock(block), reference=rows.at(block.direction))
+        missing = sign * (threshold - total / n_rows) + settings.margin * counts.spread
+        if missing <= 0:
+            break
+        w = pool.problem.domain.project(w + sign * missing * direction)
+    candidate = pool.evaluate(w, ties=True)
+    assert candidate is not None
+    return candidate

@@ -1,17 +1,20 @@
 """One record per constraint that has a name: its class, and the metric that it bounds.
 
 Everything else follows from the record: what estimators and the command line call the constraint, by which
-exact gap a promise and a path are judged, whether it needs labels or a threshold (the metric knows), and
-which classes of constraints a saved model may hold. This is the one room that sees both player
-(`partialfair.constraints`) and referee (`partialfair.metrics`) before the estimators do.
+exact gap a fit and a path are evaluated, whether it needs labels or a threshold (the metric knows), and which
+classes of constraints a saved model may hold. This is the one module that knows both
+`partialfair.constraints` and `partialfair.metrics` before fits do.
 
 Constraints without a record, such as those of other packages, bound no exact metric: they are given to
-estimators as objects, and their gap is not judged.
+estimators as objects, and their gap is not evaluated.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
 
 from partialfair.constraints import (
     Constraint,
@@ -21,20 +24,19 @@ from partialfair.constraints import (
     GroupAUC,
     StatisticalParity,
 )
+from partialfair.data.groups import Groups, group_name
+from partialfair.data.intervals import IntervalSet, intervals_by_group
 from partialfair.exceptions import InputError
 from partialfair.metrics.catalogue import METRICS, Metric
-from partialfair.metrics.inputs import ScoredGroups, Setting
+from partialfair.metrics.choice import choose_interval
+from partialfair.metrics.inputs import GroupScores, ScoredGroups, Setting, sorted_group
 from partialfair.metrics.partial import WorstGap
+from partialfair.optimization.problems import Counts, WeightedScores
+from partialfair.optimization.problems.rows import map_in_threads
+from partialfair.utils.typing import Bools, Floats, GroupLabel, Ints
 
-__all__ = [
-    "NAMED_CONSTRAINTS",
-    "NO_CONSTRAINT",
-    "NamedConstraint",
-    "make_known",
-    "record_of",
-    "register",
-    "setting_of",
-]
+# Scores from which on groups are sorted in threads.
+_LARGE = 100_000
 
 NO_CONSTRAINT = "none"
 """What the command line calls a model without a constraint, and therefore no constraint's name."""
@@ -52,7 +54,7 @@ class NamedConstraint:
         Its class. Fields that are parameters of estimators (``interval``, ``max_gap``, ``gap_scale``,
         ``n_points``, ``threshold``) are taken from there, others keep their defaults.
     metric
-        Name in `METRICS` of the gap that it bounds, by which promises, paths and pages judge it.
+        Name in `METRICS` of the gap that it bounds, by which fits, paths and reports evaluate it.
     """
 
     name: str
@@ -74,7 +76,7 @@ NAMED_CONSTRAINTS: dict[str, NamedConstraint] = {}
 
 
 def register(record: NamedConstraint) -> None:
-    """Give a constraint its name and its metric, refusing what could not be trained or judged by it.
+    """Give a constraint its name and its metric, refusing what could not be trained or evaluated by it.
 
     A class that was defined again, as cells of a notebook do, takes the place of the former.
     """
@@ -90,7 +92,8 @@ def register(record: NamedConstraint) -> None:
     if record.bounded.needs_threshold and "threshold" not in {field.name for field in fields(kind)}:
         raise InputError(f"{record.metric!r} needs a threshold, and {kind.__name__} has no such field")
     for other in NAMED_CONSTRAINTS.values():
-        if (other.name == record.name) != (_path_of(other.kind) == _path_of(kind)):
+        same_kind = (other.kind.__module__, other.kind.__qualname__) == (kind.__module__, kind.__qualname__)
+        if (other.name == record.name) != same_kind:
             raise InputError(
                 f"{other.name!r} is the name of {other.kind.__name__}, so {record.name!r} cannot be that of "
                 f"{kind.__name__}: a name has one class, and a class has one name"
@@ -112,13 +115,110 @@ def record_of(constraint: Constraint) -> NamedConstraint | None:
 def setting_of(constraint: Constraint) -> Setting:
     """Return where and how a metric has to look: where the constraint does.
 
-    Constraints that compare people with the same label count ranks among those people.
+    Constraints that compare rows with the same label count ranks among those rows.
     """
     return Setting(constraint.gap_scale, getattr(constraint, "threshold", None), "group_and_label")
 
 
-def _path_of(kind: type[Constraint]) -> tuple[str, str]:
-    return kind.__module__, kind.__qualname__
+class Automatic(tuple[float, float]):
+    """An interval that stands for one that is chosen when the unconstrained scores are known."""
+
+    __slots__ = ()
+
+
+def place_intervals(
+    constraints: Sequence[Constraint], counts: Counts, labels: Sequence[GroupLabel]
+) -> tuple[Constraint, ...]:
+    """Return the constraints, automatic intervals chosen by the scores of the unconstrained model (App. B).
+
+    That is `choose_interval` with the share of scores above 0 as the rate of positive decisions.
+    """
+    if not any(isinstance(one.interval, Automatic) for one in constraints):
+        return tuple(constraints)
+    weighted = counts.weighted
+    # Rows without a group belong to none of the curves that are compared.
+    known = weighted.codes >= 0
+    names = np.array([group_name(label) for label in labels], dtype=object)
+    choice = choose_interval(
+        weighted.scores[known],
+        sensitive_features=names[weighted.codes[known]],
+        threshold=0.0,
+        sample_weight=weighted.weights[known],
+    )
+    return tuple(
+        replace(one, interval=choice.interval) if isinstance(one.interval, Automatic) else one
+        for one in constraints
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class ExactGap:
+    """The exact gap of a constraint, of one model after the other: rows are sorted into groups once.
+
+    Attributes
+    ----------
+    constraint
+        What bounds the gap, on the groups below.
+    labels, rows, intervals
+        The groups, which of the counted scores are theirs, and their intervals.
+    """
+
+    constraint: Constraint
+    labels: Sequence[GroupLabel]
+    rows: Sequence[Ints]
+    intervals: Sequence[IntervalSet]
+
+    @classmethod
+    def of(cls, constraint: Constraint, groups: Groups) -> ExactGap:
+        """Return the gap of scores that belong to these groups; rows of none are left out."""
+        rows = [np.flatnonzero(groups.codes == code) for code in range(len(groups.labels))]
+        return cls(
+            constraint, groups.labels, rows, intervals_by_group(constraint.interval, list(groups.labels))
+        )
+
+    def measure(self, counts: WeightedScores) -> WorstGap:
+        """Return the gap, with the worst pair and where they differ.
+
+        A constraint without a `NamedConstraint` bounds no metric: it is trained, but its exact gap is nan.
+        """
+        record = record_of(self.constraint)
+        if record is None:
+            return WorstGap(float("nan"), (None, None))
+        # At one threshold nothing has to be sorted: numbers above it and below it are enough.
+        threshold = setting_of(self.constraint).threshold if record.bounded.of_selected else None
+        positive = counts.positive if record.bounded.needs_labels else None
+
+        def count(group: tuple[GroupLabel, IntervalSet, Ints]) -> GroupScores:
+            label, interval, rows = group
+            scores, weights = counts.scores[rows], counts.weights[rows]
+            labels = None if positive is None else positive[rows]
+            if threshold is not None:
+                return _count_selected(label, interval, scores, weights, labels, threshold)
+            equal = np.ptp(weights) == 0  # equal weights need not be carried along
+            return sorted_group(label, interval, scores, None if equal else weights, labels)
+
+        groups = list(zip(self.labels, self.intervals, self.rows, strict=True))
+        scored = map(count, groups) if counts.scores.size < _LARGE else map_in_threads(count, groups)
+        return record.gap(ScoredGroups(tuple(scored)), self.constraint)
+
+
+def _count_selected(
+    label: GroupLabel,
+    interval: IntervalSet,
+    scores: Floats,
+    weights: Floats,
+    positive: Bools | None,
+    threshold: float,
+) -> GroupScores:
+    """Count the weight of a group above and below a threshold, by label if there are labels."""
+    above = scores > threshold
+    labels = np.zeros(above.size, dtype=bool) if positive is None else positive
+    sums = np.bincount(2 * above + labels, weights=weights, minlength=4).astype(np.float64)
+    # At most four numbers stand for the group: above or not, positive or not.
+    cells = np.flatnonzero(sums)
+    # Any two scores on the two sides of the threshold are enough.
+    two_scores = np.where(cells >= 2, np.nextafter(threshold, np.inf), threshold)
+    return GroupScores(label, interval, two_scores, sums[cells], None if positive is None else cells % 2 == 1)
 
 
 register(NamedConstraint("statistical_parity", StatisticalParity, metric="statistical_parity"))

@@ -1,8 +1,8 @@
-"""What a fit leaves open, as warnings: too few members, scores that hardly differ, an idle threshold.
+"""What a fit leaves open, as warnings: too few members, scores that hardly differ, a threshold outside.
 
-**Small samples.** Enough features bring a training gap below anything: the model then fits who happens to be
-in the smallest group. Beside 1,500 others, with 20 features, at ranks 5-30% and with ``max_gap=0.05``, models
-had these gaps on new data (three draws each; 0.55 without a constraint):
+**Small samples.** Enough features bring a training gap below anything: the model then fits the rows that
+happen to be in the smallest group. Next to a group of 1,500, with 20 features, at ranks 5-30% and with
+``max_gap=0.05``, models had these gaps on new data (three draws each; 0.55 without a constraint):
 
     members in the interval     15           30           60           125          250
     gap on new data             0.1 to 0.5   0.2 to 0.4   0.2 to 0.4   0.1 to 0.3   0.2
@@ -22,35 +22,27 @@ from typing import Any
 import numpy as np
 
 from partialfair.constraints.parity import AtThreshold
-from partialfair.data.groups import Groups, members_text
+from partialfair.data.groups import members_text
 from partialfair.exceptions import (
     IdleThresholdWarning,
     OverfittedGapWarning,
+    SmallGroupWarning,
     SurrogateWarning,
     UninformativeModelWarning,
 )
-from partialfair.metrics.catalogue import METRICS
+from partialfair.optimization.objectives import LossSettings, PartialAUC
 from partialfair.optimization.problems import Cells, Counts, WeightedScores
 from partialfair.optimization.solvers import GOOD, Status
 from partialfair.theory import required_size, smallest_gap
 from partialfair.training.named_constraints import record_of
-from partialfair.training.promise import Promise
 from partialfair.training.result import FitResult
+from partialfair.training.statement import GroupedConstraint
 from partialfair.utils.checks import shown
 from partialfair.utils.text import listed
-from partialfair.utils.typing import Floats
 
-__all__ = [
-    "flat_scores_warning",
-    "idle_threshold_warning",
-    "overfitted_gap_warning",
-    "unfinished",
-    "uninformative_warning",
-]
-
-_TOO_FEW_SHARE = 1 / 200
-"""A ``max_gap`` is far below what a group can show that has less than this share of the members it would
-take.
+_TOO_FEW = 1 / 200
+"""A ``max_gap`` is far below what a group can show that has less than this fraction of the members it
+would take.
 
 The default of 0.05 then needs 48 members at ranks 5-30%; with fewer, models in the table above have gaps up
 to that of the unconstrained model. A model without any gap in truth never shows one so small in so small a
@@ -83,6 +75,7 @@ def unfinished(result: FitResult) -> str | None:
     if result.status in GOOD:
         return None
     obstacle = "" if result.obstacle is None else f" (in the way: {result.obstacle})"
+    # A certificate of the surrogate problem may hold while exact gaps are too large.
     holds = "holds" if result.kkt.holds(result.tol) else "does not hold"
     if result.satisfied is False:
         holds += " for the surrogate constraints, which promise nothing,"
@@ -102,6 +95,7 @@ def uninformative_warning(result: FitResult) -> Warning | None:
             "that of a model with equal scores: the constraint leaves nothing to predict with; raise "
             "max_gap, or add features or group_terms"
         )
+    # Within one width a ramp is linear: constraints then compare mean scores.
     is_narrow = result.surrogate is not None and result.spread < result.surrogate.width
     if is_narrow and np.nanmax(result.excess, initial=0.0) > 0:
         assert result.surrogate is not None
@@ -125,35 +119,50 @@ def flat_scores_warning(result: FitResult, counts: Counts, unconstrained: Counts
     """
     if result.gaps and result.tied_share == 1:
         return None
-    own, _, largest = counts.scale
-    if own <= _ROUNDING * (1 + largest):
+    deviation, _, largest = counts.scale
+    if deviation <= _ROUNDING * (1 + largest):
         return SurrogateWarning(
             "all training scores are equal but for rounding errors: the model ranks nobody"
         )
-    free = own if unconstrained is None else unconstrained.scale.deviation
-    if own >= _FLAT * free:
+    reference = deviation if unconstrained is None else unconstrained.scale.deviation
+    if deviation >= _FLAT * reference:
         return None
     return SurrogateWarning(
-        f"the training scores are nearly equal: their standard deviation is {own / free:.1e} times that of "
-        "the unconstrained model's, so the model tells hardly anybody apart; raise max_gap, or add features "
-        "or group_terms that can close the gap"
+        f"the training scores are nearly equal: their standard deviation is {deviation / reference:.1e} "
+        "times that of the unconstrained model's, so the model tells hardly anybody apart; raise max_gap, or "
+        "add features or group_terms that can close the gap"
     )
 
 
-def overfitted_gap_warning(promises: Sequence[Promise], cells: Cells) -> OverfittedGapWarning | None:
-    """Name the first promise that is far narrower than its smallest group can show; None if there is none."""
-    for promise in promises:
-        constraint, groups = promise.constraint, promise.groups
+def flat_partial_auc_warning(loss: LossSettings, spread: float) -> SurrogateWarning | None:
+    """Say that no direction was found in which positives beat the top negatives on average; or None."""
+    if not isinstance(loss, PartialAUC) or spread >= loss.rounding:
+        return None
+    return SurrogateWarning(
+        f"the scores have a spread of {spread:.3g}, less than the loss's rounding ({loss.rounding:g}): "
+        f"positives do not beat the negatives of fpr={loss.fpr} on average, and then nearly equal scores "
+        "are best, whose order depends on the rounding; widen fpr, or add features"
+    )
+
+
+def overfitted_gap_warning(
+    constraints: Sequence[GroupedConstraint], cells: Cells
+) -> OverfittedGapWarning | None:
+    """Name the first limit that is far below what its smallest group can show; None if there is none."""
+    for grouped in constraints:
+        constraint, groups = grouped.constraint, grouped.groups
         record = record_of(constraint)
-        # The formula is about shares of people; means over pairs, with gaps up to ½, are known better.
-        if record is None or METRICS[record.metric].largest != 1 or constraint.largest_gap != 1:
+        # The formula is about proportions; means over pairs, with gaps up to ½, are known better.
+        if record is None or record.bounded.largest != 1 or constraint.largest_gap != 1:
             continue
-        members = constraint.effective_members(groups, cells.weights, cells.positive, cells.squares)
+        # The smallest group decides: gaps to it fluctuate most.
+        members = grouped.effective_members(cells)
         fewest = int(np.argmin(members))
         part = constraint.intervals(groups)[fewest]
+        # Members of the whole group, of which the interval holds a part.
         n = float(members[fewest]) / part.measure
         where: dict[str, Any] = {"interval": part.parts, "gap_scale": constraint.gap_scale}
-        if n < _TOO_FEW_SHARE * required_size(constraint.kappa, **where):
+        if n < _TOO_FEW * required_size(constraint.kappa, **where):
             gap = smallest_gap(n, **where)
             return OverfittedGapWarning(
                 f"max_gap={constraint.max_gap:g} is far below {gap:.2g}, the smallest gap that the "
@@ -164,51 +173,58 @@ def overfitted_gap_warning(promises: Sequence[Promise], cells: Cells) -> Overfit
     return None
 
 
+def small_group_warning(constraints: Sequence[GroupedConstraint]) -> SmallGroupWarning | None:
+    """Name the groups that are too small for some constraint; None if there are none."""
+    sentences = [f"{one.describe_small()} of {type(one.stated).__name__}" for one in constraints if one.small]
+    if not sentences:
+        return None
+    return SmallGroupWarning(
+        f"{'; '.join(sentences[:3])}: with fewer than min_group_size={constraints[0].min_group_size:g} a "
+        "group is not judged; its rows count in the loss, and the promise leaves it out"
+    )
+
+
 def idle_threshold_warning(
-    promises: Sequence[Promise], counts: WeightedScores
+    constraints: Sequence[GroupedConstraint], counts: WeightedScores
 ) -> IdleThresholdWarning | None:
-    """Name the groups in which a threshold's rank is outside of the interval; None if there are none."""
-    told = []
-    for promise in promises:
-        outside = _outside(promise, counts)
+    """Name the groups in which a threshold's rank is outside the interval; None if there are none."""
+    sentences = []
+    for one in constraints:
+        outside = _groups_outside(one, counts)
         if outside:
-            told.append(f"the threshold of {type(promise.stated).__name__} has {listed(outside)}")
-    if not told:
+            sentences.append(f"the threshold of {type(one.stated).__name__} has {listed(outside)}")
+    if not sentences:
         return None
     return IdleThresholdWarning(
-        f"{'; '.join(told[:2])}: outside of the interval, so the gap at it says nothing of those inside; "
-        "take an interval that contains the selection rate, or constraint='statistical_parity'"
+        f"{'; '.join(sentences[:2])}: outside of the interval, so the gap at it says nothing of those "
+        "inside; take an interval that contains the selection rate, or constraint='statistical_parity'"
     )
 
 
-def _outside(promise: Promise, counts: WeightedScores) -> list[str]:
-    """Return "rank 4.2 % in group 'f'" for every group where that is outside of the interval, ends included.
+def _groups_outside(grouped: GroupedConstraint, counts: WeightedScores) -> list[str]:
+    """Return "rank 4.2 % in group 'f'" for every group where that is outside the interval, ends included.
 
-    Ranks are those among the people compared. Where positives and negatives are, a threshold that is inside
-    for one of them is not idle.
+    Ranks are those among the rows compared. Where positives and negatives are, it is enough if the threshold
+    is inside for one of them.
     """
-    constraint, groups = promise.constraint, promise.groups_of(counts)
+    constraint, groups = grouped.constraint, grouped.groups_of(counts)
     if not isinstance(constraint, AtThreshold):
         return []
-    ranks = np.array(
-        [
-            _ranks(constraint.threshold, counts.scores, np.where(rows, counts.weights, 0.0), groups)
-            for rows in constraint.compared(counts.positive)
-        ]
-    )
+    n_groups, is_member = len(groups.labels), groups.codes >= 0
+    above, ranks = counts.scores > constraint.threshold, []
+    # Equalized odds compares positives and negatives, each with ranks of their own.
+    for rows in constraint.compared(counts.positive):
+        weights = np.where(rows, counts.weights, 0.0)
+        selected, totals = (
+            np.bincount(groups.codes[is_member], weights=counted[is_member], minlength=n_groups)
+            for counted in (np.where(above, weights, 0.0), weights)
+        )
+        ranks.append(selected / totals)
     outside = []
-    for name, part, of_group in zip(groups.names, constraint.intervals(groups), ranks.T, strict=True):
-        if all(part.side(rank) != "inside" for rank in of_group.tolist()):
+    for name, part, of_group in zip(
+        groups.names, constraint.intervals(groups), zip(*ranks, strict=True), strict=True
+    ):
+        if all(part.side(float(rank)) != "inside" for rank in of_group):
             percents = " and ".join(f"{100 * rank:.3g} %" for rank in of_group)
             outside.append(f"rank {percents} in group {shown(name, 60)}")
     return outside
-
-
-def _ranks(threshold: float, scores: Floats, weights: Floats, groups: Groups) -> Floats:
-    """Return the share of each group's weight whose score is above the threshold."""
-    inside = groups.codes >= 0
-    selected, totals = (
-        np.bincount(groups.codes[inside], weights=counted[inside], minlength=len(groups.labels))
-        for counted in (np.where(scores > threshold, weights, 0.0), weights)
-    )
-    return np.asarray(selected / totals)

@@ -1,8 +1,8 @@
-"""What a fit found, and how sure it is."""
+"""The result of a fit: status, gaps, KKT certificate, history, and what held-out rows say."""
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,9 @@ from partialfair.data.groups import group_name
 from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.problems import Certificate
 from partialfair.optimization.solvers import Record, Status
+from partialfair.training.named_constraints import record_of
 from partialfair.utils.text import listed
 from partialfair.utils.typing import Floats, GroupLabel
-
-__all__ = ["CHOSEN_IN_TRAINING", "ROUNDING_OF_GAPS", "FitResult", "Population", "Tried"]
 
 CHOSEN_IN_TRAINING = (
     "the interval was chosen for its wide gap on the training rows, under the model without constraint; rows "
@@ -39,8 +38,8 @@ class Tried:
     steps
         Models that were looked at on the way.
     gap, objective, tied_share
-        Of the model: the exact gap that is widest relative to what is allowed, the objective, and the share
-        of the weight on the most common score.
+        Of the model: the exact gap that is largest relative to its limit, the objective, and the fraction of
+        the weight on the most common score.
     seconds
         What it took.
     satisfied
@@ -58,21 +57,21 @@ class Tried:
 
 @dataclass(frozen=True)
 class Population:
-    """What rows held out say of a model's gap on new people, with ``enforce="population"``.
+    """What held-out rows say of a model's gap in the population, with ``enforce="population"``.
 
     Attributes
     ----------
     max_gap, confidence
-        What was asked for.
+        The limit, and with what confidence it is to hold.
     certified
-        Whether the rows held out show it: with probability ``confidence`` no model is certified whose gap on
-        new people is larger than ``max_gap``, choosing among several allowed for.
+        Whether held-out rows show it: with probability ``confidence`` no model is certified whose gap in the
+        population is larger than ``max_gap``, corrected for choosing among several.
     at_most
         An upper bound of the model's gap. Of a certified model the one that decided, at the error of its own
         test: what holds after the choice is ``max_gap``. Otherwise the lowest of all models' bounds, which
-        hold with that confidence all at once.
+        hold with that confidence simultaneously.
     gap
-        The estimate on the rows held out.
+        The estimate on the held-out rows.
     n_rows
         Rows that models were certified on; none of them was trained on.
     n_models, n_certified
@@ -80,10 +79,10 @@ class Population:
     trained_max_gap
         The gap that the model was trained for; infinite for the model without constraint.
     scoring, score, score_without
-        By what certified models were compared, and what it is on the rows held out for the model and for the
+        By what certified models were compared, and what it is on the held-out rows for the model and for the
         one without constraint.
     not_evaluated
-        Groups that nothing is said of, because too few of them, or nobody, were held out.
+        Groups that nothing is said of, because too few of their rows, or none, were held out.
     """
 
     max_gap: float
@@ -126,8 +125,8 @@ class FitResult:
     Attributes
     ----------
     status
-        CONVERGED only if a point was certified at ``tol`` that keeps the promise, and the model keeps it as
-        well and is no worse. FEASIBLE if the model keeps the promise, and no such point was found.
+        CONVERGED only if a feasible point was found whose KKT certificate holds at ``tol``, and the model is
+        feasible and no worse. FEASIBLE if the model is feasible, and no such point was found.
     objective
         Weighted mean loss plus penalty.
     max_violation
@@ -157,7 +156,7 @@ class FitResult:
         Whether the bound was asked for of the exact gaps (``"exact"``), of their surrogates, or of the gap of
         new people (``"population"``); then all but ``status`` and ``obstacle`` is about the training rows.
     small_groups
-        Groups with too few members in the interval of some constraint: they are outside of its promise.
+        Groups with too few members in the interval of some constraint, which leaves them out.
     higher_is_better
         Whether the constraints count ranks from the highest scores.
     search
@@ -197,16 +196,16 @@ class FitResult:
 
     @property
     def improvement(self) -> float:
-        """By how much the objective is lower than that of the certified point, ``kkt.objective``."""
+        """By how much the objective is lower than that of the KKT point, ``kkt.objective``."""
         return float(self.kkt.objective - self.objective)
 
     @property
     def satisfied(self) -> bool | None:
         """Whether every exact gap of the training scores is at most its ``max_gap``.
 
-        With ``enforce="population"`` whether the gap of new people is, as far as rows held out can show.
-        None where nothing was promised: without constraints, or with ``enforce="surrogate"``. Constraints
-        that bound no exact metric promise nothing.
+        With ``enforce="population"`` whether the gap in the population is, as far as held-out rows can show.
+        None without constraints, with ``enforce="surrogate"``, and where no constraint bounds an exact
+        metric.
         """
         if self.population is not None:
             return self.population.certified
@@ -217,13 +216,13 @@ class FitResult:
 
     @property
     def excess(self) -> Floats:
-        """By how much each exact gap exceeds what its constraint allows; nan where no metric is known."""
+        """By how much each exact gap exceeds its limit; nan where no metric is known."""
         pairs = zip(self.gaps, self.constraints, strict=True)
         return np.array([gap.value - constraint.max_gap for gap, constraint in pairs])
 
     @property
     def binding(self) -> WorstGap | None:
-        """The gap that is widest relative to what is allowed; None without constraints that have one."""
+        """The gap that is largest relative to its limit; None without constraints that have one."""
         excess = self.excess
         return None if np.isnan(excess).all() else self.gaps[int(np.nanargmax(excess))]
 
@@ -231,6 +230,43 @@ class FitResult:
     def gap(self) -> float:
         """The exact gap of ``binding``; nan without."""
         return float("nan") if self.binding is None else self.binding.value
+
+    def in_units(self, unit: float) -> FitResult:
+        """Return the result with everything that depends on the unit of scores in units of 1.
+
+        Parameters
+        ----------
+        unit
+            The unit of scores in this result.
+        """
+        records = [record_of(constraint) for constraint in self.constraints]
+        in_scores = [record is not None and record.bounded.in_scores for record in records]
+        gaps = tuple(
+            replace(
+                gap, value=abs(unit) * gap.value if is_score else gap.value, threshold=unit * gap.threshold
+            )
+            for gap, is_score in zip(self.gaps, in_scores, strict=True)
+        )
+        # Gaps of lines of the search are differences of scores if all constraints bound such.
+        factor = abs(unit) if in_scores and all(in_scores) else 1.0
+        sigma, kkt = self.surrogate, self.kkt
+        return replace(
+            self,
+            # The squared loss is in squared units; losses of classes have units of ±1 only.
+            objective=unit**2 * self.objective,
+            constant_objective=unit**2 * self.constant_objective,
+            constraints=tuple(one.in_units(1 / unit) for one in self.constraints),
+            gaps=gaps,
+            thresholds=unit * self.thresholds,
+            surrogate=None if sigma is None else replace(sigma, width=abs(unit) * sigma.width),
+            spread=abs(unit) * self.spread,
+            history=tuple(replace(one, objective=unit**2 * one.objective) for one in self.history),
+            kkt=replace(kkt, objective=unit**2 * kkt.objective, gap=factor * kkt.gap),
+            search=tuple(
+                replace(line, gap=factor * line.gap, objective=unit**2 * line.objective)
+                for line in self.search
+            ),
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is stored: the status as text and the history as a table, which any file can hold."""
@@ -245,25 +281,22 @@ class FitResult:
             Record(int(step), int(passes), *measured) for step, passes, *measured in state["history"].tolist()
         )
         search = tuple(Tried(*line) for line in state.get("search", ()))
-        told = state.get("population")
-        population = None if told is None else Population(**told)
+        stored = state.get("population")
+        population = None if stored is None else Population(**stored)
         self.__dict__.update(
             state, status=Status(state["status"]), history=history, search=search, population=population
         )
-
-    @property
-    def _found(self) -> str:
-        """The objective, and how it compares with that of the certified point, if that is another."""
-        objective = f"objective {self.objective:.6g}"
-        if not self.search:
-            return f"{objective}, surrogate constraints violated by {self.max_violation:.1e}"
-        return f"{objective}; of the certified point {self.kkt.objective:.6g}, exact gap {self.kkt.gap:.4g}"
 
     def __str__(self) -> str:
         last = self.history[-1]
         lines = [
             f"{self.status} after {last.step} steps, {last.passes:,} passes over data, {last.seconds:.2f} s",
-            self._found,
+            f"objective {self.objective:.6g}"
+            + (
+                f"; of the certified point {self.kkt.objective:.6g}, exact gap {self.kkt.gap:.4g}"
+                if self.search
+                else f", surrogate constraints violated by {self.max_violation:.1e}"
+            ),
             f"certificate, to be at most {self.tol:g}: {self.kkt}",
         ]
         if self.population is not None:

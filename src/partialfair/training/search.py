@@ -1,130 +1,113 @@
-"""The search for a model: solve, tighten, search directly, choose, certify, and say how it ended."""
+"""The search for a model, top to bottom: solve, accept, tighten, search directly, escalate, choose, certify.
+
+`find_model` is the fit in units that suit the solver, over rows that may lie anywhere: they are seen through
+`TrainingData` only. `fit_linear` is the fit of rows in memory, in the user's units.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
-from partialfair.constraints import Constraint, OnAGrid, join
-from partialfair.constraints.surrogates import Surrogate, surrogate
-from partialfair.data.groups import Groups
-from partialfair.optimization.objectives import Objective
-from partialfair.optimization.problems import Box, Certificate, Counts, Problem, TrainingData, certify
-from partialfair.optimization.solvers import (
-    CUT_SHORT,
-    IDCA,
-    Newton,
-    Record,
-    Result,
-    Solver,
-    Status,
-    decide_status,
-)
-from partialfair.optimization.solvers.result import unconstrained_start
-from partialfair.training.attempts import Attempt, Attempts
+from partialfair.constraints import Constraint, OnAGrid
+from partialfair.optimization.problems import Certificate, Counts, Problem
+from partialfair.optimization.solvers import CUT_SHORT, Newton, Result, Status, decide_status
+from partialfair.training.attempts import Attempt, Attempts, Solving, Watch, certify_attempt
 from partialfair.training.candidates import Pool
-from partialfair.training.direct_search import DirectSearch, direct_search
-from partialfair.training.escalation import Escalation, escalate, find_kkt_point
-from partialfair.training.fit_problem import Training
-from partialfair.training.path_memory import PathMemory, PathModel
-from partialfair.training.placing import placed
-from partialfair.training.promise import Promise, check_promises, promises_of
-from partialfair.training.result import Tried
-from partialfair.training.tightening import Tightener, Tightening, is_reachable, obstacle
-from partialfair.training.watch import Solving, unsolved
-from partialfair.utils.clock import OutOfTime, acknowledge_interrupt, deadline, out_of_time
+from partialfair.training.direct_search import direct_search
+from partialfair.training.escalation import escalate, find_kkt_point
+from partialfair.training.settings import EarlierFits, FitSettings, PathModel, Start
+from partialfair.training.statement import Training
+from partialfair.training.tightening import Tightener, explain_infeasibility, is_reachable
+from partialfair.utils.clock import OutOfTime, acknowledge_interrupt, deadline, notice_interrupts
 from partialfair.utils.typing import Floats
 
-__all__ = ["Search", "SearchResult", "SearchSettings", "ending"]
 
-# Seconds after the deadline that the certificate of the best point may take.
-_GRACE = 0.25
-
-_LOOKS = 3
-"""Solves in a row that look for a certified point near the best model, in a search that does not escalate."""
-
-_TIMES_AFTER_LONG_SOLVES = 5
-"""Looks at the exact metric, in units of what is usual, as long as no model keeps the promise, where a solve
-costs hundreds of looks."""
-
-_RELATIVE_WIDTH = 0.25
-"""Width of a surrogate in units of the spread of the unconstrained scores. On a9a, law school and the
-synthetic admissions at max_gap 0.05 the exact gap was smallest between 0.15 and 0.4."""
-
-_MIN_SPREAD = 1e-9
-"""Scores whose spread is smaller, relative to their size, are equal but for rounding errors."""
-
-_UNCONSTRAINED_TOL = 1e-2
-"""Gradient of the unconstrained model, which is only a start, in units of tol."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchSettings:
-    """How a model is searched for; parameters of the estimators describe most of it.
+@dataclass(eq=False)
+class Task:
+    """What a search is given, and the unconstrained model once it is solved.
 
     Attributes
     ----------
-    solver, solver_name, max_iter
-        The solver, and the name and limit by which it was chosen; a solver that was not chosen by name (None)
-        is never replaced by one that suits the problem better.
-    enforce
-        Whether exact gaps, or only surrogate constraints, are to be small enough.
-    surrogate, surrogate_width
-        The surrogate of the indicator, or its name and width.
-    surrogate_halvings, search_steps, allow_ties, min_group_size, tol
-        As in `PartialFairClassifier`.
-    seed
-        Of all that is random.
-    callback, verbose
-        What is called, and shown, as solvers proceed.
-    tightening, direct, escalation
-        Of the corrections of surrogate problems, of the steps on the exact metric, and of what follows if no
-        feasible point with a KKT certificate was found.
+    training, constraints
+        Rows, loss and penalty; and the constraints as stated, in units of the fit.
+    settings, start, earlier
+        How to search, where to begin, and what other fits of a path have found.
+    without
+        The problem without constraints.
+    unconstrained
+        Its solution; None before it is solved, and where there are no constraints.
+    search
+        The search, once the problem is stated.
     """
 
-    solver: Solver
-    solver_name: str | None = None
-    max_iter: int | None = None
-    enforce: Literal["exact", "surrogate", "population"] = "exact"
-    surrogate: str | Surrogate = "ramp"
-    surrogate_width: float | Literal["auto"] = "auto"
-    surrogate_halvings: int = 0
-    search_steps: int = 100
-    allow_ties: bool = False
-    min_group_size: int = 2
-    tol: float = 1e-4
-    seed: int = 0
-    callback: Callable[[Record], bool | None] | None = None
-    verbose: int = 0
-    tightening: Tightening = field(default_factory=Tightening)
-    direct: DirectSearch = field(default_factory=DirectSearch)
-    escalation: Escalation = field(default_factory=Escalation)
+    training: Training
+    constraints: tuple[Constraint, ...]
+    settings: FitSettings
+    start: Start
+    earlier: EarlierFits
+    without: Problem
+    unconstrained: Result | None = None
+    search: Search | None = None
 
-    def surrogate_for(self, counts: Counts) -> Surrogate:
-        """Return the surrogate; "auto" makes it as wide as suits the spread of the unconstrained scores."""
-        if isinstance(self.surrogate, Surrogate):
-            return self.surrogate
-        if self.surrogate_width != "auto":
-            return surrogate(self.surrogate, float(self.surrogate_width))
-        unit = counts.spread
-        is_constant = unit <= _MIN_SPREAD * (1 + counts.scale.largest)
-        width = 1.0 if is_constant else _RELATIVE_WIDTH * unit
-        return surrogate("rounded_ramp" if self.surrogate == "ramp" else self.surrogate, width)
+    @property
+    def w(self) -> Floats:
+        """Parameters of the unconstrained model, or of the constant one where it was not solved."""
+        return self.without.constant_start if self.unconstrained is None else self.unconstrained.x
 
-    def solver_for(self, problem: Problem) -> Solver:
-        """Return the solver, or one that suits the problem better if it was chosen by name."""
-        if self.solver_name is None:
-            return self.solver
-        if not problem.m:
-            return Newton()  # constraints that nothing can violate
-        if self.solver_name == "idca" and problem.rows.parameters.block_size > Newton.largest_block:
-            # Hessians would be too large.
-            return IDCA() if self.max_iter is None else IDCA(max_iter=self.max_iter)
-        return self.solver
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """A search whose problem is stated; its attempts, and what solves took, grow on the way.
+
+    Attributes
+    ----------
+    task
+        What was given.
+    trained, problem
+        The constraints as they are first trained, and the problem of these and a surrogate.
+    attempts
+        Solved problems and all candidates.
+    tightener
+        Solves the problem again with other limits.
+    """
+
+    task: Task
+    trained: tuple[Constraint, ...]
+    problem: Problem
+    attempts: Attempts
+    tightener: Tightener
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether exact gaps are to be small enough."""
+        return self.task.settings.enforce == "exact" and bool(self.trained)
+
+    @property
+    def solves_are_long(self) -> bool:
+        """Whether parameters are so many that evaluating the exact metric costs far less than a solve."""
+        return self.problem.rows.parameters.n > Newton.largest_block
+
+    def attempt(self, result: Result) -> Attempt:
+        """Return a result of the problem as an attempt."""
+        pool = self.attempts.pool
+        return Attempt(pool.training, self.trained, pool.sigma, self.problem, result)
+
+    def solve_stated(self) -> Attempt:
+        """Solve the problem as it is stated."""
+        solving, last = self.tightener.solving, self.task.start.point(self.problem)
+        start = solving.solver.start(self.problem, self.task.w, last)
+        self.attempts.first = self.attempt(solving.solve(self.problem, start))
+        return self.attempts.first
+
+    def unsolved(self, because: Status) -> Attempt:
+        """Return the earlier fit's solution, or the unconstrained model, as an attempt that ended at once."""
+        last = self.task.start.point(self.problem)
+        start = self.problem.start_at(self.task.w) if last is None else last
+        return self.attempt(Watch(self.problem, 0.0).unfinished(start, because))
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,23 +118,24 @@ class SearchResult:
     ----------
     w, objective
         The model.
-    attempt
-        The best feasible attempt whose KKT certificate holds, or the best of all.
-    cut
-        What cut the search short, if anything did.
-    is_feasible, kkt_point_is_feasible
-        Whether the model satisfies the constraints, and whether the attempt does.
-    tried
+    status, infeasibility
+        How the search ended, and why no point that satisfies the constraints was found if that is so.
+    attempt, certificate
+        The best feasible attempt whose KKT certificate holds, or the best of all; and its KKT certificate.
+    search
         What was tried.
+    earlier
+        For other fits of a path.
     """
 
     w: Floats
     objective: float
+    status: Status
+    infeasibility: str | None
     attempt: Attempt
-    cut: Status | None
-    is_feasible: bool = False
-    kkt_point_is_feasible: bool = False
-    tried: tuple[Tried, ...] = ()
+    certificate: Certificate
+    search: Search
+    earlier: EarlierFits
 
     @cached_property
     def counts(self) -> Counts:
@@ -159,397 +143,276 @@ class SearchResult:
         return self.attempt.problem.rows.at(self.w).counts()
 
 
-@dataclass(eq=False)
-class Search:
-    """The search for a model.
+def find_model(
+    training: Training,
+    constraints: Sequence[Constraint],
+    settings: FitSettings,
+    *,
+    end: float = float("inf"),
+    start: Start | None = None,
+    earlier: EarlierFits | None = None,
+) -> SearchResult:
+    """Return the best model that is found until a time of the monotonic clock.
 
-    First comes the unconstrained one, which is the answer if it is feasible; then one that satisfies the
-    surrogate constraints, corrections of it, and steps on the exact metric. Whatever ends the search, there
-    is an attempt to show: the best so far.
+    Whatever ends the search, there is an attempt to show: the best so far.
 
-    Attributes
+    Parameters
     ----------
+    training
+        Rows, loss and penalty, without constraints.
+    constraints
+        As stated, in units of the fit.
     settings
         How to search.
-    data
-        The rows, wherever they lie.
-    alpha
-        Of the penalty, for each penalised parameter.
-    groups, objective
-        Groups of the rows (or cells), and the loss of their scores.
-    constraints
-        What the model has to satisfy.
-    begin
-        Where the unconstrained fit begins; None: at a constant score.
-    box
-        Where parameters may lie; None: anywhere.
-    last, last_free
-        Parameters and thresholds of an earlier fit to start from, and its unconstrained model, if there are
-        such.
-    surrogate_bias
-        By how much exact gaps of the earlier fit were wider than its constraints allowed in the end.
-    memory
-        What other fits of the same path have found, for what each of them allowed.
-    free
-        The unconstrained model, once it is solved.
-    attempts
-        Solved problems of an exact fit, and its candidates.
+    end
+        When the search has to end.
+    start
+        Where it begins.
+    earlier
+        What other fits of the same rows have found.
     """
-
-    settings: SearchSettings
-    data: TrainingData
-    alpha: Floats
-    groups: Groups
-    objective: Objective
-    constraints: tuple[Constraint, ...]
-    begin: Floats | None = None
-    box: Box | None = None
-    last: tuple[Floats, Floats] | None = None
-    last_free: Floats | None = None
-    surrogate_bias: Floats | None = None
-    memory: PathMemory = field(default_factory=PathMemory)
-    free: Result | None = None
-    attempts: Attempts | None = None
-    _first: Attempt | None = None
-    _chosen: Attempt | None = None
-
-    @property
-    def exact(self) -> bool:
-        """Whether exact gaps are to be small enough."""
-        return self.settings.enforce == "exact" and bool(self.constraints)
-
-    def run(self, end: float) -> SearchResult:
-        """Return the best model that was found until a time of the clock."""
-        cut: Status | None
+    start, earlier = start or Start(), earlier or EarlierFits()
+    task = Task(training, tuple(constraints), settings, start, earlier, training.problem([]))
+    cut: Status | None
+    with notice_interrupts():
         with deadline(end):
             try:
-                cut = self._search()
+                cut = _search(task)
             except OutOfTime:
+                # The clock ended a pass over the data that no solver was in charge of.
                 cut = Status.TIME_LIMIT
             except KeyboardInterrupt:
                 acknowledge_interrupt()
                 cut = Status.STOPPED
-            best = self._best or self._unsolved(cut or Status.TIME_LIMIT)
-        attempts = self.attempts
-        if attempts is None or not attempts.pool.candidates:
-            return SearchResult(best.w, best.result.objective, best, cut)
-        pool, answer = attempts.pool, attempts.pool.answer
-        self.memory.extend(pool.candidates, pool.training.max_gaps)
-        self.memory.note(PathModel(best.training.max_gaps, answer, best))
-        return SearchResult(
-            answer.w,
-            answer.objective,
-            best,
-            cut,
-            is_feasible=pool.is_feasible(answer),
-            kkt_point_is_feasible=attempts.is_feasible(best),
-            tried=tuple(pool.tried),
-        )
-
-    @property
-    def unconstrained_counts(self) -> Counts | None:
-        """How much weight has which score under the unconstrained model; None without constraints."""
-        return None if self.free is None else self._free_problem.rows.at(self.free.x).counts()
-
-    @property
-    def constant_objective(self) -> float:
-        """The objective of the model whose scores are all equal."""
-        problem = self._free_problem
-        return problem.evaluate(problem.constant_start).objective
-
-    def certificate(self, attempt: Attempt, end: float) -> Certificate:
-        """Return the KKT certificate of an attempt; some time after the deadline is left for it."""
-        try:
-            with deadline(end):
-                certificate = attempt.certificate
-            if not out_of_time(end) or certificate.holds(attempt.training.tol):
-                return certificate
-            with deadline(end + _GRACE):
-                return certify(attempt.problem, attempt.result.x, tol=attempt.training.tol)
-        except KeyboardInterrupt:
-            acknowledge_interrupt()
-            with deadline(0.0):
-                return certify(attempt.problem, attempt.result.x, tol=attempt.training.tol)
-
-    def _search(self) -> Status | None:
-        """Search; return what cut it short."""
-        if self.constraints:
-            self.free = self.memory.free or self._solve_unconstrained()
-            if self.free.ended in CUT_SHORT:
-                return self.free.ended
-            self.memory.free = self.free
-        if not self.exact:
-            self._first = self._solve_stated()
-            ended = self._first.result.ended
-            return ended if ended in CUT_SHORT else None
-        attempts = self._begin()
-        if self._accept_unconstrained(attempts):
-            return None
-        is_new = not self._take_up_earlier_fit(attempts)
-        if is_new:
-            self._continue_last_fit(attempts)
-            if attempts.cut_short is None and not attempts.any_feasible:
-                self._solve_and_tighten(attempts)
-            if attempts.cut_short is not None:
-                return attempts.cut_short
-        self._search_directly(attempts.pool)
-        escalates = is_new and self._is_unfinished(attempts)
-        if escalates and (stopped := self._escalate(attempts)):
-            return stopped
-        self._chosen = self._choose(attempts, escalates)
-        # Only attempts of this fit say whether it was cut short.
-        return attempts.cut_short if is_new else None
-
-    @property
-    def _best(self) -> Attempt | None:
-        """The attempt to show, whatever ended the search."""
-        if self._chosen is None and self.attempts is not None and self.attempts.any:
-            return self.attempts.best
-        return self._chosen or self._first
-
-    def _solve_unconstrained(self) -> Result:
-        """Return the unconstrained model, from that of an earlier fit if there is one."""
-        problem, start = self._free_problem, self.last_free
-        if start is None or start.size != problem.n:
-            start = problem.constant_start if self.begin is None else self.begin
-        return Newton(tol=max(1e-6, _UNCONSTRAINED_TOL * self.settings.tol)).solve(problem, start)
-
-    def _begin(self) -> Attempts:
-        """Return attempts, none so far, with the unconstrained model as the only candidate."""
-        assert self.free is not None
-        training, _, sigma = self._stated
-        assert sigma is not None
-        pool = Pool(training, self._free_problem, sigma, self.settings.allow_ties)
-        self.attempts = Attempts(pool)
-        pool.add(self.free.x, "no constraint")
-        return self.attempts
-
-    def _accept_unconstrained(self, attempts: Attempts) -> bool:
-        """Accept the unconstrained model if it is feasible; else add what else is known already."""
-        assert self.free is not None
-        pool = attempts.pool
-        (unconstrained,) = pool.candidates
-        if pool.is_feasible(unconstrained):
-            attempts.note(Attempt(pool.training, (), None, self._free_problem, self.free), unconstrained)
-            return True
-        pool.add(self._free_problem.constant_start, "everybody alike")
-        known = {one.w.tobytes() for one in pool.candidates}
-        for candidate in self.memory.candidates(pool.training.max_gaps):
-            if candidate.w.tobytes() not in known:
-                pool.take(candidate, "another model")
-        if not self.memory.models and self.last is not None and self.last[0].size == unconstrained.w.size:
-            pool.add(self.last[0], "the last fit")
-        return False
-
-    def _take_up_earlier_fit(self, attempts: Attempts) -> bool:
-        """Take up what was solved for the same limits; then only models of other fits are new."""
-        earlier = self.memory.allowing(attempts.pool.training.max_gaps)
-        if earlier is not None:
-            attempts.evaluate(earlier.attempt, "the earlier fit")
-        return earlier is not None
-
-    def _continue_last_fit(self, attempts: Attempts) -> None:
-        """Solve from the model of an earlier fit alone, which may be near the answer."""
-        if self.last is None or self._solves_are_long:
-            return
-        pool = attempts.pool
-        near = pool.best.w if pool.is_feasible(pool.best) else self.last[0]
-        bias = np.zeros(len(self.constraints)) if self.surrogate_bias is None else self.surrogate_bias
-        for attempt in self._tightener.continue_from(self._unsolved(Status.STOPPED), near, bias):
-            attempts.evaluate(attempt, "going on from the last fit")
-            if attempt.result.ended in CUT_SHORT:
-                return
-
-    def _solve_and_tighten(self, attempts: Attempts) -> None:
-        """Solve the surrogate problem, and correct it until exact gaps are small enough."""
-        self._first = first = self._solve_stated()
-        attempts.evaluate(first, "surrogate constraints")
-        if first.result.ended in CUT_SHORT:
-            return
-        pool, halvings, long = attempts.pool, self.settings.surrogate_halvings, self._solves_are_long
-        for attempt in self._tightener.tighten(first, halvings, solves_are_long=long):
-            way = ", rank by rank" if attempt.rank_by_rank else ""
-            attempts.evaluate(attempt, f"correction {attempt.number}{way}")
-            if attempt.result.ended in CUT_SHORT:
-                return
-            if long and not pool.is_feasible(pool.best):
-                self._search_directly(pool)
-                if pool.is_feasible(pool.best):
-                    return
-
-    def _search_directly(self, pool: Pool) -> None:
-        """Take steps on the exact metric."""
-        long = self._solves_are_long and not pool.is_feasible(pool.best)
-        n_steps = (_TIMES_AFTER_LONG_SOLVES if long else 1) * self.settings.search_steps
-        direct_search(pool, n_steps, self.settings.seed, self.settings.direct)
-
-    @property
-    def _solves_are_long(self) -> bool:
-        """Whether parameters are so many that evaluating the exact metric costs far less than a solve."""
-        return self._free_problem.rows.parameters.n > Newton.largest_block
-
-    def _is_unfinished(self, attempts: Attempts) -> bool:
-        """Whether to escalate: corrections found no feasible point with a KKT certificate."""
-        if self._solves_are_long or not self.settings.search_steps or attempts.any_feasible_kkt_point:
-            return False
-        is_affordable = self._problem.m <= self.settings.escalation.most_functions
-        return is_affordable and all(map(is_reachable, attempts.pool.training.promises))
-
-    def _escalate(self, attempts: Attempts) -> Status | None:
-        """Search along the boundary of the feasible set; return STOPPED if the user's callback says so."""
-        _, trained, sigma = self._stated
-        assert sigma is not None
-        settings = self.settings
-        return escalate(
-            attempts,
-            trained,
-            sigma,
-            settings.escalation,
-            settings.direct,
-            settings.seed,
-            others_are_known=bool(self.memory.models),
-            is_stopped=self._solving.is_stopped,
-        )
-
-    def _choose(self, attempts: Attempts, escalated: bool) -> Attempt:
-        """Return the best feasible attempt whose KKT certificate holds, or the best of all.
-
-        If there is none such, and some model is feasible, one is looked for near that model.
-        """
-        pool, ordered = attempts.pool, attempts.ordered
-        for attempt in ordered:
-            if attempts.has_feasible_kkt_point(attempt):
-                return attempt
-        best = ordered[0]
-        if self._solves_are_long or not pool.is_feasible(pool.best):
-            return best
-        if (finished := self._finish(attempts, best)) is not None:
-            return finished
-        if not escalated:
-            return self._correct_near_best(attempts, best) or best
-        escalation = self.settings.escalation
-        share = escalation.share(pool.training.cells.n_rows)
-        return find_kkt_point(attempts, best, self._tightener, escalation.kkt_search, share) or best
-
-    def _finish(self, attempts: Attempts, last: Attempt) -> Attempt | None:
-        """Resume a solve that ran out of steps; return it once it is feasible and its certificate holds."""
-        for _ in range(_LOOKS):
-            if last.result.ended is not Status.MAX_ITER:
-                return None
-            last = self._tightener.solve_further(last)
-            if not attempts.pool.is_feasible(attempts.evaluate(last, "more steps")):
-                return None
-            if last.solved:
-                return last
-        return None
-
-    def _correct_near_best(self, attempts: Attempts, last: Attempt) -> Attempt | None:
-        """Solve around the best model; return a feasible attempt whose KKT certificate holds."""
-        pool, limits = attempts.pool, last.training.max_gaps
-        near = pool.best
-        for _ in range(_LOOKS):
-            last = self._tightener.solve_around(last, near.w, limits)
-            near = attempts.evaluate(last, "correction of the best")
-            if last.result.ended in CUT_SHORT:
-                return None
-            if not pool.is_feasible(near):
-                limits = self._tightener.make_stricter(last, limits)
-            elif last.solved:
-                return last
-        return None
-
-    @cached_property
-    def _free_problem(self) -> Problem:
-        return Problem.about(self.data, self.objective, join([]), self.alpha, self.box)
-
-    @cached_property
-    def _stated(self) -> tuple[Training, tuple[Constraint, ...], Surrogate | None]:
-        """What is promised, what is to be trained for it, and by which surrogate."""
-        constraints = self.constraints
-        sigma: Surrogate | None = None
-        promises: tuple[Promise, ...] = ()
-        if constraints:
-            assert self.data.cells is not None
-            counts = self._free_problem.rows.at(self._free_w).counts()
-            sigma = self.settings.surrogate_for(counts)
-            constraints = placed(constraints, counts, self.groups.labels)
-            promises = promises_of(constraints, self.groups, self.data.cells, self.settings.min_group_size)
-            check_promises(promises)
-        training = Training(
-            self.data,
-            self.objective,
-            self.alpha,
-            promises,
-            self.settings.tol,
-            self.box,
-        )
-        return training, tuple(self._trained(promise.constraint) for promise in promises), sigma
-
-    @property
-    def _free_w(self) -> Floats:
-        return self._free_problem.constant_start if self.free is None else self.free.x
-
-    @cached_property
-    def _problem(self) -> Problem:
-        """The problem as it is stated."""
-        training, trained, sigma = self._stated
-        return training.problem(training.blocks(trained, sigma))
-
-    def _solve_stated(self) -> Attempt:
-        """Solve the problem as it is stated."""
-        training, trained, sigma = self._stated
-        problem, solving = self._problem, self._solving
-        start = solving.solver.start(problem, self._free_w, self._last_of(problem))
-        return Attempt(training, trained, sigma, problem, solving(problem, start))
-
-    @cached_property
-    def _solving(self) -> Solving:
-        """Who solves the problem as it is stated, and others like it."""
-        settings = self.settings
-        return Solving(settings.solver_for(self._problem), settings.tol, settings.callback, settings.verbose)
-
-    @cached_property
-    def _tightener(self) -> Tightener:
-        """Solves the problem again with other limits."""
-        return Tightener(self.settings.tightening, self._solving.again)
-
-    def _unsolved(self, because: Status) -> Attempt:
-        """Show where the solver would have begun."""
-        training, trained, sigma = self._stated
-        problem = self._problem
-        start = unconstrained_start(problem, self._free_w, self._last_of(problem))
-        return Attempt(training, trained, sigma, problem, unsolved(problem, start, because))
-
-    def _trained(self, constraint: Constraint) -> Constraint:
-        """Return what to train for a promise: on a grid that reaches as far as the exact gap does."""
-        if self.exact and isinstance(constraint, OnAGrid):
-            return constraint.on_grid(constraint.grid)
-        return constraint
-
-    def _last_of(self, problem: Problem) -> Floats | None:
-        """Return the solution of an earlier fit, with its thresholds if they are as many."""
-        if self.last is None:
-            return None
-        w, thresholds = self.last
-        if w.size != problem.rows.parameters.n:
-            return None
-        same = thresholds.size == problem.bank.n_theta
-        return np.concatenate([w, thresholds]) if same else problem.start_at(w)
-
-
-def ending(found: SearchResult, certificate: Certificate, exact: bool) -> tuple[Status, str | None]:
-    """Return the status, and what is in the way if no point was found that keeps the promise."""
-    attempt = found.attempt
-    holds = certificate.holds(attempt.training.tol)
+            # Even before the problem was stated: a result holds its constraints.
+            search = task.search or state_problem(task)
+            attempt = search.attempts.best or search.unsolved(cut or Status.TIME_LIMIT)
+        pool = search.attempts.pool
+        # Only an exact search has candidates; otherwise the attempt is the answer.
+        answer = pool.answer if pool.candidates else None
+        certificate = certify_attempt(attempt, end, settings.grace)
+    # A model that was cut short is no start for the next fit.
+    if task.unconstrained is not None and task.unconstrained.ended not in CUT_SHORT:
+        earlier = replace(earlier, unconstrained=task.unconstrained)
+    if answer is not None:
+        earlier = earlier.add(PathModel(answer, attempt), pool)
+    w, objective = (attempt.w, attempt.result.objective) if answer is None else (answer.w, answer.objective)
+    satisfied = answer is not None and pool.is_feasible(answer)
+    holds = certificate.holds(settings.tol)
     status = decide_status(
-        attempt.result.ended if found.cut is None else found.cut,
+        attempt.result.ended if cut is None else cut,
         feasible=attempt.result.feasible,
-        certified=holds and (found.kkt_point_is_feasible or not exact),
-        satisfied=found.is_feasible if exact else None,
+        certified=holds and (search.attempts.is_feasible(attempt) or not search.is_exact),
+        satisfied=satisfied if search.is_exact else None,
     )
-    if status is not Status.NO_FEASIBLE_POINT:
-        return status, None
-    if exact and not found.is_feasible:
-        return status, obstacle(attempt.training, attempt.training.gaps(found.counts))
-    values = attempt.problem.evaluate(attempt.result.x).constraints
-    return status, attempt.problem.constraints.names[int(np.argmax(values))]
+    reason = None
+    if status is Status.NO_FEASIBLE_POINT and search.is_exact and not satisfied:
+        # Of the model that is returned, which need not be the attempt's.
+        gaps = attempt.training.gaps(attempt.problem.rows.at(w).counts())
+        reason = explain_infeasibility(attempt.training, gaps)
+    elif status is Status.NO_FEASIBLE_POINT:
+        values = attempt.problem.evaluate(attempt.result.x).constraints
+        reason = attempt.problem.constraints.names[int(np.argmax(values))]
+    return SearchResult(w, objective, status, reason, attempt, certificate, search, earlier)
+
+
+def _search(task: Task) -> Status | None:
+    """Go through the steps of a fit, in this order; return what cut them short."""
+    # Without constraints first: that model may be feasible, and its scores say how wide a surrogate is.
+    if task.constraints:
+        task.unconstrained = task.earlier.unconstrained or solve_unconstrained(task)
+        if task.unconstrained.ended in CUT_SHORT:
+            return task.unconstrained.ended
+    task.search = search = state_problem(task)
+    # The paper ends here: a solution of the surrogate problem, whatever its exact gap.
+    if not search.is_exact:
+        ended = search.solve_stated().result.ended
+        return ended if ended in CUT_SHORT else None
+    if accept_unconstrained(search):
+        return None
+    # Solve the surrogate problem, and tighten its limits until exact gaps are small enough. A fit of a path
+    # with the same limits has done that already: then only models of other fits are new.
+    attempts = search.attempts
+    solved = task.earlier.model_with(attempts.pool.training.max_gaps)
+    if solved is not None:
+        attempts.evaluate(solved.attempt, "the earlier fit")
+    else:
+        continue_last_fit(search)
+        if attempts.cut_short is None and not attempts.any_feasible:
+            solve_and_tighten(search)
+        if attempts.cut_short is not None:
+            return attempts.cut_short
+    search_directly(search)
+    # Nothing is feasible and has a KKT certificate: what follows takes several times as long.
+    escalates = solved is None and is_unfinished(search)
+    if escalates and (stopped := escalate_search(search)):
+        return stopped
+    attempts.chosen = choose(search, escalates)
+    # Only attempts of this fit say whether it was cut short.
+    return attempts.cut_short if solved is None else None
+
+
+def solve_unconstrained(task: Task) -> Result:
+    """Return the unconstrained model, from that of an earlier fit if there is one."""
+    begin = task.start.unconstrained
+    if begin is None or begin.size != task.without.n:
+        begin = task.without.constant_start if task.start.begin is None else task.start.begin
+    tol = max(1e-6, task.settings.unconstrained_tol * task.settings.tol)
+    return Newton(tol=tol).solve(task.without, begin)
+
+
+def state_problem(task: Task) -> Search:
+    """State the constraints on groups that are large enough, and what is to be trained for them."""
+    settings, training, without = task.settings, task.training, task.without
+    sigma, trained = None, tuple[Constraint, ...]()
+    if task.constraints:
+        counts = without.rows.at(task.w).counts()
+        # A surrogate is as wide as the spread of the scores requires, so these are needed first.
+        sigma = settings.choose_surrogate(counts)
+        training = training.state(task.constraints, counts, settings.min_group_size)
+        # Exact gaps are about all ranks of the interval, and so the grid has to reach as far.
+        trained = tuple(
+            one.on_grid(one.grid) if settings.enforce == "exact" and isinstance(one, OnAGrid) else one
+            for one in (each.constraint for each in training.constraints)
+        )
+    problem = training.problem(training.blocks(trained, sigma))
+    solver = settings.select_solver(problem)
+    solving = Solving(solver, settings.tol, settings.callback, settings.verbose)
+    attempts = Attempts(Pool(training, without, sigma, settings.allow_ties))
+    return Search(task, trained, problem, attempts, Tightener(settings.tightening, solving))
+
+
+def accept_unconstrained(search: Search) -> bool:
+    """Accept the unconstrained model if it is feasible; else add what else is known already."""
+    task, pool = search.task, search.attempts.pool
+    start, earlier, result = task.start, task.earlier, task.unconstrained
+    assert result is not None
+    pool.add(result.x, "no constraint")
+    (unconstrained,) = pool.candidates
+    # No constraint binds: without them the problem is convex, and this is its solution.
+    if pool.is_feasible(unconstrained):
+        search.attempts.note(Attempt(pool.training, (), None, pool.problem, result), unconstrained)
+        return True
+    # Equal scores satisfy all constraints but rank nothing; they bound the objective of a useful model.
+    pool.add(pool.problem.constant_start, "everybody alike")
+    # Models of looser limits may be infeasible here, and starts of segments all the same.
+    known = {one.w.tobytes() for one in pool.candidates}
+    for candidate in earlier.candidates(pool.training.max_gaps):
+        if candidate.w.tobytes() not in known:
+            pool.take(candidate, "another model")
+    # A warm start alone brings one model; a path has brought it already.
+    if not earlier.models and start.last is not None and start.last[0].size == unconstrained.w.size:
+        pool.add(start.last[0], "the last fit")
+    return False
+
+
+def continue_last_fit(search: Search) -> None:
+    """Solve from the model of an earlier fit alone, which may be near the answer."""
+    start, attempts = search.task.start, search.attempts
+    if start.last is None or search.solves_are_long:
+        return
+    # A feasible model of another fit is nearer to the answer than the last one, which need not be.
+    near = attempts.pool.best.w if attempts.pool.any_feasible else start.last[0]
+    bias = np.zeros(len(search.trained)) if start.surrogate_bias is None else start.surrogate_bias
+    begin = search.unsolved(Status.STOPPED)
+    for attempt in search.tightener.continue_from(begin, near, bias):
+        attempts.evaluate(attempt, "going on from the last fit")
+        if attempt.result.ended in CUT_SHORT:
+            return
+
+
+def solve_and_tighten(search: Search) -> None:
+    """Solve the surrogate problem, and correct it until exact gaps are small enough."""
+    attempts, pool, long = search.attempts, search.attempts.pool, search.solves_are_long
+    first = search.solve_stated()
+    attempts.evaluate(first, "surrogate constraints")
+    if first.result.ended in CUT_SHORT:
+        return
+    halvings = search.task.settings.surrogate_halvings
+    for attempt in search.tightener.tighten(first, halvings, solves_are_long=long):
+        way = ", rank by rank" if attempt.rank_by_rank else ""
+        attempts.evaluate(attempt, f"correction {attempt.number}{way}")
+        if attempt.result.ended in CUT_SHORT:
+            return
+        # Evaluating the exact gap costs so little that it may spare the next solve.
+        if long and not pool.is_feasible(pool.best):
+            search_directly(search)
+            if pool.is_feasible(pool.best):
+                return
+
+
+def search_directly(search: Search) -> None:
+    """Take steps on the exact metric."""
+    settings, pool = search.task.settings, search.attempts.pool
+    long = search.solves_are_long and not pool.any_feasible
+    n_steps = (settings.times_after_long_solves if long else 1) * settings.search_steps
+    direct_search(pool, n_steps, settings.seed, settings.direct)
+
+
+def is_unfinished(search: Search) -> bool:
+    """Whether to escalate: corrections found no feasible point with a KKT certificate."""
+    settings, attempts = search.task.settings, search.attempts
+    # Without steps on the exact metric (search_steps=0) users want no longer search either.
+    if search.solves_are_long or not settings.search_steps or attempts.any_feasible_kkt_point:
+        return False
+    # Quadratic programs grow with the functions; and some limits no model can reach.
+    is_affordable = search.problem.m <= settings.escalation.most_functions
+    return is_affordable and all(map(is_reachable, attempts.pool.training.constraints))
+
+
+def escalate_search(search: Search) -> Status | None:
+    """Search along the boundary of the feasible set; return STOPPED if the user's callback says so."""
+    settings = search.task.settings
+    sigma = search.attempts.pool.sigma
+    assert sigma is not None
+    return escalate(
+        search.attempts,
+        search.trained,
+        sigma,
+        settings.escalation,
+        settings.direct,
+        settings.seed,
+        others_are_known=bool(search.task.earlier.models),
+        is_stopped=search.tightener.solving.is_stopped,
+    )
+
+
+def choose(search: Search, escalated: bool) -> Attempt:
+    """Return the best feasible attempt whose KKT certificate holds, or the best of all.
+
+    If there is none such, and some model is feasible, one is looked for near that model.
+    """
+    attempts, tightener, settings = search.attempts, search.tightener, search.task.settings
+    pool, ordered = attempts.pool, attempts.ordered
+    for attempt in ordered:
+        # In order of objectives: a later one may be certified where the best is not.
+        if attempts.has_feasible_kkt_point(attempt):
+            return attempt
+    best = last = ordered[0]
+    if search.solves_are_long or not pool.any_feasible:
+        return best
+    # A solve that ran out of steps is resumed, until it is feasible and its certificate holds.
+    for _ in range(settings.n_looks):
+        if last.result.ended is not Status.MAX_ITER:
+            break
+        last = tightener.solve_further(last)
+        if not pool.is_feasible(attempts.evaluate(last, "more steps")):
+            break
+        if last.solved:
+            return last
+    if escalated:
+        escalation = settings.escalation
+        fraction = escalation.fraction(pool.training.cells.n_rows)
+        return find_kkt_point(attempts, best, tightener, escalation.kkt_search, fraction) or best
+    # Else problems are solved whose constraints are true of the best model.
+    last, near, limits = best, pool.best, pool.training.max_gaps
+    for _ in range(settings.n_looks):
+        last = tightener.solve_around(last, near.w, limits)
+        near = attempts.evaluate(last, "correction of the best")
+        if last.result.ended in CUT_SHORT:
+            break
+        if not pool.is_feasible(near):
+            limits = tightener.make_stricter(last, limits)
+        elif last.solved:
+            return last
+    return best

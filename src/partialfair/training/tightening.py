@@ -18,38 +18,22 @@ and for limits that cannot be satisfied otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from partialfair.constraints import Constraint, OnAGrid, join
 from partialfair.constraints.surrogates import Ramp, Surrogate
-from partialfair.data.groups import Groups, group_name
+from partialfair.data.groups import group_name
 from partialfair.metrics.partial import WorstGap
-from partialfair.optimization.problems import Problem
-from partialfair.optimization.solvers import CUT_SHORT, Result, Status
-from partialfair.training.attempts import Attempt
-from partialfair.training.fit_problem import Training
-from partialfair.training.named_constraints import record_of
-from partialfair.training.promise import Promise
+from partialfair.optimization.solvers import CUT_SHORT, Status
+from partialfair.training.attempts import Attempt, Solving
+from partialfair.training.statement import GroupedConstraint, Training
 from partialfair.utils.typing import Floats
 
-__all__ = [
-    "Tightener",
-    "Tightening",
-    "indicator_values",
-    "is_reachable",
-    "obstacle",
-    "with_point_at",
-]
-
-_SAME = 1e-9
-"""Objectives that differ by no more are those of the same model."""
+# Width, relative to a surrogate's, of a ramp that is as good as the indicator.
 _INDICATOR = 1e-6
-"""Width, relative to a surrogate's, of a ramp that is as good as the indicator."""
-
-Solve = Callable[[Problem, Floats], Result]
 
 
 @dataclass(frozen=True)
@@ -102,6 +86,8 @@ class Tightening:
     n_continued, close_enough, close_enough_continued
         Solves that continue from a model, and shares that a solve may leave unused: steps on the exact metric
         use them, those towards models of a path with lower objectives most of all.
+    same
+        Objectives that differ by no more are those of the same model.
     """
 
     before: Budget = Budget(rounds=8, times=3, more=150)
@@ -120,6 +106,7 @@ class Tightening:
     n_continued: int = 4
     close_enough: float = 0.02
     close_enough_continued: float = 0.25
+    same: float = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,12 +117,12 @@ class Tightener:
     ----------
     settings
         Shares and budgets.
-    solve
-        Solves a problem from the last solution.
+    solving
+        Solves them, each from the last solution.
     """
 
     settings: Tightening
-    solve: Solve
+    solving: Solving
 
     def tighten(self, first: Attempt, halvings: int, *, solves_are_long: bool = False) -> Iterator[Attempt]:
         """Correct and solve again; yield every attempt.
@@ -151,7 +138,9 @@ class Tightener:
             Whether ranks are corrected one by one at once, if limits would have to be next to nothing.
         """
         settings, narrowest, begun = self.settings, self._most_halvings(first), first.steps
+        # So large an excess that limits would have to be next to nothing.
         far = (first.excess > (settings.most_taken - settings.closer) * first.training.max_gaps).any()
+        # Limits alone come first: rank by rank means fitting counts that are subject to chance.
         if halvings:
             order = [min(halvings, narrowest), 0]
         else:
@@ -181,6 +170,7 @@ class Tightener:
         """
         settings, stated = self.settings, first.training.max_gaps
         last, rank_by_rank = first, most_halvings > 0
+        # What is taken off the stated limits; negative where they were loosened.
         taken, n_failures, satisfied = np.zeros(stated.size), 0, first.satisfied
         closer = settings.closer_rank_by_rank if rank_by_rank else settings.closer
         # Limits may become looser by half, but not than the largest gap there is.
@@ -189,24 +179,28 @@ class Tightener:
         for number in range(settings.before.rounds):
             before = taken
             if number or not rank_by_rank:
+                # An excess is taken off with a bit more; most of a slack is given back.
                 change = np.where(
                     last.excess > 0, last.excess + closer * stated, settings.looser * last.excess
                 )
                 taken = np.clip(taken + change, -most_given, settings.most_taken * stated)
+            # One halving more each time: at a solution, slopes of a narrower surrogate say more.
             halved = min(number, most_halvings)
             attempt = self._correct(last, stated - taken, halved, rank_by_rank=rank_by_rank)
             yield attempt
             satisfied = satisfied or attempt.satisfied
             budget = settings.after if satisfied else settings.before
+            # Limits cannot become stricter, and gaps do not become smaller.
             no_smaller = number > 0 and (taken == before).all() and (attempt.excess >= last.excess).all()
             if (
                 attempt.result.ended in (*CUT_SHORT, Status.NONFINITE)
                 or (not rank_by_rank and attempt.uses_its_gap(settings.close_enough))
                 or no_smaller
-                or abs(attempt.result.objective - last.result.objective) <= _SAME
+                or abs(attempt.result.objective - last.result.objective) <= settings.same
                 or budget.is_spent(number + 1, attempt.steps - begun, first)
             ):
                 return
+            # The next correction begins again from the last attempt that was not lost.
             if self._is_lost(attempt, last):
                 n_failures += 1
                 if n_failures == settings.n_failures:
@@ -242,17 +236,19 @@ class Tightener:
             The problem as it is stated, unsolved.
         w
             The model.
-        surrogate_bias : (n_promises,)
+        surrogate_bias : (n_constraints,)
             `Attempt.surrogate_bias` of that model.
         """
         settings, stated = self.settings, begin.training.max_gaps
         closer, smallest = settings.closer_continued, np.inf
         least, most = (1 - settings.most_taken) * stated, (1 + settings.most_given) * stated
+        # The bias of the last model in units of √κ, for the new κ.
         limits = np.clip((1 - closer) * stated - np.sqrt(stated) * surrogate_bias, least, most)
         last = replace(begin, result=replace(begin.result, x=begin.problem.start_at(w)))
         for _ in range(settings.n_continued):
             last = self._correct(last, limits, 0, rank_by_rank=False)
             yield last
+            # Limits are as strict as they can be, and the gap has not become smaller.
             leads_away = not last.satisfied and last.excess.max() >= smallest and (limits <= least).all()
             ended = last.result.ended in (*CUT_SHORT, Status.NONFINITE)
             if ended or leads_away or last.uses_its_gap(settings.close_enough_continued):
@@ -265,7 +261,7 @@ class Tightener:
 
     def solve_further(self, attempt: Attempt) -> Attempt:
         """Take more steps on the problem of an attempt that ran out of them."""
-        result = self.solve(attempt.problem, attempt.result.x)
+        result = self.solving.solve(attempt.problem, attempt.result.x, again=True)
         return replace(attempt, result=result, number=attempt.number + 1)
 
     def make_stricter(self, attempt: Attempt, limits: Floats, closer: float | None = None) -> Floats:
@@ -277,11 +273,10 @@ class Tightener:
 
     def _most_halvings(self, first: Attempt) -> int:
         """Return how often the surrogate may be halved and still cover enough members of every group."""
-        settings, cells, covered = self.settings, first.training.cells, []
-        for promise in first.training.promises:
-            stated, groups = promise.constraint, promise.groups
-            inside = stated.effective_members(groups, cells.weights, cells.positive, cells.squares)
-            measures = np.array([part.measure for part in stated.intervals(groups)])
+        settings, covered = self.settings, []
+        for one in first.training.constraints:
+            inside = one.effective_members(first.training.cells)
+            measures = np.array([part.measure for part in one.constraint.intervals(one.groups)])
             covered.append(float((settings.covered * inside / measures).min()))
         halvings = np.log2(max(min(covered) / settings.enough, 1.0))
         return int(np.clip(halvings, 0, settings.n_halvings))
@@ -290,15 +285,18 @@ class Tightener:
         """Solve again from the last solution, with more ranks, and other limits or another surrogate."""
         training, sigma = last.training, last.sigma
         if last.number == 0:
-            constraints = [_denser(one) for one in last.constraints]
+            constraints = [
+                one.on_grid(one.grid.denser()) if isinstance(one, OnAGrid) else one
+                for one in last.constraints
+            ]
         else:
-            triples = zip(last.constraints, last.gaps, training.promises, strict=True)
-            constraints = [with_point_at(one, gap, promise.groups) for one, gap, promise in triples]
+            constraints = with_points_at(training, last.constraints, last.gaps)
         if sigma is not None:
             sigma = replace(sigma, width=sigma.width * 0.5 ** (halved - last.halved))
         pairs = zip(constraints, limits.tolist(), strict=True)
         trained = tuple(replace(one, max_gap=limit) for one, limit in pairs)
         block = join(training.blocks(trained, sigma))
+        # The surrogate problem with other limits, at thresholds that suit the last scores.
         smooth = training.problem([block])
         w, theta = last.problem.split(last.result.x)
         # New thresholds are those that suit the last scores among the new members.
@@ -306,11 +304,12 @@ class Tightener:
             last.problem.constraints.joined_thresholds, theta, smooth.rows.at(w).ranks
         )
         start = np.concatenate([w, thresholds])
+        # h_i(x_c) − f_i(x_c): what the surrogate misses at the last solution, rank by rank.
         bias = np.zeros(smooth.m)
         if rank_by_rank and sigma is not None:
             bias = indicator_values(training, trained, sigma, start) - smooth.evaluate(start).constraints
         problem = training.problem([block.raised(bias)])
-        result = self.solve(problem, start)
+        result = self.solving.solve(problem, start, again=True)
         return Attempt(training, trained, sigma, problem, result, last.number + 1, rank_by_rank, halved)
 
 
@@ -320,71 +319,72 @@ def indicator_values(
     """Return ``h_i(x)``: constraints with the indicator in place of σ; with σ where no metric is known."""
     indicator = Ramp(_INDICATOR * sigma.width)
     blocks = [
-        constraint.build(
-            promise.groups,
+        one.build(
+            grouped.groups,
             training.cells.weights,
-            sigma if record_of(constraint) is None else indicator,
+            indicator if grouped.has_metric else sigma,
             training.cells.positive,
         )
-        for constraint, promise in zip(constraints, training.promises, strict=True)
+        for one, grouped in zip(constraints, training.constraints, strict=True)
     ]
     return training.problem(blocks).evaluate(x).constraints
 
 
-def _denser(constraint: Constraint) -> Constraint:
-    """Return a constraint that looks more closely everywhere, if it looks at a grid of ranks."""
-    return constraint.on_grid(constraint.grid.denser()) if isinstance(constraint, OnAGrid) else constraint
+def with_points_at(
+    training: Training, constraints: Sequence[Constraint], gaps: Sequence[WorstGap]
+) -> list[Constraint]:
+    """Add to grids of ranks the places at which the exact gaps are largest, if these are at some ranks."""
+    refined = []
+    for one, gap, grouped in zip(constraints, gaps, training.constraints, strict=True):
+        if isinstance(one, OnAGrid) and not np.isnan(gap.ranks).any():
+            intervals = one.intervals(grouped.groups)
+            of_pair = [intervals[grouped.groups.labels.index(label)] for label in gap.groups]
+            one = one.on_grid(one.grid.refined(gap.ranks, of_pair))
+        refined.append(one)
+    return refined
 
 
-def with_point_at(constraint: Constraint, gap: WorstGap, groups: Groups) -> Constraint:
-    """Look also where the exact gap is widest, if that is at some ranks."""
-    if np.isnan(gap.ranks).any() or not isinstance(constraint, OnAGrid):
-        return constraint
-    intervals = constraint.intervals(groups)
-    of_pair = [intervals[groups.labels.index(label)] for label in gap.groups]
-    return constraint.on_grid(constraint.grid.refined(gap.ranks, of_pair))
-
-
-def obstacle(training: Training, gaps: Sequence[WorstGap]) -> str:
-    """Say where the promise is broken most, and if ties alone could keep it."""
+def explain_infeasibility(training: Training, gaps: Sequence[WorstGap]) -> str:
+    """Say which gap exceeds its limit most, and whether only ties could satisfy it."""
+    # A constraint without a metric has no exact gap, and cannot be the one to name.
     excess = np.nan_to_num(np.array([gap.value for gap in gaps]) - training.max_gaps)
     worst = int(np.argmax(excess))
-    promise, gap = training.promises[worst], gaps[worst]
-    stated = promise.constraint
+    grouped, gap = training.constraints[worst], gaps[worst]
+    stated = grouped.constraint
     pair = " and ".join(map(group_name, gap.groups))
     where = "" if np.isnan(gap.ranks).any() else " at ranks {:.1%} and {:.1%}".format(*gap.ranks)
-    record, who = record_of(stated), type(stated).__name__
-    if record is not None and record.bounded.in_scores:
+    name = type(stated).__name__
+    if grouped.is_in_scores:
         # Scores are in the units of the fit here, not the user's: only the ratio means something to both.
         times = gap.value / stated.max_gap if stated.max_gap else np.inf
-        return f"the exact gap of {who} is {times:.3g} times max_gap between {pair}{where}"
-    reached = f"the exact gap of {who} is {gap.value:.3g} between {pair}{where}"
-    floor, name, members = _floor(promise)
+        return f"the exact gap of {name} is {times:.3g} times max_gap between {pair}{where}"
+    reached = f"the exact gap of {name} is {gap.value:.3g} between {pair}{where}"
+    floor, group, members = smallest_gap_without_ties(grouped)
     if stated.max_gap >= floor:
         return reached
     return (
         f"{reached}, and without ties it can hardly be below {floor:.2g}, because the interval holds "
-        f"{members:.3g} members of group {name!r}"
+        f"{members:.3g} members of group {group!r}"
     )
 
 
-def is_reachable(promise: Promise) -> bool:
+def is_reachable(grouped: GroupedConstraint) -> bool:
     """Whether scores without ties can satisfy a constraint, as far as the sizes of groups say."""
-    record = record_of(promise.constraint)
-    if record is not None and record.bounded.in_scores:  # sizes bound differences of proportions
+    if grouped.is_in_scores:  # sizes bound differences of proportions
         return True
-    return bool(promise.constraint.max_gap >= _floor(promise)[0])
+    return bool(grouped.constraint.max_gap >= smallest_gap_without_ties(grouped)[0])
 
 
-def _floor(promise: Promise) -> tuple[float, str, float]:
-    """Return about the smallest gap that scores without ties can have, and the group that is to blame.
+def smallest_gap_without_ties(grouped: GroupedConstraint) -> tuple[float, str, float]:
+    """Return about the smallest gap that scores without ties can have, and the group that bounds it.
 
     ``1 / (2 min_k n_k m_k)``, on the absolute scale ``1 / (2 min_k n_k)``: half the step that one member of
     the interval makes. It is reached if all other groups are large.
     """
-    stated, groups = promise.constraint, promise.groups
-    counts = promise.n_rows[promise.judged]
+    stated, groups = grouped.constraint, grouped.groups
+    counts = grouped.n_rows[grouped.is_large]
     inside = counts * [part.measure for part in stated.intervals(groups)]
     fewest = int(np.argmin(inside))
+    # On the absolute scale a gap is a difference of proportions of the whole group.
     scale = 1.0 if stated.gap_scale == "interval" else inside[fewest] / counts[fewest]
     return float(scale / (2 * inside[fewest])), groups.names[fewest], float(inside[fewest])

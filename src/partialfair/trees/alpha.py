@@ -26,12 +26,12 @@ import numpy as np
 import numpy.typing as npt
 
 from partialfair.data.samples import Samples, draw_rows
+from partialfair.estimators.parameters import seed_of
 from partialfair.estimators.path_fits import Listener, with_gap
-from partialfair.estimators.statement import seed_of
 from partialfair.exceptions import InputError
 from partialfair.optimization.problems import Cells
 from partialfair.optimization.solvers import Status
-from partialfair.training.promise import check_promises, promises_of
+from partialfair.training import check_groups, group_constraints
 from partialfair.trees.base_estimators import positive_rows
 from partialfair.trees.refitting import LeafSamples, evaluate, linear_estimator
 from partialfair.utils.checks import check_number, shown
@@ -107,7 +107,7 @@ def hold_out_for_alpha(trees: Any, samples: Samples) -> npt.NDArray[np.bool_] | 
     try:
         cells = Cells(validation.row_weights, validation.groups.codes, positive_rows(trees, validation))
         constraints = trees._read_constraints()
-        check_promises(promises_of(constraints, validation.groups, cells, trees.min_group_size))
+        check_groups(group_constraints(constraints, validation.groups, cells, trees.min_group_size))
     except InputError as error:
         raise InputError(
             f"alpha='auto' compares alphas on {validation.n} rows held out: {error}; or give alpha a number"

@@ -16,9 +16,14 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.frozen import FrozenEstimator
 
 from partialfair.data.samples import Samples
-from partialfair.estimators.classifier import two_classes
-from partialfair.estimators.inputs import check_labels, part_features, read_target, refuse_repeated_names
-from partialfair.estimators.statement import seed_of
+from partialfair.estimators.inputs import (
+    check_labels,
+    part_features,
+    read_target,
+    refuse_repeated_names,
+    two_classes,
+)
+from partialfair.estimators.parameters import seed_of
 from partialfair.exceptions import InputError, InputTypeError
 from partialfair.trees.ensembles import TreeEnsemble, check_settings, ensemble_of, is_fitted, name_of
 from partialfair.utils.checks import check_number, check_sparse, refuse_masked, squarable_vector

@@ -20,8 +20,11 @@ from sklearn.utils.validation import check_is_fitted
 from partialfair.constraints import Constraint
 from partialfair.constraints.surrogates import Surrogate
 from partialfair.data.samples import Samples
-from partialfair.estimators.base import FitTask, PartialFairEstimator
+from partialfair.estimators.base import PartialFairEstimator
+from partialfair.estimators.inputs import check_sample_groups
+from partialfair.estimators.parameters import FitTask, read_deadline
 from partialfair.optimization.solvers import Record, Solver, Status
+from partialfair.training import EarlierFits, Offset
 from partialfair.trees.alpha import check_alpha, choose_alpha, hold_out_for_alpha
 from partialfair.trees.base_estimators import (
     check_model,
@@ -265,16 +268,16 @@ class PartialFairTrees(PartialFairEstimator):
         task: FitTask,
         deadline: float,
         *,
-        memory: Any = None,
-        offset: Any = None,
-    ) -> Self:
-        """Fit the model, given what other fits of the same rows have found (``memory``, for the refit)."""
+        earlier: EarlierFits | None = None,
+        offset: Offset | None = None,
+    ) -> EarlierFits:
+        """Fit the model, given what other fits of the same rows have found (``earlier``, for the refit)."""
         # Whatever can be refused is refused before anything is trained.
         samples = samples.with_weight()
         positive = positive_rows(self, samples)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the refit says it again
-            self._check_groups(samples, task.constraints, positive)
+            check_sample_groups(samples, task.constraints, self.min_group_size, positive)
         held_out = hold_out_for_alpha(self, samples)
 
         # The trees, those of a fitted model or trained here, and the leaf of each that every row falls in.
@@ -282,13 +285,10 @@ class PartialFairTrees(PartialFairEstimator):
         leaves = LeafSamples.read(initial, samples)
 
         # The linear model whose coefficients are added to the leaf values.
-        if held_out is None:
-            linear = linear_estimator(self)
-        else:
-            linear = choose_alpha(self, leaves, held_out, deadline)
+        refit = linear_estimator(self) if held_out is None else choose_alpha(self, leaves, held_out, deadline)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            refit = leaves.refit(linear, deadline, memory)
+            earlier = leaves.refit(refit, deadline, earlier)
         for remark in caught:  # as issued where fit was called
             warnings.warn(str(remark.message).replace(*_ADVICE), remark.category, stacklevel=4)
         written = initial.with_coefficients(refit.coef_, refit.intercept_)
@@ -306,11 +306,11 @@ class PartialFairTrees(PartialFairEstimator):
             if result.satisfied and not self.result_.satisfied:
                 obstacle = f"{name_of(self.model_)} rounds scores in another way than it should"
                 self.result_ = replace(self.result_, status=Status.NO_FEASIBLE_POINT, obstacle=obstacle)
-        return self
+        return earlier
 
     def _prepare_fits(self, samples: Samples, gaps: Sequence[float] = ()) -> Self:
         """Return a copy whose trees are trained, and whose alpha is a number."""
-        fresh, deadline = self._copy_unfitted(), self._deadline()
+        fresh, deadline = self._copy_unfitted(), read_deadline(self)
         samples = samples.with_weight()
         positive_rows(self, samples)  # which refuses labels of other than two classes
         held_out = hold_out_for_alpha(self, samples)

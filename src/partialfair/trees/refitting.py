@@ -24,13 +24,14 @@ from sklearn.ensemble._forest import ForestClassifier
 
 from partialfair.data.samples import Samples
 from partialfair.estimators import PartialFairClassifier, PartialFairRegressor
+from partialfair.estimators.parameters import read_deadline, read_task
 from partialfair.estimators.path_fits import TINY_TIME, scores_of
 from partialfair.metrics.calibration import calibration_by_group
 from partialfair.metrics.partial import WorstGap
 from partialfair.optimization.objectives import read_loss
 from partialfair.optimization.problems import WeightedScores
-from partialfair.training.offset import DeployedScores, Offset
-from partialfair.training.promise import exact_gap
+from partialfair.training import EarlierFits, Offset, measure_gap
+from partialfair.training.units import DeployedScores
 from partialfair.trees.base_estimators import unwrap
 from partialfair.trees.ensembles import TreeEnsemble, ensemble_of
 from partialfair.utils.typing import ArrayLike, Floats, Ints
@@ -160,25 +161,34 @@ class LeafSamples:
         """Return the rows at some positions."""
         return LeafSamples(self.samples.take(rows), replace(self.offset, scores=self.offset.scores[rows]))
 
-    def refit(self, linear: Any, end: float = float("inf"), memory: Any = None) -> Any:
+    def refit(
+        self, linear: Any, end: float = float("inf"), earlier: EarlierFits | None = None
+    ) -> EarlierFits:
         """Fit a linear model on the leaves: its coefficients are what is added to their values.
 
         Parameters
         ----------
         linear
-            The estimator, which is fitted and returned.
+            The estimator, which is fitted.
         end
             When the fit has to end.
-        memory
-            What other fits of the same rows have found, a `PathMemory`.
+        earlier
+            What other fits of the same rows have found.
+
+        Returns
+        -------
+        EarlierFits
+            For the next fit of the same rows.
         """
         if end < float("inf"):
             linear.set_params(time_limit=max(end - time.monotonic(), TINY_TIME))
-        deadline = linear._deadline()
+        deadline = read_deadline(linear)
         linear._check_settings()
         linear._read_features(self.samples.X, reset=True)
-        linear._fit_samples(self.samples, linear._read_task(), deadline, memory=memory, offset=self.offset)
-        return linear
+        fits: EarlierFits = linear._fit_samples(
+            self.samples, read_task(linear), deadline, earlier=earlier, offset=self.offset
+        )
+        return fits
 
     def scores(self, linear: Any) -> Floats:
         """Return the scores of these rows with leaf values that were refitted, on these or on others."""
@@ -189,9 +199,11 @@ def exact_gaps(linear: Any, scores: Floats, samples: Samples) -> tuple[WorstGap,
     """Return the exact gaps that the constraints of a refit are about, of any scores of any rows."""
     positive = None if is_regressor(linear) else samples.y == linear.classes_[1]
     counts = WeightedScores(scores, samples.row_weights, samples.groups.codes, positive)
-    sign, labels = 1.0 if linear.higher_is_better else -1.0, samples.groups.labels
+    size, is_higher_better = linear.min_group_size, linear.higher_is_better
     return tuple(
-        exact_gap(stated, scores, counts, labels, linear.min_group_size, sign)[1]
+        measure_gap(
+            stated, counts, samples.groups.labels, min_group_size=size, higher_is_better=is_higher_better
+        )[1]
         for stated in linear.result_.constraints
     )
 

@@ -1,6 +1,6 @@
 """Models: scores of parameters, and how columns over rows are pulled back to the parameters."""
 
-from partialfair.optimization.models.linear import LinearModel, linear_model
+from partialfair.optimization.models.linear import GroupTerms, LinearModel, linear_model
 from partialfair.optimization.models.score_model import (
     FirstOrderModel,
     HasDeployedScores,
@@ -11,6 +11,7 @@ from partialfair.optimization.models.score_model import (
 
 __all__ = [
     "FirstOrderModel",
+    "GroupTerms",
     "HasDeployedScores",
     "LinearModel",
     "LinearScores",

@@ -1,0 +1,274 @@
+"""Read an estimator's parameters: constraints, solver and settings, or one sentence about what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_regressor
+from sklearn.utils import check_random_state
+
+from partialfair.constraints import Constraint
+from partialfair.constraints.surrogates import Surrogate, surrogate
+from partialfair.exceptions import InputError
+from partialfair.optimization.models import GroupTerms
+from partialfair.optimization.objectives import AUC, LossSettings, PartialAUC, Squared, read_loss
+from partialfair.optimization.solvers import SOLVERS, Newton, Solver, as_solver
+from partialfair.training import NAMED_CONSTRAINTS, Automatic, FitSettings, NamedConstraint, record_of
+from partialfair.utils.checks import (
+    check_choice,
+    check_count,
+    check_flag,
+    check_number,
+    is_finite_number,
+    refuse_lazy,
+    shown,
+)
+from partialfair.utils.clock import deadline_in
+
+# Parameters of an estimator that a constraint stated by name is made of, and their defaults.
+_STATED_BY = {
+    "interval": (0.0, 1.0),
+    "max_gap": 0.05,
+    "gap_scale": "interval",
+    "n_points": 10,
+    "constraint_threshold": 0.0,
+}
+
+
+@dataclass(frozen=True)
+class FitTask:
+    """What is to be fitted, and how.
+
+    Attributes
+    ----------
+    constraints, loss, solver
+        As an estimator's parameters state them.
+    """
+
+    constraints: tuple[Constraint, ...]
+    loss: LossSettings
+    solver: Solver
+
+    def uses_groups(self, group_terms: GroupTerms) -> bool:
+        """Whether rows need groups."""
+        return bool(self.constraints) or group_terms is not None
+
+
+def read_task(estimator: Any) -> FitTask:
+    """Return what is to be fitted and how, as the parameters state it."""
+    constraints = () if estimator.constraint is None else estimator._read_constraints()
+    loss = read_loss(estimator.loss)
+    if is_regressor(estimator) and not isinstance(
+        loss, Squared
+    ):  # it alone may be solved in other units of y
+        raise InputError(f"loss={estimator.loss!r} is a loss of two classes; a regressor takes 'squared'")
+    return FitTask(constraints, loss, read_solver(estimator, constraints))
+
+
+def read_settings(estimator: Any, solver: Solver) -> FitSettings:
+    """Return the parameters that describe a fit, as settings of it."""
+    # Fields of the settings that have the names of parameters.
+    same = (
+        *("alpha", "fit_intercept", "group_terms", "higher_is_better", "max_iter", "enforce", "surrogate"),
+        *("surrogate_width", "surrogate_halvings", "search_steps", "allow_ties", "min_group_size", "tol"),
+        *("callback", "verbose"),
+    )
+    return FitSettings(
+        solver=solver,
+        solver_name=estimator.solver if isinstance(estimator.solver, str) else None,
+        seed=seed_of(estimator),
+        **{name: getattr(estimator, name) for name in same},
+    )
+
+
+def read_deadline(estimator: Any) -> float:
+    """Return when the fit that begins now has to end; settings are checked later."""
+    limit = estimator.time_limit
+    return deadline_in(float(limit) if limit is not None and is_finite_number(limit) else None)
+
+
+def check_parameters(estimator: Any) -> None:
+    """Refuse settings that cannot be right, whatever the rows."""
+    check_flag(getattr(estimator, "fit_intercept", True), "fit_intercept")  # trees have no such parameter
+    check_number(estimator.tol, "tol", above=0.0)
+    if estimator.time_limit is not None:
+        check_number(estimator.time_limit, "time_limit", above=0.0)
+    if estimator.max_iter is not None:
+        check_count(estimator.max_iter, "max_iter")
+    for name in ("n_starts", "min_group_size"):
+        check_count(getattr(estimator, name), name)
+    for name in ("higher_is_better", "allow_ties", "warm_start"):
+        check_flag(getattr(estimator, name), name)
+    if not isinstance(estimator.verbose, bool):
+        check_count(estimator.verbose, "verbose", low=0)
+    if not isinstance(estimator.random_state, np.random.RandomState):  # from which that would draw
+        seed_of(estimator)
+    for name in ("search_steps", "surrogate_halvings"):
+        check_count(getattr(estimator, name), name, low=0)
+    check_number(estimator.confidence, "confidence", above=0.0, high=1.0)
+    if estimator.confidence == 1:
+        raise InputError("confidence must lie between 0 and 1, not 1: no sample shows anything for certain")
+    check_validation(estimator.validation)
+    if estimator.callback is not None and not callable(estimator.callback):
+        raise InputError(f"callback must be a function of one record, not {estimator.callback!r}")
+    width = estimator.surrogate_width
+    if isinstance(estimator.surrogate, Surrogate) and width != "auto":
+        raise InputError("surrogate has a width of its own, so surrogate_width must not be given")
+    surrogate(estimator.surrogate, 1.0 if width == "auto" else width)
+
+
+def is_rows(validation: Any) -> bool:
+    """Whether ``validation`` holds rows, and is not a fraction of them."""
+    return isinstance(validation, tuple | list)
+
+
+def check_validation(validation: Any) -> None:
+    """Refuse validation rows that are not three to five things, and fractions that cannot be right."""
+    if not is_rows(validation):
+        check_number(validation, "validation", above=0.0, high=0.9)
+        return
+    if not 3 <= len(validation) <= 5:
+        raise InputError(
+            "validation must be a share of the rows, or (X, y, sensitive_features), with sample_weight as a "
+            f"fourth and clusters as a fifth if need be, not {len(validation)} things"
+        )
+    names = ("X", "y", "sensitive_features", "sample_weight", "clusters")
+    for values, name in zip(validation, names, strict=False):
+        refuse_lazy(values, f"{name} of validation")
+
+
+def read_constraints(estimator: Any) -> tuple[Constraint, ...]:
+    """Return the constraints that an estimator's parameters state; they check themselves.
+
+    A name takes its interval, gap and so on from the estimator's parameters. Objects bring their own; without
+    any name those parameters must then be left alone: silence about which holds would be worse.
+    """
+    stated = estimator.constraint
+    if stated is None:
+        return ()
+    check_choice(estimator.enforce, "enforce", ("exact", "surrogate", "population"))
+    listed = list(stated) if isinstance(stated, list | tuple) else [stated]
+    for one in listed or [stated]:
+        if one not in NAMED_CONSTRAINTS if isinstance(one, str) else not isinstance(one, Constraint):
+            names = ", ".join(map(repr, NAMED_CONSTRAINTS))
+            raise InputError(
+                f"constraint must be {names}, None, a constraint object, or a list of those, not {one!r}"
+            )
+    # Objects only: parameters of the estimator would be ignored.
+    if not any(isinstance(one, str) for one in listed):
+        _refuse_settings_given_twice(estimator)
+    return tuple(
+        _build_constraint(estimator, NAMED_CONSTRAINTS[one].kind) if isinstance(one, str) else one
+        for one in listed
+    )
+
+
+def _refuse_settings_given_twice(estimator: Any) -> None:
+    for name, default in _STATED_BY.items():
+        given = getattr(estimator, name)
+        same = np.array_equal(np.asarray(given, dtype=object), np.asarray(default, dtype=object))
+        if given is not None and not same:
+            raise InputError(f"constraint is an object with settings of its own, so {name} must not be given")
+
+
+def _build_constraint(estimator: Any, kind: type[Constraint]) -> Constraint:
+    given = {name: getattr(estimator, name) for name in _STATED_BY}
+    if isinstance(given["interval"], str) and given["interval"] == "auto":
+        # Chosen once the unconstrained scores are known.
+        given["interval"] = Automatic((0.0, 1.0))
+    given["threshold"] = given.pop("constraint_threshold")
+    names = {field.name for field in fields(kind)}
+    if "threshold" in names:
+        check_number(given["threshold"], "constraint_threshold")
+    return kind(**{name: value for name, value in given.items() if name in names})
+
+
+def read_bounded_constraint(estimator: Any) -> tuple[Constraint, NamedConstraint]:
+    """Return the one constraint and its record, refusing what cannot be guaranteed in the population."""
+    if estimator.constraint is None:
+        raise InputError("enforce='population' bounds the gap of new people, so it needs a constraint")
+    constraints = estimator._read_constraints()
+    if len(constraints) != 1:
+        raise InputError(f"enforce='population' takes one constraint, not {len(constraints)}")
+    (stated,) = constraints
+    record = record_of(stated)
+    if record is None:
+        raise InputError(
+            f"enforce='population' bounds the gap of new people, and {type(stated).__name__} bounds no exact "
+            "metric"
+        )
+    return stated, record
+
+
+def refuse_for_regression(estimator: Any) -> None:
+    """Refuse constraints by name that are about labels or decisions, which a regressor does not have."""
+    stated = (
+        estimator.constraint if isinstance(estimator.constraint, list | tuple) else [estimator.constraint]
+    )
+    automatic = isinstance(estimator.interval, str) and estimator.interval == "auto"
+    for one in stated:
+        if not isinstance(one, str):
+            continue
+        if automatic:
+            raise InputError(
+                "interval='auto' needs a rate of positive decisions, and a regressor makes none: take "
+                "the interval of choose_interval(predictions, positive_rate=...)"
+            )
+        metric = NAMED_CONSTRAINTS[one].bounded if one in NAMED_CONSTRAINTS else None
+        if metric is not None and metric.needs_labels:
+            raise InputError(f"constraint={one!r} compares people with the same label; a regressor has none")
+        if metric is not None and metric.needs_threshold and estimator.constraint_threshold is None:
+            raise InputError(
+                f"constraint={one!r} needs constraint_threshold, the prediction at which groups are compared"
+            )
+
+
+def read_solver(estimator: Any, constraints: Sequence[Constraint]) -> Solver:
+    """Return the solver of that name, or the one given."""
+    wanted, max_iter = estimator.solver, estimator.max_iter
+    if not isinstance(wanted, str):
+        if isinstance(wanted, type):
+            raise InputError(f"solver must be an object, {wanted.__name__}(), not its class")
+        if not callable(getattr(wanted, "solve", None)):
+            raise InputError(f"solver must be a name or an object with a method solve, not {wanted!r}")
+        if max_iter is not None:
+            raise InputError("solver is an object with settings of its own, so max_iter must not be given")
+        return as_solver(wanted)
+    check_choice(wanted, "solver", SOLVERS)
+    settings = {} if max_iter is None else {"max_iter": max_iter}
+    # Convex and smooth: Newton's method, whatever solver the constraints would have.
+    if not constraints:
+        return Newton(**settings)
+    if wanted == "auto":
+        seed = seed_of(estimator)
+        settings |= {"tol": estimator.tol, "n_starts": estimator.n_starts, "seed": seed}
+    return SOLVERS[wanted](**settings)
+
+
+def choose_scoring(estimator: Any) -> str:
+    """Return how models that held-out rows certify are compared, by what they were trained for."""
+    if is_regressor(estimator):
+        return "r2"
+    if isinstance(read_loss(estimator.loss), AUC | PartialAUC):
+        return "roc_auc"
+    balanced = isinstance(estimator.class_weight, str) and estimator.class_weight == "balanced"
+    return "balanced_accuracy" if balanced else "accuracy"
+
+
+def seed_of(estimator: Any) -> int:
+    """Return the seed of all that is random in a fit; without ``random_state`` it is always the same."""
+    return 0 if estimator.random_state is None else read_seed(estimator.random_state)
+
+
+def read_seed(random_state: Any) -> int:
+    """Return a seed drawn from a random state, or a complaint that names it."""
+    try:
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(
+            f"random_state must be None, a whole number of at least 0 or a RandomState, not "
+            f"{shown(random_state)}"
+        ) from None

@@ -1,0 +1,280 @@
+"""What a fit is given besides rows, constraints and loss: settings, and what earlier fits have found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from partialfair.constraints.surrogates import Surrogate, surrogate
+from partialfair.optimization.models import GroupTerms, LinearModel
+from partialfair.optimization.problems import Counts, Problem
+from partialfair.optimization.solvers import IDCA, Newton, Record, Result, Solver
+from partialfair.training.attempts import Attempt
+from partialfair.training.candidates import Candidate, Pool
+from partialfair.training.direct_search import DirectSearch
+from partialfair.training.escalation import Escalation
+from partialfair.training.tightening import Tightening
+from partialfair.training.units import PreparedRows
+from partialfair.utils.typing import Floats, GroupLabel
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitSettings:
+    """What is fitted and how, besides rows, loss and constraints; parameters of estimators state most of it.
+
+    Attributes
+    ----------
+    alpha
+        Of the penalty ``½ alpha ‖coef‖²``.
+    fit_intercept, group_terms
+        Terms of the model; see `linear_model`.
+    higher_is_better
+        Whether scores above 0 predict the positive class; else those below do.
+    solver, solver_name, max_iter
+        The solver, and the name and limit by which it was chosen; a solver that was not chosen by name (None)
+        is never replaced by one that suits the problem better.
+    enforce
+        Whether exact gaps, or only surrogate constraints, are to be small enough.
+    surrogate, surrogate_width
+        The surrogate of the indicator, or its name and width.
+    surrogate_halvings, search_steps, allow_ties, min_group_size, tol
+        As in `PartialFairClassifier`.
+    seed
+        Of all that is random.
+    callback, verbose
+        What is called, and shown, as solvers proceed.
+    tightening, direct, escalation
+        Of the corrections of surrogate problems, of the steps on the exact metric, and of what follows if no
+        feasible point with a KKT certificate was found.
+    relative_width, min_spread
+        Width of a surrogate in units of the spread of the unconstrained scores: on a9a, law school and the
+        synthetic admissions at max_gap 0.05 the exact gap was smallest between 0.15 and 0.4. Scores whose
+        spread is smaller, relative to their size, are equal but for rounding errors.
+    unconstrained_tol
+        Gradient of the unconstrained model, which is only a start, in units of tol.
+    n_looks
+        Solves in a row that look for a feasible KKT point near the best model, without an escalation.
+    times_after_long_solves
+        Evaluations of the exact metric, in units of what is usual, as long as no model is feasible, where a
+        solve costs hundreds of them.
+    grace
+        Seconds after the deadline that the KKT certificate of the best point may take.
+    """
+
+    alpha: float
+    fit_intercept: bool = True
+    group_terms: GroupTerms = None
+    higher_is_better: bool = True
+    solver: Solver
+    solver_name: str | None = None
+    max_iter: int | None = None
+    enforce: Literal["exact", "surrogate", "population"] = "exact"
+    surrogate: str | Surrogate = "ramp"
+    surrogate_width: float | Literal["auto"] = "auto"
+    surrogate_halvings: int = 0
+    search_steps: int = 100
+    allow_ties: bool = False
+    min_group_size: int = 2
+    tol: float = 1e-4
+    seed: int = 0
+    callback: Callable[[Record], bool | None] | None = None
+    verbose: int = 0
+    tightening: Tightening = field(default_factory=Tightening)
+    direct: DirectSearch = field(default_factory=DirectSearch)
+    escalation: Escalation = field(default_factory=Escalation)
+    relative_width: float = 0.25
+    min_spread: float = 1e-9
+    unconstrained_tol: float = 1e-2
+    n_looks: int = 3
+    times_after_long_solves: int = 5
+    grace: float = 0.25
+
+    def in_units(self, unit: float) -> FitSettings:
+        """Return the settings of the same fit with scores in a unit."""
+        sigma, width, callback = self.surrogate, self.surrogate_width, self.callback
+        if isinstance(sigma, Surrogate):
+            sigma = replace(sigma, width=sigma.width / abs(unit))
+        elif width != "auto":
+            width = width / abs(unit)
+
+        def call(record: Record) -> bool | None:
+            assert callback is not None
+            return callback(replace(record, objective=unit**2 * record.objective))
+
+        wrapped = None if callback is None else call
+        return replace(self, surrogate=sigma, surrogate_width=width, callback=wrapped)
+
+    def choose_surrogate(self, counts: Counts) -> Surrogate:
+        """Return the surrogate; "auto" makes it as wide as suits the spread of the unconstrained scores."""
+        if isinstance(self.surrogate, Surrogate):
+            return self.surrogate
+        if self.surrogate_width != "auto":
+            return surrogate(self.surrogate, float(self.surrogate_width))
+        # Thresholds differ where scores do: a surrogate has to see a part of the interval, and not all of it.
+        unit = counts.spread
+        is_constant = unit <= self.min_spread * (1 + counts.scale.largest)
+        width = 1.0 if is_constant else self.relative_width * unit
+        return surrogate("rounded_ramp" if self.surrogate == "ramp" else self.surrogate, width)
+
+    def select_solver(self, problem: Problem) -> Solver:
+        """Return the solver, or one that suits the problem better if it was chosen by name."""
+        # An object of the user's is used for whatever problem.
+        if self.solver_name is None:
+            return self.solver
+        if not problem.m:
+            return Newton()  # constraints that nothing can violate
+        if self.solver_name == "idca" and problem.rows.parameters.block_size > Newton.largest_block:
+            # Hessians would be too large.
+            return IDCA() if self.max_iter is None else IDCA(max_iter=self.max_iter)
+        return self.solver
+
+
+@dataclass(frozen=True, eq=False)
+class WarmStart:
+    """What an earlier fit left to begin with, in the units of the caller.
+
+    Attributes
+    ----------
+    coef, intercept, labels, thresholds
+        Its model, the groups of group terms, and the thresholds of its constraints.
+    unconstrained
+        Parameters of its unconstrained model, if it had one.
+    surrogate_bias
+        By how much its exact gaps exceeded its trained limits; see `Start`.
+    """
+
+    coef: Floats
+    intercept: Floats
+    labels: tuple[GroupLabel, ...]
+    thresholds: Floats
+    unconstrained: Floats | None = None
+    surrogate_bias: Floats | None = None
+
+    def start(
+        self, model: LinearModel, labels: tuple[GroupLabel, ...], n_constraints: int, unit: float
+    ) -> Start:
+        """Return where a search for a model begins; parameters count only if they fit the model."""
+        intercept = self.intercept if model.n_intercepts else np.empty(0)
+        shapes = (model.n_vectors, model.design.shape[1]), (model.n_intercepts,)
+        # Other groups or columns: a model of them is no start.
+        last, bias = None, self.surrogate_bias
+        if self.labels == labels and (self.coef.shape, intercept.shape) == shapes:
+            last = model.pack(self.coef / unit, intercept / unit), self.thresholds / unit
+        return Start(
+            last=last,
+            unconstrained=self.unconstrained,
+            surrogate_bias=None if bias is None or bias.size != n_constraints else bias,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Where a search begins, in units of the fit.
+
+    Attributes
+    ----------
+    begin
+        Where the unconstrained fit begins; None: at a constant score.
+    last
+        Parameters and thresholds of an earlier fit, if there is one.
+    unconstrained
+        Parameters of its unconstrained model.
+    surrogate_bias
+        By how much its exact gaps exceeded its trained limits in the end; see `Attempt.surrogate_bias`.
+    """
+
+    begin: Floats | None = None
+    last: tuple[Floats, Floats] | None = None
+    unconstrained: Floats | None = None
+    surrogate_bias: Floats | None = None
+
+    def point(self, problem: Problem) -> Floats | None:
+        """Return the solution of the earlier fit, with its thresholds if they are as many."""
+        if self.last is None or self.last[0].size != problem.rows.parameters.n:
+            return None
+        w, thresholds = self.last
+        # Thresholds of another grid suit no constraint; those that suit the scores are computed.
+        same = thresholds.size == problem.bank.n_theta
+        return np.concatenate([w, thresholds]) if same else problem.start_at(w)
+
+
+@dataclass(frozen=True, eq=False)
+class PathModel:
+    """What one fit of a path came back with.
+
+    Attributes
+    ----------
+    candidate
+        The model, evaluated by the limits of the fit.
+    attempt
+        The attempt whose KKT certificate is shown.
+    """
+
+    candidate: Candidate
+    attempt: Attempt
+
+    @property
+    def max_gaps(self) -> Floats:
+        """The limits of the fit."""
+        return self.attempt.training.max_gaps
+
+
+@dataclass(frozen=True, eq=False)
+class EarlierFits:
+    """What fits of the same rows with other limits have found: a value that one fit hands to the next.
+
+    Attributes
+    ----------
+    rows
+        The rows in units of the fit, once they are prepared.
+    unconstrained
+        The unconstrained model, once it is solved.
+    models
+        By limits, in the order in which they were first set.
+    pareto
+        Candidates, feasible or not, that no other beats in gaps and objective; `Candidate.excess` holds gaps.
+    """
+
+    rows: PreparedRows | None = None
+    unconstrained: Result | None = None
+    models: tuple[PathModel, ...] = ()
+    pareto: tuple[Candidate, ...] = ()
+
+    def add(self, model: PathModel, pool: Pool) -> EarlierFits:
+        """Return these and a model, which replaces one with the same limits, with the candidates it beat."""
+        # A fit with the same limits replaces the former, so that a path has one model for each.
+        same = [(one.max_gaps == model.max_gaps).all() for one in self.models]
+        models = [model if is_same else one for one, is_same in zip(self.models, same, strict=True)]
+        pareto = list(self.pareto)
+        for candidate in pool.candidates:
+            # Gaps, and not excesses: these would depend on the limits of the fit.
+            given = replace(candidate, excess=candidate.excess + pool.training.max_gaps)
+            if candidate.is_predictive and not any(_beats(one, given) for one in pareto):
+                pareto = [*(one for one in pareto if not _beats(given, one)), given]
+        return replace(self, models=tuple(models if any(same) else [*models, model]), pareto=tuple(pareto))
+
+    def candidates(self, max_gaps: Floats) -> list[Candidate]:
+        """Return all candidates of earlier fits, evaluated by the given limits: gaps do not change."""
+        return [replace(one, excess=one.excess - max_gaps) for one in self.pareto]
+
+    def model_with(self, max_gaps: Floats) -> PathModel | None:
+        """Return the model with these limits."""
+        return next((one for one in self.models if (one.max_gaps == max_gaps).all()), None)
+
+    def has_better(self, model: PathModel) -> bool:
+        """Whether a candidate of another fit satisfies the limits of a model, and is the better answer."""
+        # Objectives never fall as limits become stricter: if one does, the looser fit missed a model.
+        found = model.candidate
+        return any(
+            one.worst <= 0 and (found.worst > 0 or one.objective < found.objective)
+            for one in self.candidates(model.max_gaps)
+        )
+
+
+def _beats(one: Candidate, other: Candidate) -> bool:
+    """Whether a candidate is at least as good in every gap, in its objective and in its ties."""
+    no_more_ties = not (one.tied > other.tied).any()  # nan, unknown, is not more
+    return bool(no_more_ties and (one.excess <= other.excess).all() and one.objective <= other.objective)
