@@ -14,8 +14,8 @@ maximum are different questions. Gaps at one threshold need no bootstrap: see
    |d_j| + c' s_p ≥ L}``; where ``|d_j| > c' s_p`` the sign of d_j is known;
 2. let c be the quantile of ``max_{j∈J} ±(d*_j − d_j) / s_p``, with that sign, or with both where it is not
    known; the bound is the largest ``|d_j| − c s_p`` over the candidates. Draws may be skewed, as those of a
-   share near 1 are, whose errors are then skewed the other way: c is the larger of the quantiles of either
-   sign, each at the whole error probability.
+   proportion near 1 are, whose errors are then skewed the other way: c is the larger of the quantiles of
+   either sign, each at the whole error probability.
 
 At a true gap of 0 all j are candidates and this is the (bootstrapped) Kolmogorov–Smirnov test; at a large one
 only the neighbourhood of the worst place is left and the bound is almost as near as for one difference.
@@ -27,9 +27,9 @@ in truth, and that has probability δ at most. U misses less often than δ where
 in its nature.
 
 No bootstrap sees what did not happen: if all of a group's 20 members in the interval are selected, so are
-they in every draw. The radius is therefore at least ``1 − (δ − δ')^(1/n)``, the largest share that n members
-may all have missed with that probability (about 3/n), for the smallest n compared. Of gaps in units of scores
-it is that share of the span of the scores inside.
+they in every draw. The radius is therefore at least ``1 − (δ − δ')^(1/n)``, the largest proportion that n
+members may all have missed with that probability (about 3/n), for the smallest n compared. Of gaps in units
+of scores it is that proportion of the span of the scores inside.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from partialfair.utils.typing import Floats, Ints
 # Fraction of the error probability of one side that step 1 spends on finding the candidates.
 CANDIDATE_SHARE = 0.1
 
-_BLOCK_BYTES = 4 << 20  # differences that are held at once: as much as stays near the processor
+_BLOCK_BYTES = 4 << 20  # differences that are held at a time: as much as stays near the processor
 _TINY = 1e-12
 # Error probability at which Student's quantile is compared with the normal one.
 _USUAL_ERROR = 0.05
@@ -210,7 +210,7 @@ class Fluctuation:
     everywhere : (B,)
         ``max_j |d*_j − d_j| / s_p`` over all j, sorted.
     error
-        δ, one minus the nominal coverage; finding the candidates spends a share of δ/2.
+        δ, one minus the nominal coverage; finding the candidates spends a fraction of δ/2.
     """
 
     pairs: PairFluctuations

@@ -1,4 +1,4 @@
-"""What a score means in each group: the share of positives at scores that are about the same."""
+"""Compare what a score means in each group: the proportion of positives at similar scores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GroupCalibration:
-    """How well the scores of one group tell its share of positives.
+    """How well the scores of one group agree with its proportion of positives.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class GroupCalibration:
         Expected calibration error ``Σ_b share_b · |positives_b − mean score_b|`` over bins b; nan unless all
         scores are probabilities.
     bias
-        Mean score minus share of positives: above 0 the group is scored too high; nan likewise.
+        Mean score minus proportion of positives: above 0 the group is scored too high; nan likewise.
     difference
         ``Σ_b share_b · |positives_b − positives of all groups in b|``: how far what a score means in this
         group is from what it means in all. Defined for scores of any kind.
@@ -52,7 +52,8 @@ class CalibrationByGroup:
     edges : (n_bins + 1,)
         Ends of the bins; a score that equals an inner end belongs to the bin above it.
     shares, mean_scores, positive_rates : (n_groups, n_bins)
-        Share of each group in each bin, and its mean score and share of positives there; nan in empty bins.
+        Fraction of each group in each bin, and its mean score and proportion of positives there; nan in empty
+        bins.
     """
 
     groups: tuple[GroupCalibration, ...]
@@ -79,7 +80,7 @@ class CalibrationByGroup:
         return pd.DataFrame(rows, columns=["group", "error", "bias", "difference"]).set_index("group")
 
     def bins_frame(self) -> pd.DataFrame:
-        """Return one row per group and bin that holds anybody."""
+        """Return one row per group and bin that is not empty."""
         import pandas as pd
 
         k, b = np.nonzero(self.shares > 0)
@@ -105,12 +106,12 @@ def calibration_by_group(
     sample_weight: ArrayLike | None = None,
     missing_groups: MissingGroups = "error",
 ) -> CalibrationByGroup:
-    """Compare what scores say with the share of positives, in each group.
+    """Compare what scores say with the proportion of positives, in each group.
 
     ``error_k = Σ_b share_kb · |positives_kb − mean score_kb|`` (the expected calibration error, for
     probabilities) and ``difference_k = Σ_b share_kb · |positives_kb − positives_b|`` (for any scores), where
     b runs over bins of about equal weight of all scores together. Both are biased upwards where bins hold
-    few: compare scores of the same people, not groups of different sizes.
+    few: compare scores of the same rows, not groups of different sizes.
 
     Parameters
     ----------

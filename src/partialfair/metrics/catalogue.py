@@ -62,7 +62,7 @@ class Metric:
     needs_labels: bool = False
     needs_threshold: bool = False
     of_selected: bool = False
-    counts: Literal["by scale", "interval", "everyone"] = "by scale"
+    counts: Literal["by scale", "interval", "whole group"] = "by scale"
     labels: tuple[bool, ...] = (True, False)
     largest: float = 1.0
     in_scores: bool = False
@@ -98,7 +98,7 @@ class Metric:
     def n_members(self, scored: ScoredGroups, setting: Setting) -> list[float]:
         """Effective members of each group, of its scarcer label where labels count, that it compares."""
         by_scale = self.counts == "by scale" and setting.gap_scale == "absolute"
-        of_all_ranks = by_scale or self.counts == "everyone"
+        of_all_ranks = by_scale or self.counts == "whole group"
         if not self.needs_labels:
             return [group.n_effective if of_all_ranks else group.n_inside for group in scored]
         within = None if of_all_ranks else setting.rank_within
@@ -184,7 +184,7 @@ METRICS: dict[str, Metric] = {
         partial.inter_group_gap,
         differences.inter_group,
         needs_labels=True,
-        counts="everyone",
+        counts="whole group",
         in_reports=True,
     ),
     "intra_group_pairwise": Metric(
@@ -192,7 +192,7 @@ METRICS: dict[str, Metric] = {
         partial.intra_group_gap,
         differences.intra_group,
         needs_labels=True,
-        counts="everyone",
+        counts="whole group",
         in_reports=True,
     ),
 }

@@ -33,11 +33,12 @@ class IntervalChoice:
     Attributes
     ----------
     interval
-        ``(low, high)`` from the best; pass it wherever an interval is asked for.
+        ``(low, high)`` from the best; pass it as ``interval``.
     gap, low, high
         Statistical-parity gap there with its confidence interval. It holds for the gaps at all positions at
         once, and so for that of the one that was chosen for its large gap. A `fairness_report` of the same
-        scores on the chosen interval knows nothing of the choice: its interval is too narrow, and too high.
+        scores on the chosen interval is not corrected for the choice: its confidence interval is too short,
+        and too high.
     confidence
         Of that interval.
     positive_rate

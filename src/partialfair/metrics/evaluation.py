@@ -196,15 +196,17 @@ def evaluate_scores(
     if threshold is not None:
         setting = replace(setting, threshold=ranked_threshold(all_groups, threshold))
     scored, small, merged = _part_groups(all_groups, min_group_size, small_groups)
-    few, omitted = {}, {}
+    few: dict[str, tuple[SmallGroup, ...]] = {}
+    omitted: dict[str, str] = {}
     for name, metric in METRICS.items():
-        group_list = (
-            () if small_groups == "keep" else _too_few_labelled(metric, scored, setting, min_group_size)
-        )
-        if group_list:
-            few[name] = group_list
+        if small_groups != "keep" and (
+            small_of := _too_few_labelled(metric, scored, setting, min_group_size)
+        ):
+            few[name] = small_of
+        n_compared = len(scored) - len(few.get(name, ()))
         reason = metric.missing_inputs(scored, setting)
-        omitted[name] = reason or too_few_reason(metric, len(scored) - len(group_list), min_group_size)
+        omitted[name] = reason or too_few_reason(metric, n_compared, min_group_size)
+    # Of all metrics, since the warnings below are about the labels; but of those asked for in the result.
     evaluated = EvaluatedScores(
         scored,
         setting,
@@ -238,15 +240,8 @@ def check_comparable(
     Before any fit: how many members are inside does not depend on scores, nor do rows with a label where
     ranks are counted within group and label.
     """
-    every = scored_groups(
-        np.zeros(groups.codes.size),
-        groups,
-        interval,
-        sample_weight,
-        positive,
-        missing_groups=missing_groups,
-        clusters=clusters,
-    )
+    scores = np.zeros(groups.codes.size)
+    every = scored_groups(scores, groups, interval, sample_weight, positive, True, missing_groups, clusters)
     scored, _, _ = _part_groups(every, min_group_size, "list")
     setting = Setting(rank_within="group_and_label")
     n_small = len(_too_few_labelled(METRICS[metric], scored, setting, min_group_size))
@@ -259,7 +254,7 @@ def too_few_reason(metric: Metric, n_compared: int, min_group_size: float) -> st
     if n_compared >= 2:
         return ""
     kinds = " and ".join(LABEL_KINDS[label] for label in metric.labels)
-    where = "" if metric.counts == "everyone" else " in the interval"
+    where = "" if metric.counts == "whole group" else " in the interval"
     only = "only 1 has" if n_compared else "none has"
     return (
         f"compares groups with at least {min_group_size:g} effective {kinds}{where}, of which {only} enough"
@@ -324,7 +319,7 @@ def _too_few_labelled(
     """Return the groups with too few of a label that the metric compares, each with the scarcer one."""
     if not metric.needs_labels or scored.groups[0].positive is None:
         return ()
-    within = None if metric.counts == "everyone" else setting.rank_within
+    within = None if metric.counts == "whole group" else setting.rank_within
     small = []
     for group in scored:
         n_counted, label = min((group.n_labelled(label, within), label) for label in metric.labels)

@@ -27,7 +27,7 @@ class RankCurve:
     thresholds : (t,)
         Falling from +∞ to −∞; rising from −∞ to +∞ where lower is better.
     ranks : (t, n_groups)
-        ``F̄_k(θ)``, the share of group k with a better score than θ: from 0 to 1.
+        ``F̄_k(θ)``, the proportion of group k with a better score than θ: from 0 to 1.
     labels
         The groups.
     higher_is_better
@@ -65,7 +65,7 @@ def rank_curve(
     y_score, sensitive_features, sample_weight, higher_is_better, missing_groups
         As in `partial_statistical_parity_difference`.
     n_points
-        At most this many thresholds, evenly spaced among the distinct scores; None keeps all of them.
+        At most this many thresholds, evenly spaced among the distinct scores; None for all of them.
     """
     if n_points is not None:
         check_count(n_points, "n_points", low=2)
@@ -153,8 +153,8 @@ class UnfairnessMap:
     def widest(self, width: float | None = None) -> IntervalGap:
         """Return the interval with the largest gap, among those of one width if it is given.
 
-        Without a width the answer is degenerate: on the interval scale narrow intervals always win, on the
-        absolute one wide ones do.
+        Without a width the answer is degenerate: on the interval scale short intervals always win, on the
+        absolute one long ones do.
         """
         if width is None:
             return self._cell(*divmod(int(np.nanargmax(self.values)), self.values.shape[1]))

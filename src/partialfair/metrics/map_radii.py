@@ -1,8 +1,8 @@
 """Find how far all gaps of the map may be off simultaneously.
 
-Let ``e_k(θ) = F̂_k(θ) − F̄_k(θ)``, and ``passed`` be the share of an interval [α, β) that a rank has passed. It
-is monotone with slopes of at most 1 / (β − α), so that what a pair's difference is off by is
-``λ e_k(θ) − λ' e_k'(θ)`` over the width for some λ and λ' in [0, 1]: at most, at one of the four corners,
+Let ``e_k(θ) = F̂_k(θ) − F̄_k(θ)``, and ``passed`` be the fraction of an interval [α, β) that a rank has
+passed. It is monotone with slopes of at most 1 / (β − α), so that what a pair's difference is off by is ``λ
+e_k(θ) − λ' e_k'(θ)`` over the width for some λ and λ' in [0, 1]: at most, at one of the four corners,
 
     sup_θ max(|e_k|, |e_k'|, |e_k − e_k'|) / (β − α).
 
@@ -11,26 +11,26 @@ and add up like ``√(1/n_k + 1/n_k')``, as in the Kolmogorov–Smirnov test of 
 
     R_p(c) = min(u_p √(c + log(u_max / u_p)), ε_k + ε_k'),    u_p = √(1/n_k + 1/n_k'),
 
-with the one c for which all pairs p hold at once with the nominal probability. Three choices:
+with the one c for which all pairs p hold simultaneously with the nominal probability. Three choices:
 
 * **The logarithm.** With Kolmogorov's tails ``2 exp(−2 R²/u²)`` the sum of all radii is least, at a given sum
   of error probabilities, if ``R_p² / u_p²`` falls by half the logarithm of the unit (nearly). Then a small
   group, whose radii are widest, does not pay for the many pairs among large ones. Its own pairs mostly fail
   together, which makes them cheaper still: with all of the logarithm, radii of ten groups of 60 to 3,000 are
-  as narrow on average, and the widest ratio to DKW is .90 instead of .91, of 60 beside nine times 3,000 .82
-  instead of .87.
+  as small on average, and the largest ratio to DKW is 0.90 instead of 0.91, of 60 with nine times 3,000 0.82
+  instead of 0.87.
 * **The minimum** is part of the family before c is found, so it costs no confidence: on the
   interval scale no radius is wider than that of DKW. There is such a c: with DKW's own radii all pairs hold.
 * **Where ranks agree.** In large samples e_k is a Brownian bridge in the rank over √n_k, and the quantile is
-  taken for two groups that are alike, whose bridges meet at equal ranks. To the leading order of the tail
+  taken for two groups that are equal, whose bridges meet at equal ranks. To the leading order of the tail
   that is the hardest case: a difference is largest near the point (½, ½) of the rank curve, where its
   variance ``F̄(1 − F̄)/n + F̄'(1 − F̄')/n'`` is. Of all curves through it those along the diagonal leave it
   most slowly, in units of what the difference moves by (Cauchy–Schwarz), and other curves do not reach it.
   Ties only take thresholds away. In small samples the limit's quantiles are on the safe side.
 
-On the absolute scale a gap is ``max |F̄_k − F̄_k'|`` over the θ at which either rank lies in the interval, and
-which θ do is uncertain by |e_k|. There the event is ``|e_k| ≤ r_k`` for all groups, on which a share of the
-error probability is spent, and ``|e_k − e_k'| ≤ R_p`` for all pairs, which has the rest.
+On the absolute scale a gap is ``max |F̄_k − F̄_k'|`` over the θ at which either rank lies in the interval,
+and which θ do is uncertain by |e_k|. There the event is ``|e_k| ≤ r_k`` for all groups, on which a fraction
+of the error probability is spent, and ``|e_k − e_k'| ≤ R_p`` for all pairs, which has the rest.
 
 With weights the bridge of group k runs on the clock ``A(u) = Σ w² / (Σw)²`` of its members above rank u, and
 1/n_k becomes ``4 max_u ((1 − u)² A(u) + u² (A(1) − A(u)))``: that is 1 / n_effective if weights do not depend
@@ -89,9 +89,9 @@ class MapRadii:
     noise : (K,)
         1/n_k, or what becomes of it with weights.
     epsilon : (K,)
-        DKW's bound on sup |e_k|, for all groups at once.
+        DKW's bound on sup |e_k|, for all groups simultaneously.
     membership : (K,)
-        r_k, which on the absolute scale holds at once with the radii of pairs.
+        r_k, which on the absolute scale holds simultaneously with the radii of pairs.
     interval_level, absolute_level
         c of either scale; infinite where all radii are sums of epsilon, or of membership.
     """

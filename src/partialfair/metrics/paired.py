@@ -17,7 +17,7 @@ Let ``g_M = max_j |d_j|`` be the gap of model M and ``Δ = g_B − g_A``. For th
   place's variance, relative to the largest variance of its pair of groups. Ranks vary most near the median,
   where shifted scores also differ most, so that this mean is nearer to A's gap than one with equal weights.
 - A's difference at the same place i (as far down the pair's scores, with the same sign) is a second lower
-  bound of g_A, which tells more where the models are similar. No data choose it. Both ends then use the
+  bound of g_A, which says more where the models are similar. No data choose it. Both ends then use the
   quantile of the larger of the two studentized errors, and the lower end counts; the second one is left out
   if its estimate plus two deviations is larger than that of the first.
 
@@ -471,14 +471,14 @@ def raise_ends(
     for pair in range(starts.size - 1):
         n_rows, n_theirs = starts[pair + 1] - starts[pair], starts_other[pair + 1] - starts_other[pair]
         for row in range(n_rows):
-            ours = block[starts[pair] + row]
+            mine = block[starts[pair] + row]
             theirs = block_other[starts_other[pair] + (2 * row + 1) * n_theirs // (2 * n_rows)]
             for sign in (1.0, -1.0):
                 for way in range(2):
-                    estimates[way] = sign * ours[0] - (reference[0] if way == 0 else sign * theirs[0])
+                    estimates[way] = sign * mine[0] - (reference[0] if way == 0 else sign * theirs[0])
                     squares = 0.0
                     for b in range(n_draws):
-                        reached = sign * ours[b + 1] - (
+                        reached = sign * mine[b + 1] - (
                             reference[b + 1] if way == 0 else sign * theirs[b + 1]
                         )
                         errors[way, b] = factors[pair] * (reached - estimates[way])

@@ -20,7 +20,7 @@ or of the interval's rows with one label (pEOP, pEOD). Their bounds use no draws
   are added in squares. If h jumps at an end of the interval, that is not enough: rows beyond the end may
   come in. So distances are at least those of another sum of squares, of limits of T in X rows, were the
   scores at the ends known, and of changes of T with ends at their limits (on the absolute scale these two
-  errors are not independent, and such a jump is not allowed for). On the interval (0, 1), T is a
+  errors are not independent, and such a jump is not corrected for). On the interval (0, 1), T is a
   binomial proportion of the rows with the label.
 
 Weights and clusters change sizes: the effective size is ``p (1 − p) / v`` with the linearized variance v
@@ -323,13 +323,20 @@ def _of_ranks(group: GroupScores, setting: Setting) -> _Proportion:
     slope = 1 / group.interval.measure if setting.gap_scale == "interval" else 1.0
     rank, mass = float(group.rank(setting.threshold)), _mass(group)
     errors = mass * ((group.scores > setting.threshold) - rank)
+    next_start, last_end = -np.inf, np.inf
+    if group.interval.side(rank) != "inside":
+        next_start = min((low for low, _ in group.interval.parts if low > rank), default=np.inf)
+        last_end = max((high for _, high in group.interval.parts if high < rank), default=-np.inf)
+    # Plain counts have binomial variances; those of weights or clusters are estimated.
+    plain = group.weights is None and group.clusters is None
     return _Proportion(
         selected_proportion(group, setting),
         rank,
         _effective_size(group, rank, errors, effective_size(mass)),
         slope,
-        *_neighbors(group, rank),
-        degrees=_degrees(group),
+        next_start,
+        last_end,
+        degrees=np.inf if plain else max(group.n_effective - 1, 1.0),
         influence=None if group.clusters is None else (group.clusters, slope * errors),
     )
 
@@ -430,23 +437,9 @@ def _effective_size(
     )
 
 
-def _degrees(group: GroupScores) -> float:
-    plain = group.weights is None and group.clusters is None
-    return np.inf if plain else max(group.n_effective - 1, 1.0)
-
-
 def _mass(group: GroupScores) -> Floats:
     """Weights of the rows, which add up to 1."""
     return np.full(group.n, 1 / group.n) if group.weights is None else group.weights / group.weights.sum()
-
-
-def _neighbors(group: GroupScores, rank: float) -> tuple[float, float]:
-    """Return the start of the next part of the interval and the end of the last one, or ∓∞ inside a part."""
-    if group.interval.side(rank) == "inside":
-        return -np.inf, np.inf
-    starts = [low for low, _ in group.interval.parts if low > rank]
-    ends = [high for _, high in group.interval.parts if high < rank]
-    return min(starts, default=np.inf), max(ends, default=-np.inf)
 
 
 @dataclass(frozen=True, eq=False)

@@ -56,15 +56,15 @@ class ReportRow:
     sizes
         Members of the two groups.
     label
-        Among whom they differ, where the metric compares both labels: True for positives; else None.
+        The label among which they differ, where the metric compares both: True for positives; else None.
     at_least, at_most
-        One-sided bounds, each by itself with the report's confidence: the gap is shown to exceed anything
-        below ``at_least``, and shown to be at most ``at_most``.
+        One-sided bounds, each by itself with the report's confidence: ``at_least`` is a lower and
+        ``at_most`` an upper confidence bound of the gap.
     fluctuation, least, most
         How far the gap may be from the truth, and what ``low`` and ``high`` are measured from: the gap
         itself, or less and more where ties make it uncertain which scores belong to the interval.
     largest
-        The largest gap that there can be: 1 for shares.
+        The largest gap that there can be: 1 for proportions.
     """
 
     metric: str
@@ -114,7 +114,7 @@ class PairGap:
         The gap, and the ends of its confidence interval: that of this pair by itself, were it the only one
         looked at. The interval of a report's line is that of the maximum over all pairs.
     label
-        Among whom they differ most, where the metric compares both labels: True for positives; else None.
+        The label among which they differ most, where the metric compares both: True for positives; else None.
     """
 
     groups: tuple[GroupLabel, GroupLabel]

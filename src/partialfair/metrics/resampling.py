@@ -10,9 +10,9 @@ Nor does it grow without end with the number of groups. Knots between which a gr
 group nothing, and beyond `KnotSettings.max_cells` occupied cells only every second, third, ... knot stays.
 What that loses: a fluctuation is followed at the knots alone, and its largest value between two knots is
 missed. With 200 groups of thousands each some 50 knots are left, half of them in and around the interval; the
-share of a group between two of these is about 1 % where its standard error is at least as much, so that the
-radius of such an interval is smaller by some hundredths. Groups of a few dozen lose nothing: each of their
-members has a cell.
+fraction of a group between two of these is about 1 % where its standard error is at least as much, so that
+the radius of such an interval is smaller by some hundredths. Groups of a few dozen lose nothing: each of
+their members has a cell.
 """
 
 from __future__ import annotations

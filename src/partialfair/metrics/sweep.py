@@ -94,7 +94,7 @@ def sweep_scores(groups: Sequence[GroupScores], *, in_intervals: bool = False) -
         scores, n_above = group.scores[first], group.n - first
         passed = n_above / group.n if group.weights is None else group.above[n_above] / group.above[-1]
         if in_intervals:
-            passed = _passed_shares(passed, *group.set_arguments)
+            passed = _fractions_passed(passed, *group.set_arguments)
             inside = np.diff(passed, prepend=0.0) != 0
             scores, passed = scores[inside], passed[inside]
         all_scores.append(scores)
@@ -223,11 +223,11 @@ def band_auc(
 
 
 @njit(cache=True)
-def _passed_shares(ranks: Floats, starts: Floats, lengths: Floats, measure: float) -> Floats:
-    shares = np.empty(ranks.size)
+def _fractions_passed(ranks: Floats, starts: Floats, lengths: Floats, measure: float) -> Floats:
+    passed = np.empty(ranks.size)
     for i in range(ranks.size):
-        shares[i] = passed_share(ranks[i], starts, lengths, measure)
-    return shares
+        passed[i] = passed_share(ranks[i], starts, lengths, measure)
+    return passed
 
 
 @njit(cache=True)

@@ -128,7 +128,7 @@ def test_distances_have_the_size_of_the_errors(metric, kind, gap_scale):
         labels, scores, groups, more = labeled_rows(seed, 800, kind)
         weights = more.pop("sample_weight", None)
         scored = scored_groups(scores, groups, (0.15, 0.55), weights, labels, **more)
-        found = METRICS[metric].proportions(scored, setting, 0.95)
+        found = estimate_proportions(scored, setting, METRICS[metric].proportions, 0.95)
         values.append(found.by_label[0][0].value - found.by_label[0][1].value)
         distances.append(found.gap + found.above(0.05) - abs(values[-1]))
     assert np.mean(distances) == pytest.approx(stats.norm.ppf(0.95) * np.std(values), rel=0.15)
@@ -139,8 +139,11 @@ def test_clusters_in_both_groups_err_together():
     scores = np.repeat(np.random.default_rng(0).random(300), 2)
     groups, persons = np.tile([0, 1], 300), np.repeat(np.arange(300), 2)
     alone, paired = (
-        METRICS["demographic_parity"].proportions(
-            scored_groups(scores, groups, clusters=clusters), Setting("interval", 0.4, "group"), 0.95
+        estimate_proportions(
+            scored_groups(scores, groups, clusters=clusters),
+            Setting("interval", 0.4, "group"),
+            METRICS["demographic_parity"].proportions,
+            0.95,
         )
         for clusters in (np.arange(600), persons)
     )
