@@ -394,10 +394,8 @@ def test_long_passes_go_on_in_stretches_and_look_at_the_clock(kind, terms, monke
         lambda model: model.gram(weights).merged().blocks[0],
     ]
     at_once = [one_pass(model()) for one_pass in passes]
-    monkeypatch.setattr(designs, "_MOST_AT_ONCE", 10.0)
-    monkeypatch.setattr(designs, "_MOST_BY_BLAS", 10.0)
-    monkeypatch.setattr(designs, "_FEWEST_BY_BLAS", 3)
-    monkeypatch.setattr(designs, "_CHUNK", 3)
+    few = designs.PassSettings(most_by_kernel=10.0, most_by_blas=10.0, fewest_by_blas=3, chunk=3)
+    monkeypatch.setattr(designs, "SETTINGS", few)
     for one_pass, expected in zip(passes, at_once, strict=True):
         assert one_pass(model()) == pytest.approx(expected, abs=1e-12)
         with deadline(time.monotonic() - 1), pytest.raises(OutOfTime):

@@ -1,6 +1,6 @@
 """Difference-of-convex functions of score vectors and thresholds: formulas that own no rows and no model."""
 
-from partialfair.constraints.dc.algebra import DC, Affine, DCSystem, atom, maximum
+from partialfair.constraints.dc.algebra import DC, Affine, DCSystem, Slopes, atom, maximum
 from partialfair.constraints.dc.bank import (
     AtomBank,
     AtomKinks,
@@ -39,6 +39,7 @@ __all__ = [
     "JoinedBank",
     "PairSums",
     "RowColumns",
+    "Slopes",
     "atom",
     "check_additive",
     "check_columns",

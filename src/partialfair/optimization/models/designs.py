@@ -36,18 +36,35 @@ from partialfair.utils.typing import ArrayLike, Floats, Ints
 
 Loop: TypeAlias = Callable[..., None]
 
-_MOST_AT_ONCE = 2e8
-"""Multiplications of a kernel between two looks at the clock: some tenths of a second."""
-_MOST_BY_BLAS = 4e9
-"""The same of a product of matrices."""
-_CHUNK = 4096
-"""Dense rows that are gathered or converted at once: some megabytes, which the processor's cache holds."""
-_FEWEST_BY_BLAS = 64
-"""Rows below which a product of matrices is no faster than its parts."""
-_MOST_BY_KERNEL = 2
-"""Values of a row that the dense kernel adds up; sums of more are faster as products of matrices."""
-_MOST_SHORT = np.iinfo(np.int16).max
-"""Slots that short integers can number; those are sorted by their digits, several times as fast."""
+
+@dataclass(frozen=True)
+class PassSettings:
+    """How much of a pass is done at once.
+
+    Attributes
+    ----------
+    most_by_kernel, most_by_blas
+        Multiplications of a compiled loop, and of a product of matrices, between two looks at the clock: some
+        tenths of a second.
+    chunk
+        Dense rows that are gathered or converted at once: some megabytes, which the processor's cache holds.
+    fewest_by_blas
+        Rows below which a product of matrices is no faster than its parts.
+    most_values
+        Values of a row that the dense kernel adds up; sums of more are faster as products of matrices.
+    most_short
+        Slots that short integers can number; those are sorted by their digits, several times as fast.
+    """
+
+    most_by_kernel: float = 2e8
+    most_by_blas: float = 4e9
+    chunk: int = 4096
+    fewest_by_blas: int = 64
+    most_values: int = 2
+    most_short: int = np.iinfo(np.int16).max
+
+
+SETTINGS = PassSettings()
 
 
 class Design(Protocol):
@@ -98,7 +115,7 @@ def as_design(X: ArrayLike, codes: Ints, n_codes: int) -> Design:
 
 def _split_by_work(n_rows: int, multiplications: float) -> Iterator[slice]:
     """Divide rows so that work on a stretch of them is short, and look at the clock in between."""
-    n_stretches = max(1, min(n_rows, int(multiplications / _MOST_AT_ONCE)))
+    n_stretches = max(1, min(n_rows, int(multiplications / SETTINGS.most_by_kernel)))
     for k in range(n_stretches):
         if k:
             check_clock()
@@ -150,8 +167,8 @@ class DenseDesign:
         if slots is None:
             return self._backward_by_code(values)
         out = np.zeros((n_slots, self.shape[1], values.shape[1]))
-        for rows in _split_by_size(self.shape[0], _CHUNK):
-            if values.shape[1] <= _MOST_BY_KERNEL:  # as nearly all passes have
+        for rows in _split_by_size(self.shape[0], SETTINGS.chunk):
+            if values.shape[1] <= SETTINGS.most_values:  # as nearly all passes have
                 chunk = np.ascontiguousarray(_centre(self.X[rows], self.origin))
                 dense_backward(chunk, values[rows], slots[rows], out)
             else:
@@ -161,7 +178,8 @@ class DenseDesign:
     def gram(self, weights: Floats) -> Floats:
         """As in `Design`."""
         out = np.zeros((self.n_codes, self.shape[1], self.shape[1]))
-        at_once = int(np.clip(_MOST_BY_BLAS / max(1, self.shape[1]) ** 2, _FEWEST_BY_BLAS, _CHUNK))
+        by_clock = SETTINGS.most_by_blas / max(1, self.shape[1]) ** 2
+        at_once = int(np.clip(by_clock, SETTINGS.fewest_by_blas, SETTINGS.chunk))
         for total, (members, block) in zip(out, self._blocks, strict=True):
             roots, signs = np.sqrt(np.abs(weights[members])), np.sign(weights[members])
             # Products of a matrix with itself cost half. Losses that are differences have negative weights.
@@ -177,7 +195,7 @@ class DenseDesign:
     def squares(self, weights: Floats, centres: Floats | None = None) -> Floats:
         """As in `Design`."""
         out = np.zeros(self.shape[1])
-        for rows in _split_by_size(self.shape[0], _CHUNK):
+        for rows in _split_by_size(self.shape[0], SETTINGS.chunk):
             chunk = _centre(_centre(self.X[rows], self.origin), centres)
             out += weights[rows] @ (chunk * chunk)
         return out
@@ -208,7 +226,7 @@ class DenseDesign:
         """Rows to multiply at once: many if they are ready for that, few if they are converted before."""
         if block.dtype == np.float64 and self.origin is None:
             return _split_by_work(len(block), float(block.size))
-        return _split_by_size(len(block), _CHUNK)
+        return _split_by_size(len(block), SETTINGS.chunk)
 
 
 def _centre(X: npt.NDArray[Any], origin: Floats | None) -> Floats:
@@ -219,7 +237,7 @@ def _centre(X: npt.NDArray[Any], origin: Floats | None) -> Floats:
 
 def _add_products(X: npt.NDArray[Any], values: Floats, slots: Ints, out: Floats) -> None:
     """Add ``X_kᵀ values_k`` for the rows of each slot k, which are sorted to lie together."""
-    order = np.argsort(slots.astype(np.int16) if len(out) <= _MOST_SHORT else slots, kind="stable")
+    order = np.argsort(slots.astype(np.int16) if len(out) <= SETTINGS.most_short else slots, kind="stable")
     order = order[np.searchsorted(slots[order], 0) :]  # rows of slot −1 count nowhere
     borders = np.flatnonzero(np.diff(slots[order], prepend=-1, append=-1))
     for start, stop in pairwise(borders):

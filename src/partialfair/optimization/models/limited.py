@@ -17,14 +17,31 @@ from scipy import linalg
 from partialfair.optimization.models.blocks import ArrowMatrix, BlockMatrix, Factored
 from partialfair.utils.typing import Floats, Ints
 
-_PAIRS = 40
-"""Steps that are remembered."""
-_DAMPED = 0.2
-"""Share of the curvature of B along a step that a change of the gradient must show at least."""
-_SMALLEST, _LARGEST = 1e-3, 1e3
-"""Between these the diagonal is chosen, in addition to the penalty's."""
-_FLAT = 1e-8
-"""Curvature that counts as none, in units of the block's largest: so much is put in its place."""
+
+@dataclass(frozen=True)
+class LimitedSettings:
+    """What tunes a `LimitedMemory`.
+
+    Attributes
+    ----------
+    n_pairs
+        Steps that are remembered.
+    damped
+        Part of the curvature of B along a step that a change of the gradient must show at least.
+    smallest, largest
+        Between these the diagonal is chosen, in addition to the penalty's.
+    flat
+        Curvature that counts as none, in units of the block's largest: so much is put in its place.
+    """
+
+    n_pairs: int = 40
+    damped: float = 0.2
+    smallest: float = 1e-3
+    largest: float = 1e3
+    flat: float = 1e-8
+
+
+SETTINGS = LimitedSettings()
 
 
 class PositiveBase(Protocol):
@@ -70,8 +87,8 @@ class Diagonal:
         # What the penalty does not explain of the change is the rest of the diagonal, times the step.
         # Between ⟨s, y⟩ / ⟨s, s⟩, which is small where curvatures differ, and ⟨y, y⟩ / ⟨s, y⟩.
         rest = change - self.penalties * step
-        size = float(np.clip(np.linalg.norm(rest) / np.linalg.norm(step), _SMALLEST, _LARGEST))
-        return replace(self, size=size)
+        size = np.linalg.norm(rest) / np.linalg.norm(step)
+        return replace(self, size=float(np.clip(size, SETTINGS.smallest, SETTINGS.largest)))
 
     def restricted(self, coordinates: Ints) -> Diagonal:
         """As in `PositiveBase`."""
@@ -106,7 +123,7 @@ class AbsoluteHessian:
         sizes = [np.abs(values) for values, _ in pairs]
         return cls(
             positions,
-            tuple(np.maximum(size, _FLAT * size.max(initial=0.0)) for size in sizes),
+            tuple(np.maximum(size, SETTINGS.flat * size.max(initial=0.0)) for size in sizes),
             tuple(vectors for _, vectors in pairs),
         )
 
@@ -203,15 +220,15 @@ class LimitedMemory:
         if expected <= 0 or not np.isfinite(curvature):
             return self
         base = self.base
-        if curvature < _DAMPED * expected:
+        if curvature < SETTINGS.damped * expected:
             # Powell's damping: the change is mixed with what B expected, so that B stays positive definite.
-            share = (1 - _DAMPED) * expected / (expected - curvature)
+            share = (1 - SETTINGS.damped) * expected / (expected - curvature)
             change = share * change + (1 - share) * along
         else:
             base = base.adapted(step, change)
         # The oldest pair makes room for the new one.
-        steps = np.column_stack([self.steps[:, 1 - _PAIRS :], step])
-        changes = np.column_stack([self.changes[:, 1 - _PAIRS :], change])
+        steps = np.column_stack([self.steps[:, 1 - SETTINGS.n_pairs :], step])
+        changes = np.column_stack([self.changes[:, 1 - SETTINGS.n_pairs :], change])
         return LimitedMemory(base, steps, changes)
 
     def cholesky(self, shift: float) -> Factored:

@@ -13,13 +13,11 @@ from typing import Any
 import numpy as np
 
 from partialfair.constraints import ConstraintBlock
-from partialfair.constraints.dc import JoinedBank
-from partialfair.constraints.dc.algebra import Slopes, positive_part
-from partialfair.exceptions import InputError
+from partialfair.constraints.dc import JoinedBank, Slopes
 from partialfair.optimization.models.blocks import ArrowMatrix
 from partialfair.optimization.objectives import Difference, Loss, Objective
 from partialfair.optimization.problems.domains import Domain, WholeSpace
-from partialfair.optimization.problems.local import Interplay, Kinks, Local, join_kinks
+from partialfair.optimization.problems.local import Interplay, Kinks, Local, find_kinks
 from partialfair.optimization.problems.ranks import Cells
 from partialfair.optimization.problems.reductions import (
     Curved,
@@ -28,8 +26,6 @@ from partialfair.optimization.problems.reductions import (
     GradientOf,
     HessianProduct,
     InteractionOfKinks,
-    KinkSearch,
-    KinksOfRows,
     LossParts,
     Values,
 )
@@ -40,6 +36,7 @@ from partialfair.optimization.problems.rows import (
     Rows,
     ScoredRows,
     TrainingData,
+    check_capabilities,
 )
 from partialfair.optimization.problems.subproblem import Subproblem
 from partialfair.utils.clock import check_clock
@@ -48,26 +45,20 @@ from partialfair.utils.typing import Floats
 
 @dataclass(frozen=True)
 class ProblemSettings:
-    """What tunes how problems are sampled and where they are expanded.
+    """What tunes samples of problems.
 
     Attributes
     ----------
-    tie
-        Pieces of a maximum that are at most so much lower, on the scale of gaps, count as kinks.
     sampled_rows, sampled_rows_of_a_parameter
         Rows of a sample that tell roughly where solutions are: so many, or so many times the parameters of a
         block.
     largest_fraction
         Samples of a larger fraction of the rows save too little.
-    more_before_merging
-        Kinks of equal rows of the data are joined into one: so many times the limit may be found before that.
     """
 
-    tie: float = 0.05
     sampled_rows: int = 20_000
     sampled_rows_of_a_parameter: int = 50
     largest_fraction: float = 0.15
-    more_before_merging: int = 20
 
 
 SETTINGS = ProblemSettings()
@@ -126,12 +117,12 @@ class Problem:
 
     def __post_init__(self) -> None:
         # Sums over pairs do not add up over shards.
-        is_about_rows = self.loss.additive and self.bank.additive
-        if not is_about_rows and Capability.WHOLE not in self.rows.capabilities:
-            what = "a constraint on pairs" if self.loss.additive else "a loss of pairs"
-            raise InputError(
-                f"{what} needs all rows in one place, because it compares every row with others; these rows "
-                "are divided"
+        if not (self.loss.additive and self.bank.additive):
+            check_capabilities(
+                self.rows,
+                frozenset({Capability.WHOLE}),
+                "a constraint on pairs" if self.loss.additive else "a loss of pairs",
+                reason="because it compares every row with others; these rows are divided",
             )
 
     @classmethod
@@ -451,28 +442,7 @@ class ProblemPoint:
         of_convex
             Return those of f⁺ alone, whatever stands in f⁻.
         """
-        problem, wanted = self.problem, multipliers > 0
-        plus, minus = self.slopes
-        net = plus if of_convex else plus - minus
-        ties = problem.constraints.system.ties(self.atoms, wanted, SETTINGS.tie).nearest()
-        of_rows = None
-        if problem.bank.has_kinks:
-            search = KinkSearch(
-                problem.bank,
-                self.theta,
-                # Atoms of which f has more in f⁺ than in f⁻, here or beyond a maximum's tie.
-                positive_part(net[wanted]).sum(axis=0) + np.maximum(ties.net(net), 0.0).sum(axis=0),
-                np.zeros(self.theta.size) if towards is None else towards.theta - self.theta,
-                reach,
-                SETTINGS.more_before_merging * limit,
-            )
-            reference = None if towards is None else towards.scored
-            (parts,) = problem.reduce(self.scored, search, reference=reference)
-            if parts is None:
-                return None
-            of_rows = KinksOfRows.joined(parts)
-        tie_rows = ties.slopes @ self.atoms_jacobian if ties.gaps.size else np.empty((0, self.x.size))
-        return join_kinks(of_rows, ties, tie_rows, net, limit)
+        return find_kinks(self, multipliers > 0, reach, towards, limit, of_convex=of_convex)
 
     def interplay(self, kinks: Kinks, multipliers: Floats, kink_multipliers: Floats) -> Interplay:
         """Return by how much the tangent of these multipliers differs from the sum of kinks' terms; one pass.

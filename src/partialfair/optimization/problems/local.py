@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,8 +36,16 @@ from partialfair.constraints.dc import AtomKinks
 from partialfair.constraints.dc.algebra import Slopes, Ties, dense_rows, positive_part
 from partialfair.optimization.models.blocks import ArrowMatrix
 from partialfair.optimization.models.limited import LimitedMemory
-from partialfair.optimization.problems.reductions import KinksOfRows
-from partialfair.utils.typing import Floats, Ints
+from partialfair.optimization.problems.reductions import KinkSearch, KinksOfRows
+from partialfair.utils.typing import Bools, Floats, Ints
+
+if TYPE_CHECKING:
+    from partialfair.optimization.problems.constrained import ProblemPoint
+
+_TIE = 0.05
+"""Pieces of a maximum that are at most so much lower, on the scale of gaps, count as kinks."""
+_MORE_BEFORE_MERGING = 20
+"""Kinks of equal rows of the data are joined into one: so many times the limit may be found before that."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,21 +203,48 @@ def no_kinks(n: int, m: int) -> Kinks:
     )
 
 
-def join_kinks(
+def find_kinks(
+    point: ProblemPoint,
+    wanted: Bools,
+    reach: float,
+    towards: ProblemPoint | None,
+    limit: int,
+    *,
+    of_convex: bool,
+) -> Kinks | None:
+    """Return the kinks of some functions near a point; see `ProblemPoint.kinks`. One pass at most."""
+    problem = point.problem
+    plus, minus = point.slopes
+    net = plus if of_convex else plus - minus  # P_J − N, (m, n_atoms)
+    ties = problem.constraints.system.ties(point.atoms, wanted, _TIE).nearest()
+    tie_rows = np.empty((0, point.x.size))
+    if ties.gaps.size:
+        tie_rows = ties.slopes @ point.atoms_jacobian
+    of_rows = None
+    if problem.bank.has_kinks:
+        search = KinkSearch(
+            problem.bank,
+            point.theta,
+            # Atoms of which f has more in f⁺ than in f⁻, here or beyond a maximum's tie.
+            positive_part(net[wanted]).sum(axis=0) + np.maximum(ties.net(net), 0.0).sum(axis=0),
+            np.zeros(point.theta.size) if towards is None else towards.theta - point.theta,
+            reach,
+            _MORE_BEFORE_MERGING * limit,
+        )
+        reference = None if towards is None else towards.scored
+        (parts,) = problem.reduce(point.scored, search, reference=reference)
+        if parts is None:
+            return None
+        of_rows = KinksOfRows.joined(parts)
+    return _join_kinks(of_rows, ties, tie_rows, net, limit)
+
+
+def _join_kinks(
     of_rows: KinksOfRows | None, ties: Ties, tie_rows: Floats, net: Slopes, limit: int
 ) -> Kinks | None:
     """Return kinks of atoms and of maxima as kinks of the functions; None if those of atoms are too many.
 
-    Parameters
-    ----------
-    of_rows
-        Kinks of atoms, if atoms have any.
-    ties, tie_rows
-        Pieces of maxima that are nearly active, one of each, and (K, n) their directions in (w, θ).
-    net : (m, n_atoms)
-        Slopes of the functions in the atoms, ``P_J − N``.
-    limit
-        How many kinks of atoms, after those of equal rows of the data are joined, are too many.
+    Pieces of maxima that are nearly active come with their directions in (w, θ), (K, n).
     """
     m, n, n_ties = net.shape[0], tie_rows.shape[1], ties.gaps.size
     shares = np.zeros((n_ties, m))

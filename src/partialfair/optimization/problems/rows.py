@@ -62,13 +62,18 @@ class Capability(StrEnum):
     SAMPLES = "samples of the rows"
 
 
-def check_capabilities(rows: Rows, required: frozenset[Capability], who: str, advice: str = "") -> None:
+def check_capabilities(
+    rows: Rows,
+    required: frozenset[Capability],
+    who: str,
+    advice: str = "",
+    *,
+    reason: str = "which this model does not give",
+) -> None:
     """Raise `InputError` that names the required capabilities that rows do not have, if there are any."""
     missing = [str(one) for one in Capability if one in required - rows.capabilities]
     if missing:
-        raise InputError(
-            f"{who} needs {listed(missing, len(Capability))}, which this model does not give{advice}"
-        )
+        raise InputError(f"{who} needs {listed(missing, len(Capability))}, {reason}{advice}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,15 +13,31 @@ from partialfair.optimization.solvers.status import Status
 from partialfair.utils.checks import check_count, check_number
 from partialfair.utils.typing import Floats
 
-_SLOWLY = 0.5
-"""A violation that has not fallen by this factor asks for a larger weight."""
-_HALVINGS = 40
-"""Of a step of length 1 along the gradient: what is left is rounding."""
-_LARGEST_WEIGHT = 1e8
-"""Beyond it, rounding errors of the constraints are all that the method would see."""
-_MEMORY = 50
-"""Pairs of steps and gradients that L-BFGS remembers. With 20 it took 1.1 to 2.6 times as many passes, on a
-network and on linear models of law school and a9a; each pair costs two products of n numbers."""
+
+@dataclass(frozen=True)
+class AugmentedSettings:
+    """What tunes `AugmentedLagrangian`, and hardly depends on the problem.
+
+    Attributes
+    ----------
+    slow
+        A violation that has not fallen by this factor needs a larger weight.
+    halvings
+        Of a step of length 1 along the gradient: what is left is rounding.
+    largest_weight
+        Beyond it, rounding errors of the constraints are all that the method would see.
+    n_pairs
+        Pairs of steps and gradients that L-BFGS remembers. With 20 it took 1.1 to 2.6 times as many passes,
+        on a network and on linear models of law school and a9a; each pair costs two products of n numbers.
+    """
+
+    slow: float = 0.5
+    halvings: int = 40
+    largest_weight: float = 1e8
+    n_pairs: int = 50
+
+
+SETTINGS = AugmentedSettings()
 
 
 @dataclass(frozen=True)
@@ -75,7 +91,8 @@ class AugmentedLagrangian(Solver):
         """Run until the KKT residual is small; Ctrl-C returns the best point so far."""
         bounds = np.stack(problem.domain.bounds(problem.n), axis=1)
         run = Run(self, problem, self.tol, time_limit, callback)
-        options = {"maxiter": self.inner_steps, "maxcor": _MEMORY, "gtol": 0.1 * self.tol, "ftol": 0.0}
+        options = {"maxiter": self.inner_steps, "maxcor": SETTINGS.n_pairs, "gtol": 0.1 * self.tol}
+        options |= {"ftol": 0.0}  # only the gradient says where to stop
 
         def algorithm(x: Floats) -> Status:
             run.record(0, x)
@@ -98,8 +115,8 @@ class AugmentedLagrangian(Solver):
                     return Status.STALLED
                 worst = float(point.constraints.max(initial=0.0))
                 # What L-BFGS had no steps left to reduce, a larger weight only makes harder.
-                if minimum.nit < self.inner_steps and worst > max(_SLOWLY * violation, self.tol):
-                    weight = min(self.growth * weight, _LARGEST_WEIGHT)
+                if minimum.nit < self.inner_steps and worst > max(SETTINGS.slow * violation, self.tol):
+                    weight = min(self.growth * weight, SETTINGS.largest_weight)
                 violation = worst
             return Status.MAX_ITER
 
@@ -135,7 +152,7 @@ def _downhill(augmented: _Augmented, x: Floats, domain: Domain) -> Floats:
     # From length 1 down to what rounding leaves of a step.
     value, gradient = augmented(x)
     step = gradient / max(float(np.linalg.norm(gradient)), 1.0)
-    for halvings in range(_HALVINGS):
+    for halvings in range(SETTINGS.halvings):
         trial = domain.project(x - 0.5**halvings * step)
         if augmented(trial)[0] < value:
             return trial
