@@ -23,7 +23,7 @@ from partialfair.optimization.solvers import Status
 from partialfair.training import boundary, escalation, search
 from partialfair.training.boundary import follow_boundary
 from partialfair.training.candidates import rescale
-from partialfair.training.escalation import largest_block, move_outside
+from partialfair.training.escalation import find_largest_block, move_outside
 from partialfair.training.remarks import uninformative_warning
 from partialfair.training.statement import GroupedConstraint
 from partialfair.training.tightening import is_reachable
@@ -165,7 +165,7 @@ def test_rows_with_equal_features_are_moved_out_of_the_interval(monkeypatch):
 
     def escalate(this):
         pool, settings = this.attempts.pool, this.settings.escalation.blocks
-        block = largest_block(pool, settings)
+        block = find_largest_block(pool, settings)
         seen.append((block, pool, move_outside(pool, pool.candidates[0], block, settings)))
 
     monkeypatch.setattr(search, "escalate_search", escalate)
@@ -189,7 +189,7 @@ def test_an_interval_that_holds_every_rank_has_no_outside(monkeypatch):
 
     def escalate(this):
         pool, settings = this.attempts.pool, this.settings.escalation.blocks
-        seen.append(move_outside(pool, pool.candidates[0], largest_block(pool, settings), settings))
+        seen.append(move_outside(pool, pool.candidates[0], find_largest_block(pool, settings), settings))
 
     monkeypatch.setattr(search, "escalate_search", escalate)
     monkeypatch.setattr(search, "is_unfinished", lambda this: True)

@@ -17,7 +17,7 @@ from partialfair.data.groups import encode_groups
 from partialfair.optimization.problems import Cells
 from partialfair.optimization.solvers import Status
 from partialfair.training.statement import group_constraints
-from partialfair.training.tightening import smallest_gap_without_ties
+from partialfair.training.tightening import estimate_smallest_gap
 from tests import brute
 
 
@@ -166,7 +166,7 @@ def test_the_smallest_gap_is_half_a_step_of_the_fewest_members(interval, gap_sca
     stated = StatisticalParity(interval, 0.1, gap_scale)
     groups = encode_groups(labels)
     cells = Cells(np.ones(labels.size), groups.codes)
-    found, _, _ = smallest_gap_without_ties(*group_constraints([stated], groups, cells, 2))
+    found, _, _ = estimate_smallest_gap(*group_constraints([stated], groups, cells, 2))
     assert found == pytest.approx(floor)
     if not isinstance(interval, dict):
         scores = np.concatenate([np.arange(10) * 400 + 199.5, np.arange(4000)])

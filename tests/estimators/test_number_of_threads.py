@@ -19,7 +19,7 @@ from partialfair.constraints import EqualOpportunity, StatisticalParity
 from partialfair.data.categoricals import CategoricalCodes
 from partialfair.optimization.problems import InMemoryData
 from partialfair.optimization.problems.rows import ShardSize
-from partialfair.training import fit
+from partialfair.training import units
 
 THREADS = (1, 2, 4)
 # As many shards as large data have.
@@ -83,7 +83,7 @@ def digest(problem):
         shards.append(len(made.rows().shards))
         return made
 
-    with mock.patch.object(fit, "InMemoryData", data):
+    with mock.patch.object(units, "InMemoryData", data):
         clf = PartialFairClassifier(**settings, random_state=0).fit(X, y, sensitive_features=groups, **given)
     result = clf.result_
     numbers = {

@@ -39,10 +39,10 @@ from partialfair.training import (
     FitResult,
     Offset,
     WarmStart,
+    explain_unfinished,
     fit_linear,
     penalized_warning,
     score_rows,
-    unfinished,
     uninformative_warning,
 )
 from partialfair.utils.checks import check_number
@@ -195,7 +195,7 @@ class PartialFairEstimator(StoredAsPairs, BaseEstimator):
                 self._unconstrained = fit.unconstrained
             if fit.surrogate_bias is not None:
                 self._surrogate_bias = fit.surrogate_bias
-        how_it_ended = unfinished(fit.result)
+        how_it_ended = explain_unfinished(fit.result)
         names = partial(feature_name, self)
         for remark in (
             None if how_it_ended is None else ConvergenceWarning(how_it_ended),

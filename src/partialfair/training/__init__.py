@@ -12,7 +12,7 @@ from partialfair.training.named_constraints import (
     record_of,
     setting_of,
 )
-from partialfair.training.remarks import overfitted_gap_warning, unfinished, uninformative_warning
+from partialfair.training.remarks import explain_unfinished, overfitted_gap_warning, uninformative_warning
 from partialfair.training.result import FitResult, Population
 from partialfair.training.settings import EarlierFits, FitSettings, WarmStart
 from partialfair.training.statement import check_groups, group_constraints, measure_gap
@@ -29,6 +29,7 @@ __all__ = [
     "Population",
     "WarmStart",
     "check_groups",
+    "explain_unfinished",
     "fit_linear",
     "group_constraints",
     "make_known",
@@ -38,7 +39,6 @@ __all__ = [
     "record_of",
     "score_rows",
     "setting_of",
-    "unfinished",
     "uninformative_warning",
     "unit_of",
 ]

@@ -26,7 +26,7 @@ from partialfair.optimization.models.blocks import ArrowMatrix
 from partialfair.optimization.problems.elastic import ElasticModel, StepBounds
 from partialfair.optimization.problems.local import no_kinks
 from partialfair.training.candidates import Candidate, Pool
-from partialfair.training.tightening import indicator_values, with_points_at
+from partialfair.training.tightening import add_points_at, evaluate_indicator
 from partialfair.utils.clock import check_clock, ignore_deadline
 from partialfair.utils.typing import Floats
 
@@ -118,7 +118,7 @@ def follow_boundary(
             is_feasible = pool.is_feasible(best)
             pointed = grids
             for gaps in recent:
-                pointed = with_points_at(training, pointed, gaps)
+                pointed = add_points_at(training, pointed, gaps)
             trained_limits = np.minimum(limits - reserve, most_limits).tolist()
             stricter = tuple(
                 replace(one, max_gap=limit) for one, limit in zip(pointed, trained_limits, strict=True)
@@ -181,7 +181,7 @@ def _newton_step(
         settings.penalty,
         StepBounds(*problem.domain.room(x)),
     )
-    return model.step(indicator_values(training, constraints, sigma, x)).p[: w.size]
+    return model.step(evaluate_indicator(training, constraints, sigma, x)).p[: w.size]
 
 
 def _refine_grids(

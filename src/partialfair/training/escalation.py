@@ -71,7 +71,7 @@ class KKTSearch:
 
 @dataclass(frozen=True)
 class BlockMoves:
-    """Settings of `largest_block` and `move_outside`.
+    """Settings of `find_largest_block` and `move_outside`.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ def escalate(
     # Not only the best model: which one that is may hang on rounding.
     starts: list[Candidate | None] = [None]  # the best model, whichever it then is
     if not (others_are_known and pool.any_feasible):
-        first, block = attempts.first_solution, largest_block(pool, settings.blocks)
+        first, block = attempts.first_solution, find_largest_block(pool, settings.blocks)
         if block is None:
             starts += [first, pool.candidates[0]]
         else:
@@ -303,7 +303,7 @@ class _SumsOfBlock:
         return first[0] + second[0], first[1] + second[1]
 
 
-def largest_block(pool: Pool, settings: BlockMoves) -> Block | None:
+def find_largest_block(pool: Pool, settings: BlockMoves) -> Block | None:
     """Return the block that exceeds a limit most inside of its interval, if one exceeds any."""
     # Rows with equal features have equal scores in any direction; others differ in a random one.
     direction = np.random.default_rng(0).normal(size=pool.problem.rows.parameters.n)

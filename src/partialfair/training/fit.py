@@ -148,8 +148,8 @@ def fit_linear(
         # A model without intercepts has none to unpack; predictions add zeros.
         intercept = np.zeros(1 if settings.group_terms is None else len(labels))
     attempt, grouped = found.attempt, found.attempt.training.constraints
-    free, without = found.search.task.unconstrained, found.search.task.without
-    reference = None if free is None else without.rows.at(free.x).counts()
+    unconstrained, without = found.search.task.unconstrained, found.search.task.without
+    reference = None if unconstrained is None else without.rows.at(unconstrained.x).counts()
     remarks = (
         small_group_warning(grouped),
         flat_scores_warning(result, found.counts, reference),
@@ -162,7 +162,7 @@ def fit_linear(
         labels=labels if uses_groups else None,
         result=result.in_units(unit),
         columns=rows.columns,
-        unconstrained=None if free is None else free.x,
+        unconstrained=None if unconstrained is None else unconstrained.x,
         # Rank by rank, trained limits say nothing about the surrogate.
         surrogate_bias=attempt.surrogate_bias if attempt.constraints and not attempt.rank_by_rank else None,
         earlier=found.earlier if constraints else earlier or EarlierFits(),

@@ -70,7 +70,7 @@ _ADVICE = {
 }
 
 
-def unfinished(result: FitResult) -> str | None:
+def explain_unfinished(result: FitResult) -> str | None:
     """Say how a fit ended that is not finished, and what to do; None if it is."""
     if result.status in GOOD:
         return None

@@ -290,7 +290,7 @@ class Tightener:
                 for one in last.constraints
             ]
         else:
-            constraints = with_points_at(training, last.constraints, last.gaps)
+            constraints = add_points_at(training, last.constraints, last.gaps)
         if sigma is not None:
             sigma = replace(sigma, width=sigma.width * 0.5 ** (halved - last.halved))
         pairs = zip(constraints, limits.tolist(), strict=True)
@@ -307,13 +307,13 @@ class Tightener:
         # h_i(x_c) − f_i(x_c): what the surrogate misses at the last solution, rank by rank.
         bias = np.zeros(smooth.m)
         if rank_by_rank and sigma is not None:
-            bias = indicator_values(training, trained, sigma, start) - smooth.evaluate(start).constraints
+            bias = evaluate_indicator(training, trained, sigma, start) - smooth.evaluate(start).constraints
         problem = training.problem([block.raised(bias)])
         result = self.solving.solve(problem, start, again=True)
         return Attempt(training, trained, sigma, problem, result, last.number + 1, rank_by_rank, halved)
 
 
-def indicator_values(
+def evaluate_indicator(
     training: Training, constraints: Sequence[Constraint], sigma: Surrogate, x: Floats
 ) -> Floats:
     """Return ``h_i(x)``: constraints with the indicator in place of σ; with σ where no metric is known."""
@@ -330,7 +330,7 @@ def indicator_values(
     return training.problem(blocks).evaluate(x).constraints
 
 
-def with_points_at(
+def add_points_at(
     training: Training, constraints: Sequence[Constraint], gaps: Sequence[WorstGap]
 ) -> list[Constraint]:
     """Add to grids of ranks the places at which the exact gaps are largest, if these are at some ranks."""
@@ -359,7 +359,7 @@ def explain_infeasibility(training: Training, gaps: Sequence[WorstGap]) -> str:
         times = gap.value / stated.max_gap if stated.max_gap else np.inf
         return f"the exact gap of {name} is {times:.3g} times max_gap between {pair}{where}"
     reached = f"the exact gap of {name} is {gap.value:.3g} between {pair}{where}"
-    floor, group, members = smallest_gap_without_ties(grouped)
+    floor, group, members = estimate_smallest_gap(grouped)
     if stated.max_gap >= floor:
         return reached
     return (
@@ -372,10 +372,10 @@ def is_reachable(grouped: GroupedConstraint) -> bool:
     """Whether scores without ties can satisfy a constraint, as far as the sizes of groups say."""
     if grouped.is_in_scores:  # sizes bound differences of proportions
         return True
-    return bool(grouped.constraint.max_gap >= smallest_gap_without_ties(grouped)[0])
+    return bool(grouped.constraint.max_gap >= estimate_smallest_gap(grouped)[0])
 
 
-def smallest_gap_without_ties(grouped: GroupedConstraint) -> tuple[float, str, float]:
+def estimate_smallest_gap(grouped: GroupedConstraint) -> tuple[float, str, float]:
     """Return about the smallest gap that scores without ties can have, and the group that bounds it.
 
     ``1 / (2 min_k n_k m_k)``, on the absolute scale ``1 / (2 min_k n_k)``: half the step that one member of
