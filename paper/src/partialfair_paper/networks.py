@@ -163,8 +163,8 @@ def resnet18_backbone(*, path: PathLike | None = None) -> Path:
     found = find_named(_WEIGHTS, path)
     if found is None:
         raise DataFetchError(
-            f"there is no {_WEIGHTS} in {describe_search(path)}, and it is never downloaded; torchvision's resnet18"
-            " state dict works too, saved under that name in a directory that path= or"
+            f"there is no {_WEIGHTS} in {describe_search(path)}, and it is never downloaded; torchvision's"
+            " resnet18 state dict works too, saved under that name in a directory that path= or"
             f" ${DATA_VARIABLE} names"
         )
     return found
